@@ -1,0 +1,114 @@
+//! AITrainingJob (`elasticdeeplearning.ai/v1`).
+//!
+//! Each file has one direction: `spec` and `metadata` read the job object (with `template` for its pod templates), `pods`,
+//! `peers` and `services` render from it, `status` and `adopt` write and read its status, `crd` is its schema, `words` its
+//! vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`, and beside the smaller files.
+
+mod adopt;
+mod crd;
+mod metadata;
+mod peers;
+mod pods;
+mod services;
+mod spec;
+mod status;
+mod template;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use model::fact::Adopted;
+use model::{FieldError, GroupSpec, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
+use serde_json::Value;
+
+use crate::api::{JobApi, PodSlot, Source};
+use crate::call::Resource;
+use crate::objects::{at, label};
+
+pub use peers::PeerEnv;
+pub use pods::pod;
+pub use spec::MAX_PODS;
+pub use words::{API_VERSION, GROUP, KIND};
+
+/// The AITrainingJob API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AiTrainingJob;
+
+impl JobApi for AiTrainingJob {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        words::PLURAL
+    }
+
+    fn job_fact(&self, object: &Value) -> JobFact {
+        metadata::job_fact(object)
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        spec::spec_fact(object)
+    }
+
+    fn adopt(&self, object: &Value) -> Adopted {
+        adopt::adopt(object)
+    }
+
+    fn slot_of(&self, object: &Value) -> Option<SlotId> {
+        let group = label(object, words::REPLICA_LABEL).filter(|group| !group.is_empty())?;
+        let index = label(object, words::INDEX_LABEL).filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+        Some(SlotId { group: Text::from(group), index: index.parse().ok()? })
+    }
+
+    fn is_main_container(&self, name: &str) -> bool {
+        name.starts_with(template::PREFIX)
+    }
+
+    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
+        Text::from(slot_name(&job.name, &slot.group, slot.index))
+    }
+
+    /// Formats the environment about all peers anew; whoever renders many pods of a job calls [`pod`] with one [`PeerEnv`].
+    fn pods(&self, source: Source<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+        match PeerEnv::new(source.job, source.spec, source.manifest) {
+            Ok(peers) => pods.iter().map(|pod| pods::pod(source, *pod, &peers)).collect(),
+            Err(error) => pods.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn service(&self, source: Source<'_>, slot: &SlotId) -> Result<Value, FieldError> {
+        services::service(source, slot)
+    }
+
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(key, job)
+    }
+
+    fn marker(&self, key: &JobKey, job: &engine::Job) -> Option<Value> {
+        status::marker(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn event_component(&self) -> &'static str {
+        "TrainingJobOperator"
+    }
+}
+
+/// Name of the pod and of the service of a slot: the same after every restart.
+fn slot_name(job: &str, group: &str, index: u32) -> String {
+    format!("{job}-{group}-{index}").replace('/', "-")
+}
+
+/// The pod template of a group in a manifest.
+fn template_of<'a>(manifest: &'a Value, group: &GroupSpec) -> Option<&'a Value> {
+    at(manifest, &["spec", "replicaSpecs", group.display(), "template"]).filter(|template| template.is_object())
+}

@@ -1,0 +1,63 @@
+//! Slot -> Service: a headless name for each pod. Tests: `tests/pods.rs`.
+
+use model::{FieldError, GroupSpec, SlotId};
+use serde_json::{Map, Value, json};
+
+use super::pods::slot_labels;
+use super::spec::lost_template;
+use super::template::{Port, group_ports};
+use super::words::API_VERSION;
+use super::{slot_name, template_of};
+use crate::api::Source;
+use crate::objects::owner_reference;
+
+/// Renders the service of a slot.
+///
+/// # Errors
+/// When the spec or the manifest lacks the group.
+pub(super) fn service(source: Source<'_>, slot: &SlotId) -> Result<Value, FieldError> {
+    let group: &GroupSpec = source.spec.group(&slot.group).ok_or_else(|| FieldError {
+        path: format!("spec.replicaSpecs.{}", slot.group),
+        value: "missing".to_owned(),
+        problem: "the spec in force has no such group".to_owned(),
+    })?;
+    let template = template_of(source.manifest, group).ok_or_else(|| lost_template(group))?;
+    let labels: Map<String, Value> =
+        slot_labels(&source.job.name, slot).into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
+    Ok(json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": slot_name(&source.job.name, &slot.group, slot.index),
+            "namespace": &*source.job.namespace,
+            "labels": labels,
+            "ownerReferences": [owner_reference(API_VERSION, source.job)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            // Peers that start together resolve each other before any of them is ready.
+            "publishNotReadyAddresses": true,
+            "selector": labels,
+            "ports": service_ports(&group_ports(template)),
+        },
+    }))
+}
+
+/// One port per number and protocol; names are distinct even where protocols share a number.
+fn service_ports(ports: &[Port<'_>]) -> Vec<Value> {
+    let mut seen: Vec<Port<'_>> = Vec::with_capacity(ports.len());
+    let mut rendered = Vec::with_capacity(ports.len());
+    for port in ports {
+        if seen.contains(port) {
+            continue;
+        }
+        let name = if seen.iter().any(|other| other.number == port.number) {
+            format!("aitj-{}-{}", port.number, port.protocol.to_ascii_lowercase())
+        } else {
+            format!("aitj-{}", port.number)
+        };
+        seen.push(*port);
+        rendered.push(json!({"name": name, "port": port.number, "protocol": port.protocol}));
+    }
+    rendered
+}

@@ -1,0 +1,358 @@
+//! AITrainingJob object -> [`SpecFact`]: defaults, validation with field paths, and the manifest that pods are rendered from.
+//!
+//! What the original operator accepted and acted on in its own way (unknown policy words, stray exit codes) is accepted with
+//! a warning; what made it crash or hang is a field error. It must not render anything (that is `pods.rs`). Tests:
+//! `tests/spec.rs` and `tests/refusals.rs`.
+
+use std::collections::BTreeMap;
+
+use model::{
+    CleanPodPolicy, FieldError, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec, PhaseRules, RestartPolicy,
+    RestartScope, SpecFact, Text,
+};
+use serde_json::{Map, Value, json};
+
+use super::peers::peer_text_bytes;
+use super::{slot_name, template};
+use crate::fields::{Findings, Unknown, Word, join, type_of};
+use crate::names::{LABEL_MAX, is_dns_subdomain, is_label_value, is_service_name};
+use crate::objects::text_at;
+
+/// Most pods one job may ask for: more than the largest supported cluster runs.
+pub const MAX_PODS: u32 = 100_000;
+
+/// Longest environment entry, with its name, that Linux passes to a process: 128 KiB with the closing zero.
+const ENV_ENTRY_MAX: u64 = 131_071;
+
+const JOB_END: [Word<JobEndPolicy>; 3] =
+    [("Any", JobEndPolicy::Any), ("All", JobEndPolicy::All), ("None", JobEndPolicy::None)];
+
+const GROUP_END: [Word<GroupEndPolicy>; 4] = [
+    ("Any", GroupEndPolicy::Any),
+    ("Rank0", GroupEndPolicy::Rank0),
+    ("All", GroupEndPolicy::All),
+    ("None", GroupEndPolicy::None),
+];
+
+const RESTART: [Word<RestartPolicy>; 6] = [
+    ("Always", RestartPolicy::Always),
+    ("OnFailure", RestartPolicy::OnFailure),
+    ("OnNodeFail", RestartPolicy::OnNodeFail),
+    ("Never", RestartPolicy::Never),
+    ("ExitCode", RestartPolicy::ExitCode),
+    ("OnNodeFailWithExitCode", RestartPolicy::OnNodeFailWithExitCode),
+];
+
+const SCOPE: [Word<RestartScope>; 3] =
+    [("All", RestartScope::All), ("Replica", RestartScope::Replica), ("Pod", RestartScope::Pod)];
+
+const CLEAN: [Word<CleanPodPolicy>; 2] = [("All", CleanPodPolicy::All), ("None", CleanPodPolicy::None)];
+
+/// Reads the spec of a job object. What cannot be accepted is field errors inside the fact.
+pub(super) fn spec_fact(object: &Value) -> SpecFact {
+    let mut findings = Findings::default();
+    let spec = read(object, &mut findings);
+    let Findings { errors, warnings } = findings;
+    match spec {
+        Some(spec) if errors.is_empty() => {
+            SpecFact { spec: Ok(spec), warnings, manifest: Text::from(model::json::canonical(&manifest(object))) }
+        }
+        Some(_) | None => SpecFact { spec: Err(errors), warnings, manifest: Text::from("{}") },
+    }
+}
+
+fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
+    let Some(spec) = object.get("spec").filter(|spec| spec.is_object()) else {
+        findings.error("spec", object.get("spec"), "must be an object with replicaSpecs");
+        return None;
+    };
+    let job = job_name(object, findings);
+    let restartable_codes = exit_codes(spec, findings);
+    let time_limit_s = findings.integer(spec, "spec", "timeLimit", i64::MIN, i64::MAX);
+    check_pod_fields(spec, findings);
+    let unknown = Unknown::ActsAs(("None", JobEndPolicy::None));
+    let fail = findings.word(spec, "spec", "failPolicy", &JOB_END, JobEndPolicy::Any, unknown);
+    let complete = findings.word(spec, "spec", "completePolicy", &JOB_END, JobEndPolicy::All, unknown);
+    let unknown = Unknown::ActsAs(("All", CleanPodPolicy::All));
+    let clean_pods = findings.word(spec, "spec", "cleanPodPolicy", &CLEAN, CleanPodPolicy::All, unknown);
+    let groups = groups(job, spec, findings)?;
+    let spec = JobSpec {
+        groups,
+        complete,
+        fail,
+        clean_pods,
+        restartable_codes,
+        // Zero and less are due as soon as a pod runs.
+        time_limit_ms: time_limit_s.map(|s| u64::try_from(s).unwrap_or_default().saturating_mul(1000)),
+        phase_rules: PhaseRules { creating: true, sticky_restarting: true },
+    };
+    if spec.time_limit_ms.is_none() && !can_end(&spec) {
+        findings.warn(
+            "spec.completePolicy",
+            Some(&spec_word(object, "completePolicy", "All")),
+            "with these complete and fail policies no result of any pod ends the job; it runs until it is deleted, marked \
+             by an annotation, or given a timeLimit",
+        );
+    }
+    Some(spec)
+}
+
+/// The job's name, if names can be made of it.
+fn job_name<'a>(object: &'a Value, findings: &mut Findings) -> Option<&'a str> {
+    const PATH: &str = "metadata.name";
+    let Some(name) = text_at(object, &["metadata", "name"]).filter(|name| !name.is_empty()) else {
+        findings.error(PATH, None, "a job needs a name");
+        return None;
+    };
+    let value = Value::from(name);
+    if name.len() > LABEL_MAX {
+        let problem = format!("must be at most {LABEL_MAX} characters, not {}: it is a label of every pod", name.len());
+        findings.error(PATH, Some(&value), problem);
+        None
+    } else if is_dns_subdomain(name) {
+        Some(name)
+    } else {
+        let problem = "must be lower-case letters, digits and inner hyphens: it is part of the names of all pods";
+        findings.error(PATH, Some(&value), problem);
+        None
+    }
+}
+
+/// Fields that only reach the pods.
+fn check_pod_fields(spec: &Value, findings: &mut Findings) {
+    findings.text(spec, "spec", "schedulerName");
+    if let Some(priority) = findings.text(spec, "spec", "priority")
+        && !is_label_value(priority)
+    {
+        findings.error(
+            "spec.priority",
+            spec.get("priority"),
+            "must be a label value: letters, digits and inner -_. up to 63",
+        );
+    }
+}
+
+/// The restartable codes, sorted. Text of codes between commas, or one number.
+fn exit_codes(spec: &Value, findings: &mut Findings) -> Vec<i32> {
+    const PATH: &str = "spec.restartingExitCode";
+    let value = spec.get("restartingExitCode").filter(|value| !value.is_null());
+    let mut codes = Vec::new();
+    match value {
+        None => {}
+        Some(Value::String(text)) => {
+            for token in text.split(',').map(str::trim).filter(|token| !token.is_empty()) {
+                match token.parse::<i32>() {
+                    Ok(code) => codes.push(code),
+                    Err(_) => findings.warn(PATH, value, format!("`{token}` is no exit code; it is left out")),
+                }
+            }
+        }
+        Some(number @ Value::Number(_)) => match number.as_i64().and_then(|code| i32::try_from(code).ok()) {
+            Some(code) => codes.push(code),
+            None => findings.error(PATH, value, "must be exit codes: whole numbers between commas"),
+        },
+        Some(other) => {
+            let problem = format!("must be exit codes between commas, as text or one number, not {}", type_of(other));
+            findings.error(PATH, value, problem);
+        }
+    }
+    codes.sort_unstable();
+    codes.dedup();
+    codes
+}
+
+fn groups(job: Option<&str>, spec: &Value, findings: &mut Findings) -> Option<Vec<GroupSpec>> {
+    const PATH: &str = "spec.replicaSpecs";
+    let replica_specs = match findings.object(spec, "spec", "replicaSpecs") {
+        Some(map) if !map.is_empty() => map,
+        Some(_) | None => {
+            // A wrong type was noted by the reader above.
+            let value = spec.get("replicaSpecs").filter(|value| !value.is_null());
+            if value.is_none_or(Value::is_object) {
+                findings.error(PATH, value, "must name at least one group of replicas");
+            }
+            return None;
+        }
+    };
+    let mut groups = Vec::with_capacity(replica_specs.len());
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    let mut pods: u32 = 0;
+    for (key, replica) in sorted(replica_specs) {
+        let path = join(PATH, key);
+        let lower = key.to_lowercase();
+        if let Some(other) = seen.insert(lower.clone(), key) {
+            findings.error(
+                &path,
+                Some(&Value::from(key)),
+                format!("names the same pods as `{other}`: case does not tell groups apart"),
+            );
+            continue;
+        }
+        if !replica.is_object() {
+            let value = Some(replica);
+            findings.error(&path, value, format!("must be an object with a template, not {}", type_of(replica)));
+            continue;
+        }
+        let group = group(job, key, &lower, replica, &path, findings);
+        pods = pods.saturating_add(group.replicas);
+        groups.push(group);
+    }
+    if pods > MAX_PODS {
+        let total = Value::from(pods);
+        findings.error(PATH, Some(&total), format!("asks for {pods} pods altogether; at most {MAX_PODS} are possible"));
+    }
+    Some(groups)
+}
+
+fn group(job: Option<&str>, key: &str, lower: &str, replica: &Value, path: &str, findings: &mut Findings) -> GroupSpec {
+    let replicas = findings.integer(replica, path, "replicas", 0, i64::from(MAX_PODS)).unwrap_or(1);
+    let replicas = u32::try_from(replicas).unwrap_or_default();
+    let limit = findings.integer(replica, path, "restartLimit", i64::from(i32::MIN), i64::from(i32::MAX));
+    let unknown = Unknown::ActsAs(("None", GroupEndPolicy::None));
+    let complete = findings.word(replica, path, "completePolicy", &GROUP_END, GroupEndPolicy::All, unknown);
+    let fail = findings.word(replica, path, "failPolicy", &GROUP_END, GroupEndPolicy::Any, unknown);
+    let unknown = Unknown::ActsAs(("Never", RestartPolicy::Never));
+    let restart = findings.word(replica, path, "restartPolicy", &RESTART, RestartPolicy::Never, unknown);
+    let scope = findings.word(replica, path, "restartScope", &SCOPE, RestartScope::All, Unknown::Refused);
+    let template = template::check(replica, path, findings);
+    let value = Value::from(key);
+    if check_group_name(lower, &value, path, findings)
+        && template.services
+        && let Some(job) = job
+    {
+        check_service_names(job, lower, replicas, &value, path, findings);
+    }
+    check_peer_text(job.unwrap_or_default(), lower, replicas, replica, path, findings);
+    GroupSpec {
+        name: Text::from(lower),
+        display: (lower != key).then(|| Text::from(key)),
+        replicas,
+        complete,
+        fail,
+        restart,
+        scope,
+        restart_limit: limit.map(|n| u32::try_from(n).unwrap_or_default()),
+        services: template.services,
+        gpus: template.gpus,
+    }
+}
+
+/// The name of the group must do as part of names and as a label.
+fn check_group_name(lower: &str, value: &Value, path: &str, findings: &mut Findings) -> bool {
+    let problem = if lower.is_empty() {
+        "a group of replicas needs a name"
+    } else if is_label_value(lower) && is_dns_subdomain(lower) {
+        return true;
+    } else {
+        "must be letters, digits and inner hyphens, at most 63: it is part of the names of its pods"
+    };
+    findings.error(path, Some(value), problem);
+    false
+}
+
+/// The longest name of a service of the group must be one.
+fn check_service_names(job: &str, group: &str, replicas: u32, value: &Value, path: &str, findings: &mut Findings) {
+    let name = slot_name(job, group, replicas.saturating_sub(1));
+    if is_service_name(&name) {
+        return;
+    }
+    let pods = "pods with containers named aitj-… get services of their own names";
+    let about_job = if job.contains('.') {
+        Some(format!("must have no dots: {pods}"))
+    } else if job.starts_with(|c: char| c.is_ascii_digit()) {
+        Some(format!("must start with a letter: {pods}"))
+    } else {
+        None
+    };
+    match about_job {
+        // Once is enough, however many groups there are.
+        Some(_) if findings.errors.iter().any(|error| error.path == "metadata.name") => {}
+        Some(problem) => findings.error("metadata.name", Some(&Value::from(job)), problem),
+        None if group.contains('.') => findings.error(path, Some(value), format!("must have no dots: {pods}")),
+        None => {
+            let problem = format!("`{name}` is {} characters long, {LABEL_MAX} at most: {pods}", name.len());
+            findings.error(path, Some(value), problem);
+        }
+    }
+}
+
+/// A list of peers too long for one environment entry keeps every process of the job from starting.
+fn check_peer_text(job: &str, group: &str, replicas: u32, replica: &Value, path: &str, findings: &mut Findings) {
+    let ports = template::group_ports(replica.get("template").unwrap_or(&Value::Null));
+    // The namespace is 63 characters at most; counting it so keeps a job's verdict the same in every namespace.
+    let longest = peer_text_bytes(job, group, LABEL_MAX, replicas, &ports);
+    if longest > ENV_ENTRY_MAX {
+        let problem = format!(
+            "the list of its pods in {}_HOSTS may be {longest} bytes long; Linux starts no process with an environment \
+             entry above {ENV_ENTRY_MAX}",
+            group.to_uppercase()
+        );
+        findings.warn(join(path, "replicas"), replica.get("replicas"), problem);
+    }
+}
+
+/// Whether some result of the pods completes or fails the job.
+fn can_end(spec: &JobSpec) -> bool {
+    let reach = |policy: JobEndPolicy, group: fn(&GroupSpec) -> bool| match policy {
+        JobEndPolicy::Any => spec.groups.iter().any(group),
+        JobEndPolicy::All => spec.groups.iter().all(group),
+        JobEndPolicy::None => false,
+    };
+    reach(spec.complete, can_complete) || reach(spec.fail, can_fail)
+}
+
+fn can_complete(group: &GroupSpec) -> bool {
+    match group.complete {
+        GroupEndPolicy::None => false,
+        GroupEndPolicy::All => true,
+        GroupEndPolicy::Any | GroupEndPolicy::Rank0 => group.replicas > 0,
+    }
+}
+
+fn can_fail(group: &GroupSpec) -> bool {
+    match group.fail {
+        GroupEndPolicy::None => false,
+        // A group without pods is complete before it is failed.
+        GroupEndPolicy::All => group.replicas > 0 || group.complete != GroupEndPolicy::All,
+        GroupEndPolicy::Any | GroupEndPolicy::Rank0 => group.replicas > 0,
+    }
+}
+
+fn spec_word(object: &Value, key: &str, default: &str) -> Value {
+    Value::from(text_at(object, &["spec", key]).filter(|text| !text.is_empty()).unwrap_or(default))
+}
+
+/// What pods and services are rendered from; the counts and policies stand in the [`JobSpec`].
+fn manifest(object: &Value) -> Value {
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    let templates: Map<String, Value> = spec
+        .get("replicaSpecs")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(key, replica)| (key.clone(), json!({"template": replica.get("template")})))
+        .collect();
+    json!({
+        "labels": object.get("metadata").and_then(|metadata| metadata.get("labels")),
+        "spec": {
+            "priority": spec.get("priority"),
+            "schedulerName": spec.get("schedulerName"),
+            "replicaSpecs": templates,
+        },
+    })
+}
+
+fn sorted(map: &Map<String, Value>) -> Vec<(&str, &Value)> {
+    let mut members: Vec<(&str, &Value)> = map.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    members.sort_unstable_by_key(|(key, _)| *key);
+    members
+}
+
+/// Errors about a template that was accepted once and cannot be found again.
+pub(super) fn lost_template(group: &GroupSpec) -> FieldError {
+    FieldError {
+        path: format!("spec.replicaSpecs.{}.template", group.display()),
+        value: "missing".to_owned(),
+        problem: "the manifest in force has no template for this group".to_owned(),
+    }
+}

@@ -1,0 +1,117 @@
+//! What every served API provides, and the registry of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, SlotId, SpecFact, Text, fact::Adopted};
+use serde_json::Value;
+
+use crate::call::Resource;
+
+/// Everything rendering an object of a job needs besides the slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The job.
+    pub job: &'a JobKey,
+    /// Its translated spec.
+    pub spec: &'a JobSpec,
+    /// Its manifest, parsed from [`SpecFact::manifest`].
+    pub manifest: &'a Value,
+}
+
+/// A pod to be rendered.
+#[derive(Debug, Clone, Copy)]
+pub struct PodSlot<'a> {
+    /// The slot.
+    pub slot: &'a SlotId,
+    /// Its group.
+    pub group: &'a GroupSpec,
+    /// The incarnation, written as annotation `trainyard.dev/incarnation`.
+    pub incarnation: Incarnation,
+    /// The restart count it shows.
+    pub count: u32,
+}
+
+/// One served API: a translation between its objects and the engine's words. Pure.
+pub trait JobApi: Send + Sync {
+    /// Its type of object.
+    fn resource(&self) -> Resource;
+
+    /// Plural name of the resource, as in URLs.
+    fn plural(&self) -> &'static str;
+
+    /// Reads the job object's metadata and mirror.
+    fn job_fact(&self, object: &Value) -> JobFact;
+
+    /// Reads the job object's spec. Never fails: what cannot be accepted is field errors inside the fact.
+    fn spec_fact(&self, object: &Value) -> SpecFact;
+
+    /// Reads the state of a job back from its object, for a log that does not cover it.
+    fn adopt(&self, object: &Value) -> Adopted;
+
+    /// The slot a pod or service belongs to, by its labels.
+    fn slot_of(&self, object: &Value) -> Option<SlotId>;
+
+    /// Whether a container's result counts for its pod.
+    fn is_main_container(&self, name: &str) -> bool;
+
+    /// Name of the pod (and service) of a slot.
+    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text;
+
+    /// Renders the pods of some slots; one answer per slot, in order. What they share is made once.
+    ///
+    /// # Errors
+    /// Each one for itself, when the manifest holds something no pod can be made of.
+    fn pods(&self, source: Source<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>>;
+
+    /// Renders the service of a slot.
+    ///
+    /// # Errors
+    /// When the manifest holds something no service can be made of.
+    fn service(&self, source: Source<'_>, slot: &SlotId) -> Result<Value, FieldError>;
+
+    /// Renders the whole `status` of a job.
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value;
+
+    /// The merge patch that writes the ending annotation older tools read, when the job's ending has one.
+    fn marker(&self, key: &JobKey, job: &engine::Job) -> Option<Value>;
+
+    /// This API's word for a phase; empty for a job nothing was decided for.
+    fn phase_word(&self, phase: model::Phase) -> &'static str;
+
+    /// The `CustomResourceDefinition`.
+    fn crd(&self) -> Value;
+
+    /// `source.component` of Kubernetes Events about its jobs.
+    fn event_component(&self) -> &'static str;
+}
+
+/// The served APIs, by kind.
+#[derive(Clone, Default)]
+pub struct Registry {
+    apis: BTreeMap<Text, Arc<dyn JobApi>>,
+}
+
+impl Registry {
+    /// Every API this build serves.
+    pub fn all() -> Self {
+        let mut registry = Self::default();
+        registry.add(Arc::new(crate::aitrainingjob::AiTrainingJob));
+        registry
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, api: Arc<dyn JobApi>) {
+        self.apis.insert(api.resource().kind, api);
+    }
+
+    /// The API of a kind.
+    pub fn get(&self, kind: &str) -> Option<&Arc<dyn JobApi>> {
+        self.apis.get(kind)
+    }
+
+    /// All of them, by kind.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn JobApi>> {
+        self.apis.values()
+    }
+}

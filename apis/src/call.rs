@@ -1,0 +1,107 @@
+//! API calls, their answers, and what watches report: the one language between `operator` and whoever executes it
+//! (`cluster` in memory, `k8s-driver` over the network).
+
+use std::sync::Arc;
+
+use model::{JobKey, Kind, ObjectRef, ResourceVersion, Text, Uid};
+use serde_json::Value;
+
+/// Number of a call within one operator process.
+pub type CallId = u64;
+
+/// A type of object: its API version and kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// For example `v1` or `elasticdeeplearning.ai/v1`.
+    pub api_version: Text,
+    /// For example `Pod`.
+    pub kind: Text,
+}
+
+impl Resource {
+    /// A resource from its two names.
+    pub fn new(api_version: &str, kind: &str) -> Self {
+        Self { api_version: Text::from(api_version), kind: Text::from(kind) }
+    }
+
+    /// The resource an object says it is; empty names where it does not say.
+    pub fn of(object: &Value) -> Self {
+        let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+        Self::new(text("apiVersion"), text("kind"))
+    }
+}
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// Create `body`.
+    Create,
+    /// Delete, with [`ApiCall::uid`] as precondition and [`ApiCall::grace_seconds`] as grace period (absent: the pod's own).
+    Delete,
+    /// Merge-patch the main resource with `body` (RFC 7386).
+    Patch,
+    /// Replace the status by `body.status` through the status subresource, with [`ApiCall::rv`] as precondition.
+    ApplyStatus,
+    /// Read; changes nothing.
+    Get,
+}
+
+/// One call to the API server. Every write is idempotent by construction: fixed name, uid or resourceVersion precondition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApiCall {
+    /// Number within this operator process; answers name it.
+    pub id: CallId,
+    /// The job it is for.
+    pub job: JobKey,
+    /// The job's object it is about; `None` for Kubernetes Events, whose answers nobody waits for.
+    pub object: Option<ObjectRef>,
+    /// What it does.
+    pub verb: Verb,
+    /// The type of object.
+    pub resource: Resource,
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: Text,
+    /// Name of the object.
+    pub name: Text,
+    /// The object to create, or the patch.
+    pub body: Option<Value>,
+    /// Precondition: the object has this uid.
+    pub uid: Option<Uid>,
+    /// Precondition: the object has this resourceVersion.
+    pub rv: Option<ResourceVersion>,
+    /// Grace period of a delete; `Some(0)` is at once, `None` is the object's own.
+    pub grace_seconds: Option<u32>,
+}
+
+/// A call that did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code} {reason}: {message}")]
+pub struct ApiError {
+    /// HTTP status code; 0 when there was no answer.
+    pub code: u16,
+    /// Machine-readable reason, for example `AlreadyExists`, `Conflict`, `NotFound`, `Invalid`, `Forbidden`.
+    pub reason: Text,
+    /// In words.
+    pub message: String,
+}
+
+/// The answer to a call: the object as it stands afterwards (for a delete that removed it: as it last was), or an error.
+pub type ApiAnswer = Result<Arc<Value>, ApiError>;
+
+/// What a watch reports.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Observation {
+    /// An object was added or modified.
+    Applied(Arc<Value>),
+    /// An object is gone; this is how it last was.
+    Deleted(Arc<Value>),
+    /// A complete view of one kind. For [`Kind::Job`] it holds the objects of every served API.
+    Listed {
+        /// The kind.
+        kind: Kind,
+        /// resourceVersion of the view.
+        rv: ResourceVersion,
+        /// Every object of the kind.
+        items: Vec<Arc<Value>>,
+    },
+}

@@ -1,0 +1,27 @@
+//! Pure translation between the API server's objects and the engine's words.
+//!
+//! Owns: object -> fact, command -> [`ApiCall`], job state -> status, and the CRDs of the served APIs, one folder each.
+//! It must not do IO, keep state, or decide anything about a job's life.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::todo,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic
+)]
+
+pub mod aitrainingjob;
+pub mod api;
+pub mod call;
+pub mod fields;
+pub mod names;
+pub mod node;
+pub mod objects;
+pub mod pod;
+pub mod service;
+
+pub use api::{JobApi, Registry};
+pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};

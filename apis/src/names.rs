@@ -1,0 +1,68 @@
+//! What Kubernetes accepts as names and label values. Pure predicates; tests at the end of this file.
+
+/// Longest DNS label, and longest label value.
+pub const LABEL_MAX: usize = 63;
+
+/// Longest DNS subdomain, and longest name of a pod.
+pub const SUBDOMAIN_MAX: usize = 253;
+
+/// Whether `text` is a DNS label (RFC 1123): lower-case letters, digits and inner hyphens, at most 63.
+pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= LABEL_MAX && is_dns_word(text)
+}
+
+/// Whether `text` is a DNS label that starts with a letter (RFC 1035), as names of services must.
+pub fn is_service_name(text: &str) -> bool {
+    is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
+}
+
+/// Whether `text` is a DNS subdomain: labels of any length joined by dots, at most 253 characters together.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= SUBDOMAIN_MAX && text.split('.').all(is_dns_word)
+}
+
+/// Whether `text` can be the value of a label: empty, or letters, digits and inner `-_.`, at most 63.
+pub fn is_label_value(text: &str) -> bool {
+    text.len() <= LABEL_MAX
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && text.bytes().next().is_none_or(|b| b.is_ascii_alphanumeric())
+        && text.bytes().last().is_none_or(|b| b.is_ascii_alphanumeric())
+}
+
+fn is_dns_word(text: &str) -> bool {
+    let is_edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && is_edge(text.bytes().next())
+        && is_edge(text.bytes().last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_judged_as_kubernetes_does() {
+        let long = "a".repeat(64);
+        // (text, DNS label, service name, DNS subdomain, label value)
+        for (text, label, service, subdomain, value) in [
+            ("j-trainer-0", true, true, true, true),
+            ("0-trainer-0", true, false, true, true),
+            ("a.b-0", false, false, true, true),
+            ("a..b", false, false, false, true),
+            ("A", false, false, false, true),
+            ("a_b", false, false, false, true),
+            ("-a", false, false, false, false),
+            ("a-", false, false, false, false),
+            ("a/b", false, false, false, false),
+            ("", false, false, false, true),
+            ("é", false, false, false, false),
+            (&*long, false, false, true, false),
+            (&*"a".repeat(254), false, false, false, false),
+        ] {
+            assert_eq!(is_dns_label(text), label, "label {text}");
+            assert_eq!(is_service_name(text), service, "service {text}");
+            assert_eq!(is_dns_subdomain(text), subdomain, "subdomain {text}");
+            assert_eq!(is_label_value(text), value, "label value {text}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Node objects: object -> [`NodeFact`]. Keeps readiness and faults; the rest of a heartbeat is left out. Tests: at the end
+//! of this file.
+
+use model::{FieldError, NodeFact, Text};
+use serde_json::Value;
+
+use crate::objects::{list_at, name, resource_version};
+
+/// What is judged of a node.
+///
+/// # Errors
+/// When the object has no name.
+pub fn fact(object: &Value) -> Result<NodeFact, FieldError> {
+    let name = name(object);
+    if name.is_empty() {
+        return Err(FieldError {
+            path: "metadata.name".to_owned(),
+            value: "missing".to_owned(),
+            problem: "a node without a name".to_owned(),
+        });
+    }
+    let mut conditions = true_conditions(object);
+    let ready = conditions.iter().any(|condition| &**condition == "Ready");
+    conditions.retain(|condition| &**condition != "Ready");
+    Ok(NodeFact { name, rv: resource_version(object), ready, conditions })
+}
+
+/// Types of the conditions in an object's status that are True, sorted and each once.
+pub(crate) fn true_conditions(object: &Value) -> Vec<Text> {
+    let mut conditions: Vec<Text> = list_at(object, &["status", "conditions"])
+        .iter()
+        .filter(|condition| condition.get("status").and_then(Value::as_str) == Some("True"))
+        .filter_map(|condition| condition.get("type")?.as_str().map(Text::from))
+        .collect();
+    conditions.sort_unstable();
+    conditions.dedup();
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn readiness_and_true_conditions_are_kept() {
+        let ready =
+            |status: &str| json!({"type": "Ready", "status": status, "lastHeartbeatTime": "2024-02-29T00:00:00Z"});
+        let fault = json!({"type": "GpuUnhealthy", "status": "True", "message": "Xid 79"});
+        let calm = json!({"type": "MemoryPressure", "status": "False"});
+        // (conditions, ready, kept)
+        for (conditions, want_ready, kept) in [
+            (json!([ready("True"), calm]), true, vec![]),
+            (json!([ready("False")]), false, vec![]),
+            (json!([ready("Unknown"), fault]), false, vec!["GpuUnhealthy"]),
+            (json!([fault, ready("True"), {"type": "A", "status": "True"}, fault]), true, vec!["A", "GpuUnhealthy"]),
+            (json!([]), false, vec![]),
+            (json!(null), false, vec![]),
+            (json!([3, {"type": 4, "status": "True"}]), false, vec![]),
+        ] {
+            let object =
+                json!({"metadata": {"name": "n1", "resourceVersion": "7"}, "status": {"conditions": conditions}});
+            let fact = fact(&object).unwrap();
+            assert_eq!(fact.ready, want_ready, "{conditions}");
+            assert_eq!(fact.conditions.iter().map(|c| &**c).collect::<Vec<_>>(), kept, "{conditions}");
+            assert_eq!(fact.rv.0, 7);
+        }
+    }
+
+    #[test]
+    fn heartbeats_change_nothing_but_the_version() {
+        let at = |time: &str| {
+            json!({"metadata": {"name": "n", "resourceVersion": "1"}, "status": {"images": [time],
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": time}]}})
+        };
+        assert_eq!(fact(&at("2024-01-01T00:00:00Z")), fact(&at("2025-01-01T00:00:00Z")));
+    }
+
+    #[test]
+    fn a_node_needs_a_name() {
+        assert_eq!(fact(&json!({})).unwrap_err().path, "metadata.name");
+    }
+}

@@ -1,0 +1,221 @@
+//! What every Kubernetes object carries: its metadata, read without a schema.
+//!
+//! Owns the names of our own annotations and the step from an object's owner reference to a job. It must not know what
+//! any kind of object means. Tests: at the end of this file.
+
+use model::{FieldError, Incarnation, JobKey, ResourceVersion, Stamp, Text, Timestamp, Uid};
+use serde_json::{Map, Value, json};
+
+use crate::api::Registry;
+
+/// Annotation on a pod: which creation decision of its slot it came from.
+pub const INCARNATION: &str = "trainyard.dev/incarnation";
+
+/// Annotation on a job beside an ending annotation that we wrote: the uid of the job it was meant for, a slash, and the
+/// key of that annotation. A copy of the job has another uid, so the copied annotation commands nothing. A bare uid speaks
+/// for every key.
+pub const MARKED_FOR: &str = "trainyard.dev/marked-for";
+
+/// Member of a job's status that holds the mirror.
+pub const MIRROR: &str = "trainyard";
+
+/// The value at a path of member names.
+pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(object, |value, key| value.get(key))
+}
+
+/// The text at a path of member names.
+pub fn text_at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a str> {
+    at(object, path).and_then(Value::as_str)
+}
+
+/// The list at a path of member names; empty when it is absent, null or no list.
+pub fn list_at<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
+    at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The time at a path of member names.
+pub fn time_at(object: &Value, path: &[&str]) -> Option<Timestamp> {
+    text_at(object, path).and_then(Timestamp::parse_rfc3339)
+}
+
+/// The object's name; empty when it has none.
+pub fn name(object: &Value) -> Text {
+    Text::from(text_at(object, &["metadata", "name"]).unwrap_or_default())
+}
+
+/// The object's namespace; empty when it has none.
+pub fn namespace(object: &Value) -> Text {
+    Text::from(text_at(object, &["metadata", "namespace"]).unwrap_or_default())
+}
+
+/// The object's uid.
+///
+/// # Errors
+/// When it has none: nothing can be said about such an object, as the next one of its name could not be told from it.
+pub fn uid(object: &Value) -> Result<Uid, FieldError> {
+    match text_at(object, &["metadata", "uid"]) {
+        Some(uid) if !uid.is_empty() => Ok(Uid::from(uid)),
+        Some(_) | None => Err(FieldError {
+            path: "metadata.uid".to_owned(),
+            value: at(object, &["metadata", "uid"]).map_or_else(|| "missing".to_owned(), Value::to_string),
+            problem: "every object of an API server has a uid".to_owned(),
+        }),
+    }
+}
+
+/// The object's resourceVersion; 0, which is before any other, when it has none that is a number.
+pub fn resource_version(object: &Value) -> ResourceVersion {
+    ResourceVersion(
+        text_at(object, &["metadata", "resourceVersion"]).and_then(|rv| rv.parse().ok()).unwrap_or_default(),
+    )
+}
+
+/// When the object's deletion is due, if it is being deleted. A time that cannot be read counts as long past.
+pub fn deleting_at(object: &Value) -> Option<Timestamp> {
+    let value = at(object, &["metadata", "deletionTimestamp"]).filter(|value| !value.is_null())?;
+    Some(value.as_str().and_then(Timestamp::parse_rfc3339).unwrap_or_default())
+}
+
+/// A label of the object.
+pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    text_at(object, &["metadata", "labels", key])
+}
+
+/// An annotation of the object.
+pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    text_at(object, &["metadata", "annotations", key])
+}
+
+/// The incarnation written on a pod; 0, which is before any decision of ours, when there is none.
+pub fn incarnation(object: &Value) -> Incarnation {
+    Incarnation(annotation(object, INCARNATION).and_then(|n| n.parse().ok()).unwrap_or_default())
+}
+
+/// Stamp of the mirror in the object's status; zero when there is none.
+pub fn mirror_stamp(object: &Value) -> Stamp {
+    at(object, &["status", MIRROR]).and_then(|mirror| serde_json::from_value(mirror.clone()).ok()).unwrap_or_default()
+}
+
+/// The key of a job object of a served API.
+pub fn job_key(registry: &Registry, object: &Value) -> Option<JobKey> {
+    let kind = text_at(object, &["kind"])?;
+    let api = registry.get(kind)?;
+    if text_at(object, &["apiVersion"]) != Some(&*api.resource().api_version) {
+        return None;
+    }
+    Some(JobKey { namespace: namespace(object), name: name(object), kind: Text::from(kind), uid: uid(object).ok()? })
+}
+
+/// The job that controls an object, when it is one of a served API.
+pub fn owner(registry: &Registry, object: &Value) -> Option<JobKey> {
+    let reference = list_at(object, &["metadata", "ownerReferences"])
+        .iter()
+        .find(|reference| reference.get("controller").and_then(Value::as_bool) == Some(true))?;
+    let member = |key: &str| reference.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let kind = member("kind")?;
+    let api = registry.get(kind)?;
+    if member("apiVersion") != Some(&*api.resource().api_version) {
+        return None;
+    }
+    Some(JobKey {
+        namespace: namespace(object),
+        name: Text::from(member("name")?),
+        kind: Text::from(kind),
+        uid: Uid::from(member("uid")?),
+    })
+}
+
+/// The owner reference that makes an object belong to a job.
+pub fn owner_reference(api_version: &str, job: &JobKey) -> Value {
+    json!({
+        "apiVersion": api_version,
+        "kind": &*job.kind,
+        "name": &*job.name,
+        "uid": &*job.uid.0,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// The members of a map of text that are text: labels and annotations.
+pub fn text_members(value: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    value
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::iter)
+        .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(reference: &Value) -> Value {
+        json!({"metadata": {"namespace": "ns", "name": "p", "uid": "u", "ownerReferences": [reference]}})
+    }
+
+    fn reference() -> Value {
+        json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "name": "j", "uid": "ju", "controller": true})
+    }
+
+    #[test]
+    fn only_the_controller_of_a_served_api_is_an_owner() {
+        let registry = Registry::all();
+        let want = JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "ju".into() };
+        assert_eq!(owner(&registry, &pod(&reference())), Some(want));
+        for (member, value) in [
+            ("apiVersion", json!("elasticdeeplearning.ai/v2")),
+            ("kind", json!("ReplicaSet")),
+            ("controller", json!(false)),
+            ("controller", Value::Null),
+            ("uid", json!("")),
+            ("name", json!(7)),
+        ] {
+            let mut changed = reference();
+            changed[member] = value.clone();
+            assert_eq!(owner(&registry, &pod(&changed)), None, "{member} {value}");
+        }
+        assert_eq!(owner(&registry, &json!({"metadata": {"ownerReferences": null}})), None);
+        assert_eq!(owner(&registry, &json!("no object")), None);
+    }
+
+    #[test]
+    fn what_is_rendered_as_owner_is_read_as_owner() {
+        let job = JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "ju".into() };
+        let object = pod(&owner_reference("elasticdeeplearning.ai/v1", &job));
+        assert_eq!(owner(&Registry::all(), &object), Some(job));
+    }
+
+    #[test]
+    fn job_keys_need_a_served_api_and_a_uid() {
+        let registry = Registry::all();
+        let mut job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+            "metadata": {"name": "j", "namespace": "ns", "uid": "u1"}});
+        assert_eq!(job_key(&registry, &job).map(|key| key.uid), Some(Uid::from("u1")));
+        job["metadata"]["uid"] = Value::Null;
+        assert_eq!(job_key(&registry, &job), None);
+        assert_eq!(uid(&job).unwrap_err().path, "metadata.uid");
+        job["metadata"]["uid"] = json!("u1");
+        job["apiVersion"] = json!("other/v1");
+        assert_eq!(job_key(&registry, &job), None);
+    }
+
+    #[test]
+    fn missing_or_odd_metadata_reads_as_nothing() {
+        for object in [json!(null), json!([]), json!({"metadata": 3}), json!({"metadata": {"resourceVersion": "x"}})] {
+            assert_eq!(resource_version(&object), ResourceVersion(0), "{object}");
+            assert_eq!(deleting_at(&object), None);
+            assert_eq!(incarnation(&object), Incarnation(0));
+            assert_eq!(mirror_stamp(&object), Stamp::default());
+            assert_eq!(&*name(&object), "");
+        }
+        let object = json!({"metadata": {"resourceVersion": "12", "deletionTimestamp": "2024-02-29T00:00:00Z",
+            "annotations": {"trainyard.dev/incarnation": "3"}}, "status": {"trainyard": {"term": 4, "position": 5}}});
+        assert_eq!(resource_version(&object), ResourceVersion(12));
+        assert_eq!(deleting_at(&object), Some(Timestamp(1_709_164_800_000)));
+        assert_eq!(incarnation(&object), Incarnation(3));
+        assert_eq!(mirror_stamp(&object).to_string(), "4/5");
+        assert_eq!(deleting_at(&json!({"metadata": {"deletionTimestamp": 1}})), Some(Timestamp(0)));
+    }
+}

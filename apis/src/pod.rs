@@ -1,0 +1,245 @@
+//! Pod objects: object -> [`PodFact`].
+//!
+//! Keeps what a judgement can depend on and leaves out what changes by itself (probe times, readiness, image ids), so that
+//! most updates of a pod are no news. It must not judge. Tests: at the end of this file.
+
+use model::{ContainerFact, ContainerState, FieldError, PodFact, PodPhase, Text};
+use serde_json::Value;
+
+use crate::api::JobApi;
+use crate::node::true_conditions;
+use crate::objects::{deleting_at, incarnation, list_at, name, resource_version, text_at, time_at, uid};
+
+/// Conditions that every healthy pod goes through.
+const USUAL_CONDITIONS: [&str; 6] =
+    ["ContainersReady", "Initialized", "PodHasNetwork", "PodReadyToStartContainers", "PodScheduled", "Ready"];
+
+/// Words that a device failure is described with, in lower case.
+const DEVICE_WORDS: [&str; 8] = ["xid", "gpu", "nvml", "cuda", "ecc", "nvlink", "rocm", "npu"];
+
+/// Longest part of a container's last words that is kept, in characters.
+const LAST_WORDS_MAX: usize = 200;
+
+/// Longest part of a pod's message that is kept, in characters.
+const MESSAGE_MAX: usize = 512;
+
+/// What is judged of a pod that belongs to a job of `api`.
+///
+/// # Errors
+/// When the object has no uid.
+pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
+    let node = text_at(object, &["spec", "nodeName"]).filter(|node| !node.is_empty());
+    let message = text_at(object, &["status", "message"])
+        .filter(|message| !message.is_empty())
+        .or_else(|| if node.is_none() { unscheduled(object) } else { None });
+    Ok(PodFact {
+        uid: uid(object)?,
+        name: name(object),
+        slot: api.slot_of(object),
+        rv: resource_version(object),
+        incarnation: incarnation(object),
+        phase: phase(object),
+        node: node.map(Text::from),
+        started: time_at(object, &["status", "startTime"]),
+        deleting: deleting_at(object),
+        containers: containers(api, object),
+        reason: text_at(object, &["status", "reason"]).filter(|reason| !reason.is_empty()).map(Text::from),
+        message: message.map(|message| message.chars().take(MESSAGE_MAX).collect::<String>().into()),
+        conditions: true_conditions(object)
+            .into_iter()
+            .filter(|condition| !USUAL_CONDITIONS.contains(&&**condition))
+            .collect(),
+    })
+}
+
+fn phase(object: &Value) -> PodPhase {
+    match text_at(object, &["status", "phase"]) {
+        None | Some("" | "Pending") => PodPhase::Pending,
+        Some("Running") => PodPhase::Running,
+        Some("Succeeded") => PodPhase::Succeeded,
+        Some("Failed") => PodPhase::Failed,
+        Some(_) => PodPhase::Unknown,
+    }
+}
+
+/// Why the scheduler cannot place the pod.
+fn unscheduled(object: &Value) -> Option<&str> {
+    list_at(object, &["status", "conditions"])
+        .iter()
+        .find(|condition| {
+            text_at(condition, &["type"]) == Some("PodScheduled") && text_at(condition, &["status"]) == Some("False")
+        })
+        .and_then(|condition| text_at(condition, &["message"]))
+        .filter(|message| !message.is_empty())
+}
+
+fn containers(api: &dyn JobApi, object: &Value) -> Vec<ContainerFact> {
+    let mut containers: Vec<ContainerFact> = list_at(object, &["status", "containerStatuses"])
+        .iter()
+        .filter_map(|status| {
+            let name = text_at(status, &["name"])?;
+            Some(ContainerFact { name: Text::from(name), main: api.is_main_container(name), state: state(status) })
+        })
+        .collect();
+    // Kubelets do not promise an order; the same states in another order are no news.
+    containers.sort_by(|a, b| a.name.cmp(&b.name));
+    containers
+}
+
+fn state(status: &Value) -> ContainerState {
+    let state = status.get("state").unwrap_or(&Value::Null);
+    let reason = |of: &Value| Text::from(text_at(of, &["reason"]).unwrap_or_default());
+    if let Some(terminated) = state.get("terminated").filter(|value| value.is_object()) {
+        let code = terminated.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
+        return ContainerState::Terminated {
+            // A code beyond 32 bits is no code a process can exit with: it must not read as success.
+            code: i32::try_from(code).unwrap_or(-1),
+            reason: reason(terminated),
+            message: text_at(terminated, &["message"]).and_then(device_words),
+        };
+    }
+    if state.get("running").is_some_and(Value::is_object) {
+        return ContainerState::Running;
+    }
+    // No state at all means waiting, as for Kubernetes itself.
+    ContainerState::Waiting { reason: state.get("waiting").map(reason).unwrap_or_default() }
+}
+
+/// The part of a container's last words that may name a device failure.
+fn device_words(message: &str) -> Option<Text> {
+    let lower = message.to_ascii_lowercase();
+    let first = DEVICE_WORDS.iter().filter_map(|word| lower.find(word)).min()?;
+    // Long outputs are kept from the line that names the device on.
+    let start = if first < LAST_WORDS_MAX {
+        0
+    } else {
+        let line = message.get(..first).and_then(|before| before.rfind('\n')).map_or(0, |at| at.saturating_add(1));
+        if first.saturating_sub(line) < LAST_WORDS_MAX { line } else { first }
+    };
+    Some(message.get(start..)?.chars().take(LAST_WORDS_MAX).collect::<String>().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::aitrainingjob::AiTrainingJob;
+
+    fn pod(status: &Value) -> Value {
+        json!({"metadata": {"name": "j-trainer-1", "uid": "p1", "resourceVersion": "5",
+            "annotations": {"trainyard.dev/incarnation": "2"},
+            "labels": {"TrainingJobReplicaName": "trainer", "TrainingJobReplicaIndex": "1"}},
+            "spec": {"nodeName": "n1"}, "status": status})
+    }
+
+    fn fact_of(status: &Value) -> PodFact {
+        fact(&AiTrainingJob, &pod(status)).unwrap()
+    }
+
+    #[test]
+    fn a_running_pod_is_read_in_full() {
+        let fact = fact_of(&json!({"phase": "Running", "startTime": "2024-02-29T00:00:00Z", "containerStatuses": [
+            {"name": "side", "state": {"running": {"startedAt": "2024-02-29T00:00:00Z"}}},
+            {"name": "aitj-main", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "long"}}}],
+            "initContainerStatuses": [{"name": "aitj-init", "state": {"terminated": {"exitCode": 3}}}]}));
+        assert_eq!(fact.slot.as_ref().unwrap().to_string(), "trainer-1");
+        assert_eq!((fact.incarnation.0, fact.rv.0, fact.phase), (2, 5, PodPhase::Running));
+        assert_eq!(fact.node.as_deref(), Some("n1"));
+        assert_eq!(fact.started, Some(Timestamp(1_709_164_800_000)));
+        assert_eq!(
+            fact.containers,
+            [
+                ContainerFact {
+                    name: "aitj-main".into(),
+                    main: true,
+                    state: ContainerState::Waiting { reason: "ImagePullBackOff".into() }
+                },
+                ContainerFact { name: "side".into(), main: false, state: ContainerState::Running },
+            ]
+        );
+    }
+
+    #[test]
+    fn phases_and_states_have_one_reading_each() {
+        for (phase, want) in [
+            (json!(null), PodPhase::Pending),
+            (json!(""), PodPhase::Pending),
+            (json!("Succeeded"), PodPhase::Succeeded),
+            (json!("Failed"), PodPhase::Failed),
+            (json!("Unknown"), PodPhase::Unknown),
+            (json!("Novel"), PodPhase::Unknown),
+        ] {
+            assert_eq!(fact_of(&json!({"phase": phase})).phase, want, "{phase}");
+        }
+        let terminated =
+            |code: i32, reason: &str| ContainerState::Terminated { code, reason: reason.into(), message: None };
+        for (state, want) in [
+            (json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}), terminated(137, "OOMKilled")),
+            (json!({"terminated": {"exitCode": 0}}), terminated(0, "")),
+            (json!({"terminated": {"exitCode": 5_000_000_000_i64}}), terminated(-1, "")),
+            (json!({"running": {}}), ContainerState::Running),
+            (json!({"running": null, "waiting": {}}), ContainerState::Waiting { reason: "".into() }),
+            (json!({}), ContainerState::Waiting { reason: "".into() }),
+            (json!(null), ContainerState::Waiting { reason: "".into() }),
+        ] {
+            let fact = fact_of(&json!({"containerStatuses": [{"name": "m", "state": state}]}));
+            assert_eq!(fact.containers[0].state, want, "{state}");
+        }
+    }
+
+    #[test]
+    fn last_words_are_kept_only_when_they_may_name_a_device() {
+        let early = format!("NVRM: Xid 79 {}", "x".repeat(900));
+        let late = format!("{}\nloss 0.1\nCUDA error: uncorrectable ECC", "é".repeat(2000));
+        for (message, want) in [
+            ("Traceback: KeyError", None),
+            ("", None),
+            ("nvml failed", Some("nvml failed".to_owned())),
+            (&*early, Some(early.chars().take(200).collect())),
+            (&*late, Some("CUDA error: uncorrectable ECC".to_owned())),
+            (&*format!("{}gpu lost", "y".repeat(800)), Some("gpu lost".to_owned())),
+        ] {
+            let status = json!({"containerStatuses": [
+                {"name": "m", "state": {"terminated": {"exitCode": 1, "message": message}}}]});
+            let ContainerState::Terminated { message: kept, .. } = fact_of(&status).containers[0].state.clone() else {
+                panic!("terminated")
+            };
+            assert_eq!(kept.as_deref(), want.as_deref(), "{message}");
+        }
+    }
+
+    #[test]
+    fn messages_come_from_the_pod_or_while_unscheduled_from_the_scheduler() {
+        let scheduling =
+            json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}]);
+        let mut object = pod(&json!({"phase": "Pending", "conditions": scheduling}));
+        assert_eq!(fact(&AiTrainingJob, &object).unwrap().message, None, "it has a node");
+        object["spec"]["nodeName"] = json!("");
+        let unplaced = fact(&AiTrainingJob, &object).unwrap();
+        assert_eq!((unplaced.node.as_deref(), unplaced.message.as_deref()), (None, Some("0/3 nodes")));
+        let evicted = fact_of(&json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}));
+        assert_eq!((evicted.reason.as_deref(), evicted.message.as_deref()), (Some("Evicted"), Some("low on memory")));
+    }
+
+    #[test]
+    fn readiness_and_probe_times_are_no_news() {
+        let status = |time: &str, ready: &str| {
+            json!({"phase": "Running", "conditions": [
+                {"type": "Ready", "status": ready, "lastProbeTime": time},
+                {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": time},
+                {"type": "PodScheduled", "status": "True"}]})
+        };
+        let fact = fact_of(&status("2024-01-01T00:00:00Z", "True"));
+        assert_eq!(fact, fact_of(&status("2025-01-01T00:00:00Z", "False")));
+        assert_eq!(fact.conditions.iter().map(|c| &**c).collect::<Vec<_>>(), ["DisruptionTarget"]);
+    }
+
+    #[test]
+    fn odd_objects_are_errors_or_empty_never_a_crash() {
+        assert_eq!(fact(&AiTrainingJob, &json!({"metadata": {}})).unwrap_err().path, "metadata.uid");
+        let fact = fact(&AiTrainingJob, &json!({"metadata": {"uid": "u"}, "spec": 1, "status": []})).unwrap();
+        assert_eq!((fact.slot, fact.node, fact.containers.len()), (None, None, 0));
+    }
+}

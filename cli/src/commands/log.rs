@@ -1,0 +1,321 @@
+//! `trainyard log`: look into logs, check them, move them.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use engine::explain;
+use engine::{Scope, State};
+use event_log::disk::{self, SledLog};
+use event_log::{EventLog, jsonl};
+use model::{Position, Timestamp};
+use serde_json::json;
+
+use crate::commands::story::Output;
+use crate::out::{self, Failure};
+use crate::records::{self, Flow};
+
+/// Arguments of `trainyard log`.
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The jobs in a log: phase, records, when they were last heard of.
+    Ls {
+        /// A log directory, a data directory, or an export.
+        #[arg(default_value = "./trainyard-data")]
+        path: PathBuf,
+    },
+    /// The records, in words or as they stand.
+    Show(ShowArgs),
+    /// Read everything and check it; names the first bad position.
+    Verify {
+        /// A log directory, a data directory, or an export.
+        #[arg(default_value = "./trainyard-data")]
+        path: PathBuf,
+    },
+    /// Write the log, or what is good of it, as JSON lines.
+    Export {
+        /// A log directory or a data directory.
+        #[arg(default_value = "./trainyard-data")]
+        path: PathBuf,
+        /// The file to write; compressed when its name ends in `.gz`. Absent: standard output.
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Make a log directory of an export.
+    Import {
+        /// The export.
+        file: PathBuf,
+        /// The log directory to make; must not hold a log yet.
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+    },
+    /// Make the log begin at the present state.
+    Compact {
+        /// A log directory or a data directory that no run has open.
+        #[arg(default_value = "./trainyard-data")]
+        path: PathBuf,
+        /// First write the whole log to this file.
+        #[arg(long, value_name = "FILE")]
+        archive: Option<PathBuf>,
+    },
+    /// Numbers about a log.
+    Stats {
+        /// A log directory or a data directory.
+        #[arg(default_value = "./trainyard-data")]
+        path: PathBuf,
+        /// Text for people, or JSON.
+        #[arg(long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// A log directory, a data directory, or an export.
+    #[arg(default_value = "./trainyard-data")]
+    path: PathBuf,
+    /// Only this job: NAMESPACE/NAME, or NAME in namespace default.
+    #[arg(long)]
+    job: Option<String>,
+    /// From this position on.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Up to this position.
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    to: u64,
+    /// From this time on (RFC 3339).
+    #[arg(long, value_parser = time)]
+    since: Option<Timestamp>,
+    /// Up to this time (RFC 3339).
+    #[arg(long, value_parser = time)]
+    until: Option<Timestamp>,
+    /// The record bodies as they stand, one a line.
+    #[arg(long)]
+    raw: bool,
+}
+
+fn time(text: &str) -> Result<Timestamp, String> {
+    Timestamp::parse_rfc3339(text).ok_or_else(|| format!("{text}: no time like 2026-01-31T12:00:00Z"))
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &LogArgs) -> Result<ExitCode, Failure> {
+    match &args.command {
+        Command::Ls { path } => ls(path),
+        Command::Show(args) => show(args),
+        Command::Verify { path } => verify(path),
+        Command::Export { path, to } => export(path, to.as_deref()),
+        Command::Import { file, to } => import(file, to),
+        Command::Compact { path, archive } => compact(path, archive.as_deref()),
+        Command::Stats { path, output } => stats(path, *output),
+    }
+}
+
+fn ls(path: &Path) -> Result<ExitCode, Failure> {
+    let mut counts: std::collections::BTreeMap<String, (u64, Timestamp)> = std::collections::BTreeMap::new();
+    let state = records::fold(path, &mut |_, record| {
+        if let Scope::Job(key) = &record.scope {
+            let entry = counts.entry(format!("{key} {}", key.uid)).or_default();
+            *entry = (entry.0 + 1, record.at);
+        }
+        Ok(Flow::Go)
+    })?;
+    let registry = apis::Registry::all();
+    out::line("JOB                                      PHASE         RECORDS  LAST");
+    for (name, (records, last)) in &counts {
+        let (job, uid) = name.split_once(' ').unwrap_or((name, ""));
+        let there = state.jobs.iter().find(|(key, _)| *key.uid.0 == *uid);
+        let phase = there.and_then(|(key, j)| Some(registry.get(&key.kind)?.phase_word(j.phase))).unwrap_or("(gone)");
+        out::line(&format!("{job:<40} {phase:<13} {records:>7}  {}", last.to_rfc3339()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
+    let job = args.job.as_deref().map(|job| job.split_once('/').unwrap_or(("default", job)));
+    let mut state = State::default();
+    records::each(&args.path, &mut state, &mut |_, record| {
+        if record.position.0 > args.to || args.until.is_some_and(|until| record.at > until) {
+            return Ok(Flow::Stop);
+        }
+        let wanted = record.position.0 >= args.from
+            && args.since.is_none_or(|since| record.at >= since)
+            && job.is_none_or(|(namespace, name)| explain::concerns(&record, namespace, name));
+        if !wanted {
+            return Ok(Flow::Go);
+        }
+        if args.raw {
+            out::line(&String::from_utf8_lossy(&record.encode()?));
+            return Ok(Flow::Go);
+        }
+        let scope = match &record.scope {
+            Scope::Cluster => "cluster".to_owned(),
+            Scope::Job(key) => key.to_string(),
+        };
+        let causes: Vec<String> = record.causes.iter().map(|c| format!("#{c}")).collect();
+        let because = if causes.is_empty() { String::new() } else { format!(" because of {}", causes.join(", ")) };
+        out::line(&format!("#{} {} term {} {scope}{because}", record.position, out::clock(record.at), record.term));
+        for line in explain::lines(&record) {
+            out::line(&format!("    {} {}", if line.decided { "=>" } else { "  " }, line.text));
+        }
+        Ok(Flow::Go)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(path: &Path) -> Result<ExitCode, Failure> {
+    if !path.is_dir() {
+        let mut last = None;
+        for frame in jsonl::open(path)? {
+            match frame {
+                Ok(frame) => last = Some(frame.position),
+                Err(error) => {
+                    out::line(&format!("bad: {error}"));
+                    return Ok(ExitCode::from(out::FOUND));
+                }
+            }
+        }
+        out::line(&format!("good: up to position {}", last.unwrap_or_default()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = match disk::verify(records::log_dir(path)) {
+        Ok(report) => report,
+        Err(error @ event_log::Error::Damaged { .. }) => {
+            out::line(&format!("bad: {error}"));
+            return Ok(ExitCode::from(out::FOUND));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let good = report.good_prefix_head;
+    match report.first_bad {
+        None => {
+            // The chain is whole; the bodies have to be records as well.
+            records::fold(path, &mut |_, _| Ok(Flow::Go))?;
+            out::line(&format!(
+                "good: {} records, positions {} to {}, digest {}",
+                report.records, report.first, good.position, good.digest
+            ));
+            Ok(ExitCode::SUCCESS)
+        }
+        Some((position, reason)) => {
+            out::line(&format!("bad: position {position}: {reason}"));
+            out::line(&format!(
+                "good before that: {} records, up to position {}; `trainyard log export` saves them",
+                report.records, good.position
+            ));
+            Ok(ExitCode::from(out::FOUND))
+        }
+    }
+}
+
+fn export(path: &Path, to: Option<&Path>) -> Result<ExitCode, Failure> {
+    let dir = records::log_dir(path);
+    let damaged = disk::verify(&dir)?.first_bad;
+    let log = disk::salvage(&dir)?;
+    match to {
+        Some(file) => {
+            let head = records::export(&log, file)?;
+            eprintln!("trainyard: {} up to position {}", file.display(), head.position);
+        }
+        None => {
+            let mut stdout = std::io::stdout().lock();
+            if let Err(error) = jsonl::export(&log, &mut stdout, jsonl::Digests::default()) {
+                // A reader that went away is no failure of the log.
+                return if stdout.flush().is_err() { Ok(ExitCode::SUCCESS) } else { Err(error.into()) };
+            }
+        }
+    }
+    match damaged {
+        None => Ok(ExitCode::SUCCESS),
+        Some((position, reason)) => {
+            eprintln!(
+                "trainyard: the log is damaged from position {position} on ({reason}); what came before is exported"
+            );
+            Ok(ExitCode::from(out::FOUND))
+        }
+    }
+}
+
+fn import(file: &Path, to: &Path) -> Result<ExitCode, Failure> {
+    let reader = jsonl::open(file)?;
+    let mut log = SledLog::open(to, disk::Options::default())?;
+    let head = jsonl::import(reader, &mut log)?;
+    out::line(&format!("{}: up to position {}, digest {}", to.display(), head.position, head.digest));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compact(path: &Path, archive: Option<&Path>) -> Result<ExitCode, Failure> {
+    let dir = records::log_dir(path);
+    if let Some(file) = archive {
+        records::export(&disk::salvage(&dir)?, file)?;
+    }
+    let state = records::fold(&dir, &mut |_, _| Ok(Flow::Go))?;
+    let mut log = SledLog::open(&dir, disk::Options { must_exist: true, ..disk::Options::default() })?;
+    let (head, before) = (log.head(), log.stats());
+    if state.stamp.position != head.position {
+        return Err(Failure::new(format!("{}: the log grew meanwhile: is a run going on?", dir.display())));
+    }
+    log.compact(&event_log::Checkpoint {
+        position: head.position,
+        term: state.stamp.term,
+        digest: head.digest,
+        state: state.to_checkpoint()?,
+    })?;
+    let after = log.stats();
+    out::line(&format!(
+        "{} records and {} bytes on disk before, {} records and {} bytes after; the log begins at position {}",
+        before.records, before.disk_bytes, after.records, after.disk_bytes, after.first
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn stats(path: &Path, output: Output) -> Result<ExitCode, Failure> {
+    let log = records::open_dir(path)?;
+    let s = log.stats();
+    let first = (s.first <= s.head.position).then_some(s.first.0);
+    let mut kinds: std::collections::BTreeMap<&'static str, u64> = std::collections::BTreeMap::new();
+    let mut span: Option<(Timestamp, Timestamp)> = None;
+    let state = records::fold(path, &mut |_, record| {
+        span = Some((span.map_or(record.at, |s| s.0), record.at));
+        for name in record.facts.iter().map(model::Fact::name).chain(record.events.iter().map(model::Event::name)) {
+            *kinds.entry(name).or_default() += 1;
+        }
+        Ok(Flow::Go)
+    })?;
+    let per_record = s.body_bytes.checked_div(s.records).unwrap_or_default();
+    if output == Output::Json {
+        let value = json!({
+            "records": s.records, "first": first, "head": s.head.position, "digest": s.head.digest.to_string(),
+            "terms": state.terms.len(), "lastTerm": s.last_term, "bodyBytes": s.body_bytes, "diskBytes": s.disk_bytes,
+            "jobs": state.jobs.len(), "contents": kinds,
+            "from": span.map(|s| s.0.to_rfc3339()), "to": span.map(|s| s.1.to_rfc3339()),
+        });
+        out::line(&value.to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
+    out::line(&format!(
+        "records      {} (positions {} to {})",
+        s.records,
+        first.map(Position).unwrap_or_default(),
+        s.head.position
+    ));
+    if let Some((from, to)) = span {
+        out::line(&format!("time         {} to {}", from.to_rfc3339(), to.to_rfc3339()));
+    }
+    out::line(&format!("terms        {}, the last is {}", state.terms.len(), s.last_term.unwrap_or_default()));
+    out::line(&format!("jobs         {}", state.jobs.len()));
+    out::line(&format!("bodies       {} bytes, {per_record} a record", s.body_bytes));
+    out::line(&format!("on disk      {} bytes", s.disk_bytes));
+    out::line(&format!("digest       {}", s.head.digest));
+    for (name, count) in kinds {
+        out::line(&format!("  {name:<18} {count}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}

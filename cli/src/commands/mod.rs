@@ -1,0 +1,8 @@
+//! One module per command: its arguments, and what it does with the crates below.
+
+pub(crate) mod crd;
+pub(crate) mod log;
+pub(crate) mod replay;
+pub(crate) mod run;
+pub(crate) mod simulate;
+pub(crate) mod story;

@@ -1,0 +1,136 @@
+//! `trainyard replay`: a scenario on the embedded cluster, or a recorded log decided anew.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use apis::Registry;
+use clap::Args;
+use engine::{Record, Scope, State};
+use model::Event;
+use serde_json::{Value, json};
+
+use crate::commands::story::Output;
+use crate::out::{self, Failure};
+use crate::records;
+
+/// Arguments of `trainyard replay`.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// A scenario (`.yaml`), an exported log (`.jsonl`, `.jsonl.gz`) or a log directory.
+    file: PathBuf,
+    /// Text for people, or one JSON object.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+/// Replays.
+pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    let ending = args.file.extension().and_then(|e| e.to_str()).unwrap_or_default();
+    if args.file.is_dir() || matches!(ending, "jsonl" | "gz") {
+        replay_log(&args.file, args.output)
+    } else {
+        replay_scenario(&args.file, args.output)
+    }
+}
+
+fn replay_scenario(file: &Path, output: Output) -> Result<ExitCode, Failure> {
+    let scenario = simulator::load(file)?;
+    let outcome = simulator::run(&scenario)?;
+    match output {
+        Output::Json => out::line(&outcome.to_json().to_string()),
+        Output::Text => out::print(&simulator::text::render(&scenario, &outcome)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where a record decides otherwise today.
+struct Difference {
+    record: String,
+    job: String,
+    field: String,
+    recorded: Value,
+    decided: Value,
+}
+
+fn replay_log(path: &Path, output: Output) -> Result<ExitCode, Failure> {
+    let registry = Registry::all();
+    let mut phases: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut found = None;
+    let mut records = 0u64;
+    let mut decisions = 0u64;
+    let (mut state, mut frames) = (State::default(), 0u64);
+    let head = records::each(path, &mut state, &mut |state: &mut State, record: Record| {
+        frames += 1;
+        let decided = state.redecide(&record)?;
+        decisions += u64::try_from(record.events.len()).unwrap_or_default();
+        records += 1;
+        if decided != record.events {
+            found = Some(difference(&record, &decided));
+            return Ok(records::Flow::Stop);
+        }
+        if let Scope::Job(key) = &record.scope
+            && let Some(job) = state.job(key)
+            && let Some(word) = registry.get(&key.kind).map(|api| api.phase_word(job.phase)).filter(|w| !w.is_empty())
+        {
+            let list = phases.entry(key.to_string()).or_default();
+            if list.last().is_none_or(|last| last != word) {
+                list.push(word.to_owned());
+            }
+        }
+        Ok(records::Flow::Go)
+    })?;
+    let code = if found.is_some() { ExitCode::from(out::FOUND) } else { ExitCode::SUCCESS };
+    if output == Output::Json {
+        let differences: Vec<Value> = found
+            .iter()
+            .map(|d| json!({"position": d.record, "job": d.job, "field": d.field, "recorded": d.recorded, "decided": d.decided}))
+            .collect();
+        let value = json!({
+            "steps": [], "objects": [], "phases": phases,
+            "log": {"records": records, "digest": head.digest.to_string()},
+            "differences": differences,
+        });
+        out::line(&value.to_string());
+        return Ok(code);
+    }
+    match &found {
+        Some(d) => {
+            out::line(&format!("position {}, job {}: {} differs", d.record, d.job, d.field));
+            out::line(&format!("  recorded: {}", d.recorded));
+            out::line(&format!("  decided:  {}", d.decided));
+        }
+        None => {
+            for (job, list) in phases.iter().take(100) {
+                out::line(&format!("{job}: {}", list.join(", ")));
+            }
+            if phases.len() > 100 {
+                out::line(&format!("... and {} more jobs", phases.len() - 100));
+            }
+            out::line(&format!(
+                "{records} records, {decisions} decisions: every one decided alike; digest {}",
+                head.digest
+            ));
+        }
+    }
+    Ok(code)
+}
+
+fn difference(record: &Record, decided: &[Event]) -> Difference {
+    let n = record.events.iter().zip(decided).take_while(|(a, b)| a == b).count();
+    let value = |events: &[Event]| events.get(n).and_then(|e| serde_json::to_value(e).ok()).unwrap_or(Value::Null);
+    let (recorded, now) = (value(&record.events), value(decided));
+    let fields = engine::explain::differences(&recorded, &now);
+    let (path, recorded, decided) = fields.into_iter().next().unwrap_or((String::new(), recorded, now));
+    let job = match &record.scope {
+        Scope::Job(key) => key.to_string(),
+        Scope::Cluster => "(cluster)".to_owned(),
+    };
+    let field = if path.is_empty() { format!("events[{n}]") } else { format!("events[{n}].{path}") };
+    let behaviour = if record.behaviour == engine::wire::BEHAVIOUR {
+        String::new()
+    } else {
+        format!(" (behaviour {})", record.behaviour)
+    };
+    Difference { record: format!("{}{behaviour}", record.position), job, field, recorded, decided }
+}

@@ -1,0 +1,349 @@
+//! `trainyard run`: the manifests' jobs on this machine, pods as real processes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use apis::{ApiAnswer, ApiCall, Resource, Verb};
+use clap::Args;
+use cluster::runtime::{PodReport, PodRuntime};
+use cluster::{Cluster, FileError, Mode, NodeSpec, NodeState};
+use event_log::disk::SledLog;
+use local::{Output, Processes};
+use model::{Config, Phase, Timestamp};
+use serde_json::{Value, json};
+
+use crate::commands::simulate::{places, preempt, runs};
+use crate::faults::{Fault, What};
+use crate::manifests;
+use crate::out::{self, Failure};
+use crate::session::Session;
+use crate::view::{self, Progress};
+
+/// How often the screen and timers are looked at when nothing happens.
+const LOOK: Duration = Duration::from_millis(500);
+/// Records after which the log is made to begin at the present state.
+const COMPACT_AFTER: u64 = 200_000;
+
+/// Arguments of `trainyard run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Manifest files (YAML or JSON): jobs, and the `ConfigMaps` and Secrets they use.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Where the log, the cluster's objects and the pods' output are kept.
+    #[arg(long, default_value = "./trainyard-data", value_name = "DIR")]
+    data_dir: PathBuf,
+    /// Show the pods' output.
+    #[arg(long)]
+    logs: bool,
+    /// GPUs of this machine to hand out.
+    #[arg(long, value_name = "N")]
+    gpus: Option<u32>,
+    /// Working directory of containers that name none.
+    #[arg(long, value_name = "DIR")]
+    workdir: Option<PathBuf>,
+    /// Nodes that this machine stands for.
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    nodes: u32,
+    /// Forget earlier runs in the data directory and start anew.
+    #[arg(long)]
+    again: bool,
+    /// What goes wrong: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD, preempt=JOB[@TIME]. May be repeated.
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<Fault>,
+}
+
+/// What wakes the loop.
+enum Wake {
+    /// A pod has something to say.
+    Pods,
+    /// A line of a pod, or a warning.
+    Output(Output),
+    /// The user wants to stop.
+    Stop,
+}
+
+/// Runs.
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+    let manifests = manifests::read(&args.files)?;
+    if args.again {
+        forget(&args.data_dir)?;
+    }
+    fs::create_dir_all(&args.data_dir).map_err(|e| at(&args.data_dir, &e))?;
+    let log = SledLog::open(args.data_dir.join("log"), event_log::disk::Options::default())?;
+    let (wake, woken) = mpsc::channel();
+    let processes = processes(args, &wake)?;
+    let spoilt = args.faults.iter().filter_map(|f| match &f.what {
+        What::Image { pod } => Some(pod.clone()),
+        What::Exit { .. } | What::Node { .. } | What::Preempt { .. } => None,
+    });
+    let runtime = Spoiling { inner: processes.clone(), images: spoilt.collect(), reports: Vec::new() };
+    let cluster = cluster(args, Box::new(runtime))?;
+    let mut session =
+        Session::open(cluster, Box::new(log), Config::default(), Some(args.data_dir.join("cluster.json")))?;
+    stop_on_signals(&wake)?;
+    session.apply(&manifests)?;
+    for object in manifests.iter().cloned().chain(session.cluster.objects().iter().map(|o| (**o).clone())) {
+        processes.provide(&object);
+    }
+    let mine: BTreeSet<(String, String)> = manifests.iter().filter(|m| session.is_job(m)).map(address).collect();
+    let mut run =
+        Run { progress: Progress::new(now()), processes, faults: args.faults.clone(), striking: Vec::new(), stops: 0 };
+    run.until_done(&mut session, &woken)?;
+    run.progress.finish();
+    let well = view::outcomes(&session, &|key| mine.contains(&(key.namespace.to_string(), key.name.to_string())));
+    let stopped = run.stops > 0;
+    Ok(if well && !stopped { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+}
+
+struct Run {
+    progress: Progress,
+    processes: Processes,
+    faults: Vec<Fault>,
+    striking: Vec<(Fault, Timestamp)>,
+    stops: u32,
+}
+
+impl Run {
+    fn until_done(&mut self, session: &mut Session, woken: &Receiver<Wake>) -> Result<(), Failure> {
+        loop {
+            let at = now();
+            let processes = self.processes.clone();
+            session.pump(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
+            self.strike(session, at)?;
+            session.pump(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
+            self.progress.update(session, at);
+            if session.operator.log().stats().records > COMPACT_AFTER {
+                session.operator.compact()?;
+            }
+            let pods = || session.cluster.objects_of(&Resource::new("v1", "Pod"));
+            let jobs = session.jobs();
+            let ended = if self.stops > 0 {
+                jobs.is_empty() && pods().is_empty()
+            } else {
+                let swept = |job: &model::JobKey| session.operator.state().job(job).is_none_or(|j| j.doomed.is_empty());
+                let over = |key: &model::JobKey, phase: Phase| {
+                    let hopeless = session
+                        .operator
+                        .state()
+                        .job(key)
+                        .is_some_and(|j| j.phase == Phase::New && j.invalid().is_some());
+                    (phase.is_terminal() || hopeless) && swept(key)
+                };
+                session.operator.is_ready() && jobs.iter().all(|(key, phase)| over(key, *phase))
+            };
+            if ended {
+                return Ok(());
+            }
+            let wait = session.next_wake().map_or(LOOK, |wake| Duration::from_millis(wake.since_ms(now())).min(LOOK));
+            match woken.recv_timeout(wait) {
+                Ok(wake) => self.woken(wake, session)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Failure::new("the pods' runtime has ended")),
+            }
+            while let Ok(wake) = woken.try_recv() {
+                self.woken(wake, session)?;
+            }
+        }
+    }
+
+    fn woken(&mut self, wake: Wake, session: &mut Session) -> Result<(), Failure> {
+        match wake {
+            Wake::Pods => {}
+            Wake::Output(Output::Line { pod, container: _, text, .. }) => {
+                let hue = pod.bytes().fold(0u8, u8::wrapping_add) % 6 + 31;
+                let colour = std::io::IsTerminal::is_terminal(&std::io::stdout());
+                let line = if colour { format!("\x1b[{hue}m{pod}\x1b[0m | {text}") } else { format!("{pod} | {text}") };
+                self.progress.say(&line);
+            }
+            Wake::Output(Output::Warning { pod, message, .. }) => {
+                self.progress.say(&format!("warning: pod {pod}: {message}"))
+            }
+            Wake::Stop => {
+                self.stops += 1;
+                if self.stops > 1 {
+                    self.progress.finish();
+                    // The supervisors end every pod as soon as this process is gone.
+                    std::process::exit(i32::from(out::FOUND));
+                }
+                self.progress.say("stopping: deleting the jobs; once more to kill");
+                for (key, _) in session.jobs() {
+                    if let Some(resource) = session.cluster.resource_named(&key.kind) {
+                        session.cluster.delete_as_user(&resource, &key.namespace, &key.name, None)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets off the faults whose time has come.
+    fn strike(&mut self, session: &mut Session, at: Timestamp) -> Result<(), Failure> {
+        let (ready, waiting) =
+            std::mem::take(&mut self.faults).into_iter().partition(|f: &Fault| runs(session, &f.what));
+        self.faults = waiting;
+        self.striking.extend(Vec::into_iter(ready).map(|fault: Fault| {
+            let due = at.plus_ms(fault.after_ms);
+            (fault, due)
+        }));
+        let (due, later) = std::mem::take(&mut self.striking).into_iter().partition(|(_, due)| *due <= at);
+        self.striking = later;
+        for (fault, _) in Vec::into_iter(due) {
+            match &fault.what {
+                What::Exit { pod, code } => {
+                    for (namespace, _) in places(session, pod, true) {
+                        self.processes.inject_exit(&namespace, pod, *code)?;
+                    }
+                }
+                What::Node { node } => session.cluster.node(node, NodeState::NotReady)?,
+                What::Preempt { job } => preempt(session, job)?,
+                What::Image { .. } => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The runtime learns the names of what is created, so that they can stand for addresses.
+fn provide(processes: &Processes, call: &ApiCall, answer: &ApiAnswer) {
+    if let (Verb::Create, Ok(object)) = (call.verb, answer)
+        && matches!(&*call.resource.kind, "Pod" | "Service")
+    {
+        processes.provide(object);
+    }
+}
+
+fn processes(args: &RunArgs, wake: &Sender<Wake>) -> Result<Processes, Failure> {
+    let mut options = local::Options::new(&args.data_dir, std::env::current_exe()?);
+    options.gpus = args.gpus;
+    options.workdir.clone_from(&args.workdir);
+    let (logs, sink) = (args.logs, wake.clone());
+    options.log_sink = Some(Arc::new(move |output| {
+        if logs || matches!(output, Output::Warning { .. }) {
+            // The loop ends before the runtime does; what is said after that has no reader.
+            let _ = sink.send(Wake::Output(output));
+        }
+    }));
+    let waker = wake.clone();
+    options.waker = Some(Arc::new(move || {
+        let _ = waker.send(Wake::Pods);
+    }));
+    Ok(Processes::new(options)?)
+}
+
+/// The cluster as an earlier run left it, or a new one.
+fn cluster(args: &RunArgs, runtime: Box<dyn PodRuntime>) -> Result<Cluster, Failure> {
+    let path = args.data_dir.join("cluster.json");
+    if !path.exists() {
+        let gpus = args.gpus.unwrap_or_default();
+        let node = |n: u32| {
+            // The first node takes what does not divide.
+            let share = gpus / args.nodes.max(1) + u32::from(n <= gpus % args.nodes.max(1));
+            NodeSpec::named(&format!("local-{n}")).with("nvidia.com/gpu", &share.to_string())
+        };
+        let nodes = (1..=args.nodes.max(1)).map(node).collect();
+        return Ok(Cluster::with_runtime(&cluster::Options { mode: Mode::Automatic, now: now(), nodes }, runtime));
+    }
+    let mut cluster = Cluster::load(&path, Mode::Automatic, runtime).map_err(|error| match error {
+        FileError::Corrupt { .. } => Failure::new(format!("{error}; `--again` starts anew")),
+        other => Failure::from(other),
+    })?;
+    cluster.set_now(now());
+    let pods = Resource::new("v1", "Pod");
+    for pod in cluster.objects_of(&pods) {
+        let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        if !matches!(text("/status/phase"), "Succeeded" | "Failed") && !text("/spec/nodeName").is_empty() {
+            // Its processes ended with the runner: it is lost, as with a node that went away, and charged to nobody.
+            cluster.delete_as_user(&pods, text("/metadata/namespace"), text("/metadata/name"), Some(0))?;
+        }
+    }
+    for node in cluster.objects_of(&Resource::new("v1", "Node")) {
+        let name = node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        cluster.node(name, NodeState::Ready)?;
+    }
+    Ok(cluster)
+}
+
+fn forget(dir: &Path) -> Result<(), Failure> {
+    for name in ["log", "cluster.json", "logs", "pods"] {
+        let path = dir.join(name);
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        if let Err(error) = removed
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(at(&path, &error));
+        }
+    }
+    Ok(())
+}
+
+fn at(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+fn address(manifest: &Value) -> (String, String) {
+    let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (text("/metadata/namespace"), text("/metadata/name"))
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn stop_on_signals(wake: &Sender<Wake>) -> Result<(), Failure> {
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
+    let wake = wake.clone();
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if wake.send(Wake::Stop).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Real pods, but for images that cannot be pulled the first time.
+struct Spoiling {
+    inner: Processes,
+    images: BTreeSet<String>,
+    reports: Vec<PodReport>,
+}
+
+impl PodRuntime for Spoiling {
+    fn start(&mut self, pod: &Value) {
+        let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !self.images.remove(&text("/metadata/name")) {
+            self.inner.start(pod);
+            return;
+        }
+        let containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
+        let waiting = json!({"waiting": {"reason": "ErrImagePull", "message": "told so by --fault"}});
+        let statuses: Vec<Value> = containers
+            .map(|c| json!({"name": c["name"], "ready": false, "restartCount": 0, "state": waiting}))
+            .collect();
+        self.reports.push(PodReport {
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+            uid: text("/metadata/uid"),
+            status: json!({"phase": "Pending", "startTime": now().to_rfc3339(), "containerStatuses": statuses}),
+            ended: true,
+        });
+    }
+
+    fn stop(&mut self, namespace: &str, name: &str, uid: &str, grace_seconds: u32) {
+        self.inner.stop(namespace, name, uid, grace_seconds);
+    }
+
+    fn poll(&mut self) -> Vec<PodReport> {
+        let mut reports = std::mem::take(&mut self.reports);
+        reports.extend(self.inner.poll());
+        reports
+    }
+}

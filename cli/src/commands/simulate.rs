@@ -1,0 +1,196 @@
+//! `trainyard simulate`: the manifests' jobs with virtual pods in virtual time.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use apis::Resource;
+use clap::Args;
+use cluster::{Cluster, Mode, NodeSpec, NodeState};
+use event_log::MemoryLog;
+use model::Timestamp;
+use simulator::kubelet::{Habits, Kubelet};
+
+use crate::faults::{Fault, What};
+use crate::manifests;
+use crate::out::{self, Failure};
+use crate::session::Session;
+use crate::view::{self, Progress};
+
+/// Arguments of `trainyard simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// Manifest files (YAML or JSON).
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Number of nodes.
+    #[arg(long, default_value_t = 3)]
+    nodes: u32,
+    /// GPUs of each node.
+    #[arg(long, default_value_t = 8)]
+    gpus: u32,
+    /// How long pods run unless annotated otherwise (`trainyard.dev/simulate-duration`).
+    #[arg(long, default_value = "60s", value_parser = duration)]
+    duration: u64,
+    /// What goes wrong: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD, preempt=JOB[@TIME]. May be repeated.
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<Fault>,
+    /// The longest virtual time to simulate.
+    #[arg(long, default_value = "720h", value_parser = duration)]
+    limit: u64,
+    /// Write the log as JSON lines to this file.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Print the outcome only.
+    #[arg(long)]
+    quiet: bool,
+}
+
+pub(crate) fn duration(text: &str) -> Result<u64, String> {
+    simulator::duration::parse_ms(text).map_err(|e| e.to_string())
+}
+
+/// Simulates.
+pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
+    let manifests = manifests::read(&args.files)?;
+    let nodes =
+        (1..=args.nodes).map(|n| NodeSpec::named(&format!("n{n}")).with("nvidia.com/gpu", &args.gpus.to_string()));
+    let cluster = Cluster::new(&cluster::Options {
+        mode: Mode::Automatic,
+        nodes: nodes.collect(),
+        ..cluster::Options::default()
+    });
+    let start = cluster.now();
+    let log = MemoryLog::new();
+    let mut session = Session::open(cluster, Box::new(log), model::Config::default(), None)?;
+    let mut kubelet = Kubelet::new(Habits { run_ms: args.duration, ..Habits::default() });
+    let mut faults = Faults::new(&args.faults, &mut kubelet);
+    let mut progress = Progress::new(start);
+    session.apply(&manifests)?;
+    let mut now = start;
+    loop {
+        session.pump(&mut || now, &mut |_, _| {})?;
+        kubelet.look(&mut session.cluster);
+        kubelet.act(&mut session.cluster);
+        faults.strike(&mut session, now)?;
+        session.pump(&mut || now, &mut |_, _| {})?;
+        kubelet.look(&mut session.cluster);
+        if !args.quiet {
+            progress.update(&mut session, now);
+        }
+        let settled = |phase: model::Phase| phase.is_terminal();
+        if session.jobs().iter().all(|(_, phase)| settled(*phase)) {
+            break;
+        }
+        let next = [session.next_wake(), kubelet.next_wake(), faults.next_wake()].into_iter().flatten().min();
+        let Some(next) = next.filter(|at| at.since_ms(start) <= args.limit) else { break };
+        now = next.max(now);
+    }
+    progress.finish();
+    if let Some(path) = &args.log {
+        crate::records::export(session.operator.log(), path)?;
+    }
+    let well = view::outcomes(&session, &|_| true);
+    let stuck: Vec<String> = session
+        .jobs()
+        .iter()
+        .filter(|(_, phase)| !phase.is_terminal())
+        .map(|(key, _)| {
+            format!("{key} waits for: {}", engine::explain::waits_for(session.operator.state(), key).join("; "))
+        })
+        .collect();
+    for line in stuck {
+        out::line(&line);
+    }
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+}
+
+/// Faults that are still to come.
+struct Faults {
+    waiting: Vec<(Fault, Option<Timestamp>)>,
+}
+
+impl Faults {
+    fn new(faults: &[Fault], kubelet: &mut Kubelet) -> Self {
+        let mut waiting = Vec::new();
+        for fault in faults {
+            match &fault.what {
+                What::Image { pod } => kubelet.spoil_image(pod),
+                What::Exit { .. } | What::Node { .. } | What::Preempt { .. } => waiting.push((fault.clone(), None)),
+            }
+        }
+        Self { waiting }
+    }
+
+    fn next_wake(&self) -> Option<Timestamp> {
+        self.waiting.iter().filter_map(|(_, at)| *at).min()
+    }
+
+    /// Sets the clock of faults whose pod or job runs, and lets those happen whose time has come.
+    fn strike(&mut self, session: &mut Session, now: Timestamp) -> Result<(), Failure> {
+        let mut left = Vec::new();
+        for (fault, at) in std::mem::take(&mut self.waiting) {
+            let at = at.or_else(|| runs(session, &fault.what).then(|| now.plus_ms(fault.after_ms)));
+            if at.is_none_or(|at| at > now) {
+                left.push((fault, at));
+                continue;
+            }
+            happen(session, &fault.what)?;
+        }
+        self.waiting = left;
+        Ok(())
+    }
+}
+
+/// Whether what a fault is about runs.
+pub(crate) fn runs(session: &Session, what: &What) -> bool {
+    let state = session.operator.state();
+    match what {
+        What::Exit { pod, .. } | What::Image { pod } => state
+            .jobs
+            .values()
+            .flat_map(|j| j.pods.values())
+            .any(|p| *p.fact.name == **pod && p.fact.phase == model::PodPhase::Running && !p.is_leaving()),
+        What::Node { .. } => state.jobs.values().any(|j| j.phase == model::Phase::Running),
+        What::Preempt { job } => {
+            state.jobs.iter().any(|(key, j)| *key.name == **job && j.phase == model::Phase::Running)
+        }
+    }
+}
+
+/// Namespaces of the jobs, or of the pods, of a name.
+pub(crate) fn places(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> {
+    let state = session.operator.state();
+    let mut found = Vec::new();
+    for (key, job) in &state.jobs {
+        if pods && job.pods.values().any(|p| *p.fact.name == *name) {
+            found.push((key.namespace.to_string(), Resource::new("v1", "Pod")));
+        }
+        if !pods && *key.name == *name {
+            found.extend(session.cluster.resource_named(&key.kind).map(|r| (key.namespace.to_string(), r)));
+        }
+    }
+    found
+}
+
+fn happen(session: &mut Session, what: &What) -> Result<(), Failure> {
+    match what {
+        What::Exit { pod, code } => {
+            for (namespace, _) in places(session, pod, true) {
+                session.cluster.exit(&namespace, pod, *code, None)?;
+            }
+        }
+        What::Node { node } => session.cluster.node(node, NodeState::NotReady)?,
+        What::Preempt { job } => preempt(session, job)?,
+        What::Image { .. } => {}
+    }
+    Ok(())
+}
+
+/// Marks a job as preempted, as a scheduler would.
+pub(crate) fn preempt(session: &mut Session, job: &str) -> Result<(), Failure> {
+    let patch = serde_json::json!({"metadata": {"annotations": {"Preempted": "told so by --fault"}}});
+    for (namespace, resource) in places(session, job, false) {
+        session.cluster.merge_patch(&resource, &namespace, job, &patch, false)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! `trainyard explain`, `history` and `diff`: a job's life as its log tells it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use engine::State;
+use engine::explain::{self, Chain, Line};
+use model::{JobKey, Position, Timestamp};
+use serde_json::{Value, json};
+
+use crate::out::{self, Failure};
+use crate::records::{self, Flow};
+
+/// Which log.
+#[derive(Debug, Args)]
+pub(crate) struct Where {
+    /// A log: a directory, an exported `.jsonl` or `.jsonl.gz` file.
+    #[arg(long, value_name = "PATH")]
+    log: Option<PathBuf>,
+    /// The data directory of `trainyard run`.
+    #[arg(long, default_value = "./trainyard-data", value_name = "DIR")]
+    data_dir: PathBuf,
+}
+
+impl Where {
+    fn path(&self) -> PathBuf {
+        self.log.clone().unwrap_or_else(|| self.data_dir.join("log"))
+    }
+}
+
+/// Arguments of `trainyard explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The job: NAMESPACE/NAME, or NAME in namespace default.
+    job: String,
+    /// As it was at this position (a number) or time (RFC 3339).
+    #[arg(long, value_name = "POSITION|TIME")]
+    at: Option<String>,
+    /// Text for people, or JSON.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// Arguments of `trainyard history`.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// The job: NAMESPACE/NAME, or NAME in namespace default.
+    job: String,
+    /// Only what was decided.
+    #[arg(long)]
+    decisions: bool,
+    /// Text for people, or JSON.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// Arguments of `trainyard diff`.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The earlier position.
+    from: u64,
+    /// The later position.
+    to: u64,
+    /// Text for people, or JSON.
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+fn split(job: &str) -> (&str, &str) {
+    job.split_once('/').unwrap_or(("default", job))
+}
+
+fn lines_json(lines: &[Line]) -> Value {
+    lines
+        .iter()
+        .map(|l| json!({"position": l.position, "at": l.at.to_rfc3339(), "decided": l.decided, "text": l.text}))
+        .collect()
+}
+
+fn print_lines(lines: &[Line]) {
+    for line in lines {
+        let mark = if line.decided { "=>" } else { "  " };
+        out::line(&format!("  #{:<6} {} {mark} {}", line.position.0, out::clock(line.at), line.text));
+    }
+}
+
+/// The newest job of a name: a name may have been held by several.
+fn newest(state: &State, namespace: &str, name: &str) -> Option<JobKey> {
+    let of_name = |key: &&JobKey| &*key.namespace == namespace && &*key.name == name;
+    state
+        .jobs
+        .iter()
+        .filter(|(key, _)| of_name(key))
+        .max_by_key(|(_, job)| (job.known && !job.gone, job.rv))
+        .map(|(key, _)| key.clone())
+}
+
+/// Explains.
+pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
+    let (namespace, name) = split(&args.job);
+    let (until, before) = match args.at.as_deref() {
+        None => (Position(u64::MAX), Timestamp(u64::MAX)),
+        Some(text) => match (text.parse(), Timestamp::parse_rfc3339(text)) {
+            (Ok(position), _) => (Position(position), Timestamp(u64::MAX)),
+            (_, Some(time)) => (Position(u64::MAX), time),
+            _ => {
+                return Err(Failure::new(format!(
+                    "--at {text}: neither a position nor a time like 2026-01-31T12:00:00Z"
+                )));
+            }
+        },
+    };
+    let mut chain = Chain::default();
+    let mut uid = None;
+    let state = records::fold(&args.place.path(), &mut |state, record| {
+        if record.position > until || record.at > before {
+            return Ok(Flow::Stop);
+        }
+        if explain::concerns(record, namespace, name) {
+            if let engine::Scope::Job(key) = &record.scope
+                && uid.replace(key.uid.clone()).is_some_and(|known| known != key.uid)
+                && newest(state, namespace, name).is_some_and(|n| n == *key)
+            {
+                chain = Chain::default();
+            }
+            chain.take(record);
+        }
+        Ok(Flow::Go)
+    })?;
+    let Some(key) = newest(&state, namespace, name) else {
+        out::line(&format!("{namespace}/{name}: no such job in this log at that point"));
+        return Ok(ExitCode::from(out::FOUND));
+    };
+    let Some(job) = state.job(&key) else { return Ok(ExitCode::from(out::FOUND)) };
+    let word = apis::Registry::all().get(&key.kind).map_or("", |api| api.phase_word(job.phase)).to_owned();
+    let waits = explain::waits_for(&state, &key);
+    let since = job.milestones.back().map(|m| m.at);
+    if args.output == Output::Json {
+        let value = json!({
+            "job": key.to_string(), "uid": key.uid, "kind": &*key.kind, "phase": word,
+            "since": since.map(Timestamp::to_rfc3339), "position": state.stamp.position,
+            "chain": lines_json(chain.lines()), "waitsFor": waits,
+        });
+        out::line(&value.to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let shown = if word.is_empty() { "not started" } else { &word };
+    let since = since.map(|at| format!(" since {}", at.to_rfc3339())).unwrap_or_default();
+    out::line(&format!("{} {key} is {shown}{since} (as of #{})", key.kind, state.stamp.position));
+    if let Some(why) = job.milestones.back().map(|m| &m.message).filter(|m| !m.is_empty()) {
+        out::line(&format!("because {why}"));
+    }
+    out::line("\nwhat led there:");
+    if chain.lines().is_empty() {
+        // The records are compacted away; the state kept the end of the trail.
+        for entry in &job.trail {
+            out::line(&format!("  #{:<6} {} => {}", entry.stamp.position.0, out::clock(entry.at), entry.text));
+        }
+    }
+    print_lines(chain.lines());
+    out::line("\nit waits for:");
+    if waits.is_empty() {
+        out::line(if job.phase.is_terminal() { "  nothing: it has ended" } else { "  its pods" });
+    }
+    waits.iter().for_each(|wait| out::line(&format!("  {wait}")));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a timeline.
+pub(crate) fn history(args: &HistoryArgs) -> Result<ExitCode, Failure> {
+    let (namespace, name) = split(&args.job);
+    let mut found = 0u64;
+    let mut all = Vec::new();
+    records::fold(&args.place.path(), &mut |_, record| {
+        if explain::concerns(record, namespace, name) {
+            let lines: Vec<Line> =
+                explain::lines(record).into_iter().filter(|l| l.decided || !args.decisions).collect();
+            found += 1;
+            if args.output == Output::Json {
+                all.extend(lines);
+            } else {
+                print_lines(&lines);
+            }
+        }
+        Ok(Flow::Go)
+    })?;
+    if args.output == Output::Json {
+        out::line(&json!({"job": format!("{namespace}/{name}"), "timeline": lines_json(&all)}).to_string());
+    }
+    if found == 0 {
+        eprintln!("trainyard: {namespace}/{name}: no record of it in this log");
+        return Ok(ExitCode::from(out::FOUND));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what changed between two positions.
+pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, Failure> {
+    if args.from > args.to {
+        return Err(Failure::new(format!("position {} comes after position {}", args.from, args.to)));
+    }
+    let mut before = None;
+    let mut after = None;
+    let state = records::fold(&args.place.path(), &mut |state, record| {
+        if record.position > Position(args.to) {
+            return Ok(Flow::Stop);
+        }
+        // The state given is the one before the record.
+        if record.position == Position(args.from).next() {
+            before = Some(state.summary());
+        }
+        Ok(Flow::Go)
+    })?;
+    if state.stamp.position < Position(args.to) {
+        return Err(Failure::new(format!("position {}: the log ends at {}", args.to, state.stamp.position)));
+    }
+    if args.from == args.to {
+        before = Some(state.summary());
+    }
+    let Some(before) = before else {
+        return Err(Failure::new(format!("position {}: the log begins later", args.from)));
+    };
+    after.get_or_insert_with(|| state.summary());
+    let differences = explain::differences(&before, &after.unwrap_or_default());
+    if args.output == Output::Json {
+        let list: Vec<Value> =
+            differences.iter().map(|(path, a, b)| json!({"path": path, "before": a, "after": b})).collect();
+        out::line(&json!({"from": args.from, "to": args.to, "differences": list}).to_string());
+    } else {
+        for (path, a, b) in &differences {
+            out::line(&format!("{path}: {a} -> {b}"));
+        }
+        if differences.is_empty() {
+            out::line("no difference");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,72 @@
+//! The `trainyard` binary: arguments in, text out. What it prints is made by the crates below it.
+//!
+//! Exit codes: 0 fine, 1 a difference or a failure was found, 2 usage or unreadable input.
+
+mod commands;
+mod faults;
+mod manifests;
+mod out;
+mod records;
+mod sample;
+mod session;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{crd, log, replay, run, simulate, story};
+
+/// Runs distributed training jobs: here, on a cluster, or again from their log.
+#[derive(Debug, Parser)]
+#[command(name = "trainyard", version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the jobs of manifests on this machine; their pods are real processes.
+    Run(run::RunArgs),
+    /// Run the jobs of manifests with virtual pods in virtual time.
+    Simulate(simulate::SimulateArgs),
+    /// Replay a scenario, an exported log or a log directory.
+    Replay(replay::ReplayArgs),
+    /// Look into logs, check them, move them.
+    Log(log::LogArgs),
+    /// Say why a job is in the state it is in, and what it waits for.
+    Explain(story::ExplainArgs),
+    /// Print a job's timeline.
+    History(story::HistoryArgs),
+    /// Print what changed between two positions of a log.
+    Diff(story::DiffArgs),
+    /// Print the custom resource definitions that this build serves.
+    Crd(crd::CrdArgs),
+    /// Small programs for the sample manifests.
+    Sample(sample::SampleArgs),
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = local::reexec() {
+        return code;
+    }
+    let outcome = match Arguments::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Log(args) => log::run(&args),
+        Command::Explain(args) => story::explain(&args),
+        Command::History(args) => story::history(&args),
+        Command::Diff(args) => story::diff(&args),
+        Command::Crd(args) => crd::run(&args),
+        Command::Sample(args) => return sample::run(args),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("trainyard: {error}");
+            ExitCode::from(out::USAGE)
+        }
+    }
+}

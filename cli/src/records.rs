@@ -1,0 +1,119 @@
+//! Reading logs: a directory (a copy of it when a run goes on), or an export.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use engine::{Record, State};
+use event_log::disk::SledLog;
+use event_log::{Checkpoint, EventLog, Frame, Head, jsonl};
+
+use crate::out::Failure;
+
+/// Whether reading goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// The next record, please.
+    Go,
+    /// Enough.
+    Stop,
+}
+
+/// Shows every record of a log to `visit`, in order, holding one at a time. The state begins at the log's checkpoint, if it
+/// has one; `visit` brings it up to date. Gives the head of what was read.
+pub(crate) fn each(
+    path: &Path,
+    state: &mut State,
+    visit: &mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>,
+) -> Result<Head, Failure> {
+    let mut begin = |checkpoint: Option<&Checkpoint>| -> Result<(), Failure> {
+        if let Some(checkpoint) = checkpoint {
+            *state = State::from_checkpoint(&checkpoint.state)
+                .map_err(|e| Failure::new(format!("{}: checkpoint {}: {e}", path.display(), checkpoint.position)))?;
+        }
+        Ok(())
+    };
+    let mut head = Head::default();
+    if path.is_dir() {
+        let log = open_dir(path)?;
+        begin(log.checkpoint()?.as_ref())?;
+        for frame in log.read(log.first())? {
+            let frame = frame.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+            if one(path, &frame, state, visit, &mut head)? == Flow::Stop {
+                break;
+            }
+        }
+    } else {
+        let mut reader = jsonl::open(path)?;
+        begin(reader.checkpoint())?;
+        for frame in reader.by_ref() {
+            if one(path, &frame?, state, visit, &mut head)? == Flow::Stop {
+                break;
+            }
+        }
+    }
+    Ok(head)
+}
+
+fn one(
+    path: &Path,
+    frame: &Frame,
+    state: &mut State,
+    visit: &mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>,
+    head: &mut Head,
+) -> Result<Flow, Failure> {
+    let record = Record::decode(frame.position, frame.term, &frame.body)
+        .map_err(|e| Failure::new(format!("{}: position {}: {e}", path.display(), frame.position)))?;
+    *head = Head { position: frame.position, digest: frame.digest };
+    visit(state, record)
+}
+
+/// Folds a log up to where `visit` stops it. `visit` sees each record and the state before it.
+pub(crate) fn fold(
+    path: &Path,
+    visit: &mut dyn FnMut(&State, &Record) -> Result<Flow, Failure>,
+) -> Result<State, Failure> {
+    let mut state = State::default();
+    each(path, &mut state, &mut |state, record| {
+        let flow = visit(state, &record)?;
+        if flow == Flow::Go {
+            state.fold(&record)?;
+        }
+        Ok(flow)
+    })?;
+    Ok(state)
+}
+
+/// Opens a log directory for reading: the data directory of a run is as good as the log in it.
+pub(crate) fn open_dir(path: &Path) -> Result<SledLog, Failure> {
+    Ok(SledLog::open_copy(log_dir(path))?)
+}
+
+/// The log directory that a path means.
+pub(crate) fn log_dir(path: &Path) -> std::path::PathBuf {
+    let inner = path.join("log");
+    if !path.join("current").exists() && inner.is_dir() { inner } else { path.to_owned() }
+}
+
+/// Writes a log as JSON lines, compressed when the file's name ends in `.gz`.
+pub(crate) fn export(log: &dyn EventLog, to: &Path) -> Result<Head, Failure> {
+    let shown = to.display();
+    // Written beside and renamed: a failed export leaves no half file under the name asked for.
+    let mut name = to.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    let new = to.with_file_name(name);
+    let file = File::create(&new).map_err(|e| Failure::new(format!("{shown}: {e}")))?;
+    let written = if to.extension().is_some_and(|e| e == "gz") {
+        jsonl::export_gz(log, file)
+    } else {
+        jsonl::export(log, file, jsonl::Digests::default())
+    };
+    let head = match written {
+        Ok(head) => head,
+        Err(error) => {
+            let _ = fs::remove_file(&new);
+            return Err(error.into());
+        }
+    };
+    fs::rename(&new, to).map_err(|e| Failure::new(format!("{shown}: {e}")))?;
+    Ok(head)
+}

@@ -1,0 +1,127 @@
+//! The embedded cluster and the operator, taking turns; for runs on this machine and for simulated ones.
+//!
+//! Owns the order in which they are served. What a pod is comes with the cluster's runtime, what time is from the caller.
+
+use std::path::PathBuf;
+
+use apis::{ApiAnswer, ApiCall, Registry, Verb};
+use cluster::{Cluster, WatcherId};
+use event_log::EventLog;
+use model::{Config, JobKey, Phase, ResourceVersion, Timestamp};
+use operator::{Operator, Options, Step};
+use serde_json::Value;
+
+use crate::out::Failure;
+
+/// Rounds without rest after which something is wrong.
+const MOST_ROUNDS: u32 = 100_000;
+
+/// Cluster and operator.
+pub(crate) struct Session {
+    pub(crate) cluster: Cluster,
+    pub(crate) operator: Operator,
+    registry: Registry,
+    watcher: WatcherId,
+    /// Where the cluster is kept, and the version that stands there.
+    kept: Option<(PathBuf, ResourceVersion)>,
+    steps: Vec<Step>,
+}
+
+impl Session {
+    /// Serves every API of this build on `cluster`, with an operator on `log`.
+    pub(crate) fn open(
+        mut cluster: Cluster,
+        log: Box<dyn EventLog>,
+        config: Config,
+        keep: Option<PathBuf>,
+    ) -> Result<Self, Failure> {
+        let registry = Registry::all();
+        for api in registry.iter() {
+            cluster.register(&api.crd())?;
+        }
+        let operator = Operator::open(log, registry.clone(), Options { config, ..Options::default() })?;
+        let watcher = cluster.subscribe();
+        let kept = keep.map(|path| (path, ResourceVersion(0)));
+        Ok(Self { cluster, operator, registry, watcher, kept, steps: Vec::new() })
+    }
+
+    /// Lets everything that is due take its course, by `clock`. `saw` is shown every call that was answered.
+    pub(crate) fn pump(
+        &mut self,
+        clock: &mut dyn FnMut() -> Timestamp,
+        saw: &mut dyn FnMut(&ApiCall, &ApiAnswer),
+    ) -> Result<(), Failure> {
+        for _ in 0..MOST_ROUNDS {
+            let now = clock();
+            self.cluster.set_now(now);
+            let moved = self.cluster.tick();
+            self.keep()?;
+            let news = self.cluster.watch(self.watcher);
+            let quiet = !moved && news.is_empty();
+            news.into_iter().for_each(|observation| self.operator.offer(observation));
+            let calls = self.operator.turn(now)?;
+            self.steps.extend(self.operator.take_steps());
+            if quiet && calls.is_empty() && self.operator.next_wake().is_none_or(|at| at > now) {
+                return Ok(());
+            }
+            let answers: Vec<ApiAnswer> = calls.iter().map(|call| self.cluster.execute(call)).collect();
+            // What the operator hears of, a crash must not take back: an API server has stored it before it answers.
+            self.keep()?;
+            for (call, answer) in calls.iter().zip(answers) {
+                saw(call, &answer);
+                if call.verb != Verb::Get || call.object.is_some() {
+                    self.operator.answered(call.id, answer);
+                }
+            }
+        }
+        Err(Failure::new("the operator does not come to rest: please report this with the log"))
+    }
+
+    fn keep(&mut self) -> Result<(), Failure> {
+        let revision = self.cluster.revision();
+        if let Some((path, stands)) = &mut self.kept
+            && *stands != revision
+        {
+            self.cluster.save(path)?;
+            *stands = revision;
+        }
+        Ok(())
+    }
+
+    /// When something is due next.
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
+        [self.operator.next_wake(), self.cluster.next_wake()].into_iter().flatten().min()
+    }
+
+    /// Applies manifests as `kubectl apply` would.
+    pub(crate) fn apply(&mut self, manifests: &[Value]) -> Result<(), Failure> {
+        for manifest in manifests {
+            let name = manifest.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
+            self.cluster.apply(manifest).map_err(|e| Failure::new(format!("{kind} {name}: {e}")))?;
+        }
+        self.keep()
+    }
+
+    /// Phases that jobs passed through since the last call.
+    pub(crate) fn take_steps(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps)
+    }
+
+    /// Whether a manifest is a job of a served API.
+    pub(crate) fn is_job(&self, manifest: &Value) -> bool {
+        let resource = apis::Resource::of(manifest);
+        self.registry.get(&resource.kind).is_some_and(|api| api.resource() == resource)
+    }
+
+    /// A phase in the words of the job's API.
+    pub(crate) fn phase_word(&self, key: &JobKey, phase: Phase) -> &'static str {
+        self.registry.get(&key.kind).map_or("", |api| api.phase_word(phase))
+    }
+
+    /// The jobs that exist, by key.
+    pub(crate) fn jobs(&self) -> Vec<(JobKey, Phase)> {
+        let there = |job: &engine::Job| job.known && !job.gone;
+        self.operator.state().jobs.iter().filter(|(_, j)| there(j)).map(|(k, j)| (k.clone(), j.phase)).collect()
+    }
+}

@@ -1,0 +1,132 @@
+//! API calls that are made to fail.
+//!
+//! Owns the rules and how often each still applies. What a failed list does to a watch is `watch`'s.
+//! Tests: `tests/cluster/watch.rs`.
+
+use apis::{ApiCall, ApiError, Verb};
+use model::Text;
+
+/// What kind of call a rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FailVerb {
+    /// Creating.
+    Create,
+    /// Deleting.
+    Delete,
+    /// Patching the object or writing its status.
+    Patch,
+    /// Reading.
+    Get,
+    /// Listing for a watch.
+    List,
+}
+
+impl FailVerb {
+    /// The verb of that (lower-case) name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "create" => Some(Self::Create),
+            "delete" => Some(Self::Delete),
+            "patch" => Some(Self::Patch),
+            "get" => Some(Self::Get),
+            "list" => Some(Self::List),
+            _ => None,
+        }
+    }
+
+    const fn of(verb: Verb) -> Self {
+        match verb {
+            Verb::Create => Self::Create,
+            Verb::Delete => Self::Delete,
+            Verb::Patch | Verb::ApplyStatus => Self::Patch,
+            Verb::Get => Self::Get,
+        }
+    }
+}
+
+/// A rule that makes the next calls of a kind fail. The oldest rule that fits a call is used up first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailRule {
+    /// What kind of call.
+    pub verb: FailVerb,
+    /// Kind of object, for example `Pod`; `None` is every kind but Kubernetes Events.
+    pub kind: Option<Text>,
+    /// How many calls fail.
+    pub times: u32,
+    /// HTTP status code of the answer; 0 is a lost connection.
+    pub code: u16,
+    /// Whether the call is carried out all the same and only its answer is lost.
+    pub applied: bool,
+}
+
+impl FailRule {
+    pub(crate) fn fits(&self, verb: FailVerb, kind: &str) -> bool {
+        self.times > 0 && self.verb == verb && self.kind.as_deref().map_or(kind != "Event", |named| named == kind)
+    }
+
+    fn error(&self) -> ApiError {
+        let reason = match self.code {
+            0 => "ConnectionLost",
+            400 => "BadRequest",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "NotFound",
+            409 if self.verb == FailVerb::Create => "AlreadyExists",
+            409 => "Conflict",
+            410 => "Expired",
+            422 => "Invalid",
+            429 => "TooManyRequests",
+            503 => "ServiceUnavailable",
+            504 => "Timeout",
+            _ => "InternalError",
+        };
+        let message = match self.code {
+            0 => "the connection was lost before an answer came",
+            403 => "the server does not allow this",
+            429 => "too many requests, please try again later",
+            503 => "the server is currently unable to handle the request",
+            504 => "the request did not complete within its time limit",
+            _ => "an error on the server prevented the request from succeeding",
+        };
+        ApiError { code: self.code, reason: Text::from(reason), message: message.to_owned() }
+    }
+}
+
+/// The rules in force.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Faults {
+    rules: Vec<FailRule>,
+}
+
+impl Faults {
+    pub(crate) fn add(&mut self, rule: FailRule) {
+        if rule.times > 0 {
+            self.rules.push(rule);
+        }
+    }
+
+    pub(crate) fn left(&self) -> &[FailRule] {
+        &self.rules
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    /// Uses up one failure for a call: the answer, and whether the call is carried out all the same.
+    pub(crate) fn strike(&mut self, call: &ApiCall) -> Option<(ApiError, bool)> {
+        self.strike_verb(FailVerb::of(call.verb), &call.resource.kind)
+    }
+
+    /// Uses up one failure for a verb on a kind.
+    pub(crate) fn strike_verb(&mut self, verb: FailVerb, kind: &str) -> Option<(ApiError, bool)> {
+        let place = self.rules.iter().position(|rule| rule.fits(verb, kind))?;
+        let rule = self.rules.get_mut(place)?;
+        rule.times = rule.times.saturating_sub(1);
+        let (error, applied, spent) = (rule.error(), rule.applied, rule.times == 0);
+        if spent {
+            self.rules.remove(place);
+        }
+        Some((error, applied))
+    }
+}

@@ -1,0 +1,103 @@
+//! A job whose log does not cover its mirror starts again from its object.
+//!
+//! Facts about its spec, pods and services follow in the same record; they find the counts and waits set here.
+
+use std::collections::BTreeMap;
+
+use model::fact::Adopted;
+use model::{Incarnation, Mirror, SlotId, Stamp, Text, Timestamp, Uid};
+
+use crate::job::Job;
+
+/// Up to this many doomed pods are named by uid in the mirror; of more, whole groups are named by an incarnation.
+const MAX_WAIT_UIDS: usize = 64;
+
+/// Resets `job` to what its object tells.
+pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestamp) {
+    let mirror = &adopted.mirror;
+    let rv = job.rv;
+    *job = Job {
+        rv,
+        phase: mirror.phase,
+        milestones: adopted.milestones.iter().cloned().collect(),
+        decision: mirror.decision.clone(),
+        decided: mirror.stamp,
+        doomed: mirror.wait_uids.clone(),
+        retry_at: mirror.retry_at,
+        shown: mirror.stamp,
+        acked: mirror.stamp,
+        mirror: mirror.stamp,
+        started_at: adopted.started_at,
+        running_at: adopted.running_at,
+        first_running_at: mirror.first_running_at.or(adopted.running_at),
+        creating_at: mirror.first_creating_at,
+        ended_at: if mirror.phase.is_terminal() { adopted.ended_at.or(Some(at)) } else { None },
+        finals: adopted.finals.clone(),
+        orphan_since: Some(at),
+        adopted: stamp,
+        ..Job::default()
+    };
+    for (name, restarts) in &adopted.restarts {
+        job.groups.entry(name.clone()).or_default().restarts = *restarts;
+    }
+    for (name, charged) in &mirror.charged {
+        job.groups.entry(name.clone()).or_default().charged = *charged;
+    }
+    job.waits_below.clone_from(&mirror.wait_below);
+    job.slot_counts.clone_from(&mirror.slot_counts);
+    job.note(stamp, at, format!("adopted from its object: phase {:?}, mirror {}", mirror.phase, mirror.stamp));
+}
+
+impl Job {
+    /// The mirror of this job.
+    pub fn mirror(&self) -> Mirror {
+        let ended = self.phase.is_terminal();
+        let mut mirror = Mirror {
+            stamp: self.shown,
+            phase: self.phase,
+            decision: self.decision.clone(),
+            wait_uids: self.doomed.clone(),
+            charged: self.groups.iter().filter(|(_, g)| g.charged > 0).map(|(n, g)| (n.clone(), g.charged)).collect(),
+            retry_at: self.retry_at.filter(|_| !ended),
+            first_creating_at: self.creating_at.filter(|_| !ended),
+            first_running_at: self.first_running_at,
+            ..Mirror::default()
+        };
+        if self.doomed.len() > MAX_WAIT_UIDS {
+            self.shorten_waits(&mut mirror);
+        }
+        for (name, group) in &self.groups {
+            let planned = self.planned_pods.iter().filter(|id| id.group == *name).map(|id| id.index);
+            for index in group.missing.iter().copied().chain(planned) {
+                if let Some(count) = group.slot(index).and_then(|s| s.count).filter(|count| *count != group.restarts) {
+                    mirror.slot_counts.insert(SlotId { group: name.clone(), index }.to_string(), count);
+                }
+            }
+        }
+        mirror
+    }
+
+    fn place_of(&self, uid: &Uid) -> Option<(&SlotId, Incarnation)> {
+        let pod = self.pods.get(uid)?;
+        Some((pod.fact.slot.as_ref()?, pod.fact.incarnation))
+    }
+
+    /// Names the doomed pods of wholly doomed groups by one incarnation each.
+    fn shorten_waits(&self, mirror: &mut Mirror) {
+        let mut doomed: BTreeMap<&Text, (u32, Incarnation)> = BTreeMap::new();
+        for (slot, incarnation) in self.doomed.iter().filter_map(|uid| self.place_of(uid)) {
+            let (count, newest) = doomed.entry(&slot.group).or_default();
+            *count = count.saturating_add(1);
+            *newest = (*newest).max(incarnation);
+        }
+        for (name, group) in &self.groups {
+            let held = group.slots.iter().filter(|s| s.pod.is_some()).count();
+            let whole = doomed.get(name).filter(|(count, _)| usize::try_from(*count).is_ok_and(|n| n >= held));
+            if let Some((_, newest)) = whole {
+                mirror.wait_below.insert(name.clone(), newest.next());
+            }
+        }
+        let named = |uid: &Uid| self.place_of(uid).is_some_and(|(slot, _)| mirror.wait_below.contains_key(&slot.group));
+        mirror.wait_uids = self.doomed.iter().filter(|uid| !named(uid)).cloned().collect();
+    }
+}

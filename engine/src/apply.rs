@@ -1,0 +1,234 @@
+//! Folds decisions in. Needs no rule: what an event says is done to the state, whatever made it.
+
+use model::fact::Milestone;
+use model::{Decision, Event, JobKey, Phase, RestartScope, SlotId, Stamp, Text, Uid};
+
+use crate::job::{Doom, Job, MAX_MILESTONES};
+use crate::slots;
+use crate::state::{ApplyError, Scope, State, Surroundings};
+use crate::words::scope_words;
+
+impl State {
+    /// Folds one event of a record in.
+    ///
+    /// # Errors
+    /// When the event does not fit the state: the log is not the one this state was folded from.
+    pub fn apply(&mut self, scope: &Scope, event: &Event) -> Result<(), ApplyError> {
+        let Scope::Job(key) = scope else { return Err(ApplyError::Misplaced { event: event.name() }) };
+        self.apply_job(key, event)
+    }
+
+    pub(crate) fn apply_job(&mut self, key: &JobKey, event: &Event) -> Result<(), ApplyError> {
+        let (at, stamp) = (self.at, self.stamp);
+        let around = Surroundings {
+            nodes: &self.nodes,
+            listed: self.floors.get(&model::Kind::Node).is_some_and(|rv| rv.0 > 0),
+            grace_ms: self.config.node_grace_ms,
+            faults: &self.config.gpu_faults,
+        };
+        let Some(job) = self.jobs.get_mut(key) else {
+            return Err(ApplyError::UnknownJob { job: key.to_string(), event: event.name() });
+        };
+        match event {
+            Event::Fenced => {
+                job.fenced = stamp;
+                job.shown = stamp;
+            }
+            Event::PodsPlanned { slots } => {
+                for (id, incarnation) in slots {
+                    if let Some(slot) = job.slot_mut(id) {
+                        slot.planned = true;
+                        slot.cancelled = false;
+                        slot.incarnation = *incarnation;
+                        job.planned_pods.insert(id.clone());
+                        slots::refresh(job, id, &around);
+                    }
+                }
+            }
+            Event::ServicesPlanned { slots } => {
+                for id in slots {
+                    if let Some(slot) = job.slot_mut(id) {
+                        slot.service_planned = true;
+                        job.planned_services.insert(id.clone());
+                        slots::refresh(job, id, &around);
+                    }
+                }
+            }
+            Event::PodsDropped { uids } => {
+                let evidence = if job.ending().is_some() { job.decided } else { Stamp::default() };
+                for uid in uids {
+                    doom(job, uid, evidence, &around);
+                }
+            }
+            Event::ServicesDropped { uids } => {
+                for uid in uids {
+                    if let Some(service) = job.services.get_mut(uid) {
+                        service.doom.get_or_insert(Doom { evidence: Stamp::default(), ordered: false, forced: false });
+                    }
+                    job.stray_services.remove(uid);
+                }
+            }
+            Event::Decided(decision) => {
+                job.decision = Some((**decision).clone());
+                job.decided = stamp;
+                job.shown = stamp;
+                job.creating_at = None;
+                match &**decision {
+                    Decision::Restart { group, scope, slot, cause, failures, retry_at } => {
+                        job.retry_at = *retry_at;
+                        if let Some(slot) = job.slot_mut(slot) {
+                            slot.failures.insert(cause.kind, *failures);
+                        }
+                        restart(job, group, *scope, slot, stamp, &around);
+                        job.note(
+                            stamp,
+                            at,
+                            format!("restart of {} decided: {}", scope_words(*scope, group, slot), cause.message),
+                        );
+                    }
+                    Decision::End { phase, cause, clean } => {
+                        end(job, *clean, stamp, &around);
+                        job.note(stamp, at, format!("ending as {phase:?} decided: {}", cause.message));
+                    }
+                }
+            }
+            Event::RestartCleared => {
+                job.decision = None;
+                job.shown = stamp;
+            }
+            Event::Ended { phase } => {
+                job.ended_at = Some(at);
+                let message = job.ending().map_or_else(
+                    || Text::from(""),
+                    |(_, clean, cause)| {
+                        Text::from(format!("{}; pods {}", cause.message, if clean { "deleted" } else { "kept" }))
+                    },
+                );
+                enter(job, *phase, message, stamp, at);
+            }
+            Event::PhaseChanged { to, message } => enter(job, *to, message.clone(), stamp, at),
+            Event::Stalled { message } => {
+                job.stalled.clone_from(message);
+                job.shown = stamp;
+            }
+            Event::MessageChanged { message } => {
+                if let Some(last) = job.milestones.back_mut() {
+                    last.message = message.clone();
+                }
+                job.shown = stamp;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: model::Timestamp) {
+    // Beside the decision it follows from, a change of phase needs no words of its own.
+    let told = job.trail.back().is_some_and(|last| last.stamp == stamp);
+    let words = if message.is_empty() || told { String::new() } else { format!(": {message}") };
+    job.note(stamp, at, format!("{:?} -> {phase:?}{words}", job.phase));
+    job.phase = phase;
+    job.shown = stamp;
+    match phase {
+        Phase::Pending => {
+            job.started_at = job.started_at.or(Some(at));
+            job.creating_at = None;
+        }
+        Phase::Creating => job.creating_at = Some(at),
+        Phase::Running => {
+            job.running_at = job.running_at.or(Some(at));
+            job.creating_at = None;
+        }
+        Phase::New
+        | Phase::Restarting
+        | Phase::Terminating
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::TimedOut
+        | Phase::Preempted
+        | Phase::NodeFailed => {}
+    }
+    if job.milestones.len() >= MAX_MILESTONES {
+        job.milestones.pop_front();
+    }
+    job.milestones.push_back(Milestone { phase, at, message });
+}
+
+fn doom(job: &mut Job, uid: &Uid, evidence: Stamp, around: &Surroundings<'_>) {
+    let Some(pod) = job.pods.get_mut(uid) else { return };
+    pod.doom.get_or_insert(Doom { evidence, ordered: false, forced: false });
+    let slot = pod.fact.slot.clone();
+    job.doomed.insert(uid.clone());
+    if let Some(id) = slot {
+        slots::refresh(job, &id, around);
+    }
+}
+
+fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stamp: Stamp, around: &Surroundings<'_>) {
+    if let Some(charged) = job.groups.get_mut(group) {
+        charged.charged = charged.charged.saturating_add(1);
+    }
+    let taken: Vec<Text> = match scope {
+        RestartScope::All => job.spec().map(|s| s.groups.iter().map(|g| g.name.clone()).collect()).unwrap_or_default(),
+        RestartScope::Replica | RestartScope::Pod => vec![group.clone()],
+    };
+    for name in &taken {
+        let Some(group) = job.groups.get_mut(name) else { continue };
+        group.restarts = group.restarts.saturating_add(1);
+        let (restarts, len) = (group.restarts, group.replicas);
+        for (index, each) in (0..len).zip(&mut group.slots) {
+            if scope != RestartScope::Pod || index == slot.index {
+                each.count = Some(restarts);
+                each.done = false;
+            }
+        }
+    }
+    let victims: Vec<Uid> = match scope {
+        RestartScope::All => job.pods.keys().cloned().collect(),
+        RestartScope::Replica => {
+            let of_group = |p: &crate::job::Pod| p.fact.slot.as_ref().is_some_and(|id| id.group == *group);
+            job.pods.values().filter(|p| of_group(p)).map(|p| p.fact.uid.clone()).collect()
+        }
+        RestartScope::Pod => job.slot(slot).and_then(|s| s.pod.clone()).into_iter().collect(),
+    };
+    for uid in &victims {
+        doom(job, uid, stamp, around);
+    }
+    for name in &taken {
+        slots::refresh_group(job, name, around);
+    }
+}
+
+fn end(job: &mut Job, clean: bool, stamp: Stamp, around: &Surroundings<'_>) {
+    job.retry_at = None;
+    let finals = job.groups.iter().map(|(name, g)| (name.clone(), (g.counters.succeeded, g.counters.failed)));
+    job.finals = finals.collect();
+    let planned: Vec<SlotId> = job.planned_pods.iter().cloned().collect();
+    for id in planned {
+        let refused = job
+            .attempts
+            .get(&model::ObjectRef::Pod(id.clone()))
+            .is_some_and(|a| matches!(a.last, model::Outcome::Refused { .. } | model::Outcome::Taken { .. }));
+        if refused {
+            crate::observe::give_up(job, &id);
+        } else if let Some(slot) = job.slot_mut(&id) {
+            slot.cancelled = true;
+        }
+    }
+    let planned = std::mem::take(&mut job.planned_services);
+    for id in planned {
+        job.attempts.remove(&model::ObjectRef::Service(id.clone()));
+        if let Some(slot) = job.slot_mut(&id) {
+            slot.service_planned = false;
+        }
+    }
+    if clean {
+        let uids: Vec<Uid> = job.pods.keys().cloned().collect();
+        for uid in &uids {
+            doom(job, uid, stamp, around);
+        }
+        for service in job.services.values_mut() {
+            service.doom.get_or_insert(Doom { evidence: stamp, ordered: false, forced: false });
+        }
+    }
+}

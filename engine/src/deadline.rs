@@ -1,0 +1,58 @@
+//! When a job is to be looked at again: the earliest of its limits, windows, back-offs and retries.
+
+use model::{Config, Phase, PodPhase, Timestamp};
+
+use crate::job::Job;
+use crate::slots::creation_error;
+use crate::state::{NodeTrouble, Surroundings};
+
+/// The earliest time after `at` at which something falls due.
+pub(crate) fn of(job: &Job, at: Timestamp, around: &Surroundings<'_>, config: &Config) -> Option<Timestamp> {
+    let mut next: Option<Timestamp> = None;
+    let mut at_or_after = |time: Timestamp| {
+        if time > at && next.is_none_or(|n| time < n) {
+            next = Some(time);
+        }
+    };
+    job.attempts.values().filter_map(|a| a.retry_at).for_each(&mut at_or_after);
+    if job.gone || !job.known {
+        job.orphan_since.map(|since| since.plus_ms(config.orphan_grace_ms)).into_iter().for_each(&mut at_or_after);
+        return next;
+    }
+    if job.deleting || job.phase.is_terminal() {
+        return next;
+    }
+    if job.ending().is_none() {
+        job.time_limit_at().into_iter().chain(job.retry_at).for_each(&mut at_or_after);
+    }
+    for group in job.groups.values() {
+        for index in &group.suspects {
+            let Some(pod) = group.slot(*index).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid)) else {
+                continue;
+            };
+            if let Some(node) = &pod.fact.node {
+                match around.trouble(node, at) {
+                    Some(NodeTrouble::LostAt(time)) => at_or_after(time),
+                    Some(NodeTrouble::Lost) => pod.fact.deleting.into_iter().for_each(&mut at_or_after),
+                    None => {}
+                }
+            }
+            if pod.fact.phase == PodPhase::Pending
+                && matches!(job.phase, Phase::Creating | Phase::Restarting)
+                && creation_error(pod).is_some()
+                && let Some(since) = job.creating_at
+            {
+                at_or_after(since.plus_ms(config.creating_restart_ms));
+                pod.fact.started.map(|t| t.plus_ms(config.creating_patience_ms)).into_iter().for_each(&mut at_or_after);
+            }
+        }
+    }
+    next
+}
+
+impl Job {
+    /// When its time limit passes.
+    pub fn time_limit_at(&self) -> Option<Timestamp> {
+        Some(self.first_running_at?.plus_ms(self.spec()?.time_limit_ms?))
+    }
+}

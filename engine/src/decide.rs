@@ -1,0 +1,178 @@
+//! What is decided of one job from what is known, and from nothing else. Total and level-triggered.
+//!
+//! Ranking: `AITrainingJob` specification, section 2.6, corrected: marks and the time limit also act while a restart waits;
+//! the whole job is judged before any pod is created or deleted. The rules are grouped by what they lead to:
+//! [`endings`], [`restarts`], [`upkeep`].
+
+mod endings;
+mod restarts;
+mod upkeep;
+
+use model::{CauseKind, Event, JobKey, Phase, SlotId, Term, Timestamp};
+
+use crate::job::Job;
+use crate::judge::{Bench, Judgement};
+use crate::state::State;
+
+/// Rounds after which a record is closed even if more would follow; the rest goes into the next record.
+const MAX_ROUNDS: u32 = 8;
+
+/// Decides one job at `now`. The events change nothing until they are applied.
+pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<Event> {
+    let Some(job) = state.jobs.get(key) else { return Vec::new() };
+    if job.quarantine.is_some() {
+        return Vec::new();
+    }
+    let bench = Bench { now, config: &state.config, around: state.surroundings() };
+    if !job.known || job.gone {
+        return upkeep::orphan(&bench, job);
+    }
+    if job.deleting {
+        return Vec::new();
+    }
+    fence(job, state.stamp.term, rules(&bench, job))
+}
+
+/// Decides and applies until nothing follows or the phase changed: the events of one record. At its end the job's deadline stands.
+pub fn step(state: &mut State, key: &JobKey) -> Vec<Event> {
+    let mut events = Vec::new();
+    for _ in 0..MAX_ROUNDS {
+        let round = decide(state, key, state.at);
+        if round.is_empty() {
+            break;
+        }
+        for event in &round {
+            // Deciding only names jobs and slots that are there; an event that does not fit would be a fault in this crate.
+            let applied = state.apply_job(key, event);
+            debug_assert_eq!(applied, Ok(()), "decided event must apply");
+        }
+        let closes =
+            round.iter().any(|e| matches!(e, Event::PhaseChanged { .. } | Event::Ended { .. } | Event::Fenced));
+        events.extend(round);
+        if closes {
+            break;
+        }
+    }
+    state.settle(key);
+    events
+}
+
+fn rules(bench: &Bench<'_>, job: &Job) -> Vec<Event> {
+    if job.phase.is_terminal() {
+        return upkeep::sweep(job);
+    }
+    if let Some((phase, ..)) = job.ending() {
+        return endings::settle(job, phase);
+    }
+    // An edit that cannot be accepted is reported; the job goes on with the spec before.
+    let Some(spec) = job.spec() else { return Vec::new() };
+    if let Some((mark, value)) = job.marks.first_key_value() {
+        return endings::marked(job, spec, *mark, value);
+    }
+    if let Some(restart) = job.restart() {
+        if endings::is_over_time(bench, job) {
+            return endings::time_limit(job, spec);
+        }
+        return restarts::clear(job, restart);
+    }
+    let reports: Vec<(usize, Report)> =
+        job.spec_groups().enumerate().filter_map(|(n, (spec, _))| Some((n, report(bench, job, spec)?))).collect();
+    if let Some(events) = restarts::first(bench, job, spec, &reports) {
+        return events;
+    }
+    if let Some(events) = endings::by_policy(job, spec, &reports) {
+        return events;
+    }
+    if endings::is_over_time(bench, job) {
+        return endings::time_limit(job, spec);
+    }
+    upkeep::keep_up(bench, job, spec)
+}
+
+/// A term acts on a job only once it stands in the job's mirror; of what was decided before, only the first phase is shown.
+fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
+    let waiting = !job.planned_pods.is_empty() || !job.planned_services.is_empty();
+    if job.is_fenced(term) || (events.is_empty() && !waiting) {
+        return events;
+    }
+    if job.fenced.term == term {
+        return Vec::new();
+    }
+    let first = |e: &Event| job.phase == Phase::New && matches!(e, Event::PhaseChanged { to: Phase::Pending, .. });
+    std::iter::once(Event::Fenced).chain(events.into_iter().filter(first)).collect()
+}
+
+/// What the pods of one group say about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Report {
+    /// A pod is to be restarted.
+    Restart { index: u32, kind: CauseKind },
+    /// The group completed.
+    Complete { slots: Vec<(SlotId, CauseKind)> },
+    /// The group failed, as this phase.
+    Failed { phase: Phase, slots: Vec<(SlotId, CauseKind)> },
+}
+
+/// Walks a group's slots that have something to say, in index order, up to the first that decides.
+fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Report> {
+    use model::GroupEndPolicy as Policy;
+    let group = job.groups.get(&spec.name)?;
+    let id = |index: u32| SlotId { group: spec.name.clone(), index };
+    let first_done = match spec.complete {
+        Policy::Any => group.done.first().copied(),
+        Policy::Rank0 => group.done.first().copied().filter(|n| *n == 0),
+        Policy::All | Policy::None => None,
+    };
+    let open = spec.restart_limit.is_none_or(|limit| group.charged < limit);
+    let mut ended = Vec::new();
+    let mut node_failed = false;
+    for index in &group.suspects {
+        if first_done.is_some_and(|done| done < *index) {
+            break;
+        }
+        let Some(pod) = group.slot(*index).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid)) else {
+            continue;
+        };
+        match bench.judge(job, spec, pod) {
+            Judgement::Retry if open => {
+                return Some(Report::Restart { index: *index, kind: CauseKind::CreationFailed });
+            }
+            Judgement::Failed { kind, restartable: true, .. } if open => {
+                return Some(Report::Restart { index: *index, kind });
+            }
+            Judgement::Failed { phase, kind, .. } => {
+                let decides = match spec.fail {
+                    Policy::Any => true,
+                    Policy::Rank0 => *index == 0,
+                    Policy::All | Policy::None => false,
+                };
+                if decides {
+                    return Some(Report::Failed { phase, slots: vec![(id(*index), kind)] });
+                }
+                node_failed |= phase == Phase::NodeFailed;
+                if kind == CauseKind::CreationFailed || counts_as_failed(pod) {
+                    ended.push((id(*index), kind));
+                }
+            }
+            Judgement::Fine if counts_as_failed(pod) => ended.push((id(*index), CauseKind::PodFailed)),
+            Judgement::Retry | Judgement::Fine => {}
+        }
+    }
+    if let Some(done) = first_done {
+        return Some(Report::Complete { slots: vec![(id(done), CauseKind::Completed)] });
+    }
+    let all = |count: usize| u32::try_from(count).is_ok_and(|n| n == spec.replicas);
+    if spec.complete == Policy::All && all(group.done.len()) {
+        return Some(Report::Complete { slots: group.done.iter().map(|n| (id(*n), CauseKind::Completed)).collect() });
+    }
+    if spec.fail == Policy::All && all(ended.len()) {
+        let phase = if node_failed { Phase::NodeFailed } else { Phase::Failed };
+        return Some(Report::Failed { phase, slots: ended });
+    }
+    None
+}
+
+/// Whether a pod counts where all pods of a group have to fail: by its phase, and not while it is on its way out.
+const fn counts_as_failed(pod: &crate::job::Pod) -> bool {
+    !pod.is_leaving() && matches!(pod.fact.phase, model::PodPhase::Failed | model::PodPhase::Unknown)
+}

@@ -1,0 +1,101 @@
+//! Endings: by mark, by policy, by time limit; and an ending that was decided runs to its end.
+
+use model::fact::Mark;
+use model::{Cause, CauseKind, CleanPodPolicy, Decision, Event, JobEndPolicy, JobSpec, Phase, SlotId, Text};
+
+use super::Report;
+use crate::job::Job;
+use crate::judge::Bench;
+use crate::words::{cause_of_mark, cause_of_pods};
+
+/// An ending whose pods are going: ends when all are gone.
+pub(super) fn settle(job: &Job, phase: Phase) -> Vec<Event> {
+    let late: Vec<_> = job.pods.keys().filter(|uid| !job.doomed.contains(*uid)).cloned().collect();
+    let services: Vec<_> = job.services.iter().filter(|(_, s)| s.doom.is_none()).map(|(uid, _)| uid.clone()).collect();
+    let mut events = Vec::new();
+    if !late.is_empty() {
+        events.push(Event::PodsDropped { uids: late });
+    }
+    if !services.is_empty() {
+        events.push(Event::ServicesDropped { uids: services });
+    }
+    if events.is_empty() && job.is_empty() {
+        events.push(Event::Ended { phase });
+    }
+    events
+}
+
+/// An annotation ends the job, whatever its policies.
+pub(super) fn marked(job: &Job, spec: &JobSpec, mark: Mark, value: &str) -> Vec<Event> {
+    let phase = match mark {
+        Mark::Preempted => Phase::Preempted,
+        Mark::Failed => Phase::Failed,
+        Mark::NodeFailed => Phase::NodeFailed,
+    };
+    end(job, spec, phase, cause_of_mark(mark, value))
+}
+
+/// Whether the time limit has passed.
+pub(super) fn is_over_time(bench: &Bench<'_>, job: &Job) -> bool {
+    job.time_limit_at().is_some_and(|limit| limit <= bench.now)
+}
+
+/// The time limit ends the job.
+pub(super) fn time_limit(job: &Job, spec: &JobSpec) -> Vec<Event> {
+    let seconds = spec.time_limit_ms.unwrap_or_default() / 1000;
+    let message = Text::from(format!("the time limit of {seconds} s from the first pod running has passed"));
+    end(job, spec, Phase::TimedOut, Cause { kind: CauseKind::TimeLimit, slots: Vec::new(), message })
+}
+
+/// Groups complete the job, or fail it.
+pub(super) fn by_policy(job: &Job, spec: &JobSpec, reports: &[(usize, Report)]) -> Option<Vec<Event>> {
+    let decides = |policy: JobEndPolicy, count: usize| match policy {
+        JobEndPolicy::Any => count > 0,
+        JobEndPolicy::All => count == spec.groups.len(),
+        JobEndPolicy::None => false,
+    };
+    let complete: Vec<&Vec<(SlotId, CauseKind)>> = reports
+        .iter()
+        .filter_map(|(_, r)| match r {
+            Report::Complete { slots } => Some(slots),
+            Report::Failed { .. } | Report::Restart { .. } => None,
+        })
+        .collect();
+    if decides(spec.complete, complete.len()) {
+        let found: Vec<_> = complete.into_iter().flatten().cloned().collect();
+        return Some(end(job, spec, Phase::Succeeded, cause_of_pods(job, "completed", &found)));
+    }
+    let failed: Vec<(Phase, &Vec<(SlotId, CauseKind)>)> = reports
+        .iter()
+        .filter_map(|(_, r)| match r {
+            Report::Failed { phase, slots } => Some((*phase, slots)),
+            Report::Complete { .. } | Report::Restart { .. } => None,
+        })
+        .collect();
+    let phase = failed.first().map(|(phase, _)| *phase)?;
+    if !decides(spec.fail, failed.len()) {
+        return None;
+    }
+    let found: Vec<_> = failed.into_iter().flat_map(|(_, slots)| slots).cloned().collect();
+    let mut lead = String::new();
+    if let Some(group) = found.first().and_then(|(id, _)| Some((id, spec.group(&id.group)?))) {
+        let (id, group) = group;
+        let charged = job.groups.get(&id.group).map_or(0, |g| g.charged);
+        if let Some(limit) = group.restart_limit.filter(|limit| charged >= *limit && *limit > 0) {
+            lead = format!("restart limit {limit} of {} already used", group.display());
+        }
+    }
+    Some(end(job, spec, phase, cause_of_pods(job, &lead, &found)))
+}
+
+fn end(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause) -> Vec<Event> {
+    let keep = spec.clean_pods == CleanPodPolicy::None && matches!(phase, Phase::Succeeded | Phase::Failed);
+    let message = Text::from(format!("{}; deleting pods", cause.message));
+    let decided = Event::Decided(Box::new(Decision::End { phase, cause, clean: !keep }));
+    let next = if keep && job.planned_pods.is_empty() {
+        Event::Ended { phase }
+    } else {
+        Event::PhaseChanged { to: Phase::Terminating, message }
+    };
+    vec![decided, next]
+}

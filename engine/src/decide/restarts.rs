@@ -1,0 +1,52 @@
+//! Restarts: one at a time per job. Old pods go first; replacements come when all of them are seen gone.
+
+use model::{CauseKind, Decision, Event, JobSpec, Phase, SlotId, Text, Timestamp};
+
+use super::Report;
+use crate::job::Job;
+use crate::judge::Bench;
+use crate::observe::backoff;
+use crate::words::{cause_of_pods, scope_words};
+
+/// The first group, in spec order, that asks for a restart gets it.
+pub(super) fn first(bench: &Bench<'_>, job: &Job, spec: &JobSpec, reports: &[(usize, Report)]) -> Option<Vec<Event>> {
+    let (group, index, kind) = reports.iter().find_map(|(n, report)| match report {
+        Report::Restart { index, kind } => Some((spec.groups.get(*n)?, *index, *kind)),
+        Report::Complete { .. } | Report::Failed { .. } => None,
+    })?;
+    let slot = SlotId { group: group.name.clone(), index };
+    let cause = cause_of_pods(job, "", &[(slot.clone(), kind)]);
+    let (failures, retry_at) = next_try(bench, job, &slot, kind);
+    let message = Text::from(format!(
+        "restart {} of {}: {}; deleting {}",
+        job.groups.get(&group.name).map_or(0, |g| g.charged).saturating_add(1),
+        group.display(),
+        cause.message,
+        scope_words(group.scope, group.display(), &slot)
+    ));
+    let decision = Decision::Restart { group: group.name.clone(), scope: group.scope, slot, cause, failures, retry_at };
+    Some(vec![Event::Decided(Box::new(decision)), Event::PhaseChanged { to: Phase::Terminating, message }])
+}
+
+/// How often this slot failed this way, and how long its replacement waits: not at all the first time, then longer each time.
+fn next_try(bench: &Bench<'_>, job: &Job, slot: &SlotId, kind: CauseKind) -> (u32, Option<Timestamp>) {
+    let config = bench.config;
+    let Some(state) = job.slot(slot) else { return (1, None) };
+    let ran = state.pod.as_ref().and_then(|uid| job.pods.get(uid)).and_then(|p| p.running_at);
+    let healthy = ran.is_some_and(|since| bench.now.since_ms(since) >= config.restart_backoff_reset_ms);
+    let before = if healthy { 0 } else { state.failures.get(&kind).copied().unwrap_or_default() };
+    let failures = before.saturating_add(1);
+    let delay = backoff(failures, config.restart_backoff_ms, config.restart_backoff_max_ms);
+    (failures, (delay > 0).then(|| bench.now.plus_ms(delay)))
+}
+
+/// The restart is over when every pod that is to go is gone.
+pub(super) fn clear(job: &Job, restart: &Decision) -> Vec<Event> {
+    let Decision::Restart { scope, slot, group, .. } = restart else { return Vec::new() };
+    if !job.doomed.is_empty() {
+        return Vec::new();
+    }
+    let display = job.spec().and_then(|s| s.group(group)).map_or(group, |g| g.display());
+    let message = Text::from(format!("restarting {}", scope_words(*scope, display, slot)));
+    vec![Event::RestartCleared, Event::PhaseChanged { to: Phase::Restarting, message }]
+}

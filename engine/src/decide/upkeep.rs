@@ -1,0 +1,171 @@
+//! Upkeep: what the spec asks for exists, what it does not is gone, and progress is shown.
+
+use model::{Event, JobSpec, Phase, SlotId, Text, Uid};
+
+use crate::job::Job;
+use crate::judge::Bench;
+use crate::state::NodeTrouble;
+use crate::words::creation_trouble;
+
+/// Pods created in one record: bounds the size of a record, not of a job.
+const MAX_PLANNED: usize = 4096;
+
+/// An active job: surplus goes, what is missing comes, the phase follows the counters.
+pub(super) fn keep_up(bench: &Bench<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
+    let mut events = Vec::new();
+    let surplus: Vec<Uid> =
+        job.strays.iter().filter(|uid| !job.doomed.contains(*uid)).cloned().chain(stuck(bench, job, spec)).collect();
+    if !surplus.is_empty() {
+        events.push(Event::PodsDropped { uids: surplus });
+    }
+    if !job.stray_services.is_empty() {
+        events.push(Event::ServicesDropped { uids: job.stray_services.iter().cloned().collect() });
+    }
+    if job.retry_at.is_none_or(|at| at <= bench.now) {
+        create(job, spec, &mut events);
+    }
+    progress(job, spec, &mut events);
+    let stalled = is_stalled(job);
+    if stalled != job.stalled.is_some() {
+        let words =
+            "every pod has ended, but neither a complete nor a fail policy is met: the job cannot end by itself";
+        events.push(Event::Stalled { message: stalled.then(|| Text::from(words)) });
+    }
+    events
+}
+
+/// Whether every pod has ended and nothing follows from it.
+fn is_stalled(job: &Job) -> bool {
+    let mut pods = 0u32;
+    for (_, group) in job.spec_groups() {
+        let c = group.counters;
+        if c.active > 0 || c.pending > 0 || c.scheduled > 0 || !group.missing.is_empty() {
+            return false;
+        }
+        pods = pods.saturating_add(group.replicas);
+    }
+    pods > 0 && job.planned_pods.is_empty() && job.doomed.is_empty() && job.time_limit_at().is_none()
+}
+
+/// Pods on their way out whose node is lost: nobody is left to end them.
+fn stuck(bench: &Bench<'_>, job: &Job, spec: &JobSpec) -> Vec<Uid> {
+    let mut found = Vec::new();
+    for group in &spec.groups {
+        for index in job.groups.get(&group.name).into_iter().flat_map(|g| &g.suspects) {
+            let slot = SlotId { group: group.name.clone(), index: *index };
+            let Some(pod) = job.slot(&slot).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid)) else {
+                continue;
+            };
+            let over = pod.fact.deleting.is_some_and(|at| at <= bench.now) && pod.doom.is_none();
+            let lost =
+                || pod.fact.node.as_ref().and_then(|n| bench.around.trouble(n, bench.now)) == Some(NodeTrouble::Lost);
+            if over && lost() {
+                found.push(pod.fact.uid.clone());
+            }
+        }
+    }
+    found
+}
+
+fn create(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
+    let (mut pods, mut services) = (Vec::new(), Vec::new());
+    for (name, group) in spec.groups.iter().filter_map(|g| Some((&g.name, job.groups.get(&g.name)?))) {
+        let id = |index: &u32| SlotId { group: name.clone(), index: *index };
+        let next = |index: &u32| Some((id(index), group.slot(*index)?.incarnation.next()));
+        pods.extend(group.missing.iter().filter_map(next).take(MAX_PLANNED.saturating_sub(pods.len())));
+        services.extend(group.unserved.iter().map(id).take(MAX_PLANNED.saturating_sub(services.len())));
+    }
+    if !pods.is_empty() {
+        events.push(Event::PodsPlanned { slots: pods });
+    }
+    if !services.is_empty() {
+        events.push(Event::ServicesPlanned { slots: services });
+    }
+}
+
+/// One phase per record. Running comes first; `Restarting` is left only through it.
+fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
+    let rules = spec.phase_rules;
+    let groups = || job.spec_groups().map(|(_, g)| g);
+    let all_running = groups().all(|g| g.counters.active == g.replicas);
+    let some_restarting = groups().any(|g| g.restarting() > 0);
+    let some_starting = groups().any(|g| g.restarts == 0 && g.counters.scheduled > 0);
+    let all_scheduled = groups().all(crate::job::Group::all_scheduled);
+    let to = if all_running {
+        Phase::Running
+    } else if job.phase == Phase::Restarting && rules.sticky_restarting {
+        Phase::Restarting
+    } else if some_restarting {
+        Phase::Restarting
+    } else if some_starting && all_scheduled && rules.creating {
+        Phase::Creating
+    } else if !all_scheduled {
+        Phase::Pending
+    } else {
+        job.phase
+    };
+    let message = match to {
+        Phase::Pending => match &job.unschedulable {
+            Some((_, why)) => Text::from(format!("waiting for nodes: {why}")),
+            None => Text::from("waiting for pods to be scheduled"),
+        },
+        Phase::Creating => creation_trouble(job),
+        Phase::Running => Text::from("every pod is running"),
+        Phase::New
+        | Phase::Restarting
+        | Phase::Terminating
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::TimedOut
+        | Phase::Preempted
+        | Phase::NodeFailed => job.milestones.back().map(|m| m.message.clone()).unwrap_or_default(),
+    };
+    if to != job.phase {
+        events.push(Event::PhaseChanged { to, message });
+    } else if job.phase != Phase::New && job.milestones.back().is_some_and(|m| m.phase == to && m.message != message) {
+        events.push(Event::MessageChanged { message });
+    }
+}
+
+/// A finished job keeps sweeping: what no record keeps is deleted.
+pub(super) fn sweep(job: &Job) -> Vec<Event> {
+    let clean = job.ending().is_some_and(|(_, clean, _)| clean);
+    let mut events = Vec::new();
+    let doomed = |uid: &&Uid| !job.doomed.contains(*uid);
+    let pods: Vec<Uid> = if clean {
+        job.pods.keys().filter(doomed).cloned().collect()
+    } else {
+        job.strays.iter().filter(doomed).cloned().collect()
+    };
+    if !pods.is_empty() {
+        events.push(Event::PodsDropped { uids: pods });
+    }
+    let services: Vec<Uid> = if clean {
+        job.services.iter().filter(|(_, s)| s.doom.is_none()).map(|(uid, _)| uid.clone()).collect()
+    } else {
+        job.stray_services.iter().cloned().collect()
+    };
+    if !services.is_empty() {
+        events.push(Event::ServicesDropped { uids: services });
+    }
+    events
+}
+
+/// Pods without a job object: the garbage collector has its turn first, then they are deleted.
+pub(super) fn orphan(bench: &Bench<'_>, job: &Job) -> Vec<Event> {
+    let over = job.orphan_since.is_some_and(|since| bench.now.since_ms(since) >= bench.config.orphan_grace_ms);
+    if !over {
+        return Vec::new();
+    }
+    let mut events = Vec::new();
+    let pods: Vec<Uid> = job.pods.keys().filter(|uid| !job.doomed.contains(*uid)).cloned().collect();
+    if !pods.is_empty() {
+        events.push(Event::PodsDropped { uids: pods });
+    }
+    let services: Vec<Uid> =
+        job.services.iter().filter(|(_, s)| s.doom.is_none()).map(|(uid, _)| uid.clone()).collect();
+    if !services.is_empty() {
+        events.push(Event::ServicesDropped { uids: services });
+    }
+    events
+}

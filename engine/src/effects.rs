@@ -1,0 +1,112 @@
+//! What follows from state: the same walk finds unfinished work after a commit and after a crash.
+//!
+//! It says what is to be done, not what is under way: `operator` knows which calls are out.
+
+use model::{Command, Effect, JobKey, ObjectRef, Stamp, Term};
+
+use crate::job::{Doom, Job, Pod};
+use crate::state::{NodeTrouble, State};
+
+impl State {
+    /// What is to be done for a job, in dispatch order: status, pods, services, deletions, annotation; then when to look again.
+    pub fn effects_of(&self, key: &JobKey) -> Vec<Effect> {
+        let Some(job) = self.jobs.get(key) else { return Vec::new() };
+        let mut commands = Vec::new();
+        if job.quarantine.is_none() {
+            if job.known && !job.gone && !job.deleting {
+                self.own(job, &mut commands);
+            }
+            self.deletions(job, &mut commands);
+            if let Some((_, true, _)) = job.ending()
+                && job.known
+                && !job.gone
+                && !job.deleting
+                && !job.marker
+                && job.acked >= job.decided
+            {
+                commands.push(Command::WriteMarker);
+            }
+        }
+        let ready =
+            |c: &Command| job.attempts.get(&c.object()).is_none_or(|a| a.retry_at.is_some_and(|at| at <= self.at));
+        let mut effects: Vec<Effect> = commands.into_iter().filter(ready).map(Effect::Dispatch).collect();
+        effects.extend(job.deadline.map(Effect::WakeAt));
+        effects
+    }
+
+    /// Status and creations.
+    fn own(&self, job: &Job, commands: &mut Vec<Command>) {
+        if job.needs_status() {
+            commands.push(Command::WriteStatus { stamp: job.shown, rv: job.rv });
+        }
+        if !job.is_fenced(self.stamp.term) {
+            return;
+        }
+        for slot in &job.planned_pods {
+            let Some(state) = job.slot(slot) else { continue };
+            commands.push(if state.cancelled {
+                Command::ReadPod { slot: slot.clone() }
+            } else {
+                let restarts = job.groups.get(&slot.group).map_or(0, |g| g.restarts);
+                Command::CreatePod {
+                    slot: slot.clone(),
+                    incarnation: state.incarnation,
+                    count: state.count.unwrap_or(restarts),
+                }
+            });
+        }
+        for slot in &job.planned_services {
+            commands.push(Command::CreateService { slot: slot.clone() });
+        }
+    }
+
+    fn deletions(&self, job: &Job, commands: &mut Vec<Command>) {
+        for (uid, pod, doom) in
+            job.doomed.iter().filter_map(|uid| Some((uid, job.pods.get(uid)?, job.pods.get(uid)?.doom?)))
+        {
+            let lost = self.is_lost(pod);
+            let asked = doom.ordered || pod.fact.deleting.is_some();
+            if job.acked >= doom.evidence && (!asked || (lost && !doom.forced)) {
+                commands.push(Command::DeletePod { uid: uid.clone(), name: pod.fact.name.clone(), force: lost });
+            }
+        }
+        for (uid, service) in &job.services {
+            let due = |doom: Doom| !doom.ordered && !service.deleting && job.acked >= doom.evidence;
+            if service.doom.is_some_and(due) {
+                commands.push(Command::DeleteService { uid: uid.clone(), name: service.name.clone() });
+            }
+        }
+    }
+
+    /// Whether nobody is left on the pod's node to end it politely.
+    fn is_lost(&self, pod: &Pod) -> bool {
+        let trouble = pod.fact.node.as_ref().and_then(|node| self.surroundings().trouble(node, self.at));
+        trouble == Some(NodeTrouble::Lost)
+    }
+}
+
+impl Job {
+    /// Whether this term stands in the job's mirror, so that it may act on it.
+    pub fn is_fenced(&self, term: Term) -> bool {
+        self.acked.term >= term
+    }
+
+    /// Whether its object's status is behind, or shows an older mirror than was acknowledged.
+    pub fn needs_status(&self) -> bool {
+        self.shown > Stamp::default() && (self.acked < self.shown || self.mirror < self.acked)
+    }
+
+    /// Calls about its objects that users should know of: what could not be done, and why.
+    pub fn refusals(&self) -> impl Iterator<Item = (&ObjectRef, &model::Outcome)> {
+        self.attempts.iter().filter_map(|(object, attempt)| match &attempt.last {
+            outcome @ (model::Outcome::Refused { .. } | model::Outcome::Taken { waiting: false }) => {
+                Some((object, outcome))
+            }
+            model::Outcome::Done
+            | model::Outcome::Forced
+            | model::Outcome::Gone
+            | model::Outcome::Taken { waiting: true }
+            | model::Outcome::Unknown { .. } => None,
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! A job's life in words: what came in, what was decided from it, why it is where it is, and what it waits for.
+//!
+//! Reads records and state; decides nothing. `cli` prints what is made here.
+
+use std::collections::BTreeMap;
+
+use model::command::Outcome;
+use model::{ContainerState, Decision, Event, Fact, JobKey, ObjectRef, Phase, PodFact, PodPhase, Position, Timestamp};
+use serde_json::{Value, json};
+
+use crate::job::Job;
+use crate::state::{Scope, State};
+use crate::wire::Record;
+
+/// One line of a timeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The record it comes from.
+    pub position: Position,
+    /// When.
+    pub at: Timestamp,
+    /// Whether it was decided (rather than seen).
+    pub decided: bool,
+    /// In words.
+    pub text: String,
+}
+
+/// The lines of one record: first what came in, then what was decided.
+pub fn lines(record: &Record) -> Vec<Line> {
+    let line = |decided: bool, text: String| Line { position: record.position, at: record.at, decided, text };
+    let seen = record.facts.iter().filter_map(fact_words).map(|text| line(false, text));
+    let decided = record.events.iter().filter_map(event_words).map(|text| line(true, text));
+    seen.chain(decided).collect()
+}
+
+/// A fact in words; `None` for those that matter to bookkeeping only.
+pub fn fact_words(fact: &Fact) -> Option<String> {
+    Some(match fact {
+        Fact::TermBegan { term } => format!("term {term} began"),
+        Fact::Configured(_) => "configuration recorded".to_owned(),
+        Fact::Job(job) if job.deleting => "the job object is being deleted".to_owned(),
+        Fact::Job(job) if !job.marks.is_empty() => {
+            let marks: Vec<String> = job.marks.iter().map(|(mark, value)| format!("{mark:?}={value}")).collect();
+            format!("the job object carries marks: {}", marks.join(", "))
+        }
+        Fact::Job(_) | Fact::Published { .. } | Fact::Due | Fact::Relisted { .. } => return None,
+        Fact::Spec(spec) => match &spec.spec {
+            Ok(spec) => {
+                let groups: Vec<String> =
+                    spec.groups.iter().map(|g| format!("{} x{}", g.display(), g.replicas)).collect();
+                format!("spec seen: {}", groups.join(", "))
+            }
+            Err(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                format!("spec cannot be accepted: {}", errors.join("; "))
+            }
+        },
+        Fact::JobGone => "the job object is gone".to_owned(),
+        Fact::Pod(pod) => pod_words(pod),
+        Fact::PodGone { uid } => format!("pod with uid {uid} is gone"),
+        Fact::Service(service) => format!("service {} seen", service.name),
+        Fact::ServiceGone { uid } => format!("service with uid {uid} is gone"),
+        Fact::Node(node) => format!("node {} is {}", node.name, if node.ready { "ready" } else { "not ready" }),
+        Fact::NodeGone { name } => format!("node {name} is gone"),
+        Fact::NodeChanged { name } => format!("node {name} changed"),
+        Fact::Answered { object, outcome } => answer_words(object, outcome),
+        Fact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),
+    })
+}
+
+fn answer_words(object: &ObjectRef, outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done | Outcome::Forced => format!("{object}: done"),
+        Outcome::Gone => format!("{object}: not there"),
+        Outcome::Taken { waiting: true } => format!("{object}: the name is still held by an object that is going away"),
+        Outcome::Taken { waiting: false } => format!("{object}: the name belongs to something else"),
+        Outcome::Refused { code, message } => format!("{object}: refused ({code} {message})"),
+        Outcome::Unknown { code } => format!("{object}: no clear answer ({code})"),
+    }
+}
+
+fn pod_words(pod: &PodFact) -> String {
+    let mut text = format!("pod {} is {:?}", pod.name, pod.phase);
+    if let Some(node) = &pod.node {
+        text.push_str(&format!(" on {node}"));
+    }
+    for container in &pod.containers {
+        match &container.state {
+            ContainerState::Waiting { reason } => text.push_str(&format!(", {} waits: {reason}", container.name)),
+            ContainerState::Terminated { code, .. } => text.push_str(&format!(", {} exited {code}", container.name)),
+            ContainerState::Running => {}
+        }
+    }
+    if let Some(reason) = &pod.reason {
+        text.push_str(&format!(", {reason}"));
+    }
+    if pod.deleting.is_some() {
+        text.push_str(", being deleted");
+    }
+    text
+}
+
+/// An event in words; `None` for those that a phase change beside them says better.
+pub fn event_words(event: &Event) -> Option<String> {
+    let list = |slots: Vec<String>| match slots.len() {
+        0..=6 => slots.join(", "),
+        n => format!("{}, ... ({n} in all)", slots.iter().take(4).cloned().collect::<Vec<_>>().join(", ")),
+    };
+    Some(match event {
+        Event::Fenced => "this term takes the job over: its mirror is written first".to_owned(),
+        Event::PodsPlanned { slots } => {
+            format!("create pods {}", list(slots.iter().map(|(s, _)| s.to_string()).collect()))
+        }
+        Event::ServicesPlanned { slots } => {
+            format!("create services {}", list(slots.iter().map(ToString::to_string).collect()))
+        }
+        Event::PodsDropped { uids } => format!("delete {} surplus pods", uids.len()),
+        Event::ServicesDropped { uids } => format!("delete {} services", uids.len()),
+        Event::Decided(decision) => match &**decision {
+            Decision::Restart { group, scope, cause, retry_at, .. } => {
+                let wait = retry_at.map(|at| format!(", not before {}", at.to_rfc3339())).unwrap_or_default();
+                format!("restart (scope {scope:?}, charged to {group}{wait}): {}", cause.message)
+            }
+            Decision::End { phase, cause, clean } => {
+                format!("end as {phase:?}, pods {}: {}", if *clean { "deleted" } else { "kept" }, cause.message)
+            }
+        },
+        Event::RestartCleared => "the old pods are gone".to_owned(),
+        Event::Ended { phase } => format!("phase {phase:?}: ended"),
+        Event::PhaseChanged { to, message } if message.is_empty() => format!("phase {to:?}"),
+        Event::PhaseChanged { to, message } => format!("phase {to:?}: {message}"),
+        Event::Stalled { message: Some(message) } => message.to_string(),
+        Event::Stalled { message: None } | Event::MessageChanged { .. } => return None,
+    })
+}
+
+/// Why a job is in the state it is in: the records that matter, cause before effect.
+#[derive(Debug, Clone, Default)]
+pub struct Chain {
+    lines: Vec<Line>,
+    /// Where the failure, loss or end of each pod was seen.
+    ends: BTreeMap<String, Line>,
+}
+
+/// Lines kept while a chain is built: enough for every restart and phase of a present attempt.
+const MAX_CHAIN: usize = 64;
+
+impl Chain {
+    /// Takes one more record of the job in.
+    pub fn take(&mut self, record: &Record) {
+        for fact in &record.facts {
+            if let Fact::Pod(pod) = fact
+                && (pod.phase.is_terminal() || pod.phase == PodPhase::Unknown)
+            {
+                let line = Line { position: record.position, at: record.at, decided: false, text: pod_words(pod) };
+                self.ends.insert(pod.slot.as_ref().map_or_else(|| pod.name.to_string(), ToString::to_string), line);
+            }
+        }
+        let notable = |fact: &&Fact| {
+            matches!(fact, Fact::Adopted(_) | Fact::NodeChanged { .. } | Fact::Spec(_) | Fact::JobGone)
+                || matches!(fact, Fact::Job(job) if job.deleting || !job.marks.is_empty())
+                || matches!(fact, Fact::Answered { outcome: Outcome::Refused { .. } | Outcome::Taken { .. }, .. })
+        };
+        for text in record.facts.iter().filter(notable).filter_map(fact_words) {
+            self.push(Line { position: record.position, at: record.at, decided: false, text });
+        }
+        for event in &record.events {
+            if let Event::Decided(decision) = event {
+                let seen: Vec<Line> =
+                    decision.cause().slots.iter().filter_map(|slot| self.ends.remove(&slot.to_string())).collect();
+                seen.into_iter().for_each(|line| self.push(line));
+            }
+            let tells = matches!(
+                event,
+                Event::Decided(_) | Event::RestartCleared | Event::Ended { .. } | Event::PhaseChanged { .. }
+            );
+            if let Some(text) = event_words(event).filter(|_| tells) {
+                self.push(Line { position: record.position, at: record.at, decided: true, text });
+            }
+        }
+    }
+
+    fn push(&mut self, line: Line) {
+        if self.lines.len() >= MAX_CHAIN {
+            self.lines.remove(0);
+        }
+        self.lines.push(line);
+    }
+
+    /// The chain, oldest first.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+}
+
+/// What a job waits for, in words; empty when nothing is due.
+pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
+    let Some(job) = state.job(key) else { return vec!["the job is not known".to_owned()] };
+    let mut out = Vec::new();
+    if let Some(why) = &job.quarantine {
+        out.push(format!("quarantined: {why}"));
+    }
+    if let Some(errors) = job.invalid() {
+        out.push(format!(
+            "an edit of its spec: {}",
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        ));
+    }
+    if job.deleting || job.gone {
+        out.push("garbage collection of its pods and services: the job object is deleted".to_owned());
+    }
+    if job.needs_status() && !job.deleting && !job.gone {
+        out.push(format!("its status with mirror {} to be acknowledged", job.shown));
+    }
+    if !job.doomed.is_empty() {
+        let names: Vec<&str> =
+            job.doomed.iter().take(6).map(|uid| job.pods.get(uid).map_or(&*uid.0, |p| &*p.fact.name)).collect();
+        out.push(format!("{} pods to be gone: {}", job.doomed.len(), names.join(", ")));
+    }
+    if let Some(at) = job.retry_at.filter(|at| *at > state.at && !job.phase.is_terminal()) {
+        out.push(format!("back-off of the restart, until {}", at.to_rfc3339()));
+    }
+    for (object, attempt) in &job.attempts {
+        let when = attempt.retry_at.map_or_else(|| "after an edit of the spec".to_owned(), Timestamp::to_rfc3339);
+        out.push(format!("next try {when}: {}", answer_words(object, &attempt.last)));
+    }
+    if !job.planned_pods.is_empty() {
+        out.push(format!("creation of {} pods", job.planned_pods.len()));
+    }
+    if job.decision.is_none() && matches!(job.phase, Phase::Pending | Phase::Creating | Phase::Restarting) {
+        out.extend(starting(job));
+    }
+    if let Some(at) = job.time_limit_at().filter(|_| job.ending().is_none()) {
+        out.push(format!("its time limit, at {}", at.to_rfc3339()));
+    }
+    out
+}
+
+fn starting(job: &Job) -> Vec<String> {
+    let mut out = Vec::new();
+    for (name, group) in &job.groups {
+        let c = group.counters;
+        if c.pending > 0 {
+            out.push(format!("{} pods of {name} to be scheduled", c.pending));
+        }
+        if c.scheduled > 0 {
+            out.push(format!("{} pods of {name} to start", c.scheduled));
+        }
+    }
+    if let Some((_, why)) = &job.unschedulable {
+        out.push(format!("the scheduler says: {why}"));
+    }
+    let trouble = crate::words::creation_trouble(job);
+    if !trouble.is_empty() {
+        out.push(format!("containers to be created: {trouble}"));
+    }
+    out
+}
+
+impl State {
+    /// What is known, as plain data for comparing two positions.
+    pub fn summary(&self) -> Value {
+        let jobs: BTreeMap<String, Value> =
+            self.jobs.iter().map(|(key, job)| (format!("{key} ({})", key.uid), job_summary(job))).collect();
+        let nodes: BTreeMap<&str, &str> =
+            self.nodes.values().map(|n| (&*n.fact.name, if n.fact.ready { "ready" } else { "not ready" })).collect();
+        json!({ "jobs": jobs, "nodes": nodes, "term": self.stamp.term })
+    }
+}
+
+fn job_summary(job: &Job) -> Value {
+    let groups: BTreeMap<&str, Value> = job
+        .groups
+        .iter()
+        .map(|(name, g)| {
+            let c = g.counters;
+            let value = json!({
+                "replicas": g.replicas, "restarts": g.restarts, "charged": g.charged,
+                "pending": c.pending, "scheduled": c.scheduled, "active": c.active,
+                "succeeded": c.succeeded, "failed": c.failed,
+            });
+            (&**name, value)
+        })
+        .collect();
+    let pods: BTreeMap<String, Value> = job
+        .pods
+        .values()
+        .map(|p| {
+            let value = json!({
+                "uid": p.fact.uid, "phase": p.fact.phase, "node": p.fact.node,
+                "incarnation": p.fact.incarnation, "leaving": p.is_leaving(),
+            });
+            (p.fact.name.to_string(), value)
+        })
+        .collect();
+    json!({
+        "phase": job.phase,
+        "decision": job.decision,
+        "groups": groups,
+        "pods": pods,
+        "services": job.services.values().map(|s| &*s.name).collect::<Vec<_>>(),
+        "planned": job.planned_pods.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "invalid": job.invalid(),
+        "mirror": job.acked.to_string(),
+    })
+}
+
+/// Members that differ between two summaries: path, before, after.
+pub fn differences(before: &Value, after: &Value) -> Vec<(String, Value, Value)> {
+    let mut out = Vec::new();
+    compare(String::new(), before, after, &mut out);
+    out
+}
+
+fn compare(path: String, before: &Value, after: &Value, out: &mut Vec<(String, Value, Value)>) {
+    if before == after {
+        return;
+    }
+    let (Value::Object(a), Value::Object(b)) = (before, after) else {
+        out.push((path, before.clone(), after.clone()));
+        return;
+    };
+    let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    for key in keys {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        compare(path, a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null), out);
+    }
+}
+
+/// Whether a record is about a job, by namespace and name.
+pub fn concerns(record: &Record, namespace: &str, name: &str) -> bool {
+    matches!(&record.scope, Scope::Job(key) if &*key.namespace == namespace && &*key.name == name)
+}

@@ -1,0 +1,83 @@
+//! Folding whole records: recovery folds what was decided, replay decides again and compares.
+
+use model::{Event, Position};
+
+use crate::state::{ApplyError, Scope, State};
+use crate::wire::Record;
+
+/// A record that does not follow from the ones before it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// Records are missing or out of order.
+    #[error("record {have} follows record {after}")]
+    Gap {
+        /// Position of the record.
+        have: Position,
+        /// Position of the record before it.
+        after: Position,
+    },
+    /// A recorded event does not fit.
+    #[error("record {at}: {source}")]
+    Apply {
+        /// Position of the record.
+        at: Position,
+        /// Why.
+        source: ApplyError,
+    },
+}
+
+impl State {
+    /// Folds a record: its facts, then the events decided from them.
+    ///
+    /// # Errors
+    /// When it does not follow from the state.
+    pub fn fold(&mut self, record: &Record) -> Result<(), FoldError> {
+        self.take_facts(record)?;
+        for event in &record.events {
+            self.apply(&record.scope, event).map_err(|source| FoldError::Apply { at: record.position, source })?;
+        }
+        if let Scope::Job(key) = &record.scope {
+            self.settle(key);
+        }
+        Ok(())
+    }
+
+    /// Folds a record's facts and decides anew: what this build would have recorded.
+    ///
+    /// # Errors
+    /// When it does not follow from the state.
+    pub fn redecide(&mut self, record: &Record) -> Result<Vec<Event>, FoldError> {
+        self.take_facts(record)?;
+        Ok(match &record.scope {
+            Scope::Cluster => Vec::new(),
+            Scope::Job(key) => crate::decide::step(self, key),
+        })
+    }
+
+    fn take_facts(&mut self, record: &Record) -> Result<(), FoldError> {
+        if record.position != self.stamp.position.next() {
+            return Err(FoldError::Gap { have: record.position, after: self.stamp.position });
+        }
+        self.begin(record.stamp(), record.at);
+        for fact in &record.facts {
+            self.take_in(&record.scope, fact);
+        }
+        Ok(())
+    }
+
+    /// Takes a fact in; one that cannot be applied puts its job in quarantine, and the others go on.
+    pub fn take_in(&mut self, scope: &Scope, fact: &model::Fact) -> crate::state::Dirty {
+        match self.observe(scope, fact) {
+            Ok(dirty) => dirty,
+            Err(error) => {
+                if let Scope::Job(key) = scope
+                    && let Some(job) = self.jobs.get_mut(key)
+                {
+                    job.quarantine = Some(error.to_string().into());
+                    job.shown = self.stamp;
+                }
+                crate::state::Dirty::new()
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! What is known of one job. Only [`crate::observe`] and [`crate::apply`] change it.
+//!
+//! Counters and index sets are kept as facts come in, so that deciding a large job does not walk its pods.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use model::fact::{Mark, Milestone};
+use model::{
+    Decision, GroupSpec, Incarnation, JobSpec, ObjectRef, Outcome, Phase, PodFact, PodPhase, ResourceVersion, SlotId,
+    SpecFact, Stamp, Text, Timestamp, Uid,
+};
+use serde::{Deserialize, Serialize};
+
+/// Milestones kept per job; older ones are dropped.
+pub const MAX_MILESTONES: usize = 16;
+/// Entries of a job's trail kept for `explain` after compaction.
+pub const MAX_TRAIL: usize = 24;
+
+/// One job.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Job {
+    /// Whether its object has been seen; a job known only by its pods is an orphan.
+    pub known: bool,
+    /// Whether its object is gone.
+    pub gone: bool,
+    /// Whether its object has a deletionTimestamp.
+    pub deleting: bool,
+    /// Version of its object last observed.
+    pub rv: ResourceVersion,
+    /// Marks on its object that concern it.
+    pub marks: BTreeMap<Mark, Text>,
+    /// Whether the ending annotation stands on its object, or was written.
+    pub marker: bool,
+    /// Latest spec as seen, valid or not.
+    pub spec: Option<Arc<SpecFact>>,
+    /// Latest valid spec.
+    pub valid: Option<Arc<SpecFact>>,
+    /// Phase shown.
+    pub phase: Phase,
+    /// Changes of phase shown, oldest first, the last is the current one.
+    pub milestones: VecDeque<Milestone>,
+    /// The restart whose old pods are still going, or the ending.
+    pub decision: Option<Decision>,
+    /// Record of that decision: the evidence its deletions wait for.
+    pub decided: Stamp,
+    /// Replica groups by (lower-case) name; a group removed from the spec stays until its pods are gone.
+    pub groups: BTreeMap<Text, Group>,
+    /// Its pods.
+    pub pods: BTreeMap<Uid, Pod>,
+    /// Its services.
+    pub services: BTreeMap<Uid, Service>,
+    /// Pods that no slot of the spec keeps.
+    pub strays: BTreeSet<Uid>,
+    /// Services that no slot of the spec keeps.
+    pub stray_services: BTreeSet<Uid>,
+    /// Pods that are to go.
+    pub doomed: BTreeSet<Uid>,
+    /// Calls about its objects that did not succeed, by object.
+    #[serde(with = "crate::pairs")]
+    pub attempts: BTreeMap<ObjectRef, Attempt>,
+    /// Slots with an unresolved creation of a pod.
+    pub planned_pods: BTreeSet<SlotId>,
+    /// Slots with an unresolved creation of a service.
+    pub planned_services: BTreeSet<SlotId>,
+    /// No pod is created before this: back-off of a restart.
+    pub retry_at: Option<Timestamp>,
+    /// Newest record that changed what the status shows.
+    pub shown: Stamp,
+    /// Newest stamp known to be in the object's mirror.
+    pub acked: Stamp,
+    /// Stamp of the mirror last observed on the object.
+    pub mirror: Stamp,
+    /// The fence of the present term.
+    pub fenced: Stamp,
+    /// First time it was pending.
+    pub started_at: Option<Timestamp>,
+    /// First time every pod ran at once.
+    pub running_at: Option<Timestamp>,
+    /// First time any pod ran: the time limit counts from here.
+    pub first_running_at: Option<Timestamp>,
+    /// Since when all pods are scheduled but not all have started, in the present attempt.
+    pub creating_at: Option<Timestamp>,
+    /// Why a pod cannot be scheduled: the pod and the scheduler's words.
+    pub unschedulable: Option<(Uid, Text)>,
+    /// Why it can never end as it stands.
+    pub stalled: Option<Text>,
+    /// Record of its adoption from its object.
+    pub adopted: Stamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// Succeeded and failed pods per group when the ending was decided.
+    pub finals: BTreeMap<Text, (u32, u32)>,
+    /// A fact that could not be applied: no commands until it is resolved.
+    pub quarantine: Option<Text>,
+    /// Earliest time at which something is to be decided or tried again.
+    pub deadline: Option<Timestamp>,
+    /// From an adopted mirror: pods of the group with a lower incarnation are to go.
+    pub waits_below: BTreeMap<Text, Incarnation>,
+    /// From an adopted mirror: restart counts of slots without a pod, by slot.
+    pub slot_counts: BTreeMap<String, u32>,
+    /// Uids of pods that were gone before they were known, newest last.
+    pub dead: VecDeque<Uid>,
+    /// Orphans: since when it has pods but no object.
+    pub orphan_since: Option<Timestamp>,
+    /// The last decisions and what caused them, oldest first.
+    pub trail: VecDeque<Trail>,
+}
+
+/// One entry of a job's trail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trail {
+    /// Record of it.
+    pub stamp: Stamp,
+    /// When.
+    pub at: Timestamp,
+    /// In words.
+    pub text: Text,
+}
+
+/// One replica group.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    /// Slots by index. A slot past the number of replicas holds surplus.
+    pub slots: Vec<Slot>,
+    /// Number of replicas wanted.
+    pub replicas: u32,
+    /// Restarts shown: every restart that took the group along.
+    pub restarts: u32,
+    /// Restarts its own failures caused: what its limit counts.
+    pub charged: u32,
+    /// Pods in wanted slots by phase.
+    pub counters: Counters,
+    /// Wanted slots without pod, plan or success.
+    pub missing: BTreeSet<u32>,
+    /// Wanted slots without service or plan of one.
+    pub unserved: BTreeSet<u32>,
+    /// Wanted slots that succeeded.
+    pub done: BTreeSet<u32>,
+    /// Wanted slots whose pod is to be judged: failed, on a bad node, or stuck in creation.
+    pub suspects: BTreeSet<u32>,
+}
+
+/// Pods by phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Pending without a node.
+    pub pending: u32,
+    /// Pending on a node.
+    pub scheduled: u32,
+    /// Running.
+    pub active: u32,
+    /// Succeeded.
+    pub succeeded: u32,
+    /// Failed or unknown.
+    pub failed: u32,
+}
+
+/// Which counter a pod is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Counter {
+    /// [`Counters::pending`].
+    Pending,
+    /// [`Counters::scheduled`].
+    Scheduled,
+    /// [`Counters::active`].
+    Active,
+    /// [`Counters::succeeded`].
+    Succeeded,
+    /// [`Counters::failed`].
+    Failed,
+}
+
+impl Counters {
+    /// The counter of that name.
+    pub fn get_mut(&mut self, counter: Counter) -> &mut u32 {
+        match counter {
+            Counter::Pending => &mut self.pending,
+            Counter::Scheduled => &mut self.scheduled,
+            Counter::Active => &mut self.active,
+            Counter::Succeeded => &mut self.succeeded,
+            Counter::Failed => &mut self.failed,
+        }
+    }
+}
+
+/// One place for a pod.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Slot {
+    /// Incarnation of the newest pod decided or seen.
+    pub incarnation: Incarnation,
+    /// Restart count the next pod shows, where a restart set it; otherwise it shows its group's.
+    pub count: Option<u32>,
+    /// The pod that holds it.
+    pub pod: Option<Uid>,
+    /// Whether a creation is unresolved.
+    pub planned: bool,
+    /// Whether that creation was given up, so that it only needs to be found out whether it happened.
+    pub cancelled: bool,
+    /// Whether its pod succeeded; stays when the pod is collected afterwards.
+    pub done: bool,
+    /// The service that serves it.
+    pub service: Option<Uid>,
+    /// Whether the creation of a service is unresolved.
+    pub service_planned: bool,
+    /// Failures so far per kind of cause, for the back-off.
+    #[serde(with = "crate::pairs")]
+    pub failures: BTreeMap<model::CauseKind, u32>,
+    /// Uid of the pod that last left it, so that late news of it is told from a new pod.
+    pub last_gone: Option<Uid>,
+    /// Which counter its pod is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counter: Option<Counter>,
+}
+
+/// One pod.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pod {
+    /// As last observed.
+    pub fact: PodFact,
+    /// That it is to go, and on what evidence.
+    pub doom: Option<Doom>,
+    /// Since when it runs.
+    pub running_at: Option<Timestamp>,
+}
+
+/// That a pod is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doom {
+    /// The decision that must be in the mirror before it is deleted; zero for none.
+    pub evidence: Stamp,
+    /// Whether the API accepted a delete.
+    pub ordered: bool,
+    /// Whether it accepted one without grace.
+    pub forced: bool,
+}
+
+/// One service.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Service {
+    /// Its name.
+    pub name: Text,
+    /// The slot it serves.
+    pub slot: Option<SlotId>,
+    /// Its version.
+    pub rv: ResourceVersion,
+    /// Whether it has a deletionTimestamp.
+    pub deleting: bool,
+    /// That it is to go.
+    pub doom: Option<Doom>,
+}
+
+/// Calls about one object that did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// How many in a row.
+    pub failures: u32,
+    /// When to try again; `None`: not before the spec changes.
+    pub retry_at: Option<Timestamp>,
+    /// The last answer.
+    pub last: Outcome,
+}
+
+impl Job {
+    /// The valid spec in force.
+    pub fn spec(&self) -> Option<&JobSpec> {
+        self.valid.as_ref().and_then(|s| s.spec.as_ref().ok())
+    }
+
+    /// Why the latest spec cannot be accepted.
+    pub fn invalid(&self) -> Option<&[model::FieldError]> {
+        self.spec.as_ref().and_then(|s| s.spec.as_ref().err()).map(Vec::as_slice)
+    }
+
+    /// Remarks on the spec in force.
+    pub fn warnings(&self) -> &[model::FieldError] {
+        self.valid.as_ref().map_or(&[], |s| &s.warnings)
+    }
+
+    /// The slot of that id.
+    pub fn slot(&self, id: &SlotId) -> Option<&Slot> {
+        self.groups.get(&id.group)?.slots.get(usize::try_from(id.index).ok()?)
+    }
+
+    pub(crate) fn slot_mut(&mut self, id: &SlotId) -> Option<&mut Slot> {
+        self.groups.get_mut(&id.group)?.slots.get_mut(usize::try_from(id.index).ok()?)
+    }
+
+    /// The restart whose old pods are still going.
+    pub fn restart(&self) -> Option<&Decision> {
+        self.decision.as_ref().filter(|d| matches!(d, Decision::Restart { .. }))
+    }
+
+    /// The ending that was decided, and whether it cleans up.
+    pub fn ending(&self) -> Option<(Phase, bool, &model::Cause)> {
+        match self.decision.as_ref()? {
+            Decision::End { phase, cause, clean } => Some((*phase, *clean, cause)),
+            Decision::Restart { .. } => None,
+        }
+    }
+
+    /// Groups of the spec with their state, in spec order.
+    pub fn spec_groups(&self) -> impl Iterator<Item = (&GroupSpec, &Group)> {
+        self.spec().into_iter().flat_map(|s| &s.groups).filter_map(|g| Some((g, self.groups.get(&g.name)?)))
+    }
+
+    /// Whether everything its ending has to remove is gone.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.planned_pods.is_empty()
+    }
+
+    pub(crate) fn note(&mut self, stamp: Stamp, at: Timestamp, text: impl Into<Text>) {
+        if self.trail.len() >= MAX_TRAIL {
+            self.trail.pop_front();
+        }
+        self.trail.push_back(Trail { stamp, at, text: text.into() });
+    }
+}
+
+impl Group {
+    /// The slot at an index.
+    pub fn slot(&self, index: u32) -> Option<&Slot> {
+        self.slots.get(usize::try_from(index).ok()?)
+    }
+
+    /// Pods waiting to run after a restart, as users see them.
+    pub fn restarting(&self) -> u32 {
+        if self.restarts > 0 { self.counters.pending.saturating_add(self.counters.scheduled) } else { 0 }
+    }
+
+    /// Whether every wanted slot has a pod on a node, or one that ended.
+    pub fn all_scheduled(&self) -> bool {
+        let c = self.counters;
+        let restarting = if self.restarts > 0 { c.pending } else { 0 };
+        let placed =
+            [c.scheduled, c.active, c.succeeded, c.failed, restarting].iter().fold(0u32, |a, b| a.saturating_add(*b));
+        placed == self.replicas
+    }
+}
+
+impl Pod {
+    /// Whether it is on its way out, so that what it shows is not judged.
+    pub const fn is_leaving(&self) -> bool {
+        self.doom.is_some() || self.fact.deleting.is_some()
+    }
+
+    /// The counter it belongs in.
+    pub const fn counter(&self) -> Counter {
+        match self.fact.phase {
+            PodPhase::Pending if self.fact.node.is_some() => Counter::Scheduled,
+            PodPhase::Pending => Counter::Pending,
+            PodPhase::Running => Counter::Active,
+            PodPhase::Succeeded => Counter::Succeeded,
+            PodPhase::Failed | PodPhase::Unknown => Counter::Failed,
+        }
+    }
+}

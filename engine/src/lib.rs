@@ -1,0 +1,42 @@
+//! The rules: how facts change what is known, what is decided from it, and what follows.
+//!
+//! A function over values. It must not read a clock, draw a random number, start a thread, touch a socket or a file, be
+//! `async`, use a float, or iterate a hash map; nor may it ask which API a job came from (differences are policy values
+//! in [`model::JobSpec`]). Time enters as the `at` of a record and nowhere else.
+//!
+//! The way through: [`State::begin`] a record, [`State::observe`] its facts, [`step`] to decide and apply, then
+//! [`State::effects_of`]. Tests: beside each module, and the scenarios of the `snapshots` package.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::todo,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    clippy::wildcard_enum_match_arm
+)]
+
+mod adopt;
+mod apply;
+mod deadline;
+mod decide;
+mod effects;
+pub mod explain;
+mod fold;
+pub mod job;
+mod judge;
+mod observe;
+mod pairs;
+mod slots;
+pub mod state;
+pub mod wire;
+mod words;
+
+pub use decide::{decide, step};
+pub use fold::FoldError;
+pub use job::{Attempt, Counters, Doom, Group, Job, Pod, Service, Slot};
+pub use observe::FactError;
+pub use state::{ApplyError, Dirty, Scope, State};
+pub use wire::{Record, WireError};

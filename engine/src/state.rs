@@ -1,0 +1,229 @@
+//! Everything that is known: jobs, nodes, terms, and the indexes between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{Config, Fact, JobKey, Kind, NodeFact, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::job::Job;
+
+/// What a record is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Scope {
+    /// Nodes, configuration, terms, views of a kind.
+    Cluster,
+    /// One job.
+    Job(JobKey),
+}
+
+/// Jobs that a fact touched, each with the facts its own record gets for it.
+pub type Dirty = BTreeMap<JobKey, Vec<Fact>>;
+
+/// An event that does not fit the state it is applied to: the log is not the one this state was folded from.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// The job is not known.
+    #[error("event {event} for job {job}, which is not known")]
+    UnknownJob {
+        /// The job.
+        job: String,
+        /// The event.
+        event: &'static str,
+    },
+    /// The event needs a job but stands in a cluster record.
+    #[error("event {event} in a cluster record")]
+    Misplaced {
+        /// The event.
+        event: &'static str,
+    },
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// As last observed.
+    pub fact: NodeFact,
+    /// Since when it is not ready.
+    pub not_ready_since: Option<Timestamp>,
+}
+
+/// Everything that is known.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// Stamp of the record being folded, or of the last one.
+    pub stamp: Stamp,
+    /// Time of that record.
+    pub at: Timestamp,
+    /// Configuration in force.
+    pub config: Config,
+    /// Jobs by key.
+    pub jobs: BTreeMap<JobKey, Job>,
+    /// Nodes by name.
+    pub nodes: BTreeMap<Text, Node>,
+    /// Version of the newest complete view of each kind; 0 before the first.
+    pub floors: BTreeMap<Kind, ResourceVersion>,
+    /// Where each term begins in this log, in order.
+    pub terms: Vec<(Term, Position)>,
+    pub(crate) on_node: BTreeMap<Text, BTreeMap<JobKey, u32>>,
+    pub(crate) deadlines: BTreeSet<(Timestamp, JobKey)>,
+}
+
+impl State {
+    /// Begins a record: everything observed and applied from here on happened at `stamp` and `at`.
+    pub const fn begin(&mut self, stamp: Stamp, at: Timestamp) {
+        self.stamp = stamp;
+        self.at = at;
+    }
+
+    /// The job of that key.
+    pub fn job(&self, key: &JobKey) -> Option<&Job> {
+        self.jobs.get(key)
+    }
+
+    /// Version of the newest complete view of a kind.
+    pub fn floor(&self, kind: Kind) -> ResourceVersion {
+        self.floors.get(&kind).copied().unwrap_or_default()
+    }
+
+    /// Jobs whose deadline is not after `now`, earliest first.
+    pub fn due(&self, now: Timestamp) -> Vec<JobKey> {
+        self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// The earliest deadline of any job.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Whether this log contains the term of `stamp` through its position.
+    pub fn covers(&self, stamp: Stamp) -> bool {
+        if stamp.position > self.stamp.position {
+            return false;
+        }
+        let at = self.terms.partition_point(|(_, first)| *first <= stamp.position);
+        at.checked_sub(1).and_then(|n| self.terms.get(n)).is_some_and(|(term, _)| *term == stamp.term)
+    }
+
+    /// What is known of the nodes, for judging pods on them.
+    pub(crate) fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
+            nodes: &self.nodes,
+            listed: self.floor(Kind::Node).0 > 0,
+            grace_ms: self.config.node_grace_ms,
+            faults: &self.config.gpu_faults,
+        }
+    }
+
+    /// Recomputes the job's deadline and forgets a job of which nothing is left. Called at the end of each record.
+    pub(crate) fn settle(&mut self, key: &JobKey) {
+        let (old, new, forget) = match self.jobs.get(key) {
+            None => return,
+            Some(job) => {
+                let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty();
+                let new =
+                    if forget { None } else { crate::deadline::of(job, self.at, &self.surroundings(), &self.config) };
+                (job.deadline, new, forget)
+            }
+        };
+        if old != new {
+            if let Some(at) = old {
+                self.deadlines.remove(&(at, key.clone()));
+            }
+            if let Some(at) = new {
+                self.deadlines.insert((at, key.clone()));
+            }
+            if let Some(job) = self.jobs.get_mut(key) {
+                job.deadline = new;
+            }
+        }
+        if forget {
+            self.jobs.remove(key);
+        }
+    }
+
+    /// Notes that a pod of the job came to or left a node.
+    pub(crate) fn moved(&mut self, key: &JobKey, from: Option<&Text>, to: Option<&Text>) {
+        if from == to {
+            return;
+        }
+        if let Some(node) = from
+            && let Some(jobs) = self.on_node.get_mut(node)
+        {
+            let left = jobs.get(key).map_or(0, |n| n.saturating_sub(1));
+            if left == 0 {
+                jobs.remove(key);
+            } else {
+                jobs.insert(key.clone(), left);
+            }
+            if jobs.is_empty() {
+                self.on_node.remove(node);
+            }
+        }
+        if let Some(node) = to {
+            let count = self.on_node.entry(node.clone()).or_default().entry(key.clone()).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Rebuilds what is derived, after a checkpoint was read.
+    pub(crate) fn index(&mut self) {
+        self.on_node.clear();
+        self.deadlines.clear();
+        for (key, job) in &self.jobs {
+            if let Some(at) = job.deadline {
+                self.deadlines.insert((at, key.clone()));
+            }
+            for node in job.pods.values().filter_map(|p| p.fact.node.as_ref()) {
+                let count = self.on_node.entry(node.clone()).or_default().entry(key.clone()).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+}
+
+/// What judging a pod needs to know of the nodes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) nodes: &'a BTreeMap<Text, Node>,
+    pub(crate) listed: bool,
+    pub(crate) grace_ms: u64,
+    pub(crate) faults: &'a [String],
+}
+
+/// What is the matter with a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeTrouble {
+    /// It is removed, or was not ready for longer than its grace.
+    Lost,
+    /// It is not ready; lost at this time if it stays so.
+    LostAt(Timestamp),
+}
+
+impl Surroundings<'_> {
+    /// What is the matter with a node at `now`; `None` for a good node and for one nothing is known of yet.
+    pub(crate) fn trouble(&self, name: &str, now: Timestamp) -> Option<NodeTrouble> {
+        let Some(node) = self.nodes.get(name) else {
+            return self.listed.then_some(NodeTrouble::Lost);
+        };
+        let lost_at = node.not_ready_since?.plus_ms(self.grace_ms);
+        Some(if lost_at <= now { NodeTrouble::Lost } else { NodeTrouble::LostAt(lost_at) })
+    }
+
+    /// The GPU fault a node shows.
+    pub(crate) fn gpu_fault(&self, name: &str) -> Option<&Text> {
+        self.nodes.get(name)?.fact.conditions.iter().find(|c| self.names_fault(c))
+    }
+
+    /// Whether a condition type is one of the configured GPU faults.
+    pub(crate) fn names_fault(&self, condition: &str) -> bool {
+        self.faults.iter().any(|f| f == condition)
+    }
+
+    /// Whether a pod on this node needs a look.
+    pub(crate) fn is_suspicious(&self, name: &str, gpus: bool) -> bool {
+        match self.nodes.get(name) {
+            None => self.listed,
+            Some(node) => node.not_ready_since.is_some() || (gpus && self.gpu_fault(name).is_some()),
+        }
+    }
+}

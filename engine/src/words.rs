@@ -1,0 +1,124 @@
+//! Decisions in words: messages that name pods, containers, nodes, reasons and codes.
+
+use std::fmt::Write as _;
+
+use model::fact::Mark;
+use model::{Cause, CauseKind, ContainerState, RestartScope, SlotId, Text};
+
+use crate::job::{Job, Pod};
+use crate::slots::creation_error;
+
+/// Pods named in one message; more are counted.
+const MAX_NAMED: usize = 8;
+
+/// What became of one pod.
+pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
+    let fact = &pod.fact;
+    let mut out = format!("pod {}", fact.name);
+    let node = fact.node.as_deref();
+    match kind {
+        CauseKind::NodeLost => {
+            let _ = write!(out, " lost its node {}", node.unwrap_or("(none)"));
+        }
+        CauseKind::CreationFailed => {
+            let (container, reason) = creation_error(pod).map_or(("", "creation failed"), |(c, r)| (c, r));
+            let _ = write!(out, ", container {container}, on node {}: {reason}", node.unwrap_or("(none)"));
+        }
+        CauseKind::Completed => out.push_str(" succeeded"),
+        CauseKind::Exited | CauseKind::GpuFault => {
+            if kind == CauseKind::GpuFault {
+                out.push_str(" had a GPU fault");
+            }
+            for container in &fact.containers {
+                if let ContainerState::Terminated { code, reason, message } = &container.state {
+                    let _ = write!(out, ", container {} exited with code {code}", container.name);
+                    if !reason.is_empty() {
+                        let _ = write!(out, " ({reason})");
+                    }
+                    if let Some(message) = message {
+                        let _ = write!(out, ": {message}");
+                    }
+                }
+            }
+            if let Some(node) = node {
+                let _ = write!(out, ", on node {node}");
+            }
+        }
+        CauseKind::PodFailed | CauseKind::Marked(_) | CauseKind::TimeLimit | CauseKind::NoPods => {
+            let _ = write!(out, " failed");
+            if let Some(node) = node {
+                let _ = write!(out, " on node {node}");
+            }
+            if let Some(reason) = &fact.reason {
+                let _ = write!(out, ": {reason}");
+            }
+            if let Some(message) = &fact.message {
+                let _ = write!(out, ": {message}");
+            }
+        }
+    }
+    out
+}
+
+/// A cause made of what became of some pods.
+pub(crate) fn cause_of_pods(job: &Job, lead: &str, found: &[(SlotId, CauseKind)]) -> Cause {
+    let mut message = String::from(lead);
+    for (n, (id, kind)) in found.iter().take(MAX_NAMED).enumerate() {
+        message.push_str(if n == 0 { if lead.is_empty() { "" } else { ": " } } else { "; " });
+        match job.slot(id).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid)) {
+            Some(pod) => message.push_str(&pod_outcome(pod, *kind)),
+            None => {
+                let _ = write!(message, "{id}");
+            }
+        }
+    }
+    if let Some(more) = found.len().checked_sub(MAX_NAMED).filter(|n| *n > 0) {
+        let _ = write!(message, "; and {more} more");
+    }
+    Cause {
+        kind: found.first().map_or(CauseKind::NoPods, |(_, kind)| *kind),
+        slots: found.iter().take(MAX_NAMED).map(|(id, _)| id.clone()).collect(),
+        message: Text::from(message),
+    }
+}
+
+/// The cause that a mark on the job is.
+pub(crate) fn cause_of_mark(mark: Mark, value: &str) -> Cause {
+    let what = match mark {
+        Mark::Preempted => "preempted",
+        Mark::Failed => "failed",
+        Mark::NodeFailed => "failed by its node",
+    };
+    let message = if value.is_empty() { format!("marked as {what}") } else { format!("marked as {what}: {value}") };
+    Cause { kind: CauseKind::Marked(mark), slots: Vec::new(), message: Text::from(message) }
+}
+
+/// What a restart takes along.
+pub(crate) fn scope_words(scope: RestartScope, group: &str, slot: &SlotId) -> String {
+    match scope {
+        RestartScope::Pod => format!("pod {slot}"),
+        RestartScope::Replica => format!("every pod of {group}"),
+        RestartScope::All => "every pod of the job".to_owned(),
+    }
+}
+
+/// What the job's starting pods wait for, when that is known.
+pub(crate) fn creation_trouble(job: &Job) -> Text {
+    let mut out = String::new();
+    for (name, group) in &job.groups {
+        for index in group.suspects.iter().take(MAX_NAMED) {
+            let pod = group.slot(*index).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid));
+            if let Some((pod, (container, reason))) =
+                pod.filter(|p| !p.is_leaving()).and_then(|p| Some((p, creation_error(p)?)))
+            {
+                let sep = if out.is_empty() { "" } else { "; " };
+                let _ = write!(out, "{sep}pod {}, container {container}: {reason}", pod.fact.name);
+            }
+            if out.len() > 1024 {
+                let _ = write!(out, "; more of {name}");
+                return Text::from(out);
+            }
+        }
+    }
+    Text::from(out)
+}

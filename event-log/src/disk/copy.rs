@@ -1,0 +1,160 @@
+//! Reading a log without owning it: copies beside a writer, verification, and saving the good part of a damaged log.
+//!
+//! Owns the retries that make a copy of moving files whole. It writes nothing in the log's directory and never asks the
+//! storage engine. Tests: `tests/copy.rs`, `tests/damage.rs`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Position;
+
+use super::layout::{Layout, read_head};
+use super::medium::Direct;
+use super::raw::{Chosen, CopyStore, Harvest};
+use super::{Examined, Report, SledLog, data_file, examine};
+use crate::chain::{Tip, frames_from};
+use crate::error::{Damage, Error};
+use crate::log::Log;
+use crate::types::Head;
+
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// One look at a directory.
+struct Look {
+    chosen: Chosen,
+    examined: Examined,
+    noted: Option<Head>,
+    has_writer: bool,
+}
+
+impl Look {
+    /// Whether everything that was acknowledged when the look began is there.
+    fn is_whole(&self) -> bool {
+        let reach = self.examined.tip.head.position;
+        match self.noted {
+            // What a writer is about to commit may look like damage beyond the noted head.
+            Some(noted) if self.has_writer => reach >= noted.position && !self.contradicts(noted),
+            _ => self.examined.first_bad.is_none(),
+        }
+    }
+
+    fn contradicts(&self, noted: Head) -> bool {
+        matches!(&self.examined.first_bad, Some((at, _)) if *at <= noted.position)
+    }
+}
+
+/// Looks at a log until all that was acknowledged has been seen, or it is clear that it is not there.
+fn look(dir: &Path) -> Result<Look, Error> {
+    let layout = Layout::new(dir, Arc::new(Direct));
+    let mut gathered: Option<(u64, Harvest)> = None;
+    let mut last = Err(Error::NotALog { path: dir.to_owned(), reason: "no log is there" });
+    let mut head_file_bad = false;
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        let has_writer = layout.has_writer();
+        // The head first: it is noted after its records are stored.
+        let noted = match read_head(dir) {
+            Ok(noted) => noted.map(|noted| noted.head),
+            Err(error @ Error::Damaged { .. }) if has_writer => {
+                last = Err(error); // being overwritten just now
+                continue;
+            }
+            Err(Error::Damaged { .. }) => {
+                head_file_bad = true;
+                None
+            }
+            Err(other) => return Err(other),
+        };
+        let Some(live) = layout.live()? else { return last };
+        let mut harvest = match gathered.take() {
+            Some((epoch, harvest)) if epoch == live => harvest,
+            _ => Harvest::new(&std::env::temp_dir())?,
+        };
+        match harvest.read(&data_file(&layout.epoch_dir(live))) {
+            Ok(()) => {}
+            Err(error) => {
+                let missing = !data_file(&layout.epoch_dir(live)).exists();
+                if layout.live()? == Some(live) && missing {
+                    return Err(Error::damaged(Position(0), Damage::Current("it names an epoch that is not there")));
+                }
+                last = Err(error); // compaction took it away
+                continue;
+            }
+        }
+        let (chosen, harvest) = harvest.choose(noted)?;
+        let mut examined = examine(&chosen, noted)?;
+        if head_file_bad && examined.first_bad.is_none() {
+            examined.first_bad = Some((examined.tip.head.position.next(), Damage::HeadFile));
+        }
+        let seen = Look { chosen, examined, noted, has_writer };
+        if seen.is_whole() || !(has_writer || layout.has_writer()) {
+            return Ok(seen);
+        }
+        last = Ok(seen);
+        gathered = Some((live, harvest));
+    }
+    last
+}
+
+/// A read-only log over the chain up to `head`.
+fn log_upto(look: Look, head: Head) -> Result<SledLog, Error> {
+    let Look { chosen, examined: Examined { base, tip, .. }, .. } = look;
+    let tip = if head == tip.head { tip } else { tip_at(&chosen, base, head)? };
+    let store = CopyStore { blocks: chosen.blocks };
+    Ok(SledLog(Box::new(Log::assume(store, base, tip)?)))
+}
+
+fn tip_at(chosen: &Chosen, base: Tip, head: Head) -> Result<Tip, Error> {
+    if head.position <= base.head.position {
+        return Ok(base);
+    }
+    let (tip, result) =
+        frames_from(&chosen.blocks, base, base.head.position.next(), Some(head), head.position.0)?.finish();
+    result.map(|()| tip)
+}
+
+pub(super) fn open_copy(dir: &Path) -> Result<SledLog, Error> {
+    let look = look(dir)?;
+    if !look.is_whole() {
+        let (at, reason) = look.examined.first_bad.unwrap_or((Position(0), Damage::Missing));
+        return Err(Error::Damaged { at, reason });
+    }
+    let head = match look.noted {
+        Some(noted) if look.has_writer => noted,
+        _ => look.examined.tip.head,
+    };
+    log_upto(look, head)
+}
+
+/// Reads all of a stored log and says how far it is good. Changes nothing; works beside a writer.
+///
+/// # Errors
+/// [`Error::NotALog`], [`Error::TooNew`], IO errors, or [`Error::Damaged`] when even the files that lead to the records
+/// are unreadable.
+pub fn verify(dir: impl AsRef<Path>) -> Result<Report, Error> {
+    let look = look(dir.as_ref())?;
+    let Examined { base, tip, ref first_bad } = look.examined;
+    let first_bad = if look.is_whole() { None } else { first_bad.clone() };
+    Ok(Report {
+        good_prefix_head: tip.head,
+        first: base.head.position.next(),
+        records: tip.head.position.0.saturating_sub(base.head.position.0),
+        body_bytes: tip.body_bytes,
+        noted_head: look.noted,
+        first_bad,
+    })
+}
+
+/// Opens the good prefix of a log, damaged or not, read-only: what [`verify`] reports as good, for export.
+///
+/// # Errors
+/// As for [`verify`].
+pub fn salvage(dir: impl AsRef<Path>) -> Result<SledLog, Error> {
+    let look = look(dir.as_ref())?;
+    let head = look.examined.tip.head;
+    log_upto(look, head)
+}

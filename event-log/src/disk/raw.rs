@@ -1,0 +1,471 @@
+//! Blocks read back from raw bytes, without the storage engine.
+//!
+//! Owns the harvest: every block found in a data file, live or superseded, copied to an unnamed file; and the choice of
+//! the one chain among them. It never writes to what it reads. This is how damaged logs are judged before the engine
+//! gets to "repair" them, how logs are read while a writer has them, and how records are saved. Blocks describe
+//! themselves (group, tag, previous digest), so links between groups need no hashing; contents are verified afterwards by
+//! [`crate::chain`]. Tests: `tests/damage.rs`, `tests/copy.rs`, and at the end of this file.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use memchr::memmem;
+use model::Position;
+
+use crate::block::{
+    Block, BlockKey, BlockKind, HEADER_BYTES, Header, HeaderFault, MAGIC, MAX_BLOCK_BYTES, read_entry, tag,
+};
+use crate::error::Error;
+use crate::store::{BlockIter, Blocks, Store};
+use crate::types::Head;
+
+const WINDOW_BYTES: usize = 1 << 20;
+
+/// A block that was found, and where its copy is.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    key: BlockKey,
+    checkpoint: bool,
+    /// Last position it holds, as far as its frames could be read.
+    last: u64,
+    group_first: u64,
+    group_end: u64,
+    group_tag: u64,
+    previous_tag: u64,
+    last_fragment: bool,
+    /// Whether all frames match their checksums.
+    sound: bool,
+    offset: u64,
+    length: u32,
+}
+
+impl Found {
+    fn read(block: &[u8], header: &Header, offset: u64) -> Self {
+        let payload = block.get(HEADER_BYTES..).unwrap_or_default();
+        let (mut rest, mut count, mut sound) = (payload, 0, true);
+        while !rest.is_empty() {
+            match read_entry(rest) {
+                Ok((_, used)) => {
+                    rest = rest.get(used..).unwrap_or_default();
+                    count += 1;
+                }
+                Err(_) => {
+                    sound = false;
+                    break;
+                }
+            }
+        }
+        Self {
+            key: header.key(),
+            checkpoint: header.kind == BlockKind::Checkpoint,
+            last: header.first.0.saturating_add(count).saturating_sub(1),
+            group_first: header.group_first.0,
+            group_end: header.group_end.0,
+            group_tag: header.group_tag,
+            previous_tag: tag(&header.previous),
+            last_fragment: header.fragment.saturating_add(1) == header.fragments,
+            sound,
+            offset,
+            length: u32::try_from(block.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn group(&self) -> (bool, u64, u64, u64) {
+        (!self.checkpoint, self.group_first, self.group_end, self.group_tag)
+    }
+}
+
+/// Every block found so far. Blocks never change, so what several passes over a moving file find may be put together.
+pub(super) struct Harvest {
+    copy: File,
+    copied: u64,
+    found: Vec<Found>,
+    newer: Option<u16>,
+}
+
+/// Blocks chosen from a harvest.
+pub(super) struct Chosen {
+    pub(super) blocks: RawBlocks,
+    /// Something is missing or does not match its checksum: the chain must be read to say where it breaks.
+    pub(super) suspect: bool,
+    /// Complete groups exist beyond a gap.
+    pub(super) beyond_gap: bool,
+    /// Last position of the linked groups.
+    pub(super) end: Position,
+}
+
+impl Harvest {
+    /// An empty harvest that copies to an unnamed file in `dir`, or in the system's directory where that is not writable.
+    pub(super) fn new(dir: &Path) -> Result<Self, Error> {
+        let copy = tempfile::tempfile_in(dir).or_else(|_| tempfile::tempfile());
+        let copy = copy.map_err(|e| Error::io("make a temporary file in", dir, e))?;
+        Ok(Self { copy, copied: 0, found: Vec::new(), newer: None })
+    }
+
+    /// Reads a data file from end to end.
+    pub(super) fn read(&mut self, path: &Path) -> Result<(), Error> {
+        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+        self.read_from(file).map_err(|e| Error::io("copy", path, e))
+    }
+
+    fn read_from(&mut self, mut file: impl io::Read) -> io::Result<()> {
+        let finder = memmem::Finder::new(&MAGIC);
+        let mut out = BufWriter::with_capacity(WINDOW_BYTES, self.copy.try_clone()?);
+        let mut window = Vec::with_capacity(WINDOW_BYTES + MAX_BLOCK_BYTES);
+        loop {
+            let more = (&mut file).take(WINDOW_BYTES as u64).read_to_end(&mut window)?;
+            let mut at = 0;
+            while let Some(found) = window.get(at..).and_then(|rest| finder.find(rest)) {
+                at += found;
+                let rest = window.get(at..).unwrap_or_default();
+                if more > 0 && rest.len() < MAX_BLOCK_BYTES {
+                    break; // the block may go on in the next window
+                }
+                at += self.take(rest, &mut out)?;
+            }
+            if more == 0 {
+                break;
+            }
+            // Keep what may be the beginning of a block.
+            let undecided = at.max(window.len().saturating_sub(MAX_BLOCK_BYTES));
+            window.drain(..undecided);
+        }
+        out.flush()
+    }
+
+    /// Takes the block at the start of `bytes`, if it is one; gives how far to go on.
+    fn take(&mut self, bytes: &[u8], out: &mut impl io::Write) -> io::Result<usize> {
+        match Header::read(bytes) {
+            Ok(header) => {
+                let block = bytes.get(..HEADER_BYTES + header.payload_bytes).unwrap_or_default();
+                let found = Found::read(block, &header, self.copied);
+                out.write_all(block)?;
+                self.copied += block.len() as u64;
+                self.found.push(found);
+                // After a damaged payload the next block may begin anywhere.
+                Ok(if found.sound { block.len() } else { HEADER_BYTES })
+            }
+            Err(HeaderFault::TooNew(format)) => {
+                self.newer = self.newer.max(Some(format));
+                Ok(MAGIC.len())
+            }
+            Err(HeaderFault::Damage(_)) => Ok(MAGIC.len()),
+        }
+    }
+
+    /// Chooses the chain: from the checkpoint or the beginning, group by group, through the noted head if that can be
+    /// reached, as far as possible.
+    pub(super) fn choose(mut self, noted: Option<Head>) -> Result<(Chosen, Self), Error> {
+        if let Some(needed) = self.newer {
+            return Err(Error::TooNew { needed, have: crate::block::FORMAT });
+        }
+        // Copies of one block sort together, sound ones first.
+        self.found.sort_unstable_by_key(|f| (f.group(), f.key, !f.sound));
+        self.found.dedup_by_key(|f| (f.group(), f.key));
+        let nodes = nodes(&self.found);
+        let (records, checkpoints): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|node| !node.checkpoint);
+        let base = checkpoints.last().copied();
+        let start = base.map_or((0, 0), |node| (node.end, node.tag));
+        let picked = pick(&records, start, noted);
+
+        let mut index = Vec::new();
+        let mut suspect = false;
+        let mut add = |node: &Node| {
+            for found in self.found.get(node.range.clone()).unwrap_or_default() {
+                suspect |= !found.sound;
+                index.push((found.key, found.offset, found.length));
+            }
+        };
+        base.into_iter().for_each(&mut add);
+        picked.chain.iter().for_each(|node| add(node));
+        // Part of a group that was acknowledged: what can be read of it counts.
+        let torn = records.iter().filter(|node| {
+            !node.complete && (node.first, node.previous) == (picked.end.0.saturating_add(1), picked.end.1)
+        });
+        let torn = torn.max_by_key(|node| node.range.len());
+        let covered = noted.map_or(0, |head| head.position.0);
+        if let Some(node) = torn.filter(|node| node.first <= covered) {
+            add(node);
+            suspect = true;
+        }
+        let beyond_gap = records.iter().any(|node| node.complete && node.first > picked.end.0.saturating_add(1));
+        suspect |= beyond_gap || picked.end.0 < covered || base.is_some_and(|node| !node.complete);
+        index.sort_unstable_by_key(|(key, ..)| *key);
+        let file = self.copy.try_clone().map_err(|e| Error::io("share", Path::new("(copy)"), e))?;
+        let blocks = RawBlocks { file, index };
+        Ok((Chosen { blocks, suspect, beyond_gap, end: Position(picked.end.0) }, self))
+    }
+}
+
+/// A commit group, or the checkpoint.
+#[derive(Debug)]
+struct Node {
+    checkpoint: bool,
+    range: std::ops::Range<usize>,
+    first: u64,
+    end: u64,
+    tag: u64,
+    previous: u64,
+    complete: bool,
+}
+
+/// Groups in order of their first position.
+fn nodes(found: &[Found]) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    let mut start = 0;
+    for group in found.chunk_by(|a, b| a.group() == b.group()) {
+        let range = start..start + group.len();
+        start = range.end;
+        let Some(head) = group.first() else { continue };
+        nodes.push(Node {
+            checkpoint: head.checkpoint,
+            range,
+            first: head.group_first,
+            end: head.group_end,
+            tag: head.group_tag,
+            previous: head.previous_tag,
+            complete: is_complete(group),
+        });
+    }
+    nodes
+}
+
+/// Whether the blocks of a group, in key order, cover all of its positions.
+fn is_complete(group: &[Found]) -> bool {
+    let Some(first) = group.first() else { return false };
+    let (mut position, mut fragment) = if first.checkpoint { (0, 0) } else { (first.group_first, 0) };
+    for (n, found) in group.iter().enumerate() {
+        if found.key != (BlockKey { position: Position(position), fragment }) {
+            return false;
+        }
+        if found.key.fragment > 0 || !found.last_fragment {
+            fragment += 1;
+            if found.last_fragment {
+                (position, fragment) = (position.saturating_add(1), 0);
+            }
+        } else if found.sound {
+            position = found.last.saturating_add(1);
+        } else {
+            // Its frames cannot be counted; reading the chain will tell. Go on where the next block begins.
+            position = group.get(n + 1).map_or(found.group_end.saturating_add(1), |next| next.key.position.0);
+        }
+    }
+    if first.checkpoint { position == 1 } else { position == first.group_end.saturating_add(1) && fragment == 0 }
+}
+
+struct Picked<'a> {
+    chain: Vec<&'a Node>,
+    /// Last position, and the tag of the digest there.
+    end: (u64, u64),
+}
+
+/// Follows links from `start`. Where a failed append left two groups at one place, the one that leads to the noted head
+/// is taken, else the one that leads furthest.
+fn pick<'a>(nodes: &[&'a Node], start: (u64, u64), noted: Option<Head>) -> Picked<'a> {
+    let noted = noted.map(|head| (head.position.0, tag(&head.digest)));
+    let mut reached: HashMap<(u64, u64), (Option<usize>, bool)> = HashMap::new();
+    reached.insert(start, (None, noted == Some(start)));
+    let mut best = (noted == Some(start), start);
+    // A group's predecessor ends before it begins, so one pass in order of `first` meets every predecessor in time.
+    for (n, node) in nodes.iter().enumerate() {
+        let before = (node.first.saturating_sub(1), node.previous);
+        let end = (node.end, node.tag);
+        let Some((_, through)) = reached.get(&before).copied().filter(|_| node.complete) else { continue };
+        let through = through || noted == Some(end);
+        if reached.get(&end).is_none_or(|(_, other)| through && !other) {
+            reached.insert(end, (Some(n), through));
+        }
+        if (through, end.0) > (best.0, best.1.0) {
+            best = (through, end);
+        }
+    }
+    let mut chain = Vec::new();
+    let mut at = best.1;
+    while let Some(node) = reached.get(&at).and_then(|(n, _)| *n).and_then(|n| nodes.get(n)) {
+        chain.push(*node);
+        at = (node.first.saturating_sub(1), node.previous);
+    }
+    chain.reverse();
+    Picked { chain, end: best.1 }
+}
+
+/// The chosen blocks, in a file of their own. Read-only.
+pub(super) struct RawBlocks {
+    file: File,
+    index: Vec<(BlockKey, u64, u32)>,
+}
+
+impl RawBlocks {
+    fn load(&self, entry: &(BlockKey, u64, u32)) -> Result<(BlockKey, Vec<u8>), Error> {
+        let (key, offset, length) = *entry;
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.file.read_exact_at(&mut bytes, offset).map_err(|e| Error::io("read", Path::new("(copy)"), e))?;
+        Ok((key, bytes))
+    }
+}
+
+impl Blocks for RawBlocks {
+    type Bytes = Vec<u8>;
+
+    fn put(&mut self, _blocks: &[Block]) -> Result<(), Error> {
+        Err(Error::ReadOnly)
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        Err(Error::ReadOnly)
+    }
+
+    fn remove(&mut self, _keys: &[BlockKey]) -> Result<(), Error> {
+        Err(Error::ReadOnly)
+    }
+
+    fn scan(&self, from: BlockKey) -> BlockIter<'_, Vec<u8>> {
+        let start = self.index.partition_point(|(key, ..)| *key < from);
+        Box::new(self.index.iter().skip(start).map(|entry| self.load(entry)))
+    }
+
+    fn last_at(&self, upto: BlockKey) -> Result<Option<(BlockKey, Vec<u8>)>, Error> {
+        let end = self.index.partition_point(|(key, ..)| *key <= upto);
+        end.checked_sub(1).and_then(|n| self.index.get(n)).map(|entry| self.load(entry)).transpose()
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.index.iter().map(|(.., length)| u64::from(*length)).sum()
+    }
+}
+
+/// A read-only store over chosen blocks.
+pub(super) struct CopyStore {
+    pub(super) blocks: RawBlocks,
+}
+
+impl Store for CopyStore {
+    type Blocks = RawBlocks;
+
+    fn blocks(&self) -> &RawBlocks {
+        &self.blocks
+    }
+
+    fn blocks_mut(&mut self) -> &mut RawBlocks {
+        &mut self.blocks
+    }
+
+    fn noted_head(&self) -> Option<Head> {
+        None
+    }
+
+    fn note_head(&mut self, _head: Head) -> Result<(), Error> {
+        Err(Error::ReadOnly)
+    }
+
+    fn draft(&mut self) -> Result<RawBlocks, Error> {
+        Err(Error::ReadOnly)
+    }
+
+    fn switch(&mut self, _draft: RawBlocks) -> Result<(), Error> {
+        Err(Error::ReadOnly)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{Placed, encode_group};
+    use crate::chain::RecordHasher;
+    use crate::types::Digest;
+    use model::Term;
+
+    /// A group of bodies after `head`, as blocks, and its own head.
+    fn group(head: Head, bodies: &[&[u8]]) -> (Vec<Block>, Head) {
+        let (mut placed, mut end) = (Vec::new(), head);
+        for body in bodies {
+            placed.push(Placed { previous: end.digest, term: Term(1), body });
+            let position = end.position.next();
+            let digest = RecordHasher::default().digest(&end.digest, position, Term(1), body);
+            end = Head { position, digest };
+        }
+        (encode_group(head.position.next(), end, 0, &placed), end)
+    }
+
+    fn harvest(parts: &[&[Block]], noise: &[u8]) -> Harvest {
+        let mut bytes = noise.to_vec();
+        for block in parts.iter().copied().flatten() {
+            bytes.extend_from_slice(&block.bytes);
+            bytes.extend_from_slice(noise);
+        }
+        let mut harvest = Harvest::new(&std::env::temp_dir()).unwrap();
+        harvest.read_from(&bytes[..]).unwrap();
+        harvest
+    }
+
+    fn keys(chosen: &Chosen) -> Vec<(u64, u32)> {
+        chosen.blocks.index.iter().map(|(key, ..)| (key.position.0, key.fragment)).collect()
+    }
+
+    #[test]
+    fn blocks_are_found_in_any_order_and_across_windows() {
+        let (big, small) = (vec![1; 20_000], vec![2; 3_000]);
+        let (a, head) = group(Head::default(), &[b"one", b"two"]);
+        let (b, head) = group(head, &[&big, &small]);
+        let (c, _) = group(head, &[b"end"]);
+        let noise = vec![0xF5; WINDOW_BYTES - 1234];
+        let (chosen, _) = harvest(&[&c, &b, &a, &b], &noise).choose(None).unwrap();
+        assert!(!chosen.suspect);
+        assert_eq!(chosen.end, Position(5));
+        assert_eq!(keys(&chosen), [(1, 0), (3, 0), (3, 1), (3, 2), (3, 3), (4, 0), (5, 0)]);
+    }
+
+    #[test]
+    fn of_two_groups_at_one_place_the_noted_one_is_taken() {
+        let (a, at) = group(Head::default(), &[b"one"]);
+        let (lost, _) = group(at, &[b"lost"]);
+        let (kept, kept_end) = group(at, &[b"kept"]);
+        let (next, next_end) = group(kept_end, &[b"next"]);
+        for noted in [None, Some(kept_end), Some(next_end)] {
+            let (chosen, _) = harvest(&[&a, &lost, &kept, &next], b"").choose(noted).unwrap();
+            assert_eq!((chosen.end, chosen.suspect), (Position(3), false), "{noted:?}");
+        }
+        let (chosen, _) = harvest(&[&a, &lost, &kept], b"").choose(Some(kept_end)).unwrap();
+        assert_eq!(chosen.blocks.load(&chosen.blocks.index[1]).unwrap().1, kept[0].bytes);
+    }
+
+    #[test]
+    fn a_torn_group_counts_only_when_it_was_acknowledged() {
+        let big = vec![1; 20_000];
+        let (a, at) = group(Head::default(), &[b"one"]);
+        let (b, end) = group(at, &[b"whole", &big]);
+        let torn = [b[0].clone(), b[1].clone(), b[3].clone()];
+        let (chosen, _) = harvest(&[&a, &torn], b"").choose(Some(at)).unwrap();
+        assert_eq!((keys(&chosen), chosen.suspect), (vec![(1, 0)], false));
+        let (chosen, _) = harvest(&[&a, &torn], b"").choose(Some(end)).unwrap();
+        assert!(chosen.suspect && keys(&chosen).contains(&(2, 0)), "the whole record before the torn one is kept");
+    }
+
+    #[test]
+    fn a_gap_is_noticed_without_a_noted_head() {
+        let (a, at) = group(Head::default(), &[b"one"]);
+        let (_, mid) = group(at, &[b"two"]);
+        let (c, _) = group(mid, &[b"three"]);
+        let (chosen, _) = harvest(&[&a, &c], b"").choose(None).unwrap();
+        assert!(chosen.suspect && chosen.beyond_gap);
+        assert_eq!(chosen.end, Position(1));
+    }
+
+    #[test]
+    fn a_damaged_copy_yields_to_a_sound_one() {
+        let (a, end) = group(Head::default(), &[b"one"]);
+        let mut bad = a.clone();
+        let last = bad[0].bytes.len() - 1;
+        bad[0].bytes[last] ^= 1;
+        let (chosen, _) = harvest(&[&bad, &a], b"").choose(Some(end)).unwrap();
+        assert!(!chosen.suspect);
+        let (chosen, _) = harvest(&[&bad], b"").choose(Some(end)).unwrap();
+        assert!(chosen.suspect);
+        assert_eq!(chosen.end, Position(1));
+        let (chosen, _) = harvest(&[], b"").choose(Some(Head { position: Position(1), digest: Digest::ZERO })).unwrap();
+        assert!(chosen.suspect);
+    }
+}

@@ -1,0 +1,434 @@
+//! Logs as JSON lines: export, import, and reading a file frame by frame.
+//!
+//! Owns the text format: one line per record, `{"position":N,"term":T,"digest":"hex","record":<the body, verbatim>}`, after
+//! at most one line `{"checkpoint":{..}}`. Bodies must be JSON texts on one line, as the engine's are. Reading verifies
+//! the digest chain and names the line at fault; it never holds more than one line. Compressed exports leave out all
+//! digests but the last, which proves the others. Tests: `tests/jsonl.rs`.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::bufread::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use model::{Position, Term};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::block::MAX_STATE_BYTES;
+use crate::chain::{RecordHasher, checkpoint_digest};
+use crate::memory::MemoryLog;
+use crate::types::{Checkpoint, Digest, EventLog, Frame, Head, NewRecord};
+
+/// Longest line that is read: the largest checkpoint in hexadecimal, and its members.
+const MAX_LINE_BYTES: u64 = 2 * MAX_STATE_BYTES as u64 + 4096;
+const IMPORT_GROUP_RECORDS: usize = 256;
+const IMPORT_GROUP_BYTES: usize = 1 << 20;
+
+/// Why an export or an import failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is not an export, or is damaged at this line.
+    #[error("{}:{line}: {reason}", file.display())]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: Fault,
+    },
+    /// The file cannot be read or written.
+    #[error("cannot {action} {}", file.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The operating system's answer.
+        source: io::Error,
+    },
+    /// A body cannot stand in a line as it is, so it cannot be exported.
+    #[error("the record at position {at} is not JSON on one line")]
+    NotJson {
+        /// Its position.
+        at: Position,
+    },
+    /// Import goes into empty logs only.
+    #[error("the log already holds records up to position {head}")]
+    NotEmpty {
+        /// The log's head.
+        head: Position,
+    },
+    /// The log itself failed.
+    #[error(transparent)]
+    Log(#[from] crate::Error),
+}
+
+/// What is wrong with a line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It cannot be read as a record or a checkpoint.
+    #[error("not a record: {0}")]
+    Unreadable(String),
+    /// The file ends in the middle of it.
+    #[error("cut short")]
+    CutShort,
+    /// It is longer than any record or checkpoint.
+    #[error("longer than any record")]
+    TooLong,
+    /// Its position does not follow the line before.
+    #[error("position {found} where {expected} should follow")]
+    Gap {
+        /// The position that should follow.
+        expected: Position,
+        /// The position on the line.
+        found: Position,
+    },
+    /// Its term is lower than the one before.
+    #[error("term {found} after term {last}")]
+    TermBackwards {
+        /// The term before.
+        last: Term,
+        /// The term on the line.
+        found: Term,
+    },
+    /// Its digest does not follow from the lines before it and its own contents.
+    #[error("digest mismatch at position {at}: this line or one before it was changed")]
+    Digest {
+        /// The record's position.
+        at: Position,
+    },
+    /// The checkpoint does not match its seal.
+    #[error("the checkpoint does not match its seal")]
+    Seal,
+    /// The last record has no digest, so nothing proves the ones before it.
+    #[error("the last record has no digest: the file is cut short")]
+    NoDigest,
+}
+
+/// Which lines carry a digest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Digests {
+    /// Every line: a changed line is named exactly.
+    #[default]
+    Every,
+    /// The last line, which proves all others. Digests do not compress, so this makes small files.
+    Last,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordLine<'a> {
+    position: Position,
+    term: Term,
+    #[serde(default)]
+    digest: Option<String>,
+    #[serde(borrow)]
+    record: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct CheckpointLine<'a> {
+    #[serde(borrow)]
+    checkpoint: CheckpointText<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct CheckpointText<'a> {
+    position: Position,
+    term: Term,
+    digest: String,
+    seal: String,
+    #[serde(borrow, default)]
+    state: Option<&'a RawValue>,
+    #[serde(default)]
+    state_hex: Option<String>,
+}
+
+/// Whether these bytes can stand in a line and come back exactly.
+fn embeddable(body: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(body).ok()?;
+    let raw: &RawValue = serde_json::from_str(text).ok()?;
+    (raw.get().len() == text.len() && !text.contains(['\n', '\r'])).then_some(text)
+}
+
+fn write_error(source: io::Error) -> Error {
+    Error::Io { action: "write", file: PathBuf::from("the export"), source }
+}
+
+/// Writes a log as JSON lines; gives the head that was reached.
+///
+/// # Errors
+/// [`Error::NotJson`] for bodies that are not JSON on one line; damage in the log; IO errors.
+pub fn export(log: &dyn EventLog, out: impl Write, digests: Digests) -> Result<Head, Error> {
+    let mut out = BufWriter::new(out);
+    if let Some(checkpoint) = log.checkpoint()? {
+        write_checkpoint(&checkpoint, &mut out).map_err(write_error)?;
+    }
+    let head = log.head();
+    for frame in log.read(log.first())? {
+        let Frame { position, term, digest, body } = frame?;
+        let record = embeddable(&body).ok_or(Error::NotJson { at: position })?;
+        let written = if digests == Digests::Every || position == head.position {
+            writeln!(out, r#"{{"position":{position},"term":{term},"digest":"{digest}","record":{record}}}"#)
+        } else {
+            writeln!(out, r#"{{"position":{position},"term":{term},"record":{record}}}"#)
+        };
+        written.map_err(write_error)?;
+    }
+    out.flush().map_err(write_error)?;
+    Ok(head)
+}
+
+fn write_checkpoint(checkpoint: &Checkpoint, out: &mut impl Write) -> io::Result<()> {
+    let Checkpoint { position, term, digest, state } = checkpoint;
+    let seal = Digest(checkpoint_digest(checkpoint));
+    write!(out, r#"{{"checkpoint":{{"position":{position},"term":{term},"digest":"{digest}","seal":"{seal}","#)?;
+    match embeddable(state) {
+        Some(text) => writeln!(out, r#""state":{text}}}}}"#),
+        None => {
+            out.write_all(br#""stateHex":""#)?;
+            state.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+            writeln!(out, r#""}}}}"#)
+        }
+    }
+}
+
+/// Writes a log as compressed JSON lines (`.jsonl.gz`), with the last digest only.
+///
+/// # Errors
+/// As for [`export`].
+pub fn export_gz(log: &dyn EventLog, out: impl Write) -> Result<Head, Error> {
+    let mut packed = GzEncoder::new(out, Compression::best());
+    let head = export(log, &mut packed, Digests::Last)?;
+    packed.finish().and_then(|mut out| out.flush()).map_err(write_error)?;
+    Ok(head)
+}
+
+/// Reads an export frame by frame, verified.
+pub struct Reader<R> {
+    input: R,
+    file: PathBuf,
+    line: u64,
+    buffer: Vec<u8>,
+    checkpoint: Option<Checkpoint>,
+    head: Head,
+    term: Term,
+    proven: bool,
+    hasher: RecordHasher,
+    /// A first line that was read while looking for a checkpoint.
+    held: bool,
+    done: bool,
+}
+
+impl<R> std::fmt::Debug for Reader<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("file", &self.file).field("line", &self.line).finish_non_exhaustive()
+    }
+}
+
+/// Opens an export, compressed or not: its first bytes tell.
+///
+/// # Errors
+/// IO errors, and faults of the checkpoint line.
+pub fn open(path: impl AsRef<Path>) -> Result<Reader<Box<dyn BufRead>>, Error> {
+    let path = path.as_ref();
+    let fail = |action| move |source| Error::Io { action, file: path.to_owned(), source };
+    let mut input = BufReader::new(File::open(path).map_err(fail("open"))?);
+    let packed = input.fill_buf().map_err(fail("read"))?.starts_with(&[0x1f, 0x8b]);
+    let input: Box<dyn BufRead> =
+        if packed { Box::new(BufReader::new(MultiGzDecoder::new(input))) } else { Box::new(input) };
+    Reader::new(input, path)
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads an export from `input`; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// IO errors, and faults of the checkpoint line.
+    pub fn new(input: R, file: impl AsRef<Path>) -> Result<Self, Error> {
+        let mut reader = Self {
+            input,
+            file: file.as_ref().to_owned(),
+            line: 0,
+            buffer: Vec::new(),
+            checkpoint: None,
+            head: Head::default(),
+            term: Term(0),
+            proven: true,
+            hasher: RecordHasher::default(),
+            held: false,
+            done: false,
+        };
+        if reader.next_line()? {
+            match serde_json::from_slice::<CheckpointLine<'_>>(&reader.buffer) {
+                Ok(line) => {
+                    let checkpoint = line.checkpoint.read().map_err(|reason| reader.fault(reason))?;
+                    reader.head = Head { position: checkpoint.position, digest: checkpoint.digest };
+                    reader.term = checkpoint.term;
+                    reader.checkpoint = Some(checkpoint);
+                }
+                Err(error) if reader.buffer.starts_with(br#"{"checkpoint""#) => {
+                    return Err(reader.fault(Fault::Unreadable(error.to_string())));
+                }
+                Err(_) => reader.held = true,
+            }
+        }
+        Ok(reader)
+    }
+
+    /// The checkpoint the export begins with.
+    pub const fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.checkpoint.as_ref()
+    }
+
+    /// How far it has been read.
+    pub const fn head(&self) -> Head {
+        self.head
+    }
+
+    fn fault(&self, reason: Fault) -> Error {
+        Error::Line { file: self.file.clone(), line: self.line, reason }
+    }
+
+    /// Reads the next line that is not empty into the buffer. `false` at the end.
+    fn next_line(&mut self) -> Result<bool, Error> {
+        loop {
+            self.buffer.clear();
+            let read = (&mut self.input).take(MAX_LINE_BYTES).read_until(b'\n', &mut self.buffer);
+            self.line += 1;
+            let count = match read {
+                Ok(count) => count,
+                Err(e) if matches!(e.kind(), io::ErrorKind::UnexpectedEof) => return Err(self.fault(Fault::CutShort)),
+                Err(e) if matches!(e.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) => {
+                    return Err(self.fault(Fault::Unreadable(e.to_string())));
+                }
+                Err(source) => return Err(Error::Io { action: "read", file: self.file.clone(), source }),
+            };
+            if count == 0 {
+                return Ok(false);
+            }
+            if count as u64 == MAX_LINE_BYTES && self.buffer.last() != Some(&b'\n') {
+                return Err(self.fault(Fault::TooLong));
+            }
+            if !self.buffer.iter().all(u8::is_ascii_whitespace) {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<Option<Frame>, Error> {
+        if !std::mem::take(&mut self.held) && !self.next_line()? {
+            return if self.proven { Ok(None) } else { Err(self.fault(Fault::NoDigest)) };
+        }
+        let line: RecordLine<'_> = match serde_json::from_slice(&self.buffer) {
+            Ok(line) => line,
+            Err(error) if error.is_eof() => return Err(self.fault(Fault::CutShort)),
+            Err(error) => return Err(self.fault(Fault::Unreadable(error.to_string()))),
+        };
+        let (position, term) = (line.position, line.term);
+        let expected = self.head.position.next();
+        if position != expected {
+            return Err(self.fault(Fault::Gap { expected, found: position }));
+        }
+        if term < self.term {
+            return Err(self.fault(Fault::TermBackwards { last: self.term, found: term }));
+        }
+        let body = line.record.get().as_bytes().to_vec();
+        let digest = self.hasher.digest(&self.head.digest, position, term, &body);
+        let stated = line.digest.as_deref().map(str::parse::<Digest>);
+        self.proven = match stated {
+            None => false,
+            Some(Ok(stated)) if stated == digest => true,
+            Some(Ok(_)) => return Err(self.fault(Fault::Digest { at: position })),
+            Some(Err(error)) => return Err(self.fault(Fault::Unreadable(error.to_string()))),
+        };
+        self.head = Head { position, digest };
+        self.term = term;
+        Ok(Some(Frame { position, term, digest, body }))
+    }
+}
+
+impl CheckpointText<'_> {
+    fn read(&self) -> Result<Checkpoint, Fault> {
+        let hex = |text: &str| text.parse::<Digest>().map_err(|e| Fault::Unreadable(e.to_string()));
+        let state = match (self.state, &self.state_hex) {
+            (Some(text), None) => text.get().as_bytes().to_vec(),
+            (None, Some(digits)) => bytes_of(digits).ok_or_else(|| Fault::Unreadable("bad stateHex".to_owned()))?,
+            _ => return Err(Fault::Unreadable("one of state and stateHex is needed".to_owned())),
+        };
+        let (position, term) = (self.position, self.term);
+        let checkpoint = Checkpoint { position, term, digest: hex(&self.digest)?, state };
+        if hex(&self.seal)?.0 != checkpoint_digest(&checkpoint) {
+            return Err(Fault::Seal);
+        }
+        Ok(checkpoint)
+    }
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    pairs.map(|pair| Some(digit(*pair.first()?)? * 16 + digit(*pair.last()?)?)).collect()
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Frame, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let next = self.step().transpose();
+        self.done = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+/// Appends an export to an empty log, as it was: positions, terms and digests come out the same.
+///
+/// What came before a faulty line stays in the log.
+///
+/// # Errors
+/// [`Error::NotEmpty`], [`Error::Line`] with the file's line at fault, or the log's own errors.
+pub fn import<R: BufRead>(mut reader: Reader<R>, log: &mut dyn EventLog) -> Result<Head, Error> {
+    if log.head().position > Position(0) {
+        return Err(Error::NotEmpty { head: log.head().position });
+    }
+    if let Some(checkpoint) = reader.checkpoint() {
+        log.compact(checkpoint)?;
+    }
+    let mut group: Vec<Frame> = Vec::new();
+    let mut bytes = 0;
+    loop {
+        let next = reader.next();
+        let go_on = matches!(next, Some(Ok(_)));
+        if !go_on || group.len() >= IMPORT_GROUP_RECORDS || bytes >= IMPORT_GROUP_BYTES {
+            let records: Vec<NewRecord<'_>> =
+                group.iter().map(|frame| NewRecord { term: frame.term, body: &frame.body }).collect();
+            log.append(&records)?;
+            group.clear();
+            bytes = 0;
+        }
+        match next {
+            Some(frame) => group.push(frame.inspect(|frame| bytes += frame.body.len())?),
+            None => return Ok(log.head()),
+        }
+    }
+}
+
+/// Reads an export into a log in memory.
+///
+/// # Errors
+/// As for [`open`] and [`import`].
+pub fn load(path: impl AsRef<Path>) -> Result<MemoryLog, Error> {
+    let mut log = MemoryLog::new();
+    import(open(path)?, &mut log)?;
+    Ok(log)
+}

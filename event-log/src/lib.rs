@@ -1,0 +1,36 @@
+//! The event log: encoded frames, chained by digest, in memory or on disk.
+//!
+//! Owns what a record's place, term and digest are, how frames are laid out in blocks, how a log is opened, verified,
+//! copied, compacted, exported and imported. It must not know what a body means: to this crate a body is bytes. The
+//! format is written down in `docs/log-format.md`.
+//!
+//! * [`EventLog`] is what the operator is written against; [`MemoryLog`] and [`SledLog`] implement it, [`FaultyLog`]
+//!   wraps either for tests of whoever uses a log.
+//! * [`Blocks`] and [`Store`] are what a back end implements; [`log::Log`] is the log on top of any of them, so both
+//!   back ends verify alike.
+//! * What the storage engine returns is never trusted: contiguity, checksums, the digest chain and the noted head are
+//!   checked whatever the engine itself says.
+//!
+//! Tests: beside the modules, and in `tests/` (`conformance.rs` runs one suite against every back end).
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::todo)]
+
+mod ahead;
+mod block;
+mod chain;
+pub mod disk;
+mod error;
+mod faulty;
+pub mod jsonl;
+pub mod log;
+mod memory;
+mod store;
+mod types;
+
+pub use block::{Block, BlockKey, FORMAT, MAX_BLOCK_BYTES, MAX_BODY_BYTES};
+
+pub use disk::{Options, Report, SledLog, Verify, salvage, verify};
+pub use error::{Damage, Error};
+pub use faulty::{Fault, FaultyLog};
+pub use memory::{MemoryDisk, MemoryLog};
+pub use store::{BlockIter, Blocks, Store};
+pub use types::{Checkpoint, Digest, EventLog, Frame, Head, NewRecord, Stats};

@@ -1,0 +1,424 @@
+//! The log on top of any back end: append, read, recover, compact.
+//!
+//! Owns positions, the poison rule and what an opened log must prove about itself. It does no IO of its own: bytes go
+//! through [`Store`]. Tests: `tests/conformance.rs`.
+
+use model::{Position, Term};
+
+use crate::block::{BlockKey, Header, MAX_BODY_BYTES, MAX_GROUP_BYTES, Placed, encode_group};
+use crate::chain::{RecordHasher, Tip, base_of, checkpoint_blocks, frames_from, read_checkpoint, verify_all};
+use crate::error::{Damage, Error};
+use crate::store::{Blocks, Store};
+use crate::types::{Checkpoint, EventLog, Frame, Head, NewRecord, Stats};
+
+/// How many bytes of bodies compaction writes in one go.
+const COPY_GROUP_BYTES: usize = 256 << 10;
+const COPY_GROUP_RECORDS: usize = 1024;
+
+/// How much of a log is read when it is opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Every record, from the beginning or the checkpoint.
+    #[default]
+    Full,
+    /// The last commit group; the rest when it is read.
+    Tail,
+}
+
+/// A log over a back end.
+pub struct Log<S> {
+    store: S,
+    /// The checkpoint's place, or the empty log.
+    base: Tip,
+    tip: Tip,
+    first_term: Option<Term>,
+    hasher: RecordHasher,
+    poisoned: bool,
+}
+
+impl<S: Store> Log<S> {
+    /// Opens what the store holds.
+    ///
+    /// A commit group that is incomplete, last, and not covered by the noted head was never acknowledged: it is removed.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] with the first position that cannot be trusted.
+    pub fn open(mut store: S, verify: Verify) -> Result<Self, Error> {
+        let noted = store.noted_head();
+        let base = base_of(store.blocks())?.unwrap_or_default();
+        let tip = match settle_tail(&mut store, base, noted) {
+            // Tell the first bad position, not the last group's.
+            Err(Error::Damaged { at, reason }) => {
+                full_chain(store.blocks(), base)?;
+                return Err(Error::Damaged { at, reason });
+            }
+            other => other?,
+        };
+        if verify == Verify::Full {
+            if base.head.position > Position(0) {
+                read_checkpoint(store.blocks(), &base)?;
+            }
+            let verified = full_chain(store.blocks(), base)?;
+            if verified.head != tip.head {
+                return Err(Error::damaged(verified.head.position.next(), Damage::Chain));
+            }
+        }
+        check_noted(store.blocks(), base, tip, noted)?;
+        if noted != Some(tip.head) {
+            store.note_head(tip.head)?;
+        }
+        Self::assume(store, base, tip)
+    }
+
+    /// A log over blocks that are known to be good from `base` to `tip`.
+    pub(crate) fn assume(store: S, base: Tip, tip: Tip) -> Result<Self, Error> {
+        let mut log = Self::empty(store);
+        (log.base, log.tip) = (base, tip);
+        log.first_term = log.find_first_term()?;
+        Ok(log)
+    }
+
+    /// A log over a store that holds nothing.
+    pub(crate) fn empty(store: S) -> Self {
+        let (base, tip) = (Tip::default(), Tip::default());
+        Self { store, base, tip, first_term: None, hasher: RecordHasher::default(), poisoned: false }
+    }
+
+    /// The store below.
+    pub(crate) const fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The same log over another store that holds the same blocks.
+    pub(crate) fn with_store(&self, store: S) -> Self {
+        let (base, tip, first_term, poisoned) = (self.base, self.tip, self.first_term, self.poisoned);
+        Self { store, base, tip, first_term, hasher: RecordHasher::default(), poisoned }
+    }
+
+    fn find_first_term(&self) -> Result<Option<Term>, Error> {
+        if self.tip.head.position > self.base.head.position {
+            let mut frames = frames_from(self.store.blocks(), self.base, self.first(), None, 1)?;
+            return frames.next().transpose().map(|frame| frame.map(|f| f.term));
+        }
+        Ok((self.base.head.position > Position(0)).then_some(self.base.term))
+    }
+
+    fn write(&mut self, records: &[NewRecord<'_>]) -> Result<Tip, Error> {
+        let mut tip = self.tip;
+        let mut placed = Vec::with_capacity(records.len());
+        let mut group_bytes = 0;
+        for record in records {
+            group_bytes += record.body.len();
+            check_size("a record's body", record.body.len(), MAX_BODY_BYTES)?;
+            check_size("a commit group", group_bytes, MAX_GROUP_BYTES)?;
+            if record.term < tip.term {
+                return Err(Error::TermBackwards { last: tip.term, offered: record.term });
+            }
+            placed.push(Placed { previous: tip.head.digest, term: record.term, body: record.body });
+            let position = tip.head.position.next();
+            let digest = self.hasher.digest(&tip.head.digest, position, record.term, record.body);
+            let body_bytes = tip.body_bytes.saturating_add(record.body.len() as u64);
+            tip = Tip { head: Head { position, digest }, term: record.term, body_bytes };
+        }
+        let blocks = encode_group(self.tip.head.position.next(), tip.head, self.tip.body_bytes, &placed);
+        self.store.blocks_mut().put(&blocks)?;
+        self.store.blocks_mut().sync()?;
+        self.store.note_head(tip.head)?;
+        Ok(tip)
+    }
+
+    /// Checks that a checkpoint is one of this log's.
+    fn check_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        let at = checkpoint.position;
+        let refuse = |reason| Err(Error::BadCheckpoint { at, reason });
+        let offered = Head { position: at, digest: checkpoint.digest };
+        if at == Position(0) {
+            return refuse("position 0 is before the first record");
+        }
+        if self.tip.head.position == Position(0) {
+            return Ok(()); // an empty log begins wherever it is told to
+        }
+        if at > self.tip.head.position {
+            return refuse("beyond the head");
+        }
+        if at < self.base.head.position {
+            return refuse("before the checkpoint the log begins with");
+        }
+        let (head, term) = if at == self.base.head.position {
+            (self.base.head, self.base.term)
+        } else {
+            match frames_from(self.store.blocks(), self.base, at, None, 1)?.next().transpose()? {
+                Some(frame) => (Head { position: frame.position, digest: frame.digest }, frame.term),
+                None => return Err(Error::damaged(at, Damage::Missing)),
+            }
+        };
+        if head != offered {
+            return refuse("another digest");
+        }
+        if term != checkpoint.term {
+            return refuse("another term");
+        }
+        Ok(())
+    }
+
+    /// Writes the checkpoint and the frames after it into `draft`; gives where the new epoch begins and ends.
+    fn write_draft(&self, draft: &mut S::Blocks, checkpoint: &Checkpoint) -> Result<(Tip, Tip), Error> {
+        for part in checkpoint_blocks(checkpoint)?.chunks(256) {
+            draft.put(part)?;
+        }
+        let head = Head { position: checkpoint.position, digest: checkpoint.digest };
+        let base = Tip { head, term: checkpoint.term, body_bytes: 0 };
+        let tip = if self.tip.head.position > checkpoint.position {
+            copy_frames(self.read(checkpoint.position.next())?, base, draft)?
+        } else {
+            base
+        };
+        draft.sync()?;
+        Ok((base, tip))
+    }
+}
+
+fn check_size(what: &'static str, bytes: usize, limit: usize) -> Result<(), Error> {
+    if bytes > limit {
+        return Err(Error::TooBig { what, bytes: bytes as u64, limit_bytes: limit as u64 });
+    }
+    Ok(())
+}
+
+/// Puts frames that already have their digests as one group.
+fn put_frames<B: Blocks>(blocks: &mut B, tip: Tip, frames: &[Frame]) -> Result<Tip, Error> {
+    let (Some(first), Some(last)) = (frames.first(), frames.last()) else { return Ok(tip) };
+    let mut previous = tip.head.digest;
+    let mut placed = Vec::with_capacity(frames.len());
+    let mut body_bytes = tip.body_bytes;
+    for frame in frames {
+        placed.push(Placed { previous, term: frame.term, body: &frame.body });
+        previous = frame.digest;
+        body_bytes = body_bytes.saturating_add(frame.body.len() as u64);
+    }
+    let head = Head { position: last.position, digest: last.digest };
+    blocks.put(&encode_group(first.position, head, tip.body_bytes, &placed))?;
+    Ok(Tip { head, term: last.term, body_bytes })
+}
+
+/// Copies a verified chain, with its checkpoint, into an empty epoch, durably.
+pub(crate) fn copy_chain<A: Blocks, B: Blocks>(from: &A, base: Tip, tip: Tip, to: &mut B) -> Result<(), Error> {
+    if base.head.position > Position(0) {
+        let checkpoint = read_checkpoint(from, &base)?;
+        for part in checkpoint_blocks(&checkpoint)?.chunks(256) {
+            to.put(part)?;
+        }
+    }
+    let records = tip.head.position.0.saturating_sub(base.head.position.0);
+    let frames = frames_from(from, base, base.head.position.next(), Some(tip.head), records)?;
+    copy_frames(frames, base, to)?;
+    to.sync()
+}
+
+/// Puts frames that follow `tip` in groups of some size.
+fn copy_frames<B: Blocks>(
+    frames: impl Iterator<Item = Result<Frame, Error>>,
+    mut tip: Tip,
+    to: &mut B,
+) -> Result<Tip, Error> {
+    let (mut group, mut bytes) = (Vec::new(), 0);
+    for frame in frames {
+        let frame = frame?;
+        bytes += frame.body.len();
+        group.push(frame);
+        if bytes >= COPY_GROUP_BYTES || group.len() >= COPY_GROUP_RECORDS {
+            tip = put_frames(to, tip, &group)?;
+            group.clear();
+            bytes = 0;
+        }
+    }
+    put_frames(to, tip, &group)
+}
+
+fn full_chain<B: Blocks>(blocks: &B, base: Tip) -> Result<Tip, Error> {
+    let (tip, result) = verify_all(blocks, base)?;
+    result.map(|()| tip)
+}
+
+/// Verifies the last commit group and gives the tip; removes the group when it is torn and was never acknowledged.
+fn settle_tail<S: Store>(store: &mut S, base: Tip, noted: Option<Head>) -> Result<Tip, Error> {
+    loop {
+        let Some((key, bytes)) = store.blocks().last_at(BlockKey::last(Position(u64::MAX)))? else { return Ok(base) };
+        if key.position == Position(0) {
+            return Ok(base);
+        }
+        if key.position <= base.head.position {
+            return Err(Error::damaged(key.position, Damage::Misplaced("a record the checkpoint includes")));
+        }
+        let header = Header::read(bytes.as_ref()).map_err(|fault| fault.at(key.position))?;
+        let (starts_there, tip, result) = match frames_from(store.blocks(), base, header.group_first, None, 1) {
+            Ok(group) => {
+                let starts_there = group.tip().head.position.next() == header.group_first;
+                let (tip, result) = group.finish();
+                (starts_there, tip, result)
+            }
+            Err(other) => (false, base, Err(other)),
+        };
+        match result {
+            Ok(()) if starts_there => return Ok(tip),
+            Ok(()) | Err(Error::Damaged { reason: Damage::Missing, .. }) => {}
+            Err(other) => return Err(other),
+        }
+        if noted.is_some_and(|head| head.position >= header.group_first) {
+            return Err(Error::damaged(tip.head.position.next(), Damage::Missing));
+        }
+        let keys: Result<Vec<BlockKey>, Error> =
+            store.blocks().scan(BlockKey::first(header.group_first)).map(|item| item.map(|(key, _)| key)).collect();
+        let keys = keys?;
+        if keys.is_empty() {
+            return Err(Error::damaged(header.group_first, Damage::Engine("a key is found and then not".to_owned())));
+        }
+        tracing::warn!(first = %header.group_first, blocks = keys.len(), "torn commit group removed; it was never acknowledged");
+        store.blocks_mut().remove(&keys)?;
+        store.blocks_mut().sync()?;
+    }
+}
+
+/// The noted head must be one of the chain's: a log behind it, or on another chain, has lost acknowledged records.
+pub(crate) fn check_noted<B: Blocks>(blocks: &B, base: Tip, tip: Tip, noted: Option<Head>) -> Result<(), Error> {
+    let Some(noted) = noted else { return Ok(()) };
+    if noted.position > tip.head.position {
+        return Err(Error::damaged(tip.head.position.next(), Damage::Behind(noted)));
+    }
+    if noted.position < base.head.position {
+        return Ok(()); // noted before the checkpoint was made
+    }
+    let there = if noted.position == tip.head.position {
+        tip.head
+    } else if noted.position == base.head.position {
+        base.head
+    } else {
+        let mut frames = frames_from(blocks, base, noted.position, None, 1)?;
+        match frames.next().transpose()? {
+            Some(frame) => Head { position: frame.position, digest: frame.digest },
+            None => return Err(Error::damaged(noted.position, Damage::Missing)),
+        }
+    };
+    if there != noted {
+        return Err(Error::damaged(noted.position, Damage::OtherHead(noted)));
+    }
+    Ok(())
+}
+
+impl<S: Store> EventLog for Log<S> {
+    fn head(&self) -> Head {
+        self.tip.head
+    }
+
+    fn first(&self) -> Position {
+        self.base.head.position.next()
+    }
+
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        if self.base.head.position == Position(0) {
+            return Ok(None);
+        }
+        read_checkpoint(self.store.blocks(), &self.base).map(Some)
+    }
+
+    fn append(&mut self, records: &[NewRecord<'_>]) -> Result<Head, Error> {
+        if self.poisoned {
+            return Err(Error::Poisoned);
+        }
+        let Some(first) = records.first() else { return Ok(self.tip.head) };
+        self.poisoned = true;
+        if self.tip.head == self.base.head {
+            self.first_term = Some(first.term);
+        }
+        self.tip = self.write(records)?;
+        self.poisoned = false;
+        Ok(self.tip.head)
+    }
+
+    fn read<'a>(&'a self, from: Position) -> Result<Box<dyn Iterator<Item = Result<Frame, Error>> + 'a>, Error> {
+        let (first, head) = (self.first(), self.tip.head);
+        if from < first || from > head.position.next() {
+            return Err(Error::Gap { asked: from, first, head: head.position });
+        }
+        if from > head.position {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let records = head.position.0.saturating_sub(from.0).saturating_add(1);
+        Ok(Box::new(frames_from(self.store.blocks(), self.base, from, Some(head), records)?))
+    }
+
+    fn compact(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        if self.poisoned {
+            return Err(Error::Poisoned);
+        }
+        self.check_checkpoint(checkpoint)?;
+        let mut draft = self.store.draft()?;
+        let (base, tip) = self.write_draft(&mut draft, checkpoint)?;
+        // It is about to become the only copy: read back what was written before anything is given up for it.
+        read_checkpoint(&draft, &base)?;
+        let copied = full_chain(&draft, base)?;
+        if copied.head != tip.head || (self.tip.head.position > Position(0) && tip.head != self.tip.head) {
+            return Err(Error::damaged(copied.head.position.next(), Damage::Chain));
+        }
+        self.poisoned = true;
+        self.store.switch(draft)?;
+        self.store.note_head(tip.head)?;
+        (self.base, self.tip) = (base, tip);
+        self.first_term = self.find_first_term()?;
+        self.poisoned = false;
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        let last_term = (self.tip.head.position > Position(0)).then_some(self.tip.term);
+        Stats {
+            records: self.tip.head.position.0.saturating_sub(self.base.head.position.0),
+            first: self.first(),
+            head: self.tip.head,
+            first_term: self.first_term,
+            last_term,
+            body_bytes: self.tip.body_bytes,
+            disk_bytes: self.store.blocks().disk_bytes(),
+        }
+    }
+}
+
+/// Implements [`EventLog`] for a wrapper around a [`Log`].
+macro_rules! delegate_log {
+    ($name:ident) => {
+        impl $crate::EventLog for $name {
+            fn head(&self) -> $crate::Head {
+                self.0.head()
+            }
+
+            fn first(&self) -> ::model::Position {
+                self.0.first()
+            }
+
+            fn checkpoint(&self) -> Result<Option<$crate::Checkpoint>, $crate::Error> {
+                self.0.checkpoint()
+            }
+
+            fn append(&mut self, records: &[$crate::NewRecord<'_>]) -> Result<$crate::Head, $crate::Error> {
+                self.0.append(records)
+            }
+
+            fn read<'a>(
+                &'a self,
+                from: ::model::Position,
+            ) -> Result<Box<dyn Iterator<Item = Result<$crate::Frame, $crate::Error>> + 'a>, $crate::Error> {
+                self.0.read(from)
+            }
+
+            fn compact(&mut self, checkpoint: &$crate::Checkpoint) -> Result<(), $crate::Error> {
+                self.0.compact(checkpoint)
+            }
+
+            fn stats(&self) -> $crate::Stats {
+                self.0.stats()
+            }
+        }
+    };
+}
+
+pub(crate) use delegate_log;

@@ -1,0 +1,80 @@
+//! What a back end implements: somewhere to put blocks, and the head noted beside them.
+//!
+//! Owns two traits and no code. A back end stores opaque values under ordered keys; it need not verify anything, because
+//! [`crate::log::Log`] verifies whatever comes back. Tests: `tests/conformance.rs` runs against every implementation.
+
+use crate::block::{Block, BlockKey};
+use crate::error::Error;
+use crate::types::Head;
+
+/// Stored blocks in key order.
+pub type BlockIter<'a, B> = Box<dyn Iterator<Item = Result<(BlockKey, B), Error>> + 'a>;
+
+/// Blocks of one epoch of a log.
+pub trait Blocks: Send {
+    /// A stored value.
+    type Bytes: AsRef<[u8]> + Send + 'static;
+
+    /// Stores blocks, all or none.
+    ///
+    /// # Errors
+    /// When it is not known to have worked.
+    fn put(&mut self, blocks: &[Block]) -> Result<(), Error>;
+
+    /// Makes everything that was put or removed durable.
+    ///
+    /// # Errors
+    /// When it is not known to have worked.
+    fn sync(&mut self) -> Result<(), Error>;
+
+    /// Removes blocks.
+    ///
+    /// # Errors
+    /// When it is not known to have worked.
+    fn remove(&mut self, keys: &[BlockKey]) -> Result<(), Error>;
+
+    /// Blocks from a key on, in key order.
+    fn scan(&self, from: BlockKey) -> BlockIter<'_, Self::Bytes>;
+
+    /// The last block whose key is not beyond `upto`.
+    ///
+    /// # Errors
+    /// When the engine cannot tell.
+    fn last_at(&self, upto: BlockKey) -> Result<Option<(BlockKey, Self::Bytes)>, Error>;
+
+    /// Bytes the blocks occupy.
+    fn disk_bytes(&self) -> u64;
+}
+
+/// A place that holds one log: the blocks of its live epoch and the noted head.
+pub trait Store: Send {
+    /// How it holds blocks.
+    type Blocks: Blocks;
+
+    /// The live epoch.
+    fn blocks(&self) -> &Self::Blocks;
+
+    /// The live epoch, for writing.
+    fn blocks_mut(&mut self) -> &mut Self::Blocks;
+
+    /// The head noted after the last commit; not necessarily durable, never ahead of what was acknowledged.
+    fn noted_head(&self) -> Option<Head>;
+
+    /// Notes the head.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    fn note_head(&mut self, head: Head) -> Result<(), Error>;
+
+    /// A new, empty epoch that is not live yet. What an earlier, unfinished attempt left is removed.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn draft(&mut self) -> Result<Self::Blocks, Error>;
+
+    /// Makes a draft the live epoch, durably, and removes the old one.
+    ///
+    /// # Errors
+    /// When it is not known which of the two is live.
+    fn switch(&mut self, draft: Self::Blocks) -> Result<(), Error>;
+}

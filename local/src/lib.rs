@@ -1,0 +1,80 @@
+//! Pods as real processes of this machine: the [`cluster::runtime::PodRuntime`] behind `trainyard run`.
+//!
+//! Owns: turning a Pod object into programs with an environment, starting and ending them, restarting containers as a
+//! kubelet would, addresses, GPUs, volumes and logs. It must not know jobs, decide anything about them, or write objects:
+//! it reports pod statuses and nothing else.
+//!
+//! A pod is a chain of processes, so that no single death leaves anything running:
+//!
+//! ```text
+//! runner ── pod supervisor ── one shim per container ── the program ── whatever it starts
+//! ```
+//!
+//! The supervisor and the shims are this same binary, started again with a hidden first argument; [`reexec`] runs them.
+//! Each of the two adopts orphans below it and holds a pipe from its parent: when that pipe closes (the parent is gone,
+//! even by SIGKILL), it ends every process below itself and exits.
+//!
+//! | file | one concern |
+//! |---|---|
+//! | [`options`] | what the runner can set |
+//! | [`processes`] | the runtime: table of pods, reports |
+//! | `handle` | the runner's end of one pod supervisor |
+//! | `pod` | the part of a Pod object that is read |
+//! | `plan` | Pod object to programs; `environment`, `expand`, `names`, `quantity`, `volumes`, `gpus`, `objects` serve it |
+//! | [`supervisor`], `lifecycle`, `status` | one pod: processes; decisions (pure); the status that shows them |
+//! | [`shim`], `tree` | one container: starting the program, ending everything below |
+//! | `tail` | log files to the terminal |
+//! | `wire` | what these processes say to each other |
+//!
+//! Tests: beside each pure file, and `tests/` with real processes.
+
+#![cfg(target_os = "linux")]
+
+mod environment;
+mod expand;
+mod gpus;
+mod handle;
+mod lifecycle;
+mod names;
+mod objects;
+pub mod options;
+mod plan;
+mod pod;
+pub mod processes;
+mod quantity;
+pub mod shim;
+mod status;
+pub mod supervisor;
+mod tail;
+mod tree;
+mod volumes;
+mod wire;
+
+use std::process::ExitCode;
+
+pub use options::{BackOff, Options, Output, Sink, Waker};
+pub use processes::{Error, Processes, log_file};
+
+/// First argument that makes this binary a pod supervisor.
+pub const SUPERVISOR_COMMAND: &str = "pod-supervisor";
+
+/// First argument that makes this binary a container shim.
+pub const SHIM_COMMAND: &str = "pod-exec";
+
+/// Runs the hidden command this process was started for, if it was. A binary that runs pods calls this first in `main`,
+/// before it reads its arguments in any other way, and returns the code it gets.
+#[must_use]
+pub fn reexec() -> Option<ExitCode> {
+    match std::env::args_os().nth(1)?.to_str()? {
+        SUPERVISOR_COMMAND => Some(supervisor::main()),
+        SHIM_COMMAND => Some(shim::main()),
+        _ => None,
+    }
+}
+
+/// Ends this process as `kill -9` would: for programs that are to show what happens then.
+pub fn kill_this_process() -> ! {
+    // Nobody may forbid a process to kill itself; if something does, this is the next best.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    std::process::abort()
+}

@@ -1,0 +1,153 @@
+//! The `ConfigMap`s and `Secret`s pods can refer to. Tests: at the end.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    ConfigMap,
+    Secret,
+}
+
+impl Source {
+    /// The name messages use, as the kubelet does.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+        }
+    }
+
+    fn of(object: &Value) -> Option<Self> {
+        match object["kind"].as_str()? {
+            "ConfigMap" => Some(Self::ConfigMap),
+            "Secret" => Some(Self::Secret),
+            _ => None,
+        }
+    }
+}
+
+/// Keys and contents of one object.
+pub(crate) type Data = BTreeMap<String, Vec<u8>>;
+
+/// What was handed in by the runner.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    known: BTreeMap<(Source, String, String), Data>,
+}
+
+impl Objects {
+    /// Takes an object in, replacing an older one. False for other kinds.
+    pub(crate) fn put(&mut self, object: &Value) -> bool {
+        let Some(key) = key(object) else { return false };
+        self.known.insert(key, data(object));
+        true
+    }
+
+    /// Forgets an object.
+    pub(crate) fn remove(&mut self, object: &Value) {
+        if let Some(key) = key(object) {
+            self.known.remove(&key);
+        }
+    }
+
+    /// The data of an object.
+    pub(crate) fn get(&self, source: Source, namespace: &str, name: &str) -> Option<&Data> {
+        self.known.get(&(source, namespace.to_owned(), name.to_owned()))
+    }
+}
+
+fn key(object: &Value) -> Option<(Source, String, String)> {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    Some((Source::of(object)?, text("namespace"), text("name")))
+}
+
+/// Text members first, then base64 ones, then the write-only `stringData` over both, as an API server merges them.
+fn data(object: &Value) -> Data {
+    let encoded = if Source::of(object) == Some(Source::Secret) { "data" } else { "binaryData" };
+    let plain = if encoded == "data" { "" } else { "data" };
+    let mut data = Data::new();
+    for (member, is_encoded) in [(plain, false), (encoded, true), ("stringData", false)] {
+        for (key, value) in object[member].as_object().into_iter().flatten() {
+            let Some(text) = value.as_str() else { continue };
+            // What is not base64 is kept as written: an API server would not have taken it.
+            let bytes = if is_encoded { decode_base64(text) } else { None };
+            data.insert(key.clone(), bytes.unwrap_or_else(|| text.as_bytes().to_vec()));
+        }
+    }
+    data
+}
+
+/// Decodes standard base64; white space is skipped, padding may be absent.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    let mut padded = false;
+    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            b'=' => {
+                padded = true;
+                continue;
+            }
+            _ => return None,
+        };
+        if padded {
+            return None;
+        }
+        bits = (bits << 6) | u32::from(six);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push(u8::try_from((bits >> count) & 0xff).ok()?);
+        }
+    }
+    // One digit alone holds no byte.
+    (count < 6).then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn base64() {
+        for (text, want) in [
+            ("", Some("")),
+            ("Zg==", Some("f")),
+            ("Zm8=", Some("fo")),
+            ("Zm9v", Some("foo")),
+            ("Zm9vYmFy\n", Some("foobar")),
+            ("Zm8", Some("fo")),
+            ("Z", None),
+            ("Zg==Zg==", None),
+            ("Z*==", None),
+        ] {
+            assert_eq!(decode_base64(text), want.map(|text| text.as_bytes().to_vec()), "{text}");
+        }
+        assert_eq!(decode_base64("+/+/"), Some(vec![0xfb, 0xff, 0xbf]));
+    }
+
+    #[test]
+    fn put_get_remove() {
+        let mut objects = Objects::default();
+        let map = json!({"kind": "ConfigMap", "metadata": {"name": "m", "namespace": "n"}, "data": {"a": "Zg=="}, "binaryData": {"b": "Zg=="}});
+        let secret = json!({"kind": "Secret", "metadata": {"name": "m", "namespace": "n"}, "data": {"a": "Zg==", "c": "no base64!"}, "stringData": {"a": "over"}});
+        assert!(objects.put(&map) && objects.put(&secret));
+        assert!(!objects.put(&json!({"kind": "Pod", "metadata": {"name": "m"}})));
+        let get = |objects: &Objects, source, key: &str| objects.get(source, "n", "m").unwrap().get(key).cloned();
+        assert_eq!(get(&objects, Source::ConfigMap, "a").unwrap(), b"Zg==");
+        assert_eq!(get(&objects, Source::ConfigMap, "b").unwrap(), b"f");
+        assert_eq!(get(&objects, Source::Secret, "a").unwrap(), b"over");
+        assert_eq!(get(&objects, Source::Secret, "c").unwrap(), b"no base64!");
+        objects.remove(&map);
+        assert!(objects.get(Source::ConfigMap, "n", "m").is_none() && objects.get(Source::Secret, "n", "m").is_some());
+    }
+}

@@ -1,0 +1,103 @@
+//! What the runner can set, and what it can ask to be told. Holds no behaviour.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Something a person at the terminal wants to see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// A line a container wrote to its standard output or error.
+    Line {
+        /// The pod's namespace.
+        namespace: String,
+        /// The pod's name.
+        pod: String,
+        /// The container's name.
+        container: String,
+        /// The line without its end; bytes that are not UTF-8 are replaced.
+        text: String,
+    },
+    /// Something this machine cannot do as a cluster would, or a reason why a pod does not start. Told once.
+    Warning {
+        /// The pod's namespace.
+        namespace: String,
+        /// The pod it was noticed on first.
+        pod: String,
+        /// In words.
+        message: String,
+    },
+}
+
+/// Takes [`Output`] from any thread. A slow sink delays only other output, never a pod. It must not call the runtime.
+pub type Sink = Arc<dyn Fn(Output) + Send + Sync>;
+
+/// Called from any thread when [`cluster::runtime::PodRuntime::poll`] has something new. It must not call the
+/// runtime itself: wake the thread that does.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// How long a container that ended waits before it is started again in its pod. The first time it does not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackOff {
+    /// Wait before the second restart, in milliseconds; doubles with each one after.
+    pub first_ms: u64,
+    /// The longest wait, in milliseconds.
+    pub most_ms: u64,
+    /// A container that ran this long, in milliseconds, starts over without a wait.
+    pub forget_ms: u64,
+}
+
+impl Default for BackOff {
+    /// The kubelet's: 10 s, doubling to 5 min, forgotten after 10 min.
+    fn default() -> Self {
+        Self { first_ms: 10_000, most_ms: 300_000, forget_ms: 600_000 }
+    }
+}
+
+/// Settings of [`crate::Processes`].
+#[derive(Clone)]
+pub struct Options {
+    /// Where logs, volumes and configuration files go; made if missing.
+    pub data_dir: PathBuf,
+    /// Working directory of containers without `workingDir`; absent: the runner's own.
+    pub workdir: Option<PathBuf>,
+    /// GPUs of this machine to hand out; absent: GPUs are not looked after at all.
+    pub gpus: Option<u32>,
+    /// The binary that calls [`crate::reexec`]. Also what a container command `trainyard` stands for.
+    pub supervisor_program: PathBuf,
+    /// Takes container output and warnings; absent: output goes to the log files only.
+    pub log_sink: Option<Sink>,
+    /// Told of new reports.
+    pub waker: Option<Waker>,
+    /// Restarts of containers inside a pod.
+    pub back_off: BackOff,
+}
+
+impl Options {
+    /// The defaults: no GPUs, no sink, the kubelet's back-off.
+    pub fn new(data_dir: impl Into<PathBuf>, supervisor_program: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            workdir: None,
+            gpus: None,
+            supervisor_program: supervisor_program.into(),
+            log_sink: None,
+            waker: None,
+            back_off: BackOff::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("data_dir", &self.data_dir)
+            .field("workdir", &self.workdir)
+            .field("gpus", &self.gpus)
+            .field("supervisor_program", &self.supervisor_program)
+            .field("back_off", &self.back_off)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,325 @@
+//! Pod object to [`Plan`]: everything a supervisor needs, resolved, or a reason why the pod cannot run here.
+//!
+//! Starts nothing. Tests: at the end; the environment, names and volumes have their own.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::environment::{self, Scope};
+use crate::expand::expand;
+use crate::gpus::{self, Gpus};
+use crate::names::Names;
+use crate::objects::Objects;
+use crate::options::Options;
+use crate::pod::{self, Pod, Resources};
+use crate::quantity::Quantity;
+use crate::volumes::{self, Place};
+use crate::wire::{Container, Plan, Program, RestartPolicy};
+
+/// The program name that stands for this product's own binary, wherever that is.
+const OWN_PROGRAM: &str = "trainyard";
+
+/// Address of the machine itself.
+pub(crate) const HOST_IP: &str = "127.0.0.1";
+
+/// Grace period of a pod that names none, in seconds.
+const DEFAULT_GRACE_SECONDS: u64 = 30;
+
+/// Why a pod cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A container cannot be made; it can when an object is there that is missing now.
+    Container {
+        /// Empty when it is about the whole pod.
+        name: String,
+        message: String,
+    },
+    /// The machine has not got what the pod needs.
+    Admission { message: String },
+}
+
+/// What plans are made from.
+#[derive(Debug)]
+pub(crate) struct Planner<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) objects: &'a Objects,
+    pub(crate) names: &'a mut Names,
+    pub(crate) gpus: &'a mut Gpus,
+    /// What this machine does otherwise than a cluster.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Log file of a container: one per pod incarnation and restart in place.
+pub(crate) fn log_path(data_dir: &Path, namespace: &str, pod: &str, container: &str, run: &str) -> PathBuf {
+    data_dir.join("logs").join(namespace).join(pod).join(format!("{container}-{run}.log"))
+}
+
+impl Planner<'_> {
+    /// Plans a pod. GPUs it gets stay its own until they are given back under its uid.
+    pub(crate) fn plan(&mut self, object: &Value) -> Result<Plan, Refusal> {
+        let whole = |message: String| Refusal::Container { name: String::new(), message };
+        let pod: Pod =
+            serde::Deserialize::deserialize(object).map_err(|error| whole(format!("unreadable pod: {error}")))?;
+        let metadata = &pod.metadata;
+        for (what, name) in [("name", &metadata.name), ("namespace", &metadata.namespace), ("uid", &metadata.uid)] {
+            if !volumes::is_file_name(name) {
+                return Err(whole(format!("metadata.{what}: {name:?} cannot be used")));
+            }
+        }
+        if pod.spec.containers.is_empty() {
+            return Err(whole("spec.containers: a pod needs a container".to_owned()));
+        }
+        self.names.add_pod(&metadata.namespace, &metadata.name, &metadata.labels, metadata.controller());
+        let pod_ip = self.names.address(&metadata.namespace, &metadata.name).to_string();
+        let places = volumes::prepare(&self.options.data_dir, &pod, self.objects, &mut self.warnings).map_err(whole)?;
+        self.warn_of_ignored(&pod);
+
+        let mut plan = Plan {
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+            uid: metadata.uid.clone(),
+            restart_policy: pod.spec.restart_policy,
+            active_deadline_ms: pod.spec.active_deadline_seconds.map(|seconds| seconds.saturating_mul(1000)),
+            grace_ms: pod.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS).saturating_mul(1000),
+            pod_ip,
+            host_ip: HOST_IP.to_owned(),
+            conditions: pod.status.conditions.clone(),
+            back_off: self.options.back_off,
+            init: Vec::new(),
+            main: Vec::new(),
+        };
+        let visible = self.devices(&pod)?;
+        let planned = (|| {
+            for (n, container) in pod.spec.init_containers.iter().chain(&pod.spec.containers).enumerate() {
+                let refuse = |message| Refusal::Container { name: container.name.clone(), message };
+                let made = self.container(&pod, &plan, container, &places, visible[n].as_deref()).map_err(refuse)?;
+                if n < pod.spec.init_containers.len() { plan.init.push(made) } else { plan.main.push(made) }
+            }
+            Ok(())
+        })();
+        if let Err(refusal) = planned {
+            self.gpus.give_back(&plan.uid);
+            return Err(refusal);
+        }
+        Ok(plan)
+    }
+
+    fn container(
+        &mut self,
+        pod: &Pod,
+        plan: &Plan,
+        container: &pod::Container,
+        places: &[Place],
+        visible: Option<&str>,
+    ) -> Result<Container, String> {
+        let metadata = &pod.metadata;
+        if !volumes::is_file_name(&container.name) {
+            return Err(format!("the container name {:?} cannot be used", container.name));
+        }
+        if container.command.is_empty() {
+            return Err(format!(
+                "container {:?} has no command: images are not pulled here, so what the image {:?} would run is not \
+                 known; add `command: [...]` to the container",
+                container.name, container.image
+            ));
+        }
+        let hostname = if pod.spec.hostname.is_empty() { &metadata.name } else { &pod.spec.hostname };
+        let mut given = vec![("HOSTNAME".to_owned(), hostname.clone())];
+        for place in places {
+            given.push((volumes::variable(&place.name), place.path.to_string_lossy().into_owned()));
+        }
+        if let Some(visible) = visible {
+            given.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned()));
+        }
+        let scope = Scope { pod, objects: self.objects, pod_ip: &plan.pod_ip, host_ip: &plan.host_ip };
+        let env = environment::of_container(scope, container, &given, self.names)?;
+
+        let lookup = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let mut argv: Vec<String> = Vec::new();
+        let mut before = String::new();
+        for arg in container.command.iter().chain(&container.args) {
+            let expanded = expand(arg, lookup);
+            argv.push(self.names.rewrite_arg(&metadata.namespace, &before, &expanded));
+            before = expanded;
+        }
+        if argv[0] == OWN_PROGRAM {
+            argv[0] = self.options.supervisor_program.to_string_lossy().into_owned();
+        }
+        Ok(Container {
+            name: container.name.clone(),
+            image: container.image.clone(),
+            program: Program { argv, env, workdir: self.workdir(&container.working_dir) },
+            log: log_path(
+                &self.options.data_dir,
+                &metadata.namespace,
+                &metadata.name,
+                &container.name,
+                incarnation(metadata),
+            ),
+            sidecar: container.restart_policy.as_deref() == Some("Always"),
+            message_from_log: container.termination_message_policy == "FallbackToLogsOnError",
+        })
+    }
+
+    fn workdir(&self, wanted: &str) -> PathBuf {
+        let base = self.options.workdir.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+        base.join(wanted)
+    }
+
+    /// `CUDA_VISIBLE_DEVICES` of each container, init containers first; nothing where GPUs are not looked after.
+    fn devices(&mut self, pod: &Pod) -> Result<Vec<Option<String>>, Refusal> {
+        let containers = || pod.spec.init_containers.iter().chain(&pod.spec.containers);
+        let asked: Vec<u32> = containers().map(|container| gpus_asked(&container.resources)).collect();
+        let total: u64 = asked.iter().map(|count| u64::from(*count)).sum();
+        if !self.gpus.configured() {
+            if total > 0 {
+                self.warnings
+                    .push(format!("{total} GPUs are asked for, but no number of GPUs was given: none are set apart"));
+            }
+            return Ok(vec![None; asked.len()]);
+        }
+        let mut visible = Vec::new();
+        for count in asked {
+            let Some(indices) = self.gpus.take(&pod.metadata.uid, count) else {
+                self.gpus.give_back(&pod.metadata.uid);
+                let free = self.gpus.free();
+                return Err(Refusal::Admission { message: format!("{total} GPUs are asked for, {free} are free") });
+            };
+            let indices: Vec<String> = indices.iter().map(u32::to_string).collect();
+            visible.push(Some(indices.join(",")));
+        }
+        Ok(visible)
+    }
+
+    fn warn_of_ignored(&mut self, pod: &Pod) {
+        for container in pod.spec.init_containers.iter().chain(&pod.spec.containers) {
+            let name = &container.name;
+            let probes = [&container.liveness_probe, &container.readiness_probe, &container.startup_probe];
+            if probes.iter().any(|probe| probe.is_some()) {
+                self.warnings.push(format!("probes of container {name:?} are not run: it is ready while it runs"));
+            }
+            if container.lifecycle.is_some() {
+                self.warnings.push(format!("lifecycle hooks of container {name:?} are not run"));
+            }
+        }
+    }
+}
+
+/// Tells the logs of pods that had the same name one after the other apart.
+fn incarnation(metadata: &pod::Metadata) -> &str {
+    let written = metadata.annotations.get("trainyard.dev/incarnation").map_or("0", String::as_str);
+    if volumes::is_file_name(written) { written } else { "0" }
+}
+
+/// Whole GPUs a container asks for, of all makers together.
+fn gpus_asked(resources: &Resources) -> u32 {
+    let mut kinds: Vec<&String> = resources.limits.keys().chain(resources.requests.keys()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let counts = kinds.into_iter().filter(|kind| gpus::is_gpu(kind)).filter_map(|kind| {
+        let asked = Quantity::read(resources.asked(kind)?)?.ceil();
+        // More than fit a number is more than any machine has: refused later.
+        Some(u32::try_from(asked.max(0)).unwrap_or(u32::MAX))
+    });
+    counts.fold(0, u32::saturating_add)
+}
+
+impl RestartPolicy {
+    /// Whether a container that ended with `code` is started again in its pod.
+    pub(crate) fn restarts(self, code: i32) -> bool {
+        match self {
+            Self::Always => true,
+            Self::OnFailure => code != 0,
+            Self::Never => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(container: &Value) -> Value {
+        json!({
+            "metadata": {"name": "j-w-0", "namespace": "ns", "uid": "u1", "annotations": {"trainyard.dev/incarnation": "3"},
+                "ownerReferences": [{"name": "j", "controller": true}]},
+            "spec": {"restartPolicy": "Never", "containers": [container]},
+        })
+    }
+
+    fn plan_with(options: &Options, gpus: &mut Gpus, object: &Value) -> (Result<Plan, Refusal>, Vec<String>) {
+        let (objects, mut names) = (Objects::default(), Names::new("seed"));
+        let mut planner = Planner { options, objects: &objects, names: &mut names, gpus, warnings: Vec::new() };
+        let plan = planner.plan(object);
+        (plan, planner.warnings)
+    }
+
+    fn plan(object: &Value) -> Result<Plan, Refusal> {
+        let mut options = Options::new("/data", "/bin/the-binary");
+        options.workdir = Some("/work-dir".into());
+        plan_with(&options, &mut Gpus::new(None), object).0
+    }
+
+    #[test]
+    fn command_arguments_and_places() {
+        let got = plan(&pod(&json!({
+            "name": "c", "image": "img", "command": ["trainyard", "$(A)"], "args": ["j-w-1.ns:$(P)", "$$(A)", "trainyard"],
+            "workingDir": "sub", "env": [{"name": "A", "value": "x y"}, {"name": "P", "value": "80"}],
+        })))
+        .unwrap();
+        let container = &got.main[0];
+        let peer = Names::new("seed").address("ns", "j-w-1").to_string();
+        assert_eq!(container.program.argv, ["/bin/the-binary", "x y", &format!("{peer}:80"), "$(A)", "trainyard"]);
+        assert_eq!(container.program.workdir, Path::new("/work-dir/sub"));
+        assert_eq!(container.log, Path::new("/data/logs/ns/j-w-0/c-3.log"));
+        assert_eq!(container.program.env[0], ("HOSTNAME".to_owned(), "j-w-0".to_owned()));
+        assert!(container.program.env.iter().all(|(name, _)| name != "CUDA_VISIBLE_DEVICES"));
+        assert_eq!((got.grace_ms, got.restart_policy), (30_000, RestartPolicy::Never));
+        assert_eq!(got.pod_ip, Names::new("seed").address("ns", "j-w-0").to_string());
+    }
+
+    #[test]
+    fn refused_with_a_reason() {
+        let cases = [
+            (pod(&json!({"name": "c", "image": "img"})), "add `command"),
+            (pod(&json!({"name": "c", "args": ["x"]})), "has no command"),
+            (pod(&json!({"name": "../c", "command": ["x"]})), "cannot be used"),
+            (pod(&json!({"name": "c", "command": "x"})), "unreadable pod"),
+            (json!({"metadata": {"name": "a/b", "namespace": "n", "uid": "u"}}), "metadata.name"),
+            (json!({"metadata": {"name": "a", "namespace": "n"}}), "metadata.uid"),
+            (json!({"metadata": {"name": "a", "namespace": "n", "uid": "u"}, "spec": {}}), "needs a container"),
+            (json!("pod"), "unreadable pod"),
+        ];
+        for (object, want) in cases {
+            match plan(&object) {
+                Err(Refusal::Container { message, .. }) => assert!(message.contains(want), "{object}: {message}"),
+                other => panic!("{object}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn gpus_are_handed_out_and_given_back_when_refused() {
+        let options = Options::new("/data", "/bin/the-binary");
+        let mut gpus = Gpus::new(Some(3));
+        let visible = |plan: &Plan| {
+            let find = |(name, value): &(String, String)| (name == "CUDA_VISIBLE_DEVICES").then(|| value.clone());
+            plan.main[0].program.env.iter().find_map(find)
+        };
+        let two = pod(
+            &json!({"name": "c", "command": ["x"], "resources": {"limits": {"nvidia.com/gpu": 2}, "requests": {"nvidia.com/gpu": "2"}}}),
+        );
+        let none = pod(&json!({"name": "c", "command": ["x"]}));
+        let bad = pod(&json!({"name": "c", "resources": {"limits": {"amd.com/gpu": 1}}}));
+        assert_eq!(visible(&plan_with(&options, &mut gpus, &two).0.unwrap()).unwrap(), "0,1");
+        assert_eq!(visible(&plan_with(&options, &mut gpus, &none).0.unwrap()).unwrap(), "");
+        assert!(matches!(plan_with(&options, &mut gpus, &two).0, Err(Refusal::Admission { .. })));
+        assert!(matches!(plan_with(&options, &mut gpus, &bad).0, Err(Refusal::Container { .. })));
+        assert_eq!(gpus.free(), 3);
+        let (unlooked, warnings) = plan_with(&options, &mut Gpus::new(None), &two);
+        assert_eq!(visible(&unlooked.unwrap()), None);
+        assert!(warnings[0].contains("2 GPUs"));
+    }
+}

@@ -1,0 +1,337 @@
+//! [`Processes`]: the runtime itself, a table of pods and what they wait for.
+//!
+//! Tests: `tests/processes.rs`, `tests/trees.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{fmt, fs, io};
+
+use cluster::runtime::{PodReport, PodRuntime};
+use serde_json::Value;
+
+use crate::gpus::Gpus;
+use crate::handle::{Handle, Hub};
+use crate::names::Names;
+use crate::objects::Objects;
+use crate::options::{Options, Output};
+use crate::plan::{Planner, Refusal, log_path};
+use crate::tail::Tail;
+use crate::wire::Order;
+use crate::{status, volumes};
+
+/// How long dropping the runtime waits for pods to be gone.
+const DROP_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What keeps pods from being run here.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The data directory cannot be used.
+    #[error("cannot use the data directory {}: {source}", path.display())]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program that supervises pods is not there.
+    #[error("cannot find the program for pod supervisors {}: {source}", path.display())]
+    Supervisor {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// This machine does not let programs listen on all of 127.0.0.0/8.
+    #[error("pods need loopback addresses of their own, but {address} cannot be used: {source}")]
+    Loopback {
+        /// The address that was tried.
+        address: Ipv4Addr,
+        /// Why.
+        source: io::Error,
+    },
+    /// No such pod runs.
+    #[error("pod {namespace}/{name} does not run here")]
+    NoSuchPod {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// The log file of a container: of the pod's `incarnation` (annotation `trainyard.dev/incarnation`), and of the
+/// `restart`-th run inside that pod, counted from 0.
+#[must_use]
+pub fn log_file(
+    data_dir: &Path,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    incarnation: u32,
+    restart: u32,
+) -> PathBuf {
+    let run = if restart == 0 { incarnation.to_string() } else { format!("{incarnation}.{restart}") };
+    log_path(data_dir, namespace, pod, container, &run)
+}
+
+/// Pods as processes of this machine. Clones are the same runtime, so that one can be given to the cluster and another
+/// kept to hand in objects and faults; when the last is dropped, every process of every pod is ended.
+#[derive(Clone)]
+pub struct Processes {
+    inner: Arc<Mutex<Inner>>,
+}
+
+impl fmt::Debug for Processes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.lock();
+        f.debug_struct("Processes").field("options", &inner.options).field("pods", &inner.pods).finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Pod {
+    namespace: String,
+    name: String,
+    handle: Handle,
+}
+
+struct Inner {
+    options: Options,
+    names: Names,
+    gpus: Gpus,
+    objects: Objects,
+    pods: BTreeMap<String, Pod>,
+    /// Pods that wait for an object they refer to, by uid.
+    refused: BTreeMap<String, Value>,
+    told: BTreeSet<String>,
+    hub: Option<Hub>,
+    reports: Receiver<PodReport>,
+    all_gone: Receiver<()>,
+}
+
+impl Processes {
+    /// A runtime without pods.
+    ///
+    /// # Errors
+    /// When the data directory cannot be made, the supervisor program is not there, or this machine has only one
+    /// loopback address.
+    pub fn new(mut options: Options) -> Result<Self, Error> {
+        let dir = options.data_dir.clone();
+        // Containers have working directories of their own, so every path they get is made absolute.
+        options.data_dir = fs::create_dir_all(&dir)
+            .and_then(|()| fs::canonicalize(&dir))
+            .map_err(|source| Error::DataDir { path: dir, source })?;
+        let program = options.supervisor_program.clone();
+        options.supervisor_program =
+            fs::canonicalize(&program).map_err(|source| Error::Supervisor { path: program, source })?;
+        if let Some(workdir) = &options.workdir {
+            options.workdir = std::path::absolute(workdir).ok();
+        }
+        let names = Names::new(&options.data_dir.to_string_lossy());
+        let address = names.sample();
+        TcpListener::bind((address, 0)).map_err(|source| Error::Loopback { address, source })?;
+        // Directories of pods that a runner left when it was killed; their processes ended with it.
+        let _ = fs::remove_dir_all(options.data_dir.join("pods"));
+
+        let (reports_in, reports) = mpsc::channel();
+        let (alive, all_gone) = mpsc::channel();
+        let hub = Hub {
+            program: options.supervisor_program.clone(),
+            reports: reports_in,
+            tail: options.log_sink.clone().map(|sink| Arc::new(Tail::new(sink))),
+            waker: options.waker.clone(),
+            alive,
+        };
+        let inner = Inner {
+            gpus: Gpus::new(options.gpus),
+            options,
+            names,
+            objects: Objects::default(),
+            pods: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            told: BTreeSet::new(),
+            hub: Some(hub),
+            reports,
+            all_gone,
+        };
+        Ok(Self { inner: Arc::new(Mutex::new(inner)) })
+    }
+
+    /// Hands in an object that pods can refer to, or its newer version: a `ConfigMap` or `Secret`; a Service or Pod, whose DNS
+    /// name is known from then on; anything else stands for the job of pods named `<name>-...`.
+    pub fn provide(&self, object: &Value) {
+        let inner = &mut *self.lock();
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let map = |value: &Value| -> BTreeMap<String, String> {
+            let pairs = value.as_object().into_iter().flatten();
+            pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+        };
+        let (namespace, name) = (text("namespace"), text("name"));
+        match object["kind"].as_str() {
+            Some("ConfigMap" | "Secret") => {
+                inner.objects.put(object);
+                for (_, pod) in std::mem::take(&mut inner.refused) {
+                    inner.start(&pod);
+                }
+            }
+            Some("Service") => inner.names.add_service(namespace, name, map(&object["spec"]["selector"])),
+            Some("Pod") => {
+                let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+                let owner = owners.into_iter().find(|owner| owner["controller"] == true);
+                let owner = owner.and_then(|owner| owner["name"].as_str());
+                inner.names.add_pod(namespace, name, &map(&object["metadata"]["labels"]), owner);
+            }
+            _ => inner.names.add_owner(namespace, name),
+        }
+    }
+
+    /// Forgets a `ConfigMap` or `Secret`; containers that have it keep what they have.
+    pub fn withdraw(&self, object: &Value) {
+        self.lock().objects.remove(object);
+    }
+
+    /// The loopback address of a pod or Service, whether it exists yet or not.
+    #[must_use]
+    pub fn address(&self, namespace: &str, name: &str) -> Ipv4Addr {
+        self.lock().names.address(namespace, name)
+    }
+
+    /// Kills what runs of a pod and has its containers count as ended with `code`; when nothing of it runs just now,
+    /// as soon as something does.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchPod`] when the pod was not started or has ended.
+    pub fn inject_exit(&self, namespace: &str, name: &str, code: i32) -> Result<(), Error> {
+        let inner = self.lock();
+        let mut pods = inner.pods.values();
+        match pods.find(|pod| pod.namespace == namespace && pod.name == name) {
+            Some(pod) => {
+                pod.handle.order(Order::Exit { code });
+                Ok(())
+            }
+            None => Err(Error::NoSuchPod { namespace: namespace.to_owned(), name: name.to_owned() }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Whoever panicked did so in a sink or waker of the runner's; the table is whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PodRuntime for Processes {
+    fn start(&mut self, pod: &Value) {
+        self.lock().start(pod);
+    }
+
+    fn stop(&mut self, namespace: &str, name: &str, uid: &str, grace_seconds: u32) {
+        let mut inner = self.lock();
+        if let Some(pod) = inner.pods.get(uid) {
+            pod.handle.order(Order::Stop { grace_ms: u64::from(grace_seconds) * 1000 });
+            return;
+        }
+        // Never started here, or ended: nothing of it runs. A runner that came back asks about pods of the one before.
+        let was_refused = inner.refused.remove(uid).is_some();
+        let status = if was_refused {
+            status::of_failed("Deleted", "the pod was deleted before it could be started")
+        } else {
+            Value::Object(serde_json::Map::new())
+        };
+        inner.report(namespace, name, uid, status, true);
+    }
+
+    fn poll(&mut self) -> Vec<PodReport> {
+        let mut inner = self.lock();
+        let reports: Vec<PodReport> = inner.reports.try_iter().collect();
+        for report in reports.iter().filter(|report| report.ended) {
+            inner.pods.remove(&report.uid);
+            inner.gpus.give_back(&report.uid);
+        }
+        reports
+    }
+}
+
+impl Inner {
+    fn start(&mut self, object: &Value) {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let (namespace, name, uid) = (text("namespace"), text("name"), text("uid"));
+        if self.pods.contains_key(uid) {
+            return;
+        }
+        let Some(hub) = self.hub.clone() else { return };
+        let mut planner = Planner {
+            options: &self.options,
+            objects: &self.objects,
+            names: &mut self.names,
+            gpus: &mut self.gpus,
+            warnings: Vec::new(),
+        };
+        let plan = planner.plan(object);
+        for warning in planner.warnings {
+            self.warn(namespace, name, &owner_of(object), warning);
+        }
+        match plan {
+            Ok(plan) => {
+                let pod_dir = volumes::pod_dir(&self.options.data_dir, uid);
+                let handle = Handle::start(hub, plan, pod_dir);
+                let pod = Pod { namespace: namespace.to_owned(), name: name.to_owned(), handle };
+                self.pods.insert(uid.to_owned(), pod);
+            }
+            Err(Refusal::Admission { message }) => {
+                self.warn(namespace, name, &owner_of(object), message.clone());
+                self.report(namespace, name, uid, status::of_failed("UnexpectedAdmissionError", &message), true);
+            }
+            Err(Refusal::Container { name: container, message }) => {
+                self.warn(namespace, name, &owner_of(object), message.clone());
+                let status = status::of_refused(&containers_of(object), &container, &message);
+                self.refused.insert(uid.to_owned(), object.clone());
+                self.report(namespace, name, uid, status, false);
+            }
+        }
+    }
+
+    fn report(&self, namespace: &str, name: &str, uid: &str, status: Value, ended: bool) {
+        if let Some(hub) = &self.hub {
+            let (namespace, name, uid) = (namespace.to_owned(), name.to_owned(), uid.to_owned());
+            hub.report(PodReport { namespace, name, uid, status, ended });
+        }
+    }
+
+    /// Tells a warning once for all pods of an owner.
+    fn warn(&mut self, namespace: &str, pod: &str, owner: &str, message: String) {
+        if !self.told.insert(format!("{namespace}/{owner}: {message}")) {
+            return;
+        }
+        tracing::warn!(namespace, pod, message, "pod differs from what a cluster would run");
+        if let Some(sink) = &self.options.log_sink {
+            sink(Output::Warning { namespace: namespace.to_owned(), pod: pod.to_owned(), message });
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for pod in self.pods.values() {
+            pod.handle.abandon();
+        }
+        // The last sender goes with the last pod's thread, which ends when its supervisor has.
+        self.hub = None;
+        let _ = self.all_gone.recv_timeout(DROP_PATIENCE);
+    }
+}
+
+/// Whose pod it is: the owner's name, or its own.
+fn owner_of(pod: &Value) -> String {
+    let owner = pod["metadata"]["ownerReferences"][0]["name"].as_str();
+    owner.or_else(|| pod["metadata"]["name"].as_str()).unwrap_or_default().to_owned()
+}
+
+fn containers_of(pod: &Value) -> Vec<(String, String)> {
+    let text = |container: &Value, field: &str| container[field].as_str().unwrap_or_default().to_owned();
+    let all = pod["spec"]["containers"].as_array().into_iter().flatten();
+    all.map(|container| (text(container, "name"), text(container, "image"))).collect()
+}

@@ -1,0 +1,144 @@
+//! Kubernetes quantities (`500m`, `1.5Gi`, `2e3`) as exact numbers. Pure. Tests: at the end.
+
+use serde_json::Value;
+
+/// Thousand millionths: what all arithmetic is done in, so that `n` (nano) is exact.
+const NANO: i128 = 1_000_000_000;
+
+/// A quantity in nano units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Quantity(i128);
+
+impl Quantity {
+    /// So many whole units.
+    pub(crate) fn whole(units: u64) -> Self {
+        Self(i128::from(units) * NANO)
+    }
+
+    /// Reads a quantity from the JSON string or number that holds it. Digits below nano are rounded up, as Kubernetes does.
+    pub(crate) fn read(value: &Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Self::parse(text),
+            Value::Number(number) => Self::parse(&number.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Reads a quantity from text.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (negative, unsigned) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+            return None;
+        }
+        let (multiplier, power) = scale(suffix)?;
+        let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
+        let exponent = power + 9 - i32::try_from(fraction.len()).ok()?;
+        let product = digits.checked_mul(multiplier)?;
+        let nano = if exponent >= 0 {
+            product.checked_mul(10_i128.checked_pow(u32::try_from(exponent).ok()?)?)?
+        } else {
+            // Below what an i128 can divide by, any positive amount is the smallest there is.
+            10_i128
+                .checked_pow(u32::try_from(-exponent).ok()?)
+                .map_or_else(|| i128::from(product > 0), |divisor| div_ceil(product, divisor))
+        };
+        Some(Self(if negative { -nano } else { nano }))
+    }
+
+    /// Whole units of `divisor`, rounded up; `None` for a divisor that is not positive.
+    pub(crate) fn in_units_of(self, divisor: Self) -> Option<i128> {
+        (divisor.0 > 0).then(|| div_ceil(self.0, divisor.0))
+    }
+
+    /// Whole units, rounded up.
+    pub(crate) fn ceil(self) -> i128 {
+        div_ceil(self.0, NANO)
+    }
+}
+
+fn div_ceil(a: i128, b: i128) -> i128 {
+    a.div_euclid(b) + i128::from(a.rem_euclid(b) != 0)
+}
+
+/// Multiplier and power of ten of a suffix.
+fn scale(suffix: &str) -> Option<(i128, i32)> {
+    let binary = |n: u32| Some((1024_i128.pow(n), 0));
+    match suffix {
+        "" => Some((1, 0)),
+        "n" => Some((1, -9)),
+        "u" => Some((1, -6)),
+        "m" => Some((1, -3)),
+        "k" => Some((1, 3)),
+        "M" => Some((1, 6)),
+        "G" => Some((1, 9)),
+        "T" => Some((1, 12)),
+        "P" => Some((1, 15)),
+        "E" => Some((1, 18)),
+        "Ki" => binary(1),
+        "Mi" => binary(2),
+        "Gi" => binary(3),
+        "Ti" => binary(4),
+        "Pi" => binary(5),
+        "Ei" => binary(6),
+        _ => {
+            let power: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+            (-60..=30).contains(&power).then_some((1, power))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_and_divide() {
+        for (text, divisor, want) in [
+            ("1", "1", 1),
+            ("500m", "1", 1), // rounded up
+            ("500m", "1m", 500),
+            ("1.5", "1m", 1500),
+            (".5", "1m", 500),
+            ("2.", "1", 2),
+            ("1Gi", "1Mi", 1024),
+            ("1.5Gi", "1", 1_610_612_736),
+            ("1G", "1", 1_000_000_000),
+            ("2e3", "1", 2000),
+            ("2E", "1E", 2),
+            ("1E2", "1", 100),
+            ("100n", "1", 1),
+            ("0", "1", 0),
+            ("-1500m", "1", -1),
+            ("+3", "1", 3),
+            ("0.0000000001", "1n", 1),
+            ("1e-40", "1n", 1),
+        ] {
+            let (quantity, divisor) = (Quantity::parse(text).unwrap(), Quantity::parse(divisor).unwrap());
+            assert_eq!(quantity.in_units_of(divisor), Some(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuse() {
+        for text in
+            ["", "x", "1x", "1.2.3", ".", "-", "1e", "1e99", "Gi", "1 Gi", "99999999999999999999999999999999999999Ei"]
+        {
+            assert_eq!(Quantity::parse(text), None, "{text}");
+        }
+        assert_eq!(Quantity::whole(1).in_units_of(Quantity::whole(0)), None);
+    }
+
+    #[test]
+    fn json() {
+        assert_eq!(Quantity::read(&serde_json::json!(1.5)), Quantity::parse("1500m"));
+        assert_eq!(Quantity::read(&serde_json::json!(4)), Some(Quantity::whole(4)));
+        assert_eq!(Quantity::read(&serde_json::json!([])), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! The hidden command `pod-exec`: one container.
+//!
+//! Two stages. `run` adopts orphans, starts the program, passes signals on and, when the program has ended, ends
+//! whatever it left behind: like the first process of a real container. `enter` is the program's process before it becomes
+//! the program: it asks to be killed when its parent dies, opens a session of its own, and replaces itself.
+//!
+//! Must not decide anything: restarts and grace periods are the supervisor's. Tests: `tests/processes.rs`, `tests/trees.rs`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::tree;
+use crate::wire::{self, Program, ShimNote, ShimOrder};
+
+/// This very binary, also when its file was replaced or removed since it was started.
+pub(crate) const SELF: &str = "/proc/self/exe";
+
+/// Second argument of the stage that becomes the program.
+const ENTER: &str = "enter";
+
+/// How long to try to end what does not end at once (a process in an uninterruptible wait).
+pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Runs this process as a container shim, as its arguments say.
+#[must_use]
+pub fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(2);
+    if args.next().as_deref() == Some(OsStr::new(ENTER)) {
+        return enter(args);
+    }
+    run()
+}
+
+fn run() -> ExitCode {
+    let mut control = BufReader::new(io::stdin());
+    let program = match wire::receive::<Program>(&mut control) {
+        Ok(Some(program)) => program,
+        Ok(None) => return ExitCode::FAILURE, // the supervisor is gone before anything was started
+        Err(error) => {
+            eprintln!("container shim: unreadable order: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let child = tree::adopt_orphans().map_err(|error| error.to_string()).and_then(|()| start(&program));
+    let child = match child {
+        Ok(child) => child,
+        Err(message) => {
+            tell(&ShimNote::NotStarted { message });
+            return ExitCode::SUCCESS;
+        }
+    };
+    let pid = i32::try_from(child.id()).unwrap_or_default();
+    tell(&ShimNote::Running { pid });
+    thread::spawn(move || obey(&mut control));
+    let mut code = 255;
+    while let Some((ended, status)) = tree::reap() {
+        if ended == pid {
+            code = tree::exit_code(status);
+            break;
+        }
+    }
+    // The container is its first process: what outlives it goes with it.
+    if !tree::end_all(&[], KILL_PATIENCE) {
+        eprintln!("container shim: some processes cannot be ended");
+    }
+    tell(&ShimNote::Exited { code });
+    ExitCode::SUCCESS
+}
+
+/// Tells the supervisor. If it is gone there is nobody to tell; the control pipe says so too.
+fn tell(note: &ShimNote) {
+    let _ = wire::send(&mut io::stdout().lock(), note);
+}
+
+/// Follows the supervisor's orders until it is gone, which is the last order.
+fn obey(control: &mut BufReader<io::Stdin>) {
+    loop {
+        match wire::receive::<ShimOrder>(control) {
+            Ok(Some(ShimOrder::Term)) => tree::signal_all(Signal::TERM),
+            Ok(Some(ShimOrder::Kill)) => kill_all(),
+            Ok(None) | Err(_) => {
+                kill_all();
+                return;
+            }
+        }
+    }
+}
+
+/// Kills everything; the main thread reaps and ends this process when nothing is left. What withstands SIGKILL for long
+/// (an uninterruptible wait) has it pending and can do no more.
+fn kill_all() {
+    let give_up_at = Instant::now() + KILL_PATIENCE;
+    while tree::kill_once(&[]) > 0 && Instant::now() < give_up_at {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts the program. An error of the program's own start (not found, not executable) comes back over a socket that
+/// closes by itself when the program takes over.
+fn start(program: &Program) -> Result<Child, String> {
+    let first = program.argv.first().ok_or("no program given")?;
+    if !program.workdir.is_dir() {
+        return Err(format!("working directory {} does not exist", program.workdir.display()));
+    }
+    let describe = |error: &io::Error| format!("cannot start {first:?}: {error}");
+    let (ours, theirs) = UnixStream::pair().map_err(|error| describe(&error))?;
+    // Both streams of the program go where this process's errors go: its log file.
+    let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
+    let child = Command::new(SELF)
+        .args([crate::SHIM_COMMAND, ENTER, &tree::own_pid().to_string()])
+        .args(&program.argv)
+        .envs(program.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(&program.workdir)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(output().map_err(|error| describe(&error))?)
+        .stderr(output().map_err(|error| describe(&error))?)
+        .spawn()
+        .map_err(|error| describe(&error))?;
+    let mut problem = String::new();
+    let mut ours = ours;
+    // A socket that breaks tells as little as one that closes: the exit status then tells the rest.
+    let _ = ours.read_to_string(&mut problem);
+    if problem.is_empty() { Ok(child) } else { Err(problem) }
+}
+
+/// Becomes the program: arguments are the pid of the shim and the program with its arguments.
+fn enter(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let parent: Option<i32> = args.next().and_then(|text| text.to_str()?.parse().ok());
+    let (Some(parent), Some(program)) = (parent, args.next()) else { return ExitCode::FAILURE };
+    let Ok(problems) = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3) else { return ExitCode::FAILURE };
+    let error = become_program(parent, &program, args);
+    // If the shim is gone nobody reads this, and nothing was started.
+    let _ = UnixStream::from(problems).write_all(format!("cannot start {}: {error}", program.display()).as_bytes());
+    ExitCode::from(127)
+}
+
+fn become_program(parent: i32, program: &OsStr, args: impl Iterator<Item = OsString>) -> io::Error {
+    let prepare = || -> io::Result<()> {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // A parent that died before that line will not be noticed by it.
+        if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
+            return Err(io::Error::other("its supervisor is gone"));
+        }
+        rustix::process::setsid()?;
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        Ok(())
+    };
+    match prepare() {
+        Ok(()) => Command::new(program).args(args).exec(),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,335 @@
+//! The hidden command `pod-supervisor`: one pod.
+//!
+//! Owns the shims of the pod's containers, its clock and its log files; does what `lifecycle` says and reports the
+//! status after every change. When the runner is gone it ends everything below itself, at once. Must not read Pod
+//! objects: it gets a finished plan. Tests: `tests/processes.rs`, `tests/trees.rs`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use model::Timestamp;
+use serde_json::Value;
+
+use crate::lifecycle::{Action, Input, Lifecycle, Slot, State};
+use crate::shim::{KILL_PATIENCE, SELF};
+use crate::wire::{self, Note, Order, Plan, ShimNote, ShimOrder};
+use crate::{status, tree};
+
+/// How much of the end of a log becomes a container's message, as a kubelet limits it.
+const MESSAGE_BYTES: u64 = 2048;
+const MESSAGE_LINES: usize = 80;
+
+/// Runs this process as the supervisor of the pod whose plan comes on standard input.
+#[must_use]
+pub fn main() -> ExitCode {
+    let mut control = BufReader::new(io::stdin());
+    let plan = match wire::receive::<Plan>(&mut control) {
+        Ok(Some(plan)) => plan,
+        Ok(None) => return ExitCode::FAILURE, // the runner is gone before anything was started
+        Err(error) => {
+            eprintln!("pod supervisor: unreadable plan: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(error) = tree::adopt_orphans() {
+        eprintln!("pod supervisor: cannot adopt orphans: {error}");
+        return ExitCode::FAILURE;
+    }
+    let (events, inbox) = mpsc::channel();
+    let from_runner = events.clone();
+    thread::spawn(move || {
+        while let Ok(Some(order)) = wire::receive::<Order>(&mut control) {
+            if from_runner.send(Event::Order(order)).is_err() {
+                return;
+            }
+        }
+        // Nobody receives any more when the pod has ended by itself meanwhile.
+        let _ = from_runner.send(Event::RunnerGone);
+    });
+    Supervisor::new(plan, events).run(&inbox)
+}
+
+enum Event {
+    Order(Order),
+    RunnerGone,
+    /// From the shim of a container's `run`-th run.
+    Shim {
+        slot: Slot,
+        run: u32,
+        note: ShimNote,
+    },
+    /// That shim is gone.
+    Closed {
+        slot: Slot,
+        run: u32,
+    },
+}
+
+/// A shim and what is known of its container.
+struct Shim {
+    run: u32,
+    child: Child,
+    control: ChildStdin,
+    log: PathBuf,
+    log_from: u64,
+    /// Its last note; waits for the shim to be gone, so that no process of the container is left when it counts as ended.
+    outcome: Option<ShimNote>,
+}
+
+/// Wall time that never goes backwards while this process lives.
+struct Clock {
+    start: Instant,
+    start_ms: u64,
+}
+
+impl Clock {
+    fn new() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { start: Instant::now(), start_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.start_ms).plus_ms(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+struct Supervisor {
+    clock: Clock,
+    pod: Lifecycle,
+    shims: Vec<Option<Shim>>,
+    events: Sender<Event>,
+    reported: Option<Value>,
+}
+
+impl Supervisor {
+    fn new(plan: Plan, events: Sender<Event>) -> Self {
+        let clock = Clock::new();
+        let pod = Lifecycle::new(plan, clock.now());
+        let shims = pod.tracks.iter().map(|_| None).collect();
+        Self { clock, pod, shims, events, reported: None }
+    }
+
+    fn run(mut self, inbox: &Receiver<Event>) -> ExitCode {
+        self.step(Input::Tick);
+        while !(self.pod.has_ended() && self.shims.iter().all(Option::is_none)) {
+            let event = match self.pod.next_wake() {
+                Some(at) => match inbox.recv_timeout(Duration::from_millis(at.since_ms(self.clock.now()))) {
+                    Ok(event) => Some(event),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => Some(Event::RunnerGone),
+                },
+                None => Some(inbox.recv().unwrap_or(Event::RunnerGone)),
+            };
+            match event {
+                None => self.step(Input::Tick),
+                Some(Event::Order(Order::Stop { grace_ms })) => self.step(Input::Stop { grace_ms }),
+                Some(Event::Order(Order::Exit { code })) => self.step(Input::Exit { code }),
+                Some(Event::Shim { slot, run, note }) => self.heard(slot, run, note),
+                Some(Event::Closed { slot, run }) => self.shim_gone(slot, run),
+                Some(Event::RunnerGone) => return self.abandon(),
+            }
+        }
+        // Nothing is left, but a subreaper is the one who can prove it.
+        self.shims.clear();
+        if !tree::end_all(&[], KILL_PATIENCE) {
+            eprintln!("pod supervisor: some processes of {} cannot be ended", self.pod.plan.name);
+        }
+        self.report(true);
+        ExitCode::SUCCESS
+    }
+
+    /// Nobody is left to run the pod for. The shims end their containers when their pipes close; they are left alone
+    /// with it at first: stopping them in order to kill them would leave them stopped if this process were killed, too.
+    fn abandon(mut self) -> ExitCode {
+        let shims = self.shim_pids();
+        self.shims.clear();
+        if !tree::end_all(&shims, KILL_PATIENCE) {
+            tree::end_all(&[], KILL_PATIENCE);
+        }
+        ExitCode::FAILURE
+    }
+
+    fn shim_pids(&self) -> Vec<i32> {
+        self.shims.iter().flatten().filter_map(|shim| i32::try_from(shim.child.id()).ok()).collect()
+    }
+
+    fn step(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            for action in self.pod.step(input, self.clock.now()) {
+                match action {
+                    Action::Start { slot, restart } => {
+                        if let Err(error) = self.start(slot, restart) {
+                            let message = format!("cannot run the container: {error}");
+                            inputs.push(Input::NotStarted { slot, message });
+                        }
+                    }
+                    Action::Term { slot } => self.order(slot, ShimOrder::Term),
+                    Action::Kill { slot } => self.order(slot, ShimOrder::Kill),
+                }
+            }
+        }
+        if !self.pod.has_ended() {
+            self.report(false);
+        }
+    }
+
+    fn report(&mut self, ended: bool) {
+        let status = status::of_pod(&self.pod);
+        if ended || self.reported.as_ref() != Some(&status) {
+            // If the runner is gone the control pipe says so too.
+            let _ = wire::send(&mut io::stdout().lock(), &Note::Status { status: status.clone(), ended });
+            self.reported = Some(status);
+        }
+    }
+
+    fn start(&mut self, slot: Slot, run: u32) -> io::Result<()> {
+        let Some(track) = self.pod.tracks.get(slot) else { return Ok(()) };
+        let spec = &track.spec;
+        let log = log_of_run(&spec.log, run);
+        let file = open_log(&log)?;
+        let log_from = file.metadata()?.len();
+        let plan = &self.pod.plan;
+        let mut child = Command::new(SELF)
+            // What `ps` shows.
+            .args([crate::SHIM_COMMAND, "run", &format!("{}/{}/{}", plan.namespace, plan.name, spec.name)])
+            .arg0("trainyard")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(file))
+            .spawn()?;
+        let (Some(mut control), Some(notes)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("no pipes"));
+        };
+        let pid = i32::try_from(child.id()).unwrap_or_default();
+        let starting = Note::Starting {
+            container: spec.name.clone(),
+            log: log.clone(),
+            log_from,
+            shim_pid: pid,
+            shim_start_ticks: tree::process(pid).map_or(0, |process| process.start_ticks),
+        };
+        let _ = wire::send(&mut io::stdout().lock(), &starting);
+        // If the shim is gone already, its closed pipe tells.
+        let _ = wire::send(&mut control, &spec.program);
+        let events = self.events.clone();
+        thread::spawn(move || {
+            let mut notes = BufReader::new(notes);
+            while let Ok(Some(note)) = wire::receive::<ShimNote>(&mut notes) {
+                let _ = events.send(Event::Shim { slot, run, note });
+            }
+            let _ = events.send(Event::Closed { slot, run });
+        });
+        if let Some(place) = self.shims.get_mut(slot) {
+            *place = Some(Shim { run, child, control, log, log_from, outcome: None });
+        }
+        Ok(())
+    }
+
+    fn order(&mut self, slot: Slot, order: ShimOrder) {
+        if let Some(Some(shim)) = self.shims.get_mut(slot) {
+            // A shim that is gone has ended its container already.
+            let _ = wire::send(&mut shim.control, &order);
+        }
+    }
+
+    fn heard(&mut self, slot: Slot, run: u32, note: ShimNote) {
+        let Some(Some(shim)) = self.shims.get_mut(slot) else { return };
+        if shim.run != run {
+            return;
+        }
+        match note {
+            ShimNote::Running { pid } => self.step(Input::Running { slot, pid }),
+            ShimNote::NotStarted { .. } | ShimNote::Exited { .. } => shim.outcome = Some(note),
+        }
+    }
+
+    fn shim_gone(&mut self, slot: Slot, run: u32) {
+        let Some(place) = self.shims.get_mut(slot) else { return };
+        let Some(mut shim) = place.take_if(|shim| shim.run == run) else { return };
+        // It closed its output, so it is ending; its own exit status says nothing its notes do not.
+        let _ = shim.child.wait();
+        let input = match shim.outcome.take() {
+            Some(ShimNote::NotStarted { message }) => Input::NotStarted { slot, message },
+            Some(ShimNote::Exited { code }) => {
+                let wanted = code != 0 && self.pod.tracks.get(slot).is_some_and(|track| track.spec.message_from_log);
+                let message = if wanted { end_of_log(&shim.log, shim.log_from) } else { String::new() };
+                Input::Exited { slot, code, message }
+            }
+            Some(ShimNote::Running { .. }) | None => {
+                // Somebody killed the shim: its container's processes were given to this one.
+                self.end_orphans();
+                let message = "the process that watched over this container was killed".to_owned();
+                Input::Exited { slot, code: 137, message }
+            }
+        };
+        if matches!(self.pod.tracks.get(slot).map(|track| &track.state), Some(State::Terminated(_))) {
+            return;
+        }
+        self.step(input);
+    }
+
+    /// Kills whatever below this process belongs to no shim.
+    fn end_orphans(&self) {
+        let shims = self.shim_pids();
+        let give_up_at = Instant::now() + KILL_PATIENCE;
+        while tree::kill_once(&shims) > 0 && Instant::now() < give_up_at {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// The first run's file is named by the plan; later ones count.
+fn log_of_run(first: &Path, run: u32) -> PathBuf {
+    if run == 0 { first.to_owned() } else { first.with_extension(format!("{run}.log")) }
+}
+
+fn open_log(path: &Path) -> io::Result<File> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// The last lines a container wrote; empty when they cannot be read.
+fn end_of_log(path: &Path, from: u64) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(from.max(length.saturating_sub(MESSAGE_BYTES))))?;
+        let mut bytes = Vec::new();
+        file.take(MESSAGE_BYTES).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        Ok(lines[lines.len().saturating_sub(MESSAGE_LINES)..].join("\n"))
+    };
+    read().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_log_file_per_run() {
+        assert_eq!(log_of_run(Path::new("/a/c-3.log"), 0), Path::new("/a/c-3.log"));
+        assert_eq!(log_of_run(Path::new("/a/c.d-3.log"), 2), Path::new("/a/c.d-3.2.log"));
+    }
+
+    #[test]
+    fn the_end_of_a_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.log");
+        assert_eq!(end_of_log(&path, 0), "");
+        fs::write(&path, "old\none\ntwo\n").unwrap();
+        assert_eq!(end_of_log(&path, 4), "one\ntwo");
+        fs::write(&path, "x\n".repeat(5000)).unwrap();
+        assert_eq!(end_of_log(&path, 0), vec!["x"; MESSAGE_LINES].join("\n"));
+    }
+}

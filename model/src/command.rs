@@ -1,0 +1,138 @@
+//! Commands and effects: what follows from state. They are derived, never stored.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Incarnation, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
+
+/// An object of one job that commands are about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ObjectRef {
+    /// The pod of a slot.
+    Pod(SlotId),
+    /// The service of a slot.
+    Service(SlotId),
+    /// A pod known by its uid, whatever slot it claims.
+    PodUid(Uid),
+    /// A service known by its uid.
+    ServiceUid(Uid),
+    /// The job's status with its mirror.
+    Status,
+    /// The ending annotation on the job that older tools read.
+    Marker,
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod(slot) => write!(f, "pod {slot}"),
+            Self::Service(slot) => write!(f, "service {slot}"),
+            Self::PodUid(uid) => write!(f, "pod {uid}"),
+            Self::ServiceUid(uid) => write!(f, "service {uid}"),
+            Self::Status => f.write_str("status"),
+            Self::Marker => f.write_str("ending annotation"),
+        }
+    }
+}
+
+/// What the engine wants done to an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Command {
+    /// Create the pod of a slot.
+    CreatePod {
+        /// The slot.
+        slot: SlotId,
+        /// The incarnation the pod gets.
+        incarnation: Incarnation,
+        /// The restart count the pod shows.
+        count: u32,
+    },
+    /// Create the service of a slot.
+    CreateService {
+        /// The slot.
+        slot: SlotId,
+    },
+    /// Delete a pod, by uid.
+    DeletePod {
+        /// Its uid: a precondition.
+        uid: Uid,
+        /// Its name.
+        name: Text,
+        /// Whether it goes without grace, because its node is lost.
+        force: bool,
+    },
+    /// Delete a service, by uid.
+    DeleteService {
+        /// Its uid: a precondition.
+        uid: Uid,
+        /// Its name.
+        name: Text,
+    },
+    /// Read the pod of a slot whose creation was given up but may have happened.
+    ReadPod {
+        /// The slot.
+        slot: SlotId,
+    },
+    /// Write the ending annotation.
+    WriteMarker,
+    /// Write the status and the mirror.
+    WriteStatus {
+        /// The stamp the mirror carries.
+        stamp: Stamp,
+        /// The job's resourceVersion last observed: a precondition.
+        rv: ResourceVersion,
+    },
+}
+
+impl Command {
+    /// The object it is about; at most one command per object is under way.
+    #[must_use]
+    pub fn object(&self) -> ObjectRef {
+        match self {
+            Self::CreatePod { slot, .. } | Self::ReadPod { slot } => ObjectRef::Pod(slot.clone()),
+            Self::CreateService { slot } => ObjectRef::Service(slot.clone()),
+            Self::DeletePod { uid, .. } => ObjectRef::PodUid(uid.clone()),
+            Self::DeleteService { uid, .. } => ObjectRef::ServiceUid(uid.clone()),
+            Self::WriteMarker => ObjectRef::Marker,
+            Self::WriteStatus { .. } => ObjectRef::Status,
+        }
+    }
+}
+
+/// What follows from state: work to hand out, or a time to look again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Hand this to the API.
+    Dispatch(Command),
+    /// Decide again at this time.
+    WakeAt(Timestamp),
+}
+
+/// What the API answered, where no observed object tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Done.
+    Done,
+    /// Done, without grace (a delete).
+    Forced,
+    /// The object is not there.
+    Gone,
+    /// The name belongs to something that is not ours; `waiting` when it is going away.
+    Taken {
+        /// Whether the other object is on its way out.
+        waiting: bool,
+    },
+    /// Refused for good: trying the same again cannot help by itself.
+    Refused {
+        /// HTTP status code.
+        code: u16,
+        /// What the API said.
+        message: Text,
+    },
+    /// Not known whether it was done: overload, server error, time-out.
+    Unknown {
+        /// HTTP status code; 0 for no answer at all.
+        code: u16,
+    },
+}

@@ -1,0 +1,159 @@
+//! Events: decisions, in the past tense. Folding them never needs the rules that made them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fact::Mark;
+use crate::id::{Incarnation, SlotId, Text, Timestamp, Uid};
+use crate::phase::Phase;
+use crate::policy::RestartScope;
+
+/// Something the engine decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// This term needs to act on the job, so it writes itself into the job's mirror first.
+    Fenced,
+    /// Pods of these slots will be created.
+    PodsPlanned {
+        /// Slots with the incarnation each new pod gets.
+        slots: Vec<(SlotId, Incarnation)>,
+    },
+    /// Services of these slots will be created.
+    ServicesPlanned {
+        /// The slots.
+        slots: Vec<SlotId>,
+    },
+    /// These pods are to go: surplus, or left over from an ended job.
+    PodsDropped {
+        /// Their uids.
+        uids: Vec<Uid>,
+    },
+    /// These services are to go.
+    ServicesDropped {
+        /// Their uids.
+        uids: Vec<Uid>,
+    },
+    /// A restart or an ending.
+    Decided(Box<Decision>),
+    /// The old pods of the restart are gone; replacements may come.
+    RestartCleared,
+    /// The ending is complete.
+    Ended {
+        /// The terminal phase.
+        phase: Phase,
+    },
+    /// The phase shown to users changed.
+    PhaseChanged {
+        /// The new phase.
+        to: Phase,
+        /// Why, in words; empty when there is nothing to add.
+        #[serde(default, skip_serializing_if = "str::is_empty")]
+        message: Text,
+    },
+    /// Every pod has ended and no policy ends the job: as it stands it never will. Without words: that is over.
+    Stalled {
+        /// Why, in words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Text>,
+    },
+    /// The same phase, shown with other words.
+    MessageChanged {
+        /// The new words.
+        message: Text,
+    },
+}
+
+impl Event {
+    /// Short name of the kind of event, for timelines and matrices.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Fenced => "Fenced",
+            Self::PodsPlanned { .. } => "PodsPlanned",
+            Self::ServicesPlanned { .. } => "ServicesPlanned",
+            Self::PodsDropped { .. } => "PodsDropped",
+            Self::ServicesDropped { .. } => "ServicesDropped",
+            Self::Decided(_) => "Decided",
+            Self::RestartCleared => "RestartCleared",
+            Self::Ended { .. } => "Ended",
+            Self::PhaseChanged { .. } => "PhaseChanged",
+            Self::Stalled { .. } => "Stalled",
+            Self::MessageChanged { .. } => "MessageChanged",
+        }
+    }
+}
+
+/// A restart or an ending: what pods are deleted for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Decision {
+    /// Pods are replaced.
+    Restart {
+        /// The group that asked for it and is charged.
+        group: Text,
+        /// What is replaced.
+        scope: RestartScope,
+        /// The slot that failed.
+        slot: SlotId,
+        /// Why.
+        cause: Cause,
+        /// Failures of this slot by this kind of cause so far, this one included.
+        #[serde(default)]
+        failures: u32,
+        /// Replacements are not created before this; `None` is at once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_at: Option<Timestamp>,
+    },
+    /// The job ends.
+    End {
+        /// The terminal phase it ends in.
+        phase: Phase,
+        /// Why.
+        cause: Cause,
+        /// Whether pods and services are deleted.
+        clean: bool,
+    },
+}
+
+impl Decision {
+    /// Why it was taken.
+    pub const fn cause(&self) -> &Cause {
+        match self {
+            Self::Restart { cause, .. } | Self::End { cause, .. } => cause,
+        }
+    }
+}
+
+/// Why a decision was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cause {
+    /// What kind of thing happened.
+    pub kind: CauseKind,
+    /// The slots it happened to, first one first; empty for causes that concern the whole job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotId>,
+    /// In words that name pods, containers, nodes and codes.
+    pub message: Text,
+}
+
+/// Kinds of causes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum CauseKind {
+    /// Pods succeeded.
+    Completed,
+    /// A container exited with an error.
+    Exited,
+    /// The pod failed without a container's exit, for example evicted.
+    PodFailed,
+    /// The pod's node is lost.
+    NodeLost,
+    /// A device of the pod's node failed.
+    GpuFault,
+    /// A container could not be created.
+    CreationFailed,
+    /// An annotation asked for it.
+    Marked(Mark),
+    /// The time limit passed.
+    TimeLimit,
+    /// No pod was asked for.
+    NoPods,
+}

@@ -1,0 +1,324 @@
+//! Facts: what came from outside, trimmed to what is judged.
+//!
+//! A fact never holds a rendered object. Optional members that are absent are not written, so logs stay small and old
+//! records keep their bytes when a member is added.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::{ObjectRef, Outcome};
+use crate::config::Config;
+use crate::id::{Incarnation, Kind, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
+use crate::mirror::Mirror;
+use crate::spec::{FieldError, JobSpec};
+
+/// Something observed outside the engine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// A term began: this process decides from here on.
+    TermBegan {
+        /// The term.
+        term: Term,
+    },
+    /// The configuration in force from here on.
+    Configured(Box<Config>),
+    /// The job object's metadata and mirror.
+    Job(Box<JobFact>),
+    /// The job object's spec.
+    Spec(Box<SpecFact>),
+    /// The job object is gone.
+    JobGone,
+    /// A pod as it stands.
+    Pod(Box<PodFact>),
+    /// A pod is gone.
+    PodGone {
+        /// Its uid.
+        uid: Uid,
+    },
+    /// A service as it stands.
+    Service(Box<ServiceFact>),
+    /// A service is gone.
+    ServiceGone {
+        /// Its uid.
+        uid: Uid,
+    },
+    /// A node as it stands.
+    Node(Box<NodeFact>),
+    /// A node is gone.
+    NodeGone {
+        /// Its name.
+        name: Text,
+    },
+    /// A node of this job's pods changed; what it is now stands in the cluster record named as cause.
+    NodeChanged {
+        /// Its name.
+        name: Text,
+    },
+    /// A complete view of one kind at a resourceVersion was taken in; differences are facts of their own.
+    Relisted {
+        /// The kind.
+        kind: Kind,
+        /// The resourceVersion of the view.
+        rv: ResourceVersion,
+    },
+    /// The API answered a call in a way that no observed object tells.
+    Answered {
+        /// The object the call was about.
+        object: ObjectRef,
+        /// What was answered.
+        outcome: Outcome,
+    },
+    /// A status write carrying this stamp was acknowledged.
+    Published {
+        /// Stamp the written mirror carried.
+        stamp: Stamp,
+        /// The job's resourceVersion after the write.
+        rv: ResourceVersion,
+    },
+    /// The job's deadline has passed.
+    Due,
+    /// The log does not cover the job's mirror: its state is taken from its object.
+    Adopted(Box<Adopted>),
+}
+
+impl Fact {
+    /// Short name of the kind of fact, for matrices, metrics and messages.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::TermBegan { .. } => "TermBegan",
+            Self::Configured(_) => "Configured",
+            Self::Job(_) => "Job",
+            Self::Spec(_) => "Spec",
+            Self::JobGone => "JobGone",
+            Self::Pod(_) => "Pod",
+            Self::PodGone { .. } => "PodGone",
+            Self::Service(_) => "Service",
+            Self::ServiceGone { .. } => "ServiceGone",
+            Self::Node(_) => "Node",
+            Self::NodeGone { .. } => "NodeGone",
+            Self::NodeChanged { .. } => "NodeChanged",
+            Self::Relisted { .. } => "Relisted",
+            Self::Answered { .. } => "Answered",
+            Self::Published { .. } => "Published",
+            Self::Due => "Due",
+            Self::Adopted(_) => "Adopted",
+        }
+    }
+}
+
+/// What the job object says besides its spec.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobFact {
+    /// Its version.
+    pub rv: ResourceVersion,
+    /// Whether it has a deletionTimestamp.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deleting: bool,
+    /// Marks that users or schedulers put on it and that are meant for this very job.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub marks: BTreeMap<Mark, Text>,
+    /// Whether the ending annotation that we write for older tools is there.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub marker: bool,
+    /// Stamp of the mirror it carries.
+    #[serde(default)]
+    pub mirror: Stamp,
+}
+
+/// A command given to a job by an annotation, strongest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Mark {
+    /// End as preempted.
+    Preempted,
+    /// End as failed.
+    Failed,
+    /// End as failed by its node.
+    NodeFailed,
+}
+
+/// The job object's spec, translated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpecFact {
+    /// What it asks for, or why it cannot be accepted (never empty).
+    pub spec: Result<JobSpec, Vec<FieldError>>,
+    /// Remarks on accepted values, for the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<FieldError>,
+    /// Canonical JSON of what rendering needs from the object; opaque to the engine.
+    pub manifest: Text,
+}
+
+/// Phase of a pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum PodPhase {
+    /// Accepted, not all containers have started.
+    #[default]
+    Pending,
+    /// At least one container runs.
+    Running,
+    /// All containers ended well.
+    Succeeded,
+    /// All containers ended, at least one badly.
+    Failed,
+    /// Its node cannot be reached.
+    Unknown,
+}
+
+impl PodPhase {
+    /// Whether the pod has ended.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// What is judged of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodFact {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its name.
+    pub name: Text,
+    /// Its group and index; `None` when its labels name no slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<SlotId>,
+    /// Its version.
+    pub rv: ResourceVersion,
+    /// Which creation decision of the slot it came from.
+    #[serde(default)]
+    pub incarnation: Incarnation,
+    /// Its phase.
+    pub phase: PodPhase,
+    /// The node it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Text>,
+    /// When its node accepted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Timestamp>,
+    /// Its deletionTimestamp: when its grace period is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleting: Option<Timestamp>,
+    /// Its normal containers' states; init containers are not judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<ContainerFact>,
+    /// Its status reason, for example `Evicted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text>,
+    /// Its status message, or why it cannot be scheduled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Text>,
+    /// Condition types that are True, other than the usual progress conditions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Text>,
+}
+
+/// What is judged of a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerFact {
+    /// Its name.
+    pub name: Text,
+    /// Whether its result counts for the pod.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub main: bool,
+    /// Its state.
+    pub state: ContainerState,
+}
+
+/// State of a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerState {
+    /// Not started.
+    Waiting {
+        /// Why, for example `ImagePullBackOff`.
+        reason: Text,
+    },
+    /// Running.
+    Running,
+    /// Ended.
+    Terminated {
+        /// Exit code.
+        code: i32,
+        /// Why, for example `OOMKilled`; empty when it is not said.
+        #[serde(default, skip_serializing_if = "str::is_empty")]
+        reason: Text,
+        /// Its last words, kept only when they name a possible device failure.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Text>,
+    },
+}
+
+/// What is judged of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceFact {
+    /// Its uid.
+    pub uid: Uid,
+    /// The slot it serves; `None` when its labels name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<SlotId>,
+    /// Its name.
+    pub name: Text,
+    /// Its version.
+    pub rv: ResourceVersion,
+    /// Whether it has a deletionTimestamp.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub deleting: bool,
+}
+
+/// What is judged of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFact {
+    /// Its name.
+    pub name: Text,
+    /// Its version.
+    pub rv: ResourceVersion,
+    /// Whether its `Ready` condition is True.
+    pub ready: bool,
+    /// Other condition types that are True.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Text>,
+}
+
+/// A job's state as its object tells it, for a log that does not cover it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adopted {
+    /// The mirror the object carried.
+    pub mirror: Mirror,
+    /// Restarts shown per group.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub restarts: BTreeMap<Text, u32>,
+    /// The group whose restart waits for old pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarting: Option<Text>,
+    /// Milestones shown, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub milestones: Vec<Milestone>,
+    /// First time the job was pending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// First time every pod ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// Final counters (succeeded, failed) per group of a job that ended.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub finals: BTreeMap<Text, (u32, u32)>,
+}
+
+/// One change of phase as users see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Milestone {
+    /// The phase entered.
+    pub phase: crate::phase::Phase,
+    /// When.
+    pub at: Timestamp,
+    /// Why, in words; empty when there is nothing to add.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub message: Text,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde's `skip_serializing_if` asks for
+fn is_false(value: &bool) -> bool {
+    !*value
+}

@@ -1,0 +1,36 @@
+//! The vocabulary of Trainyard: identifiers, time, the job model, facts, events and commands.
+//!
+//! Owns the words every other crate speaks and nothing else. It must not do IO, hold rules (those are `engine`'s), know
+//! a served API (those are `apis`'), or pull in a Kubernetes client or a runtime.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::todo,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic
+)]
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
+
+pub mod command;
+pub mod config;
+pub mod event;
+pub mod fact;
+pub mod id;
+pub mod json;
+pub mod mirror;
+pub mod phase;
+pub mod policy;
+pub mod spec;
+
+pub use command::{Command, Effect, ObjectRef, Outcome};
+pub use config::Config;
+pub use event::{Cause, CauseKind, Decision, Event};
+pub use fact::{ContainerFact, ContainerState, Fact, JobFact, NodeFact, PodFact, PodPhase, ServiceFact, SpecFact};
+pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
+pub use mirror::Mirror;
+pub use phase::Phase;
+pub use policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
+pub use spec::{FieldError, GroupSpec, JobSpec, PhaseRules};

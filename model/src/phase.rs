@@ -1,0 +1,53 @@
+//! Phases of a job, in the engine's own words; each served API translates them.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a job stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Phase {
+    /// Seen, nothing decided yet (or its spec is invalid).
+    #[default]
+    New,
+    /// At least one expected pod is missing or unscheduled.
+    Pending,
+    /// All pods are scheduled, at least one has not started.
+    Creating,
+    /// Every group has all of its pods running.
+    Running,
+    /// The old pods of a restart are gone, the replacements are not all running.
+    Restarting,
+    /// Pods are being deleted, for a restart or for an ending.
+    Terminating,
+    /// Completed.
+    Succeeded,
+    /// Failed.
+    Failed,
+    /// Its time limit passed.
+    TimedOut,
+    /// Ended by a preemption mark.
+    Preempted,
+    /// Ended because of a lost node.
+    NodeFailed,
+}
+
+impl Phase {
+    /// Every phase, in declaration order.
+    pub const ALL: [Self; 11] = [
+        Self::New,
+        Self::Pending,
+        Self::Creating,
+        Self::Running,
+        Self::Restarting,
+        Self::Terminating,
+        Self::Succeeded,
+        Self::Failed,
+        Self::TimedOut,
+        Self::Preempted,
+        Self::NodeFailed,
+    ];
+
+    /// Whether a job in this phase has ended for good.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Preempted | Self::NodeFailed)
+    }
+}

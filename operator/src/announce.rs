@@ -1,0 +1,97 @@
+//! Kubernetes Events about jobs: what was created, deleted or refused. Best effort; their names are fixed by what they say,
+//! so that one told twice is one Event.
+
+use apis::{ApiAnswer, ApiCall, Resource, Verb, objects};
+use model::{Command, Event, Fact, JobKey, ObjectRef};
+use serde_json::{Value, json};
+
+use crate::operator::Operator;
+use crate::outbox::call;
+
+impl Operator {
+    /// Tells of the answer to a command, where users are told of it.
+    pub(crate) fn announce(&mut self, key: &JobKey, command: &Command, answer: &ApiAnswer) {
+        let Some(api) = self.registry.get(&key.kind) else { return };
+        let (what, kind, name, salt) = match command {
+            Command::CreatePod { slot, incarnation, .. } => ("Create", "Pod", api.slot_name(key, slot), incarnation.0),
+            Command::CreateService { slot } => ("Create", "Service", api.slot_name(key, slot), 0),
+            // Deletes without grace are not told of, as the original does not.
+            Command::DeletePod { name, force: false, uid } => ("Delete", "Pod", name.clone(), fnv(&uid.0)),
+            Command::DeleteService { name, uid } => ("Delete", "Service", name.clone(), fnv(&uid.0)),
+            Command::DeletePod { .. }
+            | Command::ReadPod { .. }
+            | Command::WriteMarker
+            | Command::WriteStatus { .. } => return,
+        };
+        let (kind_of_event, reason, message) = match answer {
+            Ok(_) => ("Normal", format!("Successful{what}{kind}"), format!("{}d {} {name}", what, kind.to_lowercase())),
+            Err(error) if matches!(error.code, 404 | 409) => return,
+            Err(error) => {
+                ("Warning", format!("Failed{what}{kind}"), format!("{} {name}: {error}", kind.to_lowercase()))
+            }
+        };
+        self.tell(key, kind_of_event, &reason, &message, salt);
+    }
+
+    /// Tells that a name belongs to something else.
+    pub(crate) fn announce_taken(&mut self, key: &JobKey, command: &Command, held: &Value) {
+        let kind = match command.object() {
+            ObjectRef::Service(_) => "Service",
+            _ => "Pod",
+        };
+        let message = format!("{} {} exists and does not belong to this job", kind.to_lowercase(), objects::name(held));
+        self.tell(key, "Warning", &format!("FailedCreate{kind}"), &message, 0);
+    }
+
+    /// Tells of what needs the user's hand: a spec that cannot be accepted, a job that can never end.
+    pub(crate) fn warn(&mut self, key: &JobKey, facts: &[Fact], events: &[Event]) {
+        for fact in facts {
+            if let Fact::Spec(fact) = fact
+                && let Err(errors) = &fact.spec
+            {
+                let message = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                self.tell(key, "Warning", "InvalidSpec", &message, 0);
+            }
+        }
+        for event in events {
+            if let Event::Stalled { message: Some(message) } = event {
+                self.tell(key, "Warning", "CannotEnd", message, 0);
+            }
+        }
+    }
+
+    fn tell(&mut self, key: &JobKey, kind: &str, reason: &str, message: &str, salt: u32) {
+        let Some(api) = self.registry.get(&key.kind) else { return };
+        let resource = api.resource();
+        let name = format!("{}.{:08x}{:08x}", key.name, fnv(&format!("{}{reason}{message}", key.uid)), salt);
+        let at = self.state.at.to_rfc3339();
+        let body = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": &*key.namespace},
+            "involvedObject": {
+                "apiVersion": &*resource.api_version,
+                "kind": &*resource.kind,
+                "namespace": &*key.namespace,
+                "name": &*key.name,
+                "uid": &*key.uid.0,
+            },
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "count": 1,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "source": {"component": api.event_component()},
+            "reportingComponent": api.event_component(),
+            "reportingInstance": "",
+        });
+        let event = ApiCall { body: Some(body), ..call(Verb::Create, Resource::new("v1", "Event"), key, &name) };
+        self.pending_events.push(event);
+    }
+}
+
+/// FNV-1a, 32 bits (Fowler, Noll, Vo): a stable short name, nothing more.
+fn fnv(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}

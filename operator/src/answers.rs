@@ -1,0 +1,132 @@
+//! Answers to calls become facts: what an object shows is observed, a refusal is a fact of its own, and what is not known is
+//! asked again.
+
+use std::sync::Arc;
+
+use apis::{ApiAnswer, ApiError, objects};
+use model::{Command, Fact, JobKey, ObjectRef, Outcome, Text};
+use serde_json::Value;
+
+use crate::operator::{Doing, Operator};
+use crate::turn::Intake;
+
+impl Operator {
+    /// Turns the answers that came in into facts.
+    pub(crate) fn take_answers(&mut self, facts: &mut Intake) {
+        while let Some((id, answer)) = self.answers.pop_front() {
+            let Some((key, doing)) = self.calls.remove(&id) else { continue };
+            let object = doing.object();
+            self.under_way.remove(&(key.clone(), object.clone()));
+            // Whatever came of it, what is left to do for the job is looked at again.
+            facts.job(&key);
+            match doing {
+                Doing::Command(command) => self.answer(&key, command, answer, facts),
+                Doing::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
+                Doing::ReadJob => {
+                    if let Ok(job) = answer {
+                        self.offer_now(&job, facts);
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, key: &JobKey, command: Command, answer: ApiAnswer, facts: &mut Intake) {
+        let object = command.object();
+        self.announce(key, &command, &answer);
+        let outcome = match (&command, answer) {
+            (Command::CreatePod { .. } | Command::CreateService { .. } | Command::ReadPod { .. }, Ok(created)) => {
+                self.offer_now(&created, facts);
+                return;
+            }
+            (Command::ReadPod { .. }, Err(ApiError { code: 404, .. })) => Outcome::Gone,
+            (Command::CreatePod { .. } | Command::CreateService { .. }, Err(ApiError { code: 409, .. })) => {
+                self.read_again.push((key.clone(), Doing::ReadTaken(command)));
+                return;
+            }
+            (Command::DeletePod { force, .. }, Ok(_)) => {
+                if *force {
+                    Outcome::Forced
+                } else {
+                    Outcome::Done
+                }
+            }
+            (Command::DeletePod { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
+                facts.job(key).push(Fact::PodGone { uid: uid.clone() });
+                return;
+            }
+            (Command::DeleteService { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
+                facts.job(key).push(Fact::ServiceGone { uid: uid.clone() });
+                return;
+            }
+            (Command::WriteStatus { stamp, .. }, Ok(job)) => {
+                facts.job(key).push(Fact::Published { stamp: *stamp, rv: objects::resource_version(&job) });
+                return;
+            }
+            (Command::WriteStatus { .. }, Err(ApiError { code: 409, .. })) => {
+                self.read_again.push((key.clone(), Doing::ReadJob));
+                return;
+            }
+            (Command::WriteStatus { .. }, Err(ApiError { code: 404, .. })) => Outcome::Unknown { code: 404 },
+            (Command::DeleteService { .. } | Command::WriteMarker, Ok(_)) => Outcome::Done,
+            (Command::WriteMarker, Err(ApiError { code: 404, .. })) => Outcome::Gone,
+            (_, Err(error)) => outcome_of(error),
+        };
+        facts.job(key).push(Fact::Answered { object, outcome });
+    }
+
+    /// A name was taken: what holds it has been read.
+    fn taken(&mut self, key: &JobKey, object: &ObjectRef, command: &Command, answer: ApiAnswer, facts: &mut Intake) {
+        let held = match answer {
+            Ok(held) => held,
+            Err(ApiError { code: 404, .. }) => {
+                // Gone meanwhile: the same again.
+                facts.job(key).push(Fact::Answered { object: object.clone(), outcome: Outcome::Unknown { code: 409 } });
+                return;
+            }
+            Err(error) => {
+                facts.job(key).push(Fact::Answered { object: object.clone(), outcome: outcome_of(error) });
+                return;
+            }
+        };
+        let owner = objects::owner(&self.registry, &held);
+        let ours = owner.as_ref() == Some(key);
+        if ours {
+            self.offer_now(&held, facts);
+        }
+        let going = objects::uid(&held).is_ok_and(|uid| self.state.job(key).is_some_and(|j| j.doomed.contains(&uid)));
+        if ours && !going {
+            return;
+        }
+        let owner_is_gone = owner.is_some_and(|o| o != *key && !self.state.job(&o).is_some_and(|j| j.known && !j.gone));
+        let waiting = going || owner_is_gone || objects::deleting_at(&held).is_some();
+        let outcome = Outcome::Taken { waiting };
+        if !waiting {
+            self.announce_taken(key, command, &held);
+        }
+        facts.job(key).push(Fact::Answered { object: object.clone(), outcome });
+    }
+
+    /// Looks at an object an answer carried as if a watch had shown it.
+    fn offer_now(&mut self, object: &Arc<Value>, facts: &mut Intake) {
+        self.applied(object, facts, false);
+    }
+}
+
+impl Doing {
+    /// The object it is about.
+    pub(crate) fn object(&self) -> ObjectRef {
+        match self {
+            Self::Command(command) | Self::ReadTaken(command) => command.object(),
+            Self::ReadJob => ObjectRef::Status,
+        }
+    }
+}
+
+/// What an error means for whoever asked: overload, server faults and silence leave it open, the rest is a refusal.
+fn outcome_of(error: ApiError) -> Outcome {
+    match error.code {
+        0 | 408 | 409 | 429 | 500.. => Outcome::Unknown { code: error.code },
+        code => Outcome::Refused { code, message: Text::from(error.message) },
+    }
+}

@@ -1,0 +1,268 @@
+//! Observations become facts; what changes nothing is dropped before it reaches the log.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use apis::{Observation, Resource, objects};
+use engine::Scope;
+use model::{Fact, JobKey, Kind, PodFact, ResourceVersion, Stamp, Text, Uid};
+use serde_json::Value;
+
+use crate::operator::{Error, Operator};
+use crate::turn::Intake;
+
+impl Operator {
+    /// Turns everything in the inbox into facts.
+    pub(crate) fn take_observations(&mut self, facts: &mut Intake, begins: bool) -> Result<(), Error> {
+        let mut inbox: Vec<Observation> = std::mem::take(&mut self.inbox).into();
+        // Order holds within a kind only. A job before what it owns: its pods then find its spec, and the counts of an adoption.
+        inbox.sort_by_key(rank);
+        for observation in inbox {
+            match observation {
+                Observation::Applied(object) => self.applied(&object, facts, false),
+                Observation::Deleted(object) => self.deleted(&object, facts),
+                Observation::Listed { kind, rv, items } => self.listed(kind, rv, &items, facts, begins)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// `whole`: the object comes from a complete view, so an unknown one is there however old it is.
+    pub(crate) fn applied(&mut self, object: &Arc<Value>, facts: &mut Intake, whole: bool) {
+        let resource = Resource::of(object);
+        match &*resource.kind {
+            "Pod" => {
+                if let Some((key, fact)) = self.pod_fact(object)
+                    && (whole || !self.is_stale_pod(&key, &fact))
+                {
+                    facts.job(&key).push(Fact::Pod(Box::new(fact)));
+                }
+            }
+            "Service" => {
+                let Some(key) = objects::owner(&self.registry, object) else { return };
+                let Some(api) = self.registry.get(&key.kind) else { return };
+                if let Ok(fact) = apis::service::fact(&**api, object) {
+                    let floor = self.state.floor(Kind::Service);
+                    let known = self.state.job(&key).is_some_and(|j| j.services.contains_key(&fact.uid));
+                    if whole || known || fact.rv > floor {
+                        facts.job(&key).push(Fact::Service(Box::new(fact)));
+                    }
+                }
+            }
+            "Node" => {
+                if let Ok(fact) = apis::node::fact(object) {
+                    facts.cluster.push(Fact::Node(Box::new(fact)));
+                }
+            }
+            _ => self.applied_job(object, facts),
+        }
+    }
+
+    fn applied_job(&mut self, object: &Arc<Value>, facts: &mut Intake) {
+        let Some(key) = objects::job_key(&self.registry, object) else { return };
+        let Some(api) = self.registry.get(&key.kind).cloned() else { return };
+        let fact = api.job_fact(object);
+        let known = self.state.job(&key);
+        let unknown_here = known.is_none_or(|j| !j.known);
+        let uncovered = fact.mirror > Stamp::default()
+            && !self.state.covers(fact.mirror)
+            && known.is_none_or(|j| !j.known || (fact.mirror > j.acked && fact.rv > j.rv));
+        let inherited =
+            || fact.mirror == Stamp::default() && unknown_here && api.adopt(object).mirror.phase != model::Phase::New;
+        if uncovered || inherited() {
+            let list = facts.job(&key);
+            list.push(Fact::Adopted(Box::new(api.adopt(object))));
+            self.seen_specs.remove(&key);
+        }
+        let list = facts.job(&key);
+        list.push(Fact::Job(Box::new(fact)));
+        // The spec is translated only when something that it is made of has changed.
+        let made_of = Arc::new(serde_json::json!([
+            objects::at(object, &["metadata", "generation"]),
+            objects::at(object, &["metadata", "labels"]),
+        ]));
+        let same = self.seen_specs.get(&key) == Some(&made_of);
+        if !same || objects::at(object, &["metadata", "generation"]).is_none() {
+            list.push(Fact::Spec(Box::new(api.spec_fact(object))));
+            self.seen_specs.insert(key, made_of);
+        }
+    }
+
+    fn deleted(&mut self, object: &Arc<Value>, facts: &mut Intake) {
+        let resource = Resource::of(object);
+        match &*resource.kind {
+            "Pod" => {
+                if let (Some(key), Ok(uid)) = (objects::owner(&self.registry, object), objects::uid(object)) {
+                    self.name_is_free(&key, object, facts);
+                    facts.job(&key).push(Fact::PodGone { uid });
+                }
+            }
+            "Service" => {
+                if let (Some(key), Ok(uid)) = (objects::owner(&self.registry, object), objects::uid(object)) {
+                    facts.job(&key).push(Fact::ServiceGone { uid });
+                }
+            }
+            "Node" => facts.cluster.push(Fact::NodeGone { name: objects::name(object) }),
+            _ => {
+                if let Some(key) = objects::job_key(&self.registry, object) {
+                    self.seen_specs.remove(&key);
+                    self.rendered.remove(&key);
+                    facts.job(&key).push(Fact::JobGone);
+                }
+            }
+        }
+    }
+
+    /// A pod that held a name another job of that name waits for is gone: that job may try again.
+    fn name_is_free(&self, gone: &JobKey, object: &Value, facts: &mut Intake) {
+        let name = objects::name(object);
+        let namesake = |key: &JobKey| key.namespace == gone.namespace && key.name == gone.name && key.uid != gone.uid;
+        for (key, job) in self.state.jobs.iter().filter(|(key, _)| namesake(key)) {
+            let Some(api) = self.registry.get(&key.kind) else { continue };
+            for slot in job.planned_pods.iter().filter(|slot| api.slot_name(key, slot) == name) {
+                let object = model::ObjectRef::Pod(slot.clone());
+                if job.attempts.contains_key(&object) {
+                    facts.job(key).push(Fact::Answered { object, outcome: model::Outcome::Gone });
+                }
+            }
+        }
+    }
+
+    /// A complete view: everything in it is there, everything else of that age is gone.
+    fn listed(
+        &mut self,
+        kind: Kind,
+        rv: ResourceVersion,
+        items: &[Arc<Value>],
+        facts: &mut Intake,
+        begins: bool,
+    ) -> Result<(), Error> {
+        let floor = self.state.floor(kind);
+        if rv < floor {
+            return if begins { Err(Error::ClusterWentBack { kind, have: rv.0, known: floor.0 }) } else { Ok(()) };
+        }
+        items.iter().for_each(|item| self.applied(item, facts, true));
+        let uids: BTreeSet<Uid> = items.iter().filter_map(|item| objects::uid(item).ok()).collect();
+        match kind {
+            Kind::Node => {
+                let names: BTreeSet<Text> = items.iter().map(|item| objects::name(item)).collect();
+                let gone = self.state.nodes.values().filter(|n| n.fact.rv <= rv && !names.contains(&n.fact.name));
+                facts.cluster.extend(gone.map(|n| Fact::NodeGone { name: n.fact.name.clone() }));
+            }
+            Kind::Job => {
+                let gone =
+                    self.state.jobs.iter().filter(|(key, job)| job.known && job.rv <= rv && !uids.contains(&key.uid));
+                gone.for_each(|(key, _)| facts.job(key).push(Fact::JobGone));
+            }
+            Kind::Pod => {
+                for (key, job) in &self.state.jobs {
+                    let gone = job.pods.values().filter(|p| p.fact.rv <= rv && !uids.contains(&p.fact.uid));
+                    gone.for_each(|p| facts.job(key).push(Fact::PodGone { uid: p.fact.uid.clone() }));
+                    // Pods that an adopted mirror waits for and that are not there are gone as well.
+                    let never_seen =
+                        job.doomed.iter().filter(|uid| !job.pods.contains_key(*uid) && !uids.contains(*uid));
+                    never_seen.for_each(|uid| facts.job(key).push(Fact::PodGone { uid: uid.clone() }));
+                }
+                facts.jobs.iter_mut().for_each(|(_, list)| adopted_waits(list, &uids));
+            }
+            Kind::Service => {
+                for (key, job) in &self.state.jobs {
+                    let gone = job.services.iter().filter(|(uid, s)| s.rv <= rv && !uids.contains(*uid));
+                    gone.for_each(|(uid, _)| facts.job(key).push(Fact::ServiceGone { uid: uid.clone() }));
+                }
+            }
+        }
+        facts.cluster.push(Fact::Relisted { kind, rv });
+        Ok(())
+    }
+
+    fn pod_fact(&self, object: &Value) -> Option<(JobKey, PodFact)> {
+        let key = objects::owner(&self.registry, object)?;
+        let api = self.registry.get(&key.kind)?;
+        Some((key, apis::pod::fact(&**api, object).ok()?))
+    }
+
+    /// An unknown pod at or below the newest complete view was gone before that view.
+    fn is_stale_pod(&self, key: &JobKey, fact: &PodFact) -> bool {
+        let known = self.state.job(key).is_some_and(|j| j.pods.contains_key(&fact.uid));
+        !known && fact.rv <= self.state.floor(Kind::Pod)
+    }
+
+    /// Whether a fact changes anything that is known. Heartbeats and echoes do not.
+    pub(crate) fn is_news(&self, scope: &Scope, fact: &Fact) -> bool {
+        let Scope::Job(key) = scope else {
+            return match fact {
+                Fact::Node(node) => self.state.nodes.get(&node.name).is_none_or(|known| {
+                    known.fact.rv < node.rv
+                        && (known.fact.ready != node.ready || known.fact.conditions != node.conditions)
+                }),
+                Fact::NodeGone { name } => self.state.nodes.contains_key(name),
+                Fact::Relisted { kind, rv } => self.state.floor(*kind) < *rv,
+                _ => true,
+            };
+        };
+        let job = self.state.job(key);
+        match fact {
+            Fact::Pod(pod) => job.and_then(|j| j.pods.get(&pod.uid)).is_none_or(|known| {
+                known.fact.rv < pod.rv && PodFact { rv: known.fact.rv, ..(**pod).clone() } != known.fact
+            }),
+            Fact::PodGone { uid } => job.is_some_and(|j| {
+                // Of a pod never seen it matters only while its creation may be unresolved, or a mirror waits for it.
+                j.pods.contains_key(uid) || j.doomed.contains(uid) || !j.planned_pods.is_empty()
+            }),
+            Fact::Service(service) => job.and_then(|j| j.services.get(&service.uid)).is_none_or(|known| {
+                known.rv < service.rv && (known.deleting != service.deleting || known.slot != service.slot)
+            }),
+            Fact::ServiceGone { uid } => job.is_some_and(|j| j.services.contains_key(uid)),
+            Fact::Job(fact) => job.is_none_or(|j| {
+                !j.known
+                    || (fact.rv >= j.rv && (fact.rv, fact.deleting, fact.mirror) != (j.rv, j.deleting, j.mirror))
+                    || (fact.rv >= j.rv && (fact.marks != j.marks || (fact.marker && !j.marker)))
+            }),
+            Fact::Spec(fact) => job.and_then(|j| j.spec.as_ref()).is_none_or(|known| **known != **fact),
+            Fact::JobGone => job.is_some_and(|j| j.known && !j.gone),
+            Fact::Published { stamp, rv } => job.is_some_and(|j| *stamp > j.acked || *rv > j.rv),
+            _ => job.is_some() || matches!(fact, Fact::Adopted(_)),
+        }
+    }
+
+    /// A mirror this log does not contain, seen while leading, means that another operator wrote: start again.
+    pub(crate) fn check_coverage(&self, key: &JobKey, fact: &Fact, begins: bool) -> Result<(), Error> {
+        match fact {
+            Fact::Adopted(adopted) if !begins && self.state.job(key).is_some_and(|j| j.known) => {
+                Err(Error::Superseded { job: key.to_string(), mirror: adopted.mirror.stamp.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Nodes, then jobs, then pods, then services.
+fn rank(observation: &Observation) -> usize {
+    let kind = match observation {
+        Observation::Listed { kind, .. } => *kind,
+        Observation::Applied(object) | Observation::Deleted(object) => match object.get("kind").and_then(Value::as_str)
+        {
+            Some("Node") => Kind::Node,
+            Some("Pod") => Kind::Pod,
+            Some("Service") => Kind::Service,
+            Some(_) | None => Kind::Job,
+        },
+    };
+    Kind::ALL.iter().position(|k| *k == kind).unwrap_or_default()
+}
+
+/// Pods that a mirror adopted in this very turn waits for, and that the view does not hold, are gone.
+fn adopted_waits(list: &mut Vec<Fact>, there: &BTreeSet<Uid>) {
+    let gone: Vec<Fact> = list
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Adopted(adopted) => Some(&adopted.mirror.wait_uids),
+            _ => None,
+        })
+        .flatten()
+        .filter(|uid| !there.contains(*uid))
+        .map(|uid| Fact::PodGone { uid: uid.clone() })
+        .collect();
+    list.extend(gone);
+}

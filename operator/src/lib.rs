@@ -1,0 +1,17 @@
+//! The turn: take what waits, observe, decide, append durably, derive effects, hand out calls.
+//!
+//! Owns the order of those steps, the inbox, the calls under way, terms and recovery. Synchronous and without IO of its own:
+//! the log is injected, observations and answers come in, calls go out, and time is an argument. It must not hold rules of
+//! a job's life (`engine`) nor spell out objects (`apis`).
+//!
+//! Tests: the `snapshots` package runs it on the embedded cluster, with a crash at every boundary.
+
+mod announce;
+mod answers;
+mod intake;
+mod operator;
+mod outbox;
+mod turn;
+
+pub use operator::{Error, Operator, Options};
+pub use turn::Step;

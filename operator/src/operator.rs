@@ -1,0 +1,201 @@
+//! The operator's parts and its small surface.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry};
+use engine::{FoldError, Record, State, WireError};
+use event_log::EventLog;
+use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Timestamp};
+use serde_json::Value;
+
+use crate::turn::Step;
+
+/// What stops an operator. After any of these nothing is dispatched; open it anew and list every kind again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The log cannot be read or written.
+    #[error(transparent)]
+    Log(#[from] event_log::Error),
+    /// A record in the log cannot be read.
+    #[error("record {at}: {source}")]
+    Record {
+        /// Its position.
+        at: Position,
+        /// Why.
+        source: WireError,
+    },
+    /// A record does not follow from those before it.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    /// A record could not be written down.
+    #[error("a record could not be encoded: {0}")]
+    Encode(WireError),
+    /// Another operator has written to a job since; this one must start again from the objects.
+    #[error("job {job} carries a mirror ({mirror}) that this log does not contain: start again from the objects")]
+    Superseded {
+        /// The job.
+        job: String,
+        /// The stamp of its mirror.
+        mirror: String,
+    },
+    /// The API server's versions went backwards: it was restored from an older copy.
+    #[error("the cluster's {kind:?} list is at version {have}, older than version {known} seen before")]
+    ClusterWentBack {
+        /// The kind listed.
+        kind: Kind,
+        /// Version of the list.
+        have: u64,
+        /// Version seen before.
+        known: u64,
+    },
+}
+
+/// What an operator is opened with.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Settings that decisions depend on.
+    pub config: Config,
+    /// No term up to this one is opened: what a Lease says was the last.
+    pub last_term: Term,
+}
+
+/// What is done about an object at the moment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Doing {
+    /// Its command is under way.
+    Command(Command),
+    /// Its name was taken: what holds it is being read.
+    ReadTaken(Command),
+    /// A status write met a newer job: the job is being read.
+    ReadJob,
+}
+
+/// A job's manifest, parsed once per spec.
+pub(crate) struct Rendered {
+    pub(crate) spec: Arc<model::SpecFact>,
+    pub(crate) manifest: Value,
+}
+
+/// The turn loop of one process.
+pub struct Operator {
+    pub(crate) log: Box<dyn EventLog>,
+    pub(crate) registry: Registry,
+    pub(crate) options: Options,
+    pub(crate) state: State,
+    /// The term of this process; zero until every kind has been listed.
+    pub(crate) term: Term,
+    pub(crate) inbox: VecDeque<Observation>,
+    pub(crate) answers: VecDeque<(CallId, ApiAnswer)>,
+    pub(crate) calls: BTreeMap<CallId, (JobKey, Doing)>,
+    pub(crate) under_way: BTreeMap<(JobKey, ObjectRef), CallId>,
+    pub(crate) next_call: CallId,
+    pub(crate) lists: BTreeSet<Kind>,
+    pub(crate) rendered: BTreeMap<JobKey, Rendered>,
+    pub(crate) seen_specs: BTreeMap<JobKey, Arc<Value>>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) pending_events: Vec<ApiCall>,
+    pub(crate) read_again: Vec<(JobKey, Doing)>,
+}
+
+impl Operator {
+    /// Opens an operator on a log: folds its checkpoint and records. Nothing is decided before every kind has been listed.
+    ///
+    /// # Errors
+    /// When the log cannot be read or does not fold.
+    pub fn open(log: Box<dyn EventLog>, registry: Registry, options: Options) -> Result<Self, Error> {
+        let mut state = match log.checkpoint()? {
+            None => State::default(),
+            Some(c) => State::from_checkpoint(&c.state).map_err(|source| Error::Record { at: c.position, source })?,
+        };
+        for frame in log.read(log.first())? {
+            let frame = frame?;
+            let record = Record::decode(frame.position, frame.term, &frame.body)
+                .map_err(|source| Error::Record { at: frame.position, source })?;
+            state.fold(&record)?;
+        }
+        Ok(Self {
+            log,
+            registry,
+            options,
+            state,
+            term: Term::default(),
+            inbox: VecDeque::new(),
+            answers: VecDeque::new(),
+            calls: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            next_call: 0,
+            lists: BTreeSet::new(),
+            rendered: BTreeMap::new(),
+            seen_specs: BTreeMap::new(),
+            steps: Vec::new(),
+            pending_events: Vec::new(),
+            read_again: Vec::new(),
+        })
+    }
+
+    /// Takes what a watch reports; the next turn looks at it.
+    pub fn offer(&mut self, observation: Observation) {
+        self.inbox.push_back(observation);
+    }
+
+    /// Takes the answer to a call; the next turn looks at it. An answer to a call of an earlier process is ignored.
+    pub fn answered(&mut self, call: CallId, answer: ApiAnswer) {
+        self.answers.push_back((call, answer));
+    }
+
+    /// When the next turn is due even if nothing comes in: at once (time zero) when something waits.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        if self.answers.is_empty() && (self.inbox.is_empty() || !self.is_ready()) {
+            if self.is_ready() { self.state.next_deadline() } else { None }
+        } else {
+            Some(Timestamp(0))
+        }
+    }
+
+    /// Whether every kind has been listed and a term has begun.
+    pub const fn is_ready(&self) -> bool {
+        self.term.0 > 0
+    }
+
+    /// What is known.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The log.
+    pub fn log(&self) -> &dyn EventLog {
+        &*self.log
+    }
+
+    /// Gives the log back, for example to open the next operator on it.
+    pub fn into_log(self) -> Box<dyn EventLog> {
+        self.log
+    }
+
+    /// How many calls are under way.
+    pub fn calls_under_way(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Takes the records of the turns since the last call: which job, the phase it was in afterwards.
+    pub fn take_steps(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps)
+    }
+
+    /// Makes the log begin at the present state: jobs that are gone leave nothing behind but their trail's end.
+    ///
+    /// # Errors
+    /// When the log cannot be written; the old log is then still there.
+    pub fn compact(&mut self) -> Result<(), Error> {
+        let head = self.log.head();
+        let state = self.state.to_checkpoint().map_err(Error::Encode)?;
+        self.log.compact(&event_log::Checkpoint {
+            position: head.position,
+            term: self.state.stamp.term,
+            digest: head.digest,
+            state,
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! Operator flags as scenarios (and the original operator's command lines) write them, read into a [`Config`].
+//!
+//! Owns names and units only. Words of a name may be joined by `-` or `_`. Tests: at the end of this file.
+
+use std::collections::BTreeMap;
+
+use model::Config;
+use serde_json::Value;
+
+use crate::duration;
+
+/// A flag that cannot be accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No flag has that name.
+    #[error("unknown flag `{name}`; known are {known}")]
+    Unknown {
+        /// The name as written.
+        name: String,
+        /// Names there are.
+        known: String,
+    },
+    /// Its value is of the wrong type.
+    #[error("flag `{name}`: {value} is no {wanted}")]
+    BadValue {
+        /// The name as written.
+        name: String,
+        /// The value as JSON.
+        value: String,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// Its duration cannot be read.
+    #[error("flag `{name}`: {source}")]
+    BadDuration {
+        /// The name as written.
+        name: String,
+        /// Why.
+        source: duration::Error,
+    },
+}
+
+/// Where the value of a flag goes.
+enum Setting {
+    Duration(fn(&mut Config) -> &mut u64),
+    Switch(fn(&mut Config) -> &mut bool),
+    Words(fn(&mut Config) -> &mut Vec<String>),
+    /// Accepted because command lines of the original operator have it; means nothing to decisions.
+    Inert,
+}
+
+const FLAGS: &[(&str, Setting)] = &[
+    ("creating-restart-period", Setting::Duration(|c| &mut c.creating_restart_ms)),
+    ("creating-duration-period", Setting::Duration(|c| &mut c.creating_patience_ms)),
+    ("enable-creating-failed", Setting::Switch(|c| &mut c.creating_failed)),
+    ("node-grace-period", Setting::Duration(|c| &mut c.node_grace_ms)),
+    ("restart-backoff", Setting::Duration(|c| &mut c.restart_backoff_ms)),
+    ("restart-backoff-max", Setting::Duration(|c| &mut c.restart_backoff_max_ms)),
+    ("restart-backoff-reset", Setting::Duration(|c| &mut c.restart_backoff_reset_ms)),
+    ("retry-period", Setting::Duration(|c| &mut c.retry_ms)),
+    ("retry-period-max", Setting::Duration(|c| &mut c.retry_max_ms)),
+    ("orphan-grace-period", Setting::Duration(|c| &mut c.orphan_grace_ms)),
+    ("gpu-faults", Setting::Words(|c| &mut c.gpu_faults)),
+    ("master", Setting::Inert),
+    ("kubeconfig", Setting::Inert),
+    ("run-in-cluster", Setting::Inert),
+    ("thread-num", Setting::Inert),
+    ("namespace", Setting::Inert),
+    ("resync-period", Setting::Inert),
+    ("leader-elect", Setting::Inert),
+    ("leader-elect-lease-duration", Setting::Inert),
+    ("leader-elect-renew-deadline", Setting::Inert),
+    ("leader-elect-retry-period", Setting::Inert),
+    ("leader-elect-resource-lock", Setting::Inert),
+    ("v", Setting::Inert),
+    ("logtostderr", Setting::Inert),
+];
+
+/// Names of all flags, without the inert ones.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FLAGS.iter().filter(|(_, setting)| !matches!(setting, Setting::Inert)).map(|(name, _)| *name)
+}
+
+/// The configuration that flags ask for; what they leave out has its default.
+///
+/// # Errors
+/// When a name is not known or a value cannot be read.
+pub fn config(flags: &BTreeMap<String, Value>) -> Result<Config, Error> {
+    let mut config = Config::default();
+    for (name, value) in flags {
+        set(&mut config, name, value)?;
+    }
+    Ok(config)
+}
+
+fn set(config: &mut Config, name: &str, value: &Value) -> Result<(), Error> {
+    let plain = name.trim_start_matches('-').replace('_', "-");
+    let Some((_, setting)) = FLAGS.iter().find(|(known, _)| *known == plain) else {
+        return Err(Error::Unknown { name: name.to_owned(), known: names().collect::<Vec<_>>().join(", ") });
+    };
+    let bad = |wanted| Error::BadValue { name: name.to_owned(), value: value.to_string(), wanted };
+    match setting {
+        Setting::Duration(field) => {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => return Err(bad("duration")),
+            };
+            *field(config) =
+                duration::parse_ms(&text).map_err(|source| Error::BadDuration { name: name.to_owned(), source })?;
+        }
+        Setting::Switch(field) => {
+            *field(config) = match value {
+                Value::Bool(value) => *value,
+                Value::String(text) if text == "true" => true,
+                Value::String(text) if text == "false" => false,
+                _ => return Err(bad("boolean")),
+            };
+        }
+        Setting::Words(field) => {
+            *field(config) = match value {
+                Value::String(text) => text.split(',').map(|w| w.trim().to_owned()).filter(|w| !w.is_empty()).collect(),
+                Value::Array(items) => items
+                    .iter()
+                    .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| bad("list of words")))
+                    .collect::<Result<_, _>>()?,
+                _ => return Err(bad("list of words")),
+            };
+        }
+        Setting::Inert => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(value: Value) -> Result<Config, Error> {
+        config(&serde_json::from_value(value).unwrap())
+    }
+
+    #[test]
+    fn every_flag_sets_its_own_field_and_words_join_either_way() {
+        let set = of(json!({
+            "creating_restart_period": "1h", "creating-duration-period": "30s", "enable-creating-failed": true,
+            "node-grace-period": "1m", "restart-backoff": "1s", "restart-backoff-max": "2s", "restart_backoff-reset": "3s",
+            "retry-period": "4s", "retry-period-max": "5s", "orphan-grace-period": "6s", "gpu-faults": "A, B",
+            "thread-num": 1000,
+        }));
+        let want = Config {
+            creating_restart_ms: 3_600_000,
+            creating_patience_ms: 30_000,
+            creating_failed: true,
+            node_grace_ms: 60_000,
+            restart_backoff_ms: 1_000,
+            restart_backoff_max_ms: 2_000,
+            restart_backoff_reset_ms: 3_000,
+            retry_ms: 4_000,
+            retry_max_ms: 5_000,
+            orphan_grace_ms: 6_000,
+            gpu_faults: vec!["A".to_owned(), "B".to_owned()],
+        };
+        assert_eq!(set, Ok(want));
+        assert_eq!(of(json!({})), Ok(Config::default()));
+    }
+
+    #[test]
+    fn bad_flags_are_refused_by_name() {
+        for (flags, words) in [
+            (json!({"creating-restart": "1h"}), "unknown flag `creating-restart`; known are creating-restart-period"),
+            (json!({"node-grace-period": "soon"}), "flag `node-grace-period`: `soon` is no duration"),
+            (json!({"node-grace-period": 5}), "the unit ``"),
+            (json!({"node-grace-period": [1]}), "[1] is no duration"),
+            (json!({"enable-creating-failed": "maybe"}), "is no boolean"),
+            (json!({"gpu-faults": [1]}), "is no list of words"),
+        ] {
+            let error = of(flags).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Scenarios: the test language, the world they run in, and what is reported of a run.
+//!
+//! Owns reading a scenario, driving the embedded cluster and the operator through it, faults included, and comparing the
+//! outcome with what the scenario expects. It must not decide anything itself: everything a job does comes from
+//! `operator`. Tests: beside each module, and every scenario of `fixtures` through the `snapshots` package.
+
+pub mod check;
+pub mod duration;
+pub mod expect;
+pub mod faults;
+pub mod flags;
+pub mod kubelet;
+pub mod pattern;
+pub mod report;
+pub mod runner;
+pub mod scenario;
+pub mod sweep;
+pub mod text;
+pub mod world;
+
+pub use runner::{Outcome, run, run_with};
+pub use scenario::{Scenario, load, parse};

@@ -1,0 +1,462 @@
+//! The scenario language: what a file may say.
+//!
+//! Owns the types and their spelling in YAML; [`parse`] reads files. It must not know what a verb does (that is
+//! `runner`'s) or what is expected of a run (that is `expect`'s). Tests: in `tests.rs` beside this file.
+
+mod args;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use args::{DEFAULT_NAMESPACE, Millis, Names, ObjectName, OneOrMany, Pods, Word};
+pub use parse::{Error, Place, load, parse};
+
+use crate::expect::Expect;
+
+/// A scenario as it is run.
+#[derive(Debug, Clone, Default)]
+pub struct Scenario {
+    /// Where it came from, for messages; empty for a generated one.
+    pub origin: String,
+    /// What it shows.
+    pub description: String,
+    /// Operator flags by name, as written.
+    pub flags: BTreeMap<String, Value>,
+    /// Nodes of the cluster.
+    pub nodes: Vec<NodeSpec>,
+    /// Manifests that steps name.
+    pub manifests: Vec<Value>,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+    /// What is expected of the run; an extension that players of a scenario may ignore.
+    pub expect: Expect,
+}
+
+/// One step.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Line of the file it stands on; 0 for a generated one.
+    pub line: u64,
+    /// What it does.
+    pub action: Action,
+}
+
+impl From<Action> for Step {
+    fn from(action: Action) -> Self {
+        Self { line: 0, action }
+    }
+}
+
+/// A node of the cluster, Ready from the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSpec {
+    /// Its name.
+    pub name: String,
+    /// GPUs it offers.
+    pub gpus: u32,
+}
+
+impl NodeSpec {
+    /// A node without GPUs.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), gpus: 0 }
+    }
+
+    /// The nodes of a scenario that names none.
+    pub fn defaults() -> Vec<Self> {
+        ["n1", "n2", "n3"].map(Self::new).to_vec()
+    }
+}
+
+/// What a step does. One verb per step.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Applies manifests as a user does, through the schema.
+    Apply(Names),
+    /// Plants manifests past the schema.
+    StoreUnchecked(Names),
+    /// The scheduler places pods.
+    Schedule(OneOrMany<Schedule>),
+    /// Nodes start pods.
+    Run(Pods),
+    /// A container cannot be started yet.
+    Wait(OneOrMany<Wait>),
+    /// Containers end.
+    Exit(OneOrMany<Exit>),
+    /// Nodes evict pods.
+    Evict(Pods),
+    /// Terminating pods finally vanish.
+    Gone(Pods),
+    /// A node changes or is removed.
+    Node(OneOrMany<NodeChange>),
+    /// A user changes annotations.
+    Annotate(Annotate),
+    /// A user patches an object.
+    Patch(Patch),
+    /// A user deletes an object.
+    Delete(OneOrMany<Delete>),
+    /// Time passes.
+    Advance(Millis),
+    /// The next API calls of a kind fail.
+    Fail(Fail),
+    /// Watches stand still.
+    Hold(OneOrMany<String>),
+    /// Held watches catch up.
+    Release(OneOrMany<String>),
+    /// Watches start over with a complete view.
+    Relist(OneOrMany<String>),
+    /// The operator's process dies and starts again: now, or at a point inside the next step.
+    Crash(#[serde(default)] CrashPoint),
+    /// The same, and its log is lost.
+    LoseLog(#[serde(default)] CrashPoint),
+    /// The same, and its log is an older copy.
+    RestoreLog(RestoreLog),
+    /// Another replica with a log of its own takes over.
+    SwapLeader(#[serde(default)] CrashPoint),
+    /// Things seen in one turn.
+    Together(Vec<Action>),
+}
+
+impl Action {
+    /// The verb as files spell it.
+    pub const fn verb(&self) -> &'static str {
+        match self {
+            Self::Apply(_) => "apply",
+            Self::StoreUnchecked(_) => "storeUnchecked",
+            Self::Schedule(_) => "schedule",
+            Self::Run(_) => "run",
+            Self::Wait(_) => "wait",
+            Self::Exit(_) => "exit",
+            Self::Evict(_) => "evict",
+            Self::Gone(_) => "gone",
+            Self::Node(_) => "node",
+            Self::Annotate(_) => "annotate",
+            Self::Patch(_) => "patch",
+            Self::Delete(_) => "delete",
+            Self::Advance(_) => "advance",
+            Self::Fail(_) => "fail",
+            Self::Hold(_) => "hold",
+            Self::Release(_) => "release",
+            Self::Relist(_) => "relist",
+            Self::Crash(_) => "crash",
+            Self::LoseLog(_) => "loseLog",
+            Self::RestoreLog(_) => "restoreLog",
+            Self::SwapLeader(_) => "swapLeader",
+            Self::Together(_) => "together",
+        }
+    }
+}
+
+/// Places a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// The pod.
+    pub pod: ObjectName,
+    /// The node.
+    pub node: String,
+}
+
+/// A container that waits.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    /// Its pod.
+    pub pod: ObjectName,
+    /// Why it waits, for example `ErrImagePull`.
+    pub reason: String,
+    /// How long ago its pod was accepted by the node.
+    #[serde(default)]
+    pub since: Millis,
+}
+
+/// Containers that end.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exit {
+    /// The pod.
+    pub pod: ObjectName,
+    /// Exit code.
+    pub code: i32,
+    /// The container; all of them when none is named.
+    #[serde(default)]
+    pub container: Option<String>,
+    /// Its last words.
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
+/// What becomes of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeChange {
+    /// The node; one that is not there comes into being.
+    pub name: String,
+    /// Its `Ready` condition (`True`, `False`, `Unknown`), or `removed`.
+    #[serde(default)]
+    pub ready: Option<Word>,
+    /// Other conditions by type.
+    #[serde(default)]
+    pub conditions: BTreeMap<String, Word>,
+}
+
+/// A change of annotations.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Annotate {
+    /// A job by name.
+    #[serde(default)]
+    pub job: Option<ObjectName>,
+    /// A pod by name.
+    #[serde(default)]
+    pub pod: Option<ObjectName>,
+    /// A node by name.
+    #[serde(default)]
+    pub node: Option<ObjectName>,
+    /// Annotations to set.
+    #[serde(default)]
+    pub set: BTreeMap<String, Scalar>,
+    /// Annotations to take away.
+    #[serde(default)]
+    pub remove: OneOrMany<String>,
+}
+
+/// A scalar taken as text, however it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Scalar(pub String);
+
+/// A merge patch (RFC 7386).
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Patch {
+    /// A job by name.
+    #[serde(default)]
+    pub job: Option<ObjectName>,
+    /// A pod by name.
+    #[serde(default)]
+    pub pod: Option<ObjectName>,
+    /// Any object by kind and name.
+    #[serde(default)]
+    pub kind: Option<String>,
+    /// Its name, with `kind`.
+    #[serde(default)]
+    pub name: Option<ObjectName>,
+    /// Its namespace, with `kind`.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// Another way to name any object (`Kind/name`, or a map with `kind` and `name`), or, beside a name, the whole patch.
+    #[serde(default)]
+    pub object: Option<Value>,
+    /// New members of `metadata`.
+    #[serde(default)]
+    pub metadata: Option<Value>,
+    /// New members of `spec`.
+    #[serde(default)]
+    pub spec: Option<Value>,
+    /// New members of `status`, written as a node or another controller would.
+    #[serde(default)]
+    pub status: Option<Value>,
+}
+
+/// Deletes one object.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Delete {
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: ObjectName,
+    /// Its namespace, where the name says none.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// Grace period in seconds; the object's own when it is left out.
+    #[serde(default)]
+    pub grace_period_seconds: Option<u32>,
+}
+
+/// A rule by which API calls of the operator fail.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fail {
+    /// Verb of the calls.
+    pub verb: FailVerb,
+    /// Kind of the objects; every kind when it is left out.
+    #[serde(default)]
+    pub kind: Option<String>,
+    /// How many calls fail.
+    #[serde(default = "once")]
+    pub times: u32,
+    /// HTTP status they are answered with; 0 for no answer at all.
+    #[serde(default = "internal_error")]
+    pub code: u16,
+    /// Whether the call takes effect all the same.
+    #[serde(default)]
+    pub applied: bool,
+}
+
+const fn once() -> u32 {
+    1
+}
+
+const fn internal_error() -> u16 {
+    500
+}
+
+/// Verbs of API calls that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FailVerb {
+    /// Creates.
+    Create,
+    /// Deletes.
+    Delete,
+    /// Patches, status writes included.
+    Patch,
+    /// Reads of one object.
+    Get,
+    /// Complete views that a watch begins with.
+    List,
+}
+
+/// Where the operator dies: at once, or before or after the nth append or API call of the next step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrashPoint {
+    /// Before this happens.
+    #[serde(default)]
+    pub before: Option<Boundary>,
+    /// After this happened, before anybody knows.
+    #[serde(default)]
+    pub after: Option<Boundary>,
+    /// Which one of them, counted from 1.
+    #[serde(default = "first")]
+    pub nth: u32,
+}
+
+const fn first() -> u32 {
+    1
+}
+
+/// What a crash can fall before or after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Boundary {
+    /// A durable append to the log.
+    Append,
+    /// A call to the API server.
+    Call,
+}
+
+/// A log restored from a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreLog {
+    /// The copy ends here.
+    pub position: u64,
+    /// Before this happens.
+    #[serde(default)]
+    pub before: Option<Boundary>,
+    /// After this happened, before anybody knows.
+    #[serde(default)]
+    pub after: Option<Boundary>,
+    /// Which one of them, counted from 1.
+    #[serde(default = "first")]
+    pub nth: u32,
+}
+
+/// What a patch is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Kind of the object; empty for "whatever job has that name".
+    pub kind: String,
+    /// Its address.
+    pub name: ObjectName,
+}
+
+impl Patch {
+    /// What the patch is about, and the merge patch itself.
+    ///
+    /// # Errors
+    /// When it names no object, or two.
+    pub fn target_and_body(&self) -> Result<(Target, Value), String> {
+        let mut body = serde_json::Map::new();
+        let mut targets = Vec::new();
+        let mut target =
+            |kind: &str, name: &ObjectName| targets.push(Target { kind: kind.to_owned(), name: name.clone() });
+        if let Some(name) = &self.job {
+            target("", name);
+        }
+        if let Some(name) = &self.pod {
+            target("Pod", name);
+        }
+        match (&self.kind, &self.name) {
+            (Some(kind), Some(name)) => target(kind, &in_namespace(name, self.namespace.as_deref())),
+            (None, None) => {}
+            _ => return Err("kind and name belong together".to_owned()),
+        }
+        match &self.object {
+            None => {}
+            Some(Value::String(text)) => {
+                let (kind, name) =
+                    text.split_once('/').ok_or_else(|| format!("`{text}` is not of the form Kind/name"))?;
+                target(kind, &ObjectName::from(name));
+            }
+            Some(Value::Object(map)) if map.contains_key("kind") => {
+                let text =
+                    |pointer: &str| self.object.as_ref().and_then(|o| o.pointer(pointer)).and_then(Value::as_str);
+                let kind = text("/kind").ok_or("object.kind is no text")?;
+                let name = text("/name").or_else(|| text("/metadata/name")).ok_or("object has no name")?;
+                let namespace = text("/namespace").or_else(|| text("/metadata/namespace"));
+                target(kind, &in_namespace(&ObjectName::from(name), namespace));
+                for (key, value) in map {
+                    if matches!(key.as_str(), "spec" | "status" | "data") {
+                        body.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+            Some(Value::Object(map)) => body.extend(map.clone()),
+            Some(_) => return Err("object is neither Kind/name nor a map".to_owned()),
+        }
+        for (key, value) in [("metadata", &self.metadata), ("spec", &self.spec), ("status", &self.status)] {
+            if let Some(value) = value {
+                body.insert(key.to_owned(), value.clone());
+            }
+        }
+        match <[Target; 1]>::try_from(targets) {
+            Ok([target]) => Ok((target, Value::Object(body))),
+            Err(targets) if targets.is_empty() => Err("names no object".to_owned()),
+            Err(_) => Err("names more than one object".to_owned()),
+        }
+    }
+}
+
+/// `name`, in `namespace` when one is given.
+pub fn in_namespace(name: &ObjectName, namespace: Option<&str>) -> ObjectName {
+    match namespace {
+        Some(namespace) => ObjectName { namespace: Some(namespace.to_owned()), name: name.name.clone() },
+        None => name.clone(),
+    }
+}
+
+/// Whether a name in a step means this manifest: `name`, `namespace/name`, `Kind/name` or `Kind/namespace/name`.
+pub fn names_manifest(text: &str, manifest: &Value) -> bool {
+    let member = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (kind, name) = (member("/kind"), member("/metadata/name"));
+    let namespace = match member("/metadata/namespace") {
+        "" => DEFAULT_NAMESPACE,
+        given => given,
+    };
+    match text.splitn(3, '/').collect::<Vec<_>>().as_slice() {
+        [only] => *only == name,
+        [first, second] => *second == name && (*first == namespace || *first == kind),
+        [first, second, third] => *first == kind && *second == namespace && *third == name,
+        _ => false,
+    }
+}

@@ -1,0 +1,231 @@
+//! The crash sweep: a scenario run again and again, with the operator's process dying at one more point each time.
+//!
+//! Owns which points there are and what must come out the same: every job's last phase and every object, apart from what
+//! rightly differs (uids, versions, stamps, our own annotations). Tests: `snapshots/tests/crashes.rs`.
+
+use std::collections::BTreeMap;
+
+use model::Timestamp;
+use serde_json::Value;
+
+use crate::faults::{Aftermath, Death};
+use crate::runner::{Outcome, run, run_with};
+use crate::scenario::{Action, Boundary, Scenario};
+use crate::text::OWN_PREFIX;
+
+/// What a sweep found.
+#[derive(Debug, Clone, Default)]
+pub struct Sweep {
+    /// Points at which the process died.
+    pub points: usize,
+    /// What came out differently, in words.
+    pub failures: Vec<String>,
+}
+
+/// Lets the process die before and after every append and every call of a scenario, `stride` apart, once for each of
+/// these aftermaths. A scenario that cannot be run to its end has no points, nor has one whose `expect.crash` says so.
+pub fn sweep(scenario: &Scenario, aftermaths: &[Aftermath], stride: u32) -> Sweep {
+    let may = &scenario.expect.crash;
+    if may.change_anything.is_some() {
+        return Sweep::default();
+    }
+    let keeps_log = |aftermath: &&Aftermath| may.need_the_log.is_none() || **aftermath == Aftermath::SameLog;
+    let aftermaths: Vec<Aftermath> = aftermaths.iter().filter(keeps_log).copied().collect();
+    let Ok(undisturbed) = run(scenario) else { return Sweep::default() };
+    // Where API calls fail for a while, a new process tries again at other times than the old one would have.
+    let timeless = may.change_times.is_some() || scenario.steps.iter().any(|step| fails_calls(&step.action));
+    let standing = |outcome: &Outcome| if timeless { without_times(standing(outcome)) } else { standing(outcome) };
+    let wanted = standing(&undisturbed);
+    let (appends, calls) = undisturbed.counted;
+    let mut sweep = Sweep::default();
+    for (boundary, count) in [(Boundary::Append, appends), (Boundary::Call, calls)] {
+        for nth in (1..=count).step_by(usize::try_from(stride.max(1)).unwrap_or(1)) {
+            for after in [false, true] {
+                for aftermath in &aftermaths {
+                    let death = Death { boundary, after, nth, aftermath: *aftermath, anywhere: true };
+                    sweep.points = sweep.points.saturating_add(1);
+                    let differences = match run_with(scenario, Some(death)) {
+                        Ok(outcome) => differences(&wanted, &standing(&outcome)),
+                        Err(error) => vec![error.to_string()],
+                    };
+                    if !differences.is_empty() {
+                        sweep.failures.push(format!("{}: {}", describe(death), differences.join("; ")));
+                    }
+                }
+            }
+        }
+    }
+    sweep
+}
+
+/// A death in words.
+pub fn describe(death: Death) -> String {
+    let side = if death.after { "after" } else { "before" };
+    let what = match death.boundary {
+        Boundary::Append => "append",
+        Boundary::Call => "call",
+    };
+    let then = match death.aftermath {
+        Aftermath::SameLog => "",
+        Aftermath::NoLog => ", log lost",
+        Aftermath::OldLog(_) => ", older log",
+        Aftermath::OtherReplica => ", other replica",
+    };
+    format!("{side} {what} {}{then}", death.nth)
+}
+
+/// How things stand at the end, without what rightly differs between runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// The last phase of each job.
+    pub phases: BTreeMap<String, String>,
+    /// Objects by kind and address.
+    pub objects: BTreeMap<String, Value>,
+}
+
+/// How things stand at the end of a run.
+pub fn standing(outcome: &Outcome) -> Standing {
+    let last = outcome.phases.iter().filter_map(|(job, phases)| Some((job.clone(), phases.last()?.clone())));
+    let objects = outcome.objects.iter().map(|object| {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let address = format!("{}/{}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+        (address, masked(object))
+    });
+    Standing { phases: last.collect(), objects: objects.collect() }
+}
+
+/// An object without uids, versions, stamps, and annotations of ours.
+pub fn masked(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for member in ["uid", "resourceVersion", "generation", "managedFields"] {
+            metadata.remove(member);
+        }
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.retain(|key, _| !key.starts_with(OWN_PREFIX));
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+        for owner in metadata.get_mut("ownerReferences").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(owner) = owner.as_object_mut() {
+                owner.remove("uid");
+            }
+        }
+    }
+    if let Some(mirror) = object.pointer_mut("/status/trainyard").and_then(Value::as_object_mut) {
+        for member in ["term", "position", "waitUids", "waitBelow"] {
+            mirror.remove(member);
+        }
+    }
+    object
+}
+
+fn fails_calls(action: &Action) -> bool {
+    match action {
+        Action::Fail(_) => true,
+        Action::Together(actions) => actions.iter().any(fails_calls),
+        _ => false,
+    }
+}
+
+fn without_times(standing: Standing) -> Standing {
+    fn blank(value: &mut Value) {
+        match value {
+            Value::String(text) if Timestamp::parse_rfc3339(text).is_some() => "<time>".clone_into(text),
+            Value::Array(items) => items.iter_mut().for_each(blank),
+            Value::Object(map) => map.values_mut().for_each(blank),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let mut standing = standing;
+    standing.objects.values_mut().for_each(blank);
+    standing
+}
+
+fn differences(wanted: &Standing, found: &Standing) -> Vec<String> {
+    let mut told = Vec::new();
+    for (job, phase) in &wanted.phases {
+        let have = found.phases.get(job).map_or("nothing", String::as_str);
+        if have != phase {
+            told.push(format!("{job} ends as {have}, not {phase}"));
+        }
+    }
+    let addresses: std::collections::BTreeSet<&String> = wanted.objects.keys().chain(found.objects.keys()).collect();
+    for address in addresses {
+        match (wanted.objects.get(address), found.objects.get(address)) {
+            (Some(wanted), Some(found)) if wanted == found => {}
+            (Some(wanted), Some(found)) => {
+                let mut inside = Vec::new();
+                compare(wanted, found, &mut address.clone(), &mut inside);
+                told.extend(inside.into_iter().take(4));
+            }
+            (Some(_), None) => told.push(format!("{address} is missing")),
+            (None, _) => told.push(format!("{address} is there")),
+        }
+    }
+    told
+}
+
+/// Every place in which two values differ.
+fn compare(wanted: &Value, found: &Value, path: &mut String, told: &mut Vec<String>) {
+    let length = path.len();
+    let mut step = |part: &str, wanted: &Value, found: &Value| {
+        path.push_str(part);
+        compare(wanted, found, path, told);
+        path.truncate(length);
+    };
+    match (wanted, found) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for key in keys {
+                let side = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or_default();
+                step(&format!(".{key}"), &side(a), &side(b));
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (n, (a, b)) in a.iter().zip(b).enumerate() {
+                step(&format!("[{n}]"), a, b);
+            }
+        }
+        _ if wanted == found => {}
+        _ => told.push(format!("{path}: {found} instead of {wanted}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_rightly_differs_is_masked() {
+        let object = json!({
+            "kind": "X",
+            "metadata": {"name": "a", "uid": "u", "resourceVersion": "5", "annotations": {"trainyard.dev/x": "1", "k": "v"},
+                "ownerReferences": [{"uid": "o", "name": "n"}]},
+            "status": {"phase": "P", "trainyard": {"term": 1, "position": 2, "phase": "Running"}},
+        });
+        let want = json!({
+            "kind": "X",
+            "metadata": {"name": "a", "annotations": {"k": "v"}, "ownerReferences": [{"name": "n"}]},
+            "status": {"phase": "P", "trainyard": {"phase": "Running"}},
+        });
+        assert_eq!(masked(&object), want);
+    }
+
+    #[test]
+    fn differences_name_jobs_and_objects() {
+        let standing = |phase: &str, objects: &[(&str, Value)]| Standing {
+            phases: [("j".to_owned(), phase.to_owned())].into(),
+            objects: objects.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+        };
+        let wanted = standing("Succeed", &[("a", json!({"x": 1})), ("b", json!({}))]);
+        let found = standing("Failed", &[("a", json!({"x": 2, "y": 3})), ("c", json!({}))]);
+        let told = differences(&wanted, &found);
+        assert_eq!(told.len(), 5, "{told:?}");
+        assert_eq!(told[0], "j ends as Failed, not Succeed");
+        assert!(differences(&wanted, &wanted).is_empty());
+    }
+}

@@ -1,0 +1,337 @@
+//! The world a scenario runs in: the embedded cluster, the operator's process, its logs, and virtual time.
+//!
+//! Owns settling (watch, turn, call, answer until nothing moves), the passing of time, and what a death of the process
+//! does. It must not know scenario verbs (those are `runner`'s). Tests: `tests/world.rs`, and every scenario.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use apis::{ApiAnswer, ApiCall, Registry, Verb};
+use cluster::{Cluster, WatcherId};
+use event_log::{EventLog, MemoryDisk, MemoryLog};
+use model::{Config, JobKey, Phase, Position, Term, Timestamp};
+use operator::{Operator, Options};
+use serde_json::Value;
+
+use crate::faults::{Aftermath, MortalLog, SharedFate, Verdict};
+use crate::scenario::{Boundary, NodeSpec};
+
+/// Rounds of one settling after which it is given up: nothing sensible takes so many.
+const MOST_ROUNDS: u32 = 20_000;
+/// Stops of time in one `advance` after which it is given up.
+const MOST_STOPS: u32 = 200_000;
+
+/// What keeps a world from going on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operator stopped, and not because it was made to.
+    #[error("the operator stopped: {0}")]
+    Operator(#[from] operator::Error),
+    /// A log could not be opened.
+    #[error("the log cannot be opened: {0}")]
+    Log(#[from] event_log::Error),
+    /// The operator never comes to rest.
+    #[error("no rest after {rounds} rounds at {at}: the last calls were {calls}")]
+    NoRest {
+        /// How many rounds were made.
+        rounds: u32,
+        /// Virtual time.
+        at: String,
+        /// The last calls.
+        calls: String,
+    },
+    /// A CRD of this build does not register.
+    #[error("a custom resource definition cannot be served: {0}")]
+    Definition(#[from] cluster::DefinitionError),
+}
+
+/// An API call that changed something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Done {
+    /// The call.
+    pub call: ApiCall,
+    /// Uid of the object it was about.
+    pub uid: String,
+    /// How many times it had been tried, this one included.
+    pub attempts: u32,
+}
+
+/// What happened since it was last asked.
+#[derive(Debug, Clone, Default)]
+pub struct Happened {
+    /// Calls that changed something, in order.
+    pub done: Vec<Done>,
+    /// Phases that jobs passed through, in order.
+    pub phases: Vec<(JobKey, Phase)>,
+    /// How many times time stopped for somebody.
+    pub stops: usize,
+}
+
+/// One replica of the operator: the disk its log is on.
+#[derive(Debug, Clone, Default)]
+struct Replica {
+    disk: MemoryDisk,
+}
+
+/// Cluster, operator, logs and time.
+pub struct World {
+    /// The cluster.
+    pub cluster: Cluster,
+    registry: Registry,
+    config: Config,
+    replicas: Vec<Replica>,
+    leader: usize,
+    operator: Option<Operator>,
+    watcher: WatcherId,
+    fate: SharedFate,
+    last_term: Term,
+    tries: BTreeMap<String, u32>,
+    happened: Happened,
+}
+
+impl World {
+    /// A cluster with these nodes, and an operator on an empty log.
+    ///
+    /// # Errors
+    /// When a served API's definition does not register.
+    pub fn new(nodes: &[NodeSpec], config: Config) -> Result<Self, Error> {
+        let nodes = nodes.iter().map(|node| {
+            let spec = cluster::NodeSpec::named(&node.name);
+            if node.gpus > 0 { spec.with("nvidia.com/gpu", &node.gpus.to_string()) } else { spec }
+        });
+        let mut cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });
+        let registry = Registry::all();
+        for api in registry.iter() {
+            cluster.register(&api.crd())?;
+        }
+        let watcher = cluster.subscribe();
+        let mut world = Self {
+            cluster,
+            registry,
+            config,
+            replicas: vec![Replica::default(), Replica::default()],
+            leader: 0,
+            operator: None,
+            watcher,
+            fate: SharedFate::default(),
+            last_term: Term(0),
+            tries: BTreeMap::new(),
+            happened: Happened::default(),
+        };
+        world.open()?;
+        Ok(world)
+    }
+
+    /// The served APIs.
+    pub const fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// When the operator's process dies.
+    pub const fn fate(&self) -> &SharedFate {
+        &self.fate
+    }
+
+    /// What happened since the last call.
+    pub fn take_happened(&mut self) -> Happened {
+        std::mem::take(&mut self.happened)
+    }
+
+    /// Number of records of the log in use, and its digest.
+    pub fn log_summary(&self) -> (u64, String) {
+        self.operator.as_ref().map_or_else(Default::default, |operator| {
+            let log = operator.log();
+            (log.stats().records, log.head().digest.to_string())
+        })
+    }
+
+    /// The operator, for looking at its state.
+    pub const fn operator(&self) -> Option<&Operator> {
+        self.operator.as_ref()
+    }
+
+    fn open(&mut self) -> Result<(), Error> {
+        let replica = self.replicas.get(self.leader).cloned().unwrap_or_default();
+        let log = MortalLog::new(replica.disk.open()?, self.fate.clone());
+        let options = Options { config: self.config.clone(), last_term: self.last_term };
+        self.operator = Some(Operator::open(Box::new(log), self.registry.clone(), options)?);
+        Ok(())
+    }
+
+    /// The process dies here and now, and the next one starts.
+    ///
+    /// # Errors
+    /// When the next one cannot be opened.
+    pub fn restart(&mut self, aftermath: Aftermath) -> Result<(), Error> {
+        // The handle goes first: a log is open once.
+        self.operator = None;
+        self.cluster.unsubscribe(self.watcher);
+        match aftermath {
+            Aftermath::SameLog => {}
+            Aftermath::NoLog => self.set_disk(MemoryDisk::default()),
+            Aftermath::OldLog(position) => {
+                let replica = self.replicas.get(self.leader).cloned().unwrap_or_default();
+                let log = replica.disk.open()?;
+                let position =
+                    Position(position).min(log.head().position).max(Position(log.first().0.saturating_sub(1)));
+                let old: MemoryLog = log.truncated(position)?;
+                self.set_disk(old.disk());
+            }
+            Aftermath::OtherReplica => {
+                self.leader = self.leader.saturating_add(1).checked_rem(self.replicas.len()).unwrap_or_default();
+            }
+        }
+        self.tries.clear();
+        self.watcher = self.cluster.subscribe();
+        self.open()
+    }
+
+    fn set_disk(&mut self, disk: MemoryDisk) {
+        if let Some(replica) = self.replicas.get_mut(self.leader) {
+            replica.disk = disk;
+        }
+    }
+
+    /// Lets everything that is waiting take its course, without time passing.
+    ///
+    /// # Errors
+    /// When the operator stops or never comes to rest.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        let mut last = Vec::new();
+        for _ in 0..MOST_ROUNDS {
+            let news = self.cluster.watch(self.watcher);
+            let Some(operator) = self.operator.as_mut() else { return Ok(()) };
+            let quiet = news.is_empty();
+            news.into_iter().for_each(|observation| operator.offer(observation));
+            let calls = match operator.turn(self.cluster.now()) {
+                Ok(calls) => {
+                    self.take_phases();
+                    calls
+                }
+                Err(error) => {
+                    self.died_in_turn(error)?;
+                    continue;
+                }
+            };
+            if quiet && calls.is_empty() {
+                let rested =
+                    self.operator.as_ref().and_then(Operator::next_wake).is_none_or(|at| at > self.cluster.now());
+                if rested {
+                    return Ok(());
+                }
+                last.clear();
+            }
+            if !calls.is_empty() {
+                last =
+                    calls.iter().map(|call| format!("{:?} {} {}", call.verb, call.resource.kind, call.name)).collect();
+            }
+            self.execute(calls)?;
+        }
+        Err(Error::NoRest { rounds: MOST_ROUNDS, at: self.cluster.now().to_rfc3339(), calls: last.join(", ") })
+    }
+
+    fn take_phases(&mut self) {
+        if let Some(operator) = self.operator.as_mut() {
+            self.happened.phases.extend(operator.take_steps().into_iter().map(|step| (step.job, step.phase)));
+            if let Some((term, _)) = operator.state().terms.last() {
+                self.last_term = self.last_term.max(*term);
+            }
+        }
+    }
+
+    /// A turn ended in an error: a death that was to come, another leader's trace, or a fault of ours.
+    fn died_in_turn(&mut self, error: operator::Error) -> Result<(), Error> {
+        let met = self.fate.lock().take();
+        match (met, error) {
+            (Some((aftermath, stored)), _) => {
+                if stored {
+                    // What was appended is the log's, although this process did not live to see it.
+                    self.take_phases();
+                }
+                self.restart(aftermath)
+            }
+            // As a supervisor would: the operator asks for a fresh start.
+            (None, operator::Error::Superseded { .. }) => self.restart(Aftermath::SameLog),
+            (None, error) => Err(error.into()),
+        }
+    }
+
+    fn execute(&mut self, calls: Vec<ApiCall>) -> Result<(), Error> {
+        for call in calls {
+            // Kubernetes Events are answered by nobody and change no job: a death at one of them is no case of its own.
+            let verdict = if call.object.is_some() { self.fate.lock().next(Boundary::Call) } else { Verdict::Goes };
+            if verdict != Verdict::DiedBefore {
+                let answer = self.make(&call);
+                if verdict == Verdict::Goes
+                    && let Some(operator) = self.operator.as_mut()
+                {
+                    operator.answered(call.id, answer);
+                }
+            }
+            if verdict != Verdict::Goes {
+                let met = self.fate.lock().take();
+                let aftermath = met.map_or(Aftermath::SameLog, |(aftermath, _)| aftermath);
+                return self.restart(aftermath);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one call and notes it if it changed something.
+    fn make(&mut self, call: &ApiCall) -> ApiAnswer {
+        let before = self.cluster.revision();
+        let known = self.cluster.get(&call.resource, &call.namespace, &call.name);
+        let answer = self.cluster.execute(call);
+        if call.verb == Verb::Get || call.object.is_none() {
+            return answer;
+        }
+        let uid = call.uid.as_ref().map(|uid| uid.to_string()).unwrap_or_default();
+        let address = format!("{:?} {} {}/{} {uid}", call.verb, call.resource.kind, call.namespace, call.name);
+        let tries = self.tries.entry(address.clone()).or_default();
+        *tries = tries.saturating_add(1);
+        let attempts = *tries;
+        if answer.is_ok() {
+            self.tries.remove(&address);
+        }
+        if self.cluster.revision() != before {
+            let now = self.cluster.get(&call.resource, &call.namespace, &call.name);
+            let object: Option<&Arc<Value>> = now.as_ref().or(known.as_ref());
+            let uid = object.map(|o| uid_of(o)).unwrap_or_default();
+            self.happened.done.push(Done { call: call.clone(), uid, attempts });
+        }
+        answer
+    }
+
+    /// Moves the clock without anybody looking.
+    pub fn skip(&mut self, by_ms: u64) {
+        self.cluster.set_now(self.cluster.now().plus_ms(by_ms));
+    }
+
+    /// Lets time pass, stopping whenever somebody waits for that very moment.
+    ///
+    /// # Errors
+    /// As for [`World::settle`].
+    pub fn advance(&mut self, by_ms: u64) -> Result<(), Error> {
+        let target = self.cluster.now().plus_ms(by_ms);
+        for _ in 0..MOST_STOPS {
+            let Some(next) = self.next_wake().filter(|at| *at < target) else {
+                self.cluster.set_now(target);
+                return self.settle();
+            };
+            self.cluster.set_now(next.max(self.cluster.now()));
+            self.happened.stops = self.happened.stops.saturating_add(1);
+            self.settle()?;
+        }
+        Err(Error::NoRest { rounds: MOST_STOPS, at: self.cluster.now().to_rfc3339(), calls: String::new() })
+    }
+
+    /// When somebody wants to look again.
+    fn next_wake(&self) -> Option<Timestamp> {
+        let operator = self.operator.as_ref().and_then(Operator::next_wake);
+        [operator, self.cluster.next_wake()].into_iter().flatten().min()
+    }
+}
+
+fn uid_of(object: &Value) -> String {
+    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
