@@ -35,12 +35,12 @@ pub(crate) enum What {
 pub(crate) struct Fault {
     /// What.
     pub(crate) what: What,
-    /// Milliseconds after its pod (for nodes and jobs: every pod of the run's jobs) was first seen running.
+    /// Milliseconds after its pod (its job, for a node: any job) was first seen running; for images: how long, 0 is for good.
     pub(crate) after_ms: u64,
 }
 
 /// How faults are written, for messages.
-pub(crate) const SYNTAX: &str = "exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD or preempt=JOB[@TIME]";
+pub(crate) const SYNTAX: &str = "exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR] or preempt=JOB[@TIME]";
 
 /// A fault that cannot be read.
 #[derive(Debug, PartialEq, Eq)]

@@ -58,7 +58,9 @@ impl Session {
             self.keep()?;
             let news = self.cluster.watch(self.watcher);
             let quiet = !moved && news.is_empty();
-            news.into_iter().for_each(|observation| self.operator.offer(observation));
+            for observation in news {
+                self.operator.offer(observation);
+            }
             let calls = self.operator.turn(now)?;
             self.steps.extend(self.operator.take_steps());
             if quiet && calls.is_empty() && self.operator.next_wake().is_none_or(|at| at > now) {

@@ -164,7 +164,8 @@ pub(crate) fn outcomes(session: &Session, wanted: &dyn Fn(&JobKey) -> bool) -> b
         let restarts: u32 = job.groups.values().map(|g| g.charged).sum();
         let took = job.ended_at.zip(job.started_at).map(|(end, start)| end.since_ms(start));
         let took = took.map(|ms| format!(", {}.{:01} s", ms / 1000, ms / 100 % 10)).unwrap_or_default();
-        let invalid = job.invalid().map(|errors| errors.iter().map(|e| format!("\n    {e}")).collect::<String>());
+        let invalid =
+            job.invalid().map(|errors| errors.iter().fold(String::new(), |text, e| format!("{text}\n    {e}")));
         let word = match session.phase_word(key, job.phase) {
             "" => "not started",
             word => word,

@@ -63,7 +63,7 @@ impl State {
             Event::ServicesDropped { uids } => {
                 for uid in uids {
                     if let Some(service) = job.services.get_mut(uid) {
-                        service.doom.get_or_insert(Doom { evidence: Stamp::default(), ordered: false, forced: false });
+                        service.doom.get_or_insert_with(Doom::without_evidence);
                     }
                     job.stray_services.remove(uid);
                 }

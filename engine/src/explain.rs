@@ -3,6 +3,7 @@
 //! Reads records and state; decides nothing. `cli` prints what is made here.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use model::command::Outcome;
 use model::{ContainerState, Decision, Event, Fact, JobKey, ObjectRef, Phase, PodFact, PodPhase, Position, Timestamp};
@@ -25,12 +26,49 @@ pub struct Line {
     pub text: String,
 }
 
-/// The lines of one record: first what came in, then what was decided.
-pub fn lines(record: &Record) -> Vec<Line> {
+/// The lines of one record: first what came in, then what was decided. `before` is the state it came upon: it knows names.
+pub fn lines(record: &Record, before: &State) -> Vec<Line> {
     let line = |decided: bool, text: String| Line { position: record.position, at: record.at, decided, text };
-    let seen = record.facts.iter().filter_map(fact_words).map(|text| line(false, text));
+    let job = match &record.scope {
+        Scope::Job(key) => before.job(key),
+        Scope::Cluster => None,
+    };
+    let seen = record.facts.iter().filter_map(|fact| named(job, fact).or_else(|| fact_words(fact)));
+    let seen = seen.map(|text| line(false, text));
     let decided = record.events.iter().filter_map(event_words).map(|text| line(true, text));
     seen.chain(decided).collect()
+}
+
+/// Facts that name an object by its uid, told with its name.
+fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
+    let job = job?;
+    let pod = |uid| job.pods.get(uid).map(|p| format!("pod {}", p.fact.name));
+    let service = |uid| job.services.get(uid).map(|s| format!("service {}", s.name));
+    match fact {
+        Fact::PodGone { uid } => Some(format!("{} is gone", pod(uid)?)),
+        Fact::ServiceGone { uid } => Some(format!("{} is gone", service(uid)?)),
+        Fact::Answered { object: ObjectRef::PodUid(uid), outcome } => {
+            Some(outcome_words(&format!("delete of {}", pod(uid)?), outcome))
+        }
+        Fact::Answered { object: ObjectRef::ServiceUid(uid), outcome } => {
+            Some(outcome_words(&format!("delete of {}", service(uid)?), outcome))
+        }
+        Fact::TermBegan { .. }
+        | Fact::Configured(_)
+        | Fact::Job(_)
+        | Fact::Spec(_)
+        | Fact::JobGone
+        | Fact::Pod(_)
+        | Fact::Service(_)
+        | Fact::Node(_)
+        | Fact::NodeGone { .. }
+        | Fact::NodeChanged { .. }
+        | Fact::Relisted { .. }
+        | Fact::Answered { .. }
+        | Fact::Published { .. }
+        | Fact::Due
+        | Fact::Adopted(_) => None,
+    }
 }
 
 /// A fact in words; `None` for those that matter to bookkeeping only.
@@ -69,6 +107,10 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
 }
 
 fn answer_words(object: &ObjectRef, outcome: &Outcome) -> String {
+    outcome_words(&object.to_string(), outcome)
+}
+
+fn outcome_words(object: &str, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done | Outcome::Forced => format!("{object}: done"),
         Outcome::Gone => format!("{object}: not there"),
@@ -82,17 +124,25 @@ fn answer_words(object: &ObjectRef, outcome: &Outcome) -> String {
 fn pod_words(pod: &PodFact) -> String {
     let mut text = format!("pod {} is {:?}", pod.name, pod.phase);
     if let Some(node) = &pod.node {
-        text.push_str(&format!(" on {node}"));
+        {
+            let _ = write!(text, " on {node}");
+        };
     }
     for container in &pod.containers {
         match &container.state {
-            ContainerState::Waiting { reason } => text.push_str(&format!(", {} waits: {reason}", container.name)),
-            ContainerState::Terminated { code, .. } => text.push_str(&format!(", {} exited {code}", container.name)),
+            ContainerState::Waiting { reason } => {
+                let _ = write!(text, ", {} waits: {reason}", container.name);
+            }
+            ContainerState::Terminated { code, .. } => {
+                let _ = write!(text, ", {} exited {code}", container.name);
+            }
             ContainerState::Running => {}
         }
     }
     if let Some(reason) = &pod.reason {
-        text.push_str(&format!(", {reason}"));
+        {
+            let _ = write!(text, ", {reason}");
+        };
     }
     if pod.deleting.is_some() {
         text.push_str(", being deleted");
@@ -168,7 +218,9 @@ impl Chain {
             if let Event::Decided(decision) = event {
                 let seen: Vec<Line> =
                     decision.cause().slots.iter().filter_map(|slot| self.ends.remove(&slot.to_string())).collect();
-                seen.into_iter().for_each(|line| self.push(line));
+                for line in seen {
+                    self.push(line);
+                }
             }
             let tells = matches!(
                 event,

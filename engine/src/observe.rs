@@ -129,7 +129,7 @@ impl State {
         let turn = Turn { at, stamp, around };
         let mut moves = Vec::new();
         match fact {
-            Fact::Job(fact) => turn.job(job, fact),
+            Fact::Job(fact) => Turn::job(job, fact),
             Fact::Spec(fact) => turn.spec(job, fact),
             Fact::JobGone => {
                 job.gone = true;
@@ -192,7 +192,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn job(&self, job: &mut Job, fact: &JobFact) {
+    fn job(job: &mut Job, fact: &JobFact) {
         if job.known && fact.rv < job.rv {
             return;
         }
@@ -209,7 +209,9 @@ impl Turn<'_> {
 
     fn spec(&self, job: &mut Job, fact: &SpecFact) {
         let fact = std::sync::Arc::new(fact.clone());
-        if fact.spec.is_ok() {
+        // An edit after the ending was decided changes nothing any more.
+        let too_late = job.valid.is_some() && job.ending().is_some();
+        if fact.spec.is_ok() && !too_late {
             job.valid = Some(fact.clone());
             // What was refused may be accepted now.
             job.attempts.retain(|_, attempt| !matches!(attempt.last, Outcome::Refused { .. }));
@@ -246,7 +248,7 @@ impl Turn<'_> {
         moves.push((before.and_then(|p| p.fact.node.clone()), fact.node.clone()));
         let running = (fact.phase == PodPhase::Running).then_some(self.at);
         let pod = Pod {
-            doom: before.and_then(|p| p.doom).or_else(|| job.awaits(fact).then_some(Doom::ordered_elsewhere())),
+            doom: before.and_then(|p| p.doom).or_else(|| job.awaits(fact).then_some(Doom::without_evidence())),
             running_at: before.and_then(|p| p.running_at).or(running),
             fact: fact.clone(),
         };
@@ -399,10 +401,9 @@ impl Job {
 }
 
 impl Doom {
-    /// A pod that a mirror names as going: its evidence is that mirror.
-    pub(crate) const fn ordered_elsewhere() -> Self {
-        let zero = Stamp { term: model::Term(0), position: model::Position(0) };
-        Self { evidence: zero, ordered: false, forced: false }
+    /// For what may go at once: surplus, or a pod that an adopted mirror already names as going.
+    pub(crate) fn without_evidence() -> Self {
+        Self { evidence: Stamp::default(), ordered: false, forced: false }
     }
 }
 

@@ -207,10 +207,10 @@ impl<'a, B: AsRef<[u8]> + Send + 'static> Ahead<'a, B> {
         }
         if part.start.head.digest != self.tip.head.digest {
             // A block whose header is unreadable has no digest to compare; its own fault says more.
-            return Err(part.result.err().unwrap_or(Error::damaged(at, Damage::Chain)));
+            return Err(part.result.err().unwrap_or_else(|| Error::damaged(at, Damage::Chain)));
         }
         if part.start.body_bytes != self.tip.body_bytes {
-            return Err(part.result.err().unwrap_or(Error::damaged(at, Damage::Misplaced("group"))));
+            return Err(part.result.err().unwrap_or_else(|| Error::damaged(at, Damage::Misplaced("group"))));
         }
         if part.first_term.is_some_and(|term| term < self.tip.term) {
             return Err(Error::damaged(at, Damage::Misplaced("term goes backwards")));
@@ -254,7 +254,7 @@ impl<B: AsRef<[u8]> + Send + 'static> Iterator for Ahead<'_, B> {
 /// Verified frames, by one thread or several.
 pub(crate) enum Reader<'a, B> {
     /// For short reads.
-    One(Frames<'a, B>),
+    One(Box<Frames<'a, B>>),
     /// For long ones.
     Many(Box<Ahead<'a, B>>),
 }
@@ -264,7 +264,7 @@ impl<'a, B: AsRef<[u8]> + Send + 'static> Reader<'a, B> {
     pub(crate) fn new(blocks: BlockIter<'a, B>, start: Tip, from: Position, until: Option<Head>, records: u64) -> Self {
         match (records >= WORTH_RECORDS).then(Workers::start).flatten() {
             Some(workers) => Self::Many(Box::new(Ahead::new(blocks, start, from, until, workers))),
-            None => Self::One(Frames::new(blocks, start, from, until)),
+            None => Self::One(Box::new(Frames::new(blocks, start, from, until))),
         }
     }
 

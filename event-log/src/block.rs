@@ -370,6 +370,7 @@ pub(crate) fn encode_checkpoint(at: Head, term: Term, bytes: &[u8]) -> Vec<Block
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chain::RecordHasher;
 
     fn group(sizes: &[usize]) -> (Vec<Vec<u8>>, Vec<Block>) {
         let bodies: Vec<Vec<u8>> = sizes.iter().map(|n| vec![b'x'; *n]).collect();
@@ -449,6 +450,25 @@ mod tests {
         let crc = header_crc(bytes.first_chunk().unwrap());
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(Header::read(bytes), Err(HeaderFault::TooNew(2)));
+    }
+
+    #[test]
+    fn the_format_is_frozen() {
+        // Logs of format 1 exist. If this fails, the format changed: raise FORMAT and keep reading the old one.
+        let body = br#"{"a":1}"#;
+        let digest = RecordHasher::default().digest(&Digest::ZERO, Position(1), Term(5), body);
+        assert_eq!(digest.to_string(), "7ba0625adabc072511096b01a4e1632b9dc977d15aa289f866437b215085e8ee");
+        let placed = [Placed { previous: Digest::ZERO, term: Term(5), body }];
+        let blocks = encode_group(Position(1), Head { position: Position(1), digest }, 0, &placed);
+        let digits = |byte: &u8| [byte >> 4, byte & 15].map(|d| char::from_digit(u32::from(d), 16).unwrap());
+        let hex: String = blocks[0].bytes.iter().flat_map(digits).collect();
+        let expected = concat!(
+            "f554594201000100cbe9e8fa1700000001000000000000000100000000000000",
+            "01000000000000007ba0625adabc072500000000010000000000000000000000",
+            "0000000000000000000000000000000000000000000000000000000000000000",
+            "08d2971c0700000005000000000000007b2261223a317d",
+        );
+        assert_eq!(hex, expected);
     }
 
     #[test]

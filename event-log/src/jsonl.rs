@@ -187,14 +187,12 @@ fn write_checkpoint(checkpoint: &Checkpoint, out: &mut impl Write) -> io::Result
     let Checkpoint { position, term, digest, state } = checkpoint;
     let seal = Digest(checkpoint_digest(checkpoint));
     write!(out, r#"{{"checkpoint":{{"position":{position},"term":{term},"digest":"{digest}","seal":"{seal}","#)?;
-    match embeddable(state) {
-        Some(text) => writeln!(out, r#""state":{text}}}}}"#),
-        None => {
-            out.write_all(br#""stateHex":""#)?;
-            state.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
-            writeln!(out, r#""}}}}"#)
-        }
+    if let Some(text) = embeddable(state) {
+        return writeln!(out, r#""state":{text}}}}}"#);
     }
+    out.write_all(br#""stateHex":""#)?;
+    state.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
+    writeln!(out, r#""}}}}"#)
 }
 
 /// Writes a log as compressed JSON lines (`.jsonl.gz`), with the last digest only.

@@ -17,12 +17,14 @@
 mod ahead;
 mod block;
 mod chain;
+mod copying;
 pub mod disk;
 mod error;
 mod faulty;
 pub mod jsonl;
 pub mod log;
 mod memory;
+mod recover;
 mod store;
 mod types;
 

@@ -5,15 +5,13 @@
 
 use model::{Position, Term};
 
-use crate::block::{BlockKey, Header, MAX_BODY_BYTES, MAX_GROUP_BYTES, Placed, encode_group};
-use crate::chain::{RecordHasher, Tip, base_of, checkpoint_blocks, frames_from, read_checkpoint, verify_all};
+use crate::block::{MAX_BODY_BYTES, MAX_GROUP_BYTES, Placed, encode_group};
+use crate::chain::{RecordHasher, Tip, base_of, frames_from, read_checkpoint};
+use crate::copying::{copy_frames, put_checkpoint};
 use crate::error::{Damage, Error};
-use crate::store::{Blocks, Store};
+use crate::recover::{check_noted, full_chain, settle_tail};
+use crate::store::{Blocks as _, Store};
 use crate::types::{Checkpoint, EventLog, Frame, Head, NewRecord, Stats};
-
-/// How many bytes of bodies compaction writes in one go.
-const COPY_GROUP_BYTES: usize = 256 << 10;
-const COPY_GROUP_RECORDS: usize = 1024;
 
 /// How much of a log is read when it is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -87,6 +85,11 @@ impl<S: Store> Log<S> {
     /// The store below.
     pub(crate) const fn store(&self) -> &S {
         &self.store
+    }
+
+    /// The store below, to tell it something.
+    pub(crate) const fn store_mut(&mut self) -> &mut S {
+        &mut self.store
     }
 
     /// The same log over another store that holds the same blocks.
@@ -163,9 +166,7 @@ impl<S: Store> Log<S> {
 
     /// Writes the checkpoint and the frames after it into `draft`; gives where the new epoch begins and ends.
     fn write_draft(&self, draft: &mut S::Blocks, checkpoint: &Checkpoint) -> Result<(Tip, Tip), Error> {
-        for part in checkpoint_blocks(checkpoint)?.chunks(256) {
-            draft.put(part)?;
-        }
+        put_checkpoint(checkpoint, draft)?;
         let head = Head { position: checkpoint.position, digest: checkpoint.digest };
         let base = Tip { head, term: checkpoint.term, body_bytes: 0 };
         let tip = if self.tip.head.position > checkpoint.position {
@@ -181,126 +182,6 @@ impl<S: Store> Log<S> {
 fn check_size(what: &'static str, bytes: usize, limit: usize) -> Result<(), Error> {
     if bytes > limit {
         return Err(Error::TooBig { what, bytes: bytes as u64, limit_bytes: limit as u64 });
-    }
-    Ok(())
-}
-
-/// Puts frames that already have their digests as one group.
-fn put_frames<B: Blocks>(blocks: &mut B, tip: Tip, frames: &[Frame]) -> Result<Tip, Error> {
-    let (Some(first), Some(last)) = (frames.first(), frames.last()) else { return Ok(tip) };
-    let mut previous = tip.head.digest;
-    let mut placed = Vec::with_capacity(frames.len());
-    let mut body_bytes = tip.body_bytes;
-    for frame in frames {
-        placed.push(Placed { previous, term: frame.term, body: &frame.body });
-        previous = frame.digest;
-        body_bytes = body_bytes.saturating_add(frame.body.len() as u64);
-    }
-    let head = Head { position: last.position, digest: last.digest };
-    blocks.put(&encode_group(first.position, head, tip.body_bytes, &placed))?;
-    Ok(Tip { head, term: last.term, body_bytes })
-}
-
-/// Copies a verified chain, with its checkpoint, into an empty epoch, durably.
-pub(crate) fn copy_chain<A: Blocks, B: Blocks>(from: &A, base: Tip, tip: Tip, to: &mut B) -> Result<(), Error> {
-    if base.head.position > Position(0) {
-        let checkpoint = read_checkpoint(from, &base)?;
-        for part in checkpoint_blocks(&checkpoint)?.chunks(256) {
-            to.put(part)?;
-        }
-    }
-    let records = tip.head.position.0.saturating_sub(base.head.position.0);
-    let frames = frames_from(from, base, base.head.position.next(), Some(tip.head), records)?;
-    copy_frames(frames, base, to)?;
-    to.sync()
-}
-
-/// Puts frames that follow `tip` in groups of some size.
-fn copy_frames<B: Blocks>(
-    frames: impl Iterator<Item = Result<Frame, Error>>,
-    mut tip: Tip,
-    to: &mut B,
-) -> Result<Tip, Error> {
-    let (mut group, mut bytes) = (Vec::new(), 0);
-    for frame in frames {
-        let frame = frame?;
-        bytes += frame.body.len();
-        group.push(frame);
-        if bytes >= COPY_GROUP_BYTES || group.len() >= COPY_GROUP_RECORDS {
-            tip = put_frames(to, tip, &group)?;
-            group.clear();
-            bytes = 0;
-        }
-    }
-    put_frames(to, tip, &group)
-}
-
-fn full_chain<B: Blocks>(blocks: &B, base: Tip) -> Result<Tip, Error> {
-    let (tip, result) = verify_all(blocks, base)?;
-    result.map(|()| tip)
-}
-
-/// Verifies the last commit group and gives the tip; removes the group when it is torn and was never acknowledged.
-fn settle_tail<S: Store>(store: &mut S, base: Tip, noted: Option<Head>) -> Result<Tip, Error> {
-    loop {
-        let Some((key, bytes)) = store.blocks().last_at(BlockKey::last(Position(u64::MAX)))? else { return Ok(base) };
-        if key.position == Position(0) {
-            return Ok(base);
-        }
-        if key.position <= base.head.position {
-            return Err(Error::damaged(key.position, Damage::Misplaced("a record the checkpoint includes")));
-        }
-        let header = Header::read(bytes.as_ref()).map_err(|fault| fault.at(key.position))?;
-        let (starts_there, tip, result) = match frames_from(store.blocks(), base, header.group_first, None, 1) {
-            Ok(group) => {
-                let starts_there = group.tip().head.position.next() == header.group_first;
-                let (tip, result) = group.finish();
-                (starts_there, tip, result)
-            }
-            Err(other) => (false, base, Err(other)),
-        };
-        match result {
-            Ok(()) if starts_there => return Ok(tip),
-            Ok(()) | Err(Error::Damaged { reason: Damage::Missing, .. }) => {}
-            Err(other) => return Err(other),
-        }
-        if noted.is_some_and(|head| head.position >= header.group_first) {
-            return Err(Error::damaged(tip.head.position.next(), Damage::Missing));
-        }
-        let keys: Result<Vec<BlockKey>, Error> =
-            store.blocks().scan(BlockKey::first(header.group_first)).map(|item| item.map(|(key, _)| key)).collect();
-        let keys = keys?;
-        if keys.is_empty() {
-            return Err(Error::damaged(header.group_first, Damage::Engine("a key is found and then not".to_owned())));
-        }
-        tracing::warn!(first = %header.group_first, blocks = keys.len(), "torn commit group removed; it was never acknowledged");
-        store.blocks_mut().remove(&keys)?;
-        store.blocks_mut().sync()?;
-    }
-}
-
-/// The noted head must be one of the chain's: a log behind it, or on another chain, has lost acknowledged records.
-pub(crate) fn check_noted<B: Blocks>(blocks: &B, base: Tip, tip: Tip, noted: Option<Head>) -> Result<(), Error> {
-    let Some(noted) = noted else { return Ok(()) };
-    if noted.position > tip.head.position {
-        return Err(Error::damaged(tip.head.position.next(), Damage::Behind(noted)));
-    }
-    if noted.position < base.head.position {
-        return Ok(()); // noted before the checkpoint was made
-    }
-    let there = if noted.position == tip.head.position {
-        tip.head
-    } else if noted.position == base.head.position {
-        base.head
-    } else {
-        let mut frames = frames_from(blocks, base, noted.position, None, 1)?;
-        match frames.next().transpose()? {
-            Some(frame) => Head { position: frame.position, digest: frame.digest },
-            None => return Err(Error::damaged(noted.position, Damage::Missing)),
-        }
-    };
-    if there != noted {
-        return Err(Error::damaged(noted.position, Damage::OtherHead(noted)));
     }
     Ok(())
 }
@@ -330,8 +211,10 @@ impl<S: Store> EventLog for Log<S> {
         if self.tip.head == self.base.head {
             self.first_term = Some(first.term);
         }
-        self.tip = self.write(records)?;
-        self.poisoned = false;
+        let written = self.write(records);
+        // Trying to write to a copy leaves it as it was.
+        self.poisoned = !matches!(written, Ok(_) | Err(Error::ReadOnly));
+        self.tip = written?;
         Ok(self.tip.head)
     }
 

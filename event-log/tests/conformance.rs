@@ -84,10 +84,13 @@ fn large_and_empty_bodies_are_kept<P: Place>() {
     assert!(frames(&*log, 1).iter().all(|frame| frame.body.iter().all(|byte| *byte == b'z')));
 }
 
+/// A group, and the error it must give.
+type Refused<'a> = (&'a [NewRecord<'a>], fn(&Error) -> bool);
+
 fn refused_appends_poison<P: Place>() {
     let place = P::new();
     let too_big = vec![0; MAX_BODY_BYTES + 1];
-    let refused: [(&[NewRecord<'_>], fn(&Error) -> bool); 3] = [
+    let refused: [Refused<'_>; 3] = [
         (&[NewRecord { term: Term(1), body: &too_big }], |e| matches!(e, Error::TooBig { .. })),
         (&[NewRecord { term: Term(0), body: b"" }], |e| matches!(e, Error::TermBackwards { .. })),
         (&[NewRecord { term: Term(9), body: b"" }, NewRecord { term: Term(8), body: b"" }], |e| {

@@ -26,9 +26,11 @@ fn child_appends() {
 
 #[test]
 fn fifty_kills_lose_nothing() {
-    let place = OnDisk::new();
-    let mut acknowledged = 0;
+    let (mut place, mut acknowledged, mut most) = (OnDisk::new(), 0, 0);
     for seed in 0..50 {
+        if seed % 10 == 0 {
+            (place, acknowledged) = (OnDisk::new(), 0);
+        }
         let mut process = child(&[("LOG_DIR", place.path().display().to_string()), ("SEED", seed.to_string())])
             .stdout(Stdio::piped())
             .spawn()
@@ -60,6 +62,7 @@ fn fifty_kills_lose_nothing() {
         let log = place.open(verify).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert!(log.head().position.0 >= acknowledged, "seed {seed}: {} < {acknowledged}", log.head().position);
         check_contents(&*log, Head::default());
+        most = acknowledged.max(most);
     }
-    assert!(acknowledged > 500);
+    assert!(most > 500);
 }

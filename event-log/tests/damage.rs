@@ -3,10 +3,15 @@
 
 mod support;
 
+use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use event_log::disk::medium::{Medium, Step};
 use event_log::{Error, EventLog as _, Frame, Head, Options, SledLog, Verify, salvage, verify};
 use model::Position;
 use support::{
@@ -100,7 +105,7 @@ fn harm(log: &Path, rng: &mut Rng) -> String {
                     let half = fs::metadata(entry.path()).unwrap().len() / 2;
                     let size = [0, half][rng.index(2)];
                     OpenOptions::new().write(true).open(entry.path()).unwrap().set_len(size).unwrap();
-                    done += &format!(" {size}");
+                    write!(done, " {size}").unwrap();
                 }
             }
             done
@@ -148,7 +153,7 @@ fn storm(image: &Image, verify: Verify, seeds: std::ops::Range<u64>) {
                     Ok(all) => assert!(all == image.all, "{what}: records lost silently"),
                     // A quick open may leave damage for the reader to find, never undetected.
                     Err(error) => {
-                        assert!(verify == Verify::Tail && matches!(error, Error::Damaged { .. }), "{what}: {error}")
+                        assert!(verify == Verify::Tail && matches!(error, Error::Damaged { .. }), "{what}: {error}");
                     }
                 }
                 assert_eq!(log.head().position.0, 1_000, "{what}");
@@ -199,6 +204,84 @@ fn a_quick_open_after_an_orderly_end_loses_nothing_silently() {
         let read: Result<Vec<Frame>, Error> = log.read(log.first()).unwrap().collect();
         assert!(read.is_err() || read.is_ok_and(|all| all == image.all), "{what}");
     }
+}
+
+#[test]
+fn records_the_engine_loses_are_recovered_from_its_own_file() {
+    // Segment headers hold none of our bytes, and sled erases the segments it cannot read.
+    let image = Image::new(true, true);
+    let length = fs::metadata(live_epoch(&image.place.path()).join("db")).unwrap().len();
+    let mut rebuilt = 0;
+    for segment in 0..length.div_ceil(512 * 1024) {
+        for verify in [Verify::Full, Verify::Tail] {
+            let place = image.copy();
+            let epoch = live_epoch(&place.path());
+            let db = OpenOptions::new().write(true).open(epoch.join("db")).unwrap();
+            db.write_all_at(&[0; 20], segment * 512 * 1024).unwrap();
+            let mut log = place.open(verify).unwrap_or_else(|e| panic!("segment {segment}: {e}"));
+            assert!(frames(&*log, image.first) == image.all, "segment {segment}");
+            assert_eq!(log.checkpoint().unwrap().unwrap().position, Position(300));
+            append_next(&mut *log, 3).unwrap();
+            drop(log);
+            assert_eq!(place.reopen().head().position, Position(1_003));
+            rebuilt += usize::from(live_epoch(&place.path()) != epoch);
+        }
+    }
+    assert!(rebuilt > 0, "sled lost nothing, so nothing was tried");
+}
+
+/// Ends the n-th step with an error, before or after doing it.
+struct Failing {
+    left: AtomicUsize,
+    after: bool,
+}
+
+impl Medium for Failing {
+    fn run(&self, _step: Step, act: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        let is_due = self.left.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_due && !self.after {
+            return Err(io::Error::other("planned"));
+        }
+        act()?;
+        if is_due { Err(io::Error::other("planned")) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn recovering_may_be_interrupted_at_every_step() {
+    let image = Image::new(true, true);
+    let db = live_epoch(&image.place.path()).join("db");
+    let whole = fs::read(&db).unwrap();
+    // Some segment without which sled loses records.
+    let lossy = (0..whole.len()).step_by(512 * 1024).find(|at| {
+        let mut bytes = whole.clone();
+        bytes[*at..*at + 20].fill(0);
+        fs::write(&db, bytes).unwrap();
+        let place = image.copy();
+        drop(place.reopen());
+        live_epoch(&place.path()) != live_epoch(&image.place.path())
+    });
+    assert!(lossy.is_some());
+    let mut steps = 0;
+    for nth in 1.. {
+        let mut reached = false;
+        for after in [false, true] {
+            let place = image.copy();
+            let medium = Arc::new(Failing { left: AtomicUsize::new(nth), after });
+            let interrupted = SledLog::open_with(place.path(), Options::default(), medium.clone());
+            reached |= interrupted.is_err();
+            drop(interrupted);
+            // By now sled has erased what it could not read; the blocks live on in the copy that was kept.
+            assert!(frames(&SledLog::open_copy(place.path()).unwrap(), image.first) == image.all, "step {nth}");
+            let log = place.reopen();
+            assert!(frames(&*log, image.first) == image.all, "step {nth}, after {after}");
+        }
+        steps = nth;
+        if !reached {
+            break;
+        }
+    }
+    assert!(steps > 8, "{steps} steps: nothing was rebuilt");
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn child_appends() {
                 return;
             }
         }
-        if variable("COMPACT") == "true" && log.head().position.0 % 200 == 0 {
+        if variable("COMPACT") == "true" && log.head().position.0.is_multiple_of(200) {
             let checkpoint = checkpoint_at(&log, 1, vec![b'x'; 2 << 20]);
             let error = log.compact(&checkpoint).unwrap_err();
             assert!(matches!(error, Error::Full { .. }), "{error:?}");
@@ -49,8 +49,8 @@ fn run_limited(place: &OnDisk, blocks: u32, compact: bool) -> u64 {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}\n{errors}");
     assert!(text.lines().any(|line| line.ends_with("full")), "{text}\n{errors}");
-    let acknowledged = text.lines().filter_map(|line| line.split_once("acknowledged ")?.1.parse().ok());
-    acknowledged.last().unwrap_or_default()
+    let mut acknowledged = text.lines().filter_map(|line| line.split_once("acknowledged ")?.1.parse().ok());
+    acknowledged.next_back().unwrap_or_default()
 }
 
 #[test]

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +19,7 @@ use crate::gpus::Gpus;
 use crate::handle::{Handle, Hub};
 use crate::names::Names;
 use crate::objects::Objects;
-use crate::options::{Options, Output};
+use crate::options::{Options, Output, Sink};
 use crate::plan::{Planner, Refusal, log_path};
 use crate::tail::Tail;
 use crate::wire::Order;
@@ -131,6 +133,7 @@ impl Processes {
         if let Some(workdir) = &options.workdir {
             options.workdir = std::path::absolute(workdir).ok();
         }
+        options.log_sink = options.log_sink.map(survivable);
         let names = Names::new(&options.data_dir.to_string_lossy());
         let address = names.sample();
         TcpListener::bind((address, 0)).map_err(|source| Error::Loopback { address, source })?;
@@ -322,6 +325,16 @@ impl Drop for Inner {
         self.hub = None;
         let _ = self.all_gone.recv_timeout(DROP_PATIENCE);
     }
+}
+
+/// A sink that is not asked again once it has panicked (a terminal that is gone): pods go on without being shown.
+fn survivable(sink: Sink) -> Sink {
+    let works = AtomicBool::new(true);
+    Arc::new(move |output| {
+        if works.load(Ordering::Relaxed) && catch_unwind(AssertUnwindSafe(|| sink(output))).is_err() {
+            works.store(false, Ordering::Relaxed);
+        }
+    })
 }
 
 /// Whose pod it is: the owner's name, or its own.

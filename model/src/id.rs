@@ -100,7 +100,7 @@ impl Timestamp {
         if hour > 23 || minute > 59 || second > 60 {
             return None;
         }
-        let ms: u64 = format!("{:0<3}", fraction).get(..3)?.parse().ok()?;
+        let ms: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
         let secs = days_from_civil(year, month, day)
             .checked_mul(86_400)?
             .checked_add(hour.checked_mul(3600)?)?

@@ -39,7 +39,7 @@ impl Operator {
                 self.offer_now(&created, facts);
                 return;
             }
-            (Command::ReadPod { .. }, Err(ApiError { code: 404, .. })) => Outcome::Gone,
+            (Command::ReadPod { .. } | Command::WriteMarker, Err(ApiError { code: 404, .. })) => Outcome::Gone,
             (Command::CreatePod { .. } | Command::CreateService { .. }, Err(ApiError { code: 409, .. })) => {
                 self.read_again.push((key.clone(), Doing::ReadTaken(command)));
                 return;
@@ -69,7 +69,6 @@ impl Operator {
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 404, .. })) => Outcome::Unknown { code: 404 },
             (Command::DeleteService { .. } | Command::WriteMarker, Ok(_)) => Outcome::Done,
-            (Command::WriteMarker, Err(ApiError { code: 404, .. })) => Outcome::Gone,
             (_, Err(error)) => outcome_of(error),
         };
         facts.job(key).push(Fact::Answered { object, outcome });

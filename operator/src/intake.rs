@@ -141,7 +141,9 @@ impl Operator {
         if rv < floor {
             return if begins { Err(Error::ClusterWentBack { kind, have: rv.0, known: floor.0 }) } else { Ok(()) };
         }
-        items.iter().for_each(|item| self.applied(item, facts, true));
+        for item in items {
+            self.applied(item, facts, true);
+        }
         let uids: BTreeSet<Uid> = items.iter().filter_map(|item| objects::uid(item).ok()).collect();
         match kind {
             Kind::Node => {

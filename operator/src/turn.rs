@@ -51,11 +51,10 @@ impl Operator {
         let (records, touched) = self.stage(facts, now, begins)?;
         self.append(&records)?;
         let mut calls = std::mem::take(&mut self.pending_events);
-        if begins {
-            let all: Vec<JobKey> = self.state.jobs.keys().cloned().collect();
-            all.iter().for_each(|key| self.hand_out(key, &mut calls));
-        } else {
-            touched.iter().for_each(|key| self.hand_out(key, &mut calls));
+        // A new term finds what an earlier one left undone.
+        let concerned = if begins { self.state.jobs.keys().cloned().collect() } else { touched };
+        for key in &concerned {
+            self.hand_out(key, &mut calls);
         }
         Ok(calls)
     }

@@ -46,7 +46,7 @@ pub struct Kubelet {
     habits: Habits,
     due: BTreeSet<(Timestamp, Pod, Act)>,
     known: BTreeMap<String, (bool, bool)>,
-    stuck: BTreeSet<String>,
+    stuck: BTreeMap<String, Option<u64>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,9 +62,9 @@ impl Kubelet {
         Self { habits, ..Self::default() }
     }
 
-    /// The image of this pod cannot be pulled, the first time it is tried.
-    pub fn spoil_image(&mut self, pod: &str) {
-        self.stuck.insert(pod.to_owned());
+    /// The image of the next pod of this name cannot be pulled for so long (milliseconds), or for good.
+    pub fn spoil_image(&mut self, pod: &str, for_ms: Option<u64>) {
+        self.stuck.insert(pod.to_owned(), for_ms);
     }
 
     /// Looks at every pod and plans what will become of those it sees for the first time, or dying for the first time.
@@ -87,15 +87,18 @@ impl Kubelet {
             if dying && !seen_dying && is_reachable(cluster, text("/spec/nodeName")) {
                 self.due.insert((now.plus_ms(self.habits.stop_ms), pod, Act::Gone));
             } else if bound && !seen_bound {
-                if self.stuck.remove(&pod.name) {
-                    spoilt.push(pod);
+                let spoilt_for = self.stuck.remove(&pod.name);
+                if spoilt_for.is_some() {
+                    spoilt.push(pod.clone());
+                }
+                if spoilt_for == Some(None) {
                     continue;
                 }
                 let annotation = |key: &str| object.pointer("/metadata/annotations").and_then(|a| a.get(key)?.as_str());
                 let run_ms =
                     annotation(DURATION).and_then(|t| crate::duration::parse_ms(t).ok()).unwrap_or(self.habits.run_ms);
                 let code = annotation(EXIT_CODE).and_then(|t| t.parse().ok()).unwrap_or(0);
-                let runs = now.plus_ms(self.habits.start_ms);
+                let runs = now.plus_ms(self.habits.start_ms).plus_ms(spoilt_for.flatten().unwrap_or_default());
                 self.due.insert((runs, pod.clone(), Act::Run));
                 self.due.insert((runs.plus_ms(run_ms), pod, Act::Exit { code }));
             }

@@ -16,6 +16,7 @@ pub mod runner;
 pub mod scenario;
 pub mod sweep;
 pub mod text;
+mod verbs;
 pub mod world;
 
 pub use runner::{Outcome, run, run_with};

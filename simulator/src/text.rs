@@ -186,7 +186,7 @@ fn death(verb: &str, point: CrashPoint) -> String {
 }
 
 fn milliseconds(ms: u64) -> String {
-    if ms % 1000 == 0 { format!("{}s", ms / 1000) } else { format!("{ms}ms") }
+    if ms.is_multiple_of(1000) { format!("{}s", ms / 1000) } else { format!("{ms}ms") }
 }
 
 fn patch(patch: &Patch) -> String {

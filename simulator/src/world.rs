@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiCall, Registry, Verb};
 use cluster::{Cluster, WatcherId};
+use engine::{Record, Scope, State};
 use event_log::{EventLog, MemoryDisk, MemoryLog};
-use model::{Config, JobKey, Phase, Position, Term, Timestamp};
+use model::{Config, Event, Fact, JobKey, Phase, Position, Term, Timestamp};
 use operator::{Operator, Options};
 use serde_json::Value;
 
 use crate::faults::{Aftermath, MortalLog, SharedFate, Verdict};
+use crate::runner::Transition;
 use crate::scenario::{Boundary, NodeSpec};
 
 /// Rounds of one settling after which it is given up: nothing sensible takes so many.
@@ -145,6 +147,37 @@ impl World {
         })
     }
 
+    /// Every record of a job in the log in use, folded anew.
+    ///
+    /// # Errors
+    /// When the log cannot be read or does not fold.
+    pub fn transitions(&self) -> Result<Vec<Transition>, Error> {
+        let Some(operator) = self.operator.as_ref() else { return Ok(Vec::new()) };
+        let log = operator.log();
+        let mut state = State::default();
+        let mut transitions = Vec::new();
+        for frame in log.read(log.first())? {
+            let frame = frame?;
+            let record = Record::decode(frame.position, frame.term, &frame.body)
+                .map_err(|source| operator::Error::Record { at: frame.position, source })?;
+            let phase = |state: &State| match &record.scope {
+                Scope::Job(key) => state.job(key).map_or(Phase::New, |job| job.phase),
+                Scope::Cluster => Phase::New,
+            };
+            let before = phase(&state);
+            state.fold(&record).map_err(operator::Error::Fold)?;
+            if let Scope::Job(_) = record.scope {
+                transitions.push(Transition {
+                    before,
+                    facts: record.facts.iter().map(Fact::name).collect(),
+                    after: phase(&state),
+                    events: record.events.iter().map(Event::name).collect(),
+                });
+            }
+        }
+        Ok(transitions)
+    }
+
     /// The operator, for looking at its state.
     pub const fn operator(&self) -> Option<&Operator> {
         self.operator.as_ref()
@@ -202,7 +235,9 @@ impl World {
             let news = self.cluster.watch(self.watcher);
             let Some(operator) = self.operator.as_mut() else { return Ok(()) };
             let quiet = news.is_empty();
-            news.into_iter().for_each(|observation| operator.offer(observation));
+            for observation in news {
+                operator.offer(observation);
+            }
             let calls = match operator.turn(self.cluster.now()) {
                 Ok(calls) => {
                     self.take_phases();
@@ -285,7 +320,7 @@ impl World {
         if call.verb == Verb::Get || call.object.is_none() {
             return answer;
         }
-        let uid = call.uid.as_ref().map(|uid| uid.to_string()).unwrap_or_default();
+        let uid = call.uid.as_ref().map(ToString::to_string).unwrap_or_default();
         let address = format!("{:?} {} {}/{} {uid}", call.verb, call.resource.kind, call.namespace, call.name);
         let tries = self.tries.entry(address.clone()).or_default();
         *tries = tries.saturating_add(1);

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use engine::Scope;
 use engine::explain;
-use engine::{Scope, State};
 use event_log::disk::{self, SledLog};
 use event_log::{EventLog, jsonl};
 use model::{Position, Timestamp};
@@ -140,14 +140,13 @@ fn ls(path: &Path) -> Result<ExitCode, Failure> {
 
 fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let job = args.job.as_deref().map(|job| job.split_once('/').unwrap_or(("default", job)));
-    let mut state = State::default();
-    records::each(&args.path, &mut state, &mut |_, record| {
+    records::fold(&args.path, &mut |state, record| {
         if record.position.0 > args.to || args.until.is_some_and(|until| record.at > until) {
             return Ok(Flow::Stop);
         }
         let wanted = record.position.0 >= args.from
             && args.since.is_none_or(|since| record.at >= since)
-            && job.is_none_or(|(namespace, name)| explain::concerns(&record, namespace, name));
+            && job.is_none_or(|(namespace, name)| explain::concerns(record, namespace, name));
         if !wanted {
             return Ok(Flow::Go);
         }
@@ -162,7 +161,7 @@ fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
         let causes: Vec<String> = record.causes.iter().map(|c| format!("#{c}")).collect();
         let because = if causes.is_empty() { String::new() } else { format!(" because of {}", causes.join(", ")) };
         out::line(&format!("#{} {} term {} {scope}{because}", record.position, out::clock(record.at), record.term));
-        for line in explain::lines(&record) {
+        for line in explain::lines(record, state) {
             out::line(&format!("    {} {}", if line.decided { "=>" } else { "  " }, line.text));
         }
         Ok(Flow::Go)
@@ -219,17 +218,14 @@ fn export(path: &Path, to: Option<&Path>) -> Result<ExitCode, Failure> {
     let dir = records::log_dir(path);
     let damaged = disk::verify(&dir)?.first_bad;
     let log = disk::salvage(&dir)?;
-    match to {
-        Some(file) => {
-            let head = records::export(&log, file)?;
-            eprintln!("trainyard: {} up to position {}", file.display(), head.position);
-        }
-        None => {
-            let mut stdout = std::io::stdout().lock();
-            if let Err(error) = jsonl::export(&log, &mut stdout, jsonl::Digests::default()) {
-                // A reader that went away is no failure of the log.
-                return if stdout.flush().is_err() { Ok(ExitCode::SUCCESS) } else { Err(error.into()) };
-            }
+    if let Some(file) = to {
+        let head = records::export(&log, file)?;
+        eprintln!("trainyard: {} up to position {}", file.display(), head.position);
+    } else {
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = jsonl::export(&log, &mut stdout, jsonl::Digests::default()) {
+            // A reader that went away is no failure of the log.
+            return if stdout.flush().is_err() { Ok(ExitCode::SUCCESS) } else { Err(error.into()) };
         }
     }
     match damaged {

@@ -94,24 +94,21 @@ fn replay_log(path: &Path, output: Output) -> Result<ExitCode, Failure> {
         out::line(&value.to_string());
         return Ok(code);
     }
-    match &found {
-        Some(d) => {
-            out::line(&format!("position {}, job {}: {} differs", d.record, d.job, d.field));
-            out::line(&format!("  recorded: {}", d.recorded));
-            out::line(&format!("  decided:  {}", d.decided));
+    if let Some(d) = &found {
+        out::line(&format!("position {}, job {}: {} differs", d.record, d.job, d.field));
+        out::line(&format!("  recorded: {}", d.recorded));
+        out::line(&format!("  decided:  {}", d.decided));
+    } else {
+        for (job, list) in phases.iter().take(100) {
+            out::line(&format!("{job}: {}", list.join(", ")));
         }
-        None => {
-            for (job, list) in phases.iter().take(100) {
-                out::line(&format!("{job}: {}", list.join(", ")));
-            }
-            if phases.len() > 100 {
-                out::line(&format!("... and {} more jobs", phases.len() - 100));
-            }
-            out::line(&format!(
-                "{records} records, {decisions} decisions: every one decided alike; digest {}",
-                head.digest
-            ));
+        if phases.len() > 100 {
+            out::line(&format!("... and {} more jobs", phases.len() - 100));
         }
+        out::line(&format!(
+            "{records} records, {decisions} decisions: every one decided alike; digest {}",
+            head.digest
+        ));
     }
     Ok(code)
 }

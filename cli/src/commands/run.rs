@@ -1,6 +1,6 @@
 //! `trainyard run`: the manifests' jobs on this machine, pods as real processes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,10 +14,10 @@ use cluster::runtime::{PodReport, PodRuntime};
 use cluster::{Cluster, FileError, Mode, NodeSpec, NodeState};
 use event_log::disk::SledLog;
 use local::{Output, Processes};
-use model::{Config, Phase, Timestamp};
+use model::{Phase, Timestamp};
 use serde_json::{Value, json};
 
-use crate::commands::simulate::{places, preempt, runs};
+use crate::commands::simulate::{config, flag, places, preempt, runs};
 use crate::faults::{Fault, What};
 use crate::manifests;
 use crate::out::{self, Failure};
@@ -26,6 +26,8 @@ use crate::view::{self, Progress};
 
 /// How often the screen and timers are looked at when nothing happens.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long the loop waits for more output when all is over.
+const LAST_WORDS: Duration = Duration::from_millis(150);
 /// Records after which the log is made to begin at the present state.
 const COMPACT_AFTER: u64 = 200_000;
 
@@ -53,9 +55,12 @@ pub(crate) struct RunArgs {
     /// Forget earlier runs in the data directory and start anew.
     #[arg(long)]
     again: bool,
-    /// What goes wrong: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD, preempt=JOB[@TIME]. May be repeated.
+    /// What goes wrong: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR], preempt=JOB[@TIME]. May be repeated.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
+    /// A setting of the operator, for example `enable-creating-failed=true`. May be repeated.
+    #[arg(long = "flag", value_name = "NAME=VALUE", value_parser = flag)]
+    flags: Vec<(String, String)>,
 }
 
 /// What wakes the loop.
@@ -79,13 +84,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let (wake, woken) = mpsc::channel();
     let processes = processes(args, &wake)?;
     let spoilt = args.faults.iter().filter_map(|f| match &f.what {
-        What::Image { pod } => Some(pod.clone()),
+        What::Image { pod } => Some((pod.clone(), (f.after_ms > 0).then_some(f.after_ms))),
         What::Exit { .. } | What::Node { .. } | What::Preempt { .. } => None,
     });
-    let runtime = Spoiling { inner: processes.clone(), images: spoilt.collect(), reports: Vec::new() };
+    let runtime =
+        Spoiling { inner: processes.clone(), images: spoilt.collect(), later: Vec::new(), reports: Vec::new() };
     let cluster = cluster(args, Box::new(runtime))?;
     let mut session =
-        Session::open(cluster, Box::new(log), Config::default(), Some(args.data_dir.join("cluster.json")))?;
+        Session::open(cluster, Box::new(log), config(&args.flags)?, Some(args.data_dir.join("cluster.json")))?;
     stop_on_signals(&wake)?;
     session.apply(&manifests)?;
     for object in manifests.iter().cloned().chain(session.cluster.objects().iter().map(|o| (**o).clone())) {
@@ -95,6 +101,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let mut run =
         Run { progress: Progress::new(now()), processes, faults: args.faults.clone(), striking: Vec::new(), stops: 0 };
     run.until_done(&mut session, &woken)?;
+    // What the pods wrote last may still be on its way.
+    while let Ok(wake) = woken.recv_timeout(LAST_WORDS) {
+        run.woken(wake, &mut session)?;
+    }
     run.progress.finish();
     let well = view::outcomes(&session, &|key| mine.contains(&(key.namespace.to_string(), key.name.to_string())));
     let stopped = run.stops > 0;
@@ -162,7 +172,7 @@ impl Run {
                 self.progress.say(&line);
             }
             Wake::Output(Output::Warning { pod, message, .. }) => {
-                self.progress.say(&format!("warning: pod {pod}: {message}"))
+                self.progress.say(&format!("warning: pod {pod}: {message}"));
             }
             Wake::Stop => {
                 self.stops += 1;
@@ -309,19 +319,22 @@ fn stop_on_signals(wake: &Sender<Wake>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Real pods, but for images that cannot be pulled the first time.
+/// Real pods, but for images that cannot be pulled the first time, for a while or for good.
 struct Spoiling {
     inner: Processes,
-    images: BTreeSet<String>,
+    images: BTreeMap<String, Option<u64>>,
+    /// Pods whose image can be pulled from a time on.
+    later: Vec<(Timestamp, Value)>,
     reports: Vec<PodReport>,
 }
 
 impl PodRuntime for Spoiling {
     fn start(&mut self, pod: &Value) {
         let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        if !self.images.remove(&text("/metadata/name")) {
-            self.inner.start(pod);
-            return;
+        match self.images.remove(&text("/metadata/name")) {
+            None => return self.inner.start(pod),
+            Some(None) => {}
+            Some(Some(ms)) => self.later.push((now().plus_ms(ms), pod.clone())),
         }
         let containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
         let waiting = json!({"waiting": {"reason": "ErrImagePull", "message": "told so by --fault"}});
@@ -338,10 +351,15 @@ impl PodRuntime for Spoiling {
     }
 
     fn stop(&mut self, namespace: &str, name: &str, uid: &str, grace_seconds: u32) {
+        self.later.retain(|(_, pod)| pod.pointer("/metadata/uid").and_then(Value::as_str) != Some(uid));
         self.inner.stop(namespace, name, uid, grace_seconds);
     }
 
     fn poll(&mut self) -> Vec<PodReport> {
+        let at = now();
+        let (due, later) = std::mem::take(&mut self.later).into_iter().partition(|(from, _)| *from <= at);
+        self.later = later;
+        Vec::into_iter(due).for_each(|(_, pod): (Timestamp, Value)| self.inner.start(&pod));
         let mut reports = std::mem::take(&mut self.reports);
         reports.extend(self.inner.poll());
         reports

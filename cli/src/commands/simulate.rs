@@ -31,9 +31,12 @@ pub(crate) struct SimulateArgs {
     /// How long pods run unless annotated otherwise (`trainyard.dev/simulate-duration`).
     #[arg(long, default_value = "60s", value_parser = duration)]
     duration: u64,
-    /// What goes wrong: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD, preempt=JOB[@TIME]. May be repeated.
+    /// What goes wrong: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR], preempt=JOB[@TIME]. May be repeated.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
+    /// A setting of the operator, for example `enable-creating-failed=true`. May be repeated.
+    #[arg(long = "flag", value_name = "NAME=VALUE", value_parser = flag)]
+    flags: Vec<(String, String)>,
     /// The longest virtual time to simulate.
     #[arg(long, default_value = "720h", value_parser = duration)]
     limit: u64,
@@ -49,6 +52,18 @@ pub(crate) fn duration(text: &str) -> Result<u64, String> {
     simulator::duration::parse_ms(text).map_err(|e| e.to_string())
 }
 
+/// Reads `NAME=VALUE`; a name alone is switched on.
+pub(crate) fn flag(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, "true"));
+    if name.is_empty() { Err(format!("{text}: no name before =")) } else { Ok((name.to_owned(), value.to_owned())) }
+}
+
+/// The settings that flags make.
+pub(crate) fn config(flags: &[(String, String)]) -> Result<model::Config, Failure> {
+    let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::String(text.clone()));
+    Ok(simulator::flags::config(&flags.iter().map(|(name, text)| (name.clone(), value(text))).collect())?)
+}
+
 /// Simulates.
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     let manifests = manifests::read(&args.files)?;
@@ -61,7 +76,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     });
     let start = cluster.now();
     let log = MemoryLog::new();
-    let mut session = Session::open(cluster, Box::new(log), model::Config::default(), None)?;
+    let mut session = Session::open(cluster, Box::new(log), config(&args.flags)?, None)?;
     let mut kubelet = Kubelet::new(Habits { run_ms: args.duration, ..Habits::default() });
     let mut faults = Faults::new(&args.faults, &mut kubelet);
     let mut progress = Progress::new(start);
@@ -71,6 +86,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         session.pump(&mut || now, &mut |_, _| {})?;
         kubelet.look(&mut session.cluster);
         kubelet.act(&mut session.cluster);
+        session.pump(&mut || now, &mut |_, _| {})?;
         faults.strike(&mut session, now)?;
         session.pump(&mut || now, &mut |_, _| {})?;
         kubelet.look(&mut session.cluster);
@@ -114,7 +130,7 @@ impl Faults {
         let mut waiting = Vec::new();
         for fault in faults {
             match &fault.what {
-                What::Image { pod } => kubelet.spoil_image(pod),
+                What::Image { pod } => kubelet.spoil_image(pod, (fault.after_ms > 0).then_some(fault.after_ms)),
                 What::Exit { .. } | What::Node { .. } | What::Preempt { .. } => waiting.push((fault.clone(), None)),
             }
         }
@@ -132,9 +148,12 @@ impl Faults {
             let at = at.or_else(|| runs(session, &fault.what).then(|| now.plus_ms(fault.after_ms)));
             if at.is_none_or(|at| at > now) {
                 left.push((fault, at));
-                continue;
+            } else if runs(session, &fault.what) {
+                happen(session, &fault.what)?;
+            } else {
+                // It ended, or is just being replaced: what runs next of that name meets the fault.
+                left.push((fault, None));
             }
-            happen(session, &fault.what)?;
         }
         self.waiting = left;
         Ok(())

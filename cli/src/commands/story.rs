@@ -178,7 +178,9 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     if waits.is_empty() {
         out::line(if job.phase.is_terminal() { "  nothing: it has ended" } else { "  its pods" });
     }
-    waits.iter().for_each(|wait| out::line(&format!("  {wait}")));
+    for wait in &waits {
+        out::line(&format!("  {wait}"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -187,10 +189,10 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<ExitCode, Failure> {
     let (namespace, name) = split(&args.job);
     let mut found = 0u64;
     let mut all = Vec::new();
-    records::fold(&args.place.path(), &mut |_, record| {
+    records::fold(&args.place.path(), &mut |state, record| {
         if explain::concerns(record, namespace, name) {
             let lines: Vec<Line> =
-                explain::lines(record).into_iter().filter(|l| l.decided || !args.decisions).collect();
+                explain::lines(record, state).into_iter().filter(|l| l.decided || !args.decisions).collect();
             found += 1;
             if args.output == Output::Json {
                 all.extend(lines);

@@ -93,9 +93,7 @@ fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
     let all_scheduled = groups().all(crate::job::Group::all_scheduled);
     let to = if all_running {
         Phase::Running
-    } else if job.phase == Phase::Restarting && rules.sticky_restarting {
-        Phase::Restarting
-    } else if some_restarting {
+    } else if some_restarting || (job.phase == Phase::Restarting && rules.sticky_restarting) {
         Phase::Restarting
     } else if some_starting && all_scheduled && rules.creating {
         Phase::Creating

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use model::Position;
 
+use super::engine::data_file;
+use super::examine::{Examined, examine};
 use super::layout::{Layout, read_head};
 use super::medium::Direct;
 use super::raw::{Chosen, CopyStore, Harvest};
-use super::{Examined, Report, SledLog, data_file, examine};
+use super::{Report, SledLog};
 use crate::chain::{Tip, frames_from};
 use crate::error::{Damage, Error};
 use crate::log::Log;
@@ -84,6 +86,11 @@ fn look(dir: &Path) -> Result<Look, Error> {
                 last = Err(error); // compaction took it away
                 continue;
             }
+        }
+        let evidence = layout.evidence(live);
+        if evidence.exists() {
+            // An opening that did not come to its end, or is under way; gone again in the latter case, perhaps.
+            let _ = harvest.read(&evidence);
         }
         let (chosen, harvest) = harvest.choose(noted)?;
         let mut examined = examine(&chosen, noted)?;

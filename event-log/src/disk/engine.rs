@@ -22,6 +22,8 @@ use crate::store::{BlockIter, Blocks};
 const CACHE_BYTES: u64 = 8 << 20;
 /// How long sled may take to open before it is taken to hang. It reads about 1 GB/s.
 const PATIENCE: Duration = Duration::from_secs(120);
+const LOCK_TRIES: u32 = 500;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The engine said no, or panicked: no error of the operating system.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 fn sorted(action: &'static str, path: &Path, error: io::Error) -> Error {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<EngineFault>()) {
         Some(fault) => Error::Engine { action, message: fault.0.clone() },
+        None if is_locked(&error) => Error::Locked { path: path.to_owned() },
         None => Error::io(action, path, error),
     }
 }
@@ -71,7 +74,7 @@ impl Epoch {
             Ok(())
         };
         layout.medium().run(Step::CreateEpoch, &mut act).map_err(|e| sorted("create", &dir, e))?;
-        let db = made.ok_or(Error::Engine { action: "create", message: "the step was skipped".to_owned() })?;
+        let db = made.ok_or_else(|| Error::Engine { action: "create", message: "the step was skipped".to_owned() })?;
         Self::over(layout, dir, db)
     }
 
@@ -134,8 +137,24 @@ pub(super) fn data_file(dir: &Path) -> PathBuf {
     dir.join("db")
 }
 
-/// Opens sled in a thread of its own: on damaged files it may panic, and might not come back.
+/// Opens sled. Its lock outlives the handle by as long as its threads take to notice; the log's own lock is ours already,
+/// so waiting is enough.
 fn start(dir: &Path) -> io::Result<sled::Db> {
+    for _ in 0..LOCK_TRIES {
+        match start_watched(dir) {
+            Err(e) if is_locked(&e) => std::thread::sleep(LOCK_PAUSE),
+            other => return other,
+        }
+    }
+    start_watched(dir)
+}
+
+fn is_locked(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Other && error.to_string().contains("could not acquire lock")
+}
+
+/// Opens sled in a thread of its own: on damaged files it may panic, and might not come back.
+fn start_watched(dir: &Path) -> io::Result<sled::Db> {
     let config = sled::Config::new()
         .path(dir)
         .flush_every_ms(None)

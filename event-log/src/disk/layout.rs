@@ -23,6 +23,8 @@ const CURRENT_NEW: &str = "current.new";
 const HEAD: &str = "HEAD";
 const LOCK: &str = "lock";
 const EPOCH: &str = "epoch-";
+const EVIDENCE: &str = "evidence-";
+const EVIDENCE_NEW: &str = "evidence.new";
 /// A reader that looks whether a writer is alive holds the lock for a moment; a writer outwaits it.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -49,6 +51,25 @@ impl Layout {
 
     pub(super) fn epoch_dir(&self, epoch: u64) -> PathBuf {
         self.dir.join(format!("{EPOCH}{epoch}"))
+    }
+
+    /// The copy of an epoch's blocks that is kept while the engine opens it.
+    pub(super) fn evidence(&self, epoch: u64) -> PathBuf {
+        self.dir.join(format!("{EVIDENCE}{epoch}"))
+    }
+
+    /// The same while it is being made.
+    pub(super) fn evidence_new(&self) -> PathBuf {
+        self.dir.join(EVIDENCE_NEW)
+    }
+
+    /// Removes that copy, if there is one.
+    pub(super) fn drop_evidence(&self, epoch: u64) -> Result<(), Error> {
+        let path = self.evidence(epoch);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &path, e)),
+            _ => Ok(()),
+        }
     }
 
     /// Takes the writer's lock, which lives as long as the file does.
@@ -136,6 +157,7 @@ impl Layout {
     pub(super) fn sweep(&self, live: u64) -> Result<(), Error> {
         for epoch in self.epochs()?.into_iter().filter(|n| *n != live) {
             self.remove_epoch(epoch)?;
+            self.drop_evidence(epoch)?;
         }
         Ok(())
     }
@@ -154,7 +176,8 @@ impl Layout {
         for entry in fs::read_dir(&self.dir).map_err(fail)? {
             let name = entry.map_err(fail)?.file_name();
             let name = name.to_string_lossy();
-            let ours = [HEAD, LOCK, CURRENT_NEW, "lost+found"].contains(&&*name) || epoch_number(&name).is_some();
+            let ours = [HEAD, LOCK, CURRENT_NEW, EVIDENCE_NEW, "lost+found"].contains(&&*name)
+                || epoch_number(&name).is_some();
             if !ours && !name.starts_with('.') {
                 return Err(Error::NotALog { path: self.dir.clone(), reason: "it holds other files" });
             }

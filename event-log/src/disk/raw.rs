@@ -1,12 +1,11 @@
 //! Blocks read back from raw bytes, without the storage engine.
 //!
-//! Owns the harvest: every block found in a data file, live or superseded, copied to an unnamed file; and the choice of
-//! the one chain among them. It never writes to what it reads. This is how damaged logs are judged before the engine
+//! Owns the harvest: every block found in a data file, live or superseded, copied to a file of our own, and the reading of
+//! those that [`super::links`] chooses. It never writes to what it reads. This is how damaged logs are judged before the engine
 //! gets to "repair" them, how logs are read while a writer has them, and how records are saved. Blocks describe
 //! themselves (group, tag, previous digest), so links between groups need no hashing; contents are verified afterwards by
 //! [`crate::chain`]. Tests: `tests/damage.rs`, `tests/copy.rs`, and at the end of this file.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -15,68 +14,13 @@ use std::path::Path;
 use memchr::memmem;
 use model::Position;
 
-use crate::block::{
-    Block, BlockKey, BlockKind, HEADER_BYTES, Header, HeaderFault, MAGIC, MAX_BLOCK_BYTES, read_entry, tag,
-};
+use super::links::{Found, Node, nodes, pick};
+use crate::block::{Block, BlockKey, HEADER_BYTES, Header, HeaderFault, MAGIC, MAX_BLOCK_BYTES};
 use crate::error::Error;
 use crate::store::{BlockIter, Blocks, Store};
 use crate::types::Head;
 
 const WINDOW_BYTES: usize = 1 << 20;
-
-/// A block that was found, and where its copy is.
-#[derive(Debug, Clone, Copy)]
-struct Found {
-    key: BlockKey,
-    checkpoint: bool,
-    /// Last position it holds, as far as its frames could be read.
-    last: u64,
-    group_first: u64,
-    group_end: u64,
-    group_tag: u64,
-    previous_tag: u64,
-    last_fragment: bool,
-    /// Whether all frames match their checksums.
-    sound: bool,
-    offset: u64,
-    length: u32,
-}
-
-impl Found {
-    fn read(block: &[u8], header: &Header, offset: u64) -> Self {
-        let payload = block.get(HEADER_BYTES..).unwrap_or_default();
-        let (mut rest, mut count, mut sound) = (payload, 0, true);
-        while !rest.is_empty() {
-            match read_entry(rest) {
-                Ok((_, used)) => {
-                    rest = rest.get(used..).unwrap_or_default();
-                    count += 1;
-                }
-                Err(_) => {
-                    sound = false;
-                    break;
-                }
-            }
-        }
-        Self {
-            key: header.key(),
-            checkpoint: header.kind == BlockKind::Checkpoint,
-            last: header.first.0.saturating_add(count).saturating_sub(1),
-            group_first: header.group_first.0,
-            group_end: header.group_end.0,
-            group_tag: header.group_tag,
-            previous_tag: tag(&header.previous),
-            last_fragment: header.fragment.saturating_add(1) == header.fragments,
-            sound,
-            offset,
-            length: u32::try_from(block.len()).unwrap_or(u32::MAX),
-        }
-    }
-
-    fn group(&self) -> (bool, u64, u64, u64) {
-        (!self.checkpoint, self.group_first, self.group_end, self.group_tag)
-    }
-}
 
 /// Every block found so far. Blocks never change, so what several passes over a moving file find may be put together.
 pub(super) struct Harvest {
@@ -101,8 +45,12 @@ impl Harvest {
     /// An empty harvest that copies to an unnamed file in `dir`, or in the system's directory where that is not writable.
     pub(super) fn new(dir: &Path) -> Result<Self, Error> {
         let copy = tempfile::tempfile_in(dir).or_else(|_| tempfile::tempfile());
-        let copy = copy.map_err(|e| Error::io("make a temporary file in", dir, e))?;
-        Ok(Self { copy, copied: 0, found: Vec::new(), newer: None })
+        copy.map(Self::into_file).map_err(|e| Error::io("make a temporary file in", dir, e))
+    }
+
+    /// An empty harvest that copies to this empty file.
+    pub(super) const fn into_file(copy: File) -> Self {
+        Self { copy, copied: 0, found: Vec::new(), newer: None }
     }
 
     /// Reads a data file from end to end.
@@ -198,98 +146,6 @@ impl Harvest {
         let blocks = RawBlocks { file, index };
         Ok((Chosen { blocks, suspect, beyond_gap, end: Position(picked.end.0) }, self))
     }
-}
-
-/// A commit group, or the checkpoint.
-#[derive(Debug)]
-struct Node {
-    checkpoint: bool,
-    range: std::ops::Range<usize>,
-    first: u64,
-    end: u64,
-    tag: u64,
-    previous: u64,
-    complete: bool,
-}
-
-/// Groups in order of their first position.
-fn nodes(found: &[Found]) -> Vec<Node> {
-    let mut nodes = Vec::new();
-    let mut start = 0;
-    for group in found.chunk_by(|a, b| a.group() == b.group()) {
-        let range = start..start + group.len();
-        start = range.end;
-        let Some(head) = group.first() else { continue };
-        nodes.push(Node {
-            checkpoint: head.checkpoint,
-            range,
-            first: head.group_first,
-            end: head.group_end,
-            tag: head.group_tag,
-            previous: head.previous_tag,
-            complete: is_complete(group),
-        });
-    }
-    nodes
-}
-
-/// Whether the blocks of a group, in key order, cover all of its positions.
-fn is_complete(group: &[Found]) -> bool {
-    let Some(first) = group.first() else { return false };
-    let (mut position, mut fragment) = if first.checkpoint { (0, 0) } else { (first.group_first, 0) };
-    for (n, found) in group.iter().enumerate() {
-        if found.key != (BlockKey { position: Position(position), fragment }) {
-            return false;
-        }
-        if found.key.fragment > 0 || !found.last_fragment {
-            fragment += 1;
-            if found.last_fragment {
-                (position, fragment) = (position.saturating_add(1), 0);
-            }
-        } else if found.sound {
-            position = found.last.saturating_add(1);
-        } else {
-            // Its frames cannot be counted; reading the chain will tell. Go on where the next block begins.
-            position = group.get(n + 1).map_or(found.group_end.saturating_add(1), |next| next.key.position.0);
-        }
-    }
-    if first.checkpoint { position == 1 } else { position == first.group_end.saturating_add(1) && fragment == 0 }
-}
-
-struct Picked<'a> {
-    chain: Vec<&'a Node>,
-    /// Last position, and the tag of the digest there.
-    end: (u64, u64),
-}
-
-/// Follows links from `start`. Where a failed append left two groups at one place, the one that leads to the noted head
-/// is taken, else the one that leads furthest.
-fn pick<'a>(nodes: &[&'a Node], start: (u64, u64), noted: Option<Head>) -> Picked<'a> {
-    let noted = noted.map(|head| (head.position.0, tag(&head.digest)));
-    let mut reached: HashMap<(u64, u64), (Option<usize>, bool)> = HashMap::new();
-    reached.insert(start, (None, noted == Some(start)));
-    let mut best = (noted == Some(start), start);
-    // A group's predecessor ends before it begins, so one pass in order of `first` meets every predecessor in time.
-    for (n, node) in nodes.iter().enumerate() {
-        let before = (node.first.saturating_sub(1), node.previous);
-        let end = (node.end, node.tag);
-        let Some((_, through)) = reached.get(&before).copied().filter(|_| node.complete) else { continue };
-        let through = through || noted == Some(end);
-        if reached.get(&end).is_none_or(|(_, other)| through && !other) {
-            reached.insert(end, (Some(n), through));
-        }
-        if (through, end.0) > (best.0, best.1.0) {
-            best = (through, end);
-        }
-    }
-    let mut chain = Vec::new();
-    let mut at = best.1;
-    while let Some(node) = reached.get(&at).and_then(|(n, _)| *n).and_then(|n| nodes.get(n)) {
-        chain.push(*node);
-        at = (node.first.saturating_sub(1), node.previous);
-    }
-    chain.reverse();
-    Picked { chain, end: best.1 }
 }
 
 /// The chosen blocks, in a file of their own. Read-only.

@@ -19,6 +19,7 @@ pub(super) struct DiskStore {
     drafted: u64,
     head_file: HeadFile,
     noted: Option<Head>,
+    opened: bool,
     failed: bool,
     /// Held until everything else is closed.
     _lock: File,
@@ -31,13 +32,18 @@ impl DiskStore {
         // From here on a crash leaves a log that was not shut.
         head_file.write(Noted { head: noted.unwrap_or_default(), shut: false })?;
         head_file.sync()?;
-        Ok(Self { layout, live, epoch, drafted: live, head_file, noted, failed: false, _lock: lock })
+        Ok(Self { layout, live, epoch, drafted: live, head_file, noted, opened: false, failed: false, _lock: lock })
+    }
+
+    /// What the store holds has been proven; closing it may be noted as orderly.
+    pub(super) const fn opened(&mut self) {
+        self.opened = true;
     }
 
     /// Notes that the log was closed in an orderly way, if it was.
     fn shut(&mut self) -> Result<(), Error> {
         let closed = self.epoch.close();
-        if let Some(head) = self.noted.filter(|_| closed && !self.failed) {
+        if let Some(head) = self.noted.filter(|_| closed && self.opened && !self.failed) {
             self.head_file.write(Noted { head, shut: true })?;
             self.head_file.sync()?;
         }

@@ -4,6 +4,7 @@
 //! `runner`'s) or what is expected of a run (that is `expect`'s). Tests: in `tests.rs` beside this file.
 
 mod args;
+mod names;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use args::{DEFAULT_NAMESPACE, Millis, Names, ObjectName, OneOrMany, Pods, Word};
+pub use names::{Target, in_namespace, names_manifest};
 pub use parse::{Error, Place, load, parse};
 
 use crate::expect::Expect;
@@ -369,94 +371,4 @@ pub struct RestoreLog {
     /// Which one of them, counted from 1.
     #[serde(default = "first")]
     pub nth: u32,
-}
-
-/// What a patch is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// Kind of the object; empty for "whatever job has that name".
-    pub kind: String,
-    /// Its address.
-    pub name: ObjectName,
-}
-
-impl Patch {
-    /// What the patch is about, and the merge patch itself.
-    ///
-    /// # Errors
-    /// When it names no object, or two.
-    pub fn target_and_body(&self) -> Result<(Target, Value), String> {
-        let mut body = serde_json::Map::new();
-        let mut targets = Vec::new();
-        let mut target =
-            |kind: &str, name: &ObjectName| targets.push(Target { kind: kind.to_owned(), name: name.clone() });
-        if let Some(name) = &self.job {
-            target("", name);
-        }
-        if let Some(name) = &self.pod {
-            target("Pod", name);
-        }
-        match (&self.kind, &self.name) {
-            (Some(kind), Some(name)) => target(kind, &in_namespace(name, self.namespace.as_deref())),
-            (None, None) => {}
-            _ => return Err("kind and name belong together".to_owned()),
-        }
-        match &self.object {
-            None => {}
-            Some(Value::String(text)) => {
-                let (kind, name) =
-                    text.split_once('/').ok_or_else(|| format!("`{text}` is not of the form Kind/name"))?;
-                target(kind, &ObjectName::from(name));
-            }
-            Some(Value::Object(map)) if map.contains_key("kind") => {
-                let text =
-                    |pointer: &str| self.object.as_ref().and_then(|o| o.pointer(pointer)).and_then(Value::as_str);
-                let kind = text("/kind").ok_or("object.kind is no text")?;
-                let name = text("/name").or_else(|| text("/metadata/name")).ok_or("object has no name")?;
-                let namespace = text("/namespace").or_else(|| text("/metadata/namespace"));
-                target(kind, &in_namespace(&ObjectName::from(name), namespace));
-                for (key, value) in map {
-                    if matches!(key.as_str(), "spec" | "status" | "data") {
-                        body.insert(key.clone(), value.clone());
-                    }
-                }
-            }
-            Some(Value::Object(map)) => body.extend(map.clone()),
-            Some(_) => return Err("object is neither Kind/name nor a map".to_owned()),
-        }
-        for (key, value) in [("metadata", &self.metadata), ("spec", &self.spec), ("status", &self.status)] {
-            if let Some(value) = value {
-                body.insert(key.to_owned(), value.clone());
-            }
-        }
-        match <[Target; 1]>::try_from(targets) {
-            Ok([target]) => Ok((target, Value::Object(body))),
-            Err(targets) if targets.is_empty() => Err("names no object".to_owned()),
-            Err(_) => Err("names more than one object".to_owned()),
-        }
-    }
-}
-
-/// `name`, in `namespace` when one is given.
-pub fn in_namespace(name: &ObjectName, namespace: Option<&str>) -> ObjectName {
-    match namespace {
-        Some(namespace) => ObjectName { namespace: Some(namespace.to_owned()), name: name.name.clone() },
-        None => name.clone(),
-    }
-}
-
-/// Whether a name in a step means this manifest: `name`, `namespace/name`, `Kind/name` or `Kind/namespace/name`.
-pub fn names_manifest(text: &str, manifest: &Value) -> bool {
-    let member = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (kind, name) = (member("/kind"), member("/metadata/name"));
-    let namespace = match member("/metadata/namespace") {
-        "" => DEFAULT_NAMESPACE,
-        given => given,
-    };
-    match text.splitn(3, '/').collect::<Vec<_>>().as_slice() {
-        [only] => *only == name,
-        [first, second] => *second == name && (*first == namespace || *first == kind),
-        [first, second, third] => *first == kind && *second == namespace && *third == name,
-        _ => false,
-    }
 }

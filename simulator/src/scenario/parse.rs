@@ -184,7 +184,7 @@ fn check(scenario: &Scenario) -> Result<(), Error> {
     };
     for (n, manifest) in scenario.manifests.iter().enumerate() {
         for member in ["/apiVersion", "/kind", "/metadata/name"] {
-            if !manifest.pointer(member).is_some_and(|v| v.as_str().is_some_and(|s| !s.is_empty())) {
+            if manifest.pointer(member).and_then(Value::as_str).is_none_or(str::is_empty) {
                 let member = member.trim_start_matches('/').replace('/', ".");
                 return Err(wrong(0, format!("manifest {n} has no {member}")));
             }

@@ -15,7 +15,7 @@ fn render(object: &Value, slot: &SlotId, incarnation: u32, count: u32) -> Value 
     let (job, spec, manifest) = accepted(object);
     let group = spec.group(&slot.group).unwrap();
     let source = Source { job: &job, spec: &spec, manifest: &manifest };
-    AiTrainingJob.pod(source, PodSlot { slot, group, incarnation: Incarnation(incarnation), count }).unwrap()
+    AiTrainingJob.pods(source, &[PodSlot { slot, group, incarnation: Incarnation(incarnation), count }]).remove(0).unwrap()
 }
 
 fn render_service(object: &Value, slot: &SlotId) -> Value {
@@ -169,7 +169,7 @@ fn a_shared_environment_renders_the_same_pods() {
         for index in 0..group.replicas {
             let slot = SlotId { group: group.name.clone(), index };
             let wanted = PodSlot { slot: &slot, group, incarnation: Incarnation(1), count: 0 };
-            assert_eq!(pod(source, wanted, &peers), AiTrainingJob.pod(source, wanted));
+            assert_eq!(pod(source, wanted, &peers), AiTrainingJob.pods(source, &[wanted]).remove(0));
         }
     }
 }
@@ -251,7 +251,7 @@ fn a_manifest_without_the_group_is_an_error_that_names_it() {
     let manifest = json!({"spec": {"replicaSpecs": {}}});
     let source = Source { job: &job, spec: &spec, manifest: &manifest };
     let wanted = PodSlot { slot: &slot("trainer", 0), group: &spec.groups[0], incarnation: Incarnation(0), count: 0 };
-    assert_eq!(AiTrainingJob.pod(source, wanted).unwrap_err().path, "spec.replicaSpecs.trainer.template");
+    assert_eq!(AiTrainingJob.pods(source, &[wanted]).remove(0).unwrap_err().path, "spec.replicaSpecs.trainer.template");
     assert_eq!(
         AiTrainingJob.service(source, &slot("trainer", 0)).unwrap_err().path,
         "spec.replicaSpecs.trainer.template"

@@ -1,0 +1,256 @@
+//! What each verb does to the world.
+//!
+//! Owns finding the objects that steps name, and the doing. When the operator gets to see it is `runner`'s.
+//! Tests: `tests/runner.rs`, and every scenario of `fixtures`.
+
+use apis::{ApiError, Resource};
+use cluster::{CatchUp, FailRule, NodeState};
+use model::Text;
+use serde_json::{Value, json};
+
+use crate::runner::{Reason, Runner};
+use crate::scenario::{
+    Action, Annotate, DEFAULT_NAMESPACE, Exit, Fail, FailVerb, NodeChange, ObjectName, Patch, Pods, Target,
+    in_namespace, names_manifest,
+};
+
+impl Runner<'_> {
+    /// Does one thing to the world, without anybody looking yet.
+    pub(crate) fn act(&mut self, action: &Action) -> Result<(), Reason> {
+        let cluster = &mut self.world.cluster;
+        match action {
+            Action::Apply(names) => {
+                self.each_manifest(&names.0, |cluster, manifest| cluster.apply(manifest).map(|_| ()))?;
+            }
+            Action::StoreUnchecked(names) => {
+                self.each_manifest(&names.0, |cluster, manifest| cluster.store_unchecked(manifest).map(|_| ()))?;
+            }
+            Action::Schedule(places) => {
+                for place in &places.0 {
+                    let (namespace, name) = self.pod(&place.pod)?;
+                    self.world.cluster.schedule(&namespace, &name, &place.node)?;
+                }
+            }
+            Action::Run(Pods::All) => cluster.run_all()?,
+            Action::Run(Pods::Named(pods)) => {
+                for pod in pods {
+                    let (namespace, name) = self.pod(pod)?;
+                    self.world.cluster.run(&namespace, &name)?;
+                }
+            }
+            Action::Wait(waits) => {
+                for wait in &waits.0 {
+                    let (namespace, name) = self.pod(&wait.pod)?;
+                    self.world.cluster.wait(&namespace, &name, &wait.reason, Some(wait.since.0))?;
+                }
+            }
+            Action::Exit(exits) => exits.0.iter().try_for_each(|exit| self.exit(exit))?,
+            Action::Evict(Pods::All) => return Err(Reason::Meaning("say which pods".to_owned())),
+            Action::Evict(Pods::Named(pods)) => {
+                for pod in pods {
+                    let (namespace, name) = self.pod(pod)?;
+                    self.world.cluster.evict(&namespace, &name)?;
+                }
+            }
+            Action::Gone(Pods::All) => cluster.gone_all(),
+            Action::Gone(Pods::Named(pods)) => {
+                for pod in pods {
+                    let (namespace, name) = self.pod(pod)?;
+                    self.world.cluster.gone(&namespace, &name);
+                }
+            }
+            Action::Node(changes) => changes.0.iter().try_for_each(|change| self.node(change))?,
+            Action::Annotate(annotate) => self.annotate(annotate)?,
+            Action::Patch(patch) => self.patch(patch)?,
+            Action::Delete(deletes) => {
+                for delete in &deletes.0 {
+                    let name = in_namespace(&delete.name, delete.namespace.as_deref());
+                    let (resource, namespace, name) = self.object(&delete.kind, &name)?;
+                    self.world.cluster.delete_as_user(&resource, &namespace, &name, delete.grace_period_seconds)?;
+                }
+            }
+            Action::Advance(by) => self.world.skip(by.0),
+            Action::Fail(fail) => cluster.fail(rule(fail))?,
+            Action::Hold(kinds) => self.each_watch(&kinds.0, cluster::Cluster::hold)?,
+            Action::Release(kinds) => {
+                self.each_watch(&kinds.0, |cluster, kind| cluster.release(kind, CatchUp::InOrder))?;
+            }
+            Action::Relist(kinds) => self.each_watch(&kinds.0, cluster::Cluster::relist)?,
+            Action::Crash(_)
+            | Action::LoseLog(_)
+            | Action::RestoreLog(_)
+            | Action::SwapLeader(_)
+            | Action::Together(_) => {
+                return Err(Reason::Meaning("cannot be part of what is seen in one turn".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn each_manifest(
+        &mut self,
+        names: &[String],
+        mut act: impl FnMut(&mut cluster::Cluster, &Value) -> Result<(), ApiError>,
+    ) -> Result<(), Reason> {
+        let scenario = self.scenario;
+        if names.is_empty() {
+            return Ok(scenario.manifests.iter().try_for_each(|m| act(&mut self.world.cluster, m))?);
+        }
+        for name in names {
+            let manifest = scenario.manifests.iter().find(|m| names_manifest(name, m));
+            let manifest = manifest.ok_or_else(|| Reason::Meaning(format!("`{name}` names no manifest")))?;
+            act(&mut self.world.cluster, manifest)?;
+        }
+        Ok(())
+    }
+
+    fn each_watch(&mut self, kinds: &[String], act: impl Fn(&mut cluster::Cluster, model::Kind)) -> Result<(), Reason> {
+        for name in kinds {
+            let kind = self.world.cluster.watch_kind(name).ok_or_else(|| Reason::NotWatched(name.clone()))?;
+            act(&mut self.world.cluster, kind);
+        }
+        Ok(())
+    }
+
+    /// The type of object, namespace and name that a step means. An object that does not exist is looked for where the API
+    /// server will say so.
+    fn object(&self, kind: &str, name: &ObjectName) -> Result<(Resource, String, String), Reason> {
+        let resource = self.world.cluster.resource_named(kind).ok_or_else(|| Reason::NoSuchKind(kind.to_owned()))?;
+        let namespace = self.namespace(std::slice::from_ref(&resource), name)?.map_or_else(default, |(_, found)| found);
+        Ok((resource, namespace, name.name.clone()))
+    }
+
+    /// Where an object of one of these types and that name is.
+    fn namespace(&self, resources: &[Resource], name: &ObjectName) -> Result<Option<(Resource, String)>, Reason> {
+        let mut found = Vec::new();
+        for resource in resources {
+            for object in self.world.cluster.objects_of(resource) {
+                let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+                let namespace = text("/metadata/namespace");
+                let meant = name.namespace.as_deref().is_none_or(|wanted| wanted == namespace || namespace.is_empty());
+                if text("/metadata/name") == name.name && meant {
+                    found.push((resource.clone(), namespace.to_owned()));
+                }
+            }
+        }
+        if found.len() > 1 && name.namespace.is_none() {
+            found.retain(|(_, namespace)| namespace == DEFAULT_NAMESPACE);
+        }
+        if found.len() > 1 {
+            let kind = found.first().map(|(resource, _)| resource.kind.to_string()).unwrap_or_default();
+            return Err(Reason::Ambiguous { kind, name: name.name.clone() });
+        }
+        Ok(found.pop().or_else(|| {
+            let resource = resources.first()?.clone();
+            Some((resource, name.namespace.clone()?))
+        }))
+    }
+
+    fn pod(&self, name: &ObjectName) -> Result<(String, String), Reason> {
+        let found = if let Some(namespace) = &name.namespace {
+            namespace.clone()
+        } else {
+            let namespaces = self.world.cluster.pod_namespaces(&name.name);
+            match namespaces.as_slice() {
+                [] => default(),
+                [only] => only.to_string(),
+                several if several.iter().any(|n| &**n == DEFAULT_NAMESPACE) => default(),
+                _ => return Err(Reason::Ambiguous { kind: "Pod".to_owned(), name: name.name.clone() }),
+            }
+        };
+        Ok((found, name.name.clone()))
+    }
+
+    /// A job of any served kind.
+    fn job(&self, name: &ObjectName) -> Result<(Resource, String, String), Reason> {
+        let resources: Vec<Resource> = self.world.registry().iter().map(|api| api.resource()).collect();
+        match self.namespace(&resources, name)? {
+            Some((resource, namespace)) => Ok((resource, namespace, name.name.clone())),
+            None => Err(Reason::NoSuchObject { kind: "job".to_owned(), name: name.name.clone() }),
+        }
+    }
+
+    fn target(&self, target: &Target) -> Result<(Resource, String, String), Reason> {
+        if target.kind.is_empty() { self.job(&target.name) } else { self.object(&target.kind, &target.name) }
+    }
+
+    fn exit(&mut self, exit: &Exit) -> Result<(), Reason> {
+        let (namespace, name) = self.pod(&exit.pod)?;
+        let cluster = &mut self.world.cluster;
+        cluster.exit(&namespace, &name, exit.code, exit.container.as_deref())?;
+        let Some(message) = &exit.message else { return Ok(()) };
+        let resource = Resource::new("v1", "Pod");
+        let Some(pod) = cluster.get(&resource, &namespace, &name) else { return Ok(()) };
+        let mut statuses = pod.pointer("/status/containerStatuses").cloned().unwrap_or_default();
+        for status in statuses.as_array_mut().into_iter().flatten() {
+            let named = exit.container.as_deref().is_none_or(|c| status.get("name").and_then(Value::as_str) == Some(c));
+            if let Some(ended) = status.pointer_mut("/state/terminated").filter(|_| named)
+                && let Some(ended) = ended.as_object_mut()
+            {
+                ended.insert("message".to_owned(), message.as_str().into());
+            }
+        }
+        let patch = json!({"status": {"containerStatuses": statuses}});
+        cluster.merge_patch(&resource, &namespace, &name, &patch, true)?;
+        Ok(())
+    }
+
+    fn node(&mut self, change: &NodeChange) -> Result<(), Reason> {
+        let cluster = &mut self.world.cluster;
+        if let Some(word) = &change.ready {
+            let state = NodeState::parse(&word.0)
+                .ok_or_else(|| Reason::Meaning(format!("`{}` is no state of a node", word.0)))?;
+            cluster.node(&change.name, state)?;
+        }
+        for (kind, status) in &change.conditions {
+            cluster.node_condition(&change.name, kind, &status.0, kind, "")?;
+        }
+        Ok(())
+    }
+
+    fn annotate(&mut self, annotate: &Annotate) -> Result<(), Reason> {
+        let (resource, namespace, name) = match (&annotate.job, &annotate.pod, &annotate.node) {
+            (Some(name), ..) => self.job(name)?,
+            (None, Some(name), _) => self.object("Pod", name)?,
+            (None, None, Some(name)) => self.object("Node", name)?,
+            (None, None, None) => return Err(Reason::Meaning("names no object".to_owned())),
+        };
+        let set = annotate.set.iter().map(|(key, value)| (key.clone(), Value::from(value.0.as_str())));
+        let removed = annotate.remove.0.iter().map(|key| (key.clone(), Value::Null));
+        let annotations: serde_json::Map<String, Value> = set.chain(removed).collect();
+        let patch = json!({"metadata": {"annotations": annotations}});
+        self.world.cluster.merge_patch(&resource, &namespace, &name, &patch, false)?;
+        Ok(())
+    }
+
+    fn patch(&mut self, patch: &Patch) -> Result<(), Reason> {
+        let (target, mut body) = patch.target_and_body().map_err(Reason::Meaning)?;
+        let (resource, namespace, name) = self.target(&target)?;
+        // The status is another endpoint: a patch that has both is two writes, seen together.
+        let status = body.as_object_mut().and_then(|members| members.remove("status"));
+        let cluster = &mut self.world.cluster;
+        if let Some(status) = status {
+            cluster.merge_patch(&resource, &namespace, &name, &json!({"status": status}), true)?;
+        }
+        if body.as_object().is_some_and(|members| !members.is_empty()) {
+            cluster.merge_patch(&resource, &namespace, &name, &body, false)?;
+        }
+        Ok(())
+    }
+}
+
+fn default() -> String {
+    DEFAULT_NAMESPACE.to_owned()
+}
+
+fn rule(fail: &Fail) -> FailRule {
+    let verb = match fail.verb {
+        FailVerb::Create => cluster::FailVerb::Create,
+        FailVerb::Delete => cluster::FailVerb::Delete,
+        FailVerb::Patch => cluster::FailVerb::Patch,
+        FailVerb::Get => cluster::FailVerb::Get,
+        FailVerb::List => cluster::FailVerb::List,
+    };
+    let kind = fail.kind.as_deref().map(Text::from);
+    FailRule { verb, kind, times: fail.times, code: fail.code, applied: fail.applied }
+}
