@@ -29,7 +29,10 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         mirror: mirror.stamp,
         started_at: adopted.started_at,
         running_at: adopted.running_at,
-        first_running_at: mirror.first_running_at.or(adopted.running_at),
+        // The original operator's objects have no mirror; what they have comes nearest.
+        first_running_at: mirror
+            .first_running_at
+            .or_else(|| adopted.running_at.filter(|_| mirror.stamp == Stamp::default())),
         creating_at: mirror.first_creating_at,
         ended_at: if mirror.phase.is_terminal() { adopted.ended_at.or(Some(at)) } else { None },
         finals: adopted.finals.clone(),
@@ -66,13 +69,8 @@ impl Job {
         if self.doomed.len() > MAX_WAIT_UIDS {
             self.shorten_waits(&mut mirror);
         }
-        for (name, group) in &self.groups {
-            let planned = self.planned_pods.iter().filter(|id| id.group == *name).map(|id| id.index);
-            for index in group.missing.iter().copied().chain(planned) {
-                if let Some(count) = group.slot(index).and_then(|s| s.count).filter(|count| *count != group.restarts) {
-                    mirror.slot_counts.insert(SlotId { group: name.clone(), index }.to_string(), count);
-                }
-            }
+        if !ended {
+            mirror.slot_counts = self.pinned_counts();
         }
         mirror
     }
@@ -80,6 +78,29 @@ impl Job {
     fn place_of(&self, uid: &Uid) -> Option<(&SlotId, Incarnation)> {
         let pod = self.pods.get(uid)?;
         Some((pod.fact.slot.as_ref()?, pod.fact.incarnation))
+    }
+
+    /// Restart counts that a restart set for slots whose new pod is still to come.
+    fn pinned_counts(&self) -> BTreeMap<String, u32> {
+        let doomed = self.doomed.iter().filter_map(|uid| Some(self.place_of(uid)?.0.clone()));
+        let missing = |(name, group): (&Text, &crate::job::Group)| -> Vec<SlotId> {
+            group.missing.iter().map(|index| SlotId { group: name.clone(), index: *index }).collect()
+        };
+        let waiting = self.groups.iter().flat_map(missing).chain(self.planned_pods.iter().cloned()).chain(doomed);
+        let mut all = BTreeMap::new();
+        let mut told = BTreeMap::new();
+        for id in waiting {
+            let restarts = self.groups.get(&id.group).map_or(0, |g| g.restarts);
+            if let Some(count) = self.slot(&id).and_then(|s| s.count) {
+                all.insert(id.to_string(), count);
+                if count != restarts {
+                    told.insert(id.to_string(), count);
+                }
+            }
+        }
+        // A count that is its group's differs from it only once another restart comes before the pod: a loss worth taking
+        // where whole groups are replaced, for a mirror of bounded size.
+        if all.len() > MAX_WAIT_UIDS { told } else { all }
     }
 
     /// Names the doomed pods of wholly doomed groups by one incarnation each.

@@ -94,6 +94,7 @@ impl State {
             }
             Event::RestartCleared => {
                 job.decision = None;
+                job.waits_below.clear();
                 job.shown = stamp;
             }
             Event::Ended { phase } => {

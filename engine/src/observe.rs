@@ -270,18 +270,19 @@ impl Turn<'_> {
             Some(_) | None => job.schedulable(uid),
         }
         job.pods.insert(uid.clone(), pod);
-        let Some(id) = id.filter(|_| !late) else {
-            job.strays.insert(uid.clone());
+        let kept = !late && job.ending().is_some_and(|(_, clean, _)| !clean);
+        let held = id
+            .as_ref()
+            .filter(|_| !late)
+            .and_then(|id| job.slot_mut(id))
+            .is_some_and(|slot| slot.pod.get_or_insert_with(|| uid.clone()) == uid);
+        let Some(id) = id.filter(|_| held) else {
+            if !kept {
+                job.strays.insert(uid.clone());
+            }
             return;
         };
         let Some(slot) = job.slot_mut(&id) else { return };
-        if slot.pod.is_none() {
-            slot.pod = Some(uid.clone());
-        }
-        if slot.pod.as_ref() != Some(uid) {
-            job.strays.insert(uid.clone());
-            return;
-        }
         slot.incarnation = slot.incarnation.max(fact.incarnation);
         if fact.phase == PodPhase::Succeeded && !leaving {
             slot.done = true;
@@ -363,7 +364,8 @@ impl Turn<'_> {
             slot.service_planned = false;
             slot.service.get_or_insert_with(|| fact.uid.clone()) == &fact.uid
         });
-        if !held {
+        let kept = job.ending().is_some_and(|(_, clean, _)| !clean) && job.adopted == self.stamp;
+        if !held && !kept {
             job.stray_services.insert(fact.uid.clone());
         }
         let Some(id) = fact.slot.as_ref() else { return };

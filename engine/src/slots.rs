@@ -88,7 +88,14 @@ pub(crate) fn lay_out(job: &mut Job, around: &Surroundings<'_>) {
         }
     }
     for wanted in &spec.groups {
-        resize(job.groups.entry(wanted.name.clone()).or_default(), wanted.replicas);
+        let group = job.groups.entry(wanted.name.clone()).or_default();
+        resize(group, wanted.replicas);
+        // New pods must be told from those that an adopted mirror still waits for.
+        if let Some(below) = job.waits_below.get(&wanted.name) {
+            for slot in &mut group.slots {
+                slot.incarnation = slot.incarnation.max(model::Incarnation(below.0.saturating_sub(1)));
+            }
+        }
     }
     let fits = |job: &Job, id: &SlotId| job.slot(id).is_some();
     let planned: Vec<SlotId> = job.planned_pods.iter().filter(|id| !fits(job, id)).cloned().collect();
@@ -99,13 +106,15 @@ pub(crate) fn lay_out(job: &mut Job, around: &Surroundings<'_>) {
     for id in planned {
         job.planned_services.remove(&id);
     }
+    // What stood when an ending that keeps pods was decided is nobody's surplus.
+    let kept = job.ending().is_some_and(|(_, clean, _)| !clean);
     job.strays.clear();
     let placed: Vec<(Uid, Option<SlotId>)> =
         job.pods.values().map(|p| (p.fact.uid.clone(), p.fact.slot.clone())).collect();
     for (uid, id) in placed {
         let held =
             id.and_then(|id| job.slot_mut(&id)).is_some_and(|s| s.pod.get_or_insert_with(|| uid.clone()) == &uid);
-        if !held {
+        if !held && !kept {
             job.strays.insert(uid);
         }
     }
@@ -115,7 +124,7 @@ pub(crate) fn lay_out(job: &mut Job, around: &Surroundings<'_>) {
     for (uid, id) in serving {
         let held =
             id.and_then(|id| job.slot_mut(&id)).is_some_and(|s| s.service.get_or_insert_with(|| uid.clone()) == &uid);
-        if !held {
+        if !held && !kept {
             job.stray_services.insert(uid);
         }
     }

@@ -137,7 +137,8 @@ pub trait EventLog: Send {
     /// group does nothing.
     ///
     /// # Errors
-    /// Any error poisons the handle: what reached the disk is unknown until the log is opened again.
+    /// Any error poisons the handle: what reached the disk is unknown until the log is opened again. Until then even
+    /// reading may be refused.
     fn append(&mut self, records: &[NewRecord<'_>]) -> Result<Head, Error>;
 
     /// Reads frames from a position on, in order, in constant memory, each verified against the chain. Reading from one

@@ -258,7 +258,7 @@ mod tests {
 
     fn plan(object: &Value) -> Result<Plan, Refusal> {
         let mut options = Options::new("/data", "/bin/the-binary");
-        options.workdir = Some("/work-dir".into());
+        options.workdir = Some("/some-dir".into());
         plan_with(&options, &mut Gpus::new(None), object).0
     }
 
@@ -272,7 +272,7 @@ mod tests {
         let container = &got.main[0];
         let peer = Names::new("seed").address("ns", "j-w-1").to_string();
         assert_eq!(container.program.argv, ["/bin/the-binary", "x y", &format!("{peer}:80"), "$(A)", "trainyard"]);
-        assert_eq!(container.program.workdir, Path::new("/work-dir/sub"));
+        assert_eq!(container.program.workdir, Path::new("/some-dir/sub"));
         assert_eq!(container.log, Path::new("/data/logs/ns/j-w-0/c-3.log"));
         assert_eq!(container.program.env[0], ("HOSTNAME".to_owned(), "j-w-0".to_owned()));
         assert!(container.program.env.iter().all(|(name, _)| name != "CUDA_VISIBLE_DEVICES"));

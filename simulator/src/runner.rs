@@ -120,7 +120,7 @@ pub struct Outcome {
     pub log_digest: String,
     /// Appends and calls that took place.
     pub counted: (u32, u32),
-    /// Every record of a job in the log, oldest first.
+    /// Every record of a job in the log, oldest first; only of a run without an extra death.
     pub transitions: Vec<Transition>,
 }
 
@@ -144,13 +144,15 @@ pub fn run_with(scenario: &Scenario, death: Option<Death>) -> Result<Outcome, Er
     if let Some(death) = death {
         world.fate().lock().add(death);
     }
-    Runner { world, scenario, armed: Vec::new(), names: BTreeMap::new() }.run()
+    Runner { world, scenario, traced: death.is_none(), armed: Vec::new(), names: BTreeMap::new() }.run()
 }
 
 /// A scenario under way.
 pub(crate) struct Runner<'a> {
     pub(crate) world: World,
     pub(crate) scenario: &'a Scenario,
+    /// Whether the records of the log are wanted.
+    traced: bool,
     /// Deaths that come inside the next step.
     armed: Vec<Death>,
     /// What each job is called in the report.
@@ -197,7 +199,9 @@ impl Runner<'_> {
         outcome.objects = self.world.cluster.objects();
         (outcome.log_records, outcome.log_digest) = self.world.log_summary();
         outcome.counted = self.world.fate().lock().counted();
-        outcome.transitions = self.world.transitions()?;
+        if self.traced {
+            outcome.transitions = self.world.transitions()?;
+        }
         Ok(outcome)
     }
 

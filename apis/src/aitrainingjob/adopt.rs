@@ -29,7 +29,8 @@ pub(super) fn adopt(object: &Value) -> Adopted {
     let mirror = at(object, &["status", MIRROR])
         .and_then(|mirror| serde_json::from_value::<Mirror>(mirror.clone()).ok())
         .unwrap_or_else(|| without_mirror(object, &milestones, &restarts, restarting.as_ref(), running_at));
-    let finals = if mirror.phase.is_terminal() { finals(object) } else { BTreeMap::new() };
+    let ends = mirror.phase.is_terminal() || matches!(mirror.decision, Some(Decision::End { .. }));
+    let finals = if ends { finals(object) } else { BTreeMap::new() };
     Adopted {
         mirror,
         restarts,

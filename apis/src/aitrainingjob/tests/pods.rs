@@ -15,7 +15,10 @@ fn render(object: &Value, slot: &SlotId, incarnation: u32, count: u32) -> Value 
     let (job, spec, manifest) = accepted(object);
     let group = spec.group(&slot.group).unwrap();
     let source = Source { job: &job, spec: &spec, manifest: &manifest };
-    AiTrainingJob.pods(source, &[PodSlot { slot, group, incarnation: Incarnation(incarnation), count }]).remove(0).unwrap()
+    AiTrainingJob
+        .pods(source, &[PodSlot { slot, group, incarnation: Incarnation(incarnation), count }])
+        .remove(0)
+        .unwrap()
 }
 
 fn render_service(object: &Value, slot: &SlotId) -> Value {

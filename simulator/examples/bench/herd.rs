@@ -1,0 +1,106 @@
+//! A state with many live jobs, folded from the records of one real job told again under other names.
+
+use engine::{Record, State};
+use model::{JobKey, Phase, PodFact, Position, Stamp, Term};
+
+use crate::AnyError;
+use crate::fleet::{Fleet, Story, long_uids};
+
+/// Records of one job up to the moment when it runs.
+pub(crate) struct Herd {
+    cluster: Vec<(Term, String)>,
+    job: Vec<(Term, String)>,
+    name: String,
+    uids: Vec<String>,
+    /// The state that holds the jobs told so far.
+    pub(crate) state: State,
+}
+
+impl Herd {
+    /// Runs the one job.
+    pub(crate) fn new() -> Result<Self, AnyError> {
+        let mut fleet = Fleet::new(|_| Story::Normal)?;
+        fleet.next_job(0);
+        let runs =
+            |fleet: &Fleet| fleet.operator.state().jobs.values().any(|j| j.phase == Phase::Running && j.rv.0 > 0);
+        while !runs(&fleet) {
+            if !fleet.step()? {
+                return Err("the job never ran".into());
+            }
+        }
+        let mut herd =
+            Self { cluster: Vec::new(), job: Vec::new(), name: String::new(), uids: Vec::new(), state: State::default() };
+        let log = fleet.operator.log();
+        for frame in log.read(log.first())? {
+            let frame = frame?;
+            let record = Record::decode(frame.position, frame.term, &frame.body)?;
+            let body = long_uids(std::str::from_utf8(&frame.body)?);
+            match record.scope {
+                engine::Scope::Cluster => herd.cluster.push((frame.term, body)),
+                engine::Scope::Job(_) => herd.job.push((frame.term, body)),
+            }
+        }
+        for (key, job) in &fleet.operator.state().jobs {
+            herd.name = key.name.to_string();
+            let all = std::iter::once(&key.uid).chain(job.pods.keys()).chain(job.services.keys());
+            herd.uids = all.map(|uid| long_uids(&format!("\"{uid}\"")).trim_matches('"').to_owned()).collect();
+        }
+        for (term, body) in &herd.cluster {
+            fold(&mut herd.state, *term, body)?;
+        }
+        Ok(herd)
+    }
+
+    /// Adds jobs `from..to`, each with names and uids of its own.
+    pub(crate) fn grow(&mut self, from: u32, to: u32) -> Result<(), AnyError> {
+        for n in from..to {
+            for (term, body) in &self.job {
+                let mut body = body.replace(&self.name, &format!("llama-finetune-{n:05}"));
+                for uid in &self.uids {
+                    // The first eight digits are a small count: their upper half is free to tell the jobs apart.
+                    let other = format!("{n:05x}{}", uid.get(5..).unwrap_or_default());
+                    body = body.replace(uid, &other);
+                }
+                fold(&mut self.state, *term, &body)?;
+            }
+        }
+        let live = self.state.jobs.values().filter(|job| job.phase == Phase::Running).count();
+        if live != usize::try_from(to)? {
+            return Err(format!("{live} of {to} jobs run").into());
+        }
+        Ok(())
+    }
+
+    /// Facts that turn pods of many jobs to Pending and back to Running, one pod at a time, in an order that jumps between jobs.
+    pub(crate) fn pod_facts(&self, count: u32) -> Vec<(JobKey, PodFact)> {
+        let jobs: Vec<_> = self.state.jobs.iter().collect();
+        let mut out: Vec<(JobKey, PodFact)> = Vec::new();
+        let mut at = 0_usize;
+        let mut versions: std::collections::BTreeMap<model::Uid, PodFact> = std::collections::BTreeMap::new();
+        for n in 0..count {
+            // A stride that is prime to every number of jobs used here visits them all.
+            at = (at + 7919) % jobs.len();
+            let Some((key, job)) = jobs.get(at) else { continue };
+            let pods = usize::try_from(n).unwrap_or_default() / jobs.len().max(2) % job.pods.len().max(1);
+            let Some(pod) = job.pods.values().nth(pods) else { continue };
+            let fact = versions.entry(pod.fact.uid.clone()).or_insert_with(|| pod.fact.clone());
+            fact.rv.0 += 1;
+            fact.phase = match fact.phase {
+                model::PodPhase::Running => model::PodPhase::Pending,
+                _ => model::PodPhase::Running,
+            };
+            out.push(((*key).clone(), fact.clone()));
+        }
+        out
+    }
+}
+
+fn fold(state: &mut State, term: Term, body: &str) -> Result<(), AnyError> {
+    let position: Position = state.stamp.position.next();
+    Ok(state.fold(&Record::decode(position, term, body.as_bytes())?)?)
+}
+
+/// The stamp of the next record.
+pub(crate) fn next(state: &State) -> Stamp {
+    Stamp { term: state.stamp.term, position: state.stamp.position.next() }
+}

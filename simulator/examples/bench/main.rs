@@ -1,0 +1,85 @@
+//! What the engine costs: one table per topic, aims beside what was measured. `cargo xtask bench` runs all of it.
+//!
+//! Owns making realistic logs (`fleet`), states with many jobs (`herd`) and measuring what is done to them. Each topic is a
+//! process of its own, so that one's memory does not show in another's. It judges nothing but its own aims: a missed aim is
+//! printed, a wrong result is an error.
+
+mod fleet;
+mod fold;
+mod herd;
+mod memory;
+mod size;
+mod table;
+mod transition;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+type AnyError = Box<dyn std::error::Error>;
+
+const USAGE: &str = "usage: bench TOPIC [OPTION VALUE]...
+  log --records N --to FILE       make a log of many 8-pod jobs and export it
+  fold --file FILE [--rounds N]   fold and decide again against a bare read of the same log
+  transition [--jobs N]           one transition, with 1, 100 and N jobs known
+  instructions --jobs N --transitions N   the same without a clock, for callgrind
+  memory [--jobs N]               memory per live 8-pod job
+  size                            log bytes of one 8-pod job's life";
+
+/// Options of all topics.
+struct Options {
+    records: u64,
+    rounds: usize,
+    jobs: u32,
+    transitions: u32,
+    file: Option<PathBuf>,
+}
+
+impl Options {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, AnyError> {
+        let mut out = Self { records: 1_000_000, rounds: 3, jobs: 10_000, transitions: 20_000, file: None };
+        while let Some(flag) = args.next() {
+            let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
+            match flag.as_str() {
+                "--records" => out.records = value.parse()?,
+                "--rounds" => out.rounds = value.parse()?,
+                "--jobs" => out.jobs = value.parse()?,
+                "--transitions" => out.transitions = value.parse()?,
+                "--to" | "--file" => out.file = Some(PathBuf::from(value)),
+                _ => return Err(format!("unknown option {flag}\n{USAGE}").into()),
+            }
+        }
+        if out.rounds == 0 || out.jobs == 0 || out.transitions == 0 || out.records == 0 {
+            return Err("counts must be at least 1".into());
+        }
+        Ok(out)
+    }
+
+    fn file(&self) -> Result<&std::path::Path, AnyError> {
+        self.file.as_deref().ok_or_else(|| format!("a file is needed\n{USAGE}").into())
+    }
+}
+
+fn run() -> Result<(), AnyError> {
+    let mut args = std::env::args().skip(1);
+    let topic = args.next().ok_or(USAGE)?;
+    let options = Options::parse(args)?;
+    match topic.as_str() {
+        "log" => fleet::write_log(options.records, options.file()?),
+        "fold" => fold::run(options.file()?, options.rounds),
+        "transition" => transition::run(options.jobs),
+        "instructions" => transition::count(options.jobs, options.transitions),
+        "memory" => memory::run(options.jobs),
+        "size" => size::run(),
+        _ => Err(USAGE.into()),
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Log bytes of one job's life, plain and in a compressed export.
+
+use event_log::{EventLog, jsonl};
+
+use crate::AnyError;
+use crate::fleet::{Fleet, Story, mixed, with_long_uids};
+use crate::table::{aimed, row, thousands, topic};
+
+const AIM_BYTES: u64 = 32 * 1024;
+const AIM_PACKED_BYTES: u64 = 4 * 1024;
+const MANY: u32 = 500;
+
+struct Size {
+    records: u64,
+    bytes: u64,
+    packed: u64,
+}
+
+/// What so many jobs leave in a log from their creation to their removal, per job.
+fn of(jobs: u32, stories: fn(u32) -> Story) -> Result<Size, AnyError> {
+    let mut fleet = Fleet::new(stories)?;
+    let first = fleet.operator.log().head().position.0;
+    let start = fleet.operator.log().stats().body_bytes;
+    for n in 0..jobs {
+        fleet.next_job(u64::from(n) * 30_000);
+    }
+    while fleet.jobs.1 < jobs {
+        if !fleet.step()? {
+            return Err("a job did not end".into());
+        }
+    }
+    let log = with_long_uids(fleet.operator.log(), u64::MAX)?;
+    let mut packed = Vec::new();
+    jsonl::export_gz(&log, &mut packed)?;
+    let jobs = u64::from(jobs);
+    let stats = log.stats();
+    Ok(Size {
+        records: (stats.head.position.0 - first) / jobs,
+        bytes: (stats.body_bytes - start) / jobs,
+        packed: u64::try_from(packed.len())? / jobs,
+    })
+}
+
+/// Measures.
+pub(crate) fn run() -> Result<(), AnyError> {
+    topic("size: what an 8-pod job leaves in a log, from creation to removal; every pod's change at its own moment");
+    let (one, many, mix) = (of(1, |_| Story::Normal)?, of(MANY, |_| Story::Normal)?, of(MANY, mixed)?);
+    row("records", &thousands(many.records));
+    aimed("bytes of records", &thousands(many.bytes), "< 32,768", many.bytes < AIM_BYTES);
+    let name = "bytes in a compressed export, one job alone (with the log's beginning)";
+    row(name, &thousands(one.packed));
+    let name = format!("bytes in a compressed export, each of {MANY} jobs");
+    aimed(&name, &thousands(many.packed), "< 4,096", many.packed < AIM_PACKED_BYTES);
+    row("with restarts and lost nodes: records", &thousands(mix.records));
+    row("with restarts and lost nodes: bytes of records", &thousands(mix.bytes));
+    row("with restarts and lost nodes: bytes in a compressed export", &thousands(mix.packed));
+    Ok(())
+}

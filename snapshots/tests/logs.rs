@@ -1,0 +1,232 @@
+//! Recorded logs: every one reads back, folds, and is decided alike by this build; frozen ones fold as they did when they
+//! were frozen.
+//!
+//! `fixtures/logs` may be recorded anew (`fixtures/examples/record_logs.rs`); `fixtures/legacy` never is.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use engine::explain::{self, Chain};
+use engine::wire::BEHAVIOUR;
+use engine::{Record, Scope, State};
+use event_log::{Digest, Frame, jsonl};
+use model::Event;
+use serde_json::Value;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures").join(name)
+}
+
+/// A log, read: the state it begins with, and its records.
+struct Log {
+    name: String,
+    begin: State,
+    frames: Vec<(Frame, Record)>,
+}
+
+fn logs(folder: &Path) -> Vec<Log> {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).expect("the folder is there").map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "jsonl"));
+    paths.sort();
+    assert!(paths.len() >= 4, "only {} logs in {}", paths.len(), folder.display());
+    paths.iter().map(|path| log(path)).collect()
+}
+
+fn log(path: &Path) -> Log {
+    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    let mut reader = jsonl::open(path).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let checkpoint = reader.checkpoint().map(|c| State::from_checkpoint(&c.state));
+    let begin = checkpoint.map_or_else(State::default, |state| state.unwrap_or_else(|error| panic!("{name}: {error}")));
+    // The reader proves every digest; what is left is that each body is a record.
+    let frames = reader.by_ref().map(|frame| {
+        let frame = frame.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let record = Record::decode(frame.position, frame.term, &frame.body)
+            .unwrap_or_else(|error| panic!("{name}: position {}: {error}", frame.position));
+        (frame, record)
+    });
+    let frames = frames.collect();
+    Log { name, begin, frames }
+}
+
+/// What folding a log leads to.
+struct Folded {
+    state: State,
+    /// Consecutive distinct phases of each job, by name and uid.
+    phases: BTreeMap<String, Vec<String>>,
+    digest: Digest,
+}
+
+fn fold(log: &Log) -> Folded {
+    let mut state = log.begin.clone();
+    let mut phases: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (_, record) in &log.frames {
+        state.fold(record).unwrap_or_else(|error| panic!("{}: {error}", log.name));
+        let Scope::Job(key) = &record.scope else { continue };
+        let Some(job) = state.job(key) else { continue };
+        let list = phases.entry(format!("{key} ({})", key.uid)).or_default();
+        let phase = format!("{:?}", job.phase);
+        if list.last() != Some(&phase) {
+            list.push(phase);
+        }
+    }
+    Folded { state, phases, digest: log.frames.last().expect("the log has records").0.digest }
+}
+
+/// The first record that this build decides otherwise, with what it decides; and the state all records lead to.
+fn redecide(log: &Log) -> (State, Option<(&Record, Vec<Event>)>) {
+    let mut state = log.begin.clone();
+    for (_, record) in &log.frames {
+        let decided = state.redecide(record).unwrap_or_else(|error| panic!("{}: {error}", log.name));
+        if decided != record.events {
+            return (state, Some((record, decided)));
+        }
+    }
+    (state, None)
+}
+
+fn snapshot(name: &str, text: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("logs");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, text));
+}
+
+#[test]
+fn every_log_is_decided_alike() {
+    for log in logs(&folder("logs")) {
+        let (state, difference) = redecide(&log);
+        if let Some((record, decided)) = difference {
+            panic!(
+                "{}: position {} differs: recorded {:?}, decided {decided:?}",
+                log.name, record.position, record.events
+            );
+        }
+        // Deciding anew leads where folding leads, down to what neither explains nor shows.
+        let folded = fold(&log).state;
+        let text = |state: &State| String::from_utf8(state.to_checkpoint().unwrap()).unwrap();
+        assert_eq!(text(&state), text(&folded), "{}", log.name);
+        assert_eq!(text(&State::from_checkpoint(text(&folded).as_bytes()).unwrap()), text(&folded), "{}", log.name);
+    }
+}
+
+#[test]
+fn every_record_is_written_as_it_was_read() {
+    for log in logs(&folder("logs")) {
+        for (frame, record) in &log.frames {
+            assert_eq!(
+                String::from_utf8_lossy(&record.encode().unwrap()),
+                String::from_utf8_lossy(&frame.body),
+                "{}: position {}",
+                log.name,
+                frame.position
+            );
+        }
+    }
+}
+
+#[test]
+fn every_log_tells_what_was_reviewed() {
+    let mut out = String::new();
+    for log in logs(&folder("logs")) {
+        assert!(log.frames.len() >= 200, "{}: only {} records", log.name, log.frames.len());
+        let folded = fold(&log);
+        let mut kinds: BTreeMap<&str, u32> = BTreeMap::new();
+        for (_, record) in &log.frames {
+            let names = record.facts.iter().map(model::Fact::name).chain(record.events.iter().map(Event::name));
+            names.for_each(|name| *kinds.entry(name).or_default() += 1);
+        }
+        let kinds: Vec<String> = kinds.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        let (first, last) = (log.frames[0].0.position, folded.state.stamp.position);
+        let _ = writeln!(out, "{}: positions {first} to {last}, {} terms", log.name, folded.state.terms.len());
+        let _ = writeln!(out, "  digest {}", folded.digest);
+        let _ = writeln!(out, "  {}", kinds.join(", "));
+        for (job, phases) in &folded.phases {
+            let _ = writeln!(out, "  {job}: {}", phases.join(", "));
+        }
+    }
+    snapshot("recorded", &out);
+}
+
+#[test]
+fn a_failed_job_is_explained_as_reviewed() {
+    let mut out = String::new();
+    for (file, namespace, name) in [("node-loss", "research", "sweep"), ("preemption", "batch", "low-2")] {
+        let log = log(&folder("logs").join(format!("{file}.jsonl")));
+        let (mut state, mut chain) = (log.begin, Chain::default());
+        let mut key = None;
+        for (_, record) in &log.frames {
+            if explain::concerns(record, namespace, name) {
+                chain.take(record);
+                if let Scope::Job(job) = &record.scope {
+                    key = Some(job.clone());
+                }
+            }
+            state.fold(record).unwrap();
+        }
+        let key = key.expect("the log holds the job");
+        let job = state.job(&key).expect("the job is still there");
+        assert!(job.phase.is_terminal() && job.phase != model::Phase::Succeeded, "{key} has not failed");
+        let _ = writeln!(out, "{file}: {key} is {:?}", job.phase);
+        for line in chain.lines() {
+            let mark = if line.decided { "=>" } else { "  " };
+            let _ = writeln!(out, "  #{:<4} {} {mark} {}", line.position.0, line.at.to_rfc3339(), line.text);
+        }
+        assert_eq!(explain::waits_for(&state, &key), Vec::<String>::new());
+    }
+    snapshot("explained", &out);
+}
+
+/// Members of `recorded` that `now` does not have, or has otherwise. Members that came later are no difference.
+fn lost(path: &str, recorded: &Value, now: &Value, out: &mut Vec<String>) {
+    match (recorded, now) {
+        (Value::Object(recorded), Value::Object(now)) => {
+            for (key, value) in recorded {
+                lost(&format!("{path}.{key}"), value, now.get(key).unwrap_or(&Value::Null), out);
+            }
+        }
+        _ if recorded == now => {}
+        _ => out.push(format!("{path}: was {recorded}, is {now}")),
+    }
+}
+
+#[test]
+fn frozen_logs_fold_to_what_they_always_did() {
+    let mut out = String::new();
+    for version in ["v1"] {
+        for log in logs(&folder("legacy").join(version)) {
+            let path = folder("legacy").join(version).join(format!("{}.expect.json", log.name));
+            let expected: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            let folded = fold(&log);
+            let now = serde_json::json!({
+                "position": folded.state.stamp.position, "digest": folded.digest.to_string(),
+                "phases": folded.phases, "state": folded.state.summary(),
+            });
+            let mut differences = Vec::new();
+            lost("", &expected, &now, &mut differences);
+            assert!(differences.is_empty(), "{version}/{}:\n{}", log.name, differences.join("\n"));
+            // Rules may change under a new behaviour number; which records that concerns is reviewed.
+            match redecide(&log).1 {
+                None => {
+                    let _ = writeln!(out, "{version}/{}: decided alike", log.name);
+                }
+                Some((record, decided)) => {
+                    assert!(
+                        record.behaviour < BEHAVIOUR,
+                        "{version}/{}: position {} is decided otherwise under the same behaviour number: {decided:?}",
+                        log.name,
+                        record.position
+                    );
+                    let _ = writeln!(
+                        out,
+                        "{version}/{}: position {} of behaviour {} would be decided otherwise: {:?} instead of {:?}",
+                        log.name, record.position, record.behaviour, decided, record.events
+                    );
+                }
+            }
+        }
+    }
+    snapshot("frozen", &out);
+}
