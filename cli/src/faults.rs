@@ -3,6 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use apis::Resource;
+use cluster::NodeState;
+use model::Timestamp;
+
+use crate::out::Failure;
+use crate::session::Session;
+
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
@@ -85,6 +92,106 @@ impl FromStr for Fault {
         };
         Ok(Self { what, after_ms })
     }
+}
+
+/// Pods whose image cannot be pulled the first time, and for how long (milliseconds; absent: for good).
+pub(crate) fn spoilt_images(faults: &[Fault]) -> Vec<(String, Option<u64>)> {
+    let image = |fault: &Fault| match &fault.what {
+        What::Image { pod } => Some((pod.clone(), (fault.after_ms > 0).then_some(fault.after_ms))),
+        What::Exit { .. } | What::Node { .. } | What::Preempt { .. } => None,
+    };
+    faults.iter().filter_map(image).collect()
+}
+
+/// Faults that are still to come, other than those of images.
+pub(crate) struct Faults {
+    waiting: Vec<(Fault, Option<Timestamp>)>,
+}
+
+/// Ends a pod with a code: namespace, name, code.
+pub(crate) type Exit<'a> = &'a mut dyn FnMut(&mut Session, &str, &str, i32) -> Result<(), Failure>;
+
+impl Faults {
+    pub(crate) fn new(faults: &[Fault]) -> Self {
+        let waiting = faults.iter().filter(|fault| !matches!(fault.what, What::Image { .. }));
+        Self { waiting: waiting.map(|fault| (fault.clone(), None)).collect() }
+    }
+
+    /// When the next one happens, as far as that is known.
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
+        self.waiting.iter().filter_map(|(_, at)| *at).min()
+    }
+
+    /// Sets the clock of faults whose pod or job runs, and lets those happen whose time has come.
+    pub(crate) fn strike(&mut self, session: &mut Session, now: Timestamp, exit: Exit<'_>) -> Result<(), Failure> {
+        for (fault, at) in std::mem::take(&mut self.waiting) {
+            let runs = runs(session, &fault.what);
+            let at = at.or_else(|| runs.then(|| now.plus_ms(fault.after_ms)));
+            if at.is_none_or(|at| at > now) {
+                self.waiting.push((fault, at));
+            } else if runs {
+                happen(session, &fault.what, exit)?;
+            } else {
+                // It ended, or is just being replaced: what runs next of that name meets the fault.
+                self.waiting.push((fault, None));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn happen(session: &mut Session, what: &What, exit: Exit<'_>) -> Result<(), Failure> {
+    match what {
+        What::Exit { pod, code } => {
+            for (namespace, _) in places(session, pod, true) {
+                exit(session, &namespace, pod, *code)?;
+            }
+        }
+        What::Node { node } => session.cluster.node(node, NodeState::NotReady)?,
+        What::Preempt { job } => preempt(session, job)?,
+        What::Image { .. } => {}
+    }
+    Ok(())
+}
+
+/// Whether what a fault is about runs.
+fn runs(session: &Session, what: &What) -> bool {
+    let state = session.operator.state();
+    match what {
+        What::Exit { pod, .. } | What::Image { pod } => state
+            .jobs
+            .values()
+            .flat_map(|j| j.pods.values())
+            .any(|p| *p.fact.name == **pod && p.fact.phase == model::PodPhase::Running && !p.is_leaving()),
+        What::Node { .. } => state.jobs.values().any(|j| j.phase == model::Phase::Running),
+        What::Preempt { job } => {
+            state.jobs.iter().any(|(key, j)| *key.name == **job && j.phase == model::Phase::Running)
+        }
+    }
+}
+
+/// Namespaces of the jobs, or of the pods, of a name.
+fn places(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> {
+    let state = session.operator.state();
+    let mut found = Vec::new();
+    for (key, job) in &state.jobs {
+        if pods && job.pods.values().any(|p| *p.fact.name == *name) {
+            found.push((key.namespace.to_string(), Resource::new("v1", "Pod")));
+        }
+        if !pods && *key.name == *name {
+            found.extend(session.cluster.resource_named(&key.kind).map(|r| (key.namespace.to_string(), r)));
+        }
+    }
+    found
+}
+
+/// Marks a job as preempted, as a scheduler would.
+fn preempt(session: &mut Session, job: &str) -> Result<(), Failure> {
+    let patch = serde_json::json!({"metadata": {"annotations": {"Preempted": "told so by --fault"}}});
+    for (namespace, resource) in places(session, job, false) {
+        session.cluster.merge_patch(&resource, &namespace, job, &patch, false)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

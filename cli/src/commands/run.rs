@@ -17,8 +17,8 @@ use local::{Output, Processes};
 use model::{Phase, Timestamp};
 use serde_json::{Value, json};
 
-use crate::commands::simulate::{config, flag, places, preempt, runs};
-use crate::faults::{Fault, What};
+use crate::commands::simulate::{config, flag};
+use crate::faults::{self, Fault, Faults};
 use crate::manifests;
 use crate::out::{self, Failure};
 use crate::session::Session;
@@ -83,10 +83,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let log = SledLog::open(args.data_dir.join("log"), event_log::disk::Options::default())?;
     let (wake, woken) = mpsc::channel();
     let processes = processes(args, &wake)?;
-    let spoilt = args.faults.iter().filter_map(|f| match &f.what {
-        What::Image { pod } => Some((pod.clone(), (f.after_ms > 0).then_some(f.after_ms))),
-        What::Exit { .. } | What::Node { .. } | What::Preempt { .. } => None,
-    });
+    let spoilt = faults::spoilt_images(&args.faults).into_iter();
     let runtime =
         Spoiling { inner: processes.clone(), images: spoilt.collect(), later: Vec::new(), reports: Vec::new() };
     let cluster = cluster(args, Box::new(runtime))?;
@@ -98,8 +95,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         processes.provide(&object);
     }
     let mine: BTreeSet<(String, String)> = manifests.iter().filter(|m| session.is_job(m)).map(address).collect();
-    let mut run =
-        Run { progress: Progress::new(now()), processes, faults: args.faults.clone(), striking: Vec::new(), stops: 0 };
+    let mut run = Run { progress: Progress::new(now()), processes, faults: Faults::new(&args.faults), stops: 0 };
     run.until_done(&mut session, &woken)?;
     // What the pods wrote last may still be on its way.
     while let Ok(wake) = woken.recv_timeout(LAST_WORDS) {
@@ -114,8 +110,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 struct Run {
     progress: Progress,
     processes: Processes,
-    faults: Vec<Fault>,
-    striking: Vec<(Fault, Timestamp)>,
+    faults: Faults,
     stops: u32,
 }
 
@@ -125,7 +120,11 @@ impl Run {
             let at = now();
             let processes = self.processes.clone();
             session.pump(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
-            self.strike(session, at)?;
+            self.faults.strike(session, at, &mut |_, namespace, pod, code| {
+                // A pod that has just ended cannot be made to: the next of its name is not meant any more.
+                let _ = processes.inject_exit(namespace, pod, code);
+                Ok(())
+            })?;
             session.pump(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
             self.progress.update(session, at);
             if session.operator.log().stats().records > COMPACT_AFTER {
@@ -187,32 +186,6 @@ impl Run {
                         session.cluster.delete_as_user(&resource, &key.namespace, &key.name, None)?;
                     }
                 }
-            }
-        }
-        Ok(())
-    }
-
-    /// Sets off the faults whose time has come.
-    fn strike(&mut self, session: &mut Session, at: Timestamp) -> Result<(), Failure> {
-        let (ready, waiting) =
-            std::mem::take(&mut self.faults).into_iter().partition(|f: &Fault| runs(session, &f.what));
-        self.faults = waiting;
-        self.striking.extend(Vec::into_iter(ready).map(|fault: Fault| {
-            let due = at.plus_ms(fault.after_ms);
-            (fault, due)
-        }));
-        let (due, later) = std::mem::take(&mut self.striking).into_iter().partition(|(_, due)| *due <= at);
-        self.striking = later;
-        for (fault, _) in Vec::into_iter(due) {
-            match &fault.what {
-                What::Exit { pod, code } => {
-                    for (namespace, _) in places(session, pod, true) {
-                        self.processes.inject_exit(&namespace, pod, *code)?;
-                    }
-                }
-                What::Node { node } => session.cluster.node(node, NodeState::NotReady)?,
-                What::Preempt { job } => preempt(session, job)?,
-                What::Image { .. } => {}
             }
         }
         Ok(())
@@ -280,7 +253,7 @@ fn cluster(args: &RunArgs, runtime: Box<dyn PodRuntime>) -> Result<Cluster, Fail
 }
 
 fn forget(dir: &Path) -> Result<(), Failure> {
-    for name in ["log", "cluster.json", "logs", "pods"] {
+    for name in ["log", "cluster.json", "logs", "pods", "claims"] {
         let path = dir.join(name);
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         if let Err(error) = removed

@@ -3,14 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use apis::Resource;
 use clap::Args;
-use cluster::{Cluster, Mode, NodeSpec, NodeState};
+use cluster::{Cluster, Mode, NodeSpec};
 use event_log::MemoryLog;
-use model::Timestamp;
 use simulator::kubelet::{Habits, Kubelet};
 
-use crate::faults::{Fault, What};
+use crate::faults::{self, Fault, Faults};
 use crate::manifests;
 use crate::out::{self, Failure};
 use crate::session::Session;
@@ -78,7 +76,10 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     let log = MemoryLog::new();
     let mut session = Session::open(cluster, Box::new(log), config(&args.flags)?, None)?;
     let mut kubelet = Kubelet::new(Habits { run_ms: args.duration, ..Habits::default() });
-    let mut faults = Faults::new(&args.faults, &mut kubelet);
+    for (pod, for_ms) in faults::spoilt_images(&args.faults) {
+        kubelet.spoil_image(&pod, for_ms);
+    }
+    let mut faults = Faults::new(&args.faults);
     let mut progress = Progress::new(start);
     session.apply(&manifests)?;
     let mut now = start;
@@ -87,7 +88,9 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         kubelet.look(&mut session.cluster);
         kubelet.act(&mut session.cluster);
         session.pump(&mut || now, &mut |_, _| {})?;
-        faults.strike(&mut session, now)?;
+        faults.strike(&mut session, now, &mut |session, namespace, pod, code| {
+            Ok(session.cluster.exit(namespace, pod, code, None)?)
+        })?;
         session.pump(&mut || now, &mut |_, _| {})?;
         kubelet.look(&mut session.cluster);
         if !args.quiet {
@@ -118,98 +121,4 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         out::line(&line);
     }
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
-}
-
-/// Faults that are still to come.
-struct Faults {
-    waiting: Vec<(Fault, Option<Timestamp>)>,
-}
-
-impl Faults {
-    fn new(faults: &[Fault], kubelet: &mut Kubelet) -> Self {
-        let mut waiting = Vec::new();
-        for fault in faults {
-            match &fault.what {
-                What::Image { pod } => kubelet.spoil_image(pod, (fault.after_ms > 0).then_some(fault.after_ms)),
-                What::Exit { .. } | What::Node { .. } | What::Preempt { .. } => waiting.push((fault.clone(), None)),
-            }
-        }
-        Self { waiting }
-    }
-
-    fn next_wake(&self) -> Option<Timestamp> {
-        self.waiting.iter().filter_map(|(_, at)| *at).min()
-    }
-
-    /// Sets the clock of faults whose pod or job runs, and lets those happen whose time has come.
-    fn strike(&mut self, session: &mut Session, now: Timestamp) -> Result<(), Failure> {
-        let mut left = Vec::new();
-        for (fault, at) in std::mem::take(&mut self.waiting) {
-            let at = at.or_else(|| runs(session, &fault.what).then(|| now.plus_ms(fault.after_ms)));
-            if at.is_none_or(|at| at > now) {
-                left.push((fault, at));
-            } else if runs(session, &fault.what) {
-                happen(session, &fault.what)?;
-            } else {
-                // It ended, or is just being replaced: what runs next of that name meets the fault.
-                left.push((fault, None));
-            }
-        }
-        self.waiting = left;
-        Ok(())
-    }
-}
-
-/// Whether what a fault is about runs.
-pub(crate) fn runs(session: &Session, what: &What) -> bool {
-    let state = session.operator.state();
-    match what {
-        What::Exit { pod, .. } | What::Image { pod } => state
-            .jobs
-            .values()
-            .flat_map(|j| j.pods.values())
-            .any(|p| *p.fact.name == **pod && p.fact.phase == model::PodPhase::Running && !p.is_leaving()),
-        What::Node { .. } => state.jobs.values().any(|j| j.phase == model::Phase::Running),
-        What::Preempt { job } => {
-            state.jobs.iter().any(|(key, j)| *key.name == **job && j.phase == model::Phase::Running)
-        }
-    }
-}
-
-/// Namespaces of the jobs, or of the pods, of a name.
-pub(crate) fn places(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> {
-    let state = session.operator.state();
-    let mut found = Vec::new();
-    for (key, job) in &state.jobs {
-        if pods && job.pods.values().any(|p| *p.fact.name == *name) {
-            found.push((key.namespace.to_string(), Resource::new("v1", "Pod")));
-        }
-        if !pods && *key.name == *name {
-            found.extend(session.cluster.resource_named(&key.kind).map(|r| (key.namespace.to_string(), r)));
-        }
-    }
-    found
-}
-
-fn happen(session: &mut Session, what: &What) -> Result<(), Failure> {
-    match what {
-        What::Exit { pod, code } => {
-            for (namespace, _) in places(session, pod, true) {
-                session.cluster.exit(&namespace, pod, *code, None)?;
-            }
-        }
-        What::Node { node } => session.cluster.node(node, NodeState::NotReady)?,
-        What::Preempt { job } => preempt(session, job)?,
-        What::Image { .. } => {}
-    }
-    Ok(())
-}
-
-/// Marks a job as preempted, as a scheduler would.
-pub(crate) fn preempt(session: &mut Session, job: &str) -> Result<(), Failure> {
-    let patch = serde_json::json!({"metadata": {"annotations": {"Preempted": "told so by --fault"}}});
-    for (namespace, resource) in places(session, job, false) {
-        session.cluster.merge_patch(&resource, &namespace, job, &patch, false)?;
-    }
-    Ok(())
 }

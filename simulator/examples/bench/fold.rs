@@ -1,4 +1,6 @@
 //! Folding a log and deciding it again, against a bare read and decode of the same file.
+//!
+//! The three are interleaved in batches of one pass, so that whatever else the machine does meets all of them alike.
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,61 +9,77 @@ use engine::{Record, State};
 use event_log::jsonl;
 
 use crate::AnyError;
-use crate::table::{aimed, median, per_second, row, thousands, topic};
+use crate::table::{aimed, per_second, row, thousands, topic};
 
-/// Reads a log and shows every record to `visit`; gives their number and the seconds it took.
-fn pass(path: &Path, visit: &mut dyn FnMut(Record) -> Result<(), AnyError>) -> Result<(u64, f64), AnyError> {
-    let start = Instant::now();
-    let mut records = 0;
-    for frame in jsonl::open(path)? {
-        let frame = frame?;
-        visit(Record::decode(frame.position, frame.term, &frame.body)?)?;
-        records += 1;
-    }
-    Ok((records, start.elapsed().as_secs_f64()))
+const BATCH: usize = 2000;
+const AIM_RATIO: f64 = 1.5;
+const AIM_PER_SECOND: f64 = 200_000.0;
+
+/// Seconds spent on each way through the log so far.
+#[derive(Debug, Default)]
+struct Spent {
+    read: f64,
+    fold: f64,
+    decide: f64,
 }
 
-/// Measures three ways through the log, interleaved.
-pub(crate) fn run(path: &Path, rounds: usize) -> Result<(), AnyError> {
-    let (mut bare, mut folded, mut decided) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut records, mut facts, mut events, mut jobs) = (0, 0, 0, 0);
-    for _ in 0..rounds {
-        (facts, events) = (0, 0);
-        let (count, seconds) = pass(path, &mut |record| {
-            facts += record.facts.len();
-            events += record.events.len();
-            Ok(())
-        })?;
-        records = count;
-        bare.push(seconds);
-        let mut state = State::default();
-        folded.push(pass(path, &mut |record| Ok(state.fold(&record)?))?.1);
-        jobs = state.jobs.len();
-        let mut state = State::default();
-        let (_, seconds) = pass(path, &mut |record| {
-            if state.redecide(&record)? == record.events {
-                Ok(())
-            } else {
-                Err(format!("record {} decides otherwise", record.position).into())
+/// Measures.
+pub(crate) fn run(path: &Path) -> Result<(), AnyError> {
+    let mut reader = jsonl::open(path)?;
+    let (mut folded, mut decided) = (State::default(), State::default());
+    let mut spent = Spent::default();
+    let (mut records, mut facts, mut events) = (0_usize, 0_usize, 0_usize);
+    loop {
+        let start = Instant::now();
+        let mut batch = Vec::with_capacity(BATCH);
+        for frame in reader.by_ref().take(BATCH) {
+            let frame = frame?;
+            batch.push(Record::decode(frame.position, frame.term, &frame.body)?);
+        }
+        spent.read += start.elapsed().as_secs_f64();
+        if batch.is_empty() {
+            break;
+        }
+        let start = Instant::now();
+        for record in &batch {
+            folded.fold(record)?;
+        }
+        spent.fold += start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        for record in &batch {
+            if decided.redecide(record)? != record.events {
+                return Err(format!("record {} decides otherwise", record.position).into());
             }
-        })?;
-        decided.push(seconds);
+        }
+        spent.decide += start.elapsed().as_secs_f64();
+        records += batch.len();
+        facts += batch.iter().map(|record| record.facts.len()).sum::<usize>();
+        events += batch.iter().map(|record| record.events.len()).sum::<usize>();
+        // A bare read has to let go of what it read, too.
+        let start = Instant::now();
+        drop(batch);
+        spent.read += start.elapsed().as_secs_f64();
     }
-    let (bare, folded, decided) = (median(&mut bare), median(&mut folded), median(&mut decided));
+    if folded.to_checkpoint()? != decided.to_checkpoint()? {
+        return Err("folding and deciding again lead to different states".into());
+    }
+    let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+    let records = count(records);
     topic(&format!(
-        "fold: {} records, {} facts, {} events, {jobs} jobs alive at the end; medians of {rounds} interleaved passes",
+        "fold: {} records, {} facts, {} events, {} jobs alive at the end; one pass, interleaved",
         thousands(records),
-        thousands(u64::try_from(facts)?),
-        thousands(u64::try_from(events)?)
+        thousands(count(facts)),
+        thousands(count(events)),
+        folded.jobs.len()
     ));
-    row("read and decode, records/s", &per_second(records, bare));
-    row("read, decode and fold, records/s", &per_second(records, folded));
-    let ratio = folded / bare;
-    aimed("time of that against the bare read and decode", &format!("{ratio:.2}"), "<= 1.50", ratio <= 1.5);
-    row("read, decode, decide again and compare, records/s", &per_second(records, decided));
-    let alone = (decided - bare).max(1e-9);
+    let Spent { read, fold, decide } = spent;
+    row("read and decode, records/s", &per_second(records, read));
+    row("read, decode and fold, records/s", &per_second(records, read + fold));
+    let ratio = (read + fold) / read.max(1e-9);
+    aimed("time of that against the bare read and decode", &format!("{ratio:.2}"), "<= 1.50", ratio <= AIM_RATIO);
     #[allow(clippy::cast_precision_loss)] // counts far below 2^52
-    let met = records as f64 / alone >= 200_000.0;
-    aimed("deciding again alone, records/s", &per_second(records, alone), ">= 200,000", met);
+    let rate = records as f64 / decide.max(1e-9);
+    aimed("decide again and compare, records/s", &per_second(records, decide), ">= 200,000", rate >= AIM_PER_SECOND);
+    row("read, decode, decide again and compare, records/s", &per_second(records, read + decide));
     Ok(())
 }

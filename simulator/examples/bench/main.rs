@@ -19,7 +19,7 @@ type AnyError = Box<dyn std::error::Error>;
 
 const USAGE: &str = "usage: bench TOPIC [OPTION VALUE]...
   log --records N --to FILE       make a log of many 8-pod jobs and export it
-  fold --file FILE [--rounds N]   fold and decide again against a bare read of the same log
+  fold --file FILE                fold and decide again against a bare read of the same log
   transition [--jobs N]           one transition, with 1, 100 and N jobs known
   instructions --jobs N --transitions N   the same without a clock, for callgrind
   memory [--jobs N]               memory per live 8-pod job
@@ -28,7 +28,6 @@ const USAGE: &str = "usage: bench TOPIC [OPTION VALUE]...
 /// Options of all topics.
 struct Options {
     records: u64,
-    rounds: usize,
     jobs: u32,
     transitions: u32,
     file: Option<PathBuf>,
@@ -36,19 +35,18 @@ struct Options {
 
 impl Options {
     fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, AnyError> {
-        let mut out = Self { records: 1_000_000, rounds: 3, jobs: 10_000, transitions: 20_000, file: None };
+        let mut out = Self { records: 1_000_000, jobs: 10_000, transitions: 20_000, file: None };
         while let Some(flag) = args.next() {
             let value = args.next().ok_or_else(|| format!("{flag} needs a value"))?;
             match flag.as_str() {
                 "--records" => out.records = value.parse()?,
-                "--rounds" => out.rounds = value.parse()?,
                 "--jobs" => out.jobs = value.parse()?,
                 "--transitions" => out.transitions = value.parse()?,
                 "--to" | "--file" => out.file = Some(PathBuf::from(value)),
                 _ => return Err(format!("unknown option {flag}\n{USAGE}").into()),
             }
         }
-        if out.rounds == 0 || out.jobs == 0 || out.transitions == 0 || out.records == 0 {
+        if out.jobs == 0 || out.transitions == 0 || out.records == 0 {
             return Err("counts must be at least 1".into());
         }
         Ok(out)
@@ -65,7 +63,7 @@ fn run() -> Result<(), AnyError> {
     let options = Options::parse(args)?;
     match topic.as_str() {
         "log" => fleet::write_log(options.records, options.file()?),
-        "fold" => fold::run(options.file()?, options.rounds),
+        "fold" => fold::run(options.file()?),
         "transition" => transition::run(options.jobs),
         "instructions" => transition::count(options.jobs, options.transitions),
         "memory" => memory::run(options.jobs),
