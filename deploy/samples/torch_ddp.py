@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def arguments():
     parser.add_argument("--batch", type=int, default=64, help="examples per worker and step")
     parser.add_argument("--fail-rank", type=int, help="the rank that kills itself, if the job was never restarted")
     parser.add_argument("--fail-step", type=int, default=50, help="the step, from 1, in which it does")
+    parser.add_argument("--step-ms", type=int, default=0, help="wait this long before each step: time to disturb it")
     parser.add_argument("--timeout-seconds", type=int, default=60, help="how long to wait for the other workers")
     return parser.parse_args()
 
@@ -89,7 +91,7 @@ def main():
     optimizer = torch.optim.Adam(network.parameters(), lr=0.03)
     path, done, loss = checkpoint_file(), 0, None
     # Rank 0 says where to go on, so that all agree even if only it can read the file.
-    saved = [torch.load(path, weights_only=True) if rank == 0 and path.exists() else None]
+    saved = [torch.load(path) if rank == 0 and path.exists() else None]
     dist.broadcast_object_list(saved, src=0)
     if saved[0]:
         network.load_state_dict(saved[0]["network"])
@@ -102,6 +104,7 @@ def main():
         if first_try and rank == options.fail_rank and step == options.fail_step:
             print(f"rank {rank}: killing myself in step {step}, as told", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(options.step_ms / 1000)
         points, labels = examples(options.seed, step, rank, options.batch)
         optimizer.zero_grad()
         own_loss = nn.functional.binary_cross_entropy_with_logits(model(points), labels)

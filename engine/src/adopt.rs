@@ -15,9 +15,11 @@ const MAX_WAIT_UIDS: usize = 64;
 /// Resets `job` to what its object tells.
 pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestamp) {
     let mirror = &adopted.mirror;
-    let rv = job.rv;
+    // The index of deadlines holds the old one until the record is settled.
+    let (rv, deadline) = (job.rv, job.deadline);
     *job = Job {
         rv,
+        deadline,
         phase: mirror.phase,
         milestones: adopted.milestones.iter().cloned().collect(),
         decision: mirror.decision.clone(),
@@ -86,7 +88,13 @@ impl Job {
         let missing = |(name, group): (&Text, &crate::job::Group)| -> Vec<SlotId> {
             group.missing.iter().map(|index| SlotId { group: name.clone(), index: *index }).collect()
         };
-        let waiting = self.groups.iter().flat_map(missing).chain(self.planned_pods.iter().cloned()).chain(doomed);
+        let waiting = self
+            .groups
+            .iter()
+            .map(|(name, group)| (name, &**group))
+            .flat_map(missing)
+            .chain(self.planned_pods.iter().cloned())
+            .chain(doomed);
         let mut all = BTreeMap::new();
         let mut told = BTreeMap::new();
         for id in waiting {

@@ -63,7 +63,7 @@ impl State {
             Event::ServicesDropped { uids } => {
                 for uid in uids {
                     if let Some(service) = job.services.get_mut(uid) {
-                        service.doom.get_or_insert_with(Doom::without_evidence);
+                        service.doom.get_or_insert_with(|| Box::new(Doom::without_evidence()));
                     }
                     job.stray_services.remove(uid);
                 }
@@ -157,7 +157,7 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: model::Ti
 
 fn doom(job: &mut Job, uid: &Uid, evidence: Stamp, around: &Surroundings<'_>) {
     let Some(pod) = job.pods.get_mut(uid) else { return };
-    pod.doom.get_or_insert(Doom { evidence, ordered: false, forced: false });
+    pod.doom.get_or_insert_with(|| Box::new(Doom { evidence, ordered: false, forced: false }));
     let slot = pod.fact.slot.clone();
     job.doomed.insert(uid.clone());
     if let Some(id) = slot {
@@ -229,7 +229,7 @@ fn end(job: &mut Job, clean: bool, stamp: Stamp, around: &Surroundings<'_>) {
             doom(job, uid, stamp, around);
         }
         for service in job.services.values_mut() {
-            service.doom.get_or_insert(Doom { evidence: stamp, ordered: false, forced: false });
+            service.doom.get_or_insert_with(|| Box::new(Doom { evidence: stamp, ordered: false, forced: false }));
         }
     }
 }

@@ -62,7 +62,7 @@ impl State {
 
     fn deletions(&self, job: &Job, commands: &mut Vec<Command>) {
         for (uid, pod, doom) in
-            job.doomed.iter().filter_map(|uid| Some((uid, job.pods.get(uid)?, job.pods.get(uid)?.doom?)))
+            job.doomed.iter().filter_map(|uid| Some((uid, job.pods.get(uid)?, job.pods.get(uid)?.doom.as_deref()?)))
         {
             let lost = self.is_lost(pod);
             let asked = doom.ordered || pod.fact.deleting.is_some();
@@ -71,8 +71,8 @@ impl State {
             }
         }
         for (uid, service) in &job.services {
-            let due = |doom: Doom| !doom.ordered && !service.deleting && job.acked >= doom.evidence;
-            if service.doom.is_some_and(due) {
+            let due = |doom: &Doom| !doom.ordered && !service.deleting && job.acked >= doom.evidence;
+            if service.doom.as_deref().is_some_and(due) {
                 commands.push(Command::DeleteService { uid: uid.clone(), name: service.name.clone() });
             }
         }

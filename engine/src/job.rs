@@ -1,14 +1,15 @@
 //! What is known of one job. Only [`crate::observe`] and [`crate::apply`] change it.
 //!
-//! Counters and index sets are kept as facts come in, so that deciding a large job does not walk its pods.
+//! Counters and index sets are kept as facts come in, so that deciding a large job does not walk its pods. What stands in
+//! maps is boxed: their nodes have room for eleven, and most jobs have fewer groups, pods and services than that.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use model::fact::{Mark, Milestone};
 use model::{
-    Decision, GroupSpec, Incarnation, JobSpec, ObjectRef, Outcome, Phase, PodFact, PodPhase, ResourceVersion, SlotId,
-    SpecFact, Stamp, Text, Timestamp, Uid,
+    Decision, GroupSpec, Incarnation, JobKey, JobSpec, ObjectRef, Outcome, Phase, PodFact, PodPhase, ResourceVersion,
+    SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,11 +47,11 @@ pub struct Job {
     /// Record of that decision: the evidence its deletions wait for.
     pub decided: Stamp,
     /// Replica groups by (lower-case) name; a group removed from the spec stays until its pods are gone.
-    pub groups: BTreeMap<Text, Group>,
+    pub groups: BTreeMap<Text, Box<Group>>,
     /// Its pods.
-    pub pods: BTreeMap<Uid, Pod>,
+    pub pods: BTreeMap<Uid, Box<Pod>>,
     /// Its services.
-    pub services: BTreeMap<Uid, Service>,
+    pub services: BTreeMap<Uid, Box<Service>>,
     /// Pods that no slot of the spec keeps.
     pub strays: BTreeSet<Uid>,
     /// Services that no slot of the spec keeps.
@@ -106,6 +107,9 @@ pub struct Job {
     pub orphan_since: Option<Timestamp>,
     /// The last decisions and what caused them, oldest first.
     pub trail: VecDeque<Trail>,
+    /// Its own key, shared by the indexes that name it.
+    #[serde(skip)]
+    pub key: Option<Arc<JobKey>>,
 }
 
 /// One entry of a job's trail.
@@ -222,7 +226,7 @@ pub struct Pod {
     /// As last observed.
     pub fact: PodFact,
     /// That it is to go, and on what evidence.
-    pub doom: Option<Doom>,
+    pub doom: Option<Box<Doom>>,
     /// Since when it runs.
     pub running_at: Option<Timestamp>,
 }
@@ -250,7 +254,7 @@ pub struct Service {
     /// Whether it has a deletionTimestamp.
     pub deleting: bool,
     /// That it is to go.
-    pub doom: Option<Doom>,
+    pub doom: Option<Box<Doom>>,
 }
 
 /// Calls about one object that did not succeed.
@@ -304,12 +308,29 @@ impl Job {
 
     /// Groups of the spec with their state, in spec order.
     pub fn spec_groups(&self) -> impl Iterator<Item = (&GroupSpec, &Group)> {
-        self.spec().into_iter().flat_map(|s| &s.groups).filter_map(|g| Some((g, self.groups.get(&g.name)?)))
+        self.spec().into_iter().flat_map(|s| &s.groups).filter_map(|g| Some((g, &**self.groups.get(&g.name)?)))
     }
 
     /// Whether everything its ending has to remove is gone.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.planned_pods.is_empty()
+    }
+
+    /// Gives back what emptied sets hold on to: most jobs have nothing planned or to go for most of their life.
+    pub(crate) fn let_go_of_empty(&mut self) {
+        fn release<T>(set: &mut BTreeSet<T>) {
+            if set.is_empty() {
+                *set = BTreeSet::new();
+            }
+        }
+        release(&mut self.planned_pods);
+        release(&mut self.planned_services);
+        release(&mut self.doomed);
+        for group in self.groups.values_mut() {
+            for set in [&mut group.missing, &mut group.unserved, &mut group.done, &mut group.suspects] {
+                release(set);
+            }
+        }
     }
 
     pub(crate) fn note(&mut self, stamp: Stamp, at: Timestamp, text: impl Into<Text>) {

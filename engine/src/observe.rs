@@ -106,7 +106,18 @@ impl State {
 
     fn on_node(&self, name: &model::Text) -> Dirty {
         let jobs = self.on_node.get(name).into_iter().flat_map(|jobs| jobs.keys());
-        jobs.map(|key| (key.clone(), vec![Fact::NodeChanged { name: name.clone() }])).collect()
+        jobs.map(|key| ((**key).clone(), vec![Fact::NodeChanged { name: name.clone() }])).collect()
+    }
+
+    /// The key, its texts shared with those of the job next to it: most jobs of a namespace are of one kind.
+    fn like_neighbour(&self, key: &JobKey) -> JobKey {
+        let mut key = key.clone();
+        let before = self.jobs.range(..&key).next_back();
+        if let Some((near, _)) = before.or_else(|| self.jobs.range(&key..).next()) {
+            share(&mut key.namespace, &near.namespace);
+            share(&mut key.kind, &near.kind);
+        }
+        key
     }
 
     fn observe_job(&mut self, key: &JobKey, fact: &Fact) -> Result<(), FactError> {
@@ -117,7 +128,7 @@ impl State {
             return Ok(());
         }
         if !self.jobs.contains_key(key) {
-            self.jobs.insert(key.clone(), Job { orphan_since: Some(at), ..Job::default() });
+            self.jobs.insert(self.like_neighbour(key), Box::new(Job { orphan_since: Some(at), ..Job::default() }));
         }
         let around = Surroundings {
             nodes: &self.nodes,
@@ -248,12 +259,15 @@ impl Turn<'_> {
         moves.push((before.and_then(|p| p.fact.node.clone()), fact.node.clone()));
         let running = (fact.phase == PodPhase::Running).then_some(self.at);
         let pod = Pod {
-            doom: before.and_then(|p| p.doom).or_else(|| job.awaits(fact).then_some(Doom::without_evidence())),
+            doom: before
+                .and_then(|p| p.doom.clone())
+                .or_else(|| job.awaits(fact).then(|| Box::new(Doom::without_evidence()))),
             running_at: before.and_then(|p| p.running_at).or(running),
-            fact: fact.clone(),
+            fact: self.share_texts(job, fact),
         };
-        if running.is_some() && job.first_running_at.is_none() {
+        if running.is_some() && job.first_running_at.is_none() && !job.phase.is_terminal() {
             job.first_running_at = running;
+            job.shown = self.stamp;
         }
         let doomed = pod.doom.is_some();
         if doomed {
@@ -269,7 +283,7 @@ impl Turn<'_> {
             }
             Some(_) | None => job.schedulable(uid),
         }
-        job.pods.insert(uid.clone(), pod);
+        job.pods.insert(uid.clone(), Box::new(pod));
         let kept = !late && job.ending().is_some_and(|(_, clean, _)| !clean);
         let held = id
             .as_ref()
@@ -294,6 +308,33 @@ impl Turn<'_> {
             job.attempts.remove(&ObjectRef::Pod(id.clone()));
         }
         self.refresh_shown(job, &id);
+    }
+
+    /// The fact, its texts shared with what is known: a record that was read brings its own copy of each.
+    fn share_texts(&self, job: &Job, fact: &PodFact) -> PodFact {
+        let mut fact = fact.clone();
+        let known = job.pods.get(&fact.uid).map(|p| &p.fact);
+        if let Some(known) = known {
+            fact.uid = known.uid.clone();
+            share(&mut fact.name, &known.name);
+        }
+        if let Some(id) = &mut fact.slot
+            && let Some((group, _)) = job.groups.get_key_value(&id.group)
+        {
+            id.group = group.clone();
+        }
+        if let Some(node) = &mut fact.node
+            && let Some((name, _)) = self.around.nodes.get_key_value(node)
+        {
+            *node = name.clone();
+        }
+        // Pods of a job mostly have the same containers.
+        if let Some(like) = known.or_else(|| job.pods.values().next().map(|p| &p.fact)) {
+            for (container, like) in fact.containers.iter_mut().zip(&like.containers) {
+                share(&mut container.name, &like.name);
+            }
+        }
+        fact
     }
 
     fn pod_gone(&self, job: &mut Job, uid: &Uid, moves: &mut Moves) {
@@ -356,10 +397,20 @@ impl Turn<'_> {
         if job.services.get(&fact.uid).is_some_and(|known| known.rv >= fact.rv) {
             return;
         }
-        let doom = job.services.get(&fact.uid).and_then(|s| s.doom);
-        let service =
+        let doom = job.services.get(&fact.uid).and_then(|s| s.doom.clone());
+        let mut service =
             Service { name: fact.name.clone(), slot: fact.slot.clone(), rv: fact.rv, deleting: fact.deleting, doom };
-        job.services.insert(fact.uid.clone(), service);
+        if let Some(id) = &mut service.slot
+            && let Some((group, _)) = job.groups.get_key_value(&id.group)
+        {
+            id.group = group.clone();
+        }
+        // A slot's service is called like its pod.
+        let pod = service.slot.as_ref().and_then(|id| job.pods.get(job.slot(id)?.pod.as_ref()?));
+        if let Some(pod) = pod {
+            share(&mut service.name, &pod.fact.name);
+        }
+        job.services.insert(fact.uid.clone(), Box::new(service));
         let held = fact.slot.as_ref().and_then(|id| job.slot_mut(id)).is_some_and(|slot| {
             slot.service_planned = false;
             slot.service.get_or_insert_with(|| fact.uid.clone()) == &fact.uid
@@ -406,6 +457,13 @@ impl Doom {
     /// For what may go at once: surplus, or a pod that an adopted mirror already names as going.
     pub(crate) fn without_evidence() -> Self {
         Self { evidence: Stamp::default(), ordered: false, forced: false }
+    }
+}
+
+/// Holds equal texts once.
+fn share(text: &mut model::Text, known: &model::Text) {
+    if text == known {
+        *text = known.clone();
     }
 }
 

@@ -34,10 +34,10 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, around: &Surroundings<'_>) {
     let (services, gpus) = job.spec().and_then(|s| s.group(&id.group)).map_or((false, false), |g| (g.services, g.gpus));
     let Job { groups, pods, .. } = job;
     let Some(group) = groups.get_mut(&id.group) else { return };
-    let Group { slots, counters, missing, unserved, done, suspects, .. } = group;
+    let Group { slots, counters, missing, unserved, done, suspects, .. } = &mut **group;
     let Some(slot) = usize::try_from(id.index).ok().and_then(|n| slots.get_mut(n)) else { return };
     let pod = slot.pod.as_ref().and_then(|uid| pods.get(uid));
-    let counter = pod.map(Pod::counter).or_else(|| slot.done.then_some(Counter::Succeeded));
+    let counter = pod.map(|pod| pod.counter()).or_else(|| slot.done.then_some(Counter::Succeeded));
     if counter != slot.counter {
         if let Some(old) = slot.counter {
             let n = counters.get_mut(old);

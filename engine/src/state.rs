@@ -1,6 +1,7 @@
 //! Everything that is known: jobs, nodes, terms, and the indexes between them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::{Config, Fact, JobKey, Kind, NodeFact, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -57,14 +58,14 @@ pub struct State {
     /// Configuration in force.
     pub config: Config,
     /// Jobs by key.
-    pub jobs: BTreeMap<JobKey, Job>,
+    pub jobs: BTreeMap<JobKey, Box<Job>>,
     /// Nodes by name.
     pub nodes: BTreeMap<Text, Node>,
     /// Version of the newest complete view of each kind; 0 before the first.
     pub floors: BTreeMap<Kind, ResourceVersion>,
     /// Where each term begins in this log, in order.
     pub terms: Vec<(Term, Position)>,
-    pub(crate) on_node: BTreeMap<Text, BTreeMap<JobKey, u32>>,
+    pub(crate) on_node: BTreeMap<Text, BTreeMap<Arc<JobKey>, u32>>,
     pub(crate) deadlines: BTreeSet<(Timestamp, JobKey)>,
 }
 
@@ -77,7 +78,7 @@ impl State {
 
     /// The job of that key.
     pub fn job(&self, key: &JobKey) -> Option<&Job> {
-        self.jobs.get(key)
+        self.jobs.get(key).map(|job| &**job)
     }
 
     /// Version of the newest complete view of a kind.
@@ -125,6 +126,9 @@ impl State {
                 (job.deadline, new, forget)
             }
         };
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.let_go_of_empty();
+        }
         if old != new {
             if let Some(at) = old {
                 self.deadlines.remove(&(at, key.clone()));
@@ -146,12 +150,13 @@ impl State {
         if from == to {
             return;
         }
+        let Some(key) = self.shared_key(key) else { return };
         if let Some(node) = from
             && let Some(jobs) = self.on_node.get_mut(node)
         {
-            let left = jobs.get(key).map_or(0, |n| n.saturating_sub(1));
+            let left = jobs.get(&key).map_or(0, |n| n.saturating_sub(1));
             if left == 0 {
-                jobs.remove(key);
+                jobs.remove(&key);
             } else {
                 jobs.insert(key.clone(), left);
             }
@@ -160,21 +165,34 @@ impl State {
             }
         }
         if let Some(node) = to {
-            let count = self.on_node.entry(node.clone()).or_default().entry(key.clone()).or_default();
+            let count = self.on_node.entry(node.clone()).or_default().entry(key).or_default();
             *count = count.saturating_add(1);
         }
+    }
+
+    /// The job's key, held once however many indexes name it.
+    fn shared_key(&mut self, key: &JobKey) -> Option<Arc<JobKey>> {
+        let (known, job) = self.jobs.get_key_value(key)?;
+        if let Some(shared) = &job.key {
+            return Some(shared.clone());
+        }
+        let shared = Arc::new(known.clone());
+        self.jobs.get_mut(key)?.key = Some(shared.clone());
+        Some(shared)
     }
 
     /// Rebuilds what is derived, after a checkpoint was read.
     pub(crate) fn index(&mut self) {
         self.on_node.clear();
         self.deadlines.clear();
-        for (key, job) in &self.jobs {
+        for (key, job) in &mut self.jobs {
+            let shared = Arc::new(key.clone());
+            job.key = Some(shared.clone());
             if let Some(at) = job.deadline {
                 self.deadlines.insert((at, key.clone()));
             }
             for node in job.pods.values().filter_map(|p| p.fact.node.as_ref()) {
-                let count = self.on_node.entry(node.clone()).or_default().entry(key.clone()).or_default();
+                let count = self.on_node.entry(node.clone()).or_default().entry(shared.clone()).or_default();
                 *count = count.saturating_add(1);
             }
         }

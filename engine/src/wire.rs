@@ -164,7 +164,7 @@ struct CheckpointBody {
     stamp: Stamp,
     at: Timestamp,
     config: Config,
-    jobs: Vec<(JobKey, Job)>,
+    jobs: Vec<(JobKey, Box<Job>)>,
     nodes: BTreeMap<Text, Node>,
     floors: Vec<(Kind, ResourceVersion)>,
     terms: Vec<(Term, Position)>,

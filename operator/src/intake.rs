@@ -116,8 +116,11 @@ impl Operator {
     /// A pod that held a name another job of that name waits for is gone: that job may try again.
     fn name_is_free(&self, gone: &JobKey, object: &Value, facts: &mut Intake) {
         let name = objects::name(object);
-        let namesake = |key: &JobKey| key.namespace == gone.namespace && key.name == gone.name && key.uid != gone.uid;
-        for (key, job) in self.state.jobs.iter().filter(|(key, _)| namesake(key)) {
+        // Jobs are kept by namespace and name, so those of one name stand together.
+        let first = JobKey { kind: Text::from(""), uid: Uid::from(""), ..gone.clone() };
+        let named = self.state.jobs.range(first..);
+        let named = named.take_while(|(key, _)| key.namespace == gone.namespace && key.name == gone.name);
+        for (key, job) in named.filter(|(key, _)| key.uid != gone.uid) {
             let Some(api) = self.registry.get(&key.kind) else { continue };
             for slot in job.planned_pods.iter().filter(|slot| api.slot_name(key, slot) == name) {
                 let object = model::ObjectRef::Pod(slot.clone());

@@ -64,9 +64,9 @@ impl Operator {
         let mut records = Vec::new();
         let mut jobs = facts.jobs;
         let mut causes = Vec::new();
-        let before = self.state.stamp;
+        let before = (self.state.stamp, self.state.at);
         if !facts.cluster.is_empty() {
-            self.begin(before.position.next(), now);
+            self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
             for fact in facts.cluster {
                 if !self.is_news(&Scope::Cluster, &fact) {
@@ -78,7 +78,7 @@ impl Operator {
                 news.push(fact);
             }
             if news.is_empty() {
-                self.state.stamp = before;
+                self.state.begin(before.0, before.1);
             } else {
                 causes.push(self.state.stamp.position);
                 records.push(self.record(Scope::Cluster, now, news, Vec::new(), Vec::new()));
@@ -106,8 +106,8 @@ impl Operator {
         let touches_node = |f: &Fact| matches!(f, Fact::NodeChanged { .. });
         let mut causes: Vec<Position> = if facts.iter().any(touches_node) { causes.to_vec() } else { Vec::new() };
         for _ in 0..MAX_RECORDS {
-            let before = self.state.stamp;
-            self.begin(before.position.next(), now);
+            let before = (self.state.stamp, self.state.at);
+            self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
             for fact in std::mem::take(&mut facts) {
                 if self.is_news(&scope, &fact) {
@@ -119,7 +119,8 @@ impl Operator {
             let events = engine::step(&mut self.state, key);
             self.warn(key, &news, &events);
             if news.is_empty() && events.is_empty() {
-                self.state.stamp = before;
+                // Nothing happened: a state that is folded from the log must not differ from this one.
+                self.state.begin(before.0, before.1);
                 break;
             }
             let ended = events.is_empty();

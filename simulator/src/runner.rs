@@ -122,6 +122,8 @@ pub struct Outcome {
     pub counted: (u32, u32),
     /// Every record of a job in the log, oldest first; only of a run without an extra death.
     pub transitions: Vec<Transition>,
+    /// What the operator knew at the end.
+    pub state: engine::State,
 }
 
 /// Runs a scenario.
@@ -201,6 +203,7 @@ impl Runner<'_> {
         outcome.counted = self.world.fate().lock().counted();
         if self.traced {
             outcome.transitions = self.world.transitions()?;
+            outcome.state = self.world.operator().map(|operator| operator.state().clone()).unwrap_or_default();
         }
         Ok(outcome)
     }

@@ -1,2 +1,47 @@
-//! Developer commands.
-fn main() {}
+//! Developer commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask torch-tests`.
+//!
+//! Owns what is run to check and to measure the workspace, and in which order. It must not hold product logic, and it has
+//! no dependencies, so that it builds at once. Exit codes: 0 fine, 1 a check failed, 2 usage or something is missing here.
+
+mod bench;
+mod check;
+mod purity;
+mod run;
+mod smoke;
+mod torch;
+
+use std::process::ExitCode;
+
+use run::Problem;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  test              everything a change has to pass: format, lints, purity, wasm build, tests, a run as a user
+  bench [TOPIC]...  what is promised against what is measured, one table per topic (all: fold replay append transition
+                    instructions memory size simulate)
+  torch-tests       the PyTorch sample undisturbed and with faults: the trained weights must be the same";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let outcome = match (command.as_str(), rest.as_slice()) {
+        ("test", []) => check::run(),
+        ("bench", topics) => bench::run(topics),
+        ("torch-tests", []) => torch::run(),
+        ("help" | "--help" | "-h", _) => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        ("", _) => Err(Problem::Usage(USAGE.to_owned())),
+        ("test" | "torch-tests", _) => Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}"))),
+        _ => Err(Problem::Usage(format!("no command `{command}`\n{USAGE}"))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("\nxtask {command}: {problem}");
+            ExitCode::from(problem.exit_code())
+        }
+    }
+}

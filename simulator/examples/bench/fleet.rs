@@ -5,6 +5,7 @@
 //! Kubernetes'. Everything follows from a fixed seed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,8 +94,7 @@ impl Fleet {
     /// A fleet whose jobs live as `stories` says.
     pub(crate) fn new(stories: fn(u32) -> Story) -> Result<Self, AnyError> {
         let nodes = (0..NODES).map(|n| NodeSpec::named(&format!("gpu-worker-{n:02}"))).collect();
-        let mut cluster =
-            Cluster::new(&cluster::Options { mode: Mode::ByHand, nodes, ..cluster::Options::default() });
+        let mut cluster = Cluster::new(&cluster::Options { mode: Mode::ByHand, nodes, ..cluster::Options::default() });
         let registry = Registry::all();
         for api in registry.iter() {
             cluster.register(&api.crd())?;
@@ -154,7 +154,9 @@ impl Fleet {
         for _ in 0..MOST_ROUNDS {
             let news = self.cluster.watch(self.watcher);
             let quiet = news.is_empty();
-            news.into_iter().for_each(|observation| self.operator.offer(observation));
+            for observation in news {
+                self.operator.offer(observation);
+            }
             let calls = self.operator.turn(self.cluster.now())?;
             self.operator.take_steps();
             if quiet && calls.is_empty() && self.operator.next_wake().is_none_or(|at| at > self.cluster.now()) {
@@ -198,10 +200,8 @@ impl Fleet {
     }
 
     fn look_at_pod(&mut self, object: &Arc<Value>, deleted: bool) {
-        let pod = Pod {
-            name: text(object, "/metadata/name").to_owned(),
-            uid: text(object, "/metadata/uid").to_owned(),
-        };
+        let pod =
+            Pod { name: text(object, "/metadata/name").to_owned(), uid: text(object, "/metadata/uid").to_owned() };
         if deleted {
             self.known.remove(&pod.uid);
             return;
@@ -391,13 +391,15 @@ pub(crate) fn long_uids(body: &str) -> String {
                 let number = count.parse::<u64>().unwrap_or_default();
                 let salt = part.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
                 let (high, low) = (mix(salt), mix(salt ^ 1));
-                out.push_str(&format!(
+                // Writing to a string cannot fail.
+                let _ = write!(
+                    out,
                     "{number:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}",
                     high & 0xffff,
                     (high >> 16) & 0xfff,
                     (high >> 28) & 0xfff,
                     low & 0xffff_ffff_ffff
-                ));
+                );
             }
             _ => out.push_str(part),
         }

@@ -28,8 +28,13 @@ impl Herd {
                 return Err("the job never ran".into());
             }
         }
-        let mut herd =
-            Self { cluster: Vec::new(), job: Vec::new(), name: String::new(), uids: Vec::new(), state: State::default() };
+        let mut herd = Self {
+            cluster: Vec::new(),
+            job: Vec::new(),
+            name: String::new(),
+            uids: Vec::new(),
+            state: State::default(),
+        };
         let log = fleet.operator.log();
         for frame in log.read(log.first())? {
             let frame = frame?;

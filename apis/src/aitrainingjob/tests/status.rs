@@ -36,7 +36,7 @@ pub(super) fn job(object: &Value) -> (JobKey, Job) {
     let groups = spec
         .groups
         .iter()
-        .map(|group| (group.name.clone(), Group { replicas: group.replicas, ..Group::default() }))
+        .map(|group| (group.name.clone(), Box::new(Group { replicas: group.replicas, ..Group::default() })))
         .collect::<BTreeMap<_, _>>();
     let job = Job {
         known: true,

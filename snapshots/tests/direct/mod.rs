@@ -1,0 +1,142 @@
+//! One fact offered to one job in a given phase, past the operator: what the engine makes of it.
+
+use engine::{Scope, State};
+use model::fact::{Adopted, Mark};
+use model::{
+    Config, Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, Outcome, Phase, Position, ResourceVersion, ServiceFact,
+    SlotId, Stamp, Term, Uid,
+};
+
+const ORIGIN: &str = "direct";
+
+/// A job brought into a phase by a small scenario.
+fn state_in(phase: Phase) -> (State, JobKey) {
+    let (spec, steps) = match phase {
+        Phase::New => ("replicaSpecs: {}", ""),
+        Phase::Pending => (GOOD, ""),
+        Phase::Creating => {
+            (GOOD, "\n  - schedule: {pod: j-trainer-0, node: n1}\n  - schedule: {pod: j-trainer-1, node: n2}")
+        }
+        Phase::Running => (GOOD, "\n  - run: all"),
+        Phase::Restarting => (RESTARTS, "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 1}\n  - gone: all"),
+        Phase::Terminating => (GOOD, "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 1}"),
+        Phase::Succeeded => (
+            GOOD,
+            "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 0}\n  - exit: {pod: j-trainer-1, code: 0}\n  - gone: all",
+        ),
+        Phase::Failed => (GOOD, "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 1}\n  - gone: all"),
+        Phase::TimedOut => (LIMITED, "\n  - run: all\n  - advance: 2m\n  - gone: all"),
+        Phase::Preempted => (GOOD, "\n  - run: all\n  - annotate: {job: j, set: {Preempted: x}}\n  - gone: all"),
+        Phase::NodeFailed => (GOOD, "\n  - run: all\n  - node: {name: n1, ready: removed}\n  - gone: all"),
+    };
+    let text = format!(
+        "manifests:\n  - {{apiVersion: elasticdeeplearning.ai/v1, kind: AITrainingJob, metadata: {{name: j, namespace: default}}, \
+         spec: {{{spec}}}}}\nsteps:\n  - apply:{steps}\n"
+    );
+    let scenario = simulator::parse(&text, ORIGIN).unwrap_or_else(|error| panic!("{phase:?}: {error}"));
+    let outcome = simulator::run(&scenario).unwrap_or_else(|error| panic!("{phase:?}: {error}"));
+    let state = outcome.state;
+    let key = state.jobs.keys().next().unwrap_or_else(|| panic!("{phase:?}: no job")).clone();
+    assert_eq!(state.job(&key).map(|j| j.phase), Some(phase), "the small scenario leads there");
+    (state, key)
+}
+
+const GOOD: &str =
+    "replicaSpecs: {trainer: {replicas: 2, template: {spec: {containers: [{name: aitj-main, image: i}]}}}}";
+const RESTARTS: &str = "replicaSpecs: {trainer: {replicas: 2, restartPolicy: OnFailure, \
+    template: {spec: {containers: [{name: aitj-main, image: i}]}}}}";
+const LIMITED: &str = "timeLimit: 60, replicaSpecs: {trainer: {replicas: 2, \
+    template: {spec: {containers: [{name: aitj-main, image: i}]}}}}";
+
+/// A fact of a kind, as it might come next for this job.
+fn sample(kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
+    let job = state.job(key)?;
+    let rv = ResourceVersion(1_000_000);
+    let slot = SlotId { group: "trainer".into(), index: 0 };
+    let stamp = Stamp { term: state.stamp.term, position: state.stamp.position };
+    let pod = job.pods.values().next().map(|p| p.fact.clone());
+    Some(match kind {
+        "Job" => Fact::Job(Box::new(JobFact {
+            rv,
+            deleting: false,
+            marks: [(Mark::Failed, "told so".into())].into(),
+            marker: false,
+            mirror: job.mirror,
+        })),
+        "Spec" => Fact::Spec(Box::new((**job.spec.as_ref()?).clone())),
+        "JobGone" => Fact::JobGone,
+        "Pod" => Fact::Pod(Box::new(model::PodFact { rv, ..pod.unwrap_or_else(|| stranger(rv)) })),
+        "PodGone" => Fact::PodGone { uid: pod.map_or_else(|| Uid::from("pod-x"), |p| p.uid) },
+        "Service" => Fact::Service(Box::new(ServiceFact {
+            uid: Uid::from("service-x"),
+            slot: Some(slot),
+            name: "j-trainer-0".into(),
+            rv,
+            deleting: false,
+        })),
+        "ServiceGone" => {
+            Fact::ServiceGone { uid: job.services.keys().next().cloned().unwrap_or_else(|| Uid::from("service-x")) }
+        }
+        "NodeChanged" => Fact::NodeChanged { name: "n1".into() },
+        "Answered" => Fact::Answered { object: ObjectRef::Pod(slot), outcome: Outcome::Unknown { code: 500 } },
+        "Published" => Fact::Published { stamp, rv },
+        "Due" => Fact::Due,
+        "Adopted" => Fact::Adopted(Box::new(Adopted {
+            mirror: job.mirror(),
+            restarts: std::collections::BTreeMap::new(),
+            restarting: None,
+            milestones: job.milestones.iter().cloned().collect(),
+            started_at: job.started_at,
+            running_at: job.running_at,
+            ended_at: job.ended_at,
+            finals: job.finals.clone(),
+        })),
+        "TermBegan" => Fact::TermBegan { term: Term(state.stamp.term.0 + 1) },
+        "Configured" => Fact::Configured(Box::new(Config::default())),
+        "Node" => Fact::Node(Box::new(NodeFact { name: "n1".into(), rv, ready: true, conditions: Vec::new() })),
+        "NodeGone" => Fact::NodeGone { name: "n1".into() },
+        "Relisted" => Fact::Relisted { kind: Kind::Pod, rv },
+        _ => return None,
+    })
+}
+
+/// A pod that was never decided.
+fn stranger(rv: ResourceVersion) -> model::PodFact {
+    model::PodFact {
+        uid: Uid::from("pod-x"),
+        name: "j-trainer-0".into(),
+        slot: Some(SlotId { group: "trainer".into(), index: 0 }),
+        rv,
+        incarnation: model::Incarnation(1),
+        phase: model::PodPhase::Running,
+        node: Some("n1".into()),
+        started: None,
+        deleting: None,
+        containers: Vec::new(),
+        reason: None,
+        message: None,
+        conditions: Vec::new(),
+    }
+}
+
+/// What comes of a fact of that kind for a job in that phase.
+pub(crate) fn tried(phase: Phase, kind: &str) -> String {
+    let (mut state, key) = state_in(phase);
+    let before = state.job(&key).map(|job| serde_json::to_string(job).expect("a job has a JSON form"));
+    state.begin(Stamp { term: state.stamp.term, position: Position(state.stamp.position.0 + 1) }, state.at);
+    if let Some(fact) = sample(kind, &state, &key)
+        && let Err(error) = state.observe(&Scope::Job(key.clone()), &fact)
+    {
+        return format!("refused: {error}");
+    }
+    let events = engine::step(&mut state, &key);
+    let Some(job) = state.job(&key) else { return "the job is forgotten".to_owned() };
+    let after = serde_json::to_string(job).expect("a job has a JSON form");
+    let names: Vec<&str> = events.iter().map(model::Event::name).collect();
+    match (events.is_empty(), job.phase == phase) {
+        (true, _) if before.as_deref() == Some(&*after) => "no effect".to_owned(),
+        (true, _) => "noted, nothing decided".to_owned(),
+        (false, true) => format!("same phase, {}", names.join(", ")),
+        (false, false) => format!("{:?}, {}", job.phase, names.join(", ")),
+    }
+}

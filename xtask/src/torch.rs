@@ -1,0 +1,170 @@
+//! `cargo xtask torch-tests`: the PyTorch sample ends with the same weights whatever happens to it on the way.
+//!
+//! Runs the sample undisturbed, and then with a rank killed, its node lost, and the job preempted and applied again. Each
+//! run has to meet its fault: one that ends before it proves nothing.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::run::{Problem, Scratch, Watched, cargo, io, root, shown, succeed, target, watch};
+
+const SAMPLE: &str = "deploy/samples/torch-ddp.yaml";
+/// One run takes well under a minute; this is for machines that are busy with something else.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// How one run ended.
+struct Told {
+    success: bool,
+    output: String,
+}
+
+impl Told {
+    /// The line in which the training says its own result.
+    fn result(&self) -> Option<&str> {
+        let at = self.output.rfind("done: loss ")?;
+        self.output.get(at..)?.lines().next()
+    }
+
+    /// The last step that was printed before the training went on from a checkpoint.
+    fn went_on_after(&self) -> Vec<u32> {
+        let after = |line: &str| line.split_once("rank 0 of 2: going on after step ")?.1.trim().parse().ok();
+        self.output.lines().filter_map(after).collect()
+    }
+}
+
+/// Runs everything.
+pub(crate) fn run() -> Result<(), Problem> {
+    let python = python_with_torch()?;
+    println!("python with torch: {}", python.display());
+    succeed(&mut cargo(&["build", "--quiet", "--package", "trainyard"]))?;
+    let tests = Tests { scratch: Scratch::new("torch")?, python };
+    let undisturbed = tests.undisturbed()?;
+    println!("  undisturbed: {undisturbed}");
+    let faults = [
+        ("as the sample has it: rank 1 kills itself", None, None),
+        ("a rank killed from outside", Some("--fault=exit=torch-ddp-trainer-1:137@8s"), Some("exited with code 137")),
+        ("the node lost", Some("--fault=node=local-1@8s"), Some("node local-1")),
+    ];
+    for (name, fault, sign) in faults {
+        let manifest = if fault.is_none() { root().join(SAMPLE) } else { tests.manifest(false)? };
+        let told = tests.run(name, &manifest, fault, &[])?;
+        require(told.success, name, "did not succeed", &told)?;
+        require(told.output.contains("Restarting"), name, "was not restarted", &told)?;
+        require(sign.is_none_or(|sign| told.output.contains(sign)), name, "did not meet its fault", &told)?;
+        same(name, &told, &undisturbed)?;
+    }
+    tests.preempted(&undisturbed)?;
+    println!("\nxtask torch-tests: ok, five runs ended with {undisturbed}");
+    Ok(())
+}
+
+struct Tests {
+    scratch: Scratch,
+    python: PathBuf,
+}
+
+impl Tests {
+    fn undisturbed(&self) -> Result<String, Problem> {
+        let name = "undisturbed";
+        let told = self.run(name, &self.manifest(false)?, None, &[])?;
+        require(told.success, name, "did not succeed", &told)?;
+        require(!told.output.contains("Restarting"), name, "was restarted", &told)?;
+        require(told.went_on_after() == [0], name, "did not train from the beginning", &told)?;
+        let result = told.result().map(str::to_owned);
+        result.ok_or_else(|| Problem::failed(format!("{name}: said no result:\n{}", told.output)))
+    }
+
+    /// Preempted in the middle, then applied again with the same data directory.
+    fn preempted(&self, undisturbed: &str) -> Result<(), Problem> {
+        let name = "preempted";
+        let data = self.scratch.join(name);
+        let manifest = self.manifest(false)?;
+        let told = self.run_in(&data, name, &manifest, &["--fault=preempt=torch-ddp@8s"])?;
+        require(!told.success, name, "succeeded although it was preempted", &told)?;
+        require(told.output.contains("Preempted"), name, "was not preempted", &told)?;
+        require(told.result().is_none(), name, "had ended before it was preempted", &told)?;
+        let name = "preempted, then applied again";
+        let told = self.run_in(&data, name, &manifest, &["--again"])?;
+        require(told.success, name, "did not succeed", &told)?;
+        let from = told.went_on_after();
+        require(from.first().is_some_and(|step| *step > 0), name, "did not go on from its checkpoint", &told)?;
+        same(name, &told, undisturbed)
+    }
+
+    /// The sample's manifest without its own failure, and slowed down so that faults meet it in the middle.
+    fn manifest(&self, own_failure: bool) -> Result<PathBuf, Problem> {
+        let text = fs::read_to_string(root().join(SAMPLE)).map_err(io(SAMPLE))?;
+        let args = "args: [--steps=100, --fail-rank=1, --fail-step=55]";
+        if own_failure || !text.contains(args) {
+            return Err(Problem::failed(format!("{SAMPLE} no longer has the line `{args}`: change both")));
+        }
+        let path = self.scratch.join("torch-ddp.yaml");
+        let quiet = text.replace(args, "args: [--steps=100, --step-ms=150]");
+        fs::write(&path, quiet).map_err(io(path.display()))?;
+        Ok(path)
+    }
+
+    fn run(&self, name: &str, manifest: &Path, fault: Option<&str>, more: &[&str]) -> Result<Told, Problem> {
+        let data = self.scratch.join(&name.replace([' ', ':', ','], "-"));
+        let args: Vec<&str> = fault.into_iter().chain(more.iter().copied()).collect();
+        self.run_in(&data, name, manifest, &args)
+    }
+
+    fn run_in(&self, data: &Path, name: &str, manifest: &Path, args: &[&str]) -> Result<Told, Problem> {
+        let told = self.scratch.join("output");
+        let file = File::create(&told).map_err(io(told.display()))?;
+        let mut command = Command::new(target().join("debug").join("trainyard"));
+        command.arg("run").arg(manifest).arg("--logs").arg("--data-dir").arg(data).args(args);
+        println!("\n== {name}\n$ {}", shown(&command));
+        // The sample says `python3`: the one that has torch comes first.
+        let directory = self.python.parent().map(Path::to_path_buf).unwrap_or_default();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(std::iter::once(directory).chain(std::env::split_paths(&path)))
+            .map_err(|error| Problem::Missing(format!("PATH cannot be set: {error}")))?;
+        let mut child = command
+            .env("PATH", path)
+            .current_dir(root())
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().map_err(io(told.display()))?)
+            .stderr(file)
+            .spawn()
+            .map_err(io("trainyard run"))?;
+        let ended = watch(&mut child, Duration::from_millis(100), LIMIT, &mut |_| {})?;
+        let output = fs::read_to_string(&told).map_err(io(told.display()))?;
+        match ended {
+            Watched::Ended(status) => Ok(Told { success: status.success(), output }),
+            Watched::TooLong => Err(Problem::failed(format!("{name}: not done after {LIMIT:?}:\n{output}"))),
+        }
+    }
+}
+
+fn require(holds: bool, name: &str, problem: &str, told: &Told) -> Result<(), Problem> {
+    if holds { Ok(()) } else { Err(Problem::failed(format!("{name}: {problem}:\n{}", told.output))) }
+}
+
+/// The result of a run is that of the undisturbed one, to the bit.
+fn same(name: &str, told: &Told, undisturbed: &str) -> Result<(), Problem> {
+    let result = told.result();
+    println!("  {}; training began after steps {:?}", result.unwrap_or("no result"), told.went_on_after());
+    require(result == Some(undisturbed), name, &format!("did not end with `{undisturbed}`"), told)
+}
+
+/// The first interpreter that can import torch.
+fn python_with_torch() -> Result<PathBuf, Problem> {
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates: Vec<PathBuf> = std::env::split_paths(&on_path).map(|dir| dir.join("python3")).collect();
+    candidates.push(PathBuf::from("/usr/bin/python3"));
+    candidates.retain(|python| python.is_file());
+    let works = |python: &&PathBuf| {
+        let import = Command::new(python).args(["-c", "import torch, torch.distributed"]).output();
+        import.is_ok_and(|output| output.status.success())
+    };
+    candidates.iter().find(works).cloned().ok_or_else(|| {
+        Problem::Missing(
+            "no python3 here can import torch: install PyTorch, for example with `apt-get install python3-torch`"
+                .into(),
+        )
+    })
+}
