@@ -124,10 +124,17 @@ pub(crate) fn tried(phase: Phase, kind: &str) -> String {
     let (mut state, key) = state_in(phase);
     let before = state.job(&key).map(|job| serde_json::to_string(job).expect("a job has a JSON form"));
     state.begin(Stamp { term: state.stamp.term, position: Position(state.stamp.position.0 + 1) }, state.at);
+    let then: Vec<Fact> = ["Job", "Spec"].iter().filter_map(|kind| sample(kind, &state, &key)).collect();
     if let Some(fact) = sample(kind, &state, &key)
         && let Err(error) = state.observe(&Scope::Job(key.clone()), &fact)
     {
         return format!("refused: {error}");
+    }
+    if kind == "Adopted" {
+        // An adoption is followed by what the object says, in the same record.
+        for fact in then {
+            state.observe(&Scope::Job(key.clone()), &fact).expect("facts of a job belong in its record");
+        }
     }
     let events = engine::step(&mut state, &key);
     let Some(job) = state.job(&key) else { return "the job is forgotten".to_owned() };
