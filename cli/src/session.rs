@@ -95,14 +95,24 @@ impl Session {
         [self.operator.next_wake(), self.cluster.next_wake()].into_iter().flatten().min()
     }
 
-    /// Applies manifests as `kubectl apply` would.
-    pub(crate) fn apply(&mut self, manifests: &[Value]) -> Result<(), Failure> {
+    /// Applies manifests as `kubectl apply` would: one that is refused does not keep the others out. Gives what was refused.
+    pub(crate) fn apply(&mut self, manifests: &[Value]) -> Result<Vec<String>, Failure> {
+        let mut refused = Vec::new();
         for manifest in manifests {
             let name = manifest.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
             let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
-            self.cluster.apply(manifest).map_err(|e| Failure::new(format!("{kind} {name}: {e}")))?;
+            if let Err(error) = self.cluster.apply(manifest) {
+                refused.push(format!("{kind} {name}: {error}"));
+            }
         }
-        self.keep()
+        self.keep()?;
+        if refused.len() == manifests.len() {
+            return Err(Failure::new(refused.join("\ntrainyard: ")));
+        }
+        for line in &refused {
+            eprintln!("trainyard: {line}");
+        }
+        Ok(refused)
     }
 
     /// Phases that jobs passed through since the last call.

@@ -61,6 +61,10 @@ impl Operator {
     }
 
     fn tell(&mut self, key: &JobKey, kind: &str, reason: &str, message: &str, salt: u32) {
+        // Of a job that does not exist (any more) nobody reads.
+        if !self.state.job(key).is_some_and(|job| job.known && !job.gone) {
+            return;
+        }
         let Some(api) = self.registry.get(&key.kind) else { return };
         let resource = api.resource();
         let name = format!("{}.{:08x}{:08x}", key.name, fnv(&format!("{}{reason}{message}", key.uid)), salt);

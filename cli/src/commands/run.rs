@@ -90,7 +90,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let mut session =
         Session::open(cluster, Box::new(log), config(&args.flags)?, Some(args.data_dir.join("cluster.json")))?;
     stop_on_signals(&wake)?;
-    session.apply(&manifests)?;
+    let refused = session.apply(&manifests)?;
     for object in manifests.iter().cloned().chain(session.cluster.objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);
     }
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     run.progress.finish();
     let well = view::outcomes(&session, &|key| mine.contains(&(key.namespace.to_string(), key.name.to_string())));
     let stopped = run.stops > 0;
-    Ok(if well && !stopped { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+    Ok(if well && !stopped && refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }
 
 struct Run {

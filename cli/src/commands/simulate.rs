@@ -81,7 +81,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     }
     let mut faults = Faults::new(&args.faults);
     let mut progress = Progress::new(start);
-    session.apply(&manifests)?;
+    let refused = session.apply(&manifests)?;
     let mut now = start;
     loop {
         session.pump(&mut || now, &mut |_, _| {})?;
@@ -120,5 +120,5 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     for line in stuck {
         out::line(&line);
     }
-    Ok(if well { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+    Ok(if well && refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }
