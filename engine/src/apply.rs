@@ -211,7 +211,7 @@ fn end(job: &mut Job, clean: bool, stamp: Stamp, around: &Surroundings<'_>) {
             .get(&model::ObjectRef::Pod(id.clone()))
             .is_some_and(|a| matches!(a.last, model::Outcome::Refused { .. } | model::Outcome::Taken { .. }));
         if refused {
-            crate::observe::give_up(job, &id);
+            crate::observe::answers::give_up(job, &id);
         } else if let Some(slot) = job.slot_mut(&id) {
             slot.cancelled = true;
         }

@@ -5,7 +5,8 @@
 //! in [`model::JobSpec`]). Time enters as the `at` of a record and nowhere else.
 //!
 //! The way through: [`State::begin`] a record, [`State::observe`] its facts, [`step`] to decide and apply, then
-//! [`State::effects_of`]. Tests: beside each module, and the scenarios of the `snapshots` package.
+//! [`State::effects_of`]. Tests: beside `wire`, `state` and `observe::answers`; every rule through the `snapshots` package
+//! (scenarios, truth tables, crash sweep, random walks).
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -245,3 +245,29 @@ impl Surroundings<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_covers_what_it_holds_of_a_term_and_nothing_else() {
+        let mut state = State { terms: vec![(Term(5), Position(1)), (Term(9), Position(4))], ..State::default() };
+        state.begin(Stamp { term: Term(9), position: Position(6) }, Timestamp(0));
+        let cases = [
+            (5, 1, true),
+            (5, 3, true),
+            (5, 4, false),
+            (9, 3, false),
+            (9, 4, true),
+            (9, 6, true),
+            (9, 7, false),
+            (7, 4, false),
+        ];
+        for (term, position, covered) in cases {
+            let stamp = Stamp { term: Term(term), position: Position(position) };
+            assert_eq!(state.covers(stamp), covered, "{stamp}");
+        }
+        assert!(!State::default().covers(Stamp { term: Term(1), position: Position(1) }));
+    }
+}

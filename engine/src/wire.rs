@@ -212,3 +212,57 @@ impl State {
         Ok(state)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            position: Position(7),
+            term: Term(3),
+            scope: Scope::Job(JobKey {
+                namespace: "default".into(),
+                name: "j".into(),
+                kind: "AITrainingJob".into(),
+                uid: "u1".into(),
+            }),
+            at: Timestamp(1000),
+            behaviour: BEHAVIOUR,
+            facts: vec![Fact::Due, Fact::PodGone { uid: "p1".into() }],
+            causes: vec![Position(6)],
+            events: vec![Event::RestartCleared],
+        }
+    }
+
+    #[test]
+    fn a_record_survives_its_body() {
+        let body = record().encode().unwrap();
+        assert_eq!(Record::decode(Position(7), Term(3), &body).unwrap(), record());
+        // What stands in old logs must not change: a change of this text is a new format.
+        let text = r#"{"at":1000,"job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"},"facts":["Due",{"PodGone":{"uid":"p1"}}],"causes":[6],"events":["RestartCleared"]}"#;
+        assert_eq!(String::from_utf8(body).unwrap(), text);
+    }
+
+    #[test]
+    fn members_added_later_are_passed_over_and_newer_formats_are_refused_by_name() {
+        let added = br#"{"at":5,"colour":"blue","facts":["Due"]}"#;
+        assert_eq!(Record::decode(Position(1), Term(1), added).unwrap().facts, vec![Fact::Due]);
+        for newer in [&br#"{"v":2,"at":5}"#[..], br#"{"v":2,"what":[{"Unheard":1}]}"#] {
+            let error = Record::decode(Position(1), Term(1), newer).unwrap_err();
+            assert!(matches!(error, WireError::TooNew { have: 2 }), "{error}");
+        }
+        for bad in [&b""[..], b"{", b"{}", br#"{"at":-1}"#, br#"{"at":5,"facts":["Nonsense"]}"#] {
+            let error = Record::decode(Position(1), Term(1), bad).unwrap_err();
+            assert!(matches!(error, WireError::Malformed(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_of_a_newer_build_is_refused() {
+        let body = State::default().to_checkpoint().unwrap();
+        assert!(State::from_checkpoint(&body).is_ok());
+        let newer = String::from_utf8(body).unwrap().replacen("\"v\":1", "\"v\":9", 1);
+        assert!(matches!(State::from_checkpoint(newer.as_bytes()), Err(WireError::TooNew { have: 9 })));
+    }
+}

@@ -5,7 +5,7 @@ use model::{CauseKind, Decision, Event, JobSpec, Phase, SlotId, Text, Timestamp}
 use super::Report;
 use crate::job::Job;
 use crate::judge::Bench;
-use crate::observe::backoff;
+use crate::observe::answers::backoff;
 use crate::words::{cause_of_pods, scope_words};
 
 /// The first group, in spec order, that asks for a restart gets it.

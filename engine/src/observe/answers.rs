@@ -1,0 +1,113 @@
+//! What the API answered, where no observed object tells: done, refused, or not known and to be tried again.
+
+use model::command::Outcome;
+use model::{ObjectRef, SlotId, Stamp, Timestamp};
+
+use crate::job::{Attempt, Job};
+
+/// Whether users are told of an answer in the status.
+const fn shows(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Refused { .. } | Outcome::Taken { waiting: false })
+}
+
+/// Forgets the planned creation of a pod.
+pub(crate) fn give_up(job: &mut Job, id: &SlotId) {
+    job.planned_pods.remove(id);
+    job.attempts.remove(&ObjectRef::Pod(id.clone()));
+    if let Some(slot) = job.slot_mut(id) {
+        slot.planned = false;
+        slot.cancelled = false;
+    }
+}
+
+pub(super) fn answered(
+    job: &mut Job,
+    object: &ObjectRef,
+    outcome: &Outcome,
+    stamp: Stamp,
+    at: Timestamp,
+    config: &model::Config,
+) {
+    match (object, outcome) {
+        (ObjectRef::PodUid(uid), Outcome::Done | Outcome::Forced) => {
+            job.attempts.remove(object);
+            if let Some(pod) = job.pods.get_mut(uid)
+                && let Some(doom) = &mut pod.doom
+            {
+                doom.forced |= *outcome == Outcome::Forced;
+                doom.ordered = true;
+            }
+        }
+        (ObjectRef::ServiceUid(uid), Outcome::Done) => {
+            job.attempts.remove(object);
+            if let Some(service) = job.services.get_mut(uid)
+                && let Some(doom) = &mut service.doom
+            {
+                doom.ordered = true;
+            }
+        }
+        (ObjectRef::Marker, Outcome::Done | Outcome::Gone) => {
+            job.attempts.remove(object);
+            job.marker = true;
+        }
+        (ObjectRef::Pod(id), Outcome::Gone) => {
+            // A creation that was given up did not happen; or a name that was taken is free.
+            if job.attempts.remove(object).is_some_and(|a| shows(&a.last)) {
+                job.shown = stamp;
+            }
+            let cancelled = job.slot(id).is_some_and(|s| s.cancelled);
+            if cancelled {
+                give_up(job, id);
+            }
+        }
+        (_, Outcome::Done | Outcome::Forced | Outcome::Gone) => {
+            if job.attempts.remove(object).is_some_and(|a| shows(&a.last)) {
+                job.shown = stamp;
+            }
+        }
+        (_, Outcome::Taken { .. } | Outcome::Refused { .. } | Outcome::Unknown { .. }) => {
+            let failures = job.attempts.get(object).map_or(0, |a| a.failures).saturating_add(1);
+            let retry_at = match outcome {
+                Outcome::Refused { code: 422 | 400, .. } => None,
+                Outcome::Refused { .. } => Some(at.plus_ms(config.retry_max_ms)),
+                Outcome::Taken { .. } | Outcome::Unknown { .. } | Outcome::Done | Outcome::Forced | Outcome::Gone => {
+                    Some(at.plus_ms(backoff(failures, config.retry_ms, config.retry_max_ms)))
+                }
+            };
+            let before = job.attempts.insert(object.clone(), Attempt { failures, retry_at, last: outcome.clone() });
+            if shows(outcome) && before.is_none_or(|a| a.last != *outcome) {
+                job.shown = stamp;
+            }
+            // A creation that was given up and refused did not happen.
+            if let (ObjectRef::Pod(id), Outcome::Refused { .. }) = (object, outcome)
+                && job.slot(id).is_some_and(|s| s.cancelled)
+            {
+                give_up(job, id);
+            }
+        }
+    }
+}
+
+/// Delay before try `failures + 1`: none for the second, then `first` doubling up to `max`.
+pub(crate) fn backoff(failures: u32, first: u64, max: u64) -> u64 {
+    match failures.checked_sub(2) {
+        None => 0,
+        Some(doublings) => {
+            let times = 1u64.checked_shl(doublings.min(63));
+            times.and_then(|times| first.checked_mul(times)).map_or(max, |ms| ms.min(max))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::backoff;
+
+    #[test]
+    fn the_second_try_is_at_once_and_later_ones_wait_longer_up_to_a_limit() {
+        let delays: Vec<u64> = (0..9).map(|failures| backoff(failures, 1000, 60_000)).collect();
+        assert_eq!(delays, [0, 0, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000]);
+        assert_eq!(backoff(u32::MAX, 1000, 60_000), 60_000);
+        assert_eq!(backoff(40, 1 << 40, 60_000), 60_000);
+    }
+}

@@ -1,0 +1,205 @@
+//! Facts about pods: identity gates first, then slots and strays, then the counters that follow.
+
+use model::{ObjectRef, Phase, PodFact, PodPhase, SlotId, Stamp, Uid};
+
+use super::{Moves, Turn, share};
+use crate::job::{Doom, Job, Pod};
+use crate::slots;
+
+/// How many uids of unknown pods that are gone are remembered per job.
+const MAX_DEAD: usize = 64;
+
+impl Turn<'_> {
+    pub(super) fn pod(&self, job: &mut Job, fact: &PodFact, moves: &mut Moves) {
+        let uid = &fact.uid;
+        if job.pods.get(uid).is_some_and(|known| known.fact.rv >= fact.rv) || job.dead.contains(uid) {
+            return;
+        }
+        let id = fact.slot.as_ref().filter(|id| job.slot(id).is_some()).cloned();
+        if let Some(id) = &id {
+            let holder = job.slot(id).and_then(|s| s.pod.clone()).filter(|held| held != uid);
+            if job.slot(id).is_some_and(|s| s.last_gone.as_ref() == Some(uid)) {
+                return;
+            }
+            if let Some(held) = holder
+                && let Some(known) = job.pods.get(&held).filter(|p| p.fact.name == fact.name)
+            {
+                if known.fact.rv > fact.rv {
+                    return;
+                }
+                // One name holds one pod at a time: the one known before is gone.
+                self.pod_gone(job, &held, moves);
+            }
+        }
+        let before = job.pods.get(uid);
+        moves.push((before.and_then(|p| p.fact.node.clone()), fact.node.clone()));
+        let running = (fact.phase == PodPhase::Running).then_some(self.at);
+        let pod = Pod {
+            doom: before
+                .and_then(|p| p.doom.clone())
+                .or_else(|| job.awaits(fact).then(|| Box::new(Doom::without_evidence()))),
+            running_at: before.and_then(|p| p.running_at).or(running),
+            fact: self.share_texts(job, fact),
+        };
+        if running.is_some() && job.first_running_at.is_none() && !job.phase.is_terminal() {
+            job.first_running_at = running;
+            job.shown = self.stamp;
+        }
+        let doomed = pod.doom.is_some();
+        if doomed {
+            job.doomed.insert(uid.clone());
+        }
+        let leaving = pod.is_leaving();
+        let late = job.phase.is_terminal() && before.is_none() && job.adopted != self.stamp;
+        match &fact.message {
+            Some(message) if fact.phase == PodPhase::Pending && fact.node.is_none() => {
+                if job.unschedulable.is_none() {
+                    job.unschedulable = Some((uid.clone(), message.clone()));
+                }
+            }
+            Some(_) | None => job.schedulable(uid),
+        }
+        job.pods.insert(uid.clone(), Box::new(pod));
+        let kept = !late && job.ending().is_some_and(|(_, clean, _)| !clean);
+        let held = id
+            .as_ref()
+            .filter(|_| !late)
+            .and_then(|id| job.slot_mut(id))
+            .is_some_and(|slot| slot.pod.get_or_insert_with(|| uid.clone()) == uid);
+        let Some(id) = id.filter(|_| held) else {
+            if !kept {
+                job.strays.insert(uid.clone());
+            }
+            return;
+        };
+        let Some(slot) = job.slot_mut(&id) else { return };
+        slot.incarnation = slot.incarnation.max(fact.incarnation);
+        if fact.phase == PodPhase::Succeeded && !leaving {
+            slot.done = true;
+        }
+        if !doomed && slot.planned {
+            slot.planned = false;
+            slot.cancelled = false;
+            job.planned_pods.remove(&id);
+            job.attempts.remove(&ObjectRef::Pod(id.clone()));
+        }
+        self.refresh_shown(job, &id);
+    }
+
+    /// The fact, its texts shared with what is known: a record that was read brings its own copy of each.
+    fn share_texts(&self, job: &Job, fact: &PodFact) -> PodFact {
+        let mut fact = fact.clone();
+        let known = job.pods.get(&fact.uid).map(|p| &p.fact);
+        if let Some(known) = known {
+            fact.uid = known.uid.clone();
+            share(&mut fact.name, &known.name);
+        }
+        if let Some(id) = &mut fact.slot
+            && let Some((group, _)) = job.groups.get_key_value(&id.group)
+        {
+            id.group = group.clone();
+        }
+        if let Some(node) = &mut fact.node
+            && let Some((name, _)) = self.around.nodes.get_key_value(node)
+        {
+            *node = name.clone();
+        }
+        // Pods of a job mostly have the same containers.
+        if let Some(like) = known.or_else(|| job.pods.values().next().map(|p| &p.fact)) {
+            for (container, like) in fact.containers.iter_mut().zip(&like.containers) {
+                share(&mut container.name, &like.name);
+            }
+        }
+        fact
+    }
+
+    pub(super) fn pod_gone(&self, job: &mut Job, uid: &Uid, moves: &mut Moves) {
+        job.doomed.remove(uid);
+        job.strays.remove(uid);
+        job.schedulable(uid);
+        job.attempts.remove(&ObjectRef::PodUid(uid.clone()));
+        let Some(pod) = job.pods.remove(uid) else {
+            if job.dead.len() >= MAX_DEAD {
+                job.dead.pop_front();
+            }
+            job.dead.push_back(uid.clone());
+            return;
+        };
+        moves.push((pod.fact.node, None));
+        let Some(id) = pod.fact.slot else { return };
+        let mut promoted = None;
+        if job.slot(&id).is_some_and(|s| s.pod.as_ref() == Some(uid)) {
+            // Another pod that claimed the slot takes it.
+            promoted = job
+                .strays
+                .iter()
+                .find(|s| job.pods.get(*s).is_some_and(|p| p.fact.slot.as_ref() == Some(&id)))
+                .cloned();
+        } else if job.slot(&id).is_none_or(|s| s.pod.is_some()) {
+            return;
+        }
+        if let Some(uid) = &promoted {
+            job.strays.remove(uid);
+        }
+        if let Some(slot) = job.slot_mut(&id) {
+            if pod.doom.is_none() {
+                // Lost by no decision: its replacement shows the restarts of its group so far.
+                slot.count = None;
+            }
+            slot.last_gone = Some(pod.fact.uid);
+            slot.pod = promoted;
+        }
+        if let Some(attempt) = job.attempts.get_mut(&ObjectRef::Pod(id.clone())) {
+            // The name may be free now.
+            attempt.retry_at = attempt.retry_at.map(|_| self.at);
+        }
+        self.refresh_shown(job, &id);
+    }
+
+    fn refresh_shown(&self, job: &mut Job, id: &SlotId) {
+        let before = job.groups.get(&id.group).map(|g| g.counters);
+        slots::refresh(job, id, &self.around);
+        if job.phase == Phase::Restarting && job.creating_at.is_none() && all_placed(job) {
+            job.creating_at = Some(self.at);
+        }
+        // What an ended job shows is final.
+        if before != job.groups.get(&id.group).map(|g| g.counters) && job.ended_at.is_none() && job.phase != Phase::New
+        {
+            job.shown = self.stamp;
+        }
+    }
+}
+
+impl Job {
+    /// The pod is not waiting for a node (any more).
+    fn schedulable(&mut self, uid: &Uid) {
+        if self.unschedulable.as_ref().is_some_and(|(held, _)| held == uid) {
+            self.unschedulable = None;
+        }
+    }
+
+    /// Whether an adopted mirror names a pod as going.
+    fn awaits(&self, pod: &PodFact) -> bool {
+        let below = pod.slot.as_ref().and_then(|id| self.waits_below.get(&id.group));
+        self.doomed.contains(&pod.uid) || below.is_some_and(|newest| pod.incarnation < *newest)
+    }
+}
+
+impl Doom {
+    /// For what may go at once: surplus, or a pod that an adopted mirror already names as going.
+    pub(crate) fn without_evidence() -> Self {
+        Self { evidence: Stamp::default(), ordered: false, forced: false }
+    }
+}
+
+/// Whether every wanted slot has a pod on a node, and one of them has not started.
+fn all_placed(job: &Job) -> bool {
+    let mut starting = false;
+    for group in job.groups.values() {
+        starting |= group.counters.scheduled > 0;
+        if group.counters.pending > 0 || !group.missing.is_empty() {
+            return false;
+        }
+    }
+    starting && job.planned_pods.is_empty()
+}

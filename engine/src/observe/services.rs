@@ -1,0 +1,53 @@
+//! Facts about services.
+
+use model::{ObjectRef, ServiceFact, Uid};
+
+use super::{Turn, share};
+use crate::job::{Job, Service};
+use crate::slots;
+
+impl Turn<'_> {
+    pub(super) fn service(&self, job: &mut Job, fact: &ServiceFact) {
+        if job.services.get(&fact.uid).is_some_and(|known| known.rv >= fact.rv) {
+            return;
+        }
+        let doom = job.services.get(&fact.uid).and_then(|s| s.doom.clone());
+        let mut service =
+            Service { name: fact.name.clone(), slot: fact.slot.clone(), rv: fact.rv, deleting: fact.deleting, doom };
+        if let Some(id) = &mut service.slot
+            && let Some((group, _)) = job.groups.get_key_value(&id.group)
+        {
+            id.group = group.clone();
+        }
+        // A slot's service is called like its pod.
+        let pod = service.slot.as_ref().and_then(|id| job.pods.get(job.slot(id)?.pod.as_ref()?));
+        if let Some(pod) = pod {
+            share(&mut service.name, &pod.fact.name);
+        }
+        job.services.insert(fact.uid.clone(), Box::new(service));
+        let held = fact.slot.as_ref().and_then(|id| job.slot_mut(id)).is_some_and(|slot| {
+            slot.service_planned = false;
+            slot.service.get_or_insert_with(|| fact.uid.clone()) == &fact.uid
+        });
+        let kept = job.ending().is_some_and(|(_, clean, _)| !clean) && job.adopted == self.stamp;
+        if !held && !kept {
+            job.stray_services.insert(fact.uid.clone());
+        }
+        let Some(id) = fact.slot.as_ref() else { return };
+        job.planned_services.remove(id);
+        job.attempts.remove(&ObjectRef::Service(id.clone()));
+        slots::refresh(job, id, &self.around);
+    }
+
+    pub(super) fn service_gone(&self, job: &mut Job, uid: &Uid) {
+        job.attempts.remove(&ObjectRef::ServiceUid(uid.clone()));
+        job.stray_services.remove(uid);
+        let Some(id) = job.services.remove(uid).and_then(|s| s.slot) else { return };
+        if let Some(slot) = job.slot_mut(&id)
+            && slot.service.as_ref() == Some(uid)
+        {
+            slot.service = None;
+        }
+        slots::refresh(job, &id, &self.around);
+    }
+}
