@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<(), Problem> {
         ("the node lost", Some("--fault=node=local-1@8s"), Some("node local-1")),
     ];
     for (name, fault, sign) in faults {
-        let manifest = if fault.is_none() { root().join(SAMPLE) } else { tests.manifest()? };
+        let manifest = if fault.is_none() { root().join(SAMPLE) } else { tests.manifest(None)? };
         let told = tests.run(name, &manifest, fault, &[])?;
         require(told.success, name, "did not succeed", &told)?;
         require(told.output.contains("Restarting"), name, "was not restarted", &told)?;
@@ -68,7 +68,7 @@ struct Tests {
 impl Tests {
     fn undisturbed(&self) -> Result<String, Problem> {
         let name = "undisturbed";
-        let told = self.run(name, &self.manifest()?, None, &[])?;
+        let told = self.run(name, &self.manifest(None)?, None, &[])?;
         require(told.success, name, "did not succeed", &told)?;
         require(!told.output.contains("Restarting"), name, "was restarted", &told)?;
         require(told.went_on_after() == [0], name, "did not train from the beginning", &told)?;
@@ -76,11 +76,11 @@ impl Tests {
         result.ok_or_else(|| Problem::failed(format!("{name}: said no result:\n{}", told.output)))
     }
 
-    /// Preempted in the middle, then applied again with the same data directory.
+    /// Preempted in the middle, then started anew; the checkpoints stand outside the data directory, which is forgotten.
     fn preempted(&self, undisturbed: &str) -> Result<(), Problem> {
         let name = "preempted";
         let data = self.scratch.join(name);
-        let manifest = self.manifest()?;
+        let manifest = self.manifest(Some(&self.scratch.join("checkpoints")))?;
         let told = self.run_in(&data, name, &manifest, &["--fault=preempt=torch-ddp@8s"])?;
         require(!told.success, name, "succeeded although it was preempted", &told)?;
         require(told.output.contains("Preempted"), name, "was not preempted", &told)?;
@@ -94,12 +94,20 @@ impl Tests {
     }
 
     /// The sample's manifest without its own failure, slowed down so that faults meet it in the middle, and restarted after
-    /// the loss of a node as well.
-    fn manifest(&self) -> Result<PathBuf, Problem> {
+    /// the loss of a node as well. Checkpoints go to a directory of this machine when one is given.
+    fn manifest(&self, checkpoints: Option<&Path>) -> Result<PathBuf, Problem> {
         let mut text = fs::read_to_string(root().join(SAMPLE)).map_err(io(SAMPLE))?;
+        let claim = "persistentVolumeClaim:\n                claimName: torch-ddp".to_owned();
+        let directory = checkpoints.map_or_else(
+            || claim.clone(),
+            |path| {
+                format!("hostPath:\n                path: {}\n                type: DirectoryOrCreate", path.display())
+            },
+        );
         for (old, new) in [
             ("args: [--steps=100, --fail-rank=1, --fail-step=55]", "args: [--steps=100, --step-ms=150]"),
             ("restartPolicy: OnFailure", "restartPolicy: Always"),
+            (&claim, &directory),
         ] {
             if !text.contains(old) {
                 return Err(Problem::failed(format!("{SAMPLE} no longer says `{old}`: change this test with it")));
