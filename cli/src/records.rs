@@ -25,17 +25,18 @@ pub(crate) fn each(
     state: &mut State,
     visit: &mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>,
 ) -> Result<Head, Failure> {
-    let mut begin = |checkpoint: Option<&Checkpoint>| -> Result<(), Failure> {
+    let mut head = Head::default();
+    let mut begin = |checkpoint: Option<&Checkpoint>, head: &mut Head| -> Result<(), Failure> {
         if let Some(checkpoint) = checkpoint {
+            *head = Head { position: checkpoint.position, digest: checkpoint.digest };
             *state = State::from_checkpoint(&checkpoint.state)
                 .map_err(|e| Failure::new(format!("{}: checkpoint {}: {e}", path.display(), checkpoint.position)))?;
         }
         Ok(())
     };
-    let mut head = Head::default();
     if path.is_dir() {
         let log = open_dir(path)?;
-        begin(log.checkpoint()?.as_ref())?;
+        begin(log.checkpoint()?.as_ref(), &mut head)?;
         for frame in log.read(log.first())? {
             let frame = frame.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
             if one(path, &frame, state, visit, &mut head)? == Flow::Stop {
@@ -44,7 +45,7 @@ pub(crate) fn each(
         }
     } else {
         let mut reader = jsonl::open(path)?;
-        begin(reader.checkpoint())?;
+        begin(reader.checkpoint(), &mut head)?;
         for frame in reader.by_ref() {
             if one(path, &frame?, state, visit, &mut head)? == Flow::Stop {
                 break;

@@ -18,7 +18,7 @@ const MOST_ROWS: usize = 20;
 pub(crate) struct Progress {
     terminal: bool,
     start: Timestamp,
-    phases: BTreeMap<JobKey, Phase>,
+    phases: BTreeMap<JobKey, (Phase, model::Text)>,
     pods: BTreeMap<String, String>,
     shown: String,
     rows: usize,
@@ -42,7 +42,10 @@ impl Progress {
         let mut lines = String::new();
         for step in session.take_steps() {
             let key = &step.job;
-            if self.phases.insert(key.clone(), step.phase) == Some(step.phase) || step.phase == Phase::New {
+            // While a job waits, what it waits for is news as well.
+            let waits = matches!(step.phase, Phase::Pending | Phase::Creating);
+            let shown = (step.phase, if waits { step.message.clone() } else { model::Text::from("") });
+            if self.phases.insert(key.clone(), shown.clone()) == Some(shown) || step.phase == Phase::New {
                 continue;
             }
             let sep = if step.message.is_empty() { "" } else { ": " };

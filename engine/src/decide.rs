@@ -109,8 +109,8 @@ enum Report {
     Restart { index: u32, kind: CauseKind },
     /// The group completed.
     Complete { slots: Vec<(SlotId, CauseKind)> },
-    /// The group failed, as this phase.
-    Failed { phase: Phase, slots: Vec<(SlotId, CauseKind)> },
+    /// The group failed, as this phase; `limited`: a restart would have been the answer, had its limit allowed one.
+    Failed { phase: Phase, slots: Vec<(SlotId, CauseKind)>, limited: bool },
 }
 
 /// Walks a group's slots that have something to say, in index order, up to the first that decides.
@@ -126,6 +126,7 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
     let open = spec.restart_limit.is_none_or(|limit| group.charged < limit);
     let mut ended = Vec::new();
     let mut node_failed = false;
+    let mut limited = false;
     for index in &group.suspects {
         if first_done.is_some_and(|done| done < *index) {
             break;
@@ -140,14 +141,15 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
             Judgement::Failed { kind, restartable: true, .. } if open => {
                 return Some(Report::Restart { index: *index, kind });
             }
-            Judgement::Failed { phase, kind, .. } => {
+            Judgement::Failed { phase, kind, restartable } => {
+                limited |= restartable;
                 let decides = match spec.fail {
                     Policy::Any => true,
                     Policy::Rank0 => *index == 0,
                     Policy::All | Policy::None => false,
                 };
                 if decides {
-                    return Some(Report::Failed { phase, slots: vec![(id(*index), kind)] });
+                    return Some(Report::Failed { phase, slots: vec![(id(*index), kind)], limited: restartable });
                 }
                 node_failed |= phase == Phase::NodeFailed;
                 if kind == CauseKind::CreationFailed || counts_as_failed(pod) {
@@ -167,7 +169,7 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
     }
     if spec.fail == Policy::All && all(ended.len()) {
         let phase = if node_failed { Phase::NodeFailed } else { Phase::Failed };
-        return Some(Report::Failed { phase, slots: ended });
+        return Some(Report::Failed { phase, slots: ended, limited });
     }
     None
 }

@@ -120,21 +120,21 @@ impl State {
 
     fn observe_job(&mut self, key: &JobKey, fact: &Fact) -> Result<(), FactError> {
         let (at, stamp) = (self.at, self.stamp);
-        if matches!(fact, Fact::JobGone | Fact::PodGone { .. } | Fact::ServiceGone { .. })
-            && !self.jobs.contains_key(key)
-        {
-            return Ok(());
-        }
-        if !self.jobs.contains_key(key) {
-            self.jobs.insert(self.like_neighbour(key), Box::new(Job { orphan_since: Some(at), ..Job::default() }));
-        }
+        let tells_of_an_end = matches!(fact, Fact::JobGone | Fact::PodGone { .. } | Fact::ServiceGone { .. });
+        let job = match self.jobs.get_mut(key) {
+            Some(job) => job,
+            None if tells_of_an_end => return Ok(()),
+            None => {
+                let new = Box::new(Job { orphan_since: Some(at), ..Job::default() });
+                self.jobs.entry(self.like_neighbour(key)).or_insert(new)
+            }
+        };
         let around = Surroundings {
             nodes: &self.nodes,
             listed: self.floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0),
             grace_ms: self.config.node_grace_ms,
             faults: &self.config.gpu_faults,
         };
-        let Some(job) = self.jobs.get_mut(key) else { return Ok(()) };
         let turn = Turn { at, stamp, around };
         let mut moves = Vec::new();
         match fact {

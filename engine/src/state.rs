@@ -117,27 +117,23 @@ impl State {
 
     /// Recomputes the job's deadline and forgets a job of which nothing is left. Called at the end of each record.
     pub(crate) fn settle(&mut self, key: &JobKey) {
-        let (old, new, forget) = match self.jobs.get(key) {
-            None => return,
-            Some(job) => {
-                let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty();
-                let new =
-                    if forget { None } else { crate::deadline::of(job, self.at, &self.surroundings(), &self.config) };
-                (job.deadline, new, forget)
-            }
+        let around = Surroundings {
+            nodes: &self.nodes,
+            listed: self.floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0),
+            grace_ms: self.config.node_grace_ms,
+            faults: &self.config.gpu_faults,
         };
-        if let Some(job) = self.jobs.get_mut(key) {
-            job.let_go_of_empty();
-        }
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        job.let_go_of_empty();
+        let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty();
+        let new = if forget { None } else { crate::deadline::of(job, self.at, &around, &self.config) };
+        let old = std::mem::replace(&mut job.deadline, new);
         if old != new {
             if let Some(at) = old {
                 self.deadlines.remove(&(at, key.clone()));
             }
             if let Some(at) = new {
                 self.deadlines.insert((at, key.clone()));
-            }
-            if let Some(job) = self.jobs.get_mut(key) {
-                job.deadline = new;
             }
         }
         if forget {

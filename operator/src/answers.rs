@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiError, objects};
-use model::{Command, Fact, JobKey, ObjectRef, Outcome, Text};
+use model::{Command, Fact, JobKey, Kind, ObjectRef, Outcome, Text};
 use serde_json::Value;
 
-use crate::operator::{Doing, Operator};
+use crate::operator::{Doing, Error, Operator};
 use crate::turn::Intake;
 
 impl Operator {
@@ -24,6 +24,11 @@ impl Operator {
                 Doing::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
                 Doing::ReadJob => {
                     if let Ok(job) = answer {
+                        let (have, known) = (objects::resource_version(&job), self.state.job(&key).map(|j| j.rv));
+                        if let Some(known) = known.filter(|known| have < *known) {
+                            self.went_back =
+                                Some(Error::ClusterWentBack { kind: Kind::Job, have: have.0, known: known.0 });
+                        }
                         self.offer_now(&job, facts);
                     }
                 }

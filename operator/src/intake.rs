@@ -140,7 +140,7 @@ impl Operator {
         facts: &mut Intake,
         begins: bool,
     ) -> Result<(), Error> {
-        let floor = self.state.floor(kind);
+        let floor = if begins { self.newest(kind) } else { self.state.floor(kind) };
         if rv < floor {
             return if begins { Err(Error::ClusterWentBack { kind, have: rv.0, known: floor.0 }) } else { Ok(()) };
         }
@@ -179,6 +179,18 @@ impl Operator {
         }
         facts.cluster.push(Fact::Relisted { kind, rv });
         Ok(())
+    }
+
+    /// The newest version of a kind that is known: of its last complete view, or of any object seen since.
+    fn newest(&self, kind: Kind) -> ResourceVersion {
+        let jobs = self.state.jobs.values();
+        let seen = match kind {
+            Kind::Node => self.state.nodes.values().map(|n| n.fact.rv).max(),
+            Kind::Job => jobs.map(|j| j.rv).max(),
+            Kind::Pod => jobs.flat_map(|j| j.pods.values()).map(|p| p.fact.rv).max(),
+            Kind::Service => jobs.flat_map(|j| j.services.values()).map(|s| s.rv).max(),
+        };
+        self.state.floor(kind).max(seen.unwrap_or_default())
     }
 
     fn pod_fact(&self, object: &Value) -> Option<(JobKey, PodFact)> {

@@ -96,6 +96,8 @@ pub struct Operator {
     pub(crate) steps: Vec<Step>,
     pub(crate) pending_events: Vec<ApiCall>,
     pub(crate) read_again: Vec<(JobKey, Doing)>,
+    /// A job was read at a version older than the one known: the API server was restored.
+    pub(crate) went_back: Option<Error>,
 }
 
 impl Operator {
@@ -131,6 +133,7 @@ impl Operator {
             steps: Vec::new(),
             pending_events: Vec::new(),
             read_again: Vec::new(),
+            went_back: None,
         })
     }
 

@@ -45,6 +45,9 @@ impl Operator {
         }
         self.take_observations(&mut facts, begins)?;
         self.take_answers(&mut facts);
+        if let Some(error) = self.went_back.take() {
+            return Err(error);
+        }
         for key in self.state.due(now) {
             facts.job(&key).push(Fact::Due);
         }

@@ -238,7 +238,7 @@ impl Walk {
         // Waits only shrink, which is not worth a write; what an ended job shows is final, whatever its spec says later.
         let matters = |path: &String| {
             let last_word = path.starts_with("replicaStatuses") || path.starts_with("conditions");
-            !path.starts_with("trainyard.wait") && !(job.phase.is_terminal() && last_word)
+            !(path.starts_with("trainyard.wait") || job.phase.is_terminal() && last_word)
         };
         let mut differences = engine::explain::differences(status, &shows);
         differences.retain(|(path, ..)| matters(path));
@@ -264,7 +264,7 @@ impl Walk {
         let records: Vec<engine::Record> = operator
             .log()
             .read(operator.log().first())
-            .and_then(|frames| frames.collect::<Result<Vec<_>, _>>())
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|e| e.to_string())?
             .iter()
             .map(|f| engine::Record::decode(f.position, f.term, &f.body).map_err(|e| e.to_string()))

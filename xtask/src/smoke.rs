@@ -33,7 +33,7 @@ impl User {
     fn quickstart(&self) -> Result<(), Problem> {
         let data = self.scratch.join("quickstart");
         let sample = "deploy/samples/quickstart.yaml";
-        self.says(&["run", sample, "--data-dir", text(&data)], &["Succeed, 1 restarts", "Running -> Restarting"])?;
+        self.says(&["run", sample, "--data-dir", text(&data)], &["Succeed, 1 restarts", "Terminating -> Restarting"])?;
         // The same again finds the job done and runs nothing.
         self.says(&["run", sample, "--data-dir", text(&data)], &["Succeed, 1 restarts"])?;
         let export = self.scratch.join("quickstart.jsonl.gz");

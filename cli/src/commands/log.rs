@@ -127,6 +127,11 @@ fn ls(path: &Path) -> Result<ExitCode, Failure> {
         }
         Ok(Flow::Go)
     })?;
+    // Jobs whose records are compacted away are still known.
+    for (key, job) in state.jobs.iter().filter(|(_, job)| job.known) {
+        let last = job.milestones.back().map_or(state.at, |m| m.at);
+        counts.entry(format!("{key} {}", key.uid)).or_insert((0, last));
+    }
     let registry = apis::Registry::all();
     out::line("JOB                                      PHASE         RECORDS  LAST");
     for (name, (records, last)) in &counts {

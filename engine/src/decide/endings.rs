@@ -65,25 +65,23 @@ pub(super) fn by_policy(job: &Job, spec: &JobSpec, reports: &[(usize, Report)]) 
         let found: Vec<_> = complete.into_iter().flatten().cloned().collect();
         return Some(end(job, spec, Phase::Succeeded, cause_of_pods(job, "completed", &found)));
     }
-    let failed: Vec<(Phase, &Vec<(SlotId, CauseKind)>)> = reports
+    let failed: Vec<_> = reports
         .iter()
         .filter_map(|(_, r)| match r {
-            Report::Failed { phase, slots } => Some((*phase, slots)),
+            Report::Failed { phase, slots, limited } => Some((*phase, slots.as_slice(), *limited)),
             Report::Complete { .. } | Report::Restart { .. } => None,
         })
         .collect();
-    let phase = failed.first().map(|(phase, _)| *phase)?;
+    let (phase, _, limited) = failed.first().copied()?;
     if !decides(spec.fail, failed.len()) {
         return None;
     }
-    let found: Vec<_> = failed.into_iter().flat_map(|(_, slots)| slots).cloned().collect();
+    let found: Vec<_> = failed.into_iter().flat_map(|(_, slots, _)| slots).cloned().collect();
     let mut lead = String::new();
-    if let Some(group) = found.first().and_then(|(id, _)| Some((id, spec.group(&id.group)?))) {
-        let (id, group) = group;
-        let charged = job.groups.get(&id.group).map_or(0, |g| g.charged);
-        if let Some(limit) = group.restart_limit.filter(|limit| charged >= *limit && *limit > 0) {
-            lead = format!("restart limit {limit} of {} already used", group.display());
-        }
+    let group = found.first().and_then(|(id, _)| spec.group(&id.group)).filter(|_| limited);
+    if let Some((group, limit)) = group.and_then(|group| Some((group, group.restart_limit.filter(|limit| *limit > 0)?)))
+    {
+        lead = format!("restart limit {limit} of {} already used", group.display());
     }
     Some(end(job, spec, phase, cause_of_pods(job, &lead, &found)))
 }

@@ -77,7 +77,7 @@ impl Herd {
     }
 
     /// Facts that turn pods of many jobs to Pending and back to Running, one pod at a time, in an order that jumps between jobs.
-    pub(crate) fn pod_facts(&self, count: u32) -> Vec<(JobKey, PodFact)> {
+    pub(crate) fn pod_facts(&self, count: u32) -> Result<Vec<(JobKey, PodFact)>, AnyError> {
         let jobs: Vec<_> = self.state.jobs.iter().collect();
         let mut out: Vec<(JobKey, PodFact)> = Vec::new();
         let mut at = 0_usize;
@@ -86,7 +86,8 @@ impl Herd {
             // A stride that is prime to every number of jobs used here visits them all.
             at = (at + 7919) % jobs.len();
             let Some((key, job)) = jobs.get(at) else { continue };
-            let pods = usize::try_from(n).unwrap_or_default() / jobs.len().max(2) % job.pods.len().max(1);
+            // Each job sees the same: a pod goes and comes back, then the next one does.
+            let pods = usize::try_from(n)? / jobs.len() / 2 % job.pods.len().max(1);
             let Some(pod) = job.pods.values().nth(pods) else { continue };
             let fact = versions.entry(pod.fact.uid.clone()).or_insert_with(|| pod.fact.clone());
             fact.rv.0 += 1;
@@ -96,7 +97,7 @@ impl Herd {
             };
             out.push(((*key).clone(), fact.clone()));
         }
-        out
+        Ok(out)
     }
 }
 

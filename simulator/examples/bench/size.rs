@@ -47,12 +47,11 @@ pub(crate) fn run() -> Result<(), AnyError> {
     let (one, many, mix) = (of(1, |_| Story::Normal)?, of(MANY, |_| Story::Normal)?, of(MANY, mixed)?);
     row("records", &thousands(many.records));
     aimed("bytes of records", &thousands(many.bytes), "< 32,768", many.bytes < AIM_BYTES);
-    let name = "bytes in a compressed export, one job alone (with the log's beginning)";
-    row(name, &thousands(one.packed));
-    let name = format!("bytes in a compressed export, each of {MANY} jobs");
+    row("compressed export of a log with this job alone, bytes", &thousands(one.packed));
+    let name = format!("compressed export of {MANY} such jobs, bytes for each");
     aimed(&name, &thousands(many.packed), "< 4,096", many.packed < AIM_PACKED_BYTES);
     row("with restarts and lost nodes: records", &thousands(mix.records));
     row("with restarts and lost nodes: bytes of records", &thousands(mix.bytes));
-    row("with restarts and lost nodes: bytes in a compressed export", &thousands(mix.packed));
+    row("with restarts and lost nodes: bytes compressed", &thousands(mix.packed));
     Ok(())
 }

@@ -25,7 +25,7 @@ fn time(herd: &mut Herd) -> Result<(f64, f64), AnyError> {
     let (mut plain, mut whole) = (Vec::new(), Vec::new());
     let mut commands = 0_usize;
     for batch in 0..BATCHES * 2 {
-        let facts = herd.pod_facts(BATCH);
+        let facts = herd.pod_facts(BATCH)?;
         let start = Instant::now();
         for (key, fact) in facts {
             transition(&mut herd.state, &key, fact)?;
@@ -68,7 +68,7 @@ pub(crate) fn count(jobs: u32, transitions: u32) -> Result<(), AnyError> {
     let mut herd = Herd::new()?;
     herd.grow(0, jobs)?;
     let mut events = 0;
-    for (key, fact) in herd.pod_facts(transitions) {
+    for (key, fact) in herd.pod_facts(transitions)? {
         events += transition(&mut herd.state, &key, fact)?;
     }
     println!("{transitions} transitions, {events} events");

@@ -92,7 +92,7 @@ fn sample(kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             finals: job.finals.clone(),
         })),
         "TermBegan" => Fact::TermBegan { term: Term(state.stamp.term.0 + 1) },
-        "Configured" => Fact::Configured(Box::new(Config::default())),
+        "Configured" => Fact::Configured(Box::<Config>::default()),
         "Node" => Fact::Node(Box::new(NodeFact { name: "n1".into(), rv, ready: true, conditions: Vec::new() })),
         "NodeGone" => Fact::NodeGone { name: "n1".into() },
         "Relisted" => Fact::Relisted { kind: Kind::Pod, rv },
