@@ -208,7 +208,7 @@ spec:
 
 fn heading(title: &str) {
     println!("\n{title}");
-    println!("  {:<58} {:>16}  {:>16}  ", "", "measured", "aim");
+    println!("  {:<58} {:>16}  {:>16}", "", "measured", "aim");
 }
 
 fn row(what: &str, measured: &str, aim: &str, met: Option<bool>) {

@@ -10,17 +10,12 @@ const WASM: &str = "wasm32-unknown-unknown";
 
 /// The pure crates that this workspace has.
 fn crates() -> Result<Vec<&'static str>, Problem> {
-    let tree = output(&mut cargo(&["tree", "--workspace", "--depth", "0", "--prefix", "none", "--offline"]))
-        .and_then(|first| if first.status.success() { Ok(first) } else { output(&mut workspace_tree()) })?;
+    let tree = output(&mut cargo(&["tree", "--workspace", "--depth", "0", "--prefix", "none"]))?;
     if !tree.status.success() {
         return Err(Problem::failed(format!("cargo tree failed:\n{}", text(&tree))));
     }
     let members = names(&String::from_utf8_lossy(&tree.stdout));
     Ok(PURE.into_iter().filter(|name| members.iter().any(|member| member == name)).collect())
-}
-
-fn workspace_tree() -> std::process::Command {
-    cargo(&["tree", "--workspace", "--depth", "0", "--prefix", "none"])
 }
 
 /// Names of the packages in the output of `cargo tree --prefix none`.

@@ -3,7 +3,7 @@
 /// Prints a topic's heading.
 pub(crate) fn topic(title: &str) {
     println!("\n{title}");
-    println!("  {:<58} {:>16}  {:>16}  ", "", "measured", "aim");
+    println!("  {:<58} {:>16}  {:>16}", "", "measured", "aim");
 }
 
 /// Prints a row that has no aim.

@@ -57,7 +57,7 @@ pub(crate) fn run(most: u32) -> Result<(), AnyError> {
         row(&format!("{jobs} jobs known, with its effects, us"), &format!("{whole:.2}"));
         if jobs == most {
             let growth = plain / f64::max(first, 1e-9);
-            row(&format!("growth from 1 job to {jobs} (caches; the steps are the same)"), &format!("{growth:.2}"));
+            row(&format!("growth from 1 to {jobs} jobs (caches, depth of one map)"), &format!("{growth:.2}"));
         }
     }
     Ok(())
