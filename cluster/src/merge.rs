@@ -28,13 +28,12 @@ pub(crate) fn object_mut<'a>(value: &'a mut Value, key: &str) -> &'a mut Map<Str
 
 /// The value as an object, made an empty one if it is anything else.
 pub(crate) fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
     match value {
         Value::Object(map) => map,
-        // Not reached: the lines above made it an object.
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => unreachable!(),
+        other => {
+            *other = Value::Object(Map::new());
+            map_mut(other)
+        }
     }
 }
 

@@ -9,13 +9,12 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
-use event_log::disk::medium::{Medium, Step};
 use event_log::{Error, EventLog as _, Frame, Head, Options, SledLog, Verify, salvage, verify};
 use model::Position;
 use support::{
-    OnDisk, Place as _, Rng, append_next, check_contents, checkpoint_at, copy_tree, fill, frames, live_epoch,
+    Failing, OnDisk, Place as _, Rng, append_next, check_contents, checkpoint_at, copy_tree, fill, frames, live_epoch,
 };
 
 /// A log as its files lie there, how it was left, and what it holds.
@@ -230,23 +229,6 @@ fn records_the_engine_loses_are_recovered_from_its_own_file() {
     assert!(rebuilt > 0, "sled lost nothing, so nothing was tried");
 }
 
-/// Ends the n-th step with an error, before or after doing it.
-struct Failing {
-    left: AtomicUsize,
-    after: bool,
-}
-
-impl Medium for Failing {
-    fn run(&self, _step: Step, act: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
-        let is_due = self.left.fetch_sub(1, Ordering::SeqCst) == 1;
-        if is_due && !self.after {
-            return Err(io::Error::other("planned"));
-        }
-        act()?;
-        if is_due { Err(io::Error::other("planned")) } else { Ok(()) }
-    }
-}
-
 #[test]
 fn recovering_may_be_interrupted_at_every_step() {
     let image = Image::new(true, true);
@@ -267,7 +249,7 @@ fn recovering_may_be_interrupted_at_every_step() {
         let mut reached = false;
         for after in [false, true] {
             let place = image.copy();
-            let medium = Arc::new(Failing { left: AtomicUsize::new(nth), after });
+            let medium = Arc::new(Failing { left: AtomicUsize::new(nth), after, kind: io::ErrorKind::Other });
             let interrupted = SledLog::open_with(place.path(), Options::default(), medium.clone());
             reached |= interrupted.is_err();
             drop(interrupted);

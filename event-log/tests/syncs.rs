@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use event_log::disk::medium::{Medium, Step};
 use event_log::{Error, EventLog as _, Head, NewRecord, Options, SledLog};
 use model::Term;
-use support::{OnDisk, Place as _, append_next, check_contents, fill};
+use support::{Failing, OnDisk, Place as _, append_next, check_contents, fill};
 
 /// Notes every step after it was carried out.
 #[derive(Default)]
@@ -41,29 +41,13 @@ fn a_commit_is_one_batch_one_flush_one_sync() {
     assert_eq!(counting.0.lock().unwrap().len(), 4, "nothing to append costs nothing");
 }
 
-/// Fails the n-th step from now, before or after doing it.
-struct Failing {
-    left: AtomicUsize,
-    after: bool,
-}
-
-impl Medium for Failing {
-    fn run(&self, _step: Step, act: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
-        let is_due = self.left.fetch_sub(1, Ordering::SeqCst) == 1;
-        if is_due && !self.after {
-            return Err(io::Error::from(io::ErrorKind::StorageFull));
-        }
-        act()?;
-        if is_due { Err(io::Error::other("planned")) } else { Ok(()) }
-    }
-}
-
 #[test]
 fn a_failure_at_any_step_poisons_and_leaves_all_or_nothing() {
     for nth in 1..=4 {
         for after in [false, true] {
             let place = OnDisk::new();
-            let failing = Arc::new(Failing { left: AtomicUsize::new(usize::MAX / 2), after });
+            let failing =
+                Arc::new(Failing { left: AtomicUsize::new(usize::MAX / 2), after, kind: io::ErrorKind::StorageFull });
             let mut log = SledLog::open_with(place.path(), Options::default(), failing.clone()).unwrap();
             fill(&mut log, 40);
             failing.left.store(nth, Ordering::SeqCst);

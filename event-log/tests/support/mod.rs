@@ -2,9 +2,12 @@
 #![allow(dead_code, unreachable_pub)] // every test file includes this one and uses a part of it
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use event_log::disk::medium::{Medium, Step};
 use event_log::{Checkpoint, Digest, Error, EventLog, Frame, Head, MemoryDisk, NewRecord, Options, SledLog, Verify};
 use model::{Position, Term};
 
@@ -185,4 +188,22 @@ pub fn child(variables: &[(&str, String)]) -> Command {
 /// A variable of [`child`].
 pub fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
+}
+
+/// Fails the n-th step from now, before or after doing it.
+pub struct Failing {
+    pub left: AtomicUsize,
+    pub after: bool,
+    pub kind: io::ErrorKind,
+}
+
+impl Medium for Failing {
+    fn run(&self, _step: Step, act: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        let is_due = self.left.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_due && !self.after {
+            return Err(io::Error::from(self.kind));
+        }
+        act()?;
+        if is_due { Err(io::Error::other("planned")) } else { Ok(()) }
+    }
 }
