@@ -40,6 +40,9 @@ pub trait JobApi: Send + Sync {
     /// Plural name of the resource, as in URLs.
     fn plural(&self) -> &'static str;
 
+    /// Label selector of the pods and services of this API's jobs, whoever made them.
+    fn selector(&self) -> &'static str;
+
     /// Reads the job object's metadata and mirror.
     fn job_fact(&self, object: &Value) -> JobFact;
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use model::{JobKey, Kind, ObjectRef, ResourceVersion, Text, Uid};
+use model::{JobKey, Kind, ObjectRef, ResourceVersion, Stamp, Text, Uid};
 use serde_json::Value;
 
 /// Number of a call within one operator process.
@@ -55,6 +55,9 @@ pub struct ApiCall {
     pub job: JobKey,
     /// The job's object it is about; `None` for Kubernetes Events, whose answers nobody waits for.
     pub object: Option<ObjectRef>,
+    /// The record it follows from: the last one about its job when it was handed out. Executors write it beside what they
+    /// write; it decides nothing.
+    pub cause: Stamp,
     /// What it does.
     pub verb: Verb,
     /// The type of object.
@@ -90,11 +93,11 @@ pub type ApiAnswer = Result<Arc<Value>, ApiError>;
 
 /// What a watch reports.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Observation {
+pub enum Observation<O = Arc<Value>> {
     /// An object was added or modified.
-    Applied(Arc<Value>),
+    Applied(O),
     /// An object is gone; this is how it last was.
-    Deleted(Arc<Value>),
+    Deleted(O),
     /// A complete view of one kind. For [`Kind::Job`] it holds the objects of every served API.
     Listed {
         /// The kind.
@@ -102,6 +105,19 @@ pub enum Observation {
         /// resourceVersion of the view.
         rv: ResourceVersion,
         /// Every object of the kind.
-        items: Vec<Arc<Value>>,
+        items: Vec<O>,
     },
+}
+
+impl<O> Observation<O> {
+    /// The same about something else, for example about what was read of an object; `None` is left out.
+    pub fn filter_map<P>(self, mut read: impl FnMut(O) -> Option<P>) -> Option<Observation<P>> {
+        Some(match self {
+            Self::Applied(object) => Observation::Applied(read(object)?),
+            Self::Deleted(object) => Observation::Deleted(read(object)?),
+            Self::Listed { kind, rv, items } => {
+                Observation::Listed { kind, rv, items: items.into_iter().filter_map(read).collect() }
+            }
+        })
+    }
 }

@@ -21,7 +21,9 @@ pub mod names;
 pub mod node;
 pub mod objects;
 pub mod pod;
+pub mod seen;
 pub mod service;
 
 pub use api::{JobApi, Registry};
 pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};
+pub use seen::Seen;

@@ -7,6 +7,7 @@ mod faults;
 mod manifests;
 mod out;
 mod records;
+mod remote;
 mod sample;
 mod session;
 mod view;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{crd, log, replay, run, simulate, story};
+use crate::commands::{crd, log, node_agent, operator, replay, run, schedule, simulate, story};
 
 /// Runs distributed training jobs: here, on a cluster, or again from their log.
 #[derive(Debug, Parser)]
@@ -31,6 +32,10 @@ enum Command {
     Run(run::RunArgs),
     /// Run the jobs of manifests with virtual pods in virtual time.
     Simulate(simulate::SimulateArgs),
+    /// Serve the job APIs on a Kubernetes cluster.
+    Operator(Box<operator::OperatorArgs>),
+    /// Be a node of a Kubernetes cluster whose pods are processes of this machine.
+    NodeAgent(Box<node_agent::NodeAgentArgs>),
     /// Replay a scenario, an exported log or a log directory.
     Replay(replay::ReplayArgs),
     /// Look into logs, check them, move them.
@@ -41,6 +46,8 @@ enum Command {
     History(story::HistoryArgs),
     /// Print what changed between two positions of a log.
     Diff(story::DiffArgs),
+    /// Use the scheduler on its own: conformance vectors, trace studies.
+    Schedule(schedule::ScheduleArgs),
     /// Print the custom resource definitions that this build serves.
     Crd(crd::CrdArgs),
     /// Small programs for the sample manifests.
@@ -51,14 +58,17 @@ fn main() -> ExitCode {
     if let Some(code) = local::reexec() {
         return code;
     }
-    let outcome = match Arguments::parse().command {
+    let outcome = match Arguments::parse_from(operator::hyphenated(std::env::args_os())).command {
         Command::Run(args) => run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Operator(args) => operator::run(&args),
+        Command::NodeAgent(args) => node_agent::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Explain(args) => story::explain(&args),
         Command::History(args) => story::history(&args),
         Command::Diff(args) => story::diff(&args),
+        Command::Schedule(args) => schedule::run(&args),
         Command::Crd(args) => crd::run(&args),
         Command::Sample(args) => return sample::run(args),
     };

@@ -1,13 +1,16 @@
-//! Reading logs: a directory (a copy of it when a run goes on), or an export.
+//! Reading logs: a directory (a copy of it when a run goes on), an export, or a live operator's.
 
+use std::fmt;
 use std::fs::{self, File};
-use std::path::Path;
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
 
 use engine::{Record, State};
 use event_log::disk::SledLog;
 use event_log::{Checkpoint, EventLog, Frame, Head, jsonl};
 
 use crate::out::Failure;
+use crate::remote::{self, ServerArgs};
 
 /// Whether reading goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +21,41 @@ pub(crate) enum Flow {
     Stop,
 }
 
+/// Where a log is.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// A log directory, a data directory, or an export.
+    Path(PathBuf),
+    /// A live operator.
+    Server(ServerArgs),
+}
+
+impl Source {
+    /// The live operator if one is named, or else the path.
+    pub(crate) fn of(path: &Path, server: &ServerArgs) -> Self {
+        if server.given() { Self::Server(server.clone()) } else { Self::Path(path.to_owned()) }
+    }
+}
+
+impl From<&Path> for Source {
+    fn from(path: &Path) -> Self {
+        Self::Path(path.to_owned())
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => path.display().fmt(f),
+            Self::Server(server) => server.fmt(f),
+        }
+    }
+}
+
 /// Shows every record of a log to `visit`, in order, holding one at a time. The state begins at the log's checkpoint, if it
 /// has one; `visit` brings it up to date. Gives the head of what was read.
 pub(crate) fn each(
-    path: &Path,
+    source: &Source,
     state: &mut State,
     visit: &mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>,
 ) -> Result<Head, Failure> {
@@ -30,51 +64,54 @@ pub(crate) fn each(
         if let Some(checkpoint) = checkpoint {
             *head = Head { position: checkpoint.position, digest: checkpoint.digest };
             *state = State::from_checkpoint(&checkpoint.state)
-                .map_err(|e| Failure::new(format!("{}: checkpoint {}: {e}", path.display(), checkpoint.position)))?;
+                .map_err(|e| Failure::new(format!("{source}: checkpoint {}: {e}", checkpoint.position)))?;
         }
         Ok(())
     };
-    if path.is_dir() {
-        let log = open_dir(path)?;
-        begin(log.checkpoint()?.as_ref(), &mut head)?;
-        for frame in log.read(log.first())? {
-            let frame = frame.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-            if one(path, &frame, state, visit, &mut head)? == Flow::Stop {
-                break;
+    let mut reader = match source {
+        Source::Path(path) if path.is_dir() => {
+            let log = open_dir(path)?;
+            begin(log.checkpoint()?.as_ref(), &mut head)?;
+            for frame in log.read(log.first())? {
+                let frame = frame.map_err(|e| Failure::new(format!("{source}: {e}")))?;
+                if one(source, &frame, state, visit, &mut head)? == Flow::Stop {
+                    break;
+                }
             }
+            return Ok(head);
         }
-    } else {
-        let mut reader = jsonl::open(path)?;
-        begin(reader.checkpoint(), &mut head)?;
-        for frame in reader.by_ref() {
-            if one(path, &frame?, state, visit, &mut head)? == Flow::Stop {
-                break;
-            }
+        Source::Path(path) => jsonl::open(path)?,
+        Source::Server(server) => remote::open(server)?,
+    };
+    begin(reader.checkpoint(), &mut head)?;
+    for frame in reader.by_ref() {
+        if one(source, &frame?, state, visit, &mut head)? == Flow::Stop {
+            break;
         }
     }
     Ok(head)
 }
 
 fn one(
-    path: &Path,
+    source: &Source,
     frame: &Frame,
     state: &mut State,
     visit: &mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>,
     head: &mut Head,
 ) -> Result<Flow, Failure> {
     let record = Record::decode(frame.position, frame.term, &frame.body)
-        .map_err(|e| Failure::new(format!("{}: position {}: {e}", path.display(), frame.position)))?;
+        .map_err(|e| Failure::new(format!("{source}: position {}: {e}", frame.position)))?;
     *head = Head { position: frame.position, digest: frame.digest };
     visit(state, record)
 }
 
 /// Folds a log up to where `visit` stops it. `visit` sees each record and the state before it.
 pub(crate) fn fold(
-    path: &Path,
+    source: &Source,
     visit: &mut dyn FnMut(&State, &Record) -> Result<Flow, Failure>,
 ) -> Result<State, Failure> {
     let mut state = State::default();
-    each(path, &mut state, &mut |state, record| {
+    each(source, &mut state, &mut |state, record| {
         let flow = visit(state, &record)?;
         if flow == Flow::Go {
             state.fold(&record)?;
@@ -97,18 +134,29 @@ pub(crate) fn log_dir(path: &Path) -> std::path::PathBuf {
 
 /// Writes a log as JSON lines, compressed when the file's name ends in `.gz`.
 pub(crate) fn export(log: &dyn EventLog, to: &Path) -> Result<Head, Failure> {
+    written(
+        to,
+        |file, packed| {
+            if packed { jsonl::export_gz(log, file) } else { jsonl::export(log, file, jsonl::Digests::default()) }
+        },
+    )
+}
+
+/// Writes what a reader gives as JSON lines, compressed when the file's name ends in `.gz`.
+pub(crate) fn copy(reader: jsonl::Reader<Box<dyn BufRead>>, to: &Path) -> Result<Head, Failure> {
+    written(to, |file, packed| {
+        if packed { jsonl::copy_gz(reader, file) } else { jsonl::copy(reader, file, jsonl::Digests::default()) }
+    })
+}
+
+/// Writes a file beside its name and renames it: a failed export leaves no half file under the name asked for.
+fn written(to: &Path, write: impl FnOnce(File, bool) -> Result<Head, jsonl::Error>) -> Result<Head, Failure> {
     let shown = to.display();
-    // Written beside and renamed: a failed export leaves no half file under the name asked for.
     let mut name = to.file_name().unwrap_or_default().to_os_string();
     name.push(".new");
     let new = to.with_file_name(name);
     let file = File::create(&new).map_err(|e| Failure::new(format!("{shown}: {e}")))?;
-    let written = if to.extension().is_some_and(|e| e == "gz") {
-        jsonl::export_gz(log, file)
-    } else {
-        jsonl::export(log, file, jsonl::Digests::default())
-    };
-    let head = match written {
+    let head = match write(file, to.extension().is_some_and(|e| e == "gz")) {
         Ok(head) => head,
         Err(error) => {
             let _ = fs::remove_file(&new);

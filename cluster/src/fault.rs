@@ -60,11 +60,13 @@ pub struct FailRule {
 }
 
 impl FailRule {
-    pub(crate) fn fits(&self, verb: FailVerb, kind: &str) -> bool {
+    /// Whether it makes such a call fail.
+    pub fn fits(&self, verb: FailVerb, kind: &str) -> bool {
         self.times > 0 && self.verb == verb && self.kind.as_deref().map_or(kind != "Event", |named| named == kind)
     }
 
-    fn error(&self) -> ApiError {
+    /// The answer it makes a call get.
+    pub fn error(&self) -> ApiError {
         let reason = match self.code {
             0 => "ConnectionLost",
             400 => "BadRequest",

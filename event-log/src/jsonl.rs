@@ -164,35 +164,72 @@ fn write_error(source: io::Error) -> Error {
 /// # Errors
 /// [`Error::NotJson`] for bodies that are not JSON on one line; damage in the log; IO errors.
 pub fn export(log: &dyn EventLog, out: impl Write, digests: Digests) -> Result<Head, Error> {
+    let frames = log.read(log.first())?.map(|frame| frame.map_err(Error::from));
+    write_all(log.checkpoint()?, frames, log.head(), out, digests)
+}
+
+/// Writes what a reader gives as JSON lines; gives the head that was reached.
+///
+/// # Errors
+/// As for [`export`], and the reader's.
+pub fn copy<R: BufRead>(mut reader: Reader<R>, out: impl Write, digests: Digests) -> Result<Head, Error> {
+    let checkpoint = reader.checkpoint.take();
+    let head = reader.head;
+    write_all(checkpoint, reader, head, out, digests)
+}
+
+/// `start` is the head of a log without records. Which record is the last shows only when it has been read.
+fn write_all(
+    checkpoint: Option<Checkpoint>,
+    frames: impl Iterator<Item = Result<Frame, Error>>,
+    start: Head,
+    out: impl Write,
+    digests: Digests,
+) -> Result<Head, Error> {
     let mut out = BufWriter::new(out);
-    if let Some(checkpoint) = log.checkpoint()? {
-        write_checkpoint(&checkpoint, &mut out).map_err(write_error)?;
+    if let Some(checkpoint) = checkpoint {
+        checkpoint_line(checkpoint).iter().try_for_each(|piece| out.write_all(piece)).map_err(write_error)?;
     }
-    let head = log.head();
-    for frame in log.read(log.first())? {
-        let Frame { position, term, digest, body } = frame?;
-        let record = embeddable(&body).ok_or(Error::NotJson { at: position })?;
-        let written = if digests == Digests::Every || position == head.position {
-            writeln!(out, r#"{{"position":{position},"term":{term},"digest":"{digest}","record":{record}}}"#)
+    let mut frames = frames.peekable();
+    let mut head = start;
+    while let Some(frame) = frames.next() {
+        let frame = frame?;
+        head = frame.head();
+        if digests == Digests::Every || frames.peek().is_none() {
+            write_frame(&frame, &mut out)?;
         } else {
-            writeln!(out, r#"{{"position":{position},"term":{term},"record":{record}}}"#)
-        };
-        written.map_err(write_error)?;
+            let Frame { position, term, body, .. } = frame;
+            let record = embeddable(&body).ok_or(Error::NotJson { at: position })?;
+            writeln!(out, r#"{{"position":{position},"term":{term},"record":{record}}}"#).map_err(write_error)?;
+        }
     }
     out.flush().map_err(write_error)?;
     Ok(head)
 }
 
-fn write_checkpoint(checkpoint: &Checkpoint, out: &mut impl Write) -> io::Result<()> {
+/// Writes one record as a line, with its digest.
+///
+/// # Errors
+/// [`Error::NotJson`] when its body is not JSON on one line; IO errors.
+pub fn write_frame(frame: &Frame, out: &mut impl Write) -> Result<(), Error> {
+    let Frame { position, term, digest, body } = frame;
+    let record = embeddable(body).ok_or(Error::NotJson { at: *position })?;
+    writeln!(out, r#"{{"position":{position},"term":{term},"digest":"{digest}","record":{record}}}"#)
+        .map_err(write_error)
+}
+
+/// The line of a checkpoint in pieces, to be sent one after another. A state is large: it is not copied.
+pub fn checkpoint_line(checkpoint: Checkpoint) -> Vec<Vec<u8>> {
+    let seal = Digest(checkpoint_digest(&checkpoint));
     let Checkpoint { position, term, digest, state } = checkpoint;
-    let seal = Digest(checkpoint_digest(checkpoint));
-    write!(out, r#"{{"checkpoint":{{"position":{position},"term":{term},"digest":"{digest}","seal":"{seal}","#)?;
-    if let Some(text) = embeddable(state) {
-        return writeln!(out, r#""state":{text}}}}}"#);
+    let members = format!(r#""position":{position},"term":{term},"digest":"{digest}","seal":"{seal}""#);
+    let begin = |member| format!(r#"{{"checkpoint":{{{members},"{member}":"#).into_bytes();
+    if embeddable(&state).is_some() {
+        vec![begin("state"), state, b"}}\n".to_vec()]
+    } else {
+        let digits: String = state.iter().map(|byte| format!("{byte:02x}")).collect();
+        vec![begin("stateHex"), format!("\"{digits}\"}}}}\n").into_bytes()]
     }
-    out.write_all(br#""stateHex":""#)?;
-    state.iter().try_for_each(|byte| write!(out, "{byte:02x}"))?;
-    writeln!(out, r#""}}}}"#)
 }
 
 /// Writes a log as compressed JSON lines (`.jsonl.gz`), with the last digest only.
@@ -202,6 +239,17 @@ fn write_checkpoint(checkpoint: &Checkpoint, out: &mut impl Write) -> io::Result
 pub fn export_gz(log: &dyn EventLog, out: impl Write) -> Result<Head, Error> {
     let mut packed = GzEncoder::new(out, Compression::best());
     let head = export(log, &mut packed, Digests::Last)?;
+    packed.finish().and_then(|mut out| out.flush()).map_err(write_error)?;
+    Ok(head)
+}
+
+/// Writes what a reader gives as compressed JSON lines, with the last digest only.
+///
+/// # Errors
+/// As for [`copy`].
+pub fn copy_gz<R: BufRead>(reader: Reader<R>, out: impl Write) -> Result<Head, Error> {
+    let mut packed = GzEncoder::new(out, Compression::best());
+    let head = copy(reader, &mut packed, Digests::Last)?;
     packed.finish().and_then(|mut out| out.flush()).map_err(write_error)?;
     Ok(head)
 }
@@ -248,19 +296,7 @@ impl<R: BufRead> Reader<R> {
     /// # Errors
     /// IO errors, and faults of the checkpoint line.
     pub fn new(input: R, file: impl AsRef<Path>) -> Result<Self, Error> {
-        let mut reader = Self {
-            input,
-            file: file.as_ref().to_owned(),
-            line: 0,
-            buffer: Vec::new(),
-            checkpoint: None,
-            head: Head::default(),
-            term: Term(0),
-            proven: true,
-            hasher: RecordHasher::default(),
-            held: false,
-            done: false,
-        };
+        let mut reader = Self::resume(input, file, Head::default(), Term(0));
         if reader.next_line()? {
             match serde_json::from_slice::<CheckpointLine<'_>>(&reader.buffer) {
                 Ok(line) => {
@@ -278,9 +314,32 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
+    /// Reads the lines that follow a log with this head and last term, whose beginning is known already. A first line whose
+    /// digest does not follow from that head is a fault of line 1.
+    pub fn resume(input: R, file: impl AsRef<Path>, head: Head, term: Term) -> Self {
+        Self {
+            input,
+            file: file.as_ref().to_owned(),
+            line: 0,
+            buffer: Vec::new(),
+            checkpoint: None,
+            head,
+            term,
+            proven: true,
+            hasher: RecordHasher::default(),
+            held: false,
+            done: false,
+        }
+    }
+
     /// The checkpoint the export begins with.
     pub const fn checkpoint(&self) -> Option<&Checkpoint> {
         self.checkpoint.as_ref()
+    }
+
+    /// Term of the last record that was read.
+    pub const fn term(&self) -> Term {
+        self.term
     }
 
     /// How far it has been read.

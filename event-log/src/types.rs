@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use model::{Position, Term};
 
+use crate::chain::RecordHasher;
 use crate::error::Error;
 
 /// A BLAKE3 hash that stands for a record and everything before it.
@@ -82,6 +83,19 @@ pub struct Frame {
     pub digest: Digest,
     /// Its exact bytes.
     pub body: Vec<u8>,
+}
+
+impl Frame {
+    /// Whether this is the record after `head`: the next position, and a digest that hashes the one there.
+    pub fn follows(&self, head: &Head) -> bool {
+        self.position == head.position.next()
+            && RecordHasher::default().digest(&head.digest, self.position, self.term, &self.body) == self.digest
+    }
+
+    /// The end of a log that ends with this record.
+    pub const fn head(&self) -> Head {
+        Head { position: self.position, digest: self.digest }
+    }
 }
 
 /// State that stands for every record up to a position, so that a log may begin after it.

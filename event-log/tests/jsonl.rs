@@ -238,6 +238,36 @@ fn a_job_travels_in_four_kilobytes() {
 }
 
 #[test]
+fn lines_that_follow_a_known_head_are_verified_against_it() {
+    let source = log(20);
+    let all = frames(&source, 1);
+    let text = exported(&source, Digests::Every);
+    let after: Vec<u8> = text.split_inclusive(|b| *b == b'\n').skip(12).collect::<Vec<_>>().concat();
+    let resume = |at: usize| jsonl::Reader::resume(&after[..], "x.jsonl", all[at].head(), all[at].term);
+    let mut reader = resume(11);
+    assert_eq!(reader.by_ref().collect::<Result<Vec<_>, _>>().unwrap(), all[12..]);
+    assert_eq!((reader.head(), reader.term()), (source.head(), all[19].term));
+    assert!(matches!(fault(resume(10).collect()), (1, Fault::Gap { .. })));
+    // A log of the same length with another record in it.
+    let mut other = all[11].head();
+    other.digest = all[3].digest;
+    let diverged = jsonl::Reader::resume(&after[..], "x.jsonl", other, all[11].term).collect();
+    assert_eq!(fault(diverged), (1, Fault::Digest { at: Position(13) }));
+}
+
+#[test]
+fn records_and_checkpoints_are_written_line_by_line() {
+    let mut source = log(9);
+    let checkpoint = checkpoint_at(&source, 4, br#"{"a":1}"#.to_vec());
+    source.compact(&checkpoint).unwrap();
+    let mut text = jsonl::checkpoint_line(checkpoint).concat();
+    for frame in frames(&source, 5) {
+        jsonl::write_frame(&frame, &mut text).unwrap();
+    }
+    assert_eq!(text, exported(&source, Digests::Every));
+}
+
+#[test]
 fn a_salvaged_log_is_exported() {
     let place = OnDisk::new();
     fill(&mut *place.reopen(), 100);

@@ -30,6 +30,8 @@ const ORPHAN_PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone)]
 pub(crate) struct Hub {
     pub(crate) program: PathBuf,
+    /// Variables of this process that pods do not get.
+    pub(crate) hidden_variables: Arc<[String]>,
     pub(crate) reports: Sender<PodReport>,
     pub(crate) tail: Option<Arc<Tail>>,
     pub(crate) waker: Option<Waker>,
@@ -121,7 +123,11 @@ impl Running {
                 return Ok(status::of_failed("Shutdown", "the runner is ending"));
             };
             let orders = std::mem::take(orders);
-            let mut child = Command::new(&self.hub.program)
+            let mut command = Command::new(&self.hub.program);
+            for variable in &*self.hub.hidden_variables {
+                command.env_remove(variable);
+            }
+            let mut child = command
                 // The second argument is for who looks at `ps`.
                 .args([SUPERVISOR_COMMAND, &format!("{}/{}", self.plan.namespace, self.plan.name)])
                 .arg0("trainyard")

@@ -2,7 +2,11 @@
 //!
 //! There is no name server: every pod has a loopback address of its own, found by its name alone, so that the names of pods
 //! that do not exist yet can be replaced too. Only names that are certain to mean a pod or Service are touched: those that
-//! were seen, and those that start with the name of a seen job (`<job>-...`). Tests: at the end.
+//! were seen, and those that start with the name of a seen job (`<job>-...`).
+//!
+//! A runner that runs every pod itself hands addresses out and sees to it that no two names share one. One of several nodes
+//! cannot: all of them must come to the same address without a word between them, so there it is a function of the name.
+//! Tests: at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -11,11 +15,26 @@ use std::net::Ipv4Addr;
 type Name = (String, String);
 type Labels = BTreeMap<String, String>;
 
+/// Where addresses come from.
+#[derive(Debug)]
+enum Space {
+    /// The second part of every address: two runners on one machine should not share addresses.
+    Runner(u8),
+    /// What all nodes of the cluster have in common and no other cluster has.
+    Cluster(String),
+}
+
+/// Networks that addresses are taken from, of 127.0.0.0/8: 127.0 to 127.63 are left to resolvers and people.
+const NETWORKS: u64 = 128;
+/// The first of them.
+const FIRST_NETWORK: u8 = 64;
+/// Addresses of a network: 256 x 254, no .0 and no .255.
+const HOSTS: u64 = 65_024;
+
 /// Addresses by name.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// Second part of every address: two runners on one machine should not share addresses.
-    network: u8,
+    space: Space,
     by_name: BTreeMap<Name, Ipv4Addr>,
     taken: BTreeSet<Ipv4Addr>,
     pods: BTreeMap<Name, Labels>,
@@ -25,12 +44,20 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// No names yet. `seed` is the same whenever the same runner comes back.
+    /// No names yet, of a runner that runs every pod. `seed` is the same whenever the same runner comes back.
     pub(crate) fn new(seed: &str) -> Self {
-        // 127.0 to 127.63 are left to resolvers and people.
-        let network = 64 + u8::try_from(hash(&[seed]) % 128).unwrap_or_default();
+        let network = FIRST_NETWORK + u8::try_from(hash(&[seed]) % NETWORKS).unwrap_or_default();
+        Self::of(Space::Runner(network))
+    }
+
+    /// No names yet, of one node among several of `cluster`.
+    pub(crate) fn of_cluster(cluster: &str) -> Self {
+        Self::of(Space::Cluster(cluster.to_owned()))
+    }
+
+    fn of(space: Space) -> Self {
         Self {
-            network,
+            space,
             by_name: BTreeMap::new(),
             taken: BTreeSet::new(),
             pods: BTreeMap::new(),
@@ -41,7 +68,11 @@ impl Names {
 
     /// An address of this network, to try whether this machine has them.
     pub(crate) fn sample(&self) -> Ipv4Addr {
-        Ipv4Addr::new(127, self.network, 255, 254)
+        let network = match &self.space {
+            Space::Runner(network) => *network,
+            Space::Cluster(_) => FIRST_NETWORK,
+        };
+        Ipv4Addr::new(127, network, 255, 254)
     }
 
     /// A pod exists. It keeps the address under which it, or a Service that selects it, was first spoken of.
@@ -66,6 +97,16 @@ impl Names {
         self.services.insert((namespace.to_owned(), name.to_owned()), selector);
     }
 
+    /// A pod is gone.
+    pub(crate) fn remove_pod(&mut self, namespace: &str, name: &str) {
+        self.pods.remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// A Service is gone.
+    pub(crate) fn remove_service(&mut self, namespace: &str, name: &str) {
+        self.services.remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
     /// Something exists whose pods are named `<name>-...`.
     pub(crate) fn add_owner(&mut self, namespace: &str, name: &str) {
         self.owners.insert((namespace.to_owned(), name.to_owned()));
@@ -77,9 +118,12 @@ impl Names {
         if let Some(address) = self.by_name.get(&key) {
             return *address;
         }
-        let address = match self.first_selected(&key) {
-            Some(pod) => self.address(namespace, &pod),
-            None => self.allocate(namespace, name),
+        let pod = self.first_selected(&key);
+        let address = match (&self.space, pod) {
+            // Nothing is kept: which pod a Service selects may be learnt later.
+            (Space::Cluster(cluster), pod) => return of_name(cluster, namespace, pod.as_deref().unwrap_or(name)),
+            (Space::Runner(_), Some(pod)) => self.address(namespace, &pod),
+            (Space::Runner(network), None) => self.allocate(*network, namespace, name),
         };
         self.by_name.insert(key, address);
         address
@@ -101,14 +145,10 @@ impl Names {
     }
 
     /// By hash, then the next free one: a name gets the same address in every run unless two names collide.
-    fn allocate(&mut self, namespace: &str, name: &str) -> Ipv4Addr {
-        const HOSTS: u64 = 65_024; // 256 x 254: no .0 and no .255
+    fn allocate(&mut self, network: u8, namespace: &str, name: &str) -> Ipv4Addr {
         let first = hash(&[namespace, "/", name]);
         for step in 0..HOSTS {
-            let host = (first.wrapping_add(step)) % HOSTS;
-            let (high, low) = (host / 254, host % 254 + 1);
-            let part = |number| u8::try_from(number).unwrap_or_default();
-            let address = Ipv4Addr::new(127, self.network, part(high), part(low));
+            let address = host(network, first.wrapping_add(step) % HOSTS);
             // The last one is kept free for the trial at the start.
             if address != self.sample() && self.taken.insert(address) {
                 return address;
@@ -193,6 +233,24 @@ impl Names {
             _ => None,
         }
     }
+}
+
+/// The address of a name in a cluster of several nodes. Names that differ only in a number at their end follow each other, so
+/// that pods of one group, which listen on one port, never share an address; others do so by chance, one pair in eight
+/// million.
+fn of_name(cluster: &str, namespace: &str, name: &str) -> Ipv4Addr {
+    let numbered = name.rsplit_once('-').filter(|(_, n)| n.len() <= 6 && n.bytes().all(|b| b.is_ascii_digit()));
+    let (stem, index) = numbered.and_then(|(stem, n)| Some((stem, n.parse::<u64>().ok()?))).unwrap_or((name, 0));
+    let all = NETWORKS * HOSTS;
+    let place = (hash(&[cluster, "/", namespace, "/", stem]) % all + index) % all;
+    let network = u8::try_from(place / HOSTS).unwrap_or_default();
+    host(FIRST_NETWORK + network, place % HOSTS)
+}
+
+/// The `n`th address of a network, `n` below [`HOSTS`].
+fn host(network: u8, n: u64) -> Ipv4Addr {
+    let part = |number| u8::try_from(number).unwrap_or_default();
+    Ipv4Addr::new(127, network, part(n / 254), part(n % 254 + 1))
 }
 
 fn selects(selector: &Labels, labels: &Labels) -> bool {
@@ -339,6 +397,38 @@ mod tests {
         assert!(!seen.contains(&one.sample()));
         assert_eq!(one.address("default", "j-7"), other.address("default", "j-7"));
         assert_ne!(one.address("default", "same"), one.address("elsewhere", "same"));
+    }
+
+    #[test]
+    fn nodes_of_a_cluster_agree_without_a_word() {
+        let (mut one, mut other) = (Names::of_cluster("c1"), Names::of_cluster("c1"));
+        // What one knows and the order in which it was asked make no difference.
+        one.add_pod("default", "j-trainer-0", &Labels::new(), Some("j"));
+        let mut seen = BTreeSet::new();
+        for index in (0..5_000).rev() {
+            let address = one.address("default", &format!("j-trainer-{index}"));
+            assert!(address.is_loopback() && ![0, 255].contains(&address.octets()[3]), "{address}");
+            assert!((64..192).contains(&address.octets()[1]), "{address}");
+            assert!(seen.insert(address), "{index}");
+        }
+        for index in 0..5_000 {
+            assert!(seen.contains(&other.address("default", &format!("j-trainer-{index}"))));
+        }
+        assert_ne!(one.address("default", "j-trainer-0"), one.address("default", "j-ps-0"));
+        assert_ne!(one.address("default", "j-trainer-0"), one.address("elsewhere", "j-trainer-0"));
+        assert_ne!(one.address("default", "j-trainer-0"), Names::of_cluster("c2").address("default", "j-trainer-0"));
+        // A Service of a pod's name is that pod, seen or not; another one is the pod it selects, once that is known.
+        let selector = labels(&[("app", "x")]);
+        one.add_service("default", "j-trainer-0", selector.clone());
+        assert_eq!(one.address("default", "j-trainer-0"), other.address("default", "j-trainer-0"));
+        one.add_service("default", "front", selector.clone());
+        let alone = one.address("default", "front");
+        one.add_pod("default", "back-7", &selector, None);
+        assert_eq!(one.address("default", "front"), other.address("default", "back-7"));
+        one.remove_pod("default", "back-7");
+        assert_eq!(one.address("default", "front"), alone);
+        one.remove_service("default", "front");
+        assert_eq!(one.rewrite_env("default", "X", "front.default:80"), "front.default:80");
     }
 
     #[test]

@@ -73,6 +73,11 @@ pub struct Options {
     pub waker: Option<Waker>,
     /// Restarts of containers inside a pod.
     pub back_off: BackOff,
+    /// What tells this cluster from every other, when pods run on several nodes: all of them then give a name the same
+    /// address. Absent: every pod runs here.
+    pub cluster: Option<String>,
+    /// Variables of the runner's own environment that pods do not get, for example where its credentials are.
+    pub hidden_variables: Vec<String>,
 }
 
 impl Options {
@@ -86,6 +91,8 @@ impl Options {
             log_sink: None,
             waker: None,
             back_off: BackOff::default(),
+            cluster: None,
+            hidden_variables: Vec::new(),
         }
     }
 }
@@ -98,6 +105,8 @@ impl fmt::Debug for Options {
             .field("gpus", &self.gpus)
             .field("supervisor_program", &self.supervisor_program)
             .field("back_off", &self.back_off)
+            .field("cluster", &self.cluster)
+            .field("hidden_variables", &self.hidden_variables)
             .finish_non_exhaustive()
     }
 }

@@ -134,7 +134,10 @@ impl Processes {
             options.workdir = std::path::absolute(workdir).ok();
         }
         options.log_sink = options.log_sink.map(survivable);
-        let names = Names::new(&options.data_dir.to_string_lossy());
+        let names = match &options.cluster {
+            Some(cluster) => Names::of_cluster(cluster),
+            None => Names::new(&options.data_dir.to_string_lossy()),
+        };
         let address = names.sample();
         TcpListener::bind((address, 0)).map_err(|source| Error::Loopback { address, source })?;
         // Directories of pods that a runner left when it was killed; their processes ended with it.
@@ -144,6 +147,7 @@ impl Processes {
         let (alive, all_gone) = mpsc::channel();
         let hub = Hub {
             program: options.supervisor_program.clone(),
+            hidden_variables: options.hidden_variables.as_slice().into(),
             reports: reports_in,
             tail: options.log_sink.clone().map(|sink| Arc::new(Tail::new(sink))),
             waker: options.waker.clone(),
@@ -192,9 +196,15 @@ impl Processes {
         }
     }
 
-    /// Forgets a `ConfigMap` or `Secret`; containers that have it keep what they have.
+    /// Forgets an object that was handed in and is gone; containers that have something of it keep what they have.
     pub fn withdraw(&self, object: &Value) {
-        self.lock().objects.remove(object);
+        let inner = &mut *self.lock();
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        match object["kind"].as_str() {
+            Some("Service") => inner.names.remove_service(text("namespace"), text("name")),
+            Some("Pod") => inner.names.remove_pod(text("namespace"), text("name")),
+            _ => inner.objects.remove(object),
+        }
     }
 
     /// The loopback address of a pod or Service, whether it exists yet or not.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use apis::{ApiAnswer, ApiError, objects};
+use apis::{ApiAnswer, ApiError, Seen, objects};
 use model::{Command, Fact, JobKey, Kind, ObjectRef, Outcome, Text};
 use serde_json::Value;
 
@@ -113,7 +113,9 @@ impl Operator {
 
     /// Looks at an object an answer carried as if a watch had shown it.
     fn offer_now(&mut self, object: &Arc<Value>, facts: &mut Intake) {
-        self.applied(object, facts, false);
+        if let Some(seen) = Seen::read(&self.registry, Arc::clone(object)) {
+            self.applied(seen, facts, false);
+        }
     }
 }
 

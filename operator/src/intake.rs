@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use apis::{Observation, Resource, objects};
+use apis::{Observation, Seen, objects};
 use engine::Scope;
 use model::{Fact, JobKey, Kind, PodFact, ResourceVersion, Stamp, Text, Uid};
 use serde_json::Value;
@@ -14,52 +14,40 @@ use crate::turn::Intake;
 impl Operator {
     /// Turns everything in the inbox into facts.
     pub(crate) fn take_observations(&mut self, facts: &mut Intake, begins: bool) -> Result<(), Error> {
-        let mut inbox: Vec<Observation> = std::mem::take(&mut self.inbox).into();
+        let mut inbox: Vec<Observation<Seen>> = std::mem::take(&mut self.inbox).into();
         // Order holds within a kind only. A job before what it owns: its pods then find its spec, and the counts of an adoption.
         inbox.sort_by_key(rank);
         for observation in inbox {
             match observation {
-                Observation::Applied(object) => self.applied(&object, facts, false),
-                Observation::Deleted(object) => self.deleted(&object, facts),
-                Observation::Listed { kind, rv, items } => self.listed(kind, rv, &items, facts, begins)?,
+                Observation::Applied(seen) => self.applied(seen, facts, false),
+                Observation::Deleted(seen) => self.deleted(seen, facts),
+                Observation::Listed { kind, rv, items } => self.listed(kind, rv, items, facts, begins)?,
             }
         }
         Ok(())
     }
 
     /// `whole`: the object comes from a complete view, so an unknown one is there however old it is.
-    pub(crate) fn applied(&mut self, object: &Arc<Value>, facts: &mut Intake, whole: bool) {
-        let resource = Resource::of(object);
-        match &*resource.kind {
-            "Pod" => {
-                if let Some((key, fact)) = self.pod_fact(object)
-                    && (whole || !self.is_stale_pod(&key, &fact))
-                {
-                    facts.job(&key).push(Fact::Pod(Box::new(fact)));
+    pub(crate) fn applied(&mut self, seen: Seen, facts: &mut Intake, whole: bool) {
+        match seen {
+            Seen::Pod(key, fact) => {
+                if whole || !self.is_stale_pod(&key, &fact) {
+                    facts.job(&key).push(Fact::Pod(fact));
                 }
             }
-            "Service" => {
-                let Some(key) = objects::owner(&self.registry, object) else { return };
-                let Some(api) = self.registry.get(&key.kind) else { return };
-                if let Ok(fact) = apis::service::fact(&**api, object) {
-                    let floor = self.state.floor(Kind::Service);
-                    let known = self.state.job(&key).is_some_and(|j| j.services.contains_key(&fact.uid));
-                    if whole || known || fact.rv > floor {
-                        facts.job(&key).push(Fact::Service(Box::new(fact)));
-                    }
+            Seen::Service(key, fact) => {
+                let floor = self.state.floor(Kind::Service);
+                let known = self.state.job(&key).is_some_and(|j| j.services.contains_key(&fact.uid));
+                if whole || known || fact.rv > floor {
+                    facts.job(&key).push(Fact::Service(fact));
                 }
             }
-            "Node" => {
-                if let Ok(fact) = apis::node::fact(object) {
-                    facts.cluster.push(Fact::Node(Box::new(fact)));
-                }
-            }
-            _ => self.applied_job(object, facts),
+            Seen::Node(fact) => facts.cluster.push(Fact::Node(fact)),
+            Seen::Job(key, object) => self.applied_job(key, &object, facts),
         }
     }
 
-    fn applied_job(&mut self, object: &Arc<Value>, facts: &mut Intake) {
-        let Some(key) = objects::job_key(&self.registry, object) else { return };
+    fn applied_job(&mut self, key: JobKey, object: &Value, facts: &mut Intake) {
         let Some(api) = self.registry.get(&key.kind).cloned() else { return };
         let fact = api.job_fact(object);
         let known = self.state.job(&key);
@@ -88,41 +76,31 @@ impl Operator {
         }
     }
 
-    fn deleted(&mut self, object: &Arc<Value>, facts: &mut Intake) {
-        let resource = Resource::of(object);
-        match &*resource.kind {
-            "Pod" => {
-                if let (Some(key), Ok(uid)) = (objects::owner(&self.registry, object), objects::uid(object)) {
-                    self.name_is_free(&key, object, facts);
-                    facts.job(&key).push(Fact::PodGone { uid });
-                }
+    fn deleted(&mut self, seen: Seen, facts: &mut Intake) {
+        match seen {
+            Seen::Pod(key, fact) => {
+                self.name_is_free(&key, &fact.name, facts);
+                facts.job(&key).push(Fact::PodGone { uid: fact.uid });
             }
-            "Service" => {
-                if let (Some(key), Ok(uid)) = (objects::owner(&self.registry, object), objects::uid(object)) {
-                    facts.job(&key).push(Fact::ServiceGone { uid });
-                }
-            }
-            "Node" => facts.cluster.push(Fact::NodeGone { name: objects::name(object) }),
-            _ => {
-                if let Some(key) = objects::job_key(&self.registry, object) {
-                    self.seen_specs.remove(&key);
-                    self.rendered.remove(&key);
-                    facts.job(&key).push(Fact::JobGone);
-                }
+            Seen::Service(key, fact) => facts.job(&key).push(Fact::ServiceGone { uid: fact.uid }),
+            Seen::Node(fact) => facts.cluster.push(Fact::NodeGone { name: fact.name }),
+            Seen::Job(key, _) => {
+                self.seen_specs.remove(&key);
+                self.rendered.remove(&key);
+                facts.job(&key).push(Fact::JobGone);
             }
         }
     }
 
     /// A pod that held a name another job of that name waits for is gone: that job may try again.
-    fn name_is_free(&self, gone: &JobKey, object: &Value, facts: &mut Intake) {
-        let name = objects::name(object);
+    fn name_is_free(&self, gone: &JobKey, name: &Text, facts: &mut Intake) {
         // Jobs are kept by namespace and name, so those of one name stand together.
         let first = JobKey { kind: Text::from(""), uid: Uid::from(""), ..gone.clone() };
         let named = self.state.jobs.range(first..);
         let named = named.take_while(|(key, _)| key.namespace == gone.namespace && key.name == gone.name);
         for (key, job) in named.filter(|(key, _)| key.uid != gone.uid) {
             let Some(api) = self.registry.get(&key.kind) else { continue };
-            for slot in job.planned_pods.iter().filter(|slot| api.slot_name(key, slot) == name) {
+            for slot in job.planned_pods.iter().filter(|slot| api.slot_name(key, slot) == *name) {
                 let object = model::ObjectRef::Pod(slot.clone());
                 if job.attempts.contains_key(&object) {
                     facts.job(key).push(Fact::Answered { object, outcome: model::Outcome::Gone });
@@ -136,7 +114,7 @@ impl Operator {
         &mut self,
         kind: Kind,
         rv: ResourceVersion,
-        items: &[Arc<Value>],
+        items: Vec<Seen>,
         facts: &mut Intake,
         begins: bool,
     ) -> Result<(), Error> {
@@ -144,13 +122,19 @@ impl Operator {
         if rv < floor {
             return if begins { Err(Error::ClusterWentBack { kind, have: rv.0, known: floor.0 }) } else { Ok(()) };
         }
+        let mut uids: BTreeSet<Uid> = BTreeSet::new();
+        let mut names: BTreeSet<Text> = BTreeSet::new();
         for item in items {
+            match &item {
+                Seen::Job(key, _) => uids.insert(key.uid.clone()),
+                Seen::Pod(_, fact) => uids.insert(fact.uid.clone()),
+                Seen::Service(_, fact) => uids.insert(fact.uid.clone()),
+                Seen::Node(fact) => names.insert(fact.name.clone()),
+            };
             self.applied(item, facts, true);
         }
-        let uids: BTreeSet<Uid> = items.iter().filter_map(|item| objects::uid(item).ok()).collect();
         match kind {
             Kind::Node => {
-                let names: BTreeSet<Text> = items.iter().map(|item| objects::name(item)).collect();
                 let gone = self.state.nodes.values().filter(|n| n.fact.rv <= rv && !names.contains(&n.fact.name));
                 facts.cluster.extend(gone.map(|n| Fact::NodeGone { name: n.fact.name.clone() }));
             }
@@ -191,12 +175,6 @@ impl Operator {
             Kind::Service => jobs.flat_map(|j| j.services.values()).map(|s| s.rv).max(),
         };
         self.state.floor(kind).max(seen.unwrap_or_default())
-    }
-
-    fn pod_fact(&self, object: &Value) -> Option<(JobKey, PodFact)> {
-        let key = objects::owner(&self.registry, object)?;
-        let api = self.registry.get(&key.kind)?;
-        Some((key, apis::pod::fact(&**api, object).ok()?))
     }
 
     /// An unknown pod at or below the newest complete view was gone before that view.
@@ -255,16 +233,10 @@ impl Operator {
 }
 
 /// Nodes, then jobs, then pods, then services.
-fn rank(observation: &Observation) -> usize {
+fn rank(observation: &Observation<Seen>) -> usize {
     let kind = match observation {
         Observation::Listed { kind, .. } => *kind,
-        Observation::Applied(object) | Observation::Deleted(object) => match object.get("kind").and_then(Value::as_str)
-        {
-            Some("Node") => Kind::Node,
-            Some("Pod") => Kind::Pod,
-            Some("Service") => Kind::Service,
-            Some(_) | None => Kind::Job,
-        },
+        Observation::Applied(seen) | Observation::Deleted(seen) => seen.kind(),
     };
     Kind::ALL.iter().position(|k| *k == kind).unwrap_or_default()
 }

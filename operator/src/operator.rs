@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry};
+use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen};
 use engine::{FoldError, Record, State, WireError};
-use event_log::EventLog;
+use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord};
 use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Timestamp};
 use serde_json::Value;
 
@@ -31,6 +31,14 @@ pub enum Error {
     /// A record could not be written down.
     #[error("a record could not be encoded: {0}")]
     Encode(WireError),
+    /// The records of the log that is followed do not continue this one.
+    #[error("record {at} of the log that is followed does not continue this log, which ends at {head}")]
+    Diverged {
+        /// The record.
+        at: Position,
+        /// The last position of this log.
+        head: Position,
+    },
     /// Another operator has written to a job since; this one must start again from the objects.
     #[error("job {job} carries a mirror ({mirror}) that this log does not contain: start again from the objects")]
     Superseded {
@@ -58,6 +66,9 @@ pub struct Options {
     pub config: Config,
     /// No term up to this one is opened: what a Lease says was the last.
     pub last_term: Term,
+    /// Whether terms are claimed elsewhere ([`Operator::proposed_term`], [`Operator::grant_term`]) before they begin;
+    /// otherwise a turn begins the next one by itself.
+    pub claims_terms: bool,
 }
 
 /// What is done about an object at the moment.
@@ -85,12 +96,18 @@ pub struct Operator {
     pub(crate) state: State,
     /// The term of this process; zero until every kind has been listed.
     pub(crate) term: Term,
-    pub(crate) inbox: VecDeque<Observation>,
+    pub(crate) inbox: VecDeque<Observation<Seen>>,
     pub(crate) answers: VecDeque<(CallId, ApiAnswer)>,
     pub(crate) calls: BTreeMap<CallId, (JobKey, Doing)>,
     pub(crate) under_way: BTreeMap<(JobKey, ObjectRef), CallId>,
     pub(crate) next_call: CallId,
-    pub(crate) lists: BTreeSet<Kind>,
+    /// Calls that may be under way at once.
+    pub(crate) room: usize,
+    /// Jobs with something to do that found no room, and the job that was served last.
+    pub(crate) owed: BTreeSet<JobKey>,
+    pub(crate) served: Option<JobKey>,
+    /// The term that was claimed for this process, until it begins.
+    pub(crate) granted: Option<Term>,
     pub(crate) rendered: BTreeMap<JobKey, Rendered>,
     pub(crate) seen_specs: BTreeMap<JobKey, Arc<Value>>,
     pub(crate) steps: Vec<Step>,
@@ -127,7 +144,10 @@ impl Operator {
             calls: BTreeMap::new(),
             under_way: BTreeMap::new(),
             next_call: 0,
-            lists: BTreeSet::new(),
+            room: usize::MAX,
+            owed: BTreeSet::new(),
+            served: None,
+            granted: None,
             rendered: BTreeMap::new(),
             seen_specs: BTreeMap::new(),
             steps: Vec::new(),
@@ -137,9 +157,64 @@ impl Operator {
         })
     }
 
+    /// Takes over records that another operator wrote, the next ones after this log's: durably, then into the state. Only
+    /// while no term has begun here.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`], with nothing taken over, when the records do not continue this log (or a term has begun
+    /// here); after any other error open the operator anew.
+    pub fn follow(&mut self, frames: &[Frame]) -> Result<(), Error> {
+        let mut head = self.log.head();
+        let mut records = Vec::with_capacity(frames.len());
+        for frame in frames {
+            if self.is_ready() || !frame.follows(&head) {
+                return Err(Error::Diverged { at: frame.position, head: self.log.head().position });
+            }
+            let record = Record::decode(frame.position, frame.term, &frame.body)
+                .map_err(|source| Error::Record { at: frame.position, source })?;
+            records.push(record);
+            head = frame.head();
+        }
+        let group: Vec<NewRecord<'_>> = frames.iter().map(|f| NewRecord { term: f.term, body: &f.body }).collect();
+        self.log.append(&group)?;
+        for record in &records {
+            self.state.fold(record)?;
+        }
+        Ok(())
+    }
+
+    /// Begins an empty log with the checkpoint of the log that is followed.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`] when this log is not empty; when the checkpoint cannot be read or written.
+    pub fn follow_from(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        let head = self.log.head();
+        if self.is_ready() || head != Head::default() {
+            return Err(Error::Diverged { at: checkpoint.position, head: head.position });
+        }
+        let state = State::from_checkpoint(&checkpoint.state)
+            .map_err(|source| Error::Record { at: checkpoint.position, source })?;
+        self.log.compact(checkpoint)?;
+        self.state = state;
+        Ok(())
+    }
+
     /// Takes what a watch reports; the next turn looks at it.
     pub fn offer(&mut self, observation: Observation) {
+        if let Some(read) = observation.read(&self.registry) {
+            self.offer_read(read);
+        }
+    }
+
+    /// [`Operator::offer`] for whoever has read the objects already, with the same registry.
+    pub fn offer_read(&mut self, observation: Observation<Seen>) {
         self.inbox.push_back(observation);
+    }
+
+    /// From now on no more than this many calls are handed out and not yet answered (Kubernetes Events apart). What finds no
+    /// room is handed out by later turns, the jobs taking turns as well. Without this there is no limit.
+    pub const fn set_room(&mut self, calls: usize) {
+        self.room = calls;
     }
 
     /// Takes the answer to a call; the next turn looks at it. An answer to a call of an earlier process is ignored.
@@ -149,7 +224,8 @@ impl Operator {
 
     /// When the next turn is due even if nothing comes in: at once (time zero) when something waits.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        if self.answers.is_empty() && (self.inbox.is_empty() || !self.is_ready()) {
+        let owes = !self.owed.is_empty() && self.calls.len() < self.room;
+        if !owes && self.answers.is_empty() && (self.inbox.is_empty() || !self.is_ready()) {
             if self.is_ready() { self.state.next_deadline() } else { None }
         } else {
             Some(Timestamp(0))
@@ -193,7 +269,7 @@ impl Operator {
     pub fn compact(&mut self) -> Result<(), Error> {
         let head = self.log.head();
         let state = self.state.to_checkpoint().map_err(Error::Encode)?;
-        self.log.compact(&event_log::Checkpoint {
+        self.log.compact(&Checkpoint {
             position: head.position,
             term: self.state.stamp.term,
             digest: head.digest,

@@ -5,21 +5,30 @@ use std::sync::Arc;
 
 use apis::api::{PodSlot, Source};
 use apis::{ApiCall, Resource, Verb};
-use model::{Command, Effect, FieldError, JobKey, ObjectRef, SlotId};
+use model::{Command, Effect, FieldError, JobKey, ObjectRef, SlotId, Stamp};
 use serde_json::Value;
 
 use crate::operator::{Doing, Operator, Rendered};
 
 impl Operator {
-    /// Hands out what is to be done for a job and not under way.
-    pub(crate) fn hand_out(&mut self, key: &JobKey, calls: &mut Vec<ApiCall>) {
+    /// Hands out what is to be done for a job and not under way, as following from the record `cause`; says whether there
+    /// was room for all of it.
+    pub(crate) fn hand_out(&mut self, key: &JobKey, cause: Stamp, calls: &mut Vec<ApiCall>) -> bool {
+        let first = calls.len();
         self.read_again(key, calls);
+        let room = self.room.saturating_sub(self.calls.len());
         let mut commands = Vec::new();
+        let mut whole = true;
         for effect in self.state.effects_of(key) {
             let Effect::Dispatch(command) = effect else { continue };
-            if !self.under_way.contains_key(&(key.clone(), command.object())) {
-                commands.push(command);
+            if self.under_way.contains_key(&(key.clone(), command.object())) {
+                continue;
             }
+            if commands.len() >= room {
+                whole = false;
+                break;
+            }
+            commands.push(command);
         }
         let mut pods = self.render_pods(key, &commands);
         for command in commands {
@@ -38,6 +47,10 @@ impl Operator {
                 }
             }
         }
+        for call in calls.iter_mut().skip(first) {
+            call.cause = cause;
+        }
+        whole
     }
 
     fn read_again(&mut self, key: &JobKey, calls: &mut Vec<ApiCall>) {
@@ -168,6 +181,7 @@ pub(crate) fn call(verb: Verb, resource: Resource, key: &JobKey, name: &str) -> 
         id: 0,
         job: key.clone(),
         object: None::<ObjectRef>,
+        cause: Stamp::default(),
         verb,
         resource,
         namespace: key.namespace.clone(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use apis::ApiCall;
+use apis::{ApiCall, Observation, Seen};
 use engine::wire::BEHAVIOUR;
 use engine::{Record, Scope};
 use event_log::NewRecord;
@@ -36,10 +36,8 @@ impl Operator {
         let mut facts = Intake::default();
         let begins = !self.is_ready();
         if begins {
-            if !self.has_listed_all() {
-                return Ok(Vec::new());
-            }
-            self.term = self.next_term(now);
+            let Some(term) = self.term_to_begin(now) else { return Ok(Vec::new()) };
+            self.term = term;
             facts.cluster.push(Fact::TermBegan { term: self.term });
             facts.cluster.push(Fact::Configured(Box::new(self.options.config.clone())));
         }
@@ -56,9 +54,31 @@ impl Operator {
         let mut calls = std::mem::take(&mut self.pending_events);
         // A new term finds what an earlier one left undone.
         let concerned = if begins { self.state.jobs.keys().cloned().collect() } else { touched };
-        for key in &concerned {
-            self.hand_out(key, &mut calls);
+        let mut causes = BTreeMap::new();
+        for record in records {
+            if let Scope::Job(key) = record.scope {
+                causes.insert(key, Stamp { term: record.term, position: record.position });
+            }
         }
+        self.owed.extend(concerned);
+        // The jobs after the one served last come first, and that one last: where there is little room each gets its turn.
+        let last = self.served.take();
+        let mut rest = last.as_ref().map(|last| self.owed.split_off(last)).unwrap_or_default();
+        let again = last.and_then(|last| rest.take(&last));
+        let queue: Vec<JobKey> = rest.into_iter().chain(std::mem::take(&mut self.owed)).chain(again).collect();
+        let mut served = None;
+        for key in queue {
+            if self.calls.len() >= self.room {
+                self.owed.insert(key);
+                continue;
+            }
+            let cause = causes.get(&key).copied().unwrap_or(self.state.stamp);
+            if !self.hand_out(&key, cause, &mut calls) {
+                self.owed.insert(key.clone());
+            }
+            served = Some(key);
+        }
+        self.served = served.filter(|_| !self.owed.is_empty());
         Ok(calls)
     }
 
@@ -168,27 +188,57 @@ impl Operator {
         Ok(())
     }
 
-    fn has_listed_all(&mut self) -> bool {
-        for observation in &self.inbox {
-            if let apis::Observation::Listed { kind, .. } = observation {
-                self.lists.insert(*kind);
-            }
-        }
-        Kind::ALL.iter().all(|kind| self.lists.contains(kind))
+    /// Whether a complete view of every kind waits in the inbox, or was taken in.
+    pub fn has_listed_all(&self) -> bool {
+        Kind::ALL
+            .iter()
+            .all(|wanted| self.inbox.iter().any(|o| matches!(o, Observation::Listed { kind, .. } if kind == wanted)))
+            || self.is_ready()
     }
 
-    /// A term greater than any in the log, in the mirrors just listed and in the lease, and than the present second.
+    /// The term to claim, once every kind has been listed and none has begun.
+    pub fn proposed_term(&self, now: Timestamp) -> Option<Term> {
+        (!self.is_ready() && self.has_listed_all()).then(|| self.next_term(now.max(self.state.at)))
+    }
+
+    /// The next turn begins this term, which was claimed where all operators of the cluster see it. One that turns out not
+    /// to be new is not begun: propose again.
+    pub fn grant_term(&mut self, term: Term) {
+        self.granted = Some(term);
+    }
+
+    fn term_to_begin(&mut self, now: Timestamp) -> Option<Term> {
+        if !self.has_listed_all() {
+            return None;
+        }
+        if self.options.claims_terms {
+            return self.granted.take().filter(|term| *term > self.newest_term());
+        }
+        Some(self.next_term(now))
+    }
+
+    /// A term greater than any that is known, and than the present second.
     fn next_term(&self, now: Timestamp) -> Term {
-        let logged = self.state.terms.last().map_or(0, |(term, _)| term.0);
+        Term(self.newest_term().0.max(now.0 / 1000).saturating_add(1))
+    }
+
+    /// The newest term in the log, in the mirrors just listed, and in the lease.
+    fn newest_term(&self) -> Term {
+        let logged = self.state.terms.last().map(|(term, _)| *term);
         let mirrored = self.inbox.iter().map(|o| match o {
-            apis::Observation::Listed { kind: Kind::Job, items, .. } => {
-                items.iter().map(|item| apis::objects::mirror_stamp(item).term.0).max().unwrap_or_default()
-            }
-            apis::Observation::Applied(object) => apis::objects::mirror_stamp(object).term.0,
-            apis::Observation::Listed { .. } | apis::Observation::Deleted(_) => 0,
+            Observation::Listed { items, .. } => items.iter().map(mirrored_term).max().unwrap_or_default(),
+            Observation::Applied(seen) => mirrored_term(seen),
+            Observation::Deleted(_) => Term::default(),
         });
-        let known = mirrored.max().unwrap_or_default().max(logged).max(self.options.last_term.0).max(now.0 / 1000);
-        Term(known.saturating_add(1))
+        mirrored.chain(logged).max().unwrap_or_default().max(self.options.last_term)
+    }
+}
+
+/// Term of the mirror on a job's object.
+fn mirrored_term(seen: &Seen) -> Term {
+    match seen {
+        Seen::Job(_, object) => apis::objects::mirror_stamp(object).term,
+        Seen::Pod(..) | Seen::Service(..) | Seen::Node(_) => Term::default(),
     }
 }
 

@@ -73,6 +73,7 @@ mod tests {
             id: 1,
             job,
             object: Some(model::ObjectRef::Status),
+            cause: model::Stamp::default(),
             verb: Verb::Create,
             resource: Resource::new("v1", "Pod"),
             namespace: "ns".into(),

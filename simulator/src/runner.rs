@@ -12,6 +12,7 @@ use model::{JobKey, Phase, Text};
 use serde_json::Value;
 
 use crate::faults::{Aftermath, Death};
+use crate::ground::Ground;
 use crate::scenario::{Action, CrashPoint, RestoreLog, Scenario};
 use crate::world::{self, Done, World};
 
@@ -140,7 +141,28 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
 /// # Errors
 /// As for [`run`].
 pub fn run_with(scenario: &Scenario, death: Option<Death>) -> Result<Outcome, Error> {
+    run_in(World::new(&scenario.nodes, crate::flags::config(&scenario.flags)?)?, scenario, death)
+}
+
+/// Runs a scenario with an operator that has no more than so many calls under way at once.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_in_room(scenario: &Scenario, calls: usize) -> Result<Outcome, Error> {
     let mut world = World::new(&scenario.nodes, crate::flags::config(&scenario.flags)?)?;
+    world.set_room(calls);
+    run_in(world, scenario, None)
+}
+
+/// Runs a scenario on a cluster of the caller's, which serves every API, has the scenario's nodes, and nothing else.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_on<G: Ground>(ground: G, scenario: &Scenario) -> Result<Outcome, Error> {
+    run_in(World::on(ground, crate::flags::config(&scenario.flags)?)?, scenario, None)
+}
+
+fn run_in<G: Ground>(mut world: World<G>, scenario: &Scenario, death: Option<Death>) -> Result<Outcome, Error> {
     // The operator is up before anything happens.
     world.settle()?;
     if let Some(death) = death {
@@ -150,8 +172,8 @@ pub fn run_with(scenario: &Scenario, death: Option<Death>) -> Result<Outcome, Er
 }
 
 /// A scenario under way.
-pub(crate) struct Runner<'a> {
-    pub(crate) world: World,
+pub(crate) struct Runner<'a, G> {
+    pub(crate) world: World<G>,
     pub(crate) scenario: &'a Scenario,
     /// Whether the records of the log are wanted.
     traced: bool,
@@ -161,14 +183,14 @@ pub(crate) struct Runner<'a> {
     names: BTreeMap<JobKey, String>,
 }
 
-impl Runner<'_> {
+impl<G: Ground> Runner<'_, G> {
     fn run(mut self) -> Result<Outcome, Error> {
         let mut outcome = Outcome::default();
         let mut shown: Vec<(JobKey, Phase)> = Vec::new();
         let scenario = self.scenario;
         let mut per_step = Vec::new();
         for (number, step) in scenario.steps.iter().enumerate() {
-            let revision = self.world.cluster.revision();
+            let revision = self.world.ground.revision();
             self.step(&step.action).map_err(|reason| {
                 let file = if scenario.origin.is_empty() { "scenario" } else { &scenario.origin };
                 let origin = if step.line > 0 { format!("{file}:{}", step.line) } else { file.to_owned() };
@@ -179,8 +201,8 @@ impl Runner<'_> {
             per_step.push(happened.phases);
             outcome.steps.push(StepOutcome {
                 commands: happened.done,
-                events: self.world.cluster.kubernetes_events_since(revision),
-                objects: self.world.cluster.objects(),
+                events: self.world.ground.kubernetes_events_since(revision),
+                objects: self.world.ground.cluster().objects(),
                 stops: happened.stops,
                 ..StepOutcome::default()
             });
@@ -198,7 +220,7 @@ impl Runner<'_> {
             }
         }
         outcome.phases.retain(|_, phases| !phases.is_empty());
-        outcome.objects = self.world.cluster.objects();
+        outcome.objects = self.world.ground.cluster().objects();
         (outcome.log_records, outcome.log_digest) = self.world.log_summary();
         outcome.counted = self.world.fate().lock().counted();
         if self.traced {

@@ -34,7 +34,7 @@ pub fn sweep(scenario: &Scenario, aftermaths: &[Aftermath], stride: u32) -> Swee
     let Ok(undisturbed) = run(scenario) else { return Sweep::default() };
     // Where API calls fail for a while, a new process tries again at other times than the old one would have.
     let timeless = may.change_times.is_some() || scenario.steps.iter().any(|step| fails_calls(&step.action));
-    let standing = |outcome: &Outcome| if timeless { without_times(standing(outcome)) } else { standing(outcome) };
+    let standing = |outcome: &Outcome| if timeless { standing(outcome).without_times() } else { standing(outcome) };
     let wanted = standing(&undisturbed);
     let (appends, calls) = undisturbed.counted;
     let mut sweep = Sweep::default();
@@ -129,21 +129,25 @@ fn fails_calls(action: &Action) -> bool {
     }
 }
 
-fn without_times(standing: Standing) -> Standing {
-    fn blank(value: &mut Value) {
-        match value {
-            Value::String(text) if Timestamp::parse_rfc3339(text).is_some() => "<time>".clone_into(text),
-            Value::Array(items) => items.iter_mut().for_each(blank),
-            Value::Object(map) => map.values_mut().for_each(blank),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+impl Standing {
+    /// The same without any time in it.
+    #[must_use]
+    pub fn without_times(mut self) -> Self {
+        fn blank(value: &mut Value) {
+            match value {
+                Value::String(text) if Timestamp::parse_rfc3339(text).is_some() => "<time>".clone_into(text),
+                Value::Array(items) => items.iter_mut().for_each(blank),
+                Value::Object(map) => map.values_mut().for_each(blank),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
         }
+        self.objects.values_mut().for_each(blank);
+        self
     }
-    let mut standing = standing;
-    standing.objects.values_mut().for_each(blank);
-    standing
 }
 
-fn differences(wanted: &Standing, found: &Standing) -> Vec<String> {
+/// How two standings differ, in words; of one object no more than a few places.
+pub fn differences(wanted: &Standing, found: &Standing) -> Vec<String> {
     let mut told = Vec::new();
     for (job, phase) in &wanted.phases {
         let have = found.phases.get(job).map_or("nothing", String::as_str);

@@ -4,44 +4,40 @@
 //! Tests: `tests/runner.rs`, and every scenario of `fixtures`.
 
 use apis::{ApiError, Resource};
-use cluster::{CatchUp, FailRule, NodeState};
+use cluster::{Cluster, FailRule, NodeState};
 use model::Text;
 use serde_json::{Value, json};
 
+use crate::ground::Ground;
 use crate::runner::{Reason, Runner};
 use crate::scenario::{
     Action, Annotate, DEFAULT_NAMESPACE, Exit, Fail, FailVerb, NodeChange, ObjectName, Patch, Pods, Target,
     in_namespace, names_manifest,
 };
 
-impl Runner<'_> {
+impl<G: Ground> Runner<'_, G> {
     /// Does one thing to the world, without anybody looking yet.
     pub(crate) fn act(&mut self, action: &Action) -> Result<(), Reason> {
-        let cluster = &mut self.world.cluster;
         match action {
-            Action::Apply(names) => {
-                self.each_manifest(&names.0, |cluster, manifest| cluster.apply(manifest).map(|_| ()))?;
-            }
-            Action::StoreUnchecked(names) => {
-                self.each_manifest(&names.0, |cluster, manifest| cluster.store_unchecked(manifest).map(|_| ()))?;
-            }
+            Action::Apply(names) => self.each_manifest(&names.0, Ground::apply)?,
+            Action::StoreUnchecked(names) => self.each_manifest(&names.0, Ground::store_unchecked)?,
             Action::Schedule(places) => {
                 for place in &places.0 {
                     let (namespace, name) = self.pod(&place.pod)?;
-                    self.world.cluster.schedule(&namespace, &name, &place.node)?;
+                    self.by_hand(|c| c.schedule(&namespace, &name, &place.node))?;
                 }
             }
-            Action::Run(Pods::All) => cluster.run_all()?,
+            Action::Run(Pods::All) => self.by_hand(Cluster::run_all)?,
             Action::Run(Pods::Named(pods)) => {
                 for pod in pods {
                     let (namespace, name) = self.pod(pod)?;
-                    self.world.cluster.run(&namespace, &name)?;
+                    self.by_hand(|c| c.run(&namespace, &name))?;
                 }
             }
             Action::Wait(waits) => {
                 for wait in &waits.0 {
                     let (namespace, name) = self.pod(&wait.pod)?;
-                    self.world.cluster.wait(&namespace, &name, &wait.reason, Some(wait.since.0))?;
+                    self.by_hand(|c| c.wait(&namespace, &name, &wait.reason, Some(wait.since.0)))?;
                 }
             }
             Action::Exit(exits) => exits.0.iter().try_for_each(|exit| self.exit(exit))?,
@@ -49,14 +45,20 @@ impl Runner<'_> {
             Action::Evict(Pods::Named(pods)) => {
                 for pod in pods {
                     let (namespace, name) = self.pod(pod)?;
-                    self.world.cluster.evict(&namespace, &name)?;
+                    self.by_hand(|c| c.evict(&namespace, &name))?;
                 }
             }
-            Action::Gone(Pods::All) => cluster.gone_all(),
+            Action::Gone(Pods::All) => self.by_hand(|c| {
+                c.gone_all();
+                Ok(())
+            })?,
             Action::Gone(Pods::Named(pods)) => {
                 for pod in pods {
                     let (namespace, name) = self.pod(pod)?;
-                    self.world.cluster.gone(&namespace, &name);
+                    self.by_hand(|c| {
+                        c.gone(&namespace, &name);
+                        Ok(())
+                    })?;
                 }
             }
             Action::Node(changes) => changes.0.iter().try_for_each(|change| self.node(change))?,
@@ -66,16 +68,16 @@ impl Runner<'_> {
                 for delete in &deletes.0 {
                     let name = in_namespace(&delete.name, delete.namespace.as_deref());
                     let (resource, namespace, name) = self.object(&delete.kind, &name)?;
-                    self.world.cluster.delete_as_user(&resource, &namespace, &name, delete.grace_period_seconds)?;
+                    self.world.ground.delete(&resource, &namespace, &name, delete.grace_period_seconds)?;
                 }
             }
             Action::Advance(by) => self.world.skip(by.0),
-            Action::Fail(fail) => cluster.fail(rule(fail))?,
-            Action::Hold(kinds) => self.each_watch(&kinds.0, cluster::Cluster::hold)?,
+            Action::Fail(fail) => self.world.ground.fail(rule(fail))?,
+            Action::Hold(kinds) => self.each_watch(&kinds.0, Ground::hold)?,
             Action::Release(kinds) => {
-                self.each_watch(&kinds.0, |cluster, kind| cluster.release(kind, CatchUp::InOrder))?;
+                self.each_watch(&kinds.0, Ground::release)?;
             }
-            Action::Relist(kinds) => self.each_watch(&kinds.0, cluster::Cluster::relist)?,
+            Action::Relist(kinds) => self.each_watch(&kinds.0, Ground::relist)?,
             Action::Crash(_)
             | Action::LoseLog(_)
             | Action::RestoreLog(_)
@@ -90,24 +92,24 @@ impl Runner<'_> {
     fn each_manifest(
         &mut self,
         names: &[String],
-        mut act: impl FnMut(&mut cluster::Cluster, &Value) -> Result<(), ApiError>,
+        mut act: impl FnMut(&mut G, &Value) -> Result<(), ApiError>,
     ) -> Result<(), Reason> {
         let scenario = self.scenario;
         if names.is_empty() {
-            return Ok(scenario.manifests.iter().try_for_each(|m| act(&mut self.world.cluster, m))?);
+            return Ok(scenario.manifests.iter().try_for_each(|m| act(&mut self.world.ground, m))?);
         }
         for name in names {
             let manifest = scenario.manifests.iter().find(|m| names_manifest(name, m));
             let manifest = manifest.ok_or_else(|| Reason::Meaning(format!("`{name}` names no manifest")))?;
-            act(&mut self.world.cluster, manifest)?;
+            act(&mut self.world.ground, manifest)?;
         }
         Ok(())
     }
 
-    fn each_watch(&mut self, kinds: &[String], act: impl Fn(&mut cluster::Cluster, model::Kind)) -> Result<(), Reason> {
+    fn each_watch(&mut self, kinds: &[String], act: impl Fn(&mut G, model::Kind)) -> Result<(), Reason> {
         for name in kinds {
-            let kind = self.world.cluster.watch_kind(name).ok_or_else(|| Reason::NotWatched(name.clone()))?;
-            act(&mut self.world.cluster, kind);
+            let kind = self.world.ground.cluster().watch_kind(name).ok_or_else(|| Reason::NotWatched(name.clone()))?;
+            act(&mut self.world.ground, kind);
         }
         Ok(())
     }
@@ -115,7 +117,8 @@ impl Runner<'_> {
     /// The type of object, namespace and name that a step means. An object that does not exist is looked for where the API
     /// server will say so.
     fn object(&self, kind: &str, name: &ObjectName) -> Result<(Resource, String, String), Reason> {
-        let resource = self.world.cluster.resource_named(kind).ok_or_else(|| Reason::NoSuchKind(kind.to_owned()))?;
+        let resource =
+            self.world.ground.cluster().resource_named(kind).ok_or_else(|| Reason::NoSuchKind(kind.to_owned()))?;
         let namespace = self.namespace(std::slice::from_ref(&resource), name)?.map_or_else(default, |(_, found)| found);
         Ok((resource, namespace, name.name.clone()))
     }
@@ -124,7 +127,7 @@ impl Runner<'_> {
     fn namespace(&self, resources: &[Resource], name: &ObjectName) -> Result<Option<(Resource, String)>, Reason> {
         let mut found = Vec::new();
         for resource in resources {
-            for object in self.world.cluster.objects_of(resource) {
+            for object in self.world.ground.cluster().objects_of(resource) {
                 let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
                 let namespace = text("/metadata/namespace");
                 let meant = name.namespace.as_deref().is_none_or(|wanted| wanted == namespace || namespace.is_empty());
@@ -150,7 +153,7 @@ impl Runner<'_> {
         let found = if let Some(namespace) = &name.namespace {
             namespace.clone()
         } else {
-            let namespaces = self.world.cluster.pod_namespaces(&name.name);
+            let namespaces = self.world.ground.cluster().pod_namespaces(&name.name);
             match namespaces.as_slice() {
                 [] => default(),
                 [only] => only.to_string(),
@@ -174,38 +177,50 @@ impl Runner<'_> {
         if target.kind.is_empty() { self.job(&target.name) } else { self.object(&target.kind, &target.name) }
     }
 
+    fn by_hand(&mut self, mut act: impl FnMut(&mut Cluster) -> Result<(), cluster::Error>) -> Result<(), Reason> {
+        Ok(self.world.ground.by_hand(&mut act)?)
+    }
+
     fn exit(&mut self, exit: &Exit) -> Result<(), Reason> {
         let (namespace, name) = self.pod(&exit.pod)?;
-        let cluster = &mut self.world.cluster;
-        cluster.exit(&namespace, &name, exit.code, exit.container.as_deref())?;
-        let Some(message) = &exit.message else { return Ok(()) };
-        let resource = Resource::new("v1", "Pod");
-        let Some(pod) = cluster.get(&resource, &namespace, &name) else { return Ok(()) };
-        let mut statuses = pod.pointer("/status/containerStatuses").cloned().unwrap_or_default();
-        for status in statuses.as_array_mut().into_iter().flatten() {
-            let named = exit.container.as_deref().is_none_or(|c| status.get("name").and_then(Value::as_str) == Some(c));
-            if let Some(ended) = status.pointer_mut("/state/terminated").filter(|_| named)
-                && let Some(ended) = ended.as_object_mut()
-            {
-                ended.insert("message".to_owned(), message.as_str().into());
+        self.by_hand(|cluster| {
+            cluster.exit(&namespace, &name, exit.code, exit.container.as_deref())?;
+            let Some(message) = &exit.message else { return Ok(()) };
+            let resource = Resource::new("v1", "Pod");
+            let Some(pod) = cluster.get(&resource, &namespace, &name) else { return Ok(()) };
+            let mut statuses = pod.pointer("/status/containerStatuses").cloned().unwrap_or_default();
+            for status in statuses.as_array_mut().into_iter().flatten() {
+                let own = status.get("name").and_then(Value::as_str);
+                let named = exit.container.as_deref().is_none_or(|c| own == Some(c));
+                if let Some(ended) = status.pointer_mut("/state/terminated").filter(|_| named)
+                    && let Some(ended) = ended.as_object_mut()
+                {
+                    ended.insert("message".to_owned(), message.as_str().into());
+                }
             }
-        }
-        let patch = json!({"status": {"containerStatuses": statuses}});
-        cluster.merge_patch(&resource, &namespace, &name, &patch, true)?;
-        Ok(())
+            let patch = json!({"status": {"containerStatuses": statuses}});
+            cluster.merge_patch(&resource, &namespace, &name, &patch, true)?;
+            Ok(())
+        })
     }
 
     fn node(&mut self, change: &NodeChange) -> Result<(), Reason> {
-        let cluster = &mut self.world.cluster;
-        if let Some(word) = &change.ready {
-            let state = NodeState::parse(&word.0)
-                .ok_or_else(|| Reason::Meaning(format!("`{}` is no state of a node", word.0)))?;
-            cluster.node(&change.name, state)?;
-        }
-        for (kind, status) in &change.conditions {
-            cluster.node_condition(&change.name, kind, &status.0, kind, "")?;
-        }
-        Ok(())
+        let state = match &change.ready {
+            None => None,
+            Some(word) => Some(
+                NodeState::parse(&word.0)
+                    .ok_or_else(|| Reason::Meaning(format!("`{}` is no state of a node", word.0)))?,
+            ),
+        };
+        self.by_hand(|cluster| {
+            if let Some(state) = state {
+                cluster.node(&change.name, state)?;
+            }
+            for (kind, status) in &change.conditions {
+                cluster.node_condition(&change.name, kind, &status.0, kind, "")?;
+            }
+            Ok(())
+        })
     }
 
     fn annotate(&mut self, annotate: &Annotate) -> Result<(), Reason> {
@@ -219,7 +234,7 @@ impl Runner<'_> {
         let removed = annotate.remove.0.iter().map(|key| (key.clone(), Value::Null));
         let annotations: serde_json::Map<String, Value> = set.chain(removed).collect();
         let patch = json!({"metadata": {"annotations": annotations}});
-        self.world.cluster.merge_patch(&resource, &namespace, &name, &patch, false)?;
+        self.world.ground.merge_patch(&resource, &namespace, &name, &patch, false)?;
         Ok(())
     }
 
@@ -228,12 +243,11 @@ impl Runner<'_> {
         let (resource, namespace, name) = self.target(&target)?;
         // The status is another endpoint: a patch that has both is two writes, seen together.
         let status = body.as_object_mut().and_then(|members| members.remove("status"));
-        let cluster = &mut self.world.cluster;
         if let Some(status) = status {
-            cluster.merge_patch(&resource, &namespace, &name, &json!({"status": status}), true)?;
+            self.world.ground.merge_patch(&resource, &namespace, &name, &json!({"status": status}), true)?;
         }
         if body.as_object().is_some_and(|members| !members.is_empty()) {
-            cluster.merge_patch(&resource, &namespace, &name, &body, false)?;
+            self.world.ground.merge_patch(&resource, &namespace, &name, &body, false)?;
         }
         Ok(())
     }

@@ -1,20 +1,20 @@
-//! The world a scenario runs in: the embedded cluster, the operator's process, its logs, and virtual time.
+//! The world a scenario runs in: a cluster (the embedded one, if nothing else is said), the operator's process, its logs,
+//! and virtual time.
 //!
 //! Owns settling (watch, turn, call, answer until nothing moves), the passing of time, and what a death of the process
 //! does. It must not know scenario verbs (those are `runner`'s). Tests: `tests/world.rs`, and every scenario.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiCall, Registry, Verb};
-use cluster::{Cluster, WatcherId};
+use cluster::Cluster;
 use engine::{Record, Scope, State};
 use event_log::{EventLog, MemoryDisk, MemoryLog};
 use model::{Config, Event, Fact, JobKey, Phase, Position, Term, Timestamp};
 use operator::{Operator, Options};
-use serde_json::Value;
 
 use crate::faults::{Aftermath, MortalLog, SharedFate, Verdict};
+use crate::ground::{Embedded, Ground};
 use crate::runner::Transition;
 use crate::scenario::{Boundary, NodeSpec};
 
@@ -76,23 +76,23 @@ struct Replica {
 }
 
 /// Cluster, operator, logs and time.
-pub struct World {
-    /// The cluster.
-    pub cluster: Cluster,
+pub struct World<G = Embedded> {
+    /// What it takes place on.
+    pub ground: G,
     registry: Registry,
     config: Config,
     replicas: Vec<Replica>,
     leader: usize,
     operator: Option<Operator>,
-    watcher: WatcherId,
     fate: SharedFate,
     last_term: Term,
+    room: usize,
     tries: BTreeMap<String, u32>,
     happened: Happened,
 }
 
 impl World {
-    /// A cluster with these nodes, and an operator on an empty log.
+    /// The embedded cluster with these nodes, and an operator on an empty log.
     ///
     /// # Errors
     /// When a served API's definition does not register.
@@ -102,21 +102,29 @@ impl World {
             if node.gpus > 0 { spec.with("nvidia.com/gpu", &node.gpus.to_string()) } else { spec }
         });
         let mut cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });
-        let registry = Registry::all();
-        for api in registry.iter() {
+        for api in Registry::all().iter() {
             cluster.register(&api.crd())?;
         }
-        let watcher = cluster.subscribe();
+        Self::on(Embedded::new(cluster), config)
+    }
+}
+
+impl<G: Ground> World<G> {
+    /// An operator on an empty log, on a cluster that serves every API already.
+    ///
+    /// # Errors
+    /// When the operator cannot be opened.
+    pub fn on(ground: G, config: Config) -> Result<Self, Error> {
         let mut world = Self {
-            cluster,
-            registry,
+            ground,
+            registry: Registry::all(),
             config,
             replicas: vec![Replica::default(), Replica::default()],
             leader: 0,
             operator: None,
-            watcher,
             fate: SharedFate::default(),
             last_term: Term(0),
+            room: usize::MAX,
             tries: BTreeMap::new(),
             happened: Happened::default(),
         };
@@ -186,9 +194,19 @@ impl World {
     fn open(&mut self) -> Result<(), Error> {
         let replica = self.replicas.get(self.leader).cloned().unwrap_or_default();
         let log = MortalLog::new(replica.disk.open()?, self.fate.clone());
-        let options = Options { config: self.config.clone(), last_term: self.last_term };
-        self.operator = Some(Operator::open(Box::new(log), self.registry.clone(), options)?);
+        let options = Options { config: self.config.clone(), last_term: self.last_term, claims_terms: true };
+        let mut operator = Operator::open(Box::new(log), self.registry.clone(), options)?;
+        operator.set_room(self.room);
+        self.operator = Some(operator);
         Ok(())
+    }
+
+    /// No more than so many calls are under way at once, also after a restart.
+    pub fn set_room(&mut self, calls: usize) {
+        self.room = calls;
+        if let Some(operator) = &mut self.operator {
+            operator.set_room(calls);
+        }
     }
 
     /// The process dies here and now, and the next one starts.
@@ -198,7 +216,6 @@ impl World {
     pub fn restart(&mut self, aftermath: Aftermath) -> Result<(), Error> {
         // The handle goes first: a log is open once.
         self.operator = None;
-        self.cluster.unsubscribe(self.watcher);
         match aftermath {
             Aftermath::SameLog => {}
             Aftermath::NoLog => self.set_disk(MemoryDisk::default()),
@@ -215,7 +232,7 @@ impl World {
             }
         }
         self.tries.clear();
-        self.watcher = self.cluster.subscribe();
+        self.ground.watch_anew();
         self.open()
     }
 
@@ -232,13 +249,17 @@ impl World {
     pub fn settle(&mut self) -> Result<(), Error> {
         let mut last = Vec::new();
         for _ in 0..MOST_ROUNDS {
-            let news = self.cluster.watch(self.watcher);
+            let news = self.ground.news(&self.registry);
             let Some(operator) = self.operator.as_mut() else { return Ok(()) };
             let quiet = news.is_empty();
             for observation in news {
-                operator.offer(observation);
+                operator.offer_read(observation);
             }
-            let calls = match operator.turn(self.cluster.now()) {
+            if let Some(term) = operator.proposed_term(self.ground.now()) {
+                self.last_term = term;
+                operator.grant_term(term);
+            }
+            let calls = match operator.turn(self.ground.now()) {
                 Ok(calls) => {
                     self.take_phases();
                     calls
@@ -250,7 +271,7 @@ impl World {
             };
             if quiet && calls.is_empty() {
                 let rested =
-                    self.operator.as_ref().and_then(Operator::next_wake).is_none_or(|at| at > self.cluster.now());
+                    self.operator.as_ref().and_then(Operator::next_wake).is_none_or(|at| at > self.ground.now());
                 if rested {
                     return Ok(());
                 }
@@ -262,15 +283,12 @@ impl World {
             }
             self.execute(calls)?;
         }
-        Err(Error::NoRest { rounds: MOST_ROUNDS, at: self.cluster.now().to_rfc3339(), calls: last.join(", ") })
+        Err(Error::NoRest { rounds: MOST_ROUNDS, at: self.ground.now().to_rfc3339(), calls: last.join(", ") })
     }
 
     fn take_phases(&mut self) {
         if let Some(operator) = self.operator.as_mut() {
             self.happened.phases.extend(operator.take_steps().into_iter().map(|step| (step.job, step.phase)));
-            if let Some((term, _)) = operator.state().terms.last() {
-                self.last_term = self.last_term.max(*term);
-            }
         }
     }
 
@@ -314,32 +332,27 @@ impl World {
 
     /// Makes one call and notes it if it changed something.
     fn make(&mut self, call: &ApiCall) -> ApiAnswer {
-        let before = self.cluster.revision();
-        let known = self.cluster.get(&call.resource, &call.namespace, &call.name);
-        let answer = self.cluster.execute(call);
+        let made = self.ground.make(call);
         if call.verb == Verb::Get || call.object.is_none() {
-            return answer;
+            return made.answer;
         }
         let uid = call.uid.as_ref().map(ToString::to_string).unwrap_or_default();
         let address = format!("{:?} {} {}/{} {uid}", call.verb, call.resource.kind, call.namespace, call.name);
         let tries = self.tries.entry(address.clone()).or_default();
         *tries = tries.saturating_add(1);
         let attempts = *tries;
-        if answer.is_ok() {
+        if made.answer.is_ok() {
             self.tries.remove(&address);
         }
-        if self.cluster.revision() != before {
-            let now = self.cluster.get(&call.resource, &call.namespace, &call.name);
-            let object: Option<&Arc<Value>> = now.as_ref().or(known.as_ref());
-            let uid = object.map(|o| uid_of(o)).unwrap_or_default();
+        if let Some(uid) = made.changed {
             self.happened.done.push(Done { call: call.clone(), uid, attempts });
         }
-        answer
+        made.answer
     }
 
     /// Moves the clock without anybody looking.
     pub fn skip(&mut self, by_ms: u64) {
-        self.cluster.set_now(self.cluster.now().plus_ms(by_ms));
+        self.ground.set_now(self.ground.now().plus_ms(by_ms));
     }
 
     /// Lets time pass, stopping whenever somebody waits for that very moment.
@@ -347,26 +360,22 @@ impl World {
     /// # Errors
     /// As for [`World::settle`].
     pub fn advance(&mut self, by_ms: u64) -> Result<(), Error> {
-        let target = self.cluster.now().plus_ms(by_ms);
+        let target = self.ground.now().plus_ms(by_ms);
         for _ in 0..MOST_STOPS {
             let Some(next) = self.next_wake().filter(|at| *at < target) else {
-                self.cluster.set_now(target);
+                self.ground.set_now(target);
                 return self.settle();
             };
-            self.cluster.set_now(next.max(self.cluster.now()));
+            self.ground.set_now(next.max(self.ground.now()));
             self.happened.stops = self.happened.stops.saturating_add(1);
             self.settle()?;
         }
-        Err(Error::NoRest { rounds: MOST_STOPS, at: self.cluster.now().to_rfc3339(), calls: String::new() })
+        Err(Error::NoRest { rounds: MOST_STOPS, at: self.ground.now().to_rfc3339(), calls: String::new() })
     }
 
     /// When somebody wants to look again.
     fn next_wake(&self) -> Option<Timestamp> {
         let operator = self.operator.as_ref().and_then(Operator::next_wake);
-        [operator, self.cluster.next_wake()].into_iter().flatten().min()
+        [operator, self.ground.next_wake()].into_iter().flatten().min()
     }
-}
-
-fn uid_of(object: &Value) -> String {
-    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned()
 }

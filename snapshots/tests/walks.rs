@@ -88,7 +88,7 @@ impl Walk {
         world.settle().expect("an empty world rests");
         let manifest = job(&mut rng);
         let story = vec![manifest["spec"].to_string()];
-        world.cluster.apply(&manifest).expect("the manifest is accepted");
+        world.ground.cluster.apply(&manifest).expect("the manifest is accepted");
         Self { rng, world, story, stopped: None }
     }
 
@@ -97,7 +97,7 @@ impl Walk {
     }
 
     fn pods(&self) -> Vec<String> {
-        let pods = self.world.cluster.objects_of(&resource("Pod"));
+        let pods = self.world.ground.cluster.objects_of(&resource("Pod"));
         pods.iter().filter_map(|p| Some(p.pointer("/metadata/name")?.as_str()?.to_owned())).collect()
     }
 
@@ -107,7 +107,7 @@ impl Walk {
         let pod = if pods.is_empty() { String::new() } else { pods[self.below(pods.len())].clone() };
         let node = ["n1", "n2", "n3"][self.below(3)];
         let what = self.below(34);
-        let cluster = &mut self.world.cluster;
+        let cluster = &mut self.world.ground.cluster;
         let mut told = format!("{what} {pod} {node}");
         match what {
             0..=3 => drop(cluster.run_all()),
@@ -127,12 +127,12 @@ impl Walk {
             22 => {
                 let replicas = below(&mut self.rng, 5);
                 let patch = json!({"spec": {"replicaSpecs": {"trainer": {"replicas": replicas}}}});
-                drop(self.world.cluster.merge_patch(&resource("AITrainingJob"), "default", "j", &patch, false));
+                drop(self.world.ground.cluster.merge_patch(&resource("AITrainingJob"), "default", "j", &patch, false));
                 told = format!("trainer has {replicas} replicas");
             }
             23 if below(&mut self.rng, 6) == 0 => {
                 let patch = json!({"metadata": {"annotations": {"Preempted": "x"}}});
-                drop(self.world.cluster.merge_patch(&resource("AITrainingJob"), "default", "j", &patch, false));
+                drop(self.world.ground.cluster.merge_patch(&resource("AITrainingJob"), "default", "j", &patch, false));
             }
             24..=25 => {
                 let verb =
@@ -142,7 +142,7 @@ impl Walk {
                 let times = 1 + u32::try_from(below(&mut self.rng, 3)).unwrap();
                 told = format!("next {times} {verb:?} fail with {code}, applied {applied}");
                 let code = if code == 409 { 500 } else { code };
-                drop(self.world.cluster.fail(FailRule { verb, kind: None, times, code, applied }));
+                drop(self.world.ground.cluster.fail(FailRule { verb, kind: None, times, code, applied }));
             }
             26 => cluster.hold(Kind::Pod),
             27 => cluster.release(Kind::Pod, CatchUp::InOrder),
@@ -159,7 +159,7 @@ impl Walk {
                 let nth = 1 + u32::try_from(below(&mut self.rng, 4)).unwrap();
                 told = format!("death {boundary:?} {nth} after {after}, {aftermath:?}");
                 // A held watch would keep the next process waiting for its first list.
-                self.world.cluster.release(Kind::Pod, CatchUp::InOrder);
+                self.world.ground.cluster.release(Kind::Pod, CatchUp::InOrder);
                 self.world.fate().lock().add(Death { boundary, after, nth, aftermath, anywhere: false });
             }
             _ => {
@@ -184,15 +184,15 @@ impl Walk {
     /// Faults stop; everything has time to come to rest.
     fn heal(&mut self) {
         self.world.fate().lock().relent();
-        self.world.cluster.heal();
-        self.world.cluster.release(Kind::Pod, CatchUp::InOrder);
+        self.world.ground.cluster.heal();
+        self.world.ground.cluster.release(Kind::Pod, CatchUp::InOrder);
         for node in ["n1", "n2", "n3"] {
-            drop(self.world.cluster.node(node, NodeState::Ready));
+            drop(self.world.ground.cluster.node(node, NodeState::Ready));
         }
         for _ in 0..6 {
             self.note(World::settle);
-            self.world.cluster.gone_all();
-            drop(self.world.cluster.run_all());
+            self.world.ground.cluster.gone_all();
+            drop(self.world.ground.cluster.run_all());
             self.note(|world| world.advance(400_000));
         }
     }
@@ -228,7 +228,8 @@ impl Walk {
                 }
             }
         }
-        let status = &self.world.cluster.get(&resource("AITrainingJob"), "default", "j").ok_or("no object")?["status"];
+        let status =
+            &self.world.ground.cluster.get(&resource("AITrainingJob"), "default", "j").ok_or("no object")?["status"];
         let api = apis::Registry::all();
         let word = api.get(&key.kind).map_or("", |api| api.phase_word(job.phase));
         if status["phase"].as_str().unwrap_or_default() != word {

@@ -1,10 +1,12 @@
-//! Developer commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask torch-tests`.
+//! Developer commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cluster`, `cargo xtask kubectl`,
+//! `cargo xtask torch-tests`.
 //!
 //! Owns what is run to check and to measure the workspace, and in which order. It must not hold product logic, and it has
 //! no dependencies, so that it builds at once. Exit codes: 0 fine, 1 a check failed, 2 usage or something is missing here.
 
 mod bench;
 mod check;
+mod cluster;
 mod purity;
 mod run;
 mod smoke;
@@ -19,6 +21,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   test              everything a change has to pass: format, lints, purity, wasm build, tests, a run as a user
   bench [TOPIC]...  what is promised against what is measured, one table per topic (all: fold replay append transition
                     instructions memory size simulate)
+  cluster up        a real Kubernetes control plane on this machine (--nodes 20 --gpus 8 --process-nodes 0)
+  cluster down      ends it
+  cluster status    tells what of it runs
+  kubectl -- ...    kubectl on that control plane
   torch-tests       the PyTorch sample undisturbed and with faults: the trained weights must be the same";
 
 fn main() -> ExitCode {
@@ -28,6 +34,8 @@ fn main() -> ExitCode {
     let outcome = match (command.as_str(), rest.as_slice()) {
         ("test", []) => check::run(),
         ("bench", topics) => bench::run(topics),
+        ("cluster", words) => cluster::run(words),
+        ("kubectl", words) => cluster::kubectl(words),
         ("torch-tests", []) => torch::run(),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");

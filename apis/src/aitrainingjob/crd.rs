@@ -1,8 +1,9 @@
 //! The `CustomResourceDefinition` of AITrainingJob.
 //!
 //! The original had no schema, so this one refuses only what made the original crash: a replica group that is null and a
-//! negative number of replicas. Everything else is kept as written, and what cannot be served becomes a condition. Tests:
-//! `tests/crd.rs`.
+//! negative number of replicas. Everything else is kept as written, and what cannot be served becomes a condition. That is
+//! why fields of the spec have no type, and why there is no CEL rule: a rule sees typed fields only, and a type would refuse
+//! what users have stored. Must not hold anything of other APIs. Tests: `tests/crd.rs`.
 
 use serde_json::{Value, json};
 
@@ -30,21 +31,23 @@ pub(super) fn crd() -> Value {
                 "storage": true,
                 "subresources": {"status": {}},
                 "additionalPrinterColumns": [
-                    column("Phase", "string", ".status.phase", 0),
-                    column("Age", "date", ".metadata.creationTimestamp", 0),
-                    column("Restarting", "string", ".status.RestartReplicaName", 1),
-                    column("Running-Since", "date", ".status.startRunningTime", 1),
-                    column("Ended", "date", ".status.endTime", 1),
+                    column("Phase", "string", ".status.phase", 0, "Where the job stands."),
+                    column("Restarts", "string", ".status.RestartCount", 0, "Restarts so far, by replica group."),
+                    column("Restarting", "string", ".status.RestartReplicaName", 1, "The group a restart waits for."),
+                    column("Running-Since", "date", ".status.startRunningTime", 1, "When every pod first ran."),
+                    column("Ended", "date", ".status.endTime", 1, "When the job ended."),
+                    column("Age", "date", ".metadata.creationTimestamp", 0, "When the job was created."),
                 ],
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
                     "description": "A distributed training job of named replica groups.",
+                    "x-kubernetes-preserve-unknown-fields": true,
                     "properties": {
-                        "apiVersion": {"type": "string"},
-                        "kind": {"type": "string"},
+                        "apiVersion": {"type": "string", "description": "Version of this object's schema."},
+                        "kind": {"type": "string", "description": "AITrainingJob."},
                         "metadata": {"type": "object"},
                         "spec": spec(),
-                        "status": open("object", "What has become of the job."),
+                        "status": status(),
                     },
                 }},
             }],
@@ -52,8 +55,9 @@ pub(super) fn crd() -> Value {
     })
 }
 
-fn column(name: &str, kind: &str, path: &str, priority: u32) -> Value {
-    json!({"name": name, "type": kind, "jsonPath": path, "priority": priority})
+/// A column of `kubectl get`; priority 1 is shown by `-o wide` only.
+fn column(name: &str, kind: &str, path: &str, priority: u32, description: &str) -> Value {
+    json!({"name": name, "type": kind, "jsonPath": path, "priority": priority, "description": description})
 }
 
 /// A field of one type whose members are kept as written.
@@ -112,8 +116,104 @@ fn replica_specs() -> Value {
                 "restartLimit": any("Restarts this group may cause; unlimited when absent."),
                 "failPolicy": any("Which pods fail the group: Any (default), Rank0, All or None."),
                 "completePolicy": any("Which pods complete the group: All (default), Any, Rank0 or None."),
-                "template": any("The pod template. Containers and ports named aitj-… take part in the job."),
+                "template": any(
+                    "The pod template, a core/v1 PodTemplateSpec. Containers whose names start with aitj- decide the pod's \
+                     result; their ports of such names are announced to all pods of the job.",
+                ),
             },
+        },
+    })
+}
+
+/// The status is ours alone, so its fields have types; `null` stays possible where the original wrote it. Maps are written as a
+/// whole (`atomic`): merged member by member, server-side apply leaves `null` where a map has lost its last member.
+fn status() -> Value {
+    let mut status = open("object", "What has become of the job. Written by the operator.");
+    if let Some(status) = status.as_object_mut() {
+        // Server-side apply then replaces it as a whole: what others left there goes, and an emptied map stays a map (apply would
+        // merge it to null).
+        status.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
+        status.insert(
+            "properties".to_owned(),
+            json!({
+                "phase": {
+                    "type": "string",
+                    "description": "Empty before the first decision, then Pending, Creating, Running, Terminating or Restarting; \
+                        at the end Succeed, Failed, Timeout, Preempted or NodeFail.",
+                },
+                "conditions": {
+                    "type": "array",
+                    "nullable": true,
+                    "description": "The phases the job went through, in order, the last one True. Before them what needs \
+                        attention: Invalid, NameTaken, Degraded or Warning.",
+                    "items": condition(),
+                },
+                "replicaStatuses": {
+                    "type": "object",
+                    "nullable": true,
+                    "x-kubernetes-map-type": "atomic",
+                    "description": "Pods by replica group and state.",
+                    "additionalProperties": counters(),
+                },
+                "RestartCount": {
+                    "type": "object",
+                    "nullable": true,
+                    "x-kubernetes-map-type": "atomic",
+                    "description": "Restarts so far, by replica group.",
+                    "additionalProperties": {"type": "integer"},
+                },
+                "RestartReplicaName": {
+                    "type": "string",
+                    "description": "The group that asked for the restart under way, while its old pods are not gone yet.",
+                },
+                "startTime": time("When the job was first Pending."),
+                "startRunningTime": time("When every pod first ran; restarts do not change it."),
+                "endTime": time("When the job ended."),
+                "lastReconcileTime": time("Not written."),
+                "trainyard": {
+                    "type": "object",
+                    "x-kubernetes-map-type": "atomic",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                    "description": "What the operator needs to go on when its log is lost. Not an interface.",
+                },
+            }),
+        );
+    }
+    status
+}
+
+fn time(description: &str) -> Value {
+    json!({"type": "string", "format": "date-time", "nullable": true, "description": description})
+}
+
+fn condition() -> Value {
+    json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "type": {"type": "string", "description": "A phase, or Invalid, NameTaken, Degraded, Warning."},
+            "status": {"type": "string", "description": "True or False."},
+            "reason": {"type": "string", "description": "One word."},
+            "message": {"type": "string", "description": "For people."},
+            "lastProbeTime": time("When it was seen last."),
+            "lastTransitionTime": time("When it became so."),
+        },
+    })
+}
+
+fn counters() -> Value {
+    let count = |description: &str| json!({"type": "integer", "description": description});
+    json!({
+        "type": "object",
+        "nullable": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "pending": count("Pods without a node."),
+            "scheduled": count("Pods with a node that do not run yet."),
+            "active": count("Pods that run."),
+            "succeeded": count("Pods that succeeded."),
+            "restarting": count("Pods of a restart that do not run yet."),
+            "failed": count("Pods that failed."),
         },
     })
 }

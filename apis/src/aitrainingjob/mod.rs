@@ -44,6 +44,10 @@ impl JobApi for AiTrainingJob {
         words::PLURAL
     }
 
+    fn selector(&self) -> &'static str {
+        words::SELECTOR
+    }
+
     fn job_fact(&self, object: &Value) -> JobFact {
         metadata::job_fact(object)
     }

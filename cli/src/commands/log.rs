@@ -1,6 +1,6 @@
 //! `trainyard log`: look into logs, check them, move them.
 
-use std::io::Write as _;
+use std::io::{BufRead, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,7 +14,8 @@ use serde_json::json;
 
 use crate::commands::story::Output;
 use crate::out::{self, Failure};
-use crate::records::{self, Flow};
+use crate::records::{self, Flow, Source};
+use crate::remote::{self, ServerArgs};
 
 /// Arguments of `trainyard log`.
 #[derive(Debug, Args)]
@@ -28,22 +29,28 @@ enum Command {
     /// The jobs in a log: phase, records, when they were last heard of.
     Ls {
         /// A log directory, a data directory, or an export.
-        #[arg(default_value = "./trainyard-data")]
+        #[arg(default_value = "./trainyard-data", conflicts_with = "server")]
         path: PathBuf,
+        #[command(flatten)]
+        server: ServerArgs,
     },
     /// The records, in words or as they stand.
     Show(ShowArgs),
     /// Read everything and check it; names the first bad position.
     Verify {
         /// A log directory, a data directory, or an export.
-        #[arg(default_value = "./trainyard-data")]
+        #[arg(default_value = "./trainyard-data", conflicts_with = "server")]
         path: PathBuf,
+        #[command(flatten)]
+        server: ServerArgs,
     },
     /// Write the log, or what is good of it, as JSON lines.
     Export {
         /// A log directory or a data directory.
-        #[arg(default_value = "./trainyard-data")]
+        #[arg(default_value = "./trainyard-data", conflicts_with = "server")]
         path: PathBuf,
+        #[command(flatten)]
+        server: ServerArgs,
         /// The file to write; compressed when its name ends in `.gz`. Absent: standard output.
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
@@ -79,8 +86,10 @@ enum Command {
 #[derive(Debug, Args)]
 struct ShowArgs {
     /// A log directory, a data directory, or an export.
-    #[arg(default_value = "./trainyard-data")]
+    #[arg(default_value = "./trainyard-data", conflicts_with = "server")]
     path: PathBuf,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Only this job: NAMESPACE/NAME, or NAME in namespace default.
     #[arg(long)]
     job: Option<String>,
@@ -108,19 +117,19 @@ fn time(text: &str) -> Result<Timestamp, String> {
 /// Runs the subcommand.
 pub(crate) fn run(args: &LogArgs) -> Result<ExitCode, Failure> {
     match &args.command {
-        Command::Ls { path } => ls(path),
+        Command::Ls { path, server } => ls(&Source::of(path, server)),
         Command::Show(args) => show(args),
-        Command::Verify { path } => verify(path),
-        Command::Export { path, to } => export(path, to.as_deref()),
+        Command::Verify { path, server } => verify(&Source::of(path, server)),
+        Command::Export { path, server, to } => export(&Source::of(path, server), to.as_deref()),
         Command::Import { file, to } => import(file, to),
         Command::Compact { path, archive } => compact(path, archive.as_deref()),
         Command::Stats { path, output } => stats(path, *output),
     }
 }
 
-fn ls(path: &Path) -> Result<ExitCode, Failure> {
+fn ls(source: &Source) -> Result<ExitCode, Failure> {
     let mut counts: std::collections::BTreeMap<String, (u64, Timestamp)> = std::collections::BTreeMap::new();
-    let state = records::fold(path, &mut |_, record| {
+    let state = records::fold(source, &mut |_, record| {
         if let Scope::Job(key) = &record.scope {
             let entry = counts.entry(format!("{key} {}", key.uid)).or_default();
             *entry = (entry.0 + 1, record.at);
@@ -145,7 +154,7 @@ fn ls(path: &Path) -> Result<ExitCode, Failure> {
 
 fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let job = args.job.as_deref().map(|job| job.split_once('/').unwrap_or(("default", job)));
-    records::fold(&args.path, &mut |state, record| {
+    records::fold(&Source::of(&args.path, &args.server), &mut |state, record| {
         if record.position.0 > args.to || args.until.is_some_and(|until| record.at > until) {
             return Ok(Flow::Stop);
         }
@@ -174,21 +183,12 @@ fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn verify(path: &Path) -> Result<ExitCode, Failure> {
-    if !path.is_dir() {
-        let mut last = None;
-        for frame in jsonl::open(path)? {
-            match frame {
-                Ok(frame) => last = Some(frame.position),
-                Err(error) => {
-                    out::line(&format!("bad: {error}"));
-                    return Ok(ExitCode::from(out::FOUND));
-                }
-            }
-        }
-        out::line(&format!("good: up to position {}", last.unwrap_or_default()));
-        return Ok(ExitCode::SUCCESS);
-    }
+fn verify(source: &Source) -> Result<ExitCode, Failure> {
+    let path = match source {
+        Source::Path(path) if path.is_dir() => path,
+        Source::Path(path) => return verify_lines(jsonl::open(path)?),
+        Source::Server(server) => return verify_lines(remote::open(server)?),
+    };
     let report = match disk::verify(records::log_dir(path)) {
         Ok(report) => report,
         Err(error @ event_log::Error::Damaged { .. }) => {
@@ -201,7 +201,7 @@ fn verify(path: &Path) -> Result<ExitCode, Failure> {
     match report.first_bad {
         None => {
             // The chain is whole; the bodies have to be records as well.
-            records::fold(path, &mut |_, _| Ok(Flow::Go))?;
+            records::fold(source, &mut |_, _| Ok(Flow::Go))?;
             out::line(&format!(
                 "good: {} records, positions {} to {}, digest {}",
                 report.records, report.first, good.position, good.digest
@@ -219,7 +219,26 @@ fn verify(path: &Path) -> Result<ExitCode, Failure> {
     }
 }
 
-fn export(path: &Path, to: Option<&Path>) -> Result<ExitCode, Failure> {
+fn verify_lines(reader: jsonl::Reader<Box<dyn BufRead>>) -> Result<ExitCode, Failure> {
+    let mut last = None;
+    for frame in reader {
+        match frame {
+            Ok(frame) => last = Some(frame.position),
+            Err(error) => {
+                out::line(&format!("bad: {error}"));
+                return Ok(ExitCode::from(out::FOUND));
+            }
+        }
+    }
+    out::line(&format!("good: up to position {}", last.unwrap_or_default()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn export(source: &Source, to: Option<&Path>) -> Result<ExitCode, Failure> {
+    let path = match source {
+        Source::Path(path) => path,
+        Source::Server(server) => return export_lines(remote::open(server)?, to),
+    };
     let dir = records::log_dir(path);
     let damaged = disk::verify(&dir)?.first_bad;
     let log = disk::salvage(&dir)?;
@@ -244,6 +263,20 @@ fn export(path: &Path, to: Option<&Path>) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Writes what a live operator sends: verified line by line, never held as a whole.
+fn export_lines(reader: jsonl::Reader<Box<dyn BufRead>>, to: Option<&Path>) -> Result<ExitCode, Failure> {
+    let Some(file) = to else {
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = jsonl::copy(reader, &mut stdout, jsonl::Digests::default()) {
+            return if stdout.flush().is_err() { Ok(ExitCode::SUCCESS) } else { Err(error.into()) };
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let head = records::copy(reader, file)?;
+    eprintln!("trainyard: {} up to position {}", file.display(), head.position);
+    Ok(ExitCode::SUCCESS)
+}
+
 fn import(file: &Path, to: &Path) -> Result<ExitCode, Failure> {
     let reader = jsonl::open(file)?;
     let mut log = SledLog::open(to, disk::Options::default())?;
@@ -257,7 +290,7 @@ fn compact(path: &Path, archive: Option<&Path>) -> Result<ExitCode, Failure> {
     if let Some(file) = archive {
         records::export(&disk::salvage(&dir)?, file)?;
     }
-    let state = records::fold(&dir, &mut |_, _| Ok(Flow::Go))?;
+    let state = records::fold(&Source::from(&*dir), &mut |_, _| Ok(Flow::Go))?;
     let mut log = SledLog::open(&dir, disk::Options { must_exist: true, ..disk::Options::default() })?;
     let (head, before) = (log.head(), log.stats());
     if state.stamp.position != head.position {
@@ -283,7 +316,7 @@ fn stats(path: &Path, output: Output) -> Result<ExitCode, Failure> {
     let first = (s.first <= s.head.position).then_some(s.first.0);
     let mut kinds: std::collections::BTreeMap<&'static str, u64> = std::collections::BTreeMap::new();
     let mut span: Option<(Timestamp, Timestamp)> = None;
-    let state = records::fold(path, &mut |_, record| {
+    let state = records::fold(&Source::from(path), &mut |_, record| {
         span = Some((span.map_or(record.at, |s| s.0), record.at));
         for name in record.facts.iter().map(model::Fact::name).chain(record.events.iter().map(model::Event::name)) {
             *kinds.entry(name).or_default() += 1;

@@ -2,7 +2,10 @@
 
 pub(crate) mod crd;
 pub(crate) mod log;
+pub(crate) mod node_agent;
+pub(crate) mod operator;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod schedule;
 pub(crate) mod simulate;
 pub(crate) mod story;

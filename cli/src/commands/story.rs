@@ -10,22 +10,26 @@ use model::{JobKey, Position, Timestamp};
 use serde_json::{Value, json};
 
 use crate::out::{self, Failure};
-use crate::records::{self, Flow};
+use crate::records::{self, Flow, Source};
+use crate::remote::ServerArgs;
 
 /// Which log.
 #[derive(Debug, Args)]
 pub(crate) struct Where {
     /// A log: a directory, an exported `.jsonl` or `.jsonl.gz` file.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "server")]
     log: Option<PathBuf>,
     /// The data directory of `trainyard run`.
     #[arg(long, default_value = "./trainyard-data", value_name = "DIR")]
     data_dir: PathBuf,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Where {
-    fn path(&self) -> PathBuf {
-        self.log.clone().unwrap_or_else(|| self.data_dir.join("log"))
+    fn source(&self) -> Source {
+        let path = self.log.clone().unwrap_or_else(|| self.data_dir.join("log"));
+        Source::of(&path, &self.server)
     }
 }
 
@@ -128,7 +132,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     };
     let mut chain = Chain::default();
     let mut uid = None;
-    let state = records::fold(&args.place.path(), &mut |state, record| {
+    let state = records::fold(&args.place.source(), &mut |state, record| {
         if record.position > until || record.at > before {
             return Ok(Flow::Stop);
         }
@@ -189,7 +193,7 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<ExitCode, Failure> {
     let (namespace, name) = split(&args.job);
     let mut found = 0u64;
     let mut all = Vec::new();
-    records::fold(&args.place.path(), &mut |state, record| {
+    records::fold(&args.place.source(), &mut |state, record| {
         if explain::concerns(record, namespace, name) {
             let lines: Vec<Line> =
                 explain::lines(record, state).into_iter().filter(|l| l.decided || !args.decisions).collect();
@@ -219,7 +223,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, Failure> {
     }
     let mut before = None;
     let mut after = None;
-    let state = records::fold(&args.place.path(), &mut |state, record| {
+    let state = records::fold(&args.place.source(), &mut |state, record| {
         if record.position > Position(args.to) {
             return Ok(Flow::Stop);
         }

@@ -101,6 +101,7 @@ pub(crate) fn call(verb: Verb, kind: &str, name: &str) -> ApiCall {
         id: 1,
         job: JobKey { namespace: "default".into(), name: "t".into(), kind: "Train".into(), uid: Uid::from("u") },
         object: None,
+        cause: model::Stamp::default(),
         verb,
         resource: resource(kind),
         namespace: if kind == "Node" { "".into() } else { "default".into() },

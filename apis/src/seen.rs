@@ -1,0 +1,102 @@
+//! What is read of an observed object: for pods, services and nodes the facts, so that the object itself can be dropped where
+//! it came in. Job objects stay whole: their spec is translated only when it changed.
+//!
+//! Owns the step from an object to what it is about. It must not judge. Tests: at the end of this file.
+
+use std::sync::Arc;
+
+use model::{JobKey, Kind, NodeFact, PodFact, ServiceFact};
+use serde_json::Value;
+
+use crate::api::Registry;
+use crate::call::{Observation, Resource};
+use crate::objects;
+
+/// An observed object, read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Seen {
+    /// The object of a job.
+    Job(JobKey, Arc<Value>),
+    /// A pod of a job.
+    Pod(JobKey, Box<PodFact>),
+    /// A service of a job.
+    Service(JobKey, Box<ServiceFact>),
+    /// A node.
+    Node(Box<NodeFact>),
+}
+
+impl Seen {
+    /// Reads an object; `None` when it is nobody's: of no served API and owned by no job of one.
+    pub fn read(registry: &Registry, object: Arc<Value>) -> Option<Self> {
+        let owner = || {
+            let key = objects::owner(registry, &object)?;
+            let api = registry.get(&key.kind)?;
+            Some((key, api))
+        };
+        match &*Resource::of(&object).kind {
+            "Pod" => {
+                let (key, api) = owner()?;
+                Some(Self::Pod(key, Box::new(crate::pod::fact(&**api, &object).ok()?)))
+            }
+            "Service" => {
+                let (key, api) = owner()?;
+                Some(Self::Service(key, Box::new(crate::service::fact(&**api, &object).ok()?)))
+            }
+            "Node" => Some(Self::Node(Box::new(crate::node::fact(&object).ok()?))),
+            _ => Some(Self::Job(objects::job_key(registry, &object)?, object)),
+        }
+    }
+
+    /// The kind of object.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Job(..) => Kind::Job,
+            Self::Pod(..) => Kind::Pod,
+            Self::Service(..) => Kind::Service,
+            Self::Node(_) => Kind::Node,
+        }
+    }
+}
+
+impl Observation {
+    /// Reads what it is about; `None` when that is nobody's.
+    pub fn read(self, registry: &Registry) -> Option<Observation<Seen>> {
+        self.filter_map(|object| Seen::read(registry, object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::ResourceVersion;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(owner_kind: &str) -> Arc<Value> {
+        Arc::new(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "j-a-0", "namespace": "n", "uid": "p",
+            "ownerReferences": [{"apiVersion": "elasticdeeplearning.ai/v1", "kind": owner_kind, "name": "j", "uid": "u",
+                "controller": true}]}}))
+    }
+
+    #[test]
+    fn what_is_nobodys_is_left_out_of_a_view() {
+        let items = vec![pod("AITrainingJob"), pod("ReplicaSet")];
+        let listed = Observation::Listed { kind: Kind::Pod, rv: ResourceVersion(7), items };
+        let Some(Observation::Listed { rv, items, .. }) = listed.read(&Registry::all()) else { panic!("it is a view") };
+        assert_eq!(rv, ResourceVersion(7));
+        assert!(matches!(items.as_slice(), [Seen::Pod(key, fact)] if &*key.name == "j" && &*fact.uid.0 == "p"));
+        assert!(Observation::Applied(pod("ReplicaSet")).read(&Registry::all()).is_none());
+    }
+
+    #[test]
+    fn every_kind_is_told() {
+        let node = Arc::new(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
+        assert_eq!(Seen::read(&Registry::all(), node).map(|s| s.kind()), Some(Kind::Node));
+        let job = Arc::new(json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+            "metadata": {"name": "j", "namespace": "n", "uid": "u"}}));
+        assert_eq!(Seen::read(&Registry::all(), job).map(|s| s.kind()), Some(Kind::Job));
+        let other = Arc::new(json!({"apiVersion": "elasticdeeplearning.ai/v2", "kind": "AITrainingJob",
+            "metadata": {"name": "j", "namespace": "n", "uid": "u"}}));
+        assert_eq!(Seen::read(&Registry::all(), other), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! `trainyard node-agent`: this machine as a node of a cluster, pods as processes.
+//!
+//! Owns arguments, signals and logging; the work is `node_agent`'s. Tests: `node-agent/tests/`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use node_agent::{Options, Quantity, Taint};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::out::{self, Failure};
+
+/// Logged unless told otherwise. The client's own layer tells of every answer above 499 as an error; what such an answer
+/// means is told here.
+const LOGGED: &str = "info,kube_client=off";
+
+/// Arguments of `trainyard node-agent`.
+#[derive(Debug, Args)]
+pub(crate) struct NodeAgentArgs {
+    /// Name of the node.
+    #[arg(long, env = "TRAINYARD_NODE_NAME", value_name = "NAME", value_parser = node_name)]
+    node_name: String,
+    /// Kubeconfig file. Default: $KUBECONFIG, ~/.kube/config, then the pod's service account.
+    #[arg(long, env = "TRAINYARD_KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Where the pods' output and volumes are kept; each agent needs its own. [default: ./trainyard-node-<NAME>]
+    #[arg(long, env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
+    data_directory: Option<PathBuf>,
+    /// GPUs of this machine to hand out, numbered from 0.
+    #[arg(long, env = "TRAINYARD_GPUS", default_value_t = 0, value_name = "N")]
+    gpus: u32,
+    /// Processors the node says it has. [default: the machine's]
+    #[arg(long, env = "TRAINYARD_CPUS", value_name = "N")]
+    cpus: Option<u32>,
+    /// Memory the node says it has, for example 16Gi. [default: the machine's]
+    #[arg(long, env = "TRAINYARD_MEMORY", value_name = "AMOUNT")]
+    memory: Option<Quantity>,
+    /// Pods the node takes.
+    #[arg(long, env = "TRAINYARD_PODS", default_value_t = 110, value_name = "N")]
+    pods: u32,
+    /// A label of the node. May be repeated.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
+    /// A taint of the node, for example runtime=process:NoSchedule. May be repeated.
+    #[arg(long = "taint", value_name = "KEY=VALUE:EFFECT")]
+    taints: Vec<Taint>,
+    /// Working directory of containers that name none.
+    #[arg(long, value_name = "DIR")]
+    workdir: Option<PathBuf>,
+    /// Time between heartbeats, in seconds. A node is given up after about five without one.
+    #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=30))]
+    heartbeat: u64,
+    /// How long pods may take to end when the agent is told to stop, in seconds.
+    #[arg(long, default_value_t = 20, value_name = "SECONDS")]
+    shutdown_grace: u64,
+    /// How logs are written, to standard error.
+    #[arg(long, env = "TRAINYARD_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
+    log_format: LogFormat,
+    /// What is logged, for example `debug` or `info,node_agent=trace`.
+    #[arg(long, env = "TRAINYARD_LOG_LEVEL", default_value = LOGGED, value_name = "FILTER")]
+    log_level: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// A node's name is part of URLs and labels: as an API server demands.
+fn node_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let part =
+        |part: &str| part.chars().all(|c| plain(c) || c == '-') && part.starts_with(plain) && part.ends_with(plain);
+    if text.len() <= 63 && text.split('.').all(part) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be lower-case letters, digits, inner hyphens and dots, at most 63 characters".to_owned())
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Runs until it is told to stop.
+pub(crate) fn run(args: &NodeAgentArgs) -> Result<ExitCode, Failure> {
+    start_logging(args)?;
+    let data_directory = args.data_directory.clone();
+    let data_directory = data_directory.unwrap_or_else(|| format!("./trainyard-node-{}", args.node_name).into());
+    let options = Options {
+        kubeconfig: args.kubeconfig.clone(),
+        workdir: args.workdir.clone(),
+        gpus: args.gpus,
+        cpus: args.cpus,
+        memory: args.memory.clone(),
+        pods: args.pods,
+        labels: args.labels.iter().cloned().collect::<BTreeMap<_, _>>(),
+        taints: args.taints.clone(),
+        lease_interval: Duration::from_secs(args.heartbeat),
+        shutdown_grace: Duration::from_secs(args.shutdown_grace),
+        ..Options::new(&args.node_name, data_directory, std::env::current_exe()?)
+    };
+    // Little is done at once: one thread waits for the API server, each pod has one of its own beside it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            let mut stop = Some(stop);
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                match stop.take() {
+                    Some(stop) => {
+                        tracing::info!("asked to stop: pods are ended first; once more to kill them");
+                        // An agent that has stopped by itself needs not be told.
+                        let _ = stop.send(());
+                    }
+                    // Every process ends with this one.
+                    None => std::process::exit(i32::from(out::FOUND)),
+                }
+            }
+        });
+        let stopped = async {
+            // The sender is kept until it is used.
+            let _ = stopped.await;
+        };
+        node_agent::run(options, stopped).await.map_err(Failure::from)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn start_logging(args: &NodeAgentArgs) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&args.log_level)
+        .map_err(|error| Failure::new(format!("log-level: {:?}: {error}", args.log_level)))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match args.log_format {
+        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+    };
+    started.map_err(|error| Failure::new(format!("logs cannot be written: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_nodes() {
+        for name in ["process-0", "n1", "a.example"] {
+            assert_eq!(node_name(name).unwrap(), name);
+        }
+        for name in ["", "Node", "a/b", "-a", "a.", "a b", &"x".repeat(64)] {
+            assert!(node_name(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn labels_have_a_key_and_a_value() {
+        assert_eq!(label("a=b=c").unwrap(), ("a".to_owned(), "b=c".to_owned()));
+        assert!(label("a").is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! `trainyard schedule compare`: a trace played through several policies, side by side.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use simulator::study::compare;
+use simulator::study::input::Workload;
+use simulator::study::lineup::Entrant;
+use simulator::study::report::{self, Shown};
+use simulator::study::rows::{self, RowHead};
+use simulator::study::sim::{self, Outcome, Settings};
+use simulator::study::summary::{Summary, ratio, seconds};
+
+use super::study::{Setup, write};
+use crate::out::{self, Failure};
+
+/// Arguments of `trainyard schedule compare`.
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    #[command(flatten)]
+    setup: Setup,
+    /// Policies, separated by commas. Those of another simulator carry its name: tiresias-sim:fifo.
+    #[arg(long, value_name = "NAMES", default_value = "fifo-backfill,srtf,Tiresias,max-min,AFS-L,FfDLOptimizer,gain")]
+    policies: String,
+    /// How to print the results; `csv` has the columns in which other simulators' results are published.
+    #[arg(long, value_enum, default_value = "text")]
+    output: Output,
+    /// How many policies to play at a time; as many as there are cores by default. The results do not depend on it.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Write a report with plots to this HTML file.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Csv,
+    Json,
+}
+
+/// A policy with what it led to.
+struct Played<'a> {
+    entrant: &'a Entrant,
+    outcome: Outcome,
+    summary: Summary,
+}
+
+/// Plays the trace through each policy and prints the results in the order asked for.
+pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
+    let entrants = Entrant::list(&args.policies)?;
+    if entrants.is_empty() {
+        return Err(Failure::new("--policies names none"));
+    }
+    let settings = args.setup.settings(args.report.is_some())?;
+    let workload = args.setup.workload()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let bar = progress(entrants.len());
+    let play = |entrant: &Entrant| sim::run(&workload, entrant.policy.as_ref(), &settings);
+    let outcomes = compare::each(&entrants, args.threads.unwrap_or(cores), play, |_| bar.inc(1));
+    bar.finish_and_clear();
+    let mut played = Vec::with_capacity(entrants.len());
+    for (entrant, outcome) in entrants.iter().zip(outcomes) {
+        let outcome = outcome?;
+        let summary = Summary::of(&workload, &outcome);
+        played.push(Played { entrant, outcome, summary });
+    }
+    if let Some(path) = &args.report {
+        let shown: Vec<Shown<'_>> = (played.iter())
+            .map(|p| Shown { name: &p.entrant.name, outcome: &p.outcome, summary: &p.summary })
+            .collect();
+        write(path, report::html(&workload, &settings.words(), &shown)?.as_bytes())?;
+    }
+    let rows = result_rows(&workload, &settings, &played);
+    match args.output {
+        Output::Text => out::print(&text(&workload, &settings, &played)),
+        Output::Csv => {
+            let mut bytes = Vec::new();
+            rows::write_results(&mut bytes, &rows)?;
+            out::print(&String::from_utf8_lossy(&bytes));
+        }
+        Output::Json => out::line(&json(&rows, &played)?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A bar on standard error; none when that is no terminal.
+fn progress(policies: usize) -> ProgressBar {
+    let bar = ProgressBar::new(policies as u64);
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} policies, {elapsed}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar
+}
+
+fn result_rows(workload: &Workload, settings: &Settings, played: &[Played<'_>]) -> Vec<Vec<String>> {
+    let config = settings.words();
+    let row = |p: &Played<'_>| {
+        let head = RowHead {
+            trace: &workload.name,
+            gpus: workload.cluster.gpus(),
+            policy: &p.entrant.name,
+            config: &config,
+            counting: p.entrant.counting,
+        };
+        rows::row(head, &p.summary)
+    };
+    played.iter().map(row).collect()
+}
+
+fn text(workload: &Workload, settings: &Settings, played: &[Played<'_>]) -> String {
+    let width = played.iter().map(|p| p.entrant.name.len()).max().unwrap_or(0).max(6);
+    let mut text = format!(
+        "{}: {} jobs, {} GPUs ({}); {}\n\n{:width$} {:>11} {:>9} {:>10} {:>10} {:>10} {:>7} {:>7} {:>9} {:>8}\n",
+        workload.name,
+        workload.jobs.len(),
+        workload.cluster.gpus(),
+        workload.cluster.label(),
+        settings.words(),
+        "policy",
+        "mean JCT s",
+        "median",
+        "p90",
+        "p99",
+        "makespan",
+        "GPUs %",
+        "useful",
+        "restarts",
+        "fairness",
+    );
+    for p in played {
+        let (s, c) = (&p.summary, &p.summary.completion);
+        let _ = writeln!(
+            text,
+            "{:width$} {:>11.1} {:>9.1} {:>10.1} {:>10.1} {:>10.1} {:>7.1} {:>7.3} {:>9.2} {:>8.2}",
+            p.entrant.name,
+            s.average_completion(),
+            seconds(c.median),
+            seconds(c.p90),
+            seconds(c.p99),
+            seconds(s.makespan),
+            s.utilisation() * 100.0,
+            s.efficiency(),
+            ratio(u128::from(s.restarts), s.jobs as u128),
+            s.worst_fairness,
+        );
+    }
+    text.push_str("\nuseful: work done per GPU time held. restarts: per job. fairness: worst finish-time fairness.\n");
+    text
+}
+
+/// The rows as objects, with what the published columns have no place for.
+fn json(rows: &[Vec<String>], played: &[Played<'_>]) -> Result<String, Failure> {
+    let object = |(row, p): (&Vec<String>, &Played<'_>)| {
+        let mut object = serde_json::Map::new();
+        for (column, value) in rows::COLUMNS.iter().zip(row) {
+            let number = value.parse::<f64>().ok().and_then(serde_json::Number::from_f64);
+            let is_text = matches!(*column, "simulator" | "trace" | "policy" | "config" | "source");
+            let value = number.filter(|_| !is_text).map_or_else(|| value.clone().into(), serde_json::Value::Number);
+            object.insert((*column).to_owned(), value);
+        }
+        object.insert("useful_gpu_s".to_owned(), ratio(p.summary.useful, 1_000_000).into());
+        object.insert("held_gpu_s".to_owned(), ratio(p.summary.held, 1_000_000).into());
+        object.insert("efficiency".to_owned(), p.summary.efficiency().into());
+        object.insert("restarts".to_owned(), p.summary.restarts.into());
+        object.insert("worst_finish_time_fairness".to_owned(), p.summary.worst_fairness.into());
+        object.insert("decisions".to_owned(), p.summary.decisions.into());
+        serde_json::Value::Object(object)
+    };
+    let objects: Vec<_> = rows.iter().zip(played).map(object).collect();
+    Ok(serde_json::to_string_pretty(&objects)?)
+}

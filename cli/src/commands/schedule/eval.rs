@@ -1,0 +1,320 @@
+//! `trainyard schedule eval`: vectors in, results out, as one JSON object `{"<id>": result}`.
+//!
+//! The format is that of the conformance vectors of Voda's corrected rules; `expected` members may be absent and are not
+//! looked at. Sections: `allocation`, `placement`, `plan`, `tiresias_priority`, `collector`, `names`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use model::Text;
+use scheduler::changes::changes;
+use scheduler::learning::{Measured, Prior, Progress, Report};
+use scheduler::placement::{Demand, Node, Packing, Placement, Plan, repack};
+use scheduler::policies::las::Queues;
+use scheduler::{Curve, GpuMicros, GpuType, JobView, Memory, Micros, Snapshot, Speed, Speeds, allocate, by_name};
+use serde_json::{Map, Value, json};
+
+use crate::commands::schedule::vectors::Place;
+use crate::out::{self, Failure};
+
+/// Arguments of `trainyard schedule eval`.
+#[derive(Debug, Args)]
+pub(crate) struct EvalArgs {
+    /// A JSON file of vectors.
+    file: PathBuf,
+}
+
+/// Computes one vector.
+type Section = fn(&Place<'_>) -> Result<Value, Failure>;
+
+const SECTIONS: [(&str, Section); 6] = [
+    ("allocation", allocation),
+    ("placement", placement),
+    ("plan", plan),
+    ("tiresias_priority", queue_rule),
+    ("collector", collector),
+    ("names", job_name),
+];
+
+/// Prints what this build computes for each vector.
+pub(crate) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    let file = args.file.display();
+    let text = std::fs::read_to_string(&args.file).map_err(|e| Failure::new(format!("{file}: {e}")))?;
+    let vectors: Value = serde_json::from_str(&text).map_err(|e| Failure::new(format!("{file}: {e}")))?;
+    let results = evaluate(&Place::root(&vectors)).map_err(|e| Failure::new(format!("{file}: {e}")))?;
+    out::line(&serde_json::to_string_pretty(&Value::Object(results))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn evaluate(file: &Place<'_>) -> Result<Map<String, Value>, Failure> {
+    let mut results = Map::new();
+    let mut sections = 0;
+    for (name, section) in SECTIONS {
+        let Some(vectors) = file.find(name)? else { continue };
+        sections += 1;
+        for vector in vectors.items()? {
+            let id = vector.get("id")?;
+            let name = id.text()?;
+            let result = section(&vector.clone().called(name))?;
+            if results.insert(name.to_owned(), result).is_some() {
+                return Err(id.error("this id is used twice"));
+            }
+        }
+    }
+    if sections == 0 {
+        let known: Vec<&str> = SECTIONS.iter().map(|(name, _)| *name).collect();
+        return Err(file.error(&format!("expected one of the members {}", known.join(", "))));
+    }
+    Ok(results)
+}
+
+/// Decimals of a second in a time, and of a speed.
+const MICRO: u32 = 6;
+const NANO: u32 = 9;
+
+fn secs(place: &Place<'_>) -> Result<Micros, Failure> {
+    place.number(MICRO).map(Micros)
+}
+
+fn job(place: &Place<'_>) -> Result<JobView, Failure> {
+    let count = |key| place.get(key)?.count();
+    let speeds = place.get("speedup")?.items()?;
+    let curve = speeds.iter().map(|s| s.number(NANO).map(Speed)).collect::<Result<Vec<_>, _>>()?;
+    let first = place.get("first_start_sec")?;
+    let submitted = secs(&place.get("submit_sec")?)?;
+    let job = JobView {
+        level: count("priority")?,
+        first_start: if first.is_null() { None } else { Some(secs(&first)?) },
+        remaining: Some(secs(&place.get("remaining_sec")?)?),
+        speeds: Speeds::single(Curve::new(curve)),
+        ..JobView::waiting(place.get("name")?.text()?, count("min")?, count("num")?, count("max")?, submitted)
+    };
+    job.check().map_err(|error| place.error(&error.to_string()))?;
+    Ok(job)
+}
+
+fn allocation(vector: &Place<'_>) -> Result<Value, Failure> {
+    let algorithm = vector.get("algorithm")?;
+    let policy = by_name(algorithm.text()?).map_err(|error| algorithm.error(&error.to_string()))?;
+    let gpus = vector.get("total_gpus")?.count()?;
+    let places = vector.get("jobs")?.items()?;
+    let jobs = places.iter().map(job).collect::<Result<Vec<_>, _>>()?;
+    let snapshot = Snapshot { now: Micros::ZERO, capacity: &[(GpuType(0), gpus)], jobs: &jobs };
+    let allocation = allocate(&*policy, snapshot, &mut Memory::default())?;
+    if let Some((refusal, place)) = allocation.refused.iter().find_map(|r| Some((r, places.get(r.place)?))) {
+        return Err(place.error(&refusal.error.to_string()));
+    }
+    let shares = jobs.iter().zip(&allocation.grants).map(|(job, grant)| (job.id.to_string(), json!(grant.gpus)));
+    Ok(Value::Object(shares.collect()))
+}
+
+/// Counts by name, such as slots by node or workers by job.
+fn counts(place: &Place<'_>) -> Result<BTreeMap<Text, u32>, Failure> {
+    place.members()?.into_iter().map(|(name, count)| Ok((Text::from(name), count.count()?))).collect()
+}
+
+/// Names in an array, or the names of an object's members.
+fn names(place: &Place<'_>) -> Result<Vec<Text>, Failure> {
+    if place.is_array() {
+        return place.items()?.iter().map(|item| item.text().map(Text::from)).collect();
+    }
+    Ok(place.members()?.into_iter().map(|(name, _)| Text::from(name)).collect())
+}
+
+fn placement(vector: &Place<'_>) -> Result<Value, Failure> {
+    let mut slots = counts(&vector.get("nodes")?)?;
+    let mut before = Placement::new();
+    let mut results = Vec::new();
+    for step in vector.get("steps")?.items()? {
+        if let Some(remove) = step.find("remove")? {
+            for name in names(&remove)? {
+                slots.remove(&name).ok_or_else(|| remove.error(&format!("there is no node {name}")))?;
+            }
+        }
+        if let Some(add) = step.find("add")? {
+            slots.extend(counts(&add)?);
+        }
+        let nodes: Vec<Node> = slots.iter().map(|(name, &slots)| Node::new(name.clone(), slots)).collect();
+        let request = counts(&step.get("request")?)?;
+        let demands: Vec<Demand> = request.iter().map(|(job, &workers)| Demand::new(job.clone(), workers)).collect();
+        let plan = repack(&nodes, &demands, &before, Packing::Pack)?;
+        results.push(placed(&plan, &nodes));
+        before = plan.placement;
+    }
+    Ok(Value::Array(results))
+}
+
+fn placed(plan: &Plan, nodes: &[Node]) -> Value {
+    json!({
+        "nodes": plan.by_node(nodes),
+        "overlap_score": plan.overlap,
+        "binding_unique": plan.unique,
+        "cross_node_jobs": plan.cross_node(),
+        "migrated_workers": plan.migrated.iter().map(|(job, i)| format!("{job}-worker-{i}")).collect::<Vec<_>>(),
+        "restarted_launchers": plan.restarted.iter().map(|job| format!("{job}-launcher")).collect::<Vec<_>>(),
+        "unplaced": plan.unplaced,
+        "worker_nodes": plan.placement,
+    })
+}
+
+fn plan(vector: &Place<'_>) -> Result<Value, Failure> {
+    let running: BTreeSet<Text> = names(&vector.get("running")?)?.into_iter().collect();
+    let changes = changes(&counts(&vector.get("old")?)?, &counts(&vector.get("new")?)?, &running);
+    Ok(changes.map_or(
+        Value::Null,
+        |c| json!({"halt": c.halt, "scale_in": c.scale_in, "start": c.start, "scale_out": c.scale_out}),
+    ))
+}
+
+fn queue_rule(vector: &Place<'_>) -> Result<Value, Failure> {
+    let status = vector.get("status")?;
+    let running = match status.text()? {
+        "Running" => true,
+        "Waiting" => false,
+        _ => return Err(status.error("expected Running or Waiting")),
+    };
+    let level = vector.get("priority")?.count()?;
+    let attained = GpuMicros(vector.get("last_gpu_sec")?.number(MICRO)?);
+    let ran = secs(&vector.get("last_running_sec")?)?;
+    let waited = secs(&vector.get("last_waiting_sec")?)?;
+    let to = Queues::voda().step(level, running, attained, ran, waited);
+    Ok(json!({"priority": to, "changed": to != level}))
+}
+
+/// What is learnt from the rows, in the shape of the document that the original collector writes.
+fn collector(vector: &Place<'_>) -> Result<Value, Failure> {
+    let document = vector.get("document")?;
+    let total = document.get("total_epochs")?.count()?;
+    let sizes: Vec<u32> = (document.get("epoch_time_sec")?.members()?.into_iter())
+        .map(|(key, place)| key.parse().map_err(|_| place.error(&format!("size {key:?} is not a whole number"))))
+        .collect::<Result<_, _>>()?;
+    let mut progress = Progress { total: Some(total.into()), ..Progress::default() };
+    let mut category = Measured::default();
+    let (mut running, mut service, mut span, mut last) = (Micros::ZERO, 0_u64, None, None);
+    for row in vector.get("csv_rows")?.items()? {
+        let gpus = row.get("workers")?.count()?;
+        let took = secs(&row.get("epoch_time_sec")?)?;
+        let start = secs(&row.get("start_offset_sec")?)?;
+        progress.record(Report { gpu_type: GpuType(0), gpus, units: 1, took }, &mut category);
+        running = running.plus(took);
+        service = service.saturating_add(GpuMicros::of(gpus, took).0);
+        span = Some((span.map_or(start, |(first, _)| first), start.plus(took)));
+        last = Some(row.get("epoch")?.count()?);
+    }
+    let Some((last, (first, end))) = last.zip(span) else { return Ok(Value::Null) };
+    progress.done = u64::from(last) + 1; // epochs count from 0 over the job's life
+    let most = sizes.iter().copied().max().unwrap_or(1);
+    let (estimate, remaining) = progress.estimate(Prior::default().speeds(&[GpuType(0)], most), &category);
+    let speed = |gpus: u32| estimate.speeds.home().map_or(Speed::ZERO, |(_, curve)| curve.at(gpus));
+    let time = |gpus: u32| match estimate.time_per_unit {
+        Some(unit) if gpus > 0 => seconds(speed(gpus).time_for(unit).0),
+        Some(_) | None => 0.0,
+    };
+    let table = |of: &dyn Fn(u32) -> f64| -> BTreeMap<String, f64> {
+        sizes.iter().map(|&gpus| (gpus.to_string(), of(gpus))).collect()
+    };
+    let times = |gpus: u32| billionths(speed(gpus).0);
+    Ok(json!({
+        "current_epoch": last,
+        "remainning_epochs": progress.left(),
+        "estimated_remainning_time_sec": remaining.map(|r| seconds(r.0)),
+        "running_time_sec": seconds(running.0),
+        "waiting_time_sec": seconds(end.since(first).since(running).0),
+        "elasped_time_sec": seconds(end.since(first).0),
+        "gpu_time_sec": seconds(service),
+        "epoch_time_sec": table(&time),
+        "speedup": table(&times),
+        "efficiency": table(&|gpus| if gpus == 0 { 0.0 } else { times(gpus) / f64::from(gpus) }),
+    }))
+}
+
+#[allow(clippy::cast_precision_loss)] // only for printing
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+#[allow(clippy::cast_precision_loss)] // only for printing
+fn billionths(n: u64) -> f64 {
+    n as f64 / 1e9
+}
+
+/// The full name of a submitted job: its name and the time of submission on a clock of 24 hours.
+fn job_name(vector: &Place<'_>) -> Result<Value, Failure> {
+    let submit = vector.get("submit")?;
+    let digits: String = submit.text()?.chars().filter(char::is_ascii_digit).collect();
+    let valid = format!("{}Z", submit.text()?);
+    match (digits.split_at_checked(8), model::Timestamp::parse_rfc3339(&valid)) {
+        (Some((date, time)), Some(_)) if time.len() == 6 => {
+            Ok(json!(format!("{}-{date}-{time}", vector.get("metadata_name")?.text()?)))
+        }
+        _ => Err(submit.error("expected a time such as 2022-10-19T16:56:48")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evaluated(text: &str) -> Result<Value, String> {
+        let value = serde_json::from_str(text).unwrap();
+        evaluate(&Place::root(&value)).map(Value::Object).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn the_vectors_come_out_as_expected() {
+        let vectors: Value =
+            serde_json::from_str(include_str!("../../../../scheduler/tests/vectors/voda.json")).unwrap();
+        let results = evaluate(&Place::root(&vectors)).unwrap();
+        let mut checked = 0;
+        for (section, _) in SECTIONS {
+            for vector in vectors[section].as_array().unwrap() {
+                let result = &results[vector["id"].as_str().unwrap()];
+                if section == "placement" {
+                    let steps = vector["steps"].as_array().unwrap().iter().map(|step| step["expected"].clone());
+                    assert_eq!(*result, Value::Array(steps.collect()), "{}", vector["id"]);
+                } else if let Some(expected) = vector.get("expected") {
+                    assert_eq!(result, expected, "{}", vector["id"]);
+                }
+                checked += 1;
+            }
+        }
+        assert_eq!(checked, results.len());
+        assert_eq!(results["NAME-02"], "mnist-20221019-165648");
+        assert_eq!(results["COL-03"]["estimated_remainning_time_sec"], 960.0);
+    }
+
+    #[test]
+    fn errors_name_place_field_and_value() {
+        let job = r#"{"name":"A","min":1,"num":1,"max":4,"priority":0,"submit_sec":0,"first_start_sec":null,
+            "remaining_sec":100,"speedup":[0,1]}"#;
+        let with = |from: &str, to: &str| {
+            let job = job.replace(from, to);
+            let text = format!(r#"{{"allocation":[{{"id":"X-1","algorithm":"FIFO","total_gpus":4,"jobs":[{job}]}}]}}"#);
+            evaluated(&text)
+        };
+        assert_eq!(with("", "").unwrap(), json!({"X-1": {"A": 1}}));
+        let at = "allocation[0] (X-1).jobs[0]";
+        for (from, to, want) in [
+            ("\"min\":1", "\"min\":-1", ".min: expected a whole number from 0 to 4294967295, got -1"),
+            ("\"remaining_sec\":100", "\"remaining_sec\":\"NaN\"", ".remaining_sec: expected a number, got \"NaN\""),
+            ("[0,1]", "[0,-1]", ".speedup[1]: expected a number from 0 that is not too large, got -1"),
+            ("\"name\":\"A\",", "", ".name: missing"),
+        ] {
+            assert_eq!(with(from, to).unwrap_err(), format!("{at}{want}"));
+        }
+        let error = with("\"max\":4", "\"max\":0").unwrap_err();
+        assert!(
+            error.starts_with(&format!(
+                "{at}: sizes must be ordered min <= num <= max, got min 1, num 1, max 0, got {{"
+            )),
+            "{error}"
+        );
+        assert_eq!(evaluated("[]").unwrap_err(), "the file: expected an object, got []");
+        assert!(evaluated("{}").unwrap_err().contains("expected one of the members allocation, placement"));
+        let plan = r#"{"id":"P","old":{},"new":{},"running":[]}"#;
+        let error = evaluated(&format!(r#"{{"plan":[{plan},{plan}]}}"#)).unwrap_err();
+        assert_eq!(error, "plan[1].id: this id is used twice, got \"P\"");
+    }
+}

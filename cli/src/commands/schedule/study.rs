@@ -1,0 +1,242 @@
+//! `trainyard schedule study`: a trace played through one policy.
+//!
+//! Also owns the options that all studies share: what is played, and how.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use scheduler::Micros;
+use simulator::study::input::{Cluster, OnBadRow, Profile, Trace, Workload};
+use simulator::study::lineup::Entrant;
+use simulator::study::report::{self, Shown};
+use simulator::study::rows;
+use simulator::study::sim::{self, Knowledge, Settings, SizeKnowledge, SpeedKnowledge};
+use simulator::study::summary::{Summary, seconds};
+
+use crate::commands::simulate::duration;
+use crate::out::{self, Failure};
+
+/// What is played, and how.
+#[derive(Debug, Args)]
+pub(super) struct Setup {
+    /// Trace: CSV with the columns `job_id`, `submit_time_s`, `gpus_requested`, `duration_s`, and optionally `min_gpus`,
+    /// `max_gpus`, `model`, `batch_size`, `vc`.
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: PathBuf,
+    /// Speedup profile: CSV with the columns `model`, `gpus`, a speed, and optionally `batch_size`, `gpu_type`. Without one
+    /// every job runs at the size it asks for.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// GPUs of the cluster, all alike.
+    #[arg(long, value_name = "N", required_unless_present = "cluster", conflicts_with = "cluster")]
+    gpus: Option<u32>,
+    /// The cluster as nodes x GPUs (16x4), with types as v100:8x4,k80:16x8 (the first is the one durations were measured on), or a
+    /// CSV file with the columns `gpu_type`, `nodes`, `gpus_per_node`.
+    #[arg(long, value_name = "SPEC")]
+    cluster: Option<String>,
+    /// Time without progress after every start and change of size.
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
+    restart_cost: u64,
+    /// Decide only at multiples of this; otherwise at every arrival and end.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    round: Option<u64>,
+    /// Ends are noticed at multiples of this.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    tick: u64,
+    /// Place workers on nodes, and let a job lose this share of its speed, in percent, per node it spans beyond the fewest.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    spread_loss: Option<u32>,
+    /// What decisions know: everything, sizes with errors, speeds only as learnt, no sizes. May be combined: noisy,learnt.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "oracle")]
+    knowledge: Vec<Known>,
+    /// Standard deviation of the logarithm of size errors (knowledge `noisy`).
+    #[arg(long, value_name = "SIGMA", default_value = "1.0", value_parser = sigma)]
+    sigma: u32,
+    /// What size errors are drawn from (knowledge `noisy`).
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Leave out rows that cannot be used, and say how many; otherwise the first is an error.
+    #[arg(long)]
+    skip_bad: bool,
+}
+
+/// One thing that decisions know, or do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Known {
+    /// True sizes and speeds.
+    Oracle,
+    /// Sizes estimated at submission, wrong by a log-normal factor.
+    Noisy,
+    /// Speeds as measured while jobs run.
+    Learnt,
+    /// No sizes at all.
+    Unsized,
+}
+
+fn sigma(text: &str) -> Result<u32, String> {
+    thousandths(text).filter(|&milli| milli <= 10_000).ok_or_else(|| format!("{text:?} is no number from 0 to 10"))
+}
+
+fn percent(text: &str) -> Result<u32, String> {
+    let number = text.trim_end_matches('%');
+    let tenths = thousandths(number).map(|milli| milli / 100);
+    tenths.filter(|&tenths| tenths < 1000).ok_or_else(|| format!("{text:?} is no share from 0 to below 100 percent"))
+}
+
+fn thousandths(text: &str) -> Option<u32> {
+    let nano = simulator::study::input::decimal::parse_nano(text).ok()?;
+    u32::try_from(nano / 1_000_000).ok()
+}
+
+fn open(path: &Path) -> Result<(String, File), Failure> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    Ok((name, file))
+}
+
+impl Setup {
+    /// Reads the files and joins them. What was left out is told on standard error.
+    pub(super) fn workload(&self) -> Result<Workload, Failure> {
+        let on_bad = if self.skip_bad { OnBadRow::Skip } else { OnBadRow::Refuse };
+        let cluster = match (&self.cluster, self.gpus) {
+            (Some(spec), _) if Path::new(spec).extension().is_some_and(|e| e.eq_ignore_ascii_case("csv")) => {
+                let (name, file) = open(Path::new(spec))?;
+                Cluster::read(&name, file)?
+            }
+            (Some(spec), _) => Cluster::parse(spec)?,
+            (None, gpus) => Cluster::parse(&gpus.unwrap_or(0).to_string())?,
+        };
+        let profile = match &self.profile {
+            Some(path) => {
+                let (name, file) = open(path)?;
+                Some(Profile::read(&name, file, on_bad)?)
+            }
+            None => None,
+        };
+        let (name, file) = open(&self.trace)?;
+        let trace = Trace::read(&name, file, on_bad)?;
+        let workload = Workload::join(trace, profile.as_ref(), cluster, on_bad)?;
+        let of_profile = profile.iter().flat_map(|p| &p.skipped);
+        let skipped: Vec<_> = of_profile.chain(&workload.skipped).collect();
+        if let Some(first) = skipped.first() {
+            eprintln!("trainyard: {} rows left out; the first: {first}", skipped.len());
+        }
+        Ok(workload)
+    }
+
+    /// How it is played.
+    pub(super) fn settings(&self, keep_changes: bool) -> Result<Settings, Failure> {
+        if self.tick == 0 || self.round == Some(0) {
+            return Err(Failure::new("--tick and --round must be longer than 0"));
+        }
+        let known = |what| self.knowledge.contains(&what);
+        if known(Known::Oracle) && self.knowledge.len() > 1 {
+            return Err(Failure::new("--knowledge oracle cannot be combined with another"));
+        }
+        if known(Known::Noisy) && known(Known::Unsized) {
+            return Err(Failure::new("--knowledge: noisy and unsized exclude each other"));
+        }
+        let sizes = match (known(Known::Noisy), known(Known::Unsized)) {
+            (true, _) => SizeKnowledge::Noisy { sigma_milli: self.sigma, seed: self.seed },
+            (false, true) => SizeKnowledge::Unknown,
+            (false, false) => SizeKnowledge::Exact,
+        };
+        let speeds = if known(Known::Learnt) { SpeedKnowledge::Learnt } else { SpeedKnowledge::Exact };
+        Ok(Settings {
+            tick: Micros::from_millis(self.tick),
+            round: self.round.map(Micros::from_millis),
+            restart_cost: Micros::from_millis(self.restart_cost),
+            spread_loss_milli: self.spread_loss,
+            knowledge: Knowledge { sizes, speeds },
+            keep_changes,
+        })
+    }
+}
+
+/// Arguments of `trainyard schedule study`.
+#[derive(Debug, Args)]
+pub(crate) struct StudyArgs {
+    #[command(flatten)]
+    setup: Setup,
+    /// The policy, with settings as in gain:a=0.3,b=4.
+    #[arg(long, value_name = "NAME")]
+    policy: String,
+    /// Write one row per job to this CSV file; `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    jobs: Option<PathBuf>,
+    /// Write a report with plots to this HTML file.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Plays the trace and prints what was measured.
+pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode, Failure> {
+    let entrant = Entrant::find(&args.policy)?;
+    let settings = args.setup.settings(args.report.is_some())?;
+    let workload = args.setup.workload()?;
+    let outcome = sim::run(&workload, entrant.policy.as_ref(), &settings)?;
+    let summary = Summary::of(&workload, &outcome);
+    if let Some(path) = &args.report {
+        let shown = Shown { name: &entrant.name, outcome: &outcome, summary: &summary };
+        let page = report::html(&workload, &settings.words(), &[shown])?;
+        write(path, page.as_bytes())?;
+    }
+    let mut jobs = Vec::new();
+    if args.jobs.is_some() {
+        rows::write_jobs(&mut jobs, &workload, &outcome)?;
+    }
+    match &args.jobs {
+        Some(path) if path.as_os_str() == "-" => out::print(&String::from_utf8_lossy(&jobs)),
+        Some(path) => {
+            write(path, &jobs)?;
+            out::print(&text(&workload, &entrant.name, &settings, &summary));
+        }
+        None => out::print(&text(&workload, &entrant.name, &settings, &summary)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a file; the error names it.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+fn text(workload: &Workload, policy: &str, settings: &Settings, summary: &Summary) -> String {
+    let p = &summary.completion;
+    let (name, gpus) = (&workload.name, workload.cluster.gpus());
+    let hours = |area: u128| area / 3_600_000_000;
+    format!(
+        "{policy} on {name}: {} jobs, {gpus} GPUs ({}); {}\n\n\
+         completion time  mean {:.1} s, median {:.1}, p90 {:.1}, p95 {:.1}, p99 {:.1}, max {:.1}\n\
+         makespan         {:.1} s\n\
+         waiting          {:.1} s until the first start, {:.1} s in all, on average\n\
+         GPUs             {:.1} % held; {} of {} GPU-hours held, {} GPU-hours of work done with them (efficiency {:.3})\n\
+         changes          {} of size, {} of them to nothing; {} restarts\n\
+         fairness         worst finish-time fairness {:.2}\n\
+         decisions        {}\n",
+        summary.jobs,
+        workload.cluster.label(),
+        settings.words(),
+        summary.average_completion(),
+        seconds(p.median),
+        seconds(p.p90),
+        seconds(p.p95),
+        seconds(p.p99),
+        seconds(p.max),
+        seconds(summary.makespan),
+        summary.average_first_wait(),
+        summary.average_queued(),
+        summary.utilisation() * 100.0,
+        hours(summary.held),
+        hours(summary.offered),
+        hours(summary.useful),
+        summary.efficiency(),
+        summary.changes,
+        summary.halts,
+        summary.restarts,
+        summary.worst_fairness,
+        summary.decisions,
+    )
+}

@@ -1,0 +1,229 @@
+//! The log of a live operator, read as if it were a file: `--server`.
+//!
+//! Owns the flags, and what to do about each refusal, in words. How it is read is `k8s_driver::remote`; what the lines hold is
+//! verified like any export's. Tests: at the end of this file; with a real API server in `k8s-driver/tests/leadership.rs`.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+
+use clap::Args;
+use event_log::jsonl::Reader;
+use k8s_driver::client;
+use k8s_driver::lease::{Leader, LeaseOptions};
+use k8s_driver::remote::locate::{self, Found, USUAL_NAMESPACE, Wish, locate};
+use k8s_driver::remote::{Error, Lines, Remote};
+use model::Position;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::out::Failure;
+
+/// Which live operator.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "A live operator")]
+pub(crate) struct ServerArgs {
+    /// Read the log of a live operator: its address (https://HOST:PORT), or `auto` to find the leader through the kubeconfig.
+    #[arg(long, value_name = "URL|auto")]
+    server: Option<String>,
+    /// A file with a bearer token. Default: the kubeconfig's user.
+    #[arg(long, requires = "server", value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Certificates to trust, PEM. Default: what the operator's Lease says, or else the system's.
+    #[arg(long, requires = "server", value_name = "FILE")]
+    certificate_authority: Option<PathBuf>,
+    /// Kubeconfig file. Default: $KUBECONFIG, then ~/.kube/config.
+    #[arg(long, requires = "server", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, requires = "server")]
+    context: Option<String>,
+    /// Namespace of the operator. Default: trainyard-system, then the context's.
+    #[arg(long, requires = "server", value_name = "NAME")]
+    operator_namespace: Option<String>,
+    /// Name of the operator's Lease.
+    #[arg(long, requires = "server", default_value = LeaseOptions::NAME, value_name = "NAME")]
+    operator_lease: String,
+}
+
+impl ServerArgs {
+    /// Whether a live operator is meant.
+    pub(crate) const fn given(&self) -> bool {
+        self.server.is_some()
+    }
+
+    fn wish(&self) -> Wish {
+        Wish {
+            server: self.server.clone().filter(|server| server != "auto"),
+            token_file: self.token_file.clone(),
+            authority: self.certificate_authority.clone(),
+            connection: client::Options {
+                kubeconfig: self.kubeconfig.clone(),
+                context: self.context.clone(),
+                ..client::Options::default()
+            },
+            namespace: self.operator_namespace.clone(),
+            lease: self.operator_lease.clone(),
+        }
+    }
+}
+
+impl fmt::Display for ServerArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.server.as_deref().unwrap_or_default())
+    }
+}
+
+/// Opens the whole log of a live operator, up to where it is now.
+pub(crate) fn open(args: &ServerArgs) -> Result<Reader<Box<dyn BufRead>>, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let wish = args.wish();
+    let (lines, address) = runtime.block_on(async {
+        let Found { target, leader } = locate(&wish).await.map_err(|error| lost(&error))?;
+        let address = target.address.clone();
+        let explained = |error: Error| refused(&error, &wish, leader.as_ref());
+        let remote = Remote::new(target).map_err(explained)?;
+        let lines = remote.log(Position(1), false).await.map_err(explained)?;
+        Ok::<_, Failure>((lines, address))
+    })?;
+    let input: Box<dyn BufRead> = Box::new(BufReader::new(Stream { runtime, lines, rest: Vec::new(), at: 0 }));
+    Ok(Reader::new(input, address)?)
+}
+
+/// Lines that arrive, as a file. The runtime works while somebody reads.
+struct Stream {
+    runtime: Runtime,
+    lines: Lines,
+    rest: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.rest.len() {
+            match self.runtime.block_on(self.lines.next()).map_err(io::Error::other)? {
+                None => return Ok(0),
+                Some(bytes) => (self.rest, self.at) = (bytes.into(), 0),
+            }
+        }
+        let rest = self.rest.get(self.at..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        for (to, from) in buffer.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        self.at += count;
+        Ok(count)
+    }
+}
+
+/// No log was found: what to do about it.
+fn lost(error: &locate::Error) -> Failure {
+    let advice = match error {
+        locate::Error::Lease(_) => format!(
+            "\nis the operator in another namespace than {USUAL_NAMESPACE}? name it with --operator-namespace; \
+             or name the log's address with --server https://HOST:PORT"
+        ),
+        locate::Error::NobodyLeads { .. } => "\nwait until one does, or read its log directory".to_owned(),
+        locate::Error::Client(_) => "\nor name the log's address with --server https://HOST:PORT".to_owned(),
+        locate::Error::Silent { .. } | locate::Error::NotServed { .. } | locate::Error::File { .. } => String::new(),
+    };
+    Failure::new(format!("{}{advice}", words(error)))
+}
+
+/// The server refuses, or is not there: what to do about it.
+fn refused(error: &Error, wish: &Wish, leader: Option<&Leader>) -> Failure {
+    let namespace = wish.namespace.as_deref().unwrap_or(USUAL_NAMESPACE);
+    let advice = match error {
+        Error::Unauthorized { .. } if wish.token_file.is_some() => {
+            "\nthe token may have expired: make a new one with `kubectl create token SERVICEACCOUNT`".to_owned()
+        }
+        Error::Unauthorized { .. } => "\nmake a token: kubectl create token SERVICEACCOUNT > FILE; \
+                                       then give it with --token-file FILE"
+            .to_owned(),
+        Error::Forbidden { user, .. } => format!("\nallow it: {}", binding(user)),
+        Error::NotLeader { leader: Some(address), .. } => format!("\nits log is at {address}: --server {address}"),
+        Error::NotLeader { leader: None, .. } => "\n--server auto finds the leader".to_owned(),
+        Error::Unreachable { .. } if wish.server.is_none() => {
+            // A pod's identity begins with its name.
+            let pod = leader.and_then(|l| l.identity.rsplit_once('_')).map_or("POD", |(pod, _)| pod);
+            format!(
+                "\nfrom outside the cluster: kubectl port-forward --namespace {namespace} pod/{pod} 8443; \
+                 then --server https://127.0.0.1:8443"
+            )
+        }
+        Error::Unreachable { reason, .. } if reason.contains("ertificate") => {
+            "\nname what to trust with --certificate-authority FILE; a self-made certificate stands in the operator's \
+             Lease, annotation trainyard.dev/log-certificate"
+                .to_owned()
+        }
+        Error::Refused { code: 429, .. } => "\nwait until another reader is done".to_owned(),
+        Error::Address { .. }
+        | Error::Client { .. }
+        | Error::Unreachable { .. }
+        | Error::BeyondHead { .. }
+        | Error::Refused { .. }
+        | Error::Broken { .. } => String::new(),
+    };
+    Failure::new(format!("{}{advice}", words(error)))
+}
+
+/// The command that lets a user read logs.
+fn binding(user: &str) -> String {
+    let subject = match user.strip_prefix("system:serviceaccount:") {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={user}"),
+    };
+    let name: String =
+        user.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let name = name.trim_matches('-');
+    format!("kubectl create clusterrolebinding trainyard-log-{name} --clusterrole=trainyard-log-reader {subject}")
+}
+
+/// An error with its causes.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(error: &Error, wish: &Wish) -> String {
+        refused(error, wish, None).to_string()
+    }
+
+    #[test]
+    fn every_refusal_says_what_to_do() {
+        let address = || "https://h:1".to_owned();
+        let auto = Wish::default();
+        let message = || "m".to_owned();
+        let unauthorized = Error::Unauthorized { address: address(), message: message() };
+        assert!(told(&unauthorized, &auto).contains("kubectl create token SERVICEACCOUNT > FILE"));
+        let own = Wish { token_file: Some("t".into()), ..Wish::default() };
+        assert!(told(&unauthorized, &own).contains("may have expired"));
+        let account = "system:serviceaccount:team-a:robot".to_owned();
+        let forbidden = Error::Forbidden { address: address(), message: message(), user: account };
+        assert!(told(&forbidden, &auto).ends_with(
+            "kubectl create clusterrolebinding trainyard-log-system-serviceaccount-team-a-robot \
+             --clusterrole=trainyard-log-reader --serviceaccount=team-a:robot"
+        ));
+        let leader = Some("https://other:8443".to_owned());
+        let elsewhere = Error::NotLeader { address: address(), message: message(), leader };
+        assert!(told(&elsewhere, &auto).ends_with("--server https://other:8443"));
+        let away = Error::Unreachable { address: address(), reason: "refused".to_owned() };
+        assert!(told(&away, &auto).contains("port-forward --namespace trainyard-system pod/POD 8443"));
+        let pod = Leader { identity: "trainyard-1_0af".to_owned(), term: model::Term(1), advertised: None };
+        assert!(refused(&away, &auto, Some(&pod)).to_string().contains("pod/trainyard-1 8443"));
+        let named = Wish { server: Some(address()), ..Wish::default() };
+        let untrusted = Error::Unreachable { address: address(), reason: "invalid peer certificate".to_owned() };
+        assert!(told(&untrusted, &named).contains("--certificate-authority FILE"));
+    }
+}

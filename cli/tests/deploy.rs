@@ -1,0 +1,166 @@
+//! What stands in `deploy/` fits what this build does: definitions, flags, metrics, rights.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use apis::Verb;
+use model::Text;
+use serde_json::Value;
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("deploy")
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(deploy().join(path)).unwrap_or_else(|error| panic!("deploy/{path}: {error}"))
+}
+
+fn trainyard(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_trainyard")).args(args).output().unwrap();
+    assert!(output.status.success(), "trainyard {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The YAML files below a directory, as they stand.
+fn yaml_files(below: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(below).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(yaml_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn documents(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn the_definitions_are_those_of_this_build() {
+    let printed = trainyard(&["crd"]);
+    assert!(
+        printed == text("base/crd.yaml"),
+        "deploy/base/crd.yaml is not what `trainyard crd` prints: write it anew with\n  \
+         cargo run -q -- crd > deploy/base/crd.yaml"
+    );
+}
+
+#[test]
+fn every_file_is_yaml_and_every_resource_is_named_by_its_kustomization() {
+    let mut kustomizations = 0;
+    for path in yaml_files(&deploy()) {
+        let documents = documents(&path);
+        assert!(!documents.is_empty(), "{}: empty", path.display());
+        if path.file_name().is_some_and(|name| name == "kustomization.yaml") {
+            kustomizations += 1;
+            let folder = path.parent().unwrap();
+            let named: BTreeSet<&str> =
+                documents[0]["resources"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            for resource in &named {
+                assert!(folder.join(resource).exists(), "{}: {resource} is not there", path.display());
+            }
+            let here = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+            for name in here.filter_map(|name| name.into_string().ok()) {
+                let is_resource = name.ends_with(".yaml") && name != "kustomization.yaml";
+                assert!(!is_resource || named.contains(name.as_str()), "{}: {name} is left out", path.display());
+            }
+        } else {
+            for document in &documents {
+                assert!(document["kind"].is_string() && document["apiVersion"].is_string(), "{}", path.display());
+            }
+        }
+    }
+    assert!(kustomizations >= 4, "{kustomizations}");
+}
+
+#[test]
+fn the_operator_takes_the_flags_it_is_given() {
+    let help = trainyard(&["operator", "--help"]);
+    let known: BTreeSet<&str> =
+        help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| word.starts_with("--")).collect();
+    let set = documents(&deploy().join("base/stateful-set.yaml"));
+    let container = &set[0]["spec"]["template"]["spec"]["containers"][0];
+    let mut flags: Vec<String> = Vec::new();
+    for arg in container["args"].as_array().unwrap().iter().filter_map(Value::as_str) {
+        flags.extend(arg.starts_with("--").then(|| arg.split('=').next().unwrap_or_default().to_owned()));
+    }
+    let overlay = text("overlays/namespaced/kustomization.yaml");
+    let added = overlay.split_whitespace().filter(|word| word.starts_with("--"));
+    flags.extend(added.map(|word| word.split('=').next().unwrap_or_default().to_owned()));
+    assert!(flags.len() >= 3, "{flags:?}");
+    for flag in &flags {
+        assert!(known.contains(flag.as_str()), "`trainyard operator` knows no {flag}");
+    }
+    for variable in container["env"].as_array().into_iter().flatten() {
+        let name = variable["name"].as_str().unwrap();
+        let known = !name.starts_with("TRAINYARD_") || help.contains(name);
+        assert!(known, "`trainyard operator` reads no {name}");
+    }
+}
+
+/// Names of our metrics in a text, without the suffixes that the text format adds.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let ours = words.filter(|word| word.starts_with("trainyard_") || word.starts_with("process_"));
+    let bare = |word: &str| {
+        let ending = ["_total", "_bucket", "_count", "_sum"].into_iter().find_map(|ending| word.strip_suffix(ending));
+        ending.unwrap_or(word).to_owned()
+    };
+    ours.map(bare).collect()
+}
+
+#[test]
+fn rules_and_dashboard_speak_of_metrics_that_exist() {
+    let metrics = k8s_driver::metrics::Metrics::new();
+    // Families without a member are not told of.
+    metrics.transition(&Text::from("AITrainingJob"), "Running");
+    metrics.call_done(Verb::Create, &Text::from("Pod"), 201, Duration::ZERO);
+    metrics.queue_depth("inputs", 0);
+    let metrics = metrics.text();
+    let known: BTreeSet<String> =
+        metrics.lines().filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split(' ').next()?.to_owned())).collect();
+    for file in ["rules.yaml", "dashboard.json"] {
+        let used = metrics_in(&text(&format!("components/monitoring/{file}")));
+        assert!(used.len() >= 5, "{file}: {used:?}");
+        let unknown: Vec<&String> = used.difference(&known).collect();
+        assert!(unknown.is_empty(), "{file} speaks of {unknown:?}; there are {known:?}");
+    }
+    serde_json::from_str::<Value>(&text("components/monitoring/dashboard.json")).unwrap();
+}
+
+/// The rules of every role of the operator's own account: what it may do is what its calls need, and nothing by wildcard.
+#[test]
+fn rights_are_spelt_out() {
+    let roles = documents(&deploy().join("base/rbac.yaml"));
+    let mut rules = 0;
+    for role in roles.iter().filter(|role| !role["rules"].is_null()) {
+        for rule in role["rules"].as_array().unwrap() {
+            rules += 1;
+            for member in ["apiGroups", "resources", "verbs"] {
+                let words = rule[member].as_array().into_iter().flatten();
+                assert!(words.into_iter().all(|word| word != "*"), "{}: {rule}", role["metadata"]["name"]);
+            }
+            let secrets = rule["resources"].as_array().into_iter().flatten().any(|resource| resource == "secrets");
+            assert!(!secrets, "{}: nothing needs secrets", role["metadata"]["name"]);
+        }
+    }
+    assert!(rules >= 10, "{rules}");
+    for api in apis::Registry::all().iter() {
+        let (group, _) = api.resource().api_version.split_once('/').map(|(g, v)| (g.to_owned(), v.to_owned())).unwrap();
+        let covers = |role: &Value| {
+            role["rules"].as_array().into_iter().flatten().any(|rule| {
+                rule["apiGroups"][0] == group.as_str() && rule["resources"][0] == format!("{}/status", api.plural())
+            })
+        };
+        assert!(roles.iter().any(covers), "nobody may write the status of {group}/{}", api.plural());
+    }
+}

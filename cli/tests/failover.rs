@@ -1,0 +1,335 @@
+//! Two real operator processes on a real control plane: one is killed in the middle of restarts and endings, the other goes on.
+//! Also what `--server` prints of a live operator.
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use control_plane::{ControlPlane, Options};
+use model::Timestamp;
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Of the lease in this test.
+const LEASE_SECONDS: u64 = 8;
+const SPACE: &str = "failover";
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(stands) if begun.elapsed() > PATIENCE => panic!("not within {PATIENCE:?}: {what}\n{stands}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// An operator process; killed when dropped.
+struct Operator {
+    child: Child,
+    health: u16,
+}
+
+impl Operator {
+    fn start(plane: &ControlPlane, data: &Path) -> Self {
+        // The port is free at this moment; nobody else on this machine asks for this one by number.
+        let health = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "warn,kube_client=off".to_owned());
+        let child = Command::new(env!("CARGO_BIN_EXE_trainyard"))
+            .args(["operator", "--namespace", SPACE, "--leader-elect-resource-namespace", SPACE])
+            .args(["--leader-elect-lease-duration", &format!("{LEASE_SECONDS}s")])
+            .args(["--leader-elect-renew-deadline", "5s", "--leader-elect-retry-period", "1s"])
+            .args(["--log-address", "127.0.0.1:0", "--health-address", &format!("127.0.0.1:{health}")])
+            .args(["--log-level", &level])
+            .arg("--data-directory")
+            .arg(data)
+            .arg("--kubeconfig")
+            .arg(plane.kubeconfig())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, health }
+    }
+
+    /// What `/readyz` or another path says.
+    fn says(&self, path: &str) -> String {
+        let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", self.health)) else {
+            return "(it does not listen)".to_owned();
+        };
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let mut answer = String::new();
+        let asked = std::io::Write::write_all(&mut stream, request.as_bytes());
+        if asked.and_then(|()| stream.read_to_string(&mut answer)).is_err() {
+            return "(it does not answer)".to_owned();
+        }
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+    }
+
+    fn until_says(&self, words: &str) {
+        until(words, || {
+            let says = self.says("/readyz");
+            says.contains(words).then_some(()).ok_or(says)
+        });
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let text = self.says("/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; gives how long it took to end well.
+    fn terminate(mut self) -> Duration {
+        let begun = Instant::now();
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+        begun.elapsed()
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Space(ControlPlane);
+
+impl Space {
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        self.0.run_kubectl([&["--namespace", SPACE], arguments].concat()).expect("kubectl does it")
+    }
+
+    fn get(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.kubectl(&[&["get", "--output=json"], arguments].concat())).expect("JSON")
+    }
+
+    fn apply(&self, name: &str, spec: &Value, stop_for: &str) {
+        let annotations = json!({"trainyard.dev/kwok-stop-for": stop_for});
+        let template = json!({"metadata": {"annotations": annotations}, "spec": {
+            "containers": [{"name": "aitj-main", "image": "none"}]}});
+        let mut group = spec.clone();
+        group["template"] = template;
+        let manifest = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+            "metadata": {"name": name, "namespace": SPACE},
+            "spec": {"cleanPodPolicy": "All", "completePolicy": "Any", "replicaSpecs": {"w": group}}});
+        self.0.apply(&manifest.to_string()).expect("it is accepted");
+    }
+
+    /// Pods of a job: name and uid.
+    fn pods(&self, job: &str) -> Vec<(String, String, Value)> {
+        let list = self.get(&["pods"]);
+        let text = |pod: &Value, member: &str| pod["metadata"][member].as_str().unwrap_or_default().to_owned();
+        let mut pods: Vec<_> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|pod| (text(pod, "name"), text(pod, "uid"), pod.clone()))
+            .filter(|(name, ..)| name.starts_with(&format!("{job}-w-")))
+            .collect();
+        pods.sort_by(|a, b| a.0.cmp(&b.0));
+        pods
+    }
+
+    fn until_running(&self, job: &str, count: usize) -> Vec<(String, String)> {
+        until(&format!("{count} pods of {job} run"), || {
+            let pods = self.pods(job);
+            let running =
+                |pod: &Value| pod["status"]["phase"] == "Running" && pod["metadata"].get("deletionTimestamp").is_none();
+            let right = pods.len() == count && pods.iter().all(|(_, _, pod)| running(pod));
+            let shown: Vec<_> = pods.into_iter().map(|(name, uid, _)| (name, uid)).collect();
+            if right { Ok(shown) } else { Err(format!("{shown:?}")) }
+        })
+    }
+
+    fn until_phase(&self, job: &str, phase: &str) -> Value {
+        until(&format!("{job} is {phase}"), || {
+            let job = self.get(&["aitrainingjob", job]);
+            if job["status"]["phase"] == phase { Ok(job) } else { Err(job["status"].to_string()) }
+        })
+    }
+
+    /// A pod's only container ends with this code.
+    fn exit(&self, pod: &str, code: u8) {
+        let phase = if code == 0 { "Succeeded" } else { "Failed" };
+        let state = json!({"terminated": {"exitCode": code, "reason": "Completed"}});
+        let container = json!({"name": "aitj-main", "image": "none", "imageID": "", "ready": false, "restartCount": 0,
+            "state": state});
+        let patch = json!({"status": {"phase": phase, "containerStatuses": [container]}}).to_string();
+        self.kubectl(&["patch", "pod", pod, "--subresource=status", "--type=merge", "--patch", &patch]);
+    }
+
+    /// A file with the token of a service account that may read the log, or may not.
+    fn token(&self, name: &str, reader: bool, file: &Path) {
+        self.kubectl(&["create", "serviceaccount", name]);
+        if reader {
+            let subject = format!("--serviceaccount={SPACE}:{name}");
+            self.kubectl(&["create", "clusterrole", "log", "--verb=get", "--non-resource-url=/log"]);
+            self.kubectl(&["create", "clusterrolebinding", "log", "--clusterrole=log", &subject]);
+        }
+        std::fs::write(file, self.kubectl(&["create", "token", name])).unwrap();
+    }
+}
+
+/// What the binary prints: success, standard output, standard error.
+fn trainyard(arguments: &[&str]) -> (bool, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_trainyard")).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+fn printed(arguments: &[&str]) -> String {
+    let (good, out, err) = trainyard(arguments);
+    assert!(good, "trainyard {arguments:?}: {err}");
+    out
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+/// When the lease runs out whose last renewal stands in the Lease, in milliseconds since 1970. Both clocks are this machine's.
+fn expiry_ms(lease: &Value) -> u64 {
+    let renewed = Timestamp::parse_rfc3339(lease["spec"]["renewTime"].as_str().unwrap()).unwrap();
+    renewed.0 + LEASE_SECONDS * 1000
+}
+
+#[test]
+fn a_killed_leader_is_replaced_in_the_middle_of_restarts_and_endings() {
+    let plane = ControlPlane::start(Options { nodes: 6, ..Options::default() }).expect("a control plane");
+    let definition = printed(&["crd"]);
+    plane.apply(&definition).expect("the definition is accepted");
+    plane.run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).expect("it is served");
+    plane.run_kubectl(["create", "namespace", SPACE]).expect("a namespace");
+    let space = Space(plane);
+    let data = tempfile::tempdir().unwrap();
+    let at = |name: &str| data.path().join(name);
+
+    let first = Operator::start(&space.0, &at("first"));
+    first.until_says("leading");
+    let second = Operator::start(&space.0, &at("second"));
+    second.until_says("following");
+
+    let always = json!({"replicas": 3, "restartPolicy": "OnFailure", "restartScope": "All", "restartLimit": 3});
+    space.apply("healthy", &always, "1s");
+    space.apply("restarts", &always, "12s");
+    space.apply("ends", &always, "12s");
+    space.apply("done", &always, "1s");
+    let healthy = space.until_running("healthy", 3);
+    let restarting = space.until_running("restarts", 3);
+    space.until_running("ends", 3);
+    space.until_running("done", 3);
+    space.exit("done-w-0", 0);
+    let done = space.until_phase("done", "Succeed");
+    // One job's pods begin to stop for a restart, another's for its end, which takes both longer than the lease lasts.
+    space.exit("restarts-w-1", 9);
+    space.exit("ends-w-0", 0);
+    space.until_phase("restarts", "Terminating");
+    space.until_phase("ends", "Terminating");
+    let ahead = first.metric("trainyard_log_head_position");
+    until("the standby has it all", || {
+        let at = second.metric("trainyard_log_head_position");
+        (at >= ahead).then_some(()).ok_or_else(|| format!("{at} of {ahead}"))
+    });
+
+    first.kill();
+    let expiry = expiry_ms(&space.get(&["lease", "trainyard"]));
+    second.until_says("leading");
+    assert!(now_ms() + 200 > expiry, "nobody takes a lease that has not run out");
+
+    let restarted = space.until_running("restarts", 3);
+    for (old, new) in restarting.iter().zip(&restarted) {
+        assert!(old.0 == new.0 && old.1 != new.1, "{old:?} {new:?}");
+    }
+    let ended = space.until_phase("ends", "Succeed");
+    assert_eq!(space.pods("ends").len(), 0, "{ended}");
+    let restarts = space.until_phase("restarts", "Running");
+    assert_eq!(restarts["status"]["RestartCount"]["w"], 1, "{restarts}");
+    // Longer than any echo takes: what is at rest stays at rest.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(space.until_running("healthy", 3), healthy);
+    assert_eq!(space.until_running("restarts", 3), restarted);
+    let untouched = space.get(&["aitrainingjob", "healthy"]);
+    assert_eq!(untouched["status"]["RestartCount"], Value::Null, "{untouched}");
+    assert_eq!(space.get(&["aitrainingjob", "done"])["status"], done["status"]);
+    assert_eq!(space.pods("done").len(), 0);
+
+    let file = |name: &str| at(name).display().to_string();
+    space.token("reader", true, &at("token"));
+    space.token("stranger", false, &at("strange"));
+    let (kubeconfig, token) = (space.0.kubeconfig().display().to_string(), file("token"));
+    let here = ["--server", "auto", "--kubeconfig", &kubeconfig, "--operator-namespace", SPACE, "--token-file", &token];
+    failover_time(&printed(&[&["log", "show", "--raw"], &here[..]].concat()), expiry);
+    same_as_the_directory(&here, &file("second"), &file("export.jsonl"));
+    refusals(&here, &file("strange"));
+
+    // The former leader comes back to a log that was gone on with elsewhere, and follows.
+    let third = Operator::start(&space.0, &at("first"));
+    third.until_says("following");
+    // A leader that is asked to end gives the lease back: nobody waits for it to run out.
+    let asked = Instant::now();
+    let ending = second.terminate();
+    third.until_says("leading");
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(LEASE_SECONDS), "{took:?}, of which {ending:?} to end");
+    eprintln!("handed over in {took:?}, of which {ending:?} to end");
+    assert_eq!(space.until_running("healthy", 3), healthy);
+    third.terminate();
+}
+
+/// From the lease's end to the first answer to a write, by the new leader's own records.
+fn failover_time(records: &str, expiry: u64) {
+    let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let facts = |record: &Value| record["facts"].as_array().cloned().unwrap_or_default();
+    let begun = records.iter().rposition(|r| facts(r).iter().any(|fact| fact.get("TermBegan").is_some())).unwrap();
+    let time = |record: &Value| record["at"].as_u64().unwrap().saturating_sub(expiry);
+    let written = records[begun..].iter().find(|r| facts(r).iter().any(|fact| fact.get("Published").is_some()));
+    let (begun, written) = (time(&records[begun]), time(written.expect("the new leader wrote something")));
+    eprintln!("after the lease ran out: term begun {begun} ms, first write answered {written} ms");
+    assert!(written < 2000, "first write answered {written} ms after the lease ran out");
+}
+
+/// A live operator's log reads as its directory does.
+fn same_as_the_directory(here: &[&str], directory: &str, export: &str) {
+    let of = |command: &[&str], place: &[&str]| printed(&[command, place].concat());
+    for command in
+        [&["explain", "failover/restarts"][..], &["history", "failover/restarts"], &["history", "failover/ends"]]
+    {
+        assert_eq!(of(command, here), of(command, &["--data-dir", directory]), "{command:?}");
+    }
+    for command in [&["log", "ls"][..], &["log", "show", "--job", "failover/ends"], &["log", "show", "--from", "5"]] {
+        assert_eq!(of(command, here), of(command, &[directory]), "{command:?}");
+    }
+    of(&["log", "export", "--to", export], here);
+    assert_eq!(std::fs::read_to_string(export).unwrap(), of(&["log", "export"], &[directory]));
+    assert_eq!(of(&["log", "export"], here), of(&["log", "export"], &[directory]));
+    assert!(of(&["log", "verify"], here).starts_with("good"));
+    assert!(of(&["explain", "failover/restarts"], here).contains("Running"));
+}
+
+/// What is refused says what to do.
+fn refusals(here: &[&str], strange: &str) {
+    let failed = |place: &[&str]| {
+        let (good, out, err) = trainyard(&[&["explain", "failover/restarts"], place].concat());
+        assert!(!good, "{out}");
+        err
+    };
+    let (without, _) = here.split_at(here.len() - 2);
+    let no_token = failed(without);
+    assert!(no_token.contains("kubectl create token SERVICEACCOUNT > FILE"), "{no_token}");
+    let stranger = failed(&[without, &["--token-file", strange]].concat());
+    assert!(stranger.contains("--clusterrole=trainyard-log-reader --serviceaccount=failover:stranger"), "{stranger}");
+    let elsewhere = [&["--server", "https://127.0.0.1:1"], &here[2..]].concat();
+    assert!(failed(&elsewhere).contains("cannot be reached"), "{}", failed(&elsewhere));
+}

@@ -1,0 +1,244 @@
+//! A control plane, node agents and an operator as processes; waiting for what is to come.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use control_plane::{ControlPlane, Identity, Options};
+use serde_json::Value;
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(180);
+const EVERY: Duration = Duration::from_millis(200);
+const PROGRAM: &str = env!("CARGO_BIN_EXE_trainyard");
+
+/// The text at a JSON pointer; empty when there is none.
+pub(crate) fn text(object: &Value, pointer: &str) -> String {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A control plane with the job kinds.
+pub(crate) struct Bench {
+    plane: ControlPlane,
+    directory: tempfile::TempDir,
+    // Given back last.
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    pub(crate) fn start(options: Options) -> Self {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
+        let bench = Self { plane, directory: tempfile::tempdir().unwrap(), _turn: turn };
+        bench.plane.apply(&deployed("crd.yaml")).unwrap();
+        bench.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+        // Pods are refused until their namespace has the account they run as.
+        let until = Instant::now() + PATIENCE;
+        while self_has(&bench, "serviceaccount", "default").is_none() {
+            assert!(Instant::now() < until, "no service account");
+            sleep(EVERY);
+        }
+        bench
+    }
+
+    pub(crate) fn kubectl(&self, words: &[&str]) -> String {
+        self.plane.run_kubectl(words).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
+    }
+
+    pub(crate) fn create(&self, object: &Value) {
+        self.plane.apply(&object.to_string()).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    pub(crate) fn get(&self, kind: &str, name: &str) -> Value {
+        self.get_in("default", kind, name)
+    }
+
+    pub(crate) fn get_in(&self, namespace: &str, kind: &str, name: &str) -> Value {
+        serde_json::from_str(&self.kubectl(&["get", kind, name, "-n", namespace, "-o", "json"])).unwrap()
+    }
+
+    pub(crate) fn pods(&self) -> Vec<Value> {
+        let list: Value = serde_json::from_str(&self.kubectl(&["get", "pods", "-o", "json"])).unwrap();
+        list["items"].as_array().unwrap().clone()
+    }
+
+    /// Waits until an object is as it is to be; gives it as it then was.
+    pub(crate) fn wait(&self, kind: &str, name: &str, what: &str, good: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let object = self_has(self, kind, name).unwrap_or_default();
+            if good(&object) {
+                return object;
+            }
+            assert!(Instant::now() < until, "{kind} {name} was {what}; it is {:#}", object["status"]);
+            sleep(EVERY);
+        }
+    }
+
+    pub(crate) fn wait_phase(&self, pod: &str, phase: &str) -> Value {
+        self.wait("pod", pod, &format!("to be {phase}"), |pod| text(pod, "/status/phase") == phase)
+    }
+
+    /// An operator with no more rights than `deploy/` gives it; it ends with what is returned.
+    pub(crate) fn operator(&self) -> Process {
+        for file in ["namespace", "service-account", "rbac"] {
+            self.plane.apply(&deployed(&format!("{file}.yaml"))).unwrap_or_else(|error| panic!("{file}: {error}"));
+        }
+        let account = Identity::ServiceAccount { namespace: "trainyard-system", name: "trainyard" };
+        let mut command = Command::new(PROGRAM);
+        command.arg("operator").arg("--kubeconfig").arg(self.plane.kubeconfig_for(account).unwrap());
+        command.arg("--data-directory").arg(self.directory.path().join("operator"));
+        command.args(["--leader-elect-resource-namespace=trainyard-system"]);
+        command.args(["--health-address=none", "--log-address=none"]);
+        Process(self.plane.spawn("operator", command).unwrap())
+    }
+}
+
+/// A file of `deploy/base`.
+fn deployed(file: &str) -> String {
+    let path = format!("{}/../deploy/base/{file}", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn self_has(bench: &Bench, kind: &str, name: &str) -> Option<Value> {
+    let words = ["get", kind, name, "-o", "json", "--ignore-not-found"];
+    serde_json::from_str(&bench.plane.run_kubectl(words).ok()?).ok()
+}
+
+/// A process that is killed when it is dropped.
+pub(crate) struct Process(Child);
+
+impl Process {
+    fn signal(&mut self, signal: &str) {
+        let done = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
+        assert!(done.success(), "kill {signal}");
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A node agent.
+pub(crate) struct Node<'a> {
+    bench: &'a Bench,
+    name: String,
+    arguments: Vec<String>,
+    process: Option<Process>,
+}
+
+impl<'a> Node<'a> {
+    pub(crate) fn start(bench: &'a Bench, name: &str, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let mut node = Self { bench, name: name.to_owned(), arguments, process: None };
+        node.start_again();
+        node
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.bench.directory.path().join(&self.name)
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(["node-agent", "--node-name", name, "--heartbeat=2"]).args(&self.arguments);
+        command.arg("--kubeconfig").arg(self.bench.plane.kubeconfig());
+        command.arg("--data-directory").arg(self.directory());
+        // The agent's own, which no pod is to see.
+        command.env("KUBECONFIG", self.bench.plane.kubeconfig());
+        command
+    }
+
+    /// Starts the agent, the first time or after it was killed.
+    pub(crate) fn start_again(&mut self) {
+        let child = self.bench.plane.spawn(&self.name, self.command(&self.name)).unwrap();
+        self.process = Some(Process(child));
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        self.process.take().unwrap().signal("-KILL");
+    }
+
+    /// Tells it to stop, and waits until it has.
+    pub(crate) fn stop(&mut self) {
+        self.process.take().unwrap().signal("-TERM");
+    }
+
+    /// What another agent in the same directory says before it gives up.
+    pub(crate) fn twin_says(&self, name: &str) -> String {
+        let output = self.command(name).stdin(Stdio::null()).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    pub(crate) fn wait_ready(&self, ready: bool) {
+        let want = if ready { "True" } else { "False" };
+        self.bench.wait("node", &self.name, "to become Ready or not", |node| {
+            let conditions = node["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == want)
+        });
+    }
+
+    /// What a container printed; `file` is its name and the number of the run.
+    pub(crate) fn output(&self, pod: &str, file: &str) -> String {
+        let path = self.directory().join("logs/default").join(pod).join(format!("{file}.log"));
+        fs::read_to_string(path).unwrap_or_default()
+    }
+
+    /// What every container of every pod of a name printed.
+    pub(crate) fn outputs(&self, pod: &str) -> Vec<String> {
+        let Ok(files) = fs::read_dir(self.directory().join("logs/default").join(pod)) else { return Vec::new() };
+        files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+    }
+
+    pub(crate) fn wait_output(&self, pod: &str, file: &str, want: &str) {
+        let until = Instant::now() + PATIENCE;
+        while self.output(pod, file) != want {
+            assert!(Instant::now() < until, "{pod} printed {:?}", self.output(pod, file));
+            sleep(EVERY);
+        }
+    }
+
+    /// Waits until no process but the agent itself holds a file of its directory open: what pods print goes to files there.
+    pub(crate) fn wait_no_process(&self) {
+        let until = Instant::now() + PATIENCE;
+        let directory = self.directory();
+        let own = self.process.as_ref().map(|process| process.0.id());
+        loop {
+            let holds = |pid: u32| {
+                let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+                let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+                targets.any(|target| target.starts_with(&directory))
+            };
+            let left: Vec<(u32, String)> =
+                processes().into_iter().filter(|(pid, _)| Some(*pid) != own && holds(*pid)).collect();
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < until, "still there: {left:?}");
+            sleep(EVERY);
+        }
+    }
+}
+
+/// Number and command line of every process.
+fn processes() -> Vec<(u32, String)> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            Some((pid, String::from_utf8_lossy(&line).replace('\0', " ")))
+        })
+        .collect()
+}

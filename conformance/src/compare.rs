@@ -1,0 +1,96 @@
+//! What has to come out the same on both grounds.
+//!
+//! Phases, step by step, and at the end the objects: which there are, and what the operator wrote into them. What the server
+//! adds (defaults, uids, versions, times of its own) is not compared: every member of the embedded cluster's object has to
+//! be in the server's with the same value. Tests: at the end of this file.
+
+use serde_json::Value;
+use simulator::runner::Outcome;
+use simulator::sweep::{Standing, standing};
+
+/// Members of an object's metadata that the server alone sets.
+const SERVERS_OWN: [&str; 3] = ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
+/// Kinds that are the ground's, not the operator's.
+const GROUND: [&str; 3] = ["Node/", "Namespace/", "Event/"];
+
+/// How two runs of a scenario differ, in words: first that on the embedded cluster, then that on the real one.
+pub fn differences(embedded: &Outcome, real: &Outcome) -> Vec<String> {
+    let mut told = Vec::new();
+    if embedded.phases != real.phases {
+        told.push(format!("phases {:?}, on the real server {:?}", embedded.phases, real.phases));
+    }
+    for (number, (a, b)) in embedded.steps.iter().zip(&real.steps).enumerate() {
+        if a.phases != b.phases {
+            told.push(format!("step {number} enters {:?}, on the real server {:?}", a.phases, b.phases));
+        }
+    }
+    let (wanted, found) = (ours(embedded), ours(real));
+    for (address, wanted) in &wanted.objects {
+        match found.objects.get(address) {
+            None => told.push(format!("{address} is missing on the real server")),
+            Some(found) => missing(wanted, found, address, &mut told),
+        }
+    }
+    let more = found.objects.keys().filter(|address| !wanted.objects.contains_key(*address));
+    told.extend(more.map(|address| format!("{address} is there on the real server only")));
+    told
+}
+
+fn ours(outcome: &Outcome) -> Standing {
+    let mut standing = standing(outcome);
+    standing.objects.retain(|address, _| !GROUND.iter().any(|kind| address.starts_with(kind)));
+    for object in standing.objects.values_mut() {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|key, _| !SERVERS_OWN.contains(&key.as_str()));
+        }
+    }
+    standing
+}
+
+/// Every member that is wanted and not found, or found with another value.
+fn missing(wanted: &Value, found: &Value, path: &str, told: &mut Vec<String>) {
+    match (wanted, found) {
+        (Value::Object(wanted), Value::Object(found)) => {
+            for (key, value) in wanted {
+                missing(value, found.get(key).unwrap_or(&Value::Null), &format!("{path}.{key}"), told);
+            }
+        }
+        (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => {
+            for (n, (wanted, found)) in wanted.iter().zip(found).enumerate() {
+                missing(wanted, found, &format!("{path}[{n}]"), told);
+            }
+        }
+        // Empty and absent are the same on the wire.
+        (Value::Object(wanted), Value::Null) if wanted.is_empty() => {}
+        (Value::Array(wanted), Value::Null) if wanted.is_empty() => {}
+        (Value::String(wanted), Value::Null) if wanted.is_empty() && path.contains(".env[") => {}
+        // Quantities become texts.
+        (Value::Number(wanted), Value::String(found))
+            if path.contains(".resources.") && wanted.to_string() == *found => {}
+        // 1.0 and 1 are one number.
+        (Value::Number(wanted), Value::Number(found)) if wanted.as_f64() == found.as_f64() => {}
+        _ if wanted == found => {}
+        _ => told.push(format!("{path}: {wanted}, on the real server {found}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_server_adds_is_no_difference_and_what_it_lacks_is() {
+        let mut told = Vec::new();
+        missing(
+            &json!({"a": {"b": [1, {"c": 2}]}, "e": {}}),
+            &json!({"a": {"b": [1, {"c": 2, "d": 3}], "x": 1}}),
+            "o",
+            &mut told,
+        );
+        assert!(told.is_empty(), "{told:?}");
+        missing(&json!({"a": [1, 2], "b": "x"}), &json!({"a": [1], "b": "y"}), "o", &mut told);
+        assert_eq!(told, ["o.a: [1,2], on the real server [1]", "o.b: \"x\", on the real server \"y\""]);
+    }
+}

@@ -1,0 +1,17 @@
+//! Scenarios on a real API server: the same runner, the same operator, and what the driver sends and sees over the network.
+//!
+//! Owns a [`simulator::Ground`] that stands on a real control plane, and the comparison of what both grounds led to. What differs
+//! is a fault of the embedded cluster (or of the driver): there is no list of tolerated differences. It must not know rules.
+//!
+//! * [`server`] requests, one at a time; [`names`] keeps scenarios that run side by side apart; [`watches`] the driver's watches,
+//!   and the certainty that they told everything; [`by_hand`] scheduler, kubelets and nodes, worked out on a copy;
+//! * [`real`] the ground made of these; [`compare`] what has to come out the same.
+//!
+//! Tests: `tests/scenarios.rs` runs every scenario that a real API server can express.
+
+pub mod by_hand;
+pub mod compare;
+pub mod names;
+pub mod real;
+pub mod server;
+pub mod watches;

@@ -1,0 +1,349 @@
+//! A real API server as the ground of a scenario.
+//!
+//! Time is the scenario's: nobody waits for it. What the server writes of real time (deletion timestamps) is moved to the scenario's.
+//! Owns faults of calls and the order of things; scenario verbs and the operator are the simulator's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use apis::{ApiCall, ApiError, Observation, Registry, Resource, Seen, Verb, objects};
+use cluster::{Cluster, FailRule, FailVerb, NodeSpec};
+use k8s_driver::sources::{Scope, collection};
+use model::{Kind, ResourceVersion, Timestamp};
+use serde_json::{Value, json};
+use simulator::ground::{Ground, Made, uid_of};
+
+use crate::by_hand::{self, text};
+use crate::names::Names;
+use crate::server::Server;
+use crate::watches::{MARK, Watches, is_mark_object};
+
+/// How long the garbage collector may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What the server refused, kept for whoever runs the scenario.
+pub type Refusals = Arc<Mutex<Vec<String>>>;
+
+/// A part of a real API server, with the names of one scenario.
+pub struct Real {
+    server: Server,
+    registry: Registry,
+    names: Names,
+    /// The scenario's namespaces.
+    namespaces: BTreeSet<String>,
+    now: Timestamp,
+    copy: Cluster,
+    watches: Watches,
+    faults: Vec<FailRule>,
+    /// Answers of the server that were neither success nor made up by a fault, in words.
+    refusals: Refusals,
+    /// When a pod that is being deleted should be gone, by uid, in the scenario's time.
+    deletions: BTreeMap<String, Timestamp>,
+}
+
+impl Real {
+    /// A ground with these namespaces and nodes, under names with `prefix`.
+    ///
+    /// # Errors
+    /// When the server refuses them.
+    pub fn new(
+        server: Server,
+        prefix: &str,
+        namespaces: &BTreeSet<String>,
+        nodes: &[NodeSpec],
+        refusals: Refusals,
+    ) -> Result<Self, cluster::Error> {
+        let names = Names::new(prefix);
+        let registry = Registry::all();
+        for namespace in namespaces {
+            let name = names.out(namespace);
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            server.create("/api/v1/namespaces", &object)?;
+        }
+        let only = if namespaces.len() == 1 { namespaces.first().map(|n| names.out(n)) } else { None };
+        let home = names.out(namespaces.first().map_or("default", String::as_str));
+        let scope = Scope { namespace: only, ..Scope::default() };
+        let watches = Watches::new(server.clone(), registry.clone(), scope, home, names.out(MARK))?;
+        let now = cluster::Options::default().now;
+        let copy = by_hand::copy_of(&[], now, &registry)?;
+        let namespaces = namespaces.clone();
+        let (faults, deletions) = (Vec::new(), BTreeMap::new());
+        let mut real = Self { server, registry, names, namespaces, now, copy, watches, faults, refusals, deletions };
+        real.by_hand(&mut |cluster| {
+            nodes.iter().for_each(|node| cluster.add_node(node));
+            Ok(())
+        })?;
+        Ok(real)
+    }
+
+    /// Takes away what is in no namespace.
+    pub fn clear(&mut self) {
+        self.watches.take_down();
+        for node in self.copy.objects_of(&Resource::new("v1", "Node")) {
+            let path = format!("/api/v1/nodes/{}", self.names.out(text(&node, "/metadata/name")));
+            let _gone = self.server.delete(&path, &json!({}));
+        }
+    }
+
+    /// Everything as it stands, in the scenario's names.
+    fn refresh(&mut self) -> Result<(), ApiError> {
+        let mut found = self.server.list("/api/v1/nodes", "v1", "Node")?;
+        for namespace in &self.namespaces {
+            let namespace = self.names.out(namespace);
+            for api in self.registry.iter() {
+                let resource = api.resource();
+                let path = collection(&resource.api_version, api.plural(), Some(&namespace));
+                found.extend(self.server.list(&path, &resource.api_version, &resource.kind)?);
+            }
+            for (plural, kind) in [("pods", "Pod"), ("services", "Service")] {
+                found.extend(self.server.list(&collection("v1", plural, Some(&namespace)), "v1", kind)?);
+            }
+        }
+        let mut objects = Vec::new();
+        for object in found.iter().filter(|object| !is_mark_object(object)) {
+            let Some(mut object) = self.names.object_back(object) else { continue };
+            if let Some(deleting) = objects::deleting_at(&object) {
+                let at = self.deletion(&uid_of(&object), deleting);
+                if let Some(place) = object.pointer_mut("/metadata/deletionTimestamp") {
+                    *place = at.to_rfc3339().into();
+                }
+            }
+            objects.push(Arc::new(object));
+        }
+        self.copy = by_hand::copy_of(&objects, self.now, &self.registry)?;
+        Ok(())
+    }
+
+    /// When a pod should be gone, in the scenario's time: as long from now as the server says.
+    fn deletion(&mut self, uid: &str, real: Timestamp) -> Timestamp {
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let left = u128::from(real.0).saturating_sub(clock).div_ceil(1000);
+        let at = self.now.plus_ms(u64::try_from(left).unwrap_or_default().saturating_mul(1000));
+        *self.deletions.entry(uid.to_owned()).or_insert(at)
+    }
+
+    /// What was seen, in the scenario's names and time; `None` when it is another scenario's.
+    fn seen(&mut self, seen: Seen) -> Option<Seen> {
+        Some(match seen {
+            Seen::Job(key, object) => {
+                let object = self.names.object_back(&object)?;
+                Seen::Job(self.names.key_back(key)?, Arc::new(object))
+            }
+            Seen::Pod(key, mut pod) => {
+                let key = self.names.key_back(key)?;
+                pod.node = match pod.node {
+                    Some(node) => Some(self.names.back(&node)?.into()),
+                    None => None,
+                };
+                pod.deleting = pod.deleting.map(|at| self.deletion(&pod.uid.to_string(), at));
+                Seen::Pod(key, pod)
+            }
+            Seen::Service(key, service) => Seen::Service(self.names.key_back(key)?, service),
+            Seen::Node(mut node) => {
+                node.name = self.names.back(&node.name)?.into();
+                Seen::Node(node)
+            }
+        })
+    }
+
+    fn path_of(&self, resource: &Resource, namespace: &str, name: &str) -> Result<String, ApiError> {
+        let plural = match (&*resource.api_version, &*resource.kind) {
+            ("v1", "Pod") => "pods",
+            ("v1", "Service") => "services",
+            ("v1", "Node") => return Ok(format!("/api/v1/nodes/{}", self.names.out(name))),
+            _ => self.registry.get(&resource.kind).map(|api| api.plural()).ok_or_else(|| ApiError {
+                code: 404,
+                reason: "NotFound".into(),
+                message: format!("{} {} is not served", resource.api_version, resource.kind),
+            })?,
+        };
+        Ok(format!("{}/{name}", collection(&resource.api_version, plural, Some(&self.names.out(namespace)))))
+    }
+
+    /// Waits until nothing is left of what an object owned but what is being deleted.
+    fn await_collection(&self, namespace: &str, uid: &str) -> Result<(), ApiError> {
+        let until = Instant::now() + PATIENCE;
+        let namespace = self.names.out(namespace);
+        while Instant::now() < until {
+            let mut left = 0;
+            for (plural, kind) in [("pods", "Pod"), ("services", "Service")] {
+                let all = self.server.list(&collection("v1", plural, Some(&namespace)), "v1", kind)?;
+                let owned = |object: &Value| {
+                    let owners = objects::list_at(object, &["metadata", "ownerReferences"]);
+                    owners.iter().any(|owner| owner.get("uid").and_then(Value::as_str) == Some(uid))
+                };
+                left += all.iter().filter(|object| owned(object) && objects::deleting_at(object).is_none()).count();
+            }
+            if left == 0 {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+        Err(ApiError { code: 0, reason: "".into(), message: format!("{uid} still owns objects in {namespace}") })
+    }
+
+    fn strike(&mut self, call: &ApiCall) -> Option<(ApiError, bool)> {
+        let verb = match call.verb {
+            Verb::Create => FailVerb::Create,
+            Verb::Delete => FailVerb::Delete,
+            Verb::Patch | Verb::ApplyStatus => FailVerb::Patch,
+            Verb::Get => FailVerb::Get,
+        };
+        let place = self.faults.iter().position(|rule| rule.fits(verb, &call.resource.kind))?;
+        let rule = self.faults.get_mut(place)?;
+        rule.times -= 1;
+        Some((rule.error(), rule.applied))
+    }
+
+    fn carry_out(&mut self, call: &ApiCall) -> Made {
+        let mut sent = call.clone();
+        sent.namespace = self.names.out(&call.namespace).into();
+        sent.body = call.body.as_ref().map(|body| self.names.object_out(body));
+        let answer = self.server.make(sent, &self.registry);
+        if let Err(error) = &answer {
+            let told = format!("{:?} {} {}: {error}", call.verb, call.resource.kind, call.name);
+            self.refusals.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+        }
+        let noted = call.verb != Verb::Get && call.object.is_some() && answer.is_ok();
+        let answer = answer.map(|object| match self.names.object_back(&object) {
+            Some(back) => Arc::new(back),
+            None => object,
+        });
+        let uid = answer.as_ref().map(|o| uid_of(o)).unwrap_or_default();
+        let uid = if uid.is_empty() { call.uid.as_ref().map(ToString::to_string).unwrap_or_default() } else { uid };
+        Made { answer, changed: noted.then_some(uid) }
+    }
+}
+
+impl Ground for Real {
+    fn cluster(&self) -> &Cluster {
+        &self.copy
+    }
+
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    fn set_now(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    fn next_wake(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn watch_anew(&mut self) {
+        self.watches.anew();
+    }
+
+    fn news(&mut self, _registry: &Registry) -> Vec<Observation<Seen>> {
+        let news = self.watches.news().unwrap_or_else(|error| panic!("the watches: {error}"));
+        let news: Vec<Observation<Seen>> =
+            news.into_iter().filter_map(|news| news.filter_map(|seen| self.seen(seen))).collect();
+        if let Err(error) = self.refresh() {
+            panic!("the server: {error}");
+        }
+        news
+    }
+
+    fn make(&mut self, call: &ApiCall) -> Made {
+        match self.strike(call) {
+            None => self.carry_out(call),
+            Some((error, false)) => Made { answer: Err(error), changed: None },
+            Some((error, true)) => Made { answer: Err(error), ..self.carry_out(call) },
+        }
+    }
+
+    fn by_hand(
+        &mut self,
+        act: &mut dyn FnMut(&mut Cluster) -> Result<(), cluster::Error>,
+    ) -> Result<(), cluster::Error> {
+        self.refresh()?;
+        let copy = std::mem::take(&mut self.copy);
+        by_hand::act(&self.server, &self.names, copy, act)?;
+        Ok(self.refresh()?)
+    }
+
+    fn apply(&mut self, manifest: &Value) -> Result<(), ApiError> {
+        let mut manifest = manifest.clone();
+        if text(&manifest, "/metadata/namespace").is_empty()
+            && let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            metadata.insert("namespace".to_owned(), "default".into());
+        }
+        let (namespace, name) = (text(&manifest, "/metadata/namespace"), text(&manifest, "/metadata/name"));
+        let path = self.path_of(&Resource::of(&manifest), namespace, name)?;
+        self.server.apply(&path, &self.names.object_out(&manifest))?;
+        self.refresh()
+    }
+
+    fn store_unchecked(&mut self, _manifest: &Value) -> Result<(), ApiError> {
+        let message = "a real API server stores nothing unchecked".to_owned();
+        Err(ApiError { code: 501, reason: "NotImplemented".into(), message })
+    }
+
+    fn merge_patch(
+        &mut self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+        status: bool,
+    ) -> Result<(), ApiError> {
+        let path = self.path_of(resource, namespace, name)?;
+        let path = if status { format!("{path}/status") } else { path };
+        self.server.patch(&path, patch)?;
+        self.refresh()
+    }
+
+    fn delete(
+        &mut self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        grace_seconds: Option<u32>,
+    ) -> Result<(), ApiError> {
+        let path = self.path_of(resource, namespace, name)?;
+        let before = self.server.get(&path)?;
+        let options = grace_seconds.map_or_else(|| json!({}), |grace| json!({"gracePeriodSeconds": grace}));
+        self.server.delete(&path, &options)?;
+        // What an object owns goes when the object is gone; finalizers may keep it.
+        let gone = self.server.get(&path).is_err_and(|error| error.code == 404);
+        if gone && self.registry.get(&resource.kind).is_some() {
+            self.await_collection(namespace, &uid_of(&before))?;
+        }
+        self.refresh()
+    }
+
+    fn fail(&mut self, rule: FailRule) -> Result<(), cluster::Error> {
+        if rule.verb == FailVerb::List {
+            let message = "lists of a real API server are not made to fail".to_owned();
+            return Err(ApiError { code: 501, reason: "NotImplemented".into(), message }.into());
+        }
+        self.faults.push(rule);
+        Ok(())
+    }
+
+    fn hold(&mut self, kind: Kind) {
+        self.watches.hold(kind);
+    }
+
+    fn release(&mut self, kind: Kind) {
+        self.watches.release(kind);
+    }
+
+    fn relist(&mut self, kind: Kind) {
+        self.watches.begin(kind);
+    }
+
+    fn revision(&self) -> ResourceVersion {
+        ResourceVersion(0)
+    }
+
+    fn kubernetes_events_since(&self, _revision: ResourceVersion) -> Vec<Arc<Value>> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,233 @@
+//! The driver's watches, and the certainty that they have told everything.
+//!
+//! In each namespace that is watched stand objects that belong to nobody's job, one of each kind. To know that a watch has told
+//! all that was written so far, its object is written once more: what one watch tells, it tells in order. Owns these objects and
+//! the waiting; what is told passes through untouched.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use apis::{ApiError, Observation, Registry, Seen, objects};
+use http::Method;
+use k8s_driver::metrics::Metrics;
+use k8s_driver::selection::Selection;
+use k8s_driver::sources::{Scope, collection, sources};
+use k8s_driver::standing::Board;
+use k8s_driver::watching::Watching;
+use model::{Kind, ResourceVersion};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::server::Server;
+
+/// Name of the objects that mark how far a watch has come.
+pub const MARK: &str = "zz-mark";
+/// How long a watch may take to tell what was written.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Watch {
+    news: mpsc::Receiver<Observation<Seen>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The watches of one operator process.
+pub struct Watches {
+    server: Server,
+    registry: Registry,
+    scope: Scope,
+    namespace: String,
+    node: String,
+    watches: BTreeMap<Kind, Watch>,
+    held: BTreeSet<Kind>,
+    waiting: VecDeque<Observation<Seen>>,
+    count: u64,
+}
+
+impl Watches {
+    /// Puts up the marks in `namespace`, with a node called `node`, and begins to watch.
+    ///
+    /// # Errors
+    /// When the server refuses a mark.
+    pub fn new(
+        server: Server,
+        registry: Registry,
+        scope: Scope,
+        namespace: String,
+        node: String,
+    ) -> Result<Self, ApiError> {
+        let mut new = Self {
+            server,
+            registry,
+            scope,
+            namespace,
+            node,
+            watches: BTreeMap::new(),
+            held: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            count: 0,
+        };
+        new.put_up_marks()?;
+        new.anew();
+        Ok(new)
+    }
+
+    /// Begins every watch anew, as a new process does.
+    pub fn anew(&mut self) {
+        self.waiting.clear();
+        for kind in Kind::ALL {
+            self.begin(kind);
+        }
+    }
+
+    /// Begins one watch anew: its next news are a complete view.
+    pub fn begin(&mut self, kind: Kind) {
+        // A small queue: this is where the driver is slowed down when nobody takes what it tells.
+        let (tell, news) = mpsc::channel(16);
+        let watching = Watching {
+            client: self.server.client.clone(),
+            kind,
+            sources: sources(kind, &self.registry, &self.scope),
+            registry: self.registry.clone(),
+            news: tell,
+            metrics: Metrics::new(),
+            selection: Arc::new(Selection::new(false)),
+            board: Board::default(),
+        };
+        let task = self.server.runtime.spawn(watching.run());
+        self.watches.insert(kind, Watch { news, task });
+    }
+
+    /// News of a kind are put aside from now on.
+    pub fn hold(&mut self, kind: Kind) {
+        self.held.insert(kind);
+    }
+
+    /// They are told again, in order.
+    pub fn release(&mut self, kind: Kind) {
+        self.held.remove(&kind);
+    }
+
+    /// Everything that follows from what was written before this call.
+    ///
+    /// # Errors
+    /// When a mark cannot be written, or a watch does not tell of it in time.
+    pub fn news(&mut self) -> Result<Vec<Observation<Seen>>, ApiError> {
+        self.count += 1;
+        for kind in Kind::ALL {
+            let mark = self.mark(kind)?;
+            let until = Instant::now() + PATIENCE;
+            loop {
+                let Some(watch) = self.watches.get_mut(&kind) else { break };
+                let left = until.saturating_duration_since(Instant::now());
+                let next = self.server.runtime.block_on(async { tokio::time::timeout(left, watch.news.recv()).await });
+                let Ok(Some(news)) = next else {
+                    let message = format!("the watch of {kind:?} does not tell of version {}", mark.0);
+                    return Err(ApiError { code: 0, reason: "".into(), message });
+                };
+                let reached = reaches(&news, mark);
+                self.waiting.extend(news.filter_map(|seen| (!is_mark(&seen)).then_some(seen)));
+                if reached {
+                    break;
+                }
+            }
+        }
+        let (aside, told) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|n| self.held.contains(&kind_of(n)));
+        self.waiting = aside;
+        Ok(Vec::from(told))
+    }
+
+    fn put_up_marks(&mut self) -> Result<(), ApiError> {
+        let Some(api) = self.registry.iter().next().cloned() else { return Ok(()) };
+        let resource = api.resource();
+        let (api_version, kind) = (&*resource.api_version, &*resource.kind);
+        let job =
+            json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": MARK}, "spec": {"replicaSpecs": {}}});
+        let jobs = collection(api_version, api.plural(), Some(&self.namespace));
+        let job = self.server.create(&jobs, &job)?;
+        let owner = json!([{"apiVersion": api_version, "kind": kind, "name": MARK,
+            "uid": objects::at(&job, &["metadata", "uid"]), "controller": true}]);
+        let (label, value) = api.selector().split_once('=').unwrap_or_default();
+        let metadata = json!({"name": MARK, "labels": {label: value}, "ownerReferences": owner});
+        let container = json!({"name": "c", "image": "none"});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}});
+        self.server.create(&collection("v1", "pods", Some(&self.namespace)), &pod)?;
+        let port = json!({"name": "p", "port": 1});
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"clusterIP": "None", "ports": [port]}});
+        self.server.create(&collection("v1", "services", Some(&self.namespace)), &service)?;
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}});
+        self.server.create("/api/v1/nodes", &node)?;
+        Ok(())
+    }
+
+    /// Takes the node away again: it is the only mark that is in no namespace.
+    pub fn take_down(&mut self) {
+        self.watches.clear();
+        let _gone = self.server.send(Method::DELETE, &format!("/api/v1/nodes/{}", self.node), None);
+    }
+
+    /// Writes a kind's mark once more; its new version.
+    fn mark(&self, kind: Kind) -> Result<ResourceVersion, ApiError> {
+        let note = json!({"metadata": {"annotations": {"count": self.count.to_string()}}});
+        let namespace = Some(&*self.namespace);
+        let (path, patch) = match kind {
+            // Heartbeats of nodes are left out by the driver: a condition is what it tells of.
+            Kind::Node => {
+                let status = if self.count.is_multiple_of(2) { "False" } else { "True" };
+                let condition = json!({"type": "Mark", "status": status});
+                (format!("/api/v1/nodes/{}/status", self.node), json!({"status": {"conditions": [condition]}}))
+            }
+            Kind::Job => {
+                let Some(api) = self.registry.iter().next() else { return Ok(ResourceVersion(0)) };
+                (format!("{}/{MARK}", collection(&api.resource().api_version, api.plural(), namespace)), note)
+            }
+            Kind::Pod => (format!("{}/{MARK}", collection("v1", "pods", namespace)), note),
+            Kind::Service => (format!("{}/{MARK}", collection("v1", "services", namespace)), note),
+        };
+        Ok(objects::resource_version(&self.server.patch(&path, &patch)?))
+    }
+}
+
+fn kind_of(news: &Observation<Seen>) -> Kind {
+    match news {
+        Observation::Listed { kind, .. } => *kind,
+        Observation::Applied(seen) | Observation::Deleted(seen) => seen.kind(),
+    }
+}
+
+fn is_mark(seen: &Seen) -> bool {
+    match seen {
+        Seen::Job(key, _) | Seen::Pod(key, _) | Seen::Service(key, _) => &*key.name == MARK,
+        Seen::Node(node) => node.name.ends_with(MARK),
+    }
+}
+
+fn reaches(news: &Observation<Seen>, mark: ResourceVersion) -> bool {
+    match news {
+        Observation::Listed { rv, .. } => *rv >= mark,
+        Observation::Deleted(_) => false,
+        Observation::Applied(seen) => {
+            is_mark(seen)
+                && mark
+                    <= match seen {
+                        Seen::Job(_, object) => objects::resource_version(object),
+                        Seen::Pod(_, pod) => pod.rv,
+                        Seen::Service(_, service) => service.rv,
+                        Seen::Node(node) => node.rv,
+                    }
+        }
+    }
+}
+
+/// Whether an object is a mark.
+pub fn is_mark_object(object: &Value) -> bool {
+    objects::name(object).ends_with(MARK)
+}

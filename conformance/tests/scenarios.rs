@@ -1,0 +1,142 @@
+//! Every scenario that a real API server can express, on both grounds. `CONFORMANCE=name,name` runs some of them only.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use cluster::NodeSpec;
+use conformance::compare::differences;
+use conformance::real::{Real, Refusals};
+use conformance::server::Server;
+use control_plane::{Component, ControlPlane, Options};
+use k8s_driver::client::{self, connect};
+use simulator::scenario::{Action, FailVerb, Scenario};
+
+/// Scenarios that run side by side: they mostly wait for the server.
+const SIDE_BY_SIDE: usize = 6;
+
+/// Why a scenario cannot be run on a real API server, if it cannot.
+fn inexpressible(action: &Action) -> Option<&'static str> {
+    match action {
+        Action::StoreUnchecked(_) => Some("plants objects past the server's checks"),
+        Action::Fail(fail) if fail.verb == FailVerb::List => Some("makes lists fail"),
+        Action::Together(actions) => actions.iter().find_map(inexpressible),
+        _ => None,
+    }
+}
+
+fn namespaces(scenario: &Scenario) -> BTreeSet<String> {
+    let of = |manifest: &serde_json::Value| {
+        manifest.pointer("/metadata/namespace").and_then(|n| n.as_str()).unwrap_or("default").to_owned()
+    };
+    let mut all: BTreeSet<String> = scenario.manifests.iter().map(of).collect();
+    if all.is_empty() {
+        all.insert("default".to_owned());
+    }
+    all
+}
+
+fn run(server: &Server, number: usize, scenario: &Scenario) -> Result<Vec<String>, String> {
+    let nodes = scenario.nodes.iter().map(|node| {
+        let spec = NodeSpec::named(&node.name);
+        if node.gpus > 0 { spec.with("nvidia.com/gpu", &node.gpus.to_string()) } else { spec }
+    });
+    let nodes: Vec<NodeSpec> = nodes.collect();
+    let refusals = Refusals::default();
+    let real = Real::new(server.clone(), &format!("s{number}"), &namespaces(scenario), &nodes, refusals.clone());
+    let real = real.map_err(|error| format!("the ground: {error}"))?;
+    let embedded = simulator::run(scenario);
+    let real = simulator::run_on(real, scenario);
+    let mut told = match (embedded, real) {
+        (Ok(embedded), Ok(real)) => differences(&embedded, &real),
+        (Err(simulator::runner::Error::Step { step: a, .. }), Err(simulator::runner::Error::Step { step: b, .. }))
+            if a == b =>
+        {
+            Vec::new()
+        }
+        (Ok(_), Err(error)) => vec![format!("on the real server only: {error}")],
+        (Err(error), Ok(_)) => vec![format!("on the embedded cluster only: {error}")],
+        (Err(embedded), Err(real)) => vec![format!("{embedded}; on the real server {real}")],
+    };
+    if !told.is_empty() {
+        let refused = refusals.lock().expect("no thread panicked");
+        told.extend(refused.iter().rev().take(4).map(|refusal| format!("refused: {refusal}")));
+    }
+    Ok(told)
+}
+
+#[test]
+fn both_grounds_lead_to_the_same() {
+    let start = Instant::now();
+    let arguments = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>();
+    let options = Options {
+        scheduler: false,
+        kwok: false,
+        arguments: [
+            // Nodes and pods are the scenarios': nobody may judge them here. Deletion and ownership are the server's.
+            (
+                Component::ControllerManager,
+                arguments(&[
+                    "--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller",
+                ]),
+            ),
+            (Component::ApiServer, arguments(&["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"])),
+        ]
+        .into(),
+        ..Options::default()
+    };
+    let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("the control plane: {error}"));
+    for api in apis::Registry::all().iter() {
+        plane.apply(&api.crd().to_string()).unwrap_or_else(|error| panic!("the definition: {error}"));
+    }
+    plane
+        .run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
+        .unwrap_or_else(|error| panic!("the definition: {error}"));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let kubeconfig = Some(PathBuf::from(plane.kubeconfig()));
+    let connection = runtime
+        .block_on(connect(&client::Options { kubeconfig, ..client::Options::default() }))
+        .unwrap_or_else(|error| panic!("the client: {error}"));
+    let server = Server { client: connection.client, runtime: runtime.handle().clone() };
+
+    let wanted = std::env::var("CONFORMANCE").unwrap_or_default();
+    let chosen = |name: &str| wanted.is_empty() || wanted.split(',').any(|w| w == name);
+    let files = fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read");
+    let files: Vec<_> = files.iter().filter(|file| chosen(&file.name)).collect();
+    let next = AtomicUsize::new(0);
+    let (ran, left_out, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..SIDE_BY_SIDE {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(file) = files.get(number) else { return };
+                    let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
+                    if let Some(why) = scenario.steps.iter().find_map(|step| inexpressible(&step.action)) {
+                        left_out.lock().expect("no thread panicked").push(format!("{}: {why}", file.name));
+                        continue;
+                    }
+                    ran.fetch_add(1, Ordering::Relaxed);
+                    let told = run(&server, number, scenario).unwrap_or_else(|error| vec![error]);
+                    if !told.is_empty() {
+                        let told: Vec<String> = told.into_iter().take(10).collect();
+                        wrong.lock().expect("no thread panicked").push(format!(
+                            "{}:\n    {}",
+                            file.name,
+                            told.join("\n    ")
+                        ));
+                    }
+                }
+            });
+        }
+    });
+    let ran = ran.into_inner();
+    let (left_out, mut wrong) = (left_out.into_inner().expect("no panic"), wrong.into_inner().expect("no panic"));
+    wrong.sort();
+    println!("{ran} scenarios on a real API server in {:.0} s; left out:", start.elapsed().as_secs_f64());
+    left_out.iter().for_each(|name| println!("  {name}"));
+    assert!(wrong.is_empty(), "{} of {ran} scenarios differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(ran > 150 || !wanted.is_empty(), "only {ran} scenarios ran");
+}

@@ -1,0 +1,57 @@
+//! A real Kubernetes control plane on loopback, for tests, benches and trying the operator by hand: etcd, kube-apiserver,
+//! kube-controller-manager, kube-scheduler, and kwok in place of kubelets.
+//!
+//! Owns getting the programs ([`Binaries`]), their flags, certificates and kubeconfigs, simulated nodes, and that nothing of
+//! it outlives its owner. It knows nothing of Trainyard's own objects and must not depend on any other crate of the
+//! workspace. Everything is synchronous. Tests: `tests/`.
+//!
+//! ```no_run
+//! use control_plane::{ControlPlane, Options};
+//!
+//! let plane = ControlPlane::start(Options { nodes: 4, gpus: 8, ..Options::default() })?;
+//! let nodes = plane.kubectl(&["get", "nodes"]).output();
+//! println!("{nodes:?} {}", plane.kubeconfig().display());
+//! # Ok::<(), control_plane::Error>(())
+//! ```
+//!
+//! # Simulated pods
+//!
+//! Pods on nodes with the annotation `kwok.x-k8s.io/node: fake` (all that [`Options::nodes`] asks for) run when they are
+//! scheduled, for ever, and go at once when deleted. Annotations of a pod change that:
+//!
+//! | annotation | |
+//! |---|---|
+//! | `trainyard.dev/kwok-run-for: 30s` | ends after this time (`1m30s`, `500ms`), counted from the pod's last change |
+//! | `trainyard.dev/kwok-exit-code: "3"` | what all its containers end with then; `0` if absent |
+//! | `trainyard.dev/kwok-stop-for: 5s` | how long it takes to stop when deleted; `grace`: its whole grace period |
+//! | `trainyard.dev/kwok: manual` | left alone, deletion included: a test writes its status. Nodes take it, too |
+//!
+//! # 410 Gone
+//!
+//! A watch from an old version is refused with 410 when neither the API server's watch cache nor etcd has that version:
+//! [`ControlPlane::forget_history`] compacts etcd and restarts the API server, whose watch cache then begins at the present.
+
+mod binaries;
+mod build;
+mod certificates;
+mod component;
+mod error;
+mod etcd;
+mod home;
+mod keeper;
+mod kubeconfig;
+mod nodes;
+mod options;
+mod plane;
+mod port;
+mod process;
+mod wait;
+
+pub use binaries::Binaries;
+pub use build::target_directory;
+pub use component::Component;
+pub use error::Error;
+pub use kubeconfig::Identity;
+pub use options::Options;
+pub use plane::ControlPlane;
+pub use process::{ProcessId, Usage};

@@ -1,0 +1,50 @@
+//! `control-plane`: a control plane that stays up in the background, for trying the operator by hand.
+//!
+//! Owns the words of the command line; `cargo xtask cluster` and `cargo xtask kubectl` call it. Exit codes: 0 fine, 1 it is not up or
+//! a part of it has ended, 2 usage or something is missing. What it does stands in `command/`.
+
+mod command;
+
+use std::env;
+use std::process::ExitCode;
+
+use command::{Failure, arguments, down, hold, kubectl, status, up};
+
+const USAGE: &str = "usage: cargo xtask cluster up [--nodes N] [--gpus G] [--process-nodes P] [--node-grace SECONDS]
+       cargo xtask cluster down | status
+       cargo xtask kubectl -- ARGUMENT...
+
+  up      starts a control plane in the background: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok
+            --nodes N           simulated nodes (20; 0 if there are process nodes)
+            --gpus G            nvidia.com/gpu of each node (8)
+            --process-nodes P   nodes whose pods are processes of this machine (0)
+            --node-grace S      seconds without heartbeat after which a node counts as not ready (50, more with many nodes)
+  down    ends it, and forgets everything in it
+  status  tells what runs";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let (name, rest) = words.split_first().map_or(("", words.as_slice()), |(name, rest)| (name.as_str(), rest));
+    let outcome = match name {
+        "up" => arguments::parse(rest).and_then(|wanted| up::run(&wanted)),
+        "hold" => arguments::parse(rest).and_then(|wanted| hold::run(&wanted)),
+        "down" | "status" if !rest.is_empty() => Err(Failure::Usage(format!("`{name}` takes no arguments"))),
+        "down" => down::run(),
+        "status" => status::run(),
+        "kubectl" => kubectl::run(rest),
+        "help" | "--help" | "-h" => {
+            command::say(USAGE);
+            Ok(ExitCode::SUCCESS)
+        }
+        "" => Err(Failure::Usage("which command?".into())),
+        other => Err(Failure::Usage(format!("no command `{other}`"))),
+    };
+    outcome.unwrap_or_else(|failure| {
+        match failure {
+            Failure::Usage(text) => eprintln!("{text}\n{USAGE}"),
+            Failure::Error(error) => eprintln!("control-plane: {error}"),
+            Failure::Other(text) => eprintln!("control-plane: {text}"),
+        }
+        ExitCode::from(2)
+    })
+}

@@ -1,0 +1,163 @@
+//! The connection to the API server: which one, as whom, and with what patience.
+//!
+//! Owns the choice between kubeconfig and in-cluster configuration. Retries are off: the operator owns them. Tests: at the
+//! end of this file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderValue, Request, header};
+use kube::client::{Body, ClientBuilder};
+use kube::config::{AuthInfo, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use tower::util::MapRequestLayer;
+
+/// What this program calls itself.
+pub const USER_AGENT: &str = concat!("trainyard/", env!("CARGO_PKG_VERSION"));
+
+/// How long connecting may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Where the API server is found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Kubeconfig file; without one `$KUBECONFIG`, then `~/.kube/config`, then the pod's service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; without one its current context.
+    pub context: Option<String>,
+    /// Address of the API server, in place of the configured one.
+    pub master: Option<String>,
+    /// The pod's service account, whatever kubeconfig there is.
+    pub in_cluster: bool,
+}
+
+/// A connection.
+#[derive(Clone)]
+pub struct Connection {
+    /// The client.
+    pub client: Client,
+    /// The namespace of the context, or of the pod.
+    pub namespace: String,
+    /// The address, for logs.
+    pub server: String,
+    /// As whom: the standby reads the leader's log, and `trainyard --server` an operator's, as the same.
+    pub auth: AuthInfo,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kubeconfig cannot be used.
+    #[error("kubeconfig{}", file.as_ref().map(|f| format!(" {}", f.display())).unwrap_or_default())]
+    Kubeconfig {
+        /// The file, when one was named.
+        file: Option<PathBuf>,
+        /// Why.
+        source: KubeconfigError,
+    },
+    /// Neither a kubeconfig nor a pod's service account was found.
+    #[error("no cluster is configured: name a kubeconfig (--kubeconfig), or run in a pod with a service account")]
+    Nowhere(#[source] Box<InferConfigError>),
+    /// The pod's service account cannot be used.
+    #[error("no in-cluster configuration")]
+    InCluster(#[from] kube::config::InClusterError),
+    /// The address is none.
+    #[error("master: {value:?} is no address such as https://10.0.0.1:6443")]
+    Master {
+        /// The address.
+        value: String,
+    },
+    /// Certificates or credentials cannot be used.
+    #[error("the cluster's configuration cannot be used")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// Makes a client. Nothing is sent yet.
+///
+/// # Errors
+/// When the configuration is missing or unusable.
+pub async fn connect(options: &Options) -> Result<Connection, Error> {
+    let mut config = config(options).await?;
+    if let Some(master) = &options.master {
+        let uri: http::Uri = master.parse().map_err(|_| Error::Master { value: master.clone() })?;
+        if uri.host().is_none() || uri.scheme().is_none() {
+            return Err(Error::Master { value: master.clone() });
+        }
+        config.cluster_url = uri;
+    }
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT_LIMIT);
+    // Watches are silent for minutes; every other request has a limit of its own.
+    config.read_timeout = None;
+    config.write_timeout = None;
+    let (namespace, server) = (config.default_namespace.clone(), config.cluster_url.to_string());
+    let auth = config.auth_info.clone();
+    let unusable = |error| Error::Client(Box::new(error));
+    let builder = ClientBuilder::try_from(config).map_err(unusable)?;
+    let client = builder.with_layer(&MapRequestLayer::new(named)).build();
+    Ok(Connection { client, namespace, server, auth })
+}
+
+/// A request that says who asks.
+fn named(mut request: Request<Body>) -> Request<Body> {
+    request.headers_mut().entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
+    request
+}
+
+async fn config(options: &Options) -> Result<Config, Error> {
+    if options.in_cluster {
+        return Ok(Config::incluster()?);
+    }
+    let choice = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let unusable = |source| Error::Kubeconfig { file: options.kubeconfig.clone(), source };
+    if let Some(file) = &options.kubeconfig {
+        let kubeconfig = Kubeconfig::read_from(file).map_err(unusable)?;
+        return Config::from_custom_kubeconfig(kubeconfig, &choice).await.map_err(unusable);
+    }
+    if options.context.is_some() {
+        return Config::from_kubeconfig(&choice).await.map_err(unusable);
+    }
+    Config::infer().await.map_err(|error| Error::Nowhere(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn refused(options: Options) -> String {
+        crate::wire::words(&connect(&options).await.err().unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        let at = |file: &std::path::Path| Options { kubeconfig: Some(file.to_owned()), ..Options::default() };
+        let text = refused(at(&file)).await;
+        assert!(text.contains(&file.display().to_string()) && text.contains("No such file"), "{text}");
+        std::fs::write(&file, "apiVersion: v1\nkind: Config\ncurrent-context: x\n").unwrap();
+        let text = refused(at(&file)).await;
+        assert!(text.contains("context: x"), "{text}");
+        std::fs::write(
+            &file,
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u, namespace: ml}}]\n\
+             clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: u, user: {}}]\n",
+        )
+        .unwrap();
+        for master in ["nonsense", "10.0.0.1:6443", "https://"] {
+            let text = refused(Options { master: Some(master.to_owned()), ..at(&file) }).await;
+            assert!(text.starts_with(&format!("master: {master:?}")), "{text}");
+        }
+        let connection =
+            connect(&Options { master: Some("http://127.0.0.1:2".to_owned()), ..at(&file) }).await.unwrap();
+        assert_eq!((connection.namespace.as_str(), connection.server.as_str()), ("ml", "http://127.0.0.1:2/"));
+    }
+
+    #[test]
+    fn requests_say_who_asks_unless_they_do_already() {
+        let agent = |request: Request<Body>| named(request).headers()[header::USER_AGENT].to_str().unwrap().to_owned();
+        assert_eq!(agent(Request::new(Body::empty())), USER_AGENT);
+        let own = Request::builder().header(header::USER_AGENT, "x").body(Body::empty()).unwrap();
+        assert_eq!(agent(own), "x");
+    }
+}

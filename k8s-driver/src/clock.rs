@@ -1,0 +1,140 @@
+//! Time, as decisions see it: the wall clock, moved by an offset, never backwards.
+//!
+//! Owns the one place where the wall clock is read for decisions. Tests: at the end of this file.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use model::Timestamp;
+use tokio::sync::Notify;
+
+/// Longest sleep at a stretch: a clock that is set forward is noticed at least this often.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A wall clock that is behind by more than this was set back; by less it goes a little slowly.
+const STEP_MS: u64 = 1_000;
+
+/// A clock. After the wall clock was set back it goes on by the time that really passes.
+#[derive(Debug)]
+pub struct Clock {
+    state: Mutex<State>,
+    moved: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    offset_ms: u64,
+    /// What the wall clock was set back by, and not set forward again.
+    set_back_ms: u64,
+    last: Timestamp,
+    last_at: Instant,
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub fn system() -> Arc<Self> {
+        let state = State { offset_ms: 0, set_back_ms: 0, last: Timestamp::default(), last_at: Instant::now() };
+        Arc::new(Self { state: Mutex::new(state), moved: Notify::new() })
+    }
+
+    /// The present time.
+    pub fn now(&self) -> Timestamp {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.state().at(millis(wall), Instant::now())
+    }
+
+    /// Moves the clock forward, as tests of waiting do; sleepers notice.
+    pub fn advance(&self, by: Duration) {
+        let mut state = self.state();
+        state.offset_ms = state.offset_ms.saturating_add(millis(by));
+        drop(state);
+        self.moved.notify_waiters();
+    }
+
+    /// Sleeps until `at`, or a while if that is far away; without `at` for a while.
+    pub async fn sleep_until(&self, at: Option<Timestamp>) {
+        let moved = self.moved.notified();
+        let wait = at.map_or(LOOK, |at| Duration::from_millis(at.since_ms(self.now())).min(LOOK));
+        tokio::select! {
+            () = moved => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The time to tell when the wall clock says `wall_ms`, and `instant` is now.
+    fn at(&mut self, wall_ms: u64, instant: Instant) -> Timestamp {
+        let passed = millis(instant.saturating_duration_since(self.last_at));
+        let expected = self.last.plus_ms(passed);
+        let wall = Timestamp(wall_ms.saturating_add(self.offset_ms));
+        if wall >= expected {
+            // Never set back, or forward again.
+            self.set_back_ms = 0;
+        }
+        let mut now = wall.plus_ms(self.set_back_ms);
+        if now.plus_ms(STEP_MS) < expected {
+            self.set_back_ms = self.set_back_ms.saturating_add(expected.since_ms(now));
+            now = expected;
+        }
+        // A whole millisecond must have passed before it is counted, or frequent looks would lose what is between.
+        if now > self.last {
+            (self.last, self.last_at) = (now, instant);
+        }
+        self.last
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_goes_on_by_the_time_that_passes() {
+        let start = Instant::now();
+        let mut state = State { offset_ms: 0, set_back_ms: 0, last: Timestamp(0), last_at: start };
+        let after = |ms| start + Duration::from_millis(ms);
+        assert_eq!(state.at(10_000, after(0)), Timestamp(10_000));
+        assert_eq!(state.at(10_500, after(500)), Timestamp(10_500));
+        // Set back by five seconds, looked at often, then seldom.
+        for micros in [200, 400, 600, 800] {
+            assert_eq!(state.at(5_500, after(500) + Duration::from_micros(micros)), Timestamp(10_500));
+        }
+        assert_eq!(state.at(5_501, after(501)), Timestamp(10_501));
+        assert_eq!(state.at(6_500, after(1_500)), Timestamp(11_500));
+        assert_eq!(state.at(12_000, after(7_000)), Timestamp(17_000));
+        // Set right again.
+        assert_eq!(state.at(18_010, after(8_000)), Timestamp(18_010));
+        assert_eq!(state.at(19_010, after(9_000)), Timestamp(19_010));
+        // A little slow, and never backwards.
+        assert_eq!(state.at(19_900, after(10_000)), Timestamp(19_900));
+        assert_eq!(state.at(19_800, after(10_010)), Timestamp(19_900));
+        state.offset_ms = 60_000;
+        assert_eq!(state.at(20_001, after(10_100)), Timestamp(80_001));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sleepers_notice_when_the_clock_is_moved() {
+        let clock = Clock::system();
+        let until = clock.now().plus_ms(3_600_000);
+        let sleeper = tokio::spawn({
+            let clock = Arc::clone(&clock);
+            async move {
+                while clock.now() < until {
+                    clock.sleep_until(Some(until)).await;
+                }
+            }
+        });
+        tokio::task::yield_now().await;
+        clock.advance(Duration::from_secs(3_600));
+        sleeper.await.unwrap();
+    }
+}

@@ -1,0 +1,240 @@
+//! Who may read the log: the API server is asked about the bearer token (TokenReview) and about access to the path
+//! (SubjectAccessReview). Its verdict is kept for a short time, under a hash of the token.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, header};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+/// The path access is asked for; a `ClusterRole` names it under `nonResourceURLs`.
+pub(super) const PATH: &str = "/log";
+/// How long a verdict is kept: a token that was taken back is refused this much later at most.
+const KEPT: Duration = Duration::from_secs(30);
+/// How long a refusal is kept: whoever was just given access shall not wait.
+const KEPT_REFUSAL: Duration = Duration::from_secs(5);
+/// Verdicts kept at a time.
+const MOST_KEPT: usize = 256;
+/// Questions to the API server under way at a time: bad tokens must not become a load on it.
+const AT_ONCE: usize = 4;
+/// How long the API server may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the API server says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// This user may read.
+    Allowed(String),
+    /// It does not know who this is.
+    Unknown(String),
+    /// This user may not.
+    Forbidden(String),
+}
+
+/// The API server could not be asked.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Unavailable(String);
+
+/// Asks the API server, and remembers.
+pub(super) struct Gate {
+    tokens: Api<TokenReview>,
+    access: Api<SubjectAccessReview>,
+    kept: Mutex<BTreeMap<[u8; 32], (Verdict, Instant)>>,
+    under_way: Semaphore,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}
+
+impl Gate {
+    pub(super) fn new(client: Client) -> Self {
+        let (tokens, access) = (Api::all(client.clone()), Api::all(client));
+        Self { tokens, access, kept: Mutex::default(), under_way: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Judges a request by its `Authorization` header.
+    pub(super) async fn judge(&self, headers: &HeaderMap) -> Result<Verdict, Unavailable> {
+        let Some(token) = bearer(headers) else {
+            return Ok(Verdict::Unknown("a bearer token is needed: Authorization: Bearer TOKEN".to_owned()));
+        };
+        let hash = *blake3::hash(token.as_bytes()).as_bytes();
+        if let Some(verdict) = self.known(&hash) {
+            return Ok(verdict);
+        }
+        let asked = async {
+            let _place = self.under_way.acquire().await;
+            // Another request with the same token may have been answered meanwhile.
+            match self.known(&hash) {
+                Some(verdict) => Ok(verdict),
+                None => self.ask(token).await,
+            }
+        };
+        let verdict = match timeout(PATIENCE, asked).await {
+            Ok(verdict) => verdict?,
+            Err(_) => return Err(Unavailable("the API server does not answer questions about tokens".to_owned())),
+        };
+        self.keep(hash, &verdict);
+        Ok(verdict)
+    }
+
+    async fn ask(&self, token: &str) -> Result<Verdict, Unavailable> {
+        let params = PostParams::default();
+        let review = TokenReview {
+            spec: TokenReviewSpec { token: Some(token.to_owned()), audiences: None },
+            ..TokenReview::default()
+        };
+        let review = self.tokens.create(&params, &review).await.map_err(|e| unavailable("tokenreviews", &e))?;
+        let status = review.status.unwrap_or_default();
+        let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
+            let why = status.error.filter(|error| !error.is_empty());
+            return Ok(Verdict::Unknown(why.unwrap_or_else(|| "the API server does not know the token".to_owned())));
+        };
+        let UserInfo { username, groups, uid, extra } = user;
+        let name = username.clone().unwrap_or_default();
+        let attributes = NonResourceAttributes { path: Some(PATH.to_owned()), verb: Some("get".to_owned()) };
+        let spec = SubjectAccessReviewSpec {
+            non_resource_attributes: Some(attributes),
+            user: username,
+            groups,
+            uid,
+            extra,
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let review = self.access.create(&params, &review).await.map_err(|e| unavailable("subjectaccessreviews", &e))?;
+        let allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
+        Ok(if allowed { Verdict::Allowed(name) } else { Verdict::Forbidden(name) })
+    }
+
+    fn known(&self, hash: &[u8; 32]) -> Option<Verdict> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(hash).filter(|(_, until)| Instant::now() < *until).map(|(verdict, _)| verdict.clone())
+    }
+
+    fn keep(&self, hash: [u8; 32], verdict: &Verdict) {
+        let now = Instant::now();
+        let kept_for = if matches!(verdict, Verdict::Allowed(_)) { KEPT } else { KEPT_REFUSAL };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, (_, until)| now < *until);
+        if kept.len() < MOST_KEPT {
+            kept.insert(hash, (verdict.clone(), now + kept_for));
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+}
+
+fn unavailable(what: &str, error: &kube::Error) -> Unavailable {
+    Unavailable(match error {
+        kube::Error::Api(status) if status.code == 403 => format!(
+            "this operator may not create {what}: bind the ClusterRole system:auth-delegator to its service account"
+        ),
+        kube::Error::Api(status) => format!("the API server refused {what}: {}", status.message),
+        _ => format!("the API server cannot be asked about {what}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use http::{Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower_test::mock;
+
+    use super::*;
+
+    /// An API server that knows the tokens `good` (may read) and `poor` (may not), and counts the questions.
+    fn server() -> (Client, Arc<AtomicU32>) {
+        let questions = Arc::new(AtomicU32::new(0));
+        let (service, mut handle) = mock::pair::<Request<Body>, Response<Body>>();
+        let counter = questions.clone();
+        tokio::spawn(async move {
+            while let Some((request, reply)) = handle.next_request().await {
+                counter.fetch_add(1, Ordering::SeqCst);
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let asked: Value = serde_json::from_slice(&body).unwrap();
+                let status = if path.ends_with("/tokenreviews") {
+                    let token = asked["spec"]["token"].as_str().unwrap();
+                    let user = json!({"username": token, "groups": ["g"], "extra": {"k": ["v"]}});
+                    json!({"authenticated": token != "bad", "user": user})
+                } else {
+                    assert_eq!(asked["spec"]["nonResourceAttributes"], json!({"path": "/log", "verb": "get"}));
+                    assert_eq!(
+                        (&asked["spec"]["groups"], &asked["spec"]["extra"]),
+                        (&json!(["g"]), &json!({"k": ["v"]}))
+                    );
+                    json!({"allowed": asked["spec"]["user"] == "good"})
+                };
+                let answer = json!({"metadata": {}, "spec": asked["spec"], "status": status});
+                reply.send_response(Response::new(Body::from(answer.to_string().into_bytes())));
+            }
+        });
+        (Client::new(service, "default"), questions)
+    }
+
+    fn header(text: &str) -> HeaderMap {
+        HeaderMap::from_iter([(header::AUTHORIZATION, text.parse().unwrap())])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_api_server_decides_and_is_not_asked_twice() {
+        let (client, questions) = server();
+        let gate = Gate::new(client);
+        let judge = async |text: &str| gate.judge(&header(text)).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(judge("Bearer good").await, Verdict::Allowed("good".to_owned()));
+        }
+        assert_eq!(questions.load(Ordering::SeqCst), 2);
+        assert_eq!(judge("bearer poor").await, Verdict::Forbidden("poor".to_owned()));
+        assert_eq!(judge("Bearer bad").await, Verdict::Unknown("the API server does not know the token".to_owned()));
+        for none in ["Basic good", "Bearer", "Bearer  ", "good"] {
+            assert!(matches!(judge(none).await, Verdict::Unknown(_)), "{none}");
+        }
+        assert!(matches!(gate.judge(&HeaderMap::new()).await, Ok(Verdict::Unknown(_))));
+        assert_eq!(questions.load(Ordering::SeqCst), 5);
+        tokio::time::advance(KEPT).await;
+        judge("Bearer good").await;
+        assert_eq!(questions.load(Ordering::SeqCst), 7, "a verdict is not believed for ever");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn verdicts_kept_are_bounded() {
+        let (client, _questions) = server();
+        let gate = Gate::new(client);
+        for n in 0..MOST_KEPT + 20 {
+            gate.judge(&header(&format!("Bearer token-{n}"))).await.unwrap();
+        }
+        assert!(gate.kept.lock().unwrap().len() <= MOST_KEPT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_cannot_be_asked_is_no_verdict() {
+        let (service, handle) = mock::pair::<Request<Body>, Response<Body>>();
+        let gate = Gate::new(Client::new(service, "default"));
+        let silent = gate.judge(&header("Bearer good")).await;
+        assert_eq!(silent, Err(Unavailable("the API server does not answer questions about tokens".to_owned())));
+        drop(handle);
+        let gone = gate.judge(&header("Bearer good")).await.unwrap_err();
+        assert!(gone.to_string().starts_with("the API server cannot be asked"), "{gone}");
+    }
+}

@@ -1,0 +1,160 @@
+//! The certificate of the log's listener: self-made at start, or from files that are read again when they change.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::{Error, TlsFiles};
+
+/// How often files are looked at, at most.
+const LOOK: Duration = Duration::from_secs(30);
+/// Names under which a self-made certificate is good besides the host's own: `trainyard` for whoever checks for that, the others
+/// for forwarded ports.
+const NAMES: [&str; 4] = ["trainyard", "localhost", "127.0.0.1", "::1"];
+
+/// A certificate with its key.
+pub(super) struct Certificate {
+    files: Option<TlsFiles>,
+    to_trust: Option<String>,
+    current: Mutex<Current>,
+}
+
+struct Current {
+    acceptor: TlsAcceptor,
+    looked: Instant,
+    changed: Option<SystemTime>,
+}
+
+impl std::fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Certificate").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl Certificate {
+    /// Makes a certificate for `host`, good for as long as this process lives. Its key never leaves the memory.
+    pub(super) fn self_made(host: &str) -> Result<Self, Error> {
+        let fail = |error: rcgen::Error| Error::Certificate(error.to_string());
+        let mut names: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+        if !names.iter().any(|name| name == host) {
+            names.push(host.to_owned());
+        }
+        let mut params = CertificateParams::new(names).map_err(fail)?;
+        params.distinguished_name.push(DnType::CommonName, "trainyard log");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate().map_err(fail)?;
+        let certificate = params.self_signed(&key).map_err(fail)?;
+        let key_der = PrivateKeyDer::try_from(key.serialize_der()).map_err(|e| Error::Certificate(e.to_owned()))?;
+        let acceptor = acceptor(vec![certificate.der().clone()], key_der)?;
+        let current = Mutex::new(Current { acceptor, looked: Instant::now(), changed: None });
+        Ok(Self { files: None, to_trust: Some(certificate.pem()), current })
+    }
+
+    /// Reads a certificate from files.
+    pub(super) fn of_files(files: TlsFiles) -> Result<Self, Error> {
+        let to_trust = files.authority.as_deref().map(read_authority).transpose()?;
+        let acceptor = read(&files)?;
+        let changed = modified(&files.certificate);
+        let current = Mutex::new(Current { acceptor, looked: Instant::now(), changed });
+        Ok(Self { files: Some(files), to_trust, current })
+    }
+
+    /// What readers shall trust, PEM; `None` when they know the authority already.
+    pub(super) fn to_trust(&self) -> Option<&str> {
+        self.to_trust.as_deref()
+    }
+
+    /// What accepts connections, with the certificate as it is now.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(files) = &self.files
+            && current.looked.elapsed() >= LOOK
+        {
+            current.looked = Instant::now();
+            let changed = modified(&files.certificate);
+            if changed != current.changed {
+                match read(files) {
+                    Ok(acceptor) => (current.acceptor, current.changed) = (acceptor, changed),
+                    Err(error) => tracing::warn!(%error, "the changed certificate cannot be used; the old one stays"),
+                }
+            }
+        }
+        current.acceptor.clone()
+    }
+}
+
+fn modified(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).and_then(|meta| meta.modified()).ok()
+}
+
+fn fail(file: &Path) -> impl Fn(&dyn std::fmt::Display) -> Error + '_ {
+    move |reason| Error::File { file: file.to_owned(), reason: reason.to_string() }
+}
+
+fn read_authority(file: &Path) -> Result<String, Error> {
+    let text = fs::read_to_string(file).map_err(|e| fail(file)(&e))?;
+    certificates(file, text.as_bytes())?;
+    Ok(text)
+}
+
+fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let chain = chain.map_err(|e| fail(file)(&e))?;
+    if chain.is_empty() {
+        return Err(fail(file)(&"no certificate (PEM) in it"));
+    }
+    Ok(chain)
+}
+
+fn read(files: &TlsFiles) -> Result<TlsAcceptor, Error> {
+    let pem = fs::read(&files.certificate).map_err(|e| fail(&files.certificate)(&e))?;
+    let chain = certificates(&files.certificate, &pem)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|e| fail(&files.key)(&e))?;
+    acceptor(chain, key)
+}
+
+fn acceptor(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<TlsAcceptor, Error> {
+    let fail = |error: tokio_rustls::rustls::Error| Error::Certificate(error.to_string());
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(fail)?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(fail)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_cannot_be_used_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let key = KeyPair::generate().unwrap();
+        let cert = CertificateParams::new(vec!["x".to_owned()]).unwrap().self_signed(&key).unwrap();
+        fs::write(at("cert"), cert.pem()).unwrap();
+        fs::write(at("key"), key.serialize_pem()).unwrap();
+        fs::write(at("other"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        fs::write(at("junk"), "junk").unwrap();
+        let files = |cert: &str, key: &str| TlsFiles { certificate: at(cert), key: at(key), authority: None };
+        let good = Certificate::of_files(TlsFiles { authority: Some(at("cert")), ..files("cert", "key") }).unwrap();
+        assert_eq!(good.to_trust(), Some(cert.pem().as_str()));
+        let refused = |cert, key| Certificate::of_files(files(cert, key)).unwrap_err().to_string();
+        assert!(refused("none", "key").contains("none: "), "{}", refused("none", "key"));
+        assert!(refused("junk", "key").contains("junk: no certificate (PEM) in it"));
+        assert!(refused("cert", "junk").contains("junk: "));
+        assert!(refused("cert", "other").contains("no certificate for the log"), "{}", refused("cert", "other"));
+    }
+}

@@ -1,0 +1,291 @@
+//! The log, read-only, for whoever the API server lets: as JSON lines, page by page, in bounded memory.
+//!
+//! Only the replica that leads answers: the others' logs may lack its newest records, or hold some it never had.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{RawQuery, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use event_log::{Head, jsonl};
+use futures_util::stream;
+use http::{StatusCode, header};
+use hyper::body::Bytes;
+use model::Position;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::auth::{Gate, Verdict};
+use super::{HEAD, Surface, refusal, unknown_paths};
+use crate::standing::Standing;
+use crate::turns::{Batch, View};
+
+/// Records read at a time: they hold up the operator's thread for less than a millisecond.
+const PAGE_RECORDS: usize = 256;
+/// Bytes of bodies read at a time.
+const PAGE_BYTES: usize = 256 << 10;
+/// Readers of the log at a time.
+const MOST_READERS: usize = 16;
+/// A reader that follows gets an empty line this often, so that both ends notice when the other is gone.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+#[derive(Clone)]
+struct App {
+    surface: Surface,
+    gate: Arc<Gate>,
+    readers: Arc<Semaphore>,
+}
+
+/// The router of the log's listener.
+pub(super) fn router(surface: &Surface) -> Router {
+    let gate = Arc::new(Gate::new(surface.client.clone()));
+    let app = App { surface: surface.clone(), gate, readers: Arc::new(Semaphore::new(MOST_READERS)) };
+    let router = Router::new().route("/log", get(log)).route("/log/head", get(head)).with_state(app.clone());
+    // Everything asks who it is first, unknown paths included.
+    unknown_paths(router, "/log and /log/head").layer(from_fn_with_state(app, admit))
+}
+
+async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
+    let answer = match app.gate.judge(request.headers()).await {
+        Ok(Verdict::Allowed(user)) => {
+            tracing::debug!(user, path = request.uri().path(), "the log is read");
+            next.run(request).await
+        }
+        Ok(Verdict::Unknown(why)) => {
+            let mut answer = refusal(StatusCode::UNAUTHORIZED, "Unauthorized", &why, &Value::Null);
+            answer.headers_mut().insert(header::WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
+            answer
+        }
+        Ok(Verdict::Forbidden(user)) => {
+            let message = format!("{user} may not get {} (a nonResourceURL)", super::auth::PATH);
+            refusal(StatusCode::FORBIDDEN, "Forbidden", &message, &json!({"user": user}))
+        }
+        Err(unavailable) => unavailable_now(&unavailable.to_string(), &Value::Null),
+    };
+    app.surface.metrics.log_request(answer.status().as_u16());
+    answer
+}
+
+fn unavailable_now(message: &str, further: &Value) -> Response {
+    refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message, further)
+}
+
+/// Whether this process holds the lease: then its log is the one that counts.
+const fn leads(standing: &Standing) -> bool {
+    matches!(standing, Standing::Leading { .. } | Standing::Listing { .. })
+}
+
+/// The answer of a process that does not lead.
+fn not_leader(app: &App) -> Option<Response> {
+    if leads(&app.surface.board.get()) {
+        return None;
+    }
+    let leader = app.surface.leader.borrow().clone();
+    let (words, further) = match &leader {
+        None => ("this replica does not lead, and nobody else does at present".to_owned(), Value::Null),
+        Some(leader) => {
+            let address = leader.advertised.as_ref().map(|a| a.address.clone());
+            let further = json!({"leader": leader.identity, "address": address});
+            (format!("this replica does not lead; {} does", leader.identity), further)
+        }
+    };
+    Some(refusal(StatusCode::SERVICE_UNAVAILABLE, "NotLeader", &words, &further))
+}
+
+async fn head(State(app): State<App>) -> Response {
+    if let Some(refused) = not_leader(&app) {
+        return refused;
+    }
+    let View { head, first, term } = *app.surface.turns.view().borrow();
+    let body = json!({"position": head.position, "digest": head.digest.to_string(), "first": first, "term": term});
+    ([(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+}
+
+/// What a reader wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wanted {
+    from: Position,
+    limit: u64,
+    follow: bool,
+}
+
+impl Wanted {
+    fn parse(query: &str) -> Result<Self, String> {
+        let mut wanted = Self { from: Position(1), limit: u64::MAX, follow: false };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let number = || match value.parse::<u64>() {
+                Ok(number) if number > 0 => Ok(number),
+                _ => Err(format!("{name}={value}: a whole number from 1 on is needed")),
+            };
+            match name {
+                "from" => wanted.from = Position(number()?),
+                "limit" => wanted.limit = number()?,
+                "follow" => {
+                    wanted.follow = match value {
+                        "true" | "" => true,
+                        "false" => false,
+                        _ => return Err(format!("follow={value}: true or false is needed")),
+                    }
+                }
+                _ => return Err(format!("{name}: no such parameter; there are from, limit and follow")),
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+async fn log(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+    let wanted = match Wanted::parse(query.as_deref().unwrap_or_default()) {
+        Ok(wanted) => wanted,
+        Err(message) => return refusal(StatusCode::BAD_REQUEST, "BadRequest", &message, &Value::Null),
+    };
+    if let Some(refused) = not_leader(&app) {
+        return refused;
+    }
+    let Ok(place) = app.readers.clone().try_acquire_owned() else {
+        let message = format!("{MOST_READERS} readers have the log open; try again later");
+        return refusal(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", &message, &Value::Null);
+    };
+    let view = app.surface.turns.view();
+    let now = *view.borrow();
+    if wanted.from > now.head.position.next() {
+        let message = format!("position {} was asked for and the log ends at {}", wanted.from, now.head.position);
+        let further = json!({"head": now.head.position, "digest": now.head.digest.to_string()});
+        return refusal(StatusCode::RANGE_NOT_SATISFIABLE, "BeyondHead", &message, &further);
+    }
+    let mut reading = Reading {
+        view,
+        standing: app.surface.board.subscribe(),
+        next: wanted.from,
+        left: wanted.limit,
+        until: (!wanted.follow).then_some(now.head.position),
+        ready: VecDeque::new(),
+        app,
+        _place: place,
+    };
+    // The first page before the answer begins: what goes wrong with it has a status of its own.
+    if let Err(message) = reading.page(true).await {
+        return refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &message, &Value::Null);
+    }
+    let lines = stream::unfold(reading, |mut reading| async {
+        let piece = reading.piece().await.transpose()?;
+        Some((piece, reading))
+    });
+    let headers = [(header::CONTENT_TYPE.as_str(), "application/x-ndjson".to_owned()), (HEAD, head_text(&now.head))];
+    (headers, Body::from_stream(lines)).into_response()
+}
+
+fn head_text(head: &Head) -> String {
+    format!("{} {}", head.position, head.digest)
+}
+
+/// One answer on its way out.
+struct Reading {
+    app: App,
+    view: watch::Receiver<View>,
+    standing: watch::Receiver<Standing>,
+    /// The next position.
+    next: Position,
+    /// Records that may still be sent.
+    left: u64,
+    /// The last position, unless the reader follows.
+    until: Option<Position>,
+    /// What is read and not yet sent.
+    ready: VecDeque<Bytes>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Reading {
+    /// The next piece of text; `None` at the end. An answer that cannot be completed ends with an error, which breaks the
+    /// connection: nobody must take it for the whole log. To a reader who follows every end is as good as another.
+    async fn piece(&mut self) -> io::Result<Option<Bytes>> {
+        let broken = if self.until.is_some() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(None) };
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Ok(Some(piece));
+            }
+            if self.is_done() {
+                return Ok(None);
+            }
+            if !leads(&self.standing.borrow()) {
+                return broken;
+            }
+            // What was told before this moment is in the page.
+            self.view.borrow_and_update();
+            if let Err(error) = self.page(false).await {
+                tracing::warn!(error, position = self.next.0, "reading the log for somebody ended early");
+                return broken;
+            }
+            if self.ready.is_empty() && !self.is_done() {
+                let gone = tokio::select! {
+                    changed = self.view.changed() => changed.is_err(),
+                    changed = self.standing.changed() => changed.is_err(),
+                    () = tokio::time::sleep(HEARTBEAT) => return Ok(Some(Bytes::from_static(b"\n"))),
+                };
+                if gone {
+                    return broken;
+                }
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 || self.until.is_some_and(|until| self.next > until)
+    }
+
+    /// Reads a page. In the middle of an answer there is no place for a checkpoint: a log that was compacted past the next
+    /// position ends it, and the reader begins anew.
+    async fn page(&mut self, first: bool) -> Result<(), String> {
+        let limit = usize::try_from(self.left).unwrap_or(usize::MAX).min(PAGE_RECORDS);
+        let answer = self.app.surface.turns.frames(self.next, limit, PAGE_BYTES).await;
+        let Batch { checkpoint, frames, .. } = answer.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        if let Some(checkpoint) = checkpoint {
+            if !first {
+                return Err("the log begins later now".to_owned());
+            }
+            self.next = checkpoint.position.next();
+            self.ready.extend(jsonl::checkpoint_line(checkpoint).into_iter().map(Bytes::from));
+        }
+        let mut text = Vec::new();
+        for frame in frames.iter().filter(|frame| self.until.is_none_or(|until| frame.position <= until)) {
+            jsonl::write_frame(frame, &mut text).map_err(|e| e.to_string())?;
+            self.next = frame.position.next();
+            self.left = self.left.saturating_sub(1);
+        }
+        if !text.is_empty() {
+            self.ready.push_back(Bytes::from(text));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_that_cannot_be_used_are_named() {
+        let wanted = |query| Wanted::parse(query);
+        let all = Wanted { from: Position(1), limit: u64::MAX, follow: false };
+        assert_eq!(wanted(""), Ok(all));
+        assert_eq!(wanted("follow=true&from=7"), Ok(Wanted { from: Position(7), follow: true, ..all }));
+        assert_eq!(wanted("limit=3&follow=false"), Ok(Wanted { limit: 3, ..all }));
+        for (query, error) in [
+            ("from=0", "from=0: a whole number from 1 on is needed"),
+            ("from=-1", "from=-1: a whole number from 1 on is needed"),
+            ("limit=x", "limit=x: a whole number from 1 on is needed"),
+            ("limit", "limit=: a whole number from 1 on is needed"),
+            ("follow=yes", "follow=yes: true or false is needed"),
+            ("form=3", "form: no such parameter; there are from, limit and follow"),
+        ] {
+            assert_eq!(wanted(query), Err(error.to_owned()), "{query}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Figures that are looked up on the operator's thread when somebody asks for the metrics.
+
+use std::collections::BTreeMap;
+
+use event_log::Stats;
+use model::Text;
+use operator::Operator;
+
+/// Figures about the log and its jobs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Numbers about the log.
+    pub log: Stats,
+    /// Jobs by kind and their API's word for the phase.
+    pub phases: BTreeMap<(Text, &'static str), u64>,
+    /// Calls handed out and not yet answered.
+    pub calls_under_way: usize,
+}
+
+impl Summary {
+    /// Looks the figures up: one walk over the jobs.
+    pub fn of(operator: &Operator) -> Self {
+        let registry = apis::Registry::all();
+        let mut phases: BTreeMap<(Text, &'static str), u64> = BTreeMap::new();
+        for (key, job) in operator.state().jobs.iter().filter(|(_, job)| job.known && !job.gone) {
+            let word = registry.get(&key.kind).map_or("", |api| api.phase_word(job.phase));
+            *phases.entry((key.kind.clone(), word)).or_default() += 1;
+        }
+        Self { log: operator.log().stats(), phases, calls_under_way: operator.calls_under_way() }
+    }
+}

@@ -1,0 +1,188 @@
+//! For tests: an operator's thread on a log in memory, and that log served over a real TLS socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use event_log::{Checkpoint, Error, EventLog, Frame, MemoryDisk, NewRecord};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use kube::config::AuthInfo;
+use model::{Position, Stamp, Term, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::follow::Following;
+use crate::http::{Bound, HttpOptions, Surface};
+use crate::lease::{Advertised, Leader};
+use crate::logs::Logs;
+use crate::metrics::Metrics;
+use crate::standing::{Board, Standing};
+use crate::turns::{self, Parts, Turns};
+
+/// Records that say nothing but when, from position 1 on; `flavour` makes the logs of different leaders differ.
+pub(crate) fn records(count: u64, flavour: u64) -> MemoryDisk {
+    let disk = MemoryDisk::default();
+    append(&mut disk.open().unwrap(), count, flavour, Term(1));
+    disk
+}
+
+/// Appends such records.
+pub(crate) fn append(log: &mut dyn EventLog, count: u64, flavour: u64, term: Term) {
+    for _ in 0..count {
+        let at = log.head().position.0 * 1000 + flavour;
+        log.append(&[NewRecord { term, body: format!(r#"{{"at":{at}}}"#).as_bytes() }]).unwrap();
+    }
+}
+
+/// All frames of a log.
+pub(crate) fn frames(disk: &MemoryDisk) -> Vec<Frame> {
+    let log = disk.copy().open().unwrap();
+    log.read(log.first()).unwrap().map(Result::unwrap).collect()
+}
+
+/// The checkpoint of a log of such records at a position.
+pub(crate) fn checkpoint(disk: &MemoryDisk, at: u64) -> Checkpoint {
+    let frame = frames(disk).into_iter().find(|frame| frame.position == Position(at)).unwrap();
+    let record = engine::Record::decode(frame.position, frame.term, &frame.body).unwrap();
+    let mut state = engine::State::default();
+    state.begin(Stamp { term: frame.term, position: frame.position }, Timestamp(record.at.0));
+    let state = state.to_checkpoint().unwrap();
+    Checkpoint { position: frame.position, term: frame.term, digest: frame.digest, state }
+}
+
+/// A place whose log was there before; what is set aside is noted.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) disk: Arc<Mutex<MemoryDisk>>,
+    pub(crate) aside: Arc<Mutex<Vec<String>>>,
+}
+
+impl Place {
+    pub(crate) fn new(disk: MemoryDisk) -> Self {
+        Self { disk: Arc::new(Mutex::new(disk)), aside: Arc::default() }
+    }
+
+    pub(crate) fn disk(&self) -> MemoryDisk {
+        self.disk.lock().unwrap().clone()
+    }
+
+    pub(crate) fn aside(&self) -> Vec<String> {
+        self.aside.lock().unwrap().clone()
+    }
+}
+
+impl Logs for Place {
+    fn open(&mut self) -> Result<Box<dyn EventLog>, Error> {
+        Ok(Box::new(self.disk().open()?))
+    }
+
+    fn set_aside(&mut self, why: &str) -> io::Result<String> {
+        self.aside.lock().unwrap().push(why.to_owned());
+        *self.disk.lock().unwrap() = MemoryDisk::default();
+        Ok("aside".to_owned())
+    }
+}
+
+/// A thread on a place.
+pub(crate) fn turns_on(place: &Place) -> Turns {
+    let parts = Parts {
+        logs: Box::new(place.clone()),
+        registry: apis::Registry::all(),
+        options: operator::Options::default(),
+        clock: Clock::system(),
+        metrics: Metrics::new(),
+        room: 16,
+        compact_after: 0,
+    };
+    turns::start(parts, tokio::runtime::Handle::current()).unwrap().0
+}
+
+/// A client of an API server that knows two tokens: `reader` may read the log, `stranger` may not.
+pub(crate) fn api_server() -> Client {
+    let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    tokio::spawn(async move {
+        while let Some((request, reply)) = handle.next_request().await {
+            let review = request.uri().path().ends_with("/tokenreviews");
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let asked: Value = serde_json::from_slice(&body).unwrap();
+            let status = if review {
+                let token = asked["spec"]["token"].as_str().unwrap();
+                json!({"authenticated": matches!(token, "reader" | "stranger"), "user": {"username": token}})
+            } else {
+                json!({"allowed": asked["spec"]["user"] == "reader"})
+            };
+            let answer = json!({"metadata": {}, "spec": asked["spec"], "status": status});
+            reply.send_response(Response::new(Body::from(answer.to_string().into_bytes())));
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// An operator that can be looked at.
+pub(crate) struct Served {
+    pub(crate) place: Place,
+    pub(crate) turns: Turns,
+    pub(crate) board: Board,
+    pub(crate) advertised: Advertised,
+    pub(crate) health: SocketAddr,
+    pub(crate) leader: watch::Sender<Option<Leader>>,
+    pub(crate) following: watch::Sender<Following>,
+    pub(crate) metrics: Metrics,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Served {
+    /// Serves a leader's log.
+    pub(crate) async fn new(disk: MemoryDisk) -> Self {
+        let place = Place::new(disk);
+        let turns = turns_on(&place);
+        let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let bound = Bound::new(&HttpOptions { health: any, log: any, ..HttpOptions::default() }).await.unwrap();
+        let served = Self {
+            place,
+            turns,
+            board: Board::default(),
+            advertised: bound.advertised().unwrap().clone(),
+            health: bound.health_address().unwrap(),
+            leader: watch::Sender::new(None),
+            following: watch::Sender::new(Following::Starting),
+            metrics: Metrics::new(),
+            stop: CancellationToken::new(),
+        };
+        served.board.set(Standing::Leading { term: Term(1) });
+        let surface = Surface {
+            turns: served.turns.clone(),
+            board: served.board.clone(),
+            metrics: served.metrics.clone(),
+            following: served.following.subscribe(),
+            leader: served.leader.subscribe(),
+            client: api_server(),
+        };
+        // The thread tells of its log after the first question.
+        served.grow(Vec::new()).await;
+        tokio::spawn(bound.serve(surface, served.stop.clone()));
+        served
+    }
+
+    /// Appends records to the served log, as its own operator would.
+    pub(crate) async fn grow(&self, frames: Vec<Frame>) {
+        self.turns.with(move |operator| operator.follow(&frames)).await.unwrap().unwrap();
+    }
+
+    /// As others see it in the Lease.
+    pub(crate) fn as_leader(&self, identity: &str) -> Leader {
+        Leader { identity: identity.to_owned(), term: Term(1), advertised: Some(self.advertised.clone()) }
+    }
+}
+
+/// Credentials with this token.
+pub(crate) fn token(token: &str) -> AuthInfo {
+    let mut auth = AuthInfo::default();
+    auth.token = Some(token.to_owned().into());
+    auth
+}

@@ -1,0 +1,147 @@
+//! What is watched: for each kind the resources, where they are served, and which of their objects.
+//!
+//! Pods and services are selected by the label that every object of an API's jobs carries, so other people's pods are not
+//! even sent. Tests: at the end of this file.
+
+use apis::{Registry, Resource};
+use model::{Kind, Text};
+
+use crate::decode::Shape;
+use crate::trim;
+
+/// Which jobs are served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// The only namespace that is looked at; `None` for all.
+    pub namespace: Option<String>,
+    /// Which jobs, by their labels; empty for all.
+    pub label_selector: String,
+}
+
+/// One resource to list and watch.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Path of the collection, as in `/api/v1/pods`.
+    pub path: String,
+    /// Plural name of the resource.
+    pub plural: &'static str,
+    /// Label selector; empty for every object.
+    pub selector: String,
+    /// How its objects are read.
+    pub shape: Shape,
+    /// Whether metadata alone is asked for.
+    pub metadata_only: bool,
+    /// Whether it may not be there (yet): a custom resource whose definition nobody installed.
+    pub optional: bool,
+}
+
+/// Every source of a kind.
+pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
+    let mut sources: Vec<Source> = match kind {
+        Kind::Node => vec![core("nodes", "Node", trim::NODE, None, String::new())],
+        Kind::Job => registry.iter().map(|api| job(&api.resource(), api.plural(), scope)).collect(),
+        Kind::Pod => owned(registry, |selector| core("pods", "Pod", trim::POD, Some(scope), selector)),
+        Kind::Service => owned(registry, |selector| Source {
+            metadata_only: true,
+            ..core("services", "Service", trim::SERVICE, Some(scope), selector)
+        }),
+    };
+    // Two APIs of one family select by the same label.
+    sources.dedup_by(|a, b| a.path == b.path && a.selector == b.selector);
+    sources
+}
+
+/// Path of the collection of a resource in a namespace; in all of them, or outside of them, without one.
+pub fn collection(api_version: &str, plural: &str, namespace: Option<&str>) -> String {
+    let root = if api_version.contains('/') { "/apis/" } else { "/api/" };
+    match namespace {
+        Some(namespace) => format!("{root}{api_version}/namespaces/{namespace}/{plural}"),
+        None => format!("{root}{api_version}/{plural}"),
+    }
+}
+
+fn core(plural: &'static str, kind: &str, keep: trim::Keep, scope: Option<&Scope>, selector: String) -> Source {
+    Source {
+        path: collection("v1", plural, scope.and_then(|scope| scope.namespace.as_deref())),
+        plural,
+        selector,
+        shape: Shape { api_version: Text::from("v1"), kind: Text::from(kind), keep },
+        metadata_only: false,
+        optional: false,
+    }
+}
+
+fn job(resource: &Resource, plural: &'static str, scope: &Scope) -> Source {
+    Source {
+        path: collection(&resource.api_version, plural, scope.namespace.as_deref()),
+        plural,
+        selector: scope.label_selector.clone(),
+        shape: Shape { api_version: resource.api_version.clone(), kind: resource.kind.clone(), keep: trim::JOB },
+        metadata_only: false,
+        optional: true,
+    }
+}
+
+fn owned(registry: &Registry, source: impl Fn(String) -> Source) -> Vec<Source> {
+    registry.iter().map(|api| source(api.selector().to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(scope: &Scope) -> Vec<(String, String)> {
+        let registry = Registry::all();
+        let all = Kind::ALL.into_iter().flat_map(|kind| sources(kind, &registry, scope));
+        all.map(|source| (source.path, source.selector)).collect()
+    }
+
+    #[test]
+    fn namespaces_and_labels_narrow_what_is_asked_for() {
+        let label = "GroupName=elasticdeeplearning.ai";
+        let all = [
+            ("/api/v1/nodes", ""),
+            ("/apis/elasticdeeplearning.ai/v1/aitrainingjobs", ""),
+            ("/api/v1/pods", label),
+            ("/api/v1/services", label),
+        ];
+        assert_eq!(paths(&Scope::default()), all.map(|(path, selector)| (path.to_owned(), selector.to_owned())));
+        let scope = Scope { namespace: Some("ml".to_owned()), label_selector: "team=a".to_owned() };
+        let some = [
+            ("/api/v1/nodes", ""),
+            ("/apis/elasticdeeplearning.ai/v1/namespaces/ml/aitrainingjobs", "team=a"),
+            ("/api/v1/namespaces/ml/pods", label),
+            ("/api/v1/namespaces/ml/services", label),
+        ];
+        assert_eq!(paths(&scope), some.map(|(path, selector)| (path.to_owned(), selector.to_owned())));
+    }
+
+    #[test]
+    fn what_is_rendered_is_selected() {
+        let registry = Registry::all();
+        for api in registry.iter() {
+            let (key, value) = api.selector().split_once('=').unwrap();
+            let manifest = serde_json::json!({"apiVersion": &*api.resource().api_version, "kind": &*api.resource().kind,
+                "metadata": {"name": "j", "namespace": "ns", "uid": "u"},
+                "spec": {"replicaSpecs": {"trainer": {"template": {"spec": {"containers": [
+                    {"name": "aitj-a", "image": "i", "ports": [{"name": "aitj-p", "containerPort": 80}]}]}}}}}});
+            let fact = api.spec_fact(&manifest);
+            let spec = fact.spec.unwrap();
+            let parsed = serde_json::from_str(&fact.manifest).unwrap();
+            let job = apis::objects::job_key(&registry, &manifest).unwrap();
+            let source = apis::api::Source { job: &job, spec: &spec, manifest: &parsed };
+            let slot = model::SlotId { group: "trainer".into(), index: 0 };
+            let pod = apis::api::PodSlot {
+                slot: &slot,
+                group: &spec.groups[0],
+                incarnation: model::Incarnation(1),
+                count: 0,
+            };
+            let pod = api.pods(source, &[pod]).remove(0).unwrap();
+            let service = api.service(source, &slot).unwrap();
+            for object in [pod, service] {
+                assert_eq!(apis::objects::label(&object, key), Some(value), "{object}");
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Where this process stands, in words: what readiness and logs tell of it. Decides nothing. Tests: at the end of this file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::{Kind, Term};
+use tokio::sync::watch;
+
+/// Where a process stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It opens its log.
+    Starting,
+    /// It waits for the lease; another process leads, or nobody does yet.
+    Standby,
+    /// It holds the lease and waits for complete views of every kind.
+    Listing {
+        /// What is still missing, in words.
+        missing: String,
+    },
+    /// It leads.
+    Leading {
+        /// The term.
+        term: Term,
+    },
+    /// Something keeps it from working; it keeps trying.
+    Failing {
+        /// What.
+        why: String,
+    },
+    /// It finishes what is under way and ends.
+    Stopping,
+}
+
+impl Standing {
+    /// Whether this process does what it is there for.
+    pub const fn is_ready(&self) -> bool {
+        matches!(self, Self::Standby | Self::Leading { .. })
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => f.write_str("starting: the log is being opened"),
+            Self::Standby => f.write_str("standby: waiting for the lease"),
+            Self::Listing { missing } => write!(f, "waiting for complete views of the cluster: {missing}"),
+            Self::Leading { term } => write!(f, "leading, term {term}"),
+            Self::Failing { why } => write!(f, "not working: {why}"),
+            Self::Stopping => f.write_str("stopping"),
+        }
+    }
+}
+
+/// Where a process writes down how it stands. Clones are the same board.
+#[derive(Debug, Clone)]
+pub struct Board(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    standing: watch::Sender<Standing>,
+    /// What keeps a kind from being listed or watched.
+    troubles: Mutex<BTreeMap<Kind, String>>,
+}
+
+impl Default for Board {
+    fn default() -> Self {
+        Self(Arc::new(Shared { standing: watch::Sender::new(Standing::Starting), troubles: Mutex::default() }))
+    }
+}
+
+impl Board {
+    /// Notes how it stands from now on.
+    pub fn set(&self, standing: Standing) {
+        self.0.standing.send_if_modified(|now| {
+            let changed = *now != standing;
+            if changed {
+                tracing::info!(standing = %standing, "standing");
+                *now = standing;
+            }
+            changed
+        });
+    }
+
+    /// Notes what keeps a kind from being listed or watched; `None` when nothing does any more.
+    pub fn trouble(&self, kind: Kind, why: Option<String>) {
+        let mut troubles = self.troubles();
+        match why {
+            Some(why) => troubles.insert(kind, why),
+            None => troubles.remove(&kind),
+        };
+    }
+
+    /// How it stands, and what is in the way of complete views.
+    pub fn get(&self) -> Standing {
+        let mut standing = self.0.standing.borrow().clone();
+        if let Standing::Listing { missing } = &mut standing {
+            let troubles = self.troubles();
+            let told: Vec<String> = troubles.iter().map(|(kind, why)| format!("{kind:?}: {why}")).collect();
+            if !told.is_empty() {
+                *missing = told.join("; ");
+            }
+        }
+        standing
+    }
+
+    /// Follows how it stands.
+    pub fn subscribe(&self) -> watch::Receiver<Standing> {
+        self.0.standing.subscribe()
+    }
+
+    fn troubles(&self) -> MutexGuard<'_, BTreeMap<Kind, String>> {
+        // A map is whole after every single change of it.
+        self.0.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_way_is_told_until_it_is_gone() {
+        let board = Board::default();
+        assert!(!board.get().is_ready());
+        board.set(Standing::Listing { missing: "lists are under way".to_owned() });
+        assert_eq!(board.get().to_string(), "waiting for complete views of the cluster: lists are under way");
+        board.trouble(Kind::Pod, Some("list: 403 Forbidden".to_owned()));
+        let text = "waiting for complete views of the cluster: Pod: list: 403 Forbidden";
+        assert_eq!(board.clone().get().to_string(), text);
+        board.trouble(Kind::Pod, None);
+        assert!(board.get().to_string().ends_with("lists are under way"));
+        board.set(Standing::Leading { term: Term(7) });
+        assert!(board.get().is_ready());
+        assert_eq!(board.get().to_string(), "leading, term 7");
+    }
+}

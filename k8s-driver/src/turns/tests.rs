@@ -1,0 +1,219 @@
+//! One leadership after another on the thread, with everything around it played by the test.
+
+use std::io;
+use std::time::Duration;
+
+use apis::{ApiError, Verb};
+use event_log::{EventLog, Fault, FaultyLog, MemoryDisk};
+use model::{Kind, ResourceVersion};
+use serde_json::json;
+
+use super::*;
+
+/// A log in memory of which some appends fail, the first time it is opened.
+struct Place {
+    disk: MemoryDisk,
+    faults: Vec<(u64, Fault)>,
+}
+
+impl Logs for Place {
+    fn open(&mut self) -> Result<Box<dyn EventLog>, event_log::Error> {
+        Ok(Box::new(FaultyLog::new(self.disk.open()?, std::mem::take(&mut self.faults))))
+    }
+
+    fn set_aside(&mut self, _why: &str) -> io::Result<String> {
+        self.disk = MemoryDisk::default();
+        Ok("aside".to_owned())
+    }
+}
+
+/// The other ends of a leadership's queues.
+struct Around {
+    news: mpsc::Sender<Observation<Seen>>,
+    answers: mpsc::UnboundedSender<(CallId, ApiAnswer)>,
+    calls: mpsc::UnboundedReceiver<Vec<ApiCall>>,
+    milestones: mpsc::UnboundedReceiver<Milestone>,
+}
+
+fn parts(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Parts {
+    Parts {
+        logs: Box::new(Place { disk: disk.clone(), faults }),
+        registry: Registry::all(),
+        options: Options::default(),
+        clock: Clock::system(),
+        metrics: Metrics::new(),
+        room: 100,
+        compact_after: 0,
+    }
+}
+
+fn thread(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Turns {
+    start(parts(disk, faults), Handle::current()).unwrap().0
+}
+
+async fn begin(turns: &Turns, last_term: u64) -> Around {
+    let (news, take_news) = mpsc::channel(16);
+    let (answers, take_answers) = mpsc::unbounded_channel();
+    let (calls, take_calls) = mpsc::unbounded_channel();
+    let (tell, milestones) = mpsc::unbounded_channel();
+    let last_term = Term(last_term);
+    let period = Period { last_term, news: take_news, answers: take_answers, calls, milestones: tell };
+    turns.ask(Ask::Begin(Box::new(period))).await.unwrap();
+    Around { news, answers, calls: take_calls, milestones }
+}
+
+fn job(rv: u64) -> Seen {
+    let object = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+        "metadata": {"name": "j", "namespace": "ns", "uid": "ju", "resourceVersion": rv.to_string(), "generation": 1},
+        "spec": {"replicaSpecs": {"t": {"replicas": 2, "template": {"spec": {"containers": [
+            {"name": "aitj-c", "image": "i"}]}}}}}});
+    Seen::read(&Registry::all(), Arc::new(object)).unwrap()
+}
+
+impl Around {
+    async fn list(&self, jobs: Vec<Seen>) {
+        for kind in Kind::ALL {
+            let items = if kind == Kind::Job { jobs.clone() } else { Vec::new() };
+            self.news.send(Observation::Listed { kind, rv: ResourceVersion(20), items }).await.unwrap();
+        }
+    }
+
+    async fn milestone(&mut self) -> Milestone {
+        tokio::time::timeout(Duration::from_secs(20), self.milestones.recv()).await.expect("in time").unwrap()
+    }
+
+    async fn calls(&mut self) -> Vec<ApiCall> {
+        tokio::time::timeout(Duration::from_secs(20), self.calls.recv()).await.expect("in time").unwrap()
+    }
+
+    /// Lists, and begins the term that is proposed.
+    async fn lead(&mut self, turns: &Turns, jobs: Vec<Seen>) -> Term {
+        self.list(jobs).await;
+        let Milestone::Proposed(term) = self.milestone().await else { panic!("no term was proposed") };
+        turns.ask(Ask::Grant(term)).await.unwrap();
+        assert!(matches!(self.milestone().await, Milestone::Begun(begun) if begun == term));
+        term
+    }
+}
+
+fn version(rv: u64) -> ApiAnswer {
+    Ok(Arc::new(json!({"metadata": {"resourceVersion": rv.to_string()}})))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_term_is_proposed_when_all_is_listed_and_calls_follow_when_it_is_granted() {
+    let disk = MemoryDisk::default();
+    let turns = thread(&disk, Vec::new());
+    let mut around = begin(&turns, 9_000_000_000).await;
+    let term = around.lead(&turns, vec![job(5)]).await;
+    // Later than the one in the Lease, though that is far in the future.
+    assert_eq!(term, Term(9_000_000_001));
+    let calls = around.calls().await;
+    assert_eq!(calls.iter().map(|call| call.verb).collect::<Vec<_>>(), [Verb::ApplyStatus]);
+    assert_eq!(calls[0].cause.term, term);
+    turns.view().wait_for(|view| view.term == term).await.unwrap();
+    around.answers.send((calls[0].id, version(11))).unwrap();
+    let mut calls = around.calls().await;
+    calls.retain(|call| &*call.resource.kind == "Pod");
+    assert_eq!(calls.iter().map(|call| call.name.to_string()).collect::<Vec<_>>(), ["j-t-0", "j-t-1"]);
+
+    // The end: an answer that came last is put down, then nothing of this leadership counts any more.
+    let refused = ApiError { code: 403, reason: "Forbidden".into(), message: "quota".to_owned() };
+    around.answers.send((calls[0].id, Err(refused))).unwrap();
+    let (reply, ended) = oneshot::channel();
+    turns.ask(Ask::End { last_turn: true, reply }).await.unwrap();
+    ended.await.unwrap();
+    let batch = turns.frames(Position(1), 100, usize::MAX).await.unwrap().unwrap();
+    let text = batch.frames.iter().map(|frame| String::from_utf8_lossy(&frame.body).into_owned()).collect::<String>();
+    assert!(text.contains("quota"), "{text}");
+    turns.view().wait_for(|view| view.term == Term(0)).await.unwrap();
+    assert!(around.answers.send((calls[1].id, version(12))).is_err());
+
+    // The next leadership goes on from the log, with a view that is as new as what stands there.
+    let mut around = begin(&turns, 0).await;
+    assert!(around.lead(&turns, vec![job(11)]).await > term);
+    turns.with(|operator| assert_eq!(operator.state().jobs.len(), 1)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_failed_append_nothing_is_called_and_the_operator_is_opened_anew() {
+    for fault in [Fault::Lost, Fault::Stored, Fault::Full] {
+        let disk = MemoryDisk::default();
+        let turns = thread(&disk, vec![(1, fault)]);
+        let mut around = begin(&turns, 0).await;
+        around.list(vec![job(5)]).await;
+        let Milestone::Proposed(first) = around.milestone().await else { panic!("no term was proposed") };
+        turns.ask(Ask::Grant(first)).await.unwrap();
+        assert!(matches!(around.milestone().await, Milestone::Stopped(operator::Error::Log(_))), "{fault:?}");
+        assert!(around.calls.recv().await.is_none());
+        let mut around = begin(&turns, first.0).await;
+        assert!(around.lead(&turns, vec![job(5)]).await > first);
+        assert_eq!(around.calls().await.len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_is_read_in_batches_and_set_aside_only_when_nobody_leads() {
+    let disk = MemoryDisk::default();
+    let turns = thread(&disk, Vec::new());
+    let mut around = begin(&turns, 0).await;
+    around.lead(&turns, vec![job(5)]).await;
+    let all = turns.frames(Position(1), 100, usize::MAX).await.unwrap().unwrap();
+    assert!(all.frames.len() >= 2 && all.checkpoint.is_none());
+    assert_eq!(all.head, all.frames.last().unwrap().head());
+    assert_eq!(turns.frames(Position(1), 1, usize::MAX).await.unwrap().unwrap().frames, all.frames[..1]);
+    assert_eq!(turns.frames(Position(2), 100, 1).await.unwrap().unwrap().frames, all.frames[1..2]);
+    assert!(turns.frames(Position(1_000), 1, 1).await.unwrap().is_err());
+    turns.with(|operator| operator.compact().unwrap()).await.unwrap();
+    let compacted = turns.frames(Position(1), 100, usize::MAX).await.unwrap().unwrap();
+    assert_eq!((compacted.frames.len(), compacted.head), (0, all.head));
+    assert_eq!(compacted.checkpoint.unwrap().position, all.head.position);
+
+    let set_aside = || async {
+        let (reply, answer) = oneshot::channel();
+        turns.ask(Ask::SetAside { why: "test".to_owned(), reply }).await.unwrap();
+        answer.await.unwrap()
+    };
+    assert_eq!(set_aside().await, Err("not while leading".to_owned()));
+    let (reply, ended) = oneshot::channel();
+    turns.ask(Ask::End { last_turn: false, reply }).await.unwrap();
+    ended.await.unwrap();
+    assert_eq!(set_aside().await, Ok("aside".to_owned()));
+    assert_eq!(turns.frames(Position(1), 1, 1).await.unwrap().unwrap().head, Head::default());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_alone_moves_jobs_on() {
+    let disk = MemoryDisk::default();
+    let clock = Clock::system();
+    let parts = Parts { clock: Arc::clone(&clock), ..parts(&disk, Vec::new()) };
+    let turns = start(parts, Handle::current()).unwrap().0;
+    let mut around = begin(&turns, 0).await;
+    around.lead(&turns, vec![job(5)]).await;
+    let status = around.calls().await;
+    // The server cannot: the second try is at once, the third after a while.
+    let unable = || Err(ApiError { code: 503, reason: "".into(), message: "unable".to_owned() });
+    around.answers.send((status[0].id, unable())).unwrap();
+    let again = around.calls().await;
+    around.answers.send((again[0].id, unable())).unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(500), around.calls.recv()).await.is_err());
+    clock.advance(Duration::from_secs(120));
+    assert_eq!(around.calls().await[0].verb, Verb::ApplyStatus);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_log_begins_anew_by_itself() {
+    let disk = MemoryDisk::default();
+    let turns = start(Parts { compact_after: 3, ..parts(&disk, Vec::new()) }, Handle::current()).unwrap().0;
+    let mut around = begin(&turns, 0).await;
+    around.lead(&turns, vec![job(5)]).await;
+    for n in 0..8 {
+        let node = json!({"kind": "Node", "metadata": {"name": format!("n{n}"), "resourceVersion": "50"}});
+        let node = Seen::read(&Registry::all(), Arc::new(node)).unwrap();
+        around.news.send(Observation::Applied(node)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut view = turns.view();
+    let compacted = view.wait_for(|view| view.first > Position(1));
+    tokio::time::timeout(Duration::from_secs(20), compacted).await.unwrap().unwrap();
+}

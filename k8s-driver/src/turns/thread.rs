@@ -1,0 +1,359 @@
+//! The thread itself: waits, takes in, does a turn, tells.
+//!
+//! It must not wait for anything but its queues, and hold nothing that the log does not. Tests: `turns/tests.rs`.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use event_log::EventLog;
+use model::{JobKey, Phase, Position, Term};
+use operator::{Operator, Options, Step};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+
+use super::{Ask, Batch, Error, Milestone, Parts, Period, View};
+use crate::logs::Timed;
+
+/// Answers and observations that are taken into one turn.
+const BATCH: usize = 1024;
+
+/// What the thread holds.
+pub(super) struct TurnThread {
+    parts: Parts,
+    operator: Option<Operator>,
+    period: Option<Leading>,
+    show: watch::Sender<View>,
+    runtime: Handle,
+}
+
+struct Leading {
+    queues: Period,
+    proposed: bool,
+    begun: bool,
+    /// Answers given to the operator since its last turn.
+    offered: usize,
+    /// The phase each job was last seen in, to tell changes from further records in the same phase.
+    phases: BTreeMap<JobKey, Phase>,
+}
+
+/// What woke the thread.
+enum Woken {
+    Asked(Ask),
+    NobodyAsks,
+    Work,
+}
+
+impl TurnThread {
+    pub(super) fn new(parts: Parts, show: watch::Sender<View>, runtime: Handle) -> Self {
+        Self { parts, operator: None, period: None, show, runtime }
+    }
+
+    /// Runs until nobody can ask any more.
+    pub(super) fn run(mut self, mut asked: mpsc::Receiver<Ask>) {
+        let runtime = self.runtime.clone();
+        loop {
+            match runtime.block_on(self.wait(&mut asked)) {
+                Woken::NobodyAsks => return,
+                Woken::Asked(ask) => self.answer(ask),
+                Woken::Work => {}
+            }
+            if let Err(error) = self.work().and_then(|()| self.compact()) {
+                self.stopped(error);
+            }
+            self.tell();
+        }
+    }
+
+    /// Waits until there is something to do. Answers come before news: they make room.
+    async fn wait(&mut self, asked: &mut mpsc::Receiver<Ask>) -> Woken {
+        let (Some(period), Some(operator)) = (&mut self.period, &mut self.operator) else {
+            return asked.recv().await.map_or(Woken::NobodyAsks, Woken::Asked);
+        };
+        let wake = operator.next_wake();
+        if wake.is_some_and(|at| at <= self.parts.clock.now()) {
+            return asked.try_recv().map_or(Woken::Work, Woken::Asked);
+        }
+        let (queues, offered) = (&mut period.queues, &mut period.offered);
+        tokio::select! {
+            biased;
+            ask = asked.recv() => ask.map_or(Woken::NobodyAsks, Woken::Asked),
+            Some((call, answer)) = queues.answers.recv() => {
+                operator.answered(call, answer);
+                *offered += 1;
+                Woken::Work
+            }
+            Some(observation) = queues.news.recv() => {
+                operator.offer_read(observation);
+                Woken::Work
+            }
+            () = self.parts.clock.sleep_until(wake) => Woken::Work,
+        }
+    }
+
+    /// Takes what waits and does a turn.
+    fn work(&mut self) -> Result<(), operator::Error> {
+        let (Some(period), Some(operator)) = (&mut self.period, &mut self.operator) else { return Ok(()) };
+        period.take_in(operator);
+        period.make_room(operator, self.parts.room);
+        let now = self.parts.clock.now();
+        let span = tracing::debug_span!("turn", position = operator.log().head().position.0);
+        let begun = Instant::now();
+        let calls = span.in_scope(|| operator.turn(now))?;
+        self.parts.metrics.turn_done(begun.elapsed());
+        if !calls.is_empty() {
+            // When nobody makes them any more, the end of the period is on its way.
+            let _ = period.queues.calls.send(calls);
+        }
+        // After the turn, which begins the term if it was granted.
+        if !operator.is_ready()
+            && !period.proposed
+            && let Some(term) = operator.proposed_term(now)
+        {
+            period.proposed = true;
+            period.tell(Milestone::Proposed(term.max(Term(period.queues.last_term.0.saturating_add(1)))));
+        }
+        if !period.begun && operator.is_ready() {
+            period.begun = true;
+            period.tell(Milestone::Begun(operator.state().stamp.term));
+        }
+        for step in operator.take_steps() {
+            period.note(&step, &self.parts);
+        }
+        period.forget_jobs(operator);
+        Ok(())
+    }
+
+    /// Makes a log that has grown long begin at the present state: when nothing is under way, or when it is very long. Whoever
+    /// follows another's log sees to that himself.
+    fn compact(&mut self) -> Result<(), operator::Error> {
+        let Some(operator) = self.operator.as_mut().filter(|operator| operator.is_ready()) else { return Ok(()) };
+        let (records, limit) = (operator.log().stats().records, self.parts.compact_after);
+        let allowed = if operator.calls_under_way() == 0 { limit } else { limit.saturating_mul(2) };
+        if limit == 0 || records <= allowed {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        match operator.compact() {
+            Ok(()) => tracing::info!(records, seconds = begun.elapsed().as_secs_f64(), "log compacted"),
+            Err(operator::Error::Log(error @ event_log::Error::TooBig { .. })) => {
+                // The log as it is stays in use; trying again after each turn would help nobody.
+                self.parts.compact_after = records.saturating_mul(2);
+                tracing::warn!(%error, records, "the log cannot be compacted");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// After an error nothing of what is in memory is trusted: the operator is opened anew.
+    fn stopped(&mut self, error: operator::Error) {
+        tracing::error!(%error, "the operator stopped; it is opened anew on its log");
+        let period = self.period.take();
+        self.operator = None;
+        let error = match self.open() {
+            Ok(()) => error,
+            Err(again) => {
+                tracing::error!(error = %again, "the log cannot be opened");
+                match again {
+                    Error::Operator(again) => again,
+                    Error::SetAside { .. } | Error::Thread(_) => error,
+                }
+            }
+        };
+        if let Some(period) = period {
+            period.tell(Milestone::Stopped(error));
+        }
+    }
+
+    /// Opens the operator. A damaged log is set aside: what it held is adopted from the objects.
+    pub(super) fn open(&mut self) -> Result<(), Error> {
+        let log = match self.parts.logs.open() {
+            Ok(log) => log,
+            Err(damage @ event_log::Error::Damaged { .. }) => return self.open_without(&damage),
+            Err(error) => return Err(operator::Error::Log(error).into()),
+        };
+        match Operator::open(self.timed(log), self.parts.registry.clone(), self.options()) {
+            Ok(operator) => self.operator = Some(operator),
+            Err(operator::Error::Log(damage @ event_log::Error::Damaged { .. })) => return self.open_without(&damage),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn open_without(&mut self, damage: &event_log::Error) -> Result<(), Error> {
+        let kept = self.parts.logs.set_aside("damaged");
+        let kept = kept.map_err(|source| Error::SetAside { damage: damage.to_string(), source })?;
+        tracing::error!(%damage, kept, "the log is damaged and was set aside; its jobs are adopted from their objects");
+        let log = self.parts.logs.open().map_err(operator::Error::Log)?;
+        self.operator = Some(Operator::open(self.timed(log), self.parts.registry.clone(), self.options())?);
+        Ok(())
+    }
+
+    fn timed(&self, log: Box<dyn EventLog>) -> Box<dyn EventLog> {
+        Box::new(Timed { log, metrics: self.parts.metrics.clone() })
+    }
+
+    fn options(&self) -> Options {
+        Options { claims_terms: true, ..self.parts.options.clone() }
+    }
+
+    fn answer(&mut self, ask: Ask) {
+        match ask {
+            Ask::Frames { from, limit, most_bytes, reply } => {
+                // A log that cannot be read closes the reply.
+                if let Some(operator) = &self.operator {
+                    let _ = reply.send(batch(operator, from, limit, most_bytes));
+                }
+            }
+            Ask::Operator(act) => {
+                if let Some(operator) = &mut self.operator {
+                    act(operator);
+                }
+            }
+            Ask::SetAside { why, reply } => {
+                let _ = reply.send(self.set_aside(&why));
+            }
+            Ask::Reopen { reply } => {
+                let _ = reply.send(self.reopen());
+            }
+            Ask::Begin(queues) => {
+                if self.operator.is_none()
+                    && let Err(error) = self.open()
+                {
+                    let error = match error {
+                        Error::Operator(error) => error,
+                        Error::SetAside { source, .. } | Error::Thread(source) => operator::Error::Log(lost(&source)),
+                    };
+                    let _ = queues.milestones.send(Milestone::Stopped(error));
+                    return;
+                }
+                let jobs = self.operator.iter().flat_map(|operator| &operator.state().jobs);
+                let phases = jobs.map(|(key, job)| (key.clone(), job.phase)).collect();
+                self.period = Some(Leading { queues: *queues, proposed: false, begun: false, offered: 0, phases });
+            }
+            Ask::Grant(term) => {
+                if let (Some(period), Some(operator)) = (&mut self.period, &mut self.operator) {
+                    operator.grant_term(term);
+                    period.proposed = false;
+                }
+            }
+            Ask::End { last_turn, reply } => {
+                if last_turn && let Err(error) = self.work() {
+                    self.stopped(error);
+                }
+                if self.period.take().is_some()
+                    && let Err(error) = self.reopen()
+                {
+                    tracing::error!(%error, "the log cannot be opened");
+                }
+                let _ = reply.send(());
+            }
+        }
+    }
+
+    fn set_aside(&mut self, why: &str) -> Result<String, String> {
+        if self.period.is_some() {
+            return Err("not while leading".to_owned());
+        }
+        self.operator = None;
+        let kept = self.parts.logs.set_aside(why).map_err(|error| error.to_string())?;
+        self.open().map_err(|error| error.to_string())?;
+        Ok(kept)
+    }
+
+    /// Forgets what is in memory, the calls under way included. The log stays open: it is not in doubt.
+    fn reopen(&mut self) -> Result<(), String> {
+        if self.period.is_some() {
+            return Err("not while leading".to_owned());
+        }
+        let opened = match self.operator.take() {
+            Some(operator) => Operator::open(operator.into_log(), self.parts.registry.clone(), self.options())
+                .map(|operator| self.operator = Some(operator))
+                .map_err(Error::from),
+            None => self.open(),
+        };
+        opened.map_err(|error| error.to_string())
+    }
+
+    /// Tells those who look from outside.
+    fn tell(&mut self) {
+        let Some(operator) = &self.operator else { return };
+        let log = operator.log();
+        let led = self.period.as_ref().filter(|period| period.begun);
+        let term = led.map_or(Term(0), |_| operator.state().stamp.term);
+        let view = View { head: log.head(), first: log.first(), term };
+        self.show.send_if_modified(|shown| {
+            let changed = *shown != view;
+            *shown = view;
+            changed
+        });
+    }
+}
+
+impl Leading {
+    /// Opens the room for calls when half of it is free, and closes it until then: walking a job of many pods and making the
+    /// text that they share is worth it for many calls, not for one.
+    fn make_room(&mut self, operator: &mut Operator, room: usize) {
+        let under_way = operator.calls_under_way().saturating_sub(std::mem::take(&mut self.offered));
+        operator.set_room(if under_way <= room / 2 { room } else { 0 });
+    }
+
+    /// Takes what waits, up to a batch of each.
+    fn take_in(&mut self, operator: &mut Operator) {
+        for _ in 0..BATCH {
+            let Ok((call, answer)) = self.queues.answers.try_recv() else { break };
+            operator.answered(call, answer);
+            self.offered += 1;
+        }
+        for _ in 0..BATCH {
+            let Ok(observation) = self.queues.news.try_recv() else { break };
+            operator.offer_read(observation);
+        }
+    }
+
+    /// Tells and counts a change of phase.
+    fn note(&mut self, step: &Step, parts: &Parts) {
+        let before = self.phases.insert(step.job.clone(), step.phase);
+        if before == Some(step.phase) || step.phase == Phase::New {
+            return;
+        }
+        let word = parts.registry.get(&step.job.kind).map_or("", |api| api.phase_word(step.phase));
+        parts.metrics.transition(&step.job.kind, word);
+        tracing::info!(job = %step.job, uid = %step.job.uid, phase = word, words = &*step.message,
+            position = step.position.0, "phase");
+    }
+
+    /// Forgets the phases of jobs that are gone, now and then.
+    fn forget_jobs(&mut self, operator: &Operator) {
+        let jobs = &operator.state().jobs;
+        if self.phases.len() > jobs.len().saturating_mul(2).saturating_add(BATCH) {
+            self.phases.retain(|key, _| jobs.contains_key(key));
+        }
+    }
+
+    fn tell(&self, milestone: Milestone) {
+        // A leadership that is over hears nothing more.
+        let _ = self.queues.milestones.send(milestone);
+    }
+}
+
+fn batch(operator: &Operator, from: Position, limit: usize, most_bytes: usize) -> Result<Batch, event_log::Error> {
+    let log = operator.log();
+    let checkpoint = if from < log.first() { log.checkpoint()? } else { None };
+    let from = if checkpoint.is_some() { log.first() } else { from };
+    let mut frames = Vec::new();
+    let mut bytes = 0_usize;
+    for frame in log.read(from)?.take(limit) {
+        let frame = frame?;
+        bytes = bytes.saturating_add(frame.body.len());
+        frames.push(frame);
+        if bytes >= most_bytes {
+            break;
+        }
+    }
+    Ok(Batch { checkpoint, frames, head: log.head() })
+}
+
+fn lost(source: &std::io::Error) -> event_log::Error {
+    event_log::Error::Engine { action: "set the damaged log aside", message: source.to_string() }
+}

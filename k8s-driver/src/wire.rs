@@ -1,0 +1,88 @@
+//! One HTTP exchange with the API server, through kube's client: bytes out, bytes in.
+//!
+//! Owns how bodies are gathered. Never retries: whoever asks knows what a second request means.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+
+/// Most of a body that is taken in: no object of an API server is larger, and no page of a list that is not wrong.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// It took too long.
+    #[error("no answer within {0:?}")]
+    Late(Duration),
+    /// The connection failed.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// Status code.
+    pub status: StatusCode,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+/// Sends a request and gathers the answer, within `limit` altogether.
+///
+/// # Errors
+/// When there is no answer.
+pub async fn exchange(client: &Client, request: Request<Body>, limit: Duration) -> Result<Answer, NoAnswer> {
+    let answer = async {
+        let (head, body) = send(client, request).await?.into_parts();
+        let body = gather(body, &head.headers).await?;
+        Ok(Answer { status: head.status, headers: head.headers, body })
+    };
+    tokio::time::timeout(limit, answer).await.unwrap_or(Err(NoAnswer::Late(limit)))
+}
+
+/// Sends a request and gives the answer as soon as its headers are there.
+///
+/// # Errors
+/// When there is no answer.
+pub async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, NoAnswer> {
+    client.send(request).await.map_err(|error| NoAnswer::Broken(words(&error)))
+}
+
+/// Gathers a body.
+///
+/// # Errors
+/// When it breaks off, or does not end.
+pub async fn gather(mut body: Body, headers: &HeaderMap) -> Result<Vec<u8>, NoAnswer> {
+    let announced = headers.get(http::header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let mut bytes = Vec::with_capacity(announced.unwrap_or(0_usize).min(MOST_BYTES));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| NoAnswer::Broken(words(&error)))?;
+        let Some(data) = frame.data_ref() else { continue };
+        if bytes.len() + data.len() > MOST_BYTES {
+            return Err(NoAnswer::Broken(format!("the answer has more than {MOST_BYTES} bytes")));
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(bytes)
+}
+
+/// An error with everything that led to it, each thing said once.
+pub fn words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,352 @@
+//! Leadership, tokens and following on a real control plane.
+//!
+//! Two whole operator processes, killed and signalled, are in the binary's tests (`cli/tests/failover.rs`); here are the parts,
+//! each against a real API server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use control_plane::{Component, ControlPlane, Identity, Options as PlaneOptions};
+use k8s_driver::client::{self, Connection, connect};
+use k8s_driver::lease::{Elector, Error, LeaseOptions, Tenure, find_leader};
+use k8s_driver::metrics::Metrics;
+use k8s_driver::options::{Lease, Options};
+use k8s_driver::remote::locate::{Wish, locate};
+use k8s_driver::remote::{self, Remote};
+use k8s_driver::run::{self, Handles};
+use k8s_driver::sources::Scope;
+use k8s_driver::standing::Standing;
+use model::{Position, Term};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn plane() -> &'static ControlPlane {
+    static PLANE: OnceLock<ControlPlane> = OnceLock::new();
+    PLANE.get_or_init(|| {
+        let plane = ControlPlane::start(PlaneOptions { nodes: 4, ..PlaneOptions::default() }).expect("a control plane");
+        for api in apis::Registry::all().iter() {
+            plane.apply(&api.crd().to_string()).expect("the definition is accepted");
+        }
+        plane
+            .run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
+            .expect("it is served");
+        plane
+    })
+}
+
+fn kubectl(arguments: &[&str]) -> String {
+    plane().run_kubectl(arguments).expect("kubectl does it")
+}
+
+fn namespace(test: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("{test}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    kubectl(&["create", "namespace", &name]);
+    name
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+fn of(kubeconfig: PathBuf) -> client::Options {
+    client::Options { kubeconfig: Some(kubeconfig), ..client::Options::default() }
+}
+
+async fn admin() -> Connection {
+    connect(&of(plane().kubeconfig().to_owned())).await.unwrap()
+}
+
+/// Short enough for a test, long enough for a busy machine.
+fn lease(namespace: &str, identity: &str) -> LeaseOptions {
+    LeaseOptions {
+        duration: 6 * SECOND,
+        renew_deadline: 4 * SECOND,
+        retry_period: SECOND,
+        ..LeaseOptions::new(namespace, identity)
+    }
+}
+
+/// A candidate in a runtime of its own, so that it can be ended without a last act.
+struct Candidate {
+    runtime: Option<Runtime>,
+    tenures: std::sync::mpsc::Receiver<Tenure>,
+}
+
+impl Candidate {
+    fn new(namespace: &str, identity: &str) -> Self {
+        let runtime = runtime();
+        let (sender, tenures) = std::sync::mpsc::channel();
+        let options = lease(namespace, identity);
+        runtime.spawn(async move {
+            let mut elector = Elector::new(admin().await.client, options, Metrics::new());
+            loop {
+                let tenure = elector.acquire().await.unwrap();
+                if sender.send(tenure.clone()).is_err() {
+                    return;
+                }
+                tenure.lost().await;
+            }
+        });
+        Self { runtime: Some(runtime), tenures }
+    }
+
+    fn leads(&self) -> Tenure {
+        self.tenures.recv_timeout(PATIENCE).expect("it leads")
+    }
+
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.as_ref().unwrap().block_on(future)
+    }
+
+    fn kill(mut self) {
+        self.runtime.take().unwrap().shutdown_background();
+    }
+}
+
+#[test]
+fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once() {
+    let space = namespace("election");
+    let first = Candidate::new(&space, "pod-a_1");
+    let one = first.leads();
+    first.block_on(one.claim(Term(1000))).unwrap();
+    let second = Candidate::new(&space, "pod-b_2");
+    // Tools that edit the Lease disturb nobody.
+    for n in 0..8 {
+        kubectl(&["--namespace", &space, "label", "--overwrite", "lease", "trainyard", &format!("n={n}")]);
+        kubectl(&["--namespace", &space, "annotate", "--overwrite", "lease", "trainyard", "trainyard.dev/term-"]);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(one.holds());
+    }
+    assert!(second.tenures.try_recv().is_err());
+    let renewed = one.remaining();
+    first.kill();
+    let died = Instant::now();
+    let two = second.leads();
+    let took = died.elapsed();
+    assert!(two.holds() && two.last_term() == Term(1000), "{:?}", two.last_term());
+    // The last renewal was sent `4 s - remaining` before the death; the lease runs out 6 s after it.
+    let expiry = 6 * SECOND - (4 * SECOND).saturating_sub(renewed);
+    assert!(took + Duration::from_millis(50) >= expiry, "taken over {took:?} after the death, {expiry:?} were left");
+    assert!(took < expiry + 2 * SECOND, "taken over {took:?} after the death, {expiry:?} were left");
+    eprintln!("taken over {:?} after the lease ran out", took.saturating_sub(expiry));
+    let refused = second.block_on(two.claim(Term(1000))).unwrap_err();
+    assert!(matches!(refused, Error::TermTaken { last: Term(1000), .. }), "{refused}");
+    second.block_on(two.claim(Term(1001))).unwrap();
+
+    let third = Candidate::new(&space, "pod-c_3");
+    std::thread::sleep(2 * SECOND);
+    let begun = Instant::now();
+    second.block_on(two.clone().release()).unwrap();
+    // Who released it may well be first to take it again; either way nobody waits.
+    let next = until("somebody leads", || third.tenures.try_recv().or_else(|_| second.tenures.try_recv()).ok());
+    assert!(begun.elapsed() < 3 * SECOND, "{:?}", begun.elapsed());
+    assert!(next.holds() && !two.holds() && next.last_term() == Term(1001));
+    let events = until("the changes are told", || {
+        let events = kubectl(&["--namespace", &space, "get", "events", "--output=json"]);
+        let events: Value = serde_json::from_str(&events).unwrap();
+        let told: Vec<String> = events["items"].as_array().unwrap().iter().map(|e| e["message"].to_string()).collect();
+        (told.len() >= 3).then_some(told)
+    });
+    assert!(events.iter().any(|e| e.contains("pod-a_1 became leader")), "{events:?}");
+}
+
+#[test]
+fn an_api_server_that_stands_still_ends_the_tenure_and_gives_a_new_one() {
+    // A control plane of its own: others must not notice.
+    let options = PlaneOptions { nodes: 0, kwok: false, scheduler: false, ..PlaneOptions::default() };
+    let plane = ControlPlane::start(options).expect("a control plane");
+    let kubeconfig = plane.kubeconfig().to_owned();
+    let runtime = runtime();
+    runtime.block_on(async {
+        let client = connect(&of(kubeconfig)).await.unwrap().client;
+        let mut elector = Elector::new(client, lease("default", "pod-a_1"), Metrics::new());
+        let tenure = elector.acquire().await.unwrap();
+        tenure.claim(Term(7)).await.unwrap();
+        plane.pause(Component::ApiServer).unwrap();
+        let paused = Instant::now();
+        tokio::time::timeout(PATIENCE, tenure.lost()).await.unwrap();
+        assert!(paused.elapsed() < Duration::from_millis(4500), "{:?}", paused.elapsed());
+        assert!(!tenure.holds());
+        tokio::time::sleep(4 * SECOND).await;
+        plane.resume(Component::ApiServer).unwrap();
+        let resumed = Instant::now();
+        let again = tokio::time::timeout(PATIENCE, elector.acquire()).await.unwrap().unwrap();
+        // It still was the holder: there is nobody to wait for.
+        assert!(resumed.elapsed() < 5 * SECOND, "{:?}", resumed.elapsed());
+        assert_eq!(again.last_term(), Term(7));
+        again.claim(Term(8)).await.unwrap();
+    });
+}
+
+/// An operator in this process that serves its log.
+struct Operator {
+    handles: Handles,
+    runtime: Option<Runtime>,
+}
+
+impl Operator {
+    fn new(space: &str, kubeconfig: PathBuf, data: &std::path::Path) -> Self {
+        let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let options = Options {
+            connection: of(kubeconfig),
+            scope: Scope { namespace: Some(space.to_owned()), label_selector: String::new() },
+            data_directory: data.to_owned(),
+            lease: Some(Lease {
+                namespace: Some(space.to_owned()),
+                duration: 6 * SECOND,
+                renew_deadline: 4 * SECOND,
+                retry_period: SECOND,
+                ..Lease::default()
+            }),
+            http: k8s_driver::http::HttpOptions { health: None, log: any, ..Default::default() },
+            ..Options::default()
+        };
+        let (handles, runtime) = (Handles::new(None), runtime());
+        runtime.spawn(run::run(options, handles.clone()));
+        Self { handles, runtime: Some(runtime) }
+    }
+
+    fn until_leading(&self) {
+        until("it leads", || matches!(self.handles.board.get(), Standing::Leading { .. }).then_some(()));
+    }
+
+    /// Up to where this one follows, by its own account; `None` while it does not.
+    fn follows(&self) -> Option<u64> {
+        let text = self.handles.metrics.text();
+        let line = text.lines().find_map(|line| line.strip_prefix("trainyard_follow_position "))?;
+        line.parse().ok().filter(|position| *position > 0)
+    }
+
+    fn kill(mut self) {
+        self.runtime.take().unwrap().shutdown_timeout(5 * SECOND);
+    }
+}
+
+fn job(name: &str) -> String {
+    json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "metadata": {"name": name},
+        "spec": {"replicaSpecs": {"trainer": {"replicas": 2, "restartPolicy": "OnFailure", "template": {"spec": {
+            "containers": [{"name": "aitj-main", "image": "none"}]}}}}}})
+    .to_string()
+}
+
+fn apply(space: &str, manifest: &str) {
+    let mut manifest: Value = serde_json::from_str(manifest).unwrap();
+    manifest["metadata"]["namespace"] = json!(space);
+    plane().apply(&manifest.to_string()).unwrap();
+}
+
+/// Reads the log as the user of a kubeconfig; gives its lines.
+fn read(wish: &Wish) -> Result<String, remote::Error> {
+    runtime().block_on(async {
+        let found = locate(wish).await.unwrap_or_else(|error| panic!("{error}"));
+        let mut lines = Remote::new(found.target)?.log(Position(1), false).await?;
+        let mut text = Vec::new();
+        while let Some(bytes) = lines.next().await? {
+            text.extend_from_slice(&bytes);
+        }
+        Ok(String::from_utf8(text).unwrap())
+    })
+}
+
+fn wish(space: &str, kubeconfig: PathBuf) -> Wish {
+    Wish {
+        connection: of(kubeconfig),
+        namespace: Some(space.to_owned()),
+        lease: LeaseOptions::NAME.to_owned(),
+        ..Wish::default()
+    }
+}
+
+/// A service account that may read the Lease, and the log if `reader`.
+fn account(space: &str, name: &str, reader: bool) -> PathBuf {
+    kubectl(&["--namespace", space, "create", "serviceaccount", name]);
+    let subject = format!("--serviceaccount={space}:{name}");
+    let bind = |role: &str, rules: &[&str]| {
+        let role = format!("{space}-{name}-{role}");
+        kubectl(&[&["create", "clusterrole", &role], rules].concat());
+        kubectl(&["create", "clusterrolebinding", &role, &format!("--clusterrole={role}"), &subject]);
+    };
+    bind("lease", &["--verb=get", "--resource=leases.coordination.k8s.io"]);
+    if reader {
+        bind("log", &["--verb=get", "--non-resource-url=/log"]);
+    }
+    plane().kubeconfig_for(Identity::ServiceAccount { namespace: space, name }).unwrap()
+}
+
+#[test]
+fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
+    let space = namespace("log");
+    let data = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let leader = Operator::new(&space, plane().kubeconfig().to_owned(), data.0.path());
+    leader.until_leading();
+    apply(&space, &job("one"));
+    let (reader, stranger) = (account(&space, "reader", true), account(&space, "stranger", false));
+    let text = until("the log tells of the job", || {
+        let text = read(&wish(&space, reader.clone())).unwrap();
+        text.contains(r#""name":"one""#).then_some(text)
+    });
+    let lines = event_log::jsonl::Reader::new(text.as_bytes(), "the answer").unwrap();
+    assert!(lines.map(Result::unwrap).count() > 1, "a chain that verifies");
+    let refused = read(&wish(&space, stranger.clone())).unwrap_err();
+    let user = format!("system:serviceaccount:{space}:stranger");
+    assert!(matches!(&refused, remote::Error::Forbidden { user: who, .. } if *who == user), "{refused}");
+    let unknown = plane().kubeconfig_for(Identity::User { name: "eve", group: None }).unwrap();
+    let token = data.0.path().join("token");
+    std::fs::write(&token, "nonsense").unwrap();
+    let with_token = Wish { token_file: Some(token), ..wish(&space, stranger) };
+    let nonsense = read(&with_token).unwrap_err();
+    assert!(matches!(nonsense, remote::Error::Unauthorized { .. }), "{nonsense}");
+    // Somebody with a client certificate has no token to show; eve may not even read the Lease.
+    let eve = runtime().block_on(async { locate(&wish(&space, unknown)).await.map(|_| ()).unwrap_err().to_string() });
+    assert!(eve.contains("Lease") && eve.contains("cannot be read"), "{eve}");
+
+    // A standby under a service account with exactly what it needs.
+    let standby = Operator::new(&space, operator_account(&space), data.1.path());
+    let head = |space: &str| {
+        let text = read(&wish(space, reader.clone())).unwrap();
+        event_log::jsonl::Reader::new(text.as_bytes(), "x").unwrap().map(|f| f.unwrap().position.0).last().unwrap()
+    };
+    until("it follows", || standby.follows().filter(|at| *at >= head(&space)));
+    apply(&space, &job("two"));
+    until("it keeps following", || standby.follows().filter(|at| *at > 3 && *at >= head(&space)));
+    let found =
+        runtime().block_on(async { find_leader(admin().await.client, &space, "trainyard").await.unwrap().unwrap() });
+    // The leader dies; the standby takes over with the leader's history.
+    leader.kill();
+    standby.until_leading();
+    let after = until("the new leader serves", || read(&wish(&space, reader.clone())).ok());
+    assert!(after.starts_with(&text), "the history goes on where it was");
+    let now =
+        runtime().block_on(async { find_leader(admin().await.client, &space, "trainyard").await.unwrap().unwrap() });
+    assert!(now.term > found.term && now.identity != found.identity, "{found:?} {now:?}");
+    standby.kill();
+}
+
+/// A service account with the rights of `deploy/base/rbac.yaml`, in this namespace.
+fn operator_account(space: &str) -> PathBuf {
+    kubectl(&["--namespace", space, "create", "serviceaccount", "trainyard"]);
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/base/rbac.yaml");
+    let text = std::fs::read_to_string(file).unwrap();
+    // Roles of the cluster have one name; what is bound belongs to this test's account.
+    let text = text.replace("trainyard-system", space);
+    plane().apply(&text).unwrap();
+    plane().kubeconfig_for(Identity::ServiceAccount { namespace: space, name: "trainyard" }).unwrap()
+}

@@ -1,0 +1,192 @@
+//! A control plane, operators in this process, and what the tests ask of both.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use apis::Registry;
+use control_plane::{ControlPlane, Options as PlaneOptions};
+use k8s_driver::client;
+use k8s_driver::options::{Lease, Options};
+use k8s_driver::run::{self, Handles};
+use k8s_driver::sources::Scope;
+use k8s_driver::standing::Standing;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The control plane of these tests, with our definitions installed.
+pub(crate) fn plane() -> &'static ControlPlane {
+    static PLANE: OnceLock<ControlPlane> = OnceLock::new();
+    PLANE.get_or_init(|| {
+        let options = PlaneOptions { nodes: 8, gpus: 8, ..PlaneOptions::default() };
+        let plane = ControlPlane::start(options).expect("a control plane");
+        for api in Registry::all().iter() {
+            plane.apply(&api.crd().to_string()).expect("the definition is accepted");
+        }
+        plane
+            .run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
+            .expect("it is served");
+        plane
+    })
+}
+
+/// A namespace for one test.
+pub(crate) struct Space {
+    pub(crate) name: String,
+}
+
+impl Space {
+    pub(crate) fn new(test: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{test}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        plane().run_kubectl(["create", "namespace", &name]).expect("a namespace");
+        Self { name }
+    }
+
+    /// Applies a manifest in this namespace.
+    pub(crate) fn apply(&self, manifest: &Value) {
+        let mut manifest = manifest.clone();
+        manifest["metadata"]["namespace"] = Value::from(self.name.as_str());
+        plane().apply(&manifest.to_string()).expect("it is accepted");
+    }
+
+    /// kubectl in this namespace.
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
+        let all = ["--namespace", &self.name].into_iter().chain(arguments.iter().copied());
+        plane().run_kubectl(all).expect("kubectl does it")
+    }
+
+    /// Everything of a kind, by name.
+    pub(crate) fn all(&self, kind: &str) -> Vec<Value> {
+        let text = self.kubectl(&["get", kind, "--output=json", "--show-managed-fields"]);
+        let list: Value = serde_json::from_str(&text).expect("JSON");
+        let mut items = list["items"].as_array().cloned().unwrap_or_default();
+        items.sort_by_key(|item| item["metadata"]["name"].to_string());
+        items
+    }
+
+    pub(crate) fn job(&self, name: &str) -> Value {
+        let text = self.kubectl(&["get", "aitrainingjob", name, "--output=json", "--show-managed-fields"]);
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Waits until a job's phase is this, and gives the job.
+    pub(crate) fn until_phase(&self, job: &str, phase: &str) -> Value {
+        until(&format!("{job} is {phase}"), || {
+            let job = self.job(job);
+            (job["status"]["phase"] == phase).then_some(job).ok_or_else(|| self.describe())
+        })
+    }
+
+    /// Waits until so many pods are in a phase and none of another, and gives them.
+    pub(crate) fn until_pods(&self, phase: &str, count: usize) -> Vec<Value> {
+        until(&format!("{count} pods are {phase}"), || {
+            let pods = self.all("pods");
+            let right = pods.len() == count && pods.iter().all(|pod| pod["status"]["phase"] == phase);
+            right.then_some(pods).ok_or_else(|| self.describe())
+        })
+    }
+
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        for job in self.all("aitrainingjobs") {
+            let _ = writeln!(text, "job {}: {}", job["metadata"]["name"], job["status"]);
+        }
+        for pod in self.all("pods") {
+            let _ = writeln!(text, "pod {}: {}", pod["metadata"]["name"], pod["status"]["phase"]);
+        }
+        text
+    }
+}
+
+/// Waits until something is so.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(stands) if begun.elapsed() > PATIENCE => panic!("not within {PATIENCE:?}: {what}\n{stands}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// An operator in this process, for one namespace.
+pub(crate) struct Operator {
+    pub(crate) handles: Handles,
+    task: Option<JoinHandle<Result<(), run::Error>>>,
+    runtime: Runtime,
+}
+
+impl Operator {
+    /// Starts one that keeps its log in `data`, and waits until it leads.
+    pub(crate) fn start(space: &Space, data: &Path) -> Self {
+        let operator = Self::start_with(options(space, data));
+        operator.until_leading();
+        operator
+    }
+
+    pub(crate) fn start_with(options: Options) -> Self {
+        static LOGGING: OnceLock<()> = OnceLock::new();
+        LOGGING.get_or_init(|| {
+            let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "warn,kube_client=off".to_owned());
+            let filter = tracing_subscriber::EnvFilter::new(level);
+            let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let handles = Handles::new(None);
+        let task = runtime.spawn(run::run(options, handles.clone()));
+        Self { handles, task: Some(task), runtime }
+    }
+
+    pub(crate) fn until_leading(&self) {
+        until("it leads", || match self.handles.board.get() {
+            Standing::Leading { .. } => Ok(()),
+            other => Err(other.to_string()),
+        });
+    }
+
+    /// Asks it to end and waits until it has.
+    pub(crate) fn stop(mut self) {
+        self.handles.stop.cancel();
+        let task = self.task.take().expect("it is stopped once");
+        self.runtime.block_on(task).expect("it does not panic").expect("it ends well");
+    }
+
+    /// Ends it without any last act, as a crash does.
+    pub(crate) fn kill(mut self) {
+        self.task.take().expect("it is stopped once").abort();
+        let Self { runtime, .. } = self;
+        runtime.shutdown_timeout(Duration::from_secs(10));
+    }
+}
+
+/// The usual options for a namespace.
+pub(crate) fn options(space: &Space, data: &Path) -> Options {
+    let kubeconfig = Some(plane().kubeconfig().to_owned());
+    Options {
+        connection: client::Options { kubeconfig, ..client::Options::default() },
+        scope: Scope { namespace: Some(space.name.clone()), label_selector: String::new() },
+        data_directory: data.to_owned(),
+        // Short, so that what a crash leaves behind is over soon.
+        lease: Some(Lease {
+            namespace: Some(space.name.clone()),
+            duration: Duration::from_secs(4),
+            renew_deadline: Duration::from_secs(3),
+            retry_period: Duration::from_secs(1),
+            ..Lease::default()
+        }),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn directory() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}

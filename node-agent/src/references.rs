@@ -1,0 +1,123 @@
+//! What a pod refers to by name and needs before it can start. Pure. Tests: at the end.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// A kind of object that pods refer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    ConfigMap,
+    Secret,
+}
+
+impl Kind {
+    /// The kind's name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+        }
+    }
+
+    /// The resource's name in URLs.
+    pub(crate) const fn plural(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmaps",
+            Self::Secret => "secrets",
+        }
+    }
+}
+
+/// An object of the pod's namespace.
+pub(crate) type Reference = (Kind, String);
+
+/// The objects a pod refers to in its environment and volumes.
+pub(crate) fn of(pod: &Value) -> BTreeSet<Reference> {
+    fn items<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+        value[field].as_array().into_iter().flatten()
+    }
+    let mut found = BTreeSet::new();
+    let mut add = |kind: Kind, name: &Value| {
+        if let Some(name) = name.as_str().filter(|name| !name.is_empty()) {
+            found.insert((kind, name.to_owned()));
+        }
+    };
+    let spec = &pod["spec"];
+    for container in items(spec, "initContainers").chain(items(spec, "containers")) {
+        for from in items(container, "envFrom") {
+            add(Kind::ConfigMap, &from["configMapRef"]["name"]);
+            add(Kind::Secret, &from["secretRef"]["name"]);
+        }
+        for variable in items(container, "env") {
+            add(Kind::ConfigMap, &variable["valueFrom"]["configMapKeyRef"]["name"]);
+            add(Kind::Secret, &variable["valueFrom"]["secretKeyRef"]["name"]);
+        }
+    }
+    for volume in items(spec, "volumes") {
+        add(Kind::ConfigMap, &volume["configMap"]["name"]);
+        add(Kind::Secret, &volume["secret"]["secretName"]);
+    }
+    found
+}
+
+/// A pod without the volume that an API server adds to every pod to give it a token: nothing is mounted here, so that its
+/// absence is no news.
+pub(crate) fn without_token_volume(mut pod: Value) -> Value {
+    let is_token = |value: &Value| value["name"].as_str().is_some_and(|name| name.starts_with("kube-api-access-"));
+    let Some(spec) = pod.get_mut("spec") else { return pod };
+    if let Some(volumes) = spec.get_mut("volumes").and_then(Value::as_array_mut) {
+        volumes.retain(|volume| !is_token(volume) || volume["projected"].is_null());
+    }
+    for field in ["initContainers", "containers"] {
+        for container in spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(mounts) = container.get_mut("volumeMounts").and_then(Value::as_array_mut) {
+                mounts.retain(|mount| !is_token(mount));
+            }
+        }
+    }
+    pod
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_way_to_refer() {
+        let pod = json!({"spec": {
+            "initContainers": [{"envFrom": [{"configMapRef": {"name": "m1"}}, {"secretRef": {"name": "s1"}}]}],
+            "containers": [{"env": [
+                {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m2", "key": "k"}}},
+                {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s1", "key": "k"}}},
+                {"name": "C", "value": "x"},
+                {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            ]}],
+            "volumes": [{"name": "v", "configMap": {"name": "m3"}}, {"name": "w", "secret": {"secretName": "s2"}},
+                {"name": "e", "emptyDir": {}}],
+        }});
+        let (map, secret) = (Kind::ConfigMap, Kind::Secret);
+        let want = [(map, "m1"), (map, "m2"), (map, "m3"), (secret, "s1"), (secret, "s2")];
+        assert_eq!(of(&pod), want.map(|(kind, name)| (kind, name.to_owned())).into());
+        assert!(of(&json!({"spec": {"containers": [{"name": "c"}]}})).is_empty());
+        assert!(of(&json!({})).is_empty());
+    }
+
+    #[test]
+    fn the_token_goes_and_everything_else_stays() {
+        let pod = json!({"spec": {
+            "containers": [{"name": "c", "volumeMounts": [{"name": "kube-api-access-x2z"}, {"name": "data"}]}],
+            "volumes": [{"name": "data", "emptyDir": {}}, {"name": "kube-api-access-x2z", "projected": {}}],
+        }});
+        let want = json!({"spec": {
+            "containers": [{"name": "c", "volumeMounts": [{"name": "data"}]}],
+            "volumes": [{"name": "data", "emptyDir": {}}],
+        }});
+        assert_eq!(without_token_volume(pod), want);
+        let bare = json!({"spec": {"containers": [{"name": "c"}]}});
+        assert_eq!(without_token_volume(bare.clone())["spec"]["containers"][0]["name"], "c");
+        assert_eq!(of(&without_token_volume(bare)), BTreeSet::new());
+    }
+}

@@ -1,0 +1,152 @@
+//! Decision time of each policy by number of jobs and GPUs, with the growth exponent in jobs and GPUs together, and the time
+//! of a placement. Run it optimised: `cargo run --release -p scheduler --example bench`.
+//!
+//! Inputs are made by a fixed linear congruence, so that every run decides the same. One type of GPU; 64 GPUs at most a job;
+//! sub-linear speeds with a dent where a job crosses a node of 8.
+
+use std::time::{Duration, Instant};
+
+use scheduler::placement::{Demand, Node, Packing, Placement, Prices, repack, settle};
+use scheduler::{
+    Curve, GpuMicros, GpuType, Grant, JobView, Memory, Micros, NAMES, Snapshot, Speed, Speeds, allocate, by_name,
+};
+
+const JOBS: [u32; 3] = [100, 1_000, 10_000];
+const GPUS: [u32; 3] = [64, 1_000, 10_000];
+
+/// Numbers that look random (Knuth's MMIX constants).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn curve(efficiency: u64) -> Curve {
+    // Each GPU adds a little less than the one before; the first beyond a node adds nothing.
+    let speed = |k: u64| {
+        Speed::from_milli(
+            (0..k).map(|i| if i > 0 && i % 8 == 0 { 0 } else { 1000 * efficiency / (efficiency + i) }).sum(),
+        )
+    };
+    Curve::new((0..=64).map(speed))
+}
+
+fn jobs(count: u32) -> Vec<JobView> {
+    let mut numbers = Numbers(42);
+    let curves: Vec<Curve> = (1..=10).map(|n| curve(n * 8)).collect();
+    (0..count)
+        .map(|n| {
+            let num = 1 << numbers.below(4);
+            let submitted = Micros::from_secs(numbers.below(100_000));
+            let held = if numbers.below(2) == 0 { Grant::NONE } else { Grant::of(GpuType(0), num) };
+            let ran = Micros::from_secs(numbers.below(5_000));
+            let choice = usize::try_from(numbers.below(10)).unwrap_or_default();
+            JobView {
+                remaining: Some(Micros::from_secs(60 + numbers.below(200_000))),
+                first_start: (held != Grant::NONE).then_some(submitted),
+                attained: GpuMicros::of(num, ran),
+                ran,
+                spell: ran,
+                restart_cost: Micros::from_secs(30),
+                held,
+                speeds: Speeds::single(curves[choice].clone()),
+                ..JobView::waiting(format!("job-{n:05}"), 1, num, 64, submitted)
+            }
+        })
+        .collect()
+}
+
+/// The shortest of a few runs, as long as these take less than a second in all.
+fn time(mut run: impl FnMut()) -> Duration {
+    let mut best = Duration::MAX;
+    let begin = Instant::now();
+    for _ in 0..5 {
+        let start = Instant::now();
+        run();
+        best = best.min(start.elapsed());
+        if begin.elapsed() > Duration::from_secs(1) {
+            break;
+        }
+    }
+    best
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn policies() {
+    print!("{:<16}", "ms per decision");
+    for jobs in JOBS {
+        for gpus in GPUS {
+            print!("{:>13}", format!("{jobs}x{gpus}"));
+        }
+    }
+    println!("{:>10}{:>10}", "exp jobs", "exp GPUs");
+    let sets: Vec<Vec<JobView>> = JOBS.iter().map(|&count| jobs(count)).collect();
+    for name in NAMES {
+        let policy = by_name(name).expect("NAMES are known");
+        print!("{name:<16}");
+        let mut table = Vec::new();
+        for jobs in &sets {
+            for gpus in GPUS {
+                let capacity = [(GpuType(0), gpus)];
+                let taken = time(|| {
+                    let snapshot = Snapshot { now: Micros::from_secs(200_000), capacity: &capacity, jobs };
+                    allocate(&*policy, snapshot, &mut Memory::default()).expect("policies keep within bounds");
+                });
+                print!("{:>13.3}", ms(taken));
+                table.push(ms(taken));
+            }
+        }
+        // From 1,000 to 10,000 jobs at 1,000 GPUs, and from 1,000 to 10,000 GPUs at 1,000 jobs.
+        println!("{:>10.2}{:>10.2}", (table[7] / table[4]).log10(), (table[5] / table[4]).log10());
+    }
+}
+
+fn placements() {
+    println!("\n{:<34}{:>10}{:>10}{:>10}", "ms per placement, nodes of 8", 100, 1_000, 4_000);
+    for (name, way) in [("repack", 0), ("settle", 1)] {
+        for full in [60_u32, 99] {
+            print!("{:<34}", format!("{name}, {full} % full, a fifth changes"));
+            for count in [100_u32, 1_000, 4_000] {
+                let nodes: Vec<Node> = (0..count)
+                    .map(|n| Node {
+                        rack: format!("r{}", n / 16).into(),
+                        block: format!("b{}", n / 128).into(),
+                        ..Node::new(format!("n{n:05}"), 8)
+                    })
+                    .collect();
+                let mut numbers = Numbers(7);
+                let mut demands: Vec<Demand> = Vec::new();
+                let mut total = 0;
+                while total < count * 8 * full / 100 {
+                    let workers = [1, 1, 2, 3, 4, 5, 8, 12, 16][usize::try_from(numbers.below(9)).unwrap_or_default()];
+                    demands.push(Demand::new(format!("job-{:05}", demands.len()), workers));
+                    total += workers;
+                }
+                let plan = |demands: &[Demand], before: &Placement| match way {
+                    0 => repack(&nodes, demands, before, Packing::Pack),
+                    _ => settle(&nodes, demands, before, Packing::Pack, &Prices::default()),
+                };
+                let before = plan(&demands, &Placement::new()).expect("names differ").placement;
+                for demand in demands.iter_mut().step_by(5) {
+                    demand.workers = (demand.workers + 2) % 9 + 1;
+                }
+                let taken = time(|| {
+                    plan(&demands, &before).expect("names differ");
+                });
+                print!("{:>10.2}", ms(taken));
+            }
+            println!();
+        }
+    }
+}
+
+fn main() {
+    policies();
+    placements();
+}

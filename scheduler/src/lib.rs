@@ -1,0 +1,41 @@
+//! Allocation policies, queue selection, placement and learning: arithmetic over plain values.
+//!
+//! What is asked, and by whom: a caller (the engine's cluster aggregate, or the trace simulator) describes the jobs, the
+//! GPUs and the time in a [`Snapshot`] and gets an [`Allocation`] from [`allocate`] by a [`Policy`]. What a policy
+//! remembers between calls is an explicit value, [`Memory`], owned by the caller.
+//!
+//! Like `engine`, this crate must not read a clock, draw a random number, start a thread, do IO, use a float in a
+//! decision, or iterate a hash map. Numbers are fixed-point integers ([`units`]). The answer does not depend on the order
+//! in which the jobs are listed. Tests: beside each module; the conformance vectors and the properties in `tests/`.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::todo,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    clippy::wildcard_enum_match_arm
+)]
+// The build without tests holds the code itself to these.
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation, clippy::float_arithmetic))]
+
+pub mod changes;
+mod fixed;
+pub mod job;
+pub mod learning;
+pub mod memory;
+pub mod placement;
+pub mod policies;
+pub mod policy;
+pub mod queues;
+mod round;
+pub mod units;
+
+pub use job::{Curve, Grant, JobError, JobView, Speeds};
+pub use memory::Memory;
+pub use policies::{NAMES, NameError, by_name};
+pub use policy::{Allocation, Error, Policy, Refusal, Snapshot, allocate};
+pub use round::{Pool, Round};
+pub use units::{GpuMicros, GpuType, Micros, Speed};

@@ -1,0 +1,153 @@
+//! Speeds and work left as an operator would come to believe them: from what jobs report while they run.
+//!
+//! Owns turning exact progress into progress reports for `scheduler::learning`, which does the estimating. A unit of work is
+//! one second on one reference GPU, standing for some number of steps; nobody is told how long it takes. Tests: at the end
+//! of this file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::id::Text;
+use scheduler::learning::{Measured, Prior, Progress, Report};
+use scheduler::{GpuType, JobView, Micros, Speed, Speeds};
+
+use super::live::Live;
+use crate::study::input::{Cluster, Work, WorkloadJob};
+
+/// Work of one unit: a second at the reference speed.
+const UNIT: Work = Work(Speed::ONE.0 as u128 * 1_000_000);
+/// What a restart is believed to cost until one was seen.
+const RESTART_PRIOR: Micros = Micros::from_secs(60);
+/// GPUs of a node where the cluster does not say.
+const NODE: u32 = 8;
+
+/// What was learnt by job and by category.
+#[derive(Debug)]
+pub(super) struct Learner {
+    prior: Prior,
+    categories: BTreeMap<Text, Measured>,
+    /// Categories of which a start was seen to its end.
+    started: BTreeSet<Text>,
+}
+
+/// What is known of one job.
+#[derive(Debug, Clone)]
+pub(super) struct Lessons {
+    progress: Progress,
+    /// Work done that has been reported.
+    reported: Work,
+    prior: Speeds,
+}
+
+impl Learner {
+    pub(super) fn new(cluster: &Cluster) -> Self {
+        let node = cluster.pools.iter().filter_map(|pool| pool.per_node).max().unwrap_or(NODE);
+        Self { prior: Prior { node, ..Prior::default() }, categories: BTreeMap::new(), started: BTreeSet::new() }
+    }
+
+    /// What is known of a job that has just been submitted, believed to have `estimate` to do.
+    pub(super) fn meet(&self, job: &WorkloadJob, estimate: Option<Work>) -> Lessons {
+        let types: Vec<GpuType> = job.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
+        Lessons {
+            progress: Progress { total: estimate.map(units), ..Progress::default() },
+            reported: Work(0),
+            prior: self.prior.speeds(&types, job.max.max(job.requested)),
+        }
+    }
+
+    /// Takes in what a job that runs has done since its last report. Call it before what it holds changes.
+    pub(super) fn hear(&mut self, job: &WorkloadJob, live: &Live, lessons: &mut Lessons) {
+        let done = job.work.minus(live.left);
+        let new = units(done.minus(lessons.reported));
+        if live.held.is_none() || new == 0 {
+            return;
+        }
+        let work = Work(UNIT.0 * u128::from(new));
+        lessons.reported = Work(lessons.reported.0 + work.0);
+        let (gpu_type, gpus) = (live.held.gpu_type, live.held.gpus);
+        let report = Report { gpu_type, gpus, units: new, took: work.time_at(live.speed) };
+        let category = self.categories.entry(job.category.clone()).or_default();
+        lessons.progress.record(report, category);
+        // One that reports has started.
+        self.started.insert(job.category.clone());
+        while let Some(total) = lessons.progress.total.filter(|&total| total <= lessons.progress.done) {
+            lessons.progress.total = Some(total.max(1).saturating_mul(2));
+        }
+    }
+
+    /// Writes what is believed of a job into what decisions are told of it.
+    pub(super) fn tell(&self, job: &WorkloadJob, lessons: &Lessons, restart_cost: Micros, view: &mut JobView) {
+        let nothing = Measured::default();
+        let category = self.categories.get(&job.category).unwrap_or(&nothing);
+        let (estimate, remaining) = lessons.progress.estimate(lessons.prior.clone(), category);
+        view.speeds = estimate.speeds;
+        view.remaining = remaining;
+        view.restart_cost = if self.started.contains(&job.category) { restart_cost } else { RESTART_PRIOR };
+    }
+}
+
+/// Whole units in some work.
+fn units(work: Work) -> u64 {
+    u64::try_from(work.0 / UNIT.0).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::study::input::{OnBadRow, Profile, Trace, Workload};
+    use scheduler::Grant;
+
+    fn workload() -> Workload {
+        let rows = "a,0,4,100,1,8,m,8\nb,0,4,100,1,8,m,8\nc,0,4,100,1,8,n,8\n";
+        let text = format!("job_id,submit_time_s,gpus_requested,duration_s,min_gpus,max_gpus,model,batch_size\n{rows}");
+        let trace = Trace::read("t.csv", text.as_bytes(), OnBadRow::Refuse).unwrap();
+        let curve = |m: &str| format!("{m},8,1,1\n{m},8,4,2\n{m},8,8,3\n");
+        let text = format!("model,batch_size,gpus,speedup\n{}{}", curve("m"), curve("n"));
+        let profile = Profile::read("p.csv", text.as_bytes(), OnBadRow::Refuse).unwrap();
+        Workload::join(trace, Some(&profile), Cluster::parse("4x4").unwrap(), OnBadRow::Refuse).unwrap()
+    }
+
+    #[test]
+    fn what_one_job_shows_is_believed_of_the_next_of_its_kind_only() {
+        let workload = workload();
+        let [a, b, c] = &workload.jobs[..] else { panic!("three jobs") };
+        let mut learner = Learner::new(&workload.cluster);
+        let mut lessons = learner.meet(a, Some(a.work));
+        let view = |learner: &Learner, job: &WorkloadJob, lessons: &Lessons| {
+            let mut view = JobView::waiting("x", 1, 4, 8, Micros::ZERO);
+            learner.tell(job, lessons, Micros::from_secs(30), &mut view);
+            view
+        };
+        // In thousandths, rounded: estimates go through times per unit.
+        let milli = |view: &JobView, gpus| (view.speeds.home().unwrap().1.at(gpus).0 + 500_000) / 1_000_000;
+        let first = view(&learner, a, &lessons);
+        assert_eq!((milli(&first, 4), milli(&first, 8)), (4000, 6800), "linear up to a node, less beyond");
+        assert_eq!((first.remaining, first.restart_cost), (None, Micros::from_secs(60)));
+        // It runs on 1 and then on 4 GPUs.
+        let mut live = Live::new(0, a.work, Micros::ZERO);
+        for (gpus, until) in [(1, 50), (4, 100)] {
+            live.hold(Grant::of(GpuType(0), gpus), a.speed(GpuType(0), gpus), live.counted, Micros::ZERO);
+            live.advance(Micros::from_secs(until));
+            learner.hear(a, &live, &mut lessons);
+        }
+        let own = view(&learner, a, &lessons);
+        assert_eq!(milli(&own, 4), 2000);
+        assert_eq!(own.remaining, Some(Micros::from_secs(50)));
+        let like = view(&learner, b, &learner.meet(b, Some(b.work)));
+        assert_eq!(milli(&like, 4), 2000);
+        assert_eq!((like.remaining, like.restart_cost), (Some(Micros::from_secs(200)), Micros::from_secs(30)));
+        assert_eq!(view(&learner, c, &learner.meet(c, Some(c.work))).remaining, None);
+    }
+
+    #[test]
+    fn an_estimate_that_was_outlived_is_doubled() {
+        let workload = workload();
+        let a = &workload.jobs[0];
+        let mut learner = Learner::new(&workload.cluster);
+        let mut lessons = learner.meet(a, Some(Work(UNIT.0 * 10)));
+        let mut live = Live::new(0, a.work, Micros::ZERO);
+        live.hold(Grant::of(GpuType(0), 1), Speed::ONE, Micros::ZERO, Micros::ZERO);
+        live.advance(Micros::from_secs(25));
+        learner.hear(a, &live, &mut lessons);
+        assert_eq!(lessons.progress.left(), Some(15));
+    }
+}

@@ -1,0 +1,80 @@
+//! The simulation: jobs arrive, run, change size and end in virtual time, as a policy decides.
+//!
+//! Owns time, progress and what is recorded. It must not decide who gets what, and reads no clock. Tests: `tests/study.rs`
+//! and at the end of each file.
+
+mod clock;
+mod floor;
+mod knowledge;
+mod learner;
+mod live;
+mod outcome;
+mod run;
+
+pub use knowledge::{Knowledge, SizeKnowledge, SpeedKnowledge};
+pub use outcome::{Change, JobRecord, Outcome, Sample};
+pub use run::{Error, run};
+
+use scheduler::Micros;
+
+/// How a trace is played.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Things happen at whole multiples of this: a job that ends in between is noticed at the next. Never zero.
+    pub tick: Micros,
+    /// Decisions fall on whole multiples of this; `None`: at every arrival, end, and wish of the policy.
+    pub round: Option<Micros>,
+    /// Time without progress after every start and every change of size.
+    pub restart_cost: Micros,
+    /// Share of its speed, in thousandths, that a job loses per node it spans beyond the fewest that could hold it;
+    /// `None`: placement is not simulated.
+    pub spread_loss_milli: Option<u32>,
+    /// What decisions are told.
+    pub knowledge: Knowledge,
+    /// Whether to keep every change of size, as the report needs it.
+    pub keep_changes: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tick: Micros::from_secs(1),
+            round: None,
+            restart_cost: Micros::ZERO,
+            spread_loss_milli: None,
+            knowledge: Knowledge::default(),
+            keep_changes: false,
+        }
+    }
+}
+
+impl Settings {
+    /// How it is played, in words, for tables and reports.
+    pub fn words(&self) -> String {
+        let when =
+            self.round.map_or_else(|| "decisions at events".to_owned(), |round| format!("rounds of {}", span(round)));
+        let mut words = vec![when, format!("restarts {}", span(self.restart_cost))];
+        match self.knowledge.sizes {
+            SizeKnowledge::Exact => {}
+            SizeKnowledge::Noisy { sigma_milli, seed } => {
+                words.push(format!(
+                    "sizes off by sigma {}.{:03} (seed {seed})",
+                    sigma_milli / 1000,
+                    sigma_milli % 1000
+                ));
+            }
+            SizeKnowledge::Unknown => words.push("sizes unknown".to_owned()),
+        }
+        if self.knowledge.speeds == SpeedKnowledge::Learnt {
+            words.push("speeds learnt".to_owned());
+        }
+        if let Some(loss) = self.spread_loss_milli {
+            words.push(format!("placed on nodes, {}.{} % lost per node too many", loss / 10, loss % 10));
+        }
+        words.join("; ")
+    }
+}
+
+fn span(time: Micros) -> String {
+    format!("{} s", crate::study::summary::seconds(time))
+}

@@ -1,0 +1,85 @@
+//! What became of every job, and how the cluster was used over time.
+
+use model::id::Text;
+use scheduler::{GpuMicros, Grant, Micros};
+
+/// What became of one job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRecord {
+    /// Its id in the trace.
+    pub name: Text,
+    /// Its place in the workload.
+    pub place: usize,
+    /// When it was submitted.
+    pub submitted: Micros,
+    /// When it first got GPUs.
+    pub first_start: Micros,
+    /// When its end was noticed.
+    pub finished: Micros,
+    /// Time it held GPUs.
+    pub ran: Micros,
+    /// Time it made progress.
+    pub progressed: Micros,
+    /// Service attained.
+    pub attained: GpuMicros,
+    /// Changes of what it held, the first start and the end not counted.
+    pub changes: u32,
+    /// How often everything was taken from it.
+    pub halts: u32,
+    /// Starts and changes of size after the first start.
+    pub restarts: u32,
+}
+
+impl JobRecord {
+    /// Completion time: from submission to the end.
+    pub fn completion(&self) -> Micros {
+        self.finished.since(self.submitted)
+    }
+
+    /// Wait until the first start.
+    pub fn first_wait(&self) -> Micros {
+        self.first_start.since(self.submitted)
+    }
+
+    /// All the time it held nothing.
+    pub fn queued(&self) -> Micros {
+        self.completion().since(self.ran)
+    }
+}
+
+/// How the cluster stood from a time on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// From when.
+    pub at: Micros,
+    /// Jobs that hold nothing.
+    pub waiting: u32,
+    /// Jobs that hold GPUs.
+    pub running: u32,
+    /// GPUs held.
+    pub gpus: u32,
+}
+
+/// A job's change of what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// When.
+    pub at: Micros,
+    /// The job's place in the workload.
+    pub job: usize,
+    /// What it holds from then on.
+    pub grant: Grant,
+}
+
+/// A trace played to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The jobs, in the order of the workload.
+    pub jobs: Vec<JobRecord>,
+    /// The cluster over time, one entry per time at which something changed.
+    pub samples: Vec<Sample>,
+    /// All changes of size, ends included; empty unless they were asked for.
+    pub changes: Vec<Change>,
+    /// Decisions taken.
+    pub decisions: u64,
+}

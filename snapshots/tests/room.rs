@@ -1,0 +1,30 @@
+//! Every scenario with an operator that may have few calls under way: everything that is owed is done in the end, and how
+//! things stand then does not depend on it.
+
+use simulator::sweep::{differences, standing};
+
+#[test]
+fn little_room_changes_nothing() {
+    let files = fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read");
+    let mut wrong = Vec::new();
+    let mut compared = 0;
+    for file in &files {
+        let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
+        let Ok(wanted) = simulator::run(scenario) else { continue };
+        let rooms: &[usize] = if file.name == "many-pods" { &[64] } else { &[1, 3] };
+        for room in rooms {
+            compared += 1;
+            match simulator::run_in_room(scenario, *room) {
+                Err(error) => wrong.push(format!("{} with room for {room}: {error}", file.name)),
+                Ok(found) => {
+                    let told = differences(&standing(&wanted), &standing(&found));
+                    if !told.is_empty() {
+                        wrong.push(format!("{} with room for {room}: {}", file.name, told.join("; ")));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 300, "only {compared} runs were compared");
+}
