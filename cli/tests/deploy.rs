@@ -70,7 +70,8 @@ fn every_file_is_yaml_and_every_resource_is_named_by_its_kustomization() {
             }
             let here = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
             for name in here.filter_map(|name| name.into_string().ok()) {
-                let is_resource = name.ends_with(".yaml") && name != "kustomization.yaml";
+                let is_resource =
+                    Path::new(&name).extension().is_some_and(|e| e == "yaml") && name != "kustomization.yaml";
                 assert!(!is_resource || named.contains(name.as_str()), "{}: {name} is left out", path.display());
             }
         } else {

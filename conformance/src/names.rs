@@ -33,12 +33,12 @@ impl Names {
 
     /// An object as the server is to have it.
     pub fn object_out(&self, object: &Value) -> Value {
-        self.translate(object, |name| Some(self.out(name))).unwrap_or_default()
+        translate(object, |name| Some(self.out(name))).unwrap_or_default()
     }
 
     /// An object as the scenario knows it; `None` when it belongs to another one.
     pub fn object_back(&self, object: &Value) -> Option<Value> {
-        self.translate(object, |name| self.back(name).map(str::to_owned))
+        translate(object, |name| self.back(name).map(str::to_owned))
     }
 
     /// A job's key as the scenario knows it.
@@ -46,25 +46,25 @@ impl Names {
         let namespace = Text::from(self.back(&key.namespace)?);
         Some(JobKey { namespace, ..key })
     }
+}
 
-    fn translate(&self, object: &Value, name: impl Fn(&str) -> Option<String>) -> Option<Value> {
-        let mut object = object.clone();
-        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut places = NAMESPACES.to_vec();
-        match &*kind {
-            "Node" => places = vec!["/metadata/name", "/metadata/labels/kubernetes.io~1hostname"],
-            "Pod" => places.push("/spec/nodeName"),
-            _ => {}
-        }
-        for place in places {
-            if let Some(Value::String(text)) = object.pointer_mut(place)
-                && !text.is_empty()
-            {
-                *text = name(text)?;
-            }
-        }
-        Some(object)
+fn translate(object: &Value, name: impl Fn(&str) -> Option<String>) -> Option<Value> {
+    let mut object = object.clone();
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut places = NAMESPACES.to_vec();
+    match &*kind {
+        "Node" => places = vec!["/metadata/name", "/metadata/labels/kubernetes.io~1hostname"],
+        "Pod" => places.push("/spec/nodeName"),
+        _ => {}
     }
+    for place in places {
+        if let Some(Value::String(text)) = object.pointer_mut(place)
+            && !text.is_empty()
+        {
+            *text = name(text)?;
+        }
+    }
+    Some(object)
 }
 
 #[cfg(test)]

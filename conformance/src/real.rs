@@ -73,7 +73,9 @@ impl Real {
         let (faults, deletions) = (Vec::new(), BTreeMap::new());
         let mut real = Self { server, registry, names, namespaces, now, copy, watches, faults, refusals, deletions };
         real.by_hand(&mut |cluster| {
-            nodes.iter().for_each(|node| cluster.add_node(node));
+            for node in nodes {
+                cluster.add_node(node);
+            }
             Ok(())
         })?;
         Ok(real)

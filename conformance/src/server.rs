@@ -90,6 +90,9 @@ impl Server {
     }
 
     /// Makes a call of the operator, exactly as the driver does.
+    ///
+    /// # Errors
+    /// As for [`Server::send`].
     pub fn make(&self, call: ApiCall, registry: &Registry) -> ApiAnswer {
         let prepared = request::prepare(call, registry)?;
         let (request, shape) = prepared.into_request();

@@ -45,7 +45,7 @@ pub struct Watches {
     scope: Scope,
     namespace: String,
     node: String,
-    watches: BTreeMap<Kind, Watch>,
+    kinds: BTreeMap<Kind, Watch>,
     held: BTreeSet<Kind>,
     waiting: VecDeque<Observation<Seen>>,
     count: u64,
@@ -69,7 +69,7 @@ impl Watches {
             scope,
             namespace,
             node,
-            watches: BTreeMap::new(),
+            kinds: BTreeMap::new(),
             held: BTreeSet::new(),
             waiting: VecDeque::new(),
             count: 0,
@@ -102,7 +102,7 @@ impl Watches {
             board: Board::default(),
         };
         let task = self.server.runtime.spawn(watching.run());
-        self.watches.insert(kind, Watch { news, task });
+        self.kinds.insert(kind, Watch { news, task });
     }
 
     /// News of a kind are put aside from now on.
@@ -124,8 +124,7 @@ impl Watches {
         for kind in Kind::ALL {
             let mark = self.mark(kind)?;
             let until = Instant::now() + PATIENCE;
-            loop {
-                let Some(watch) = self.watches.get_mut(&kind) else { break };
+            while let Some(watch) = self.kinds.get_mut(&kind) {
                 let left = until.saturating_duration_since(Instant::now());
                 let next = self.server.runtime.block_on(async { tokio::time::timeout(left, watch.news.recv()).await });
                 let Ok(Some(news)) = next else {
@@ -170,7 +169,7 @@ impl Watches {
 
     /// Takes the node away again: it is the only mark that is in no namespace.
     pub fn take_down(&mut self) {
-        self.watches.clear();
+        self.kinds.clear();
         let _gone = self.server.send(Method::DELETE, &format!("/api/v1/nodes/{}", self.node), None);
     }
 

@@ -136,7 +136,9 @@ fn both_grounds_lead_to_the_same() {
     let (left_out, mut wrong) = (left_out.into_inner().expect("no panic"), wrong.into_inner().expect("no panic"));
     wrong.sort();
     println!("{ran} scenarios on a real API server in {:.0} s; left out:", start.elapsed().as_secs_f64());
-    left_out.iter().for_each(|name| println!("  {name}"));
+    for name in &left_out {
+        println!("  {name}");
+    }
     assert!(wrong.is_empty(), "{} of {ran} scenarios differ:\n{}", wrong.len(), wrong.join("\n"));
     assert!(ran > 150 || !wanted.is_empty(), "only {ran} scenarios ran");
 }

@@ -8,10 +8,12 @@ mod command;
 use std::env;
 use std::process::ExitCode;
 
+use control_plane::Binaries;
+
 use command::{Failure, arguments, down, hold, kubectl, status, up};
 
 const USAGE: &str = "usage: cargo xtask cluster up [--nodes N] [--gpus G] [--process-nodes P] [--node-grace SECONDS]
-       cargo xtask cluster down | status
+       cargo xtask cluster build | down | status
        cargo xtask kubectl -- ARGUMENT...
 
   up      starts a control plane in the background: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok
@@ -19,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask cluster up [--nodes N] [--gpus G] [--pro
             --gpus G            nvidia.com/gpu of each node (8)
             --process-nodes P   nodes whose pods are processes of this machine (0)
             --node-grace S      seconds without heartbeat after which a node counts as not ready (50, more with many nodes)
+  build   builds the programs, if they are not there yet; `up` and the tests do so by themselves
   down    ends it, and forgets everything in it
   status  tells what runs";
 
@@ -28,7 +31,8 @@ fn main() -> ExitCode {
     let outcome = match name {
         "up" => arguments::parse(rest).and_then(|wanted| up::run(&wanted)),
         "hold" => arguments::parse(rest).and_then(|wanted| hold::run(&wanted)),
-        "down" | "status" if !rest.is_empty() => Err(Failure::Usage(format!("`{name}` takes no arguments"))),
+        "build" | "down" | "status" if !rest.is_empty() => Err(Failure::Usage(format!("`{name}` takes no arguments"))),
+        "build" => Binaries::ensure().map(|_| ExitCode::SUCCESS).map_err(Failure::Error),
         "down" => down::run(),
         "status" => status::run(),
         "kubectl" => kubectl::run(rest),

@@ -227,7 +227,11 @@ pub fn checkpoint_line(checkpoint: Checkpoint) -> Vec<Vec<u8>> {
     if embeddable(&state).is_some() {
         vec![begin("state"), state, b"}}\n".to_vec()]
     } else {
-        let digits: String = state.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = state.iter().fold(String::with_capacity(2 * state.len()), |mut digits, byte| {
+            // Writing to a string does not fail.
+            let _ = std::fmt::Write::write_fmt(&mut digits, format_args!("{byte:02x}"));
+            digits
+        });
         vec![begin("stateHex"), format!("\"{digits}\"}}}}\n").into_bytes()]
     }
 }

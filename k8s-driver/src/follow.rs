@@ -194,7 +194,7 @@ async fn changed(leader: &mut watch::Receiver<Option<Leader>>, identity: &str, a
         None => true,
     };
     if leader.wait_for(differs).await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | plain | `/healthz` | whether the operator's thread moves; a restart helps when not |
 //! | plain | `/readyz` | whether this replica does its part; in words why not |
-//! | plain | `/metrics` | OpenMetrics text |
+//! | plain | `/metrics` | `OpenMetrics` text |
 //! | TLS, bearer token | `/log?from=P&limit=N&follow=true` | records as JSON lines, as `trainyard log export` writes them |
 //! | TLS, bearer token | `/log/head` | where the log begins and ends |
 //!

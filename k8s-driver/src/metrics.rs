@@ -391,7 +391,7 @@ impl Inner {
         r.register("trainyard_follow_position", help, self.follow_position.clone());
         let help = "Records of the leader's log that this standby lacks";
         r.register("trainyard_follow_behind_records", help, self.follow_behind.clone());
-        r.register_collector(Box::new(process::Process::default()));
+        r.register_collector(Box::new(process::Process));
     }
 }
 

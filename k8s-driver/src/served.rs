@@ -182,7 +182,5 @@ impl Served {
 
 /// Credentials with this token.
 pub(crate) fn token(token: &str) -> AuthInfo {
-    let mut auth = AuthInfo::default();
-    auth.token = Some(token.to_owned().into());
-    auth
+    AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() }
 }

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(board.get().to_string(), "waiting for complete views of the cluster: lists are under way");
         board.trouble(Kind::Pod, Some("list: 403 Forbidden".to_owned()));
         let text = "waiting for complete views of the cluster: Pod: list: 403 Forbidden";
-        assert_eq!(board.clone().get().to_string(), text);
+        assert_eq!(board.get().to_string(), text);
         board.trouble(Kind::Pod, None);
         assert!(board.get().to_string().ends_with("lists are under way"));
         board.set(Standing::Leading { term: Term(7) });

@@ -143,7 +143,7 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
     let took = died.elapsed();
     assert!(two.holds() && two.last_term() == Term(1000), "{:?}", two.last_term());
     // The last renewal was sent `4 s - remaining` before the death; the lease runs out 6 s after it.
-    let expiry = 6 * SECOND - (4 * SECOND).saturating_sub(renewed);
+    let expiry = (6 * SECOND).saturating_sub((4 * SECOND).saturating_sub(renewed));
     assert!(took + Duration::from_millis(50) >= expiry, "taken over {took:?} after the death, {expiry:?} were left");
     assert!(took < expiry + 2 * SECOND, "taken over {took:?} after the death, {expiry:?} were left");
     eprintln!("taken over {:?} after the lease ran out", took.saturating_sub(expiry));

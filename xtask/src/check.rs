@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::run::{Problem, cargo, shown, succeed};
-use crate::{purity, smoke};
+use crate::{cluster, purity, smoke};
 
 /// How one step went.
 struct Done {
@@ -15,13 +15,18 @@ struct Done {
 /// A step's remark, or why it failed.
 type Step = fn() -> Result<String, Problem>;
 
-const STEPS: [(&str, Step); 6] = [
+const STEPS: [(&str, Step); 7] = [
     ("format", || quiet(&["fmt", "--all", "--check"])),
     ("lints", || quiet(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
     ("purity", purity::dependencies),
     ("wasm", || {
         let skipped = "SKIPPED: the target wasm32-unknown-unknown is not installed (rustup target add it)";
         Ok(purity::wasm()?.unwrap_or_else(|| skipped.to_owned()))
+    }),
+    // What the tests run against; minutes the first time. Before them, so that what is missing is said on its own.
+    ("control plane", || {
+        cluster::build()?;
+        Ok("built".to_owned())
     }),
     ("tests", tests),
     ("as a user", smoke::run),
@@ -57,7 +62,7 @@ pub(crate) fn run() -> Result<(), Problem> {
             }
             Err(problem) => {
                 summary(&done);
-                println!("  {name:<10} FAILED");
+                println!("  {name:<13} FAILED");
                 println!("\nxtask test: FAILED at {name} after {:.0} s", start.elapsed().as_secs_f64());
                 return Err(problem);
             }
@@ -73,6 +78,6 @@ pub(crate) fn run() -> Result<(), Problem> {
 fn summary(done: &[Done]) {
     println!("\n== summary");
     for Done { name, seconds, remark } in done {
-        println!("  {name:<10} {seconds:>6.1} s  {remark}");
+        println!("  {name:<13} {seconds:>6.1} s  {remark}");
     }
 }

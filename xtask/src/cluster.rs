@@ -15,6 +15,13 @@ pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
     control_plane(words)
 }
 
+/// Builds the programs of the control plane, if they are not there yet.
+pub(crate) fn build() -> Result<(), Problem> {
+    let mut command = cargo(&["run", "--quiet", "--package", "control-plane", "--", "build"]);
+    command.env("CARGO_TARGET_DIR", target());
+    succeed(&mut command)
+}
+
 /// kubectl on the control plane that is up.
 pub(crate) fn kubectl(words: &[String]) -> Result<(), Problem> {
     let words = words.strip_prefix(&["--".to_owned()]).unwrap_or(words);

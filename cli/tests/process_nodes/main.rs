@@ -162,7 +162,9 @@ fn restarts(job: &Value) -> u64 {
 fn the_quickstart_survives_a_worker_and_an_agent_killed() {
     let bench = Bench::start(nobody());
     let mut nodes = [Node::start(&bench, "process-0", &[]), Node::start(&bench, "process-1", &[])];
-    nodes.iter().for_each(|node| node.wait_ready(true));
+    for node in &nodes {
+        node.wait_ready(true);
+    }
     let _operator = bench.operator();
     bench.create(&quickstart(40));
     bench.wait("aitj", "quickstart", "to run again after rank 2 was killed", |job| {
@@ -189,7 +191,9 @@ fn the_quickstart_survives_a_worker_and_an_agent_killed() {
 fn a_job_moves_away_from_a_node_that_stays_dead() {
     let bench = Bench::start(nobody());
     let mut nodes = [Node::start(&bench, "process-0", &[]), Node::start(&bench, "process-1", &[])];
-    nodes.iter().for_each(|node| node.wait_ready(true));
+    for node in &nodes {
+        node.wait_ready(true);
+    }
     let _operator = bench.operator();
     let mut job = quickstart(60);
     job["spec"]["replicaSpecs"]["trainer"]["restartPolicy"] = json!("Always");

@@ -162,7 +162,7 @@ async fn a_leader_that_compacts_is_still_followed() {
     let served = Served::new(records(30, 0)).await;
     let standby = Standby::of(MemoryDisk::default(), &served);
     standby.reaches(30).await;
-    served.turns.with(|operator| operator.compact()).await.unwrap().unwrap();
+    served.turns.with(operator::Operator::compact).await.unwrap().unwrap();
     served.grow(frames(&longer)[30..].to_vec()).await;
     standby.reaches(40).await;
     assert!(standby.place.aside().is_empty());

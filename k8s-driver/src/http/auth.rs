@@ -1,5 +1,5 @@
-//! Who may read the log: the API server is asked about the bearer token (TokenReview) and about access to the path
-//! (SubjectAccessReview). Its verdict is kept for a short time, under a hash of the token.
+//! Who may read the log: the API server is asked about the bearer token (`TokenReview`) and about access to the path
+//! (`SubjectAccessReview`). Its verdict is kept for a short time, under a hash of the token.
 
 use std::collections::BTreeMap;
 use std::fmt;

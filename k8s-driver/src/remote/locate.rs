@@ -94,9 +94,7 @@ pub async fn locate(wish: &Wish) -> Result<Found, Error> {
         Some(file) => {
             // Read once now, so that a file that is not there is told as that.
             fs::metadata(file).map_err(|source| Error::File { file: file.clone(), source })?;
-            let mut auth = AuthInfo::default();
-            auth.token_file = Some(file.display().to_string());
-            Some(auth)
+            Some(AuthInfo { token_file: Some(file.display().to_string()), ..AuthInfo::default() })
         }
         None => None,
     };

@@ -96,8 +96,8 @@ impl Around {
     }
 }
 
-fn version(rv: u64) -> ApiAnswer {
-    Ok(Arc::new(json!({"metadata": {"resourceVersion": rv.to_string()}})))
+fn version(rv: u64) -> Arc<serde_json::Value> {
+    Arc::new(json!({"metadata": {"resourceVersion": rv.to_string()}}))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +112,7 @@ async fn a_term_is_proposed_when_all_is_listed_and_calls_follow_when_it_is_grant
     assert_eq!(calls.iter().map(|call| call.verb).collect::<Vec<_>>(), [Verb::ApplyStatus]);
     assert_eq!(calls[0].cause.term, term);
     turns.view().wait_for(|view| view.term == term).await.unwrap();
-    around.answers.send((calls[0].id, version(11))).unwrap();
+    around.answers.send((calls[0].id, Ok(version(11)))).unwrap();
     let mut calls = around.calls().await;
     calls.retain(|call| &*call.resource.kind == "Pod");
     assert_eq!(calls.iter().map(|call| call.name.to_string()).collect::<Vec<_>>(), ["j-t-0", "j-t-1"]);
@@ -127,7 +127,7 @@ async fn a_term_is_proposed_when_all_is_listed_and_calls_follow_when_it_is_grant
     let text = batch.frames.iter().map(|frame| String::from_utf8_lossy(&frame.body).into_owned()).collect::<String>();
     assert!(text.contains("quota"), "{text}");
     turns.view().wait_for(|view| view.term == Term(0)).await.unwrap();
-    assert!(around.answers.send((calls[1].id, version(12))).is_err());
+    assert!(around.answers.send((calls[1].id, Ok(version(12)))).is_err());
 
     // The next leadership goes on from the log, with a view that is as new as what stands there.
     let mut around = begin(&turns, 0).await;

@@ -65,15 +65,15 @@ pub const STEPS: [u32; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16];
 impl Default for Knobs {
     fn default() -> Self {
         Self {
-            rank_milli: 500,
-            work_milli: 100,
+            rank_milli: 200,
+            work_milli: 300,
             median_milli: 1000,
-            theta_milli: 150,
+            theta_milli: 100,
             inertia_milli: 100,
             cap_milli: 1600,
             change_milli: 2000,
             start_milli: 0,
-            horizon: Micros::from_secs(2000),
+            horizon: Micros::from_secs(1000),
             steps: STEPS.to_vec(),
         }
     }

@@ -208,9 +208,11 @@ fn collector(vector: &Place<'_>) -> Result<Value, Failure> {
     let most = sizes.iter().copied().max().unwrap_or(1);
     let (estimate, remaining) = progress.estimate(Prior::default().speeds(&[GpuType(0)], most), &category);
     let speed = |gpus: u32| estimate.speeds.home().map_or(Speed::ZERO, |(_, curve)| curve.at(gpus));
-    let time = |gpus: u32| match estimate.time_per_unit {
-        Some(unit) if gpus > 0 => seconds(speed(gpus).time_for(unit).0),
-        Some(_) | None => 0.0,
+    let unit = estimate.time_per_unit.map_or(0.0, |unit| seconds(unit.0));
+    let time = |gpus: u32| match category.time_per_unit(GpuType(0), gpus) {
+        Some(measured) => seconds(measured.0),
+        None if speed(gpus) > Speed::ZERO => unit / billionths(speed(gpus).0),
+        None => 0.0,
     };
     let table = |of: &dyn Fn(u32) -> f64| -> BTreeMap<String, f64> {
         sizes.iter().map(|&gpus| (gpus.to_string(), of(gpus))).collect()

@@ -1,0 +1,361 @@
+//! The settings of `trainyard operator`.
+//!
+//! Owns how flags, environment (`TRAINYARD_*`) and a file agree: a flag goes before the environment, that before the file,
+//! that before the default, and each setting has one name in all three. Tests: `tests.rs`.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use k8s_driver::client;
+use k8s_driver::http::{HttpOptions, TlsFiles};
+use k8s_driver::options::{Lease, Options};
+use k8s_driver::rehearse::Format;
+use k8s_driver::sources::Scope;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use simulator::{duration, flags};
+
+use crate::out::Failure;
+
+/// Settings; every one may stand in the file as well.
+#[derive(Debug, Default, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct Settings {
+    /// Kubeconfig file. Default: $KUBECONFIG, ~/.kube/config, then the pod's service account.
+    #[arg(long, env = "TRAINYARD_KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, env = "TRAINYARD_CONTEXT")]
+    context: Option<String>,
+    /// Address of the API server, in place of the configured one.
+    #[arg(long, env = "TRAINYARD_MASTER", value_name = "URL")]
+    master: Option<String>,
+    /// Use the pod's service account, whatever kubeconfig there is.
+    #[arg(long, env = "TRAINYARD_RUN_IN_CLUSTER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    run_in_cluster: Option<bool>,
+    /// The only namespace to serve. Default: all.
+    #[arg(long, env = "TRAINYARD_NAMESPACE")]
+    namespace: Option<String>,
+    /// Serve only jobs with these labels, for example `team=a,stage!=test`.
+    #[arg(long, env = "TRAINYARD_LABEL_SELECTOR", value_name = "SELECTOR")]
+    label_selector: Option<String>,
+    /// Where the log is kept. [default: ./trainyard-operator]
+    #[arg(long, env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
+    data_directory: Option<PathBuf>,
+    /// Records after which the log is compacted; 0 for never. [default: 500000]
+    #[arg(long, env = "TRAINYARD_COMPACT_AFTER", value_name = "RECORDS")]
+    compact_after: Option<u64>,
+    /// Go on although the cluster's versions went backwards (it was restored): the log is set aside.
+    #[arg(long, env = "TRAINYARD_ACCEPT_NEW_CLUSTER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    accept_new_cluster: Option<bool>,
+    /// Decide and print what would be done; write nothing.
+    #[arg(long, env = "TRAINYARD_DRY_RUN", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    dry_run: Option<bool>,
+    /// How --dry-run prints. [default: text]
+    #[arg(long, env = "TRAINYARD_OUTPUT", value_name = "FORMAT")]
+    output: Option<Output>,
+    /// How logs are written, to standard error. [default: text]
+    #[arg(long, env = "TRAINYARD_LOG_FORMAT", value_name = "FORMAT")]
+    pub(super) log_format: Option<LogFormat>,
+    /// What is logged, for example `debug` or `info,k8s_driver=trace`. [default: info]
+    #[arg(long, env = "TRAINYARD_LOG_LEVEL", value_name = "FILTER")]
+    pub(super) log_level: Option<String>,
+
+    /// Where probes and metrics are served in plain HTTP; `none` for nowhere. [default: 127.0.0.1:8080, in a pod 0.0.0.0:8080]
+    #[arg(long, env = "TRAINYARD_HEALTH_ADDRESS", value_name = "ADDRESS", help_heading = "Looking in")]
+    health_address: Option<String>,
+    /// Where the log is served over HTTPS, to whoever the API server lets; `none` for nowhere. [default: 127.0.0.1:8443, in a pod 0.0.0.0:8443]
+    #[arg(long, env = "TRAINYARD_LOG_ADDRESS", value_name = "ADDRESS", help_heading = "Looking in")]
+    log_address: Option<String>,
+    /// Host name or address under which others reach this process: in a pod its address. Default: `$POD_IP`, or what is listened on.
+    #[arg(long, env = "TRAINYARD_LOG_HOST", value_name = "HOST", help_heading = "Looking in")]
+    log_host: Option<String>,
+    /// Certificate of the log, PEM. Default: a self-made one, which is told in the Lease.
+    #[arg(
+        long,
+        env = "TRAINYARD_LOG_CERTIFICATE",
+        value_name = "FILE",
+        requires = "log_key",
+        help_heading = "Looking in"
+    )]
+    log_certificate: Option<PathBuf>,
+    /// Its private key, PEM.
+    #[arg(
+        long,
+        env = "TRAINYARD_LOG_KEY",
+        value_name = "FILE",
+        requires = "log_certificate",
+        help_heading = "Looking in"
+    )]
+    log_key: Option<PathBuf>,
+    /// The authority that readers shall trust for it, PEM. Default: they know it already.
+    #[arg(
+        long,
+        env = "TRAINYARD_LOG_AUTHORITY",
+        value_name = "FILE",
+        requires = "log_certificate",
+        help_heading = "Looking in"
+    )]
+    log_authority: Option<PathBuf>,
+
+    /// Stand for election; `false` only where no second operator can exist. [default: true]
+    #[arg(long, env = "TRAINYARD_LEADER_ELECT", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Leadership")]
+    leader_elect: Option<bool>,
+    /// How long others wait after a renewal. [default: 15s]
+    #[arg(long, env = "TRAINYARD_LEADER_ELECT_LEASE_DURATION", value_name = "TIME", help_heading = "Leadership")]
+    leader_elect_lease_duration: Option<String>,
+    /// How long the leader believes in a renewal. [default: 10s]
+    #[arg(long, env = "TRAINYARD_LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", help_heading = "Leadership")]
+    leader_elect_renew_deadline: Option<String>,
+    /// Time between renewals. [default: 2s]
+    #[arg(long, env = "TRAINYARD_LEADER_ELECT_RETRY_PERIOD", value_name = "TIME", help_heading = "Leadership")]
+    leader_elect_retry_period: Option<String>,
+    /// Name of the Lease. [default: trainyard]
+    #[arg(long, env = "TRAINYARD_LEADER_ELECT_RESOURCE_NAME", value_name = "NAME", help_heading = "Leadership")]
+    leader_elect_resource_name: Option<String>,
+    /// Its namespace. Default: that of the pod, or of the kubeconfig's context.
+    #[arg(long, env = "TRAINYARD_LEADER_ELECT_RESOURCE_NAMESPACE", value_name = "NAME", help_heading = "Leadership")]
+    leader_elect_resource_namespace: Option<String>,
+
+    /// Calls to the API server at once. [default: 32]
+    #[arg(long, env = "TRAINYARD_MAX_CALLS", value_name = "N", help_heading = "Calls")]
+    max_calls: Option<usize>,
+    /// How long one call may take. [default: 30s]
+    #[arg(long, env = "TRAINYARD_CALL_TIMEOUT", value_name = "TIME", help_heading = "Calls")]
+    call_timeout: Option<String>,
+
+    /// Window after a pod began to be created in which a creation failure is answered by a restart. [default: 0s]
+    #[arg(long, env = "TRAINYARD_CREATING_RESTART_PERIOD", value_name = "TIME", help_heading = "Decisions")]
+    creating_restart_period: Option<String>,
+    /// How long a pod must be stuck before a creation failure restarts it. [default: 15m]
+    #[arg(long, env = "TRAINYARD_CREATING_DURATION_PERIOD", value_name = "TIME", help_heading = "Decisions")]
+    creating_duration_period: Option<String>,
+    /// Whether a creation failure past its window fails the pod. [default: false]
+    #[arg(long, env = "TRAINYARD_ENABLE_CREATING_FAILED", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Decisions")]
+    enable_creating_failed: Option<bool>,
+    /// How long a node may be not ready before its pods count as lost. [default: 0s]
+    #[arg(long, env = "TRAINYARD_NODE_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
+    node_grace_period: Option<String>,
+    /// First delay before a pod that keeps failing is created again. [default: 10s]
+    #[arg(long, env = "TRAINYARD_RESTART_BACKOFF", value_name = "TIME", help_heading = "Decisions")]
+    restart_backoff: Option<String>,
+    /// Upper bound of that delay. [default: 5m]
+    #[arg(long, env = "TRAINYARD_RESTART_BACKOFF_MAX", value_name = "TIME", help_heading = "Decisions")]
+    restart_backoff_max: Option<String>,
+    /// A pod that ran this long before failing starts its back-off anew. [default: 10m]
+    #[arg(long, env = "TRAINYARD_RESTART_BACKOFF_RESET", value_name = "TIME", help_heading = "Decisions")]
+    restart_backoff_reset: Option<String>,
+    /// First delay before a call that failed for unknown reasons is tried a third time. [default: 1s]
+    #[arg(long, env = "TRAINYARD_RETRY_PERIOD", value_name = "TIME", help_heading = "Decisions")]
+    retry_period: Option<String>,
+    /// Upper bound of that delay. [default: 1m]
+    #[arg(long, env = "TRAINYARD_RETRY_PERIOD_MAX", value_name = "TIME", help_heading = "Decisions")]
+    retry_period_max: Option<String>,
+    /// How long a pod whose job does not exist may stay. [default: 10m]
+    #[arg(long, env = "TRAINYARD_ORPHAN_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
+    orphan_grace_period: Option<String>,
+    /// Conditions and words that name a GPU failure, between commas.
+    #[arg(long, env = "TRAINYARD_GPU_FAULTS", value_delimiter = ',', value_name = "WORDS", help_heading = "Decisions")]
+    gpu_faults: Option<Vec<String>>,
+}
+
+/// Flags of the original trainingjob-operator and its logger that mean nothing here.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Accepted and ignored")]
+pub(super) struct Ignored {
+    /// One thread decides.
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    thread_num: Option<String>,
+    /// Nothing is looked at by the clock alone.
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
+    resync_period: Option<String>,
+    /// Only Leases are used.
+    #[arg(long, value_name = "KIND", hide_short_help = true)]
+    leader_elect_resource_lock: Option<String>,
+    /// See --log-level.
+    #[arg(long = "v", short = 'v', value_name = "N", hide_short_help = true)]
+    verbosity: Option<String>,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide = true)]
+    logtostderr: Option<String>,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide = true)]
+    alsologtostderr: Option<String>,
+    #[arg(long, hide = true, action = ArgAction::Set)]
+    stderrthreshold: Option<String>,
+    #[arg(long, hide = true)]
+    vmodule: Option<String>,
+    #[arg(long, hide = true)]
+    log_dir: Option<String>,
+    #[arg(long, hide = true)]
+    log_file: Option<String>,
+    #[arg(long, hide = true)]
+    log_backtrace_at: Option<String>,
+    #[arg(long, hide = true)]
+    log_flush_frequency: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Output {
+    /// One line a call.
+    Text,
+    /// One JSON object a call.
+    Json,
+}
+
+impl Ignored {
+    /// Those that were given.
+    pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
+        [
+            ("thread-num", self.thread_num.is_some()),
+            ("resync-period", self.resync_period.is_some()),
+            ("leader-elect-resource-lock", self.leader_elect_resource_lock.is_some()),
+            ("v", self.verbosity.is_some()),
+            ("logtostderr", self.logtostderr.is_some()),
+            ("alsologtostderr", self.alsologtostderr.is_some()),
+            ("stderrthreshold", self.stderrthreshold.is_some()),
+            ("vmodule", self.vmodule.is_some()),
+            ("log-dir", self.log_dir.is_some()),
+            ("log-file", self.log_file.is_some()),
+            ("log-backtrace-at", self.log_backtrace_at.is_some()),
+            ("log-flush-frequency", self.log_flush_frequency.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(name, given)| given.then_some(name))
+    }
+}
+
+impl Settings {
+    /// These, and what they leave open from a file.
+    pub(super) fn over_file(&self, file: Option<&Path>) -> Result<Self, Failure> {
+        let mut all = match file {
+            None => Map::new(),
+            Some(path) => {
+                let at = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", path.display()));
+                let text = std::fs::read_to_string(path).map_err(|error| at(&error))?;
+                let settings: Self = serde_saphyr::from_str(&text).map_err(|error| at(&error))?;
+                settings.given()?
+            }
+        };
+        all.extend(self.given()?);
+        Ok(serde_json::from_value(Value::Object(all))?)
+    }
+
+    /// The settings that are given, by name.
+    fn given(&self) -> Result<Map<String, Value>, Failure> {
+        let Value::Object(all) = serde_json::to_value(self)? else { return Ok(Map::new()) };
+        Ok(all.into_iter().filter(|(_, value)| !value.is_null()).collect())
+    }
+
+    /// What the process is started with.
+    pub(super) fn options(&self) -> Result<Options, Failure> {
+        let usual = Options::default();
+        let given = self.given()?;
+        let decisions: BTreeMap<String, Value> =
+            flags::names().filter_map(|name| Some((name.to_owned(), given.get(name)?.clone()))).collect();
+        let output = match self.output.unwrap_or(Output::Text) {
+            Output::Text => Format::Text,
+            Output::Json => Format::Json,
+        };
+        let max_calls = self.max_calls.unwrap_or(usual.most_at_once);
+        if max_calls == 0 {
+            return Err(Failure::new("max-calls: 0: must be at least 1"));
+        }
+        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        Ok(Options {
+            connection: client::Options {
+                kubeconfig: self.kubeconfig.clone().filter(|path| !path.as_os_str().is_empty()),
+                context: filled(&self.context),
+                master: filled(&self.master),
+                in_cluster: self.run_in_cluster.unwrap_or(false),
+            },
+            scope: Scope {
+                namespace: filled(&self.namespace),
+                label_selector: self.label_selector.clone().unwrap_or_default(),
+            },
+            config: flags::config(&decisions)?,
+            data_directory: self.data_directory.clone().unwrap_or(usual.data_directory),
+            lease: if self.leader_elect.unwrap_or(true) { Some(self.lease()?) } else { None },
+            http: self.http()?,
+            most_at_once: max_calls,
+            call_limit: time("call-timeout", self.call_timeout.as_ref(), usual.call_limit)?,
+            compact_after: self.compact_after.unwrap_or(usual.compact_after),
+            accept_new_cluster: self.accept_new_cluster.unwrap_or(false),
+            rehearsal: self.dry_run.unwrap_or(false).then_some(output),
+        })
+    }
+
+    fn http(&self) -> Result<HttpOptions, Failure> {
+        let tls = match (&self.log_certificate, &self.log_key) {
+            (Some(certificate), Some(key)) => Some(TlsFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                authority: self.log_authority.clone(),
+            }),
+            (None, None) => None,
+            _ => return Err(Failure::new("log-certificate and log-key belong together: give both or none")),
+        };
+        let pod = pod_address()?;
+        // Beside an operator that serves, one that only says what it would do must not need its ports.
+        let none = self.dry_run.filter(|dry| *dry).map(|_| "none".to_owned());
+        Ok(HttpOptions {
+            health: address("health-address", self.health_address.as_ref().or(none.as_ref()), pod, 8080)?,
+            log: address("log-address", self.log_address.as_ref().or(none.as_ref()), pod, 8443)?,
+            tls,
+            host: self.log_host.clone().filter(|host| !host.is_empty()).or_else(|| pod.map(|ip| ip.to_string())),
+        })
+    }
+
+    fn lease(&self) -> Result<Lease, Failure> {
+        let usual = Lease::default();
+        let time =
+            |name: &str, text: &Option<String>, usual| time(&format!("leader-elect-{name}"), text.as_ref(), usual);
+        Ok(Lease {
+            namespace: self.leader_elect_resource_namespace.clone().filter(|name| !name.is_empty()),
+            name: self.leader_elect_resource_name.clone().unwrap_or(usual.name),
+            duration: time("lease-duration", &self.leader_elect_lease_duration, usual.duration)?,
+            renew_deadline: time("renew-deadline", &self.leader_elect_renew_deadline, usual.renew_deadline)?,
+            retry_period: time("retry-period", &self.leader_elect_retry_period, usual.retry_period)?,
+        })
+    }
+}
+
+/// The address of the pod this runs in, as its manifest tells (`POD_IP`).
+fn pod_address() -> Result<Option<IpAddr>, Failure> {
+    let Some(text) = std::env::var("POD_IP").ok().filter(|text| !text.is_empty()) else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| Failure::new(format!("POD_IP: {text:?} is no address")))
+}
+
+/// An address to listen on: in a pod any of its own, elsewhere this machine's alone.
+fn address(name: &str, text: Option<&String>, pod: Option<IpAddr>, port: u16) -> Result<Option<SocketAddr>, Failure> {
+    let usual = match pod {
+        None => IpAddr::from(Ipv4Addr::LOCALHOST),
+        Some(IpAddr::V4(_)) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        Some(IpAddr::V6(_)) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    match text.map(String::as_str) {
+        None => Ok(Some(SocketAddr::new(usual, port))),
+        Some("none" | "") => Ok(None),
+        Some(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|_| Failure::new(format!("{name}: {text:?} is no address such as 0.0.0.0:{port}, nor `none`"))),
+    }
+}
+
+fn time(name: &str, text: Option<&String>, usual: Duration) -> Result<Duration, Failure> {
+    let Some(text) = text else { return Ok(usual) };
+    let ms = duration::parse_ms(text).map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    Ok(Duration::from_millis(ms))
+}

@@ -1,0 +1,78 @@
+//! A control plane onto which `deploy/base` is applied, and waiting for what is to come. For tests that drive it with kubectl.
+//!
+//! Owns nothing of any one test. Must not start an operator: not every test has one.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use control_plane::{ControlPlane, Options};
+use serde_json::Value;
+
+/// Longer than anything takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Asks again and again until `look` finds something.
+///
+/// # Panics
+/// After [`PATIENCE`], with what `look` saw last.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(stands) if begun.elapsed() > PATIENCE => panic!("not within {PATIENCE:?}: {what}\n{stands}"),
+            Err(_) => sleep(Duration::from_millis(200)),
+        }
+    }
+}
+
+/// A file of the repository.
+pub(crate) fn file(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A control plane that serves the job kinds and knows the operator's account and rights.
+pub(crate) struct Cluster {
+    pub(crate) plane: ControlPlane,
+}
+
+impl Cluster {
+    pub(crate) fn start(options: Options) -> Self {
+        let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
+        let cluster = Self { plane };
+        for name in ["namespace.yaml", "service-account.yaml", "rbac.yaml"] {
+            cluster.apply(&file(&format!("deploy/base/{name}")));
+        }
+        cluster.define();
+        cluster
+    }
+
+    /// Applies the definitions and waits until they are served.
+    pub(crate) fn define(&self) {
+        self.apply(&file("deploy/base/crd.yaml"));
+        self.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+        until("the jobs are served", || self.try_kubectl(&["get", "aitj", "--all-namespaces"]));
+    }
+
+    pub(crate) fn apply(&self, manifests: &str) {
+        self.plane.apply(manifests).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// What kubectl prints.
+    pub(crate) fn kubectl(&self, words: &[&str]) -> String {
+        self.try_kubectl(words).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
+    }
+
+    /// What kubectl prints, or why it refuses.
+    pub(crate) fn try_kubectl(&self, words: &[&str]) -> Result<String, String> {
+        self.plane.run_kubectl(words).map_err(|error| error.to_string())
+    }
+
+    /// One object or a list of them.
+    pub(crate) fn get(&self, namespace: &str, words: &[&str]) -> Value {
+        let all = [&["get", "--output=json", "--namespace", namespace], words].concat();
+        serde_json::from_str(&self.kubectl(&all)).unwrap()
+    }
+}

@@ -1,0 +1,88 @@
+//! The API server stands still, is started anew, forgets history, and tells its watches late.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use control_plane::Component;
+
+use crate::cluster;
+use crate::common::until;
+use crate::jobs::{Jobs, Kind, Seen};
+use crate::operator::Operator;
+
+/// How long the API server stands still: `TRAINYARD_FAULT_PAUSE` seconds, 30 unless told otherwise.
+fn pause() -> Duration {
+    let given = std::env::var("TRAINYARD_FAULT_PAUSE").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.unwrap_or(30))
+}
+
+const MIXED: [(Kind, usize); 5] =
+    [(Kind::Healthy, 2), (Kind::Succeeds, 2), (Kind::Fails, 2), (Kind::Restarts, 3), (Kind::TimesOut, 2)];
+
+#[test]
+fn the_api_server_stands_still_for_longer_than_the_lease() {
+    let (cluster, _turn) = cluster();
+    let mut jobs = Jobs::new(cluster, "standstill");
+    let seen = Seen::begin(cluster, jobs.namespace);
+    let mut operator = Operator::start(cluster, Some(jobs.namespace), true);
+    operator.until_leading();
+    jobs.create(&MIXED);
+    jobs.until_some_run();
+    cluster.plane.pause(Component::ApiServer).unwrap();
+    sleep(pause());
+    assert!(operator.is_alive(), "it ended while nobody answered");
+    let says = operator.says("/readyz");
+    assert!(!says.contains("leading") || pause() < Duration::from_secs(5), "leads without a lease: {says}");
+    cluster.plane.resume(Component::ApiServer).unwrap();
+    jobs.until_ended();
+    jobs.check(&seen);
+    operator.until_leading();
+    assert!(operator.is_alive());
+}
+
+#[test]
+fn the_api_server_is_stopped_started_and_forgets_history() {
+    let (cluster, _turn) = cluster();
+    let mut jobs = Jobs::new(cluster, "restarted");
+    let mut operator = Operator::start(cluster, Some(jobs.namespace), true);
+    operator.until_leading();
+    jobs.create(&[(Kind::Healthy, 3)]);
+    jobs.until_running();
+    let before = jobs.pods();
+    cluster.plane.stop(Component::ApiServer).unwrap();
+    sleep(Duration::from_secs(2));
+    cluster.plane.start_again(Component::ApiServer).unwrap();
+    jobs.create(&MIXED);
+    jobs.until_some_run();
+    // Watches that go on from where they were get 410 Gone.
+    cluster.plane.forget_history().unwrap();
+    jobs.until_ended();
+    jobs.check_statuses();
+    let after = jobs.pods();
+    let lost: Vec<_> = before.difference(&after).collect();
+    assert!(lost.is_empty(), "pods of healthy jobs are gone: {lost:?}");
+    until("the operator leads", || {
+        let says = operator.says("/readyz");
+        says.contains("leading").then_some(()).ok_or(says)
+    });
+    assert!(operator.is_alive());
+}
+
+#[test]
+fn watches_that_stutter_change_nothing() {
+    let (cluster, _turn) = cluster();
+    let mut jobs = Jobs::new(cluster, "stutter");
+    let seen = Seen::begin(cluster, jobs.namespace);
+    let mut operator = Operator::start(cluster, Some(jobs.namespace), true);
+    operator.until_leading();
+    jobs.create(&MIXED);
+    for _ in 0..8 {
+        cluster.plane.pause(Component::ApiServer).unwrap();
+        sleep(Duration::from_millis(1500));
+        cluster.plane.resume(Component::ApiServer).unwrap();
+        sleep(Duration::from_millis(700));
+    }
+    jobs.until_ended();
+    jobs.check(&seen);
+    assert!(operator.is_alive());
+}

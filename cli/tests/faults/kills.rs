@@ -1,0 +1,74 @@
+//! `kill -9` of the operator at random moments, with its log and without.
+
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use crate::jobs::{Jobs, Kind, Seen};
+use crate::operator::Operator;
+use crate::{Random, cluster};
+
+/// After this the operator is left in peace.
+const DISTURBED: Duration = Duration::from_secs(40);
+
+fn fifty_jobs_under_kills(namespace: &'static str, keeps_log: bool) {
+    let (cluster, _turn) = cluster();
+    let mut random = Random::new();
+    let mut jobs = Jobs::new(cluster, namespace);
+    let seen = Seen::begin(cluster, namespace);
+    // Election is left out: a killed process's lease has to run out, and there would be few kills.
+    let mut operator = Operator::start(cluster, Some(namespace), false);
+    let begun = Instant::now();
+    let manifests = jobs.plan(&[
+        (Kind::Healthy, 10),
+        (Kind::Succeeds, 12),
+        (Kind::Fails, 10),
+        (Kind::Restarts, 12),
+        (Kind::TimesOut, 6),
+    ]);
+    let mut kills = 0;
+    scope(|scope| {
+        // Killed while jobs appear, too.
+        scope.spawn(|| cluster.apply(&manifests));
+        while begun.elapsed() < DISTURBED && (kills < 8 || !jobs.all_ended()) {
+            sleep(random.between(200, 3500));
+            operator.kill();
+            kills += 1;
+            if !keeps_log {
+                operator.lose_log();
+            }
+            operator.start_again();
+        }
+    });
+    let ended = jobs.until_ended();
+    jobs.check(&seen);
+    // One more start, at rest: what ended stays as it is, and nothing of it runs again.
+    operator.kill();
+    if !keeps_log {
+        operator.lose_log();
+    }
+    operator.start_again();
+    operator.until_leading();
+    sleep(Duration::from_secs(3));
+    jobs.check(&seen);
+    for (name, status) in jobs.until_ended() {
+        let shown = |status: &serde_json::Value| {
+            let mut status = status.clone();
+            // The mirror names the term, which is another.
+            status.as_object_mut().and_then(|status| status.remove("trainyard"));
+            status
+        };
+        assert_eq!(shown(&status), shown(&ended[&name]), "{name}");
+    }
+    eprintln!("{kills} kills, log kept: {keeps_log}; {:?}", begun.elapsed());
+    assert!(kills >= 5, "{kills} kills are too few");
+}
+
+#[test]
+fn killed_at_random_moments_with_its_log() {
+    fifty_jobs_under_kills("kills", true);
+}
+
+#[test]
+fn killed_at_random_moments_without_its_log() {
+    fifty_jobs_under_kills("kills-no-log", false);
+}

@@ -1,0 +1,130 @@
+//! The operator as a process of its own, under the account and the rights of `deploy/base`.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use control_plane::Identity;
+
+use crate::common::{Cluster, until};
+
+/// How an operator is started; it can be started again after it was killed.
+pub(crate) struct Operator<'a> {
+    cluster: &'a Cluster,
+    data: tempfile::TempDir,
+    kubeconfig: PathBuf,
+    namespace: Option<String>,
+    elects: bool,
+    health: u16,
+    starts: u32,
+    child: Option<Child>,
+}
+
+impl<'a> Operator<'a> {
+    /// Starts one that serves one namespace, or all.
+    pub(crate) fn start(cluster: &'a Cluster, namespace: Option<&str>, elects: bool) -> Self {
+        let account = Identity::ServiceAccount { namespace: "trainyard-system", name: "trainyard" };
+        let kubeconfig = cluster.plane.kubeconfig_for(account).unwrap_or_else(|error| panic!("{error}"));
+        let mut operator = Self {
+            cluster,
+            data: tempfile::tempdir().unwrap(),
+            kubeconfig,
+            namespace: namespace.map(str::to_owned),
+            elects,
+            // Free at this moment; nobody else on this machine asks for this one by number.
+            health: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(),
+            starts: 0,
+            child: None,
+        };
+        operator.start_again();
+        operator
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        assert!(self.child.is_none(), "it runs");
+        let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "info,kube_client=off".to_owned());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
+        command.args(["operator", "--leader-elect-resource-namespace=trainyard-system"]);
+        command.arg(format!("--leader-elect={}", self.elects));
+        command.args(["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s"]);
+        command.arg("--leader-elect-retry-period=1s");
+        // Short, so that what is tried again is tried within a test.
+        command.args(["--restart-backoff=500ms", "--restart-backoff-max=1s", "--retry-period-max=3s"]);
+        command.args(["--log-address=none", "--log-level", &level]);
+        command.arg(format!("--health-address=127.0.0.1:{}", self.health));
+        command.arg("--data-directory").arg(self.data());
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        if let Some(namespace) = &self.namespace {
+            command.args(["--namespace", namespace]);
+        }
+        self.starts += 1;
+        let name = self.name();
+        self.child = Some(self.cluster.plane.spawn(&name, command).unwrap_or_else(|error| panic!("{error}")));
+    }
+
+    /// Of the process that was started last.
+    fn name(&self) -> String {
+        format!("operator-{}-{}", self.health, self.starts)
+    }
+
+    /// What that process wrote to its log of words.
+    pub(crate) fn log(&self) -> String {
+        let path = self.cluster.plane.directory().join(format!("logs/{}.log", self.name()));
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    fn data(&self) -> PathBuf {
+        self.data.path().join("data")
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// The log is lost, between two starts.
+    pub(crate) fn lose_log(&self) {
+        assert!(self.child.is_none(), "it runs");
+        if Path::new(&self.data()).exists() {
+            std::fs::remove_dir_all(self.data()).unwrap();
+        }
+    }
+
+    /// What `/readyz` or another path says; nothing while it does not answer.
+    pub(crate) fn says(&self, path: &str) -> String {
+        let address = format!("127.0.0.1:{}", self.health);
+        let ask = || -> std::io::Result<String> {
+            use std::io::{Read as _, Write as _};
+            let mut stream = std::net::TcpStream::connect(&address)?;
+            stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        ask().ok().and_then(|answer| Some(answer.split_once("\r\n\r\n")?.1.to_owned())).unwrap_or_default()
+    }
+
+    pub(crate) fn until_leading(&self) {
+        until("the operator leads", || {
+            let says = self.says("/readyz");
+            says.contains("leading").then_some(()).ok_or(says)
+        });
+    }
+
+    /// Whether the process that was started last still lives.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
+    }
+}
+
+impl Drop for Operator<'_> {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
