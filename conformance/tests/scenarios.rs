@@ -79,7 +79,7 @@ fn both_grounds_lead_to_the_same() {
             (
                 Component::ControllerManager,
                 arguments(&[
-                    "--controllers=garbage-collector-controller,namespace-controller,serviceaccount-controller",
+                    "--controllers=-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller",
                 ]),
             ),
             (Component::ApiServer, arguments(&["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"])),

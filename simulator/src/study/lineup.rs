@@ -6,6 +6,29 @@ use scheduler::{NameError, Policy};
 
 use super::reference;
 
+/// Why a policy cannot take part.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// No policy has this name.
+    #[error("unknown policy {name:?}; known are {}", Entrant::names().collect::<Vec<_>>().join(", "))]
+    Unknown {
+        /// The name asked for.
+        name: String,
+    },
+    /// A setting in the name is not known or has no usable value.
+    #[error(transparent)]
+    Setting(NameError),
+}
+
+impl From<NameError> for Error {
+    fn from(error: NameError) -> Self {
+        match error {
+            NameError::Unknown { name } => Self::Unknown { name },
+            error @ (NameError::Setting { .. } | NameError::Value { .. }) => Self::Setting(error),
+        }
+    }
+}
+
 /// A policy in a study.
 #[derive(Debug)]
 pub struct Entrant {
@@ -40,7 +63,7 @@ impl Entrant {
     ///
     /// # Errors
     /// No policy has that name, or a setting in it is not known or has no usable value.
-    pub fn find(name: &str) -> Result<Self, NameError> {
+    pub fn find(name: &str) -> Result<Self, Error> {
         let of_tiresias_sim = name.strip_prefix("tiresias-sim:");
         let alias = TIRESIAS_SIM.iter().find(|(theirs, _)| Some(*theirs) == of_tiresias_sim);
         let policy = match (alias, reference::by_name(name)) {
@@ -56,7 +79,7 @@ impl Entrant {
     ///
     /// # Errors
     /// As [`Entrant::find`], for the first that cannot be found.
-    pub fn list(names: &str) -> Result<Vec<Self>, NameError> {
+    pub fn list(names: &str) -> Result<Vec<Self>, Error> {
         let mut parts: Vec<String> = Vec::new();
         for part in names.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             match parts.last_mut() {
@@ -97,5 +120,8 @@ mod tests {
         assert_eq!(names, ["srtf", "gain:a=0.3,b=4", "tiresias-sim:fifo", "max-min"]);
         let error = Entrant::list("srtf,none-such").unwrap_err().to_string();
         assert!(error.starts_with("unknown policy \"none-such\"; known are "), "{error}");
+        assert!(error.contains("gain") && error.contains("tiresias-sim:fifo"), "{error}");
+        let error = Entrant::list("gain:nonsense=1").unwrap_err();
+        assert!(matches!(error, Error::Setting(_)), "{error}");
     }
 }

@@ -158,7 +158,7 @@ fn json(rows: &[Vec<String>], played: &[Played<'_>]) -> Result<String, Failure> 
     let object = |(row, p): (&Vec<String>, &Played<'_>)| {
         let mut object = serde_json::Map::new();
         for (column, value) in rows::COLUMNS.iter().zip(row) {
-            let number = value.parse::<f64>().ok().and_then(serde_json::Number::from_f64);
+            let number = serde_json::from_str::<serde_json::Number>(value).ok();
             let is_text = matches!(*column, "simulator" | "trace" | "policy" | "config" | "source");
             let value = number.filter(|_| !is_text).map_or_else(|| value.clone().into(), serde_json::Value::Number);
             object.insert((*column).to_owned(), value);
