@@ -381,7 +381,10 @@ mod tests {
         let outcome = play(&workload, "fifo-strict", &Settings::default());
         assert_eq!(starts_and_ends(&outcome), [(1, 11), (11, 16), (40, 41)]);
         assert_eq!(outcome.jobs[0].completion(), Micros(10_500_000));
-        assert_eq!((outcome.jobs[1].first_wait(), outcome.jobs[1].queued()), (Micros::from_secs(8), Micros::from_secs(8)));
+        assert_eq!(
+            (outcome.jobs[1].first_wait(), outcome.jobs[1].queued()),
+            (Micros::from_secs(8), Micros::from_secs(8))
+        );
         let fine = Settings { tick: Micros::from_millis(100), ..Settings::default() };
         let outcome = play(&workload, "fifo-strict", &fine);
         assert_eq!(outcome.jobs[1].finished, Micros::from_millis(14_700));
