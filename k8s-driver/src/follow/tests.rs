@@ -176,7 +176,9 @@ async fn a_follower_compacts_its_own_log() {
     let standby = Standby::of(MemoryDisk::default(), &served);
     standby.reaches(5200).await;
     let own = standby.end().await;
-    assert!(own.len() < 5000 && own.last() == frames(&disk).last(), "{} records", own.len());
+    // How much is left depends on when it was compacted: all of it may be in the checkpoint.
+    let theirs = frames(&disk);
+    assert!(own.len() < 5000 && own.last().is_none_or(|last| Some(last) == theirs.last()), "{} records", own.len());
 }
 
 #[tokio::test]
