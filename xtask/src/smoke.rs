@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs the samples with the debug build that the tests left.
 pub(crate) fn run() -> Result<String, Problem> {
-    succeed(&mut cargo(&["build", "--quiet", "--package", "trainyard"]))?;
+    succeed(&mut cargo(&["build", "--quiet", "--workspace", "--bin", "trainyard"]))?;
     let user = User { binary: target().join("debug").join("trainyard"), scratch: Scratch::new("smoke")? };
     user.quickstart()?;
     user.simulated()?;
