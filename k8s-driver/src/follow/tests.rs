@@ -60,6 +60,8 @@ impl Standby {
             }
         };
         timeout(SOON, aside).await.expect("nothing was set aside");
+        // Once the thread answers, it has told of the log that began since.
+        self.turns.with(|_| ()).await.unwrap();
     }
 
     async fn tells(&mut self, wanted: impl FnMut(&Following) -> bool) -> Following {
