@@ -91,6 +91,11 @@ impl Job {
         self.acked.term >= term
     }
 
+    /// Whether something is held back until the object's mirror shows this term and the last decision.
+    pub fn awaits_mirror(&self, term: Term) -> bool {
+        !self.is_fenced(term) || self.acked < self.decided
+    }
+
     /// Whether its object's status is behind, or shows an older mirror than was acknowledged.
     pub fn needs_status(&self) -> bool {
         self.shown > Stamp::default() && (self.acked < self.shown || self.mirror < self.acked)

@@ -71,8 +71,8 @@ impl Dispatch {
         let mut lost = std::pin::pin!(self.guard.lost());
         loop {
             while !draining && budget.may_send(Instant::now()) {
-                let next = queue.pop().or_else(|| self.next_event(&mut chatter, events_under_way));
-                let Some(prepared) = next else { break };
+                let next = queue.pop().map(|(since, prepared)| self.leaves(since, prepared));
+                let Some(prepared) = next.or_else(|| self.next_event(&mut chatter, events_under_way)) else { break };
                 // The last look before it leaves; what is under way is given up when the leave is lost.
                 if !self.guard.holds() {
                     return;
@@ -105,7 +105,7 @@ impl Dispatch {
     }
 
     /// Takes calls in. What is to be sent is made at once: a body as bytes is a tenth of the same body in memory.
-    fn accept(&self, batch: Vec<ApiCall>, queue: &mut FairQueue<Prepared>, chatter: &mut Chatter) {
+    fn accept(&self, batch: Vec<ApiCall>, queue: &mut FairQueue<(Instant, Prepared)>, chatter: &mut Chatter) {
         let now = Instant::now();
         for call in batch {
             if call.object.is_none() {
@@ -116,13 +116,18 @@ impl Dispatch {
             match request::prepare(call, &self.registry) {
                 Ok(prepared) => {
                     let job = prepared.job.clone();
-                    queue.push(&job, prepared);
+                    queue.push(&job, (now, prepared));
                 }
                 Err(error) => {
                     self.tell(id, Err(error));
                 }
             }
         }
+    }
+
+    fn leaves(&self, since: Instant, prepared: Prepared) -> Prepared {
+        self.metrics.queue_waited("calls", since.elapsed());
+        prepared
     }
 
     fn next_event(&self, chatter: &mut Chatter, under_way: usize) -> Option<Prepared> {

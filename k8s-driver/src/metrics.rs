@@ -42,7 +42,7 @@ struct Inner {
     call_seconds: Family<Target, Histogram, fn() -> Histogram>,
     calls_under_way: Gauge,
     queues: Family<Queue, Gauge>,
-    queue_wait: Histogram,
+    queue_wait: Family<Queue, Histogram, fn() -> Histogram>,
     turns: Counter,
     turn_seconds: Histogram,
     append_seconds: Histogram,
@@ -225,7 +225,7 @@ impl Metrics {
             call_seconds: Family::new_with_constructor(call_buckets),
             calls_under_way: Gauge::default(),
             queues: Family::default(),
-            queue_wait: work_buckets(),
+            queue_wait: Family::new_with_constructor(call_buckets),
             turns: Counter::default(),
             turn_seconds: work_buckets(),
             append_seconds: work_buckets(),
@@ -284,9 +284,9 @@ impl Metrics {
         self.0.queues.get_or_create(&Queue { queue }).set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
-    /// How long an observation or answer waited for its turn.
-    pub fn queue_waited(&self, waited: Duration) {
-        self.0.queue_wait.observe(waited.as_secs_f64());
+    /// How long something waited in a queue before it was taken.
+    pub fn queue_waited(&self, queue: &'static str, waited: Duration) {
+        self.0.queue_wait.get_or_create(&Queue { queue }).observe(waited.as_secs_f64());
     }
 
     /// A turn was done, its append included.
@@ -373,7 +373,7 @@ impl Inner {
         r.register("trainyard_call_duration_seconds", help, self.call_seconds.clone());
         r.register("trainyard_calls_under_way", "Calls handed out and not yet answered", self.calls_under_way.clone());
         r.register("trainyard_queue_depth", "What waits in a queue", self.queues.clone());
-        let help = "Time that observations and answers waited for their turn";
+        let help = "Time that something waited in a queue before it was taken";
         r.register("trainyard_queue_wait_seconds", help, self.queue_wait.clone());
         r.register("trainyard_turns", "Turns done", self.turns.clone());
         r.register("trainyard_turn_duration_seconds", "Time of a turn, its append included", self.turn_seconds.clone());
@@ -414,7 +414,10 @@ mod tests {
         metrics.transition(&kind, "Running");
         metrics.call_done(Verb::Create, &Text::from("Pod"), 201, Duration::from_millis(7));
         metrics.call_done(Verb::Create, &Text::from("Pod"), 429, Duration::from_millis(1));
-        metrics.queue_depth("inputs", 3);
+        metrics.queue_depth("news", 3);
+        metrics.queue_waited("calls", Duration::from_millis(3));
+        metrics.turn_done(Duration::from_millis(2));
+        metrics.appended(Duration::from_millis(1));
         metrics.lease_attempt(LeaseOutcome::Renewed);
         metrics.watch_restarted(Kind::Pod, "expired");
         metrics.watch_heard(Kind::Pod);
@@ -432,7 +435,11 @@ mod tests {
             r#"trainyard_calls_total{verb="create",kind="Pod",code="201"} 1"#,
             r#"trainyard_calls_total{verb="create",kind="Pod",code="429"} 1"#,
             r#"trainyard_call_duration_seconds_count{verb="create",kind="Pod"} 2"#,
-            r#"trainyard_queue_depth{queue="inputs"} 3"#,
+            r#"trainyard_queue_depth{queue="news"} 3"#,
+            r#"trainyard_queue_wait_seconds_count{queue="calls"} 1"#,
+            "trainyard_turns_total 1",
+            "trainyard_turn_duration_seconds_count 1",
+            "trainyard_log_append_duration_seconds_count 1",
             r#"trainyard_lease_attempts_total{outcome="renewed"} 1"#,
             r#"trainyard_watch_restarts_total{kind="pod",reason="expired"} 1"#,
             r#"trainyard_jobs{kind="AITrainingJob",phase="Running"} 4"#,

@@ -29,6 +29,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Calls that are rendered ahead for each that may be under way: enough that none waits for the operator's next turn.
 const ROOM_PER_CALL: usize = 8;
+/// Least time between two writes of a job's status that tell of nothing but progress, in milliseconds.
+const STATUS_PACE_MS: u64 = 1_000;
 /// How long giving the lease back may take at the end.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
@@ -135,7 +137,11 @@ async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Resu
     let parts = Parts {
         logs,
         registry: registry.clone(),
-        options: operator::Options { config: options.config.clone(), ..operator::Options::default() },
+        options: operator::Options {
+            config: options.config.clone(),
+            status_pace_ms: STATUS_PACE_MS,
+            ..operator::Options::default()
+        },
         clock: Arc::clone(&handles.clock),
         metrics: handles.metrics.clone(),
         room: options.most_at_once.saturating_mul(ROOM_PER_CALL),

@@ -53,6 +53,21 @@ impl fmt::Display for Standing {
     }
 }
 
+/// Resources that the server does not know (yet).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Their paths, in order.
+    pub paths: Vec<String>,
+    /// Whether there is no other: an operator has nothing to do then.
+    pub all: bool,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server does not serve {} (yet): install its CustomResourceDefinition", self.paths.join(", "))
+    }
+}
+
 /// Where a process writes down how it stands. Clones are the same board.
 #[derive(Debug, Clone)]
 pub struct Board(Arc<Shared>);
@@ -62,11 +77,17 @@ struct Shared {
     standing: watch::Sender<Standing>,
     /// What keeps a kind from being listed or watched.
     troubles: Mutex<BTreeMap<Kind, String>>,
+    /// Resources that are watched, by path: whether the server knows them.
+    served: Mutex<BTreeMap<String, bool>>,
 }
 
 impl Default for Board {
     fn default() -> Self {
-        Self(Arc::new(Shared { standing: watch::Sender::new(Standing::Starting), troubles: Mutex::default() }))
+        Self(Arc::new(Shared {
+            standing: watch::Sender::new(Standing::Starting),
+            troubles: Mutex::default(),
+            served: Mutex::default(),
+        }))
     }
 }
 
@@ -92,6 +113,20 @@ impl Board {
         };
     }
 
+    /// Notes whether the server knows a resource that may be installed later.
+    pub fn served(&self, path: &str, served: bool) {
+        self.known().insert(path.to_owned(), served);
+    }
+
+    /// What the server does not know of what it was last asked for.
+    pub fn missing(&self) -> Missing {
+        let known = self.known();
+        let absent = |(path, served): (&String, &bool)| (!served).then(|| path.clone());
+        let paths: Vec<String> = known.iter().filter_map(absent).collect();
+        let all = !paths.is_empty() && paths.len() == known.len();
+        Missing { paths, all }
+    }
+
     /// How it stands, and what is in the way of complete views.
     pub fn get(&self) -> Standing {
         let mut standing = self.0.standing.borrow().clone();
@@ -114,6 +149,10 @@ impl Board {
         // A map is whole after every single change of it.
         self.0.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
+        self.0.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
@@ -134,5 +173,20 @@ mod tests {
         board.set(Standing::Leading { term: Term(7) });
         assert!(board.get().is_ready());
         assert_eq!(board.get().to_string(), "leading, term 7");
+    }
+
+    #[test]
+    fn what_is_not_served_is_told_until_it_is() {
+        let board = Board::default();
+        assert_eq!(board.missing(), Missing::default());
+        board.served("/apis/a/v1/as", false);
+        assert!(board.missing().all, "{:?}", board.missing());
+        board.served("/apis/b/v1/bs", true);
+        let missing = board.missing();
+        assert!(!missing.all);
+        let text = "the server does not serve /apis/a/v1/as (yet): install its CustomResourceDefinition";
+        assert_eq!(missing.to_string(), text);
+        board.served("/apis/a/v1/as", true);
+        assert_eq!(board.missing(), Missing::default());
     }
 }

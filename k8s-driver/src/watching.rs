@@ -144,13 +144,15 @@ impl Watching {
     async fn list_all(&self) -> Result<Vec<View>, Trouble> {
         let mut views = Vec::with_capacity(self.sources.len());
         for source in &self.sources {
-            views.push(match self.list(source).await {
+            let view = match self.list(source).await {
                 Err(Trouble::Missing) if source.optional => {
                     tracing::warn!(path = source.path, "not served (yet): install its CustomResourceDefinition");
                     View { version: None, at: self.present_version().await?, items: Vec::new() }
                 }
                 other => other?,
-            });
+            };
+            self.board.served(&source.path, view.version.is_some());
+            views.push(view);
         }
         Ok(views)
     }
@@ -222,13 +224,15 @@ impl Watching {
         let mut backoff = DefaultBackoff::default();
         let mut refusals = 0;
         loop {
-            let begun = Instant::now();
+            let (begun, before) = (Instant::now(), version.clone());
             let trouble = match self.watch(source, &mut version, nodes).await {
                 Ok(()) => None,
                 Err(trouble @ (Trouble::Over | Trouble::Expired | Trouble::Missing)) => return trouble,
                 Err(trouble) => Some(trouble),
             };
-            if begun.elapsed() > WELL_AFTER {
+            // A busy server closes watches whose events it could not pass on in time. It is gone on with from the last event at
+            // once: it is only watches that bring nothing that are waited for.
+            if begun.elapsed() > WELL_AFTER || version != before {
                 backoff.reset();
                 refusals = 0;
                 self.metrics.watch_restarted(self.kind, "closed");

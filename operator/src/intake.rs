@@ -86,6 +86,7 @@ impl Operator {
             Seen::Node(fact) => facts.cluster.push(Fact::NodeGone { name: fact.name }),
             Seen::Job(key, _) => {
                 self.seen_specs.remove(&key);
+                self.pace.forget(&key);
                 self.rendered.remove(&key);
                 facts.job(&key).push(Fact::JobGone);
             }

@@ -11,6 +11,7 @@ mod answers;
 mod intake;
 mod operator;
 mod outbox;
+mod pace;
 mod turn;
 
 pub use operator::{Error, Operator, Options};

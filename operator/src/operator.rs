@@ -9,6 +9,7 @@ use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord};
 use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Timestamp};
 use serde_json::Value;
 
+use crate::pace::Pace;
 use crate::turn::Step;
 
 /// What stops an operator. After any of these nothing is dispatched; open it anew and list every kind again.
@@ -69,6 +70,9 @@ pub struct Options {
     /// Whether terms are claimed elsewhere ([`Operator::proposed_term`], [`Operator::grant_term`]) before they begin;
     /// otherwise a turn begins the next one by itself.
     pub claims_terms: bool,
+    /// A job's status is written not more often than this, in milliseconds, when nothing but progress is to be told: neither a
+    /// phase nor anything that decisions wait for. Zero: every change is written.
+    pub status_pace_ms: u64,
 }
 
 /// What is done about an object at the moment.
@@ -103,6 +107,8 @@ pub struct Operator {
     pub(crate) next_call: CallId,
     /// Calls that may be under way at once.
     pub(crate) room: usize,
+    /// When statuses are written.
+    pub(crate) pace: Pace,
     /// Jobs with something to do that found no room, and the job that was served last.
     pub(crate) owed: BTreeSet<JobKey>,
     pub(crate) served: Option<JobKey>,
@@ -133,6 +139,7 @@ impl Operator {
                 .map_err(|source| Error::Record { at: frame.position, source })?;
             state.fold(&record)?;
         }
+        let pace = Pace::new(options.status_pace_ms);
         Ok(Self {
             log,
             registry,
@@ -145,6 +152,7 @@ impl Operator {
             under_way: BTreeMap::new(),
             next_call: 0,
             room: usize::MAX,
+            pace,
             owed: BTreeSet::new(),
             served: None,
             granted: None,
@@ -226,7 +234,10 @@ impl Operator {
     pub fn next_wake(&self) -> Option<Timestamp> {
         let owes = !self.owed.is_empty() && self.calls.len() < self.room;
         if !owes && self.answers.is_empty() && (self.inbox.is_empty() || !self.is_ready()) {
-            if self.is_ready() { self.state.next_deadline() } else { None }
+            if !self.is_ready() {
+                return None;
+            }
+            self.state.next_deadline().into_iter().chain(self.pace.next()).min()
         } else {
             Some(Timestamp(0))
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use apis::api::{PodSlot, Source};
 use apis::{ApiCall, Resource, Verb};
-use model::{Command, Effect, FieldError, JobKey, ObjectRef, SlotId, Stamp};
+use model::{Command, Effect, FieldError, JobKey, ObjectRef, SlotId, Stamp, Timestamp};
 use serde_json::Value;
 
 use crate::operator::{Doing, Operator, Rendered};
@@ -13,7 +13,7 @@ use crate::operator::{Doing, Operator, Rendered};
 impl Operator {
     /// Hands out what is to be done for a job and not under way, as following from the record `cause`; says whether there
     /// was room for all of it.
-    pub(crate) fn hand_out(&mut self, key: &JobKey, cause: Stamp, calls: &mut Vec<ApiCall>) -> bool {
+    pub(crate) fn hand_out(&mut self, key: &JobKey, cause: Stamp, now: Timestamp, calls: &mut Vec<ApiCall>) -> bool {
         let first = calls.len();
         self.read_again(key, calls);
         let room = self.room.saturating_sub(self.calls.len());
@@ -27,6 +27,9 @@ impl Operator {
             if commands.len() >= room {
                 whole = false;
                 break;
+            }
+            if matches!(command, Command::WriteStatus { .. }) && !self.may_write_status(key, now) {
+                continue;
             }
             commands.push(command);
         }
@@ -51,6 +54,16 @@ impl Operator {
             call.cause = cause;
         }
         whole
+    }
+
+    /// Whether the job's status is written now, or with what else happens to it soon.
+    fn may_write_status(&mut self, key: &JobKey, now: Timestamp) -> bool {
+        let Some(job) = self.state.job(key) else { return false };
+        let allowed = self.pace.allows(key, job, self.state.stamp.term, now);
+        if allowed {
+            self.pace.written(key, job, now);
+        }
+        allowed
     }
 
     fn read_again(&mut self, key: &JobKey, calls: &mut Vec<ApiCall>) {

@@ -61,6 +61,7 @@ impl Operator {
             }
         }
         self.owed.extend(concerned);
+        self.owed.extend(self.pace.due(now));
         // The jobs after the one served last come first, and that one last: where there is little room each gets its turn.
         let last = self.served.take();
         let mut rest = last.as_ref().map(|last| self.owed.split_off(last)).unwrap_or_default();
@@ -73,7 +74,7 @@ impl Operator {
                 continue;
             }
             let cause = causes.get(&key).copied().unwrap_or(self.state.stamp);
-            if !self.hand_out(&key, cause, &mut calls) {
+            if !self.hand_out(&key, cause, now, &mut calls) {
                 self.owed.insert(key.clone());
             }
             served = Some(key);

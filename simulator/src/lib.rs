@@ -22,5 +22,5 @@ mod verbs;
 pub mod world;
 
 pub use ground::Ground;
-pub use runner::{Outcome, run, run_in_room, run_on, run_with};
+pub use runner::{Conditions, Outcome, run, run_on, run_under};
 pub use scenario::{Scenario, load, parse};

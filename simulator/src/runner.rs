@@ -127,31 +127,41 @@ pub struct Outcome {
     pub state: engine::State,
 }
 
+/// What a run has besides what its scenario says.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions {
+    /// The operator's process dies once more than the scenario says: at that point, counted over the whole run.
+    pub death: Option<Death>,
+    /// Most calls under way at once.
+    pub room: usize,
+    /// The pace of status writes ([`operator::Options::status_pace_ms`]); so much time passes once more at the end, in which the
+    /// last of them are made.
+    pub status_pace_ms: u64,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self { death: None, room: usize::MAX, status_pace_ms: 0 }
+    }
+}
+
 /// Runs a scenario.
 ///
 /// # Errors
 /// When a step cannot be done; the error names it.
 pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
-    run_with(scenario, None)
+    run_under(scenario, Conditions::default())
 }
 
-/// Runs a scenario in which the operator's process dies once more than the scenario says: at that point, counted over the
-/// whole run.
+/// Runs a scenario under other conditions than the usual ones.
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_with(scenario: &Scenario, death: Option<Death>) -> Result<Outcome, Error> {
-    run_in(World::new(&scenario.nodes, crate::flags::config(&scenario.flags)?)?, scenario, death)
-}
-
-/// Runs a scenario with an operator that has no more than so many calls under way at once.
-///
-/// # Errors
-/// As for [`run`].
-pub fn run_in_room(scenario: &Scenario, calls: usize) -> Result<Outcome, Error> {
+pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome, Error> {
     let mut world = World::new(&scenario.nodes, crate::flags::config(&scenario.flags)?)?;
-    world.set_room(calls);
-    run_in(world, scenario, None)
+    world.set_room(conditions.room);
+    world.set_status_pace(conditions.status_pace_ms)?;
+    run_in(world, scenario, conditions.death)
 }
 
 /// Runs a scenario on a cluster of the caller's, which serves every API, has the scenario's nodes, and nothing else.
@@ -168,7 +178,7 @@ fn run_in<G: Ground>(mut world: World<G>, scenario: &Scenario, death: Option<Dea
     if let Some(death) = death {
         world.fate().lock().add(death);
     }
-    Runner { world, scenario, traced: death.is_none(), armed: Vec::new(), names: BTreeMap::new() }.run()
+    Runner { world, scenario, traced: death.is_none(), armed: Vec::new(), names: BTreeMap::new() }.play()
 }
 
 /// A scenario under way.
@@ -184,7 +194,7 @@ pub(crate) struct Runner<'a, G> {
 }
 
 impl<G: Ground> Runner<'_, G> {
-    fn run(mut self) -> Result<Outcome, Error> {
+    fn play(&mut self) -> Result<Outcome, Error> {
         let mut outcome = Outcome::default();
         let mut shown: Vec<(JobKey, Phase)> = Vec::new();
         let scenario = self.scenario;
@@ -207,6 +217,7 @@ impl<G: Ground> Runner<'_, G> {
                 ..StepOutcome::default()
             });
         }
+        self.world.write_what_waits()?;
         self.name_jobs(shown.iter().map(|(job, _)| job));
         for (step, phases) in outcome.steps.iter_mut().zip(per_step) {
             for (job, phase) in phases {

@@ -9,7 +9,7 @@ use model::Timestamp;
 use serde_json::Value;
 
 use crate::faults::{Aftermath, Death};
-use crate::runner::{Outcome, run, run_with};
+use crate::runner::{Conditions, Outcome, run_under};
 use crate::scenario::{Action, Boundary, Scenario};
 use crate::text::OWN_PREFIX;
 
@@ -23,15 +23,16 @@ pub struct Sweep {
 }
 
 /// Lets the process die before and after every append and every call of a scenario, `stride` apart, once for each of
-/// these aftermaths. A scenario that cannot be run to its end has no points, nor has one whose `expect.crash` says so.
-pub fn sweep(scenario: &Scenario, aftermaths: &[Aftermath], stride: u32) -> Sweep {
+/// these aftermaths, with status writes at that pace. A scenario that cannot be run to its end has no points, nor has one whose `expect.crash` says so.
+pub fn sweep(scenario: &Scenario, aftermaths: &[Aftermath], stride: u32, status_pace_ms: u64) -> Sweep {
     let may = &scenario.expect.crash;
     if may.change_anything.is_some() {
         return Sweep::default();
     }
     let keeps_log = |aftermath: &&Aftermath| may.need_the_log.is_none() || **aftermath == Aftermath::SameLog;
     let aftermaths: Vec<Aftermath> = aftermaths.iter().filter(keeps_log).copied().collect();
-    let Ok(undisturbed) = run(scenario) else { return Sweep::default() };
+    let usual = Conditions { status_pace_ms, ..Conditions::default() };
+    let Ok(undisturbed) = run_under(scenario, usual) else { return Sweep::default() };
     // Where API calls fail for a while, a new process tries again at other times than the old one would have.
     let timeless = may.change_times.is_some() || scenario.steps.iter().any(|step| fails_calls(&step.action));
     let standing = |outcome: &Outcome| if timeless { standing(outcome).without_times() } else { standing(outcome) };
@@ -44,7 +45,7 @@ pub fn sweep(scenario: &Scenario, aftermaths: &[Aftermath], stride: u32) -> Swee
                 for aftermath in &aftermaths {
                     let death = Death { boundary, after, nth, aftermath: *aftermath, anywhere: true };
                     sweep.points = sweep.points.saturating_add(1);
-                    let differences = match run_with(scenario, Some(death)) {
+                    let differences = match run_under(scenario, Conditions { death: Some(death), ..usual }) {
                         Ok(outcome) => differences(&wanted, &standing(&outcome)),
                         Err(error) => vec![error.to_string()],
                     };

@@ -87,6 +87,7 @@ pub struct World<G = Embedded> {
     fate: SharedFate,
     last_term: Term,
     room: usize,
+    status_pace_ms: u64,
     tries: BTreeMap<String, u32>,
     happened: Happened,
 }
@@ -125,6 +126,7 @@ impl<G: Ground> World<G> {
             fate: SharedFate::default(),
             last_term: Term(0),
             room: usize::MAX,
+            status_pace_ms: 0,
             tries: BTreeMap::new(),
             happened: Happened::default(),
         };
@@ -194,7 +196,12 @@ impl<G: Ground> World<G> {
     fn open(&mut self) -> Result<(), Error> {
         let replica = self.replicas.get(self.leader).cloned().unwrap_or_default();
         let log = MortalLog::new(replica.disk.open()?, self.fate.clone());
-        let options = Options { config: self.config.clone(), last_term: self.last_term, claims_terms: true };
+        let options = Options {
+            config: self.config.clone(),
+            last_term: self.last_term,
+            claims_terms: true,
+            status_pace_ms: self.status_pace_ms,
+        };
         let mut operator = Operator::open(Box::new(log), self.registry.clone(), options)?;
         operator.set_room(self.room);
         self.operator = Some(operator);
@@ -207,6 +214,26 @@ impl<G: Ground> World<G> {
         if let Some(operator) = &mut self.operator {
             operator.set_room(calls);
         }
+    }
+
+    /// Writes of a job's status that only tell of progress are at least so far apart. The operator is opened anew if that is news.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn set_status_pace(&mut self, every_ms: u64) -> Result<(), Error> {
+        if std::mem::replace(&mut self.status_pace_ms, every_ms) == every_ms {
+            return Ok(());
+        }
+        self.operator = None;
+        self.open()
+    }
+
+    /// Lets as much time pass as paced writes wait; none without a pace.
+    ///
+    /// # Errors
+    /// As for [`World::settle`].
+    pub fn write_what_waits(&mut self) -> Result<(), Error> {
+        if self.status_pace_ms > 0 { self.advance(self.status_pace_ms) } else { Ok(()) }
     }
 
     /// The process dies here and now, and the next one starts.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use simulator::faults::{Aftermath, Death};
 use simulator::scenario::Boundary;
-use simulator::{Outcome, Scenario, parse, run, run_with, runner};
+use simulator::{Outcome, Scenario, parse, run, run_under, runner};
 
 const JOB: &str = "
   - apiVersion: elasticdeeplearning.ai/v1
@@ -156,7 +156,7 @@ fn the_nth_death_of_a_whole_run_is_found() {
     assert!(appends > 3 && calls > 3, "{appends} {calls}");
     let death =
         Death { boundary: Boundary::Call, after: true, nth: calls, aftermath: Aftermath::SameLog, anywhere: true };
-    let outcome = run_with(&scenario, Some(death)).unwrap();
+    let outcome = run_under(&scenario, simulator::Conditions { death: Some(death), ..Default::default() }).unwrap();
     assert_eq!(phases(&outcome), "Pending Running Terminating Failed");
 }
 

@@ -1,5 +1,6 @@
 //! The crash sweep: every scenario, with the operator dying before and after every append and every API call, with its log
-//! and without it. How things stand at the end must not depend on it.
+//! and without it. How things stand at the end must not depend on it; nor when the operator writes statuses at a pace, so that
+//! what a death takes along is more.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,6 +11,19 @@ use simulator::sweep::{self, Sweep};
 
 #[test]
 fn a_death_at_any_point_changes_nothing() {
+    let points = sweep_all(1, 0);
+    assert!(points > 15_000, "only {points} points were tried");
+}
+
+#[test]
+fn nor_does_it_when_statuses_are_written_seldom() {
+    // Every fifth point; the other test goes to them all.
+    let points = sweep_all(5, 20);
+    assert!(points > 3_000, "only {points} points were tried");
+}
+
+/// Sweeps every scenario; how many deaths that were.
+fn sweep_all(stride: u32, status_pace_ms: u64) -> usize {
     let files = fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read");
     let next = AtomicUsize::new(0);
     let total = Mutex::new((0, Vec::new()));
@@ -20,9 +34,9 @@ fn a_death_at_any_point_changes_nothing() {
                 while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
                     // Alike pods by the hundred need not all be tried.
-                    let stride = if file.name == "many-pods" { 37 } else { 1 };
-                    let Sweep { points, failures } =
-                        sweep::sweep(scenario, &[Aftermath::SameLog, Aftermath::NoLog], stride);
+                    let stride = if file.name == "many-pods" { 37 } else { stride };
+                    let aftermaths = [Aftermath::SameLog, Aftermath::NoLog];
+                    let Sweep { points, failures } = sweep::sweep(scenario, &aftermaths, stride, status_pace_ms);
                     let mut total = total.lock().expect("no thread panicked");
                     total.0 += points;
                     total.1.extend(failures.into_iter().map(|failure| (file.name.clone(), failure)));
@@ -44,5 +58,5 @@ fn a_death_at_any_point_changes_nothing() {
         alike.iter().map(|((name, what), (times, first))| format!("{name}: {times} deaths, first {first}: {what}"));
     let told: Vec<String> = told.collect();
     assert!(wrong.is_empty(), "{} of {points} deaths change the outcome:\n{}", wrong.len(), told.join("\n"));
-    assert!(points > 15_000, "only {points} points were tried");
+    points
 }

@@ -64,8 +64,8 @@ pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode, Failure> {
     }
     let options = settings.options()?;
     let rehearsal = options.rehearsal.map(|format| Rehearsal::new(format, Box::new(std::io::stdout())));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).thread_name("driver").enable_all().build()?;
+    // One thread for all that waits for the network; the operator and its log have their own.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let handles = Handles::new(rehearsal);
     let stopped = handles.clone();
     let outcome = runtime.block_on(async {

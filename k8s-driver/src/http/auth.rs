@@ -1,11 +1,11 @@
 //! Who may read the log: the API server is asked about the bearer token (`TokenReview`) and about access to the path
-//! (`SubjectAccessReview`). Its verdict is kept for a short time, under a hash of the token.
+//! (`SubjectAccessReview`). Its verdict is kept for a short time, under a hash of the token; requests on every thread look it up
+//! there, side by side.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use dashmap::DashMap;
 use http::{HeaderMap, header};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -20,7 +20,7 @@ pub(super) const PATH: &str = "/log";
 const KEPT: Duration = Duration::from_secs(30);
 /// How long a refusal is kept: whoever was just given access shall not wait.
 const KEPT_REFUSAL: Duration = Duration::from_secs(5);
-/// Verdicts kept at a time.
+/// Verdicts kept at a time; a few more when several are found at the same moment.
 const MOST_KEPT: usize = 256;
 /// Questions to the API server under way at a time: bad tokens must not become a load on it.
 const AT_ONCE: usize = 4;
@@ -47,7 +47,7 @@ pub(super) struct Unavailable(String);
 pub(super) struct Gate {
     tokens: Api<TokenReview>,
     access: Api<SubjectAccessReview>,
-    kept: Mutex<BTreeMap<[u8; 32], (Verdict, Instant)>>,
+    kept: DashMap<[u8; 32], (Verdict, Instant)>,
     under_way: Semaphore,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for Gate {
 impl Gate {
     pub(super) fn new(client: Client) -> Self {
         let (tokens, access) = (Api::all(client.clone()), Api::all(client));
-        Self { tokens, access, kept: Mutex::default(), under_way: Semaphore::new(AT_ONCE) }
+        Self { tokens, access, kept: DashMap::new(), under_way: Semaphore::new(AT_ONCE) }
     }
 
     /// Judges a request by its `Authorization` header.
@@ -118,17 +118,17 @@ impl Gate {
     }
 
     fn known(&self, hash: &[u8; 32]) -> Option<Verdict> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(hash).filter(|(_, until)| Instant::now() < *until).map(|(verdict, _)| verdict.clone())
+        let kept = self.kept.get(hash)?;
+        let (verdict, until) = kept.value();
+        (Instant::now() < *until).then(|| verdict.clone())
     }
 
     fn keep(&self, hash: [u8; 32], verdict: &Verdict) {
         let now = Instant::now();
         let kept_for = if matches!(verdict, Verdict::Allowed(_)) { KEPT } else { KEPT_REFUSAL };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|_, (_, until)| now < *until);
-        if kept.len() < MOST_KEPT {
-            kept.insert(hash, (verdict.clone(), now + kept_for));
+        self.kept.retain(|_, (_, until)| now < *until);
+        if self.kept.len() < MOST_KEPT {
+            self.kept.insert(hash, (verdict.clone(), now + kept_for));
         }
     }
 }
@@ -224,7 +224,7 @@ mod tests {
         for n in 0..MOST_KEPT + 20 {
             gate.judge(&header(&format!("Bearer token-{n}"))).await.unwrap();
         }
-        assert!(gate.kept.lock().unwrap().len() <= MOST_KEPT);
+        assert_eq!(gate.kept.len(), MOST_KEPT);
     }
 
     #[tokio::test(start_paused = true)]

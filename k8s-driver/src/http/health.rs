@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{Surface, unknown_paths};
 use crate::follow::Following;
 use crate::metrics::Summary;
-use crate::standing::Standing;
+use crate::standing::{Board, Standing};
 use crate::turns::{Ask, Turns};
 
 /// How long a probe waits for the operator's thread before it looks at how long others have waited.
@@ -83,26 +83,32 @@ fn stuck(waited: Duration) -> String {
 }
 
 async fn ready(State(surface): State<Surface>) -> Response {
-    let (ready, words) = readiness(&surface.board.get(), &surface.following.borrow());
+    let (ready, words) = readiness(&surface.board, &surface.following.borrow());
     let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, format!("{words}\n")).into_response()
 }
 
 /// Whether a replica that stands like this does its part, and in words how it stands.
-pub(crate) fn readiness(standing: &Standing, following: &Following) -> (bool, String) {
-    match standing {
+pub(crate) fn readiness(board: &Board, following: &Following) -> (bool, String) {
+    match board.get() {
         Standing::Standby => match following {
             Following::Reading { .. } | Following::NotServed { .. } => (true, format!("standby, {following}")),
             Following::Starting | Following::NobodyLeads | Following::Unreachable { .. } => {
                 (false, format!("standby, {following}"))
             }
         },
+        standing @ Standing::Leading { .. } => {
+            let missing = board.missing();
+            // One kind of several may be left out on purpose; without any there is nothing it could do.
+            let words = if missing.paths.is_empty() { standing.to_string() } else { format!("{standing}; {missing}") };
+            (!missing.all, words)
+        }
         other => (other.is_ready(), other.to_string()),
     }
 }
 
 async fn metrics(State(surface): State<Surface>) -> Response {
-    let (ready, _) = readiness(&surface.board.get(), &surface.following.borrow());
+    let (ready, _) = readiness(&surface.board, &surface.following.borrow());
     surface.metrics.ready(ready);
     // A thread that is busy or has no log open leaves the figures of the last time.
     if let Ok(Ok(summary)) = timeout(GLANCE, surface.turns.with(|operator| Summary::of(operator))).await {

@@ -171,6 +171,14 @@ async fn probes_answer_in_words() {
     let unready = async |text: &str| {
         assert_eq!(get(&served, "/readyz").await, (StatusCode::SERVICE_UNAVAILABLE, format!("{text}\n")));
     };
+    let one = "the server does not serve /apis/a/v1/as (yet): install its CustomResourceDefinition";
+    served.board.served("/apis/a/v1/as", false);
+    unready(&format!("leading, term 1; {one}")).await;
+    // With another kind to serve it does its part.
+    served.board.served("/apis/b/v1/bs", true);
+    assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, format!("leading, term 1; {one}\n")));
+    served.board.served("/apis/a/v1/as", true);
+    assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, "leading, term 1\n".to_owned()));
     served.board.set(Standing::Listing { missing: "nodes".to_owned() });
     unready("waiting for complete views of the cluster: nodes").await;
     served.board.set(Standing::Standby);

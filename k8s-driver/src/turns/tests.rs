@@ -211,7 +211,7 @@ async fn a_long_log_begins_anew_by_itself() {
         let node = json!({"kind": "Node", "metadata": {"name": format!("n{n}"), "resourceVersion": "50"}});
         let node = Seen::read(&Registry::all(), Arc::new(node)).unwrap();
         around.news.send(Observation::Applied(node)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(60)).await; // a turn each
     }
     let mut view = turns.view();
     let compacted = view.wait_for(|view| view.first > Position(1));

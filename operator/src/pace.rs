@@ -1,0 +1,135 @@
+//! When a job's status is written: what others wait for at once, mere progress not more often than users look.
+//!
+//! Owns what was last handed out of each job's status, and which writes wait. It must not keep back a write that something
+//! depends on: a phase and its words, the fence of a term, the evidence of a decision, a clock that began. What waits is
+//! derived from state anew when its time has come, so forgetting it (a crash) loses nothing. Tests: at the end of this file,
+//! `snapshots/tests/room.rs`, and a crash sweep in `snapshots/tests/crashes.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::Job;
+use model::{JobKey, Phase, Term, Text, Timestamp};
+
+/// A job that is refused a thousand pods does not write a thousand times.
+const MOST_SPELT_OUT: usize = 4;
+
+/// What of a status is told at once, besides what [`Job::awaits_mirror`] says: what a log that is lost would take along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
+    phase: Phase,
+    /// What is said beside the phase, and that the job cannot end.
+    words: [Option<Text>; 2],
+    /// Refusals, up to as many as are spelt out.
+    refusals: usize,
+    /// `retry_at`, `creating_at`, `first_running_at`.
+    clocks: [Option<Timestamp>; 3],
+}
+
+impl Told {
+    fn of(job: &Job) -> Self {
+        let words = job.milestones.back().map(|milestone| milestone.message.clone());
+        let refusals = job.refusals().take(MOST_SPELT_OUT).count();
+        Self {
+            phase: job.phase,
+            words: [words, job.stalled.clone()],
+            refusals,
+            clocks: [job.retry_at, job.creating_at, job.first_running_at],
+        }
+    }
+}
+
+/// Keeps count of status writes.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Least time between two writes that only tell of progress; zero for none.
+    every_ms: u64,
+    written: BTreeMap<JobKey, (Told, Timestamp)>,
+    waiting: BTreeSet<(Timestamp, JobKey)>,
+}
+
+impl Pace {
+    pub(crate) fn new(every_ms: u64) -> Self {
+        Self { every_ms, ..Self::default() }
+    }
+
+    /// Whether the job's status is to be written now; otherwise it waits, and is told by [`Pace::due`].
+    pub(crate) fn allows(&mut self, key: &JobKey, job: &Job, term: Term, now: Timestamp) -> bool {
+        if self.every_ms == 0 {
+            return true;
+        }
+        let Some((told, at)) = self.written.get(key) else { return true };
+        let next = at.plus_ms(self.every_ms);
+        if Told::of(job) != *told || job.awaits_mirror(term) || now >= next {
+            return true;
+        }
+        self.waiting.insert((next, key.clone()));
+        false
+    }
+
+    /// A write is handed out.
+    pub(crate) fn written(&mut self, key: &JobKey, job: &Job, now: Timestamp) {
+        if self.every_ms > 0 {
+            self.written.insert(key.clone(), (Told::of(job), now));
+        }
+    }
+
+    /// Jobs whose time has come.
+    pub(crate) fn due(&mut self, now: Timestamp) -> Vec<JobKey> {
+        let mut due = Vec::new();
+        while let Some(first) = self.waiting.first().filter(|(at, _)| *at <= now).cloned() {
+            self.waiting.remove(&first);
+            due.push(first.1);
+        }
+        due
+    }
+
+    /// When the next job's time comes.
+    pub(crate) fn next(&self) -> Option<Timestamp> {
+        self.waiting.first().map(|(at, _)| *at)
+    }
+
+    /// The job is gone.
+    pub(crate) fn forget(&mut self, key: &JobKey) {
+        self.written.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Stamp;
+
+    use super::*;
+
+    #[test]
+    fn progress_waits_and_what_others_wait_for_does_not() {
+        let key = JobKey { namespace: "ns".into(), name: "a".into(), kind: "AITrainingJob".into(), uid: "u".into() };
+        let (term, at) = (Term(3), |ms: u64| Timestamp(1_000_000 + ms));
+        let stamp = |position: u64| Stamp { term, position: model::Position(position) };
+        let mut job = Job { acked: stamp(5), decided: stamp(5), phase: Phase::Pending, ..Job::default() };
+        let mut pace = Pace::new(1000);
+        assert!(pace.allows(&key, &job, term, at(0)), "the first");
+        pace.written(&key, &job, at(0));
+        assert!(!pace.allows(&key, &job, term, at(999)));
+        assert!(!pace.allows(&key, &job, term, at(500)));
+        assert_eq!((pace.next(), pace.due(at(999))), (Some(at(1000)), vec![]));
+        assert_eq!((pace.due(at(1000)), pace.next()), (vec![key.clone()], None));
+        assert!(pace.allows(&key, &job, term, at(1000)), "its time has come");
+        job.phase = Phase::Running;
+        assert!(pace.allows(&key, &job, term, at(1)), "a phase");
+        pace.written(&key, &job, at(1));
+        assert!(!pace.allows(&key, &job, term, at(2)));
+        job.first_running_at = Some(at(2));
+        assert!(pace.allows(&key, &job, term, at(2)), "a clock that began");
+        pace.written(&key, &job, at(1));
+        job.decided = stamp(6);
+        assert!(pace.allows(&key, &job, term, at(2)), "the evidence of a decision");
+        job.acked = stamp(6);
+        assert!(!pace.allows(&key, &job, term, at(2)));
+        assert!(pace.allows(&key, &job, Term(4), at(2)), "the fence of a later term");
+        pace.forget(&key);
+        assert!(pace.allows(&key, &job, term, at(2)), "a job of that name that is new");
+        let mut pace = Pace::new(0);
+        pace.written(&key, &job, at(2));
+        assert!(pace.allows(&key, &job, term, at(2)), "without a pace");
+    }
+}
