@@ -3,6 +3,10 @@
 //! Owns the order of the topics and what needs a process to be looked at from outside: memory of a replay, instructions,
 //! simulated jobs. The rest is measured by `simulator/examples/bench` and `event-log/examples/append_bench.rs`. A missed
 //! aim is printed, not an error: numbers of a busy machine decide nothing.
+//!
+//! `cluster` stands apart: it needs a control plane, takes words of its own, and is not part of "all".
+
+mod cluster;
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
@@ -19,10 +23,18 @@ const RECORDS: u64 = 1_000_000;
 const FEW_RECORDS: usize = 100_000;
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Measures the topics named, or all.
+/// Measures the topics named, or all but `cluster`.
 pub(crate) fn run(topics: &[String]) -> Result<(), Problem> {
+    if let Some((first, words)) = topics.split_first()
+        && first == "cluster"
+    {
+        return cluster::run(words);
+    }
     if let Some(unknown) = topics.iter().find(|topic| !TOPICS.contains(&topic.as_str())) {
-        return Err(Problem::Usage(format!("no topic `{unknown}`; there are: {}", TOPICS.join(", "))));
+        return Err(Problem::Usage(format!(
+            "no topic `{unknown}`; there are: {}, and cluster alone",
+            TOPICS.join(", ")
+        )));
     }
     println!("building");
     succeed(&mut cargo(&["build", "--quiet", "--release", "--package", "trainyard"]))?;

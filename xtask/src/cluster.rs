@@ -3,6 +3,7 @@
 //! Owns what has to be built before. What the words mean is that program's to say.
 
 use std::env;
+use std::process::{Child, Command};
 
 use crate::run::{Problem, cargo, io, root, status, succeed, target};
 
@@ -17,9 +18,37 @@ pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
 
 /// Builds the programs of the control plane, if they are not there yet.
 pub(crate) fn build() -> Result<(), Problem> {
-    let mut command = cargo(&["run", "--quiet", "--package", "control-plane", "--", "build"]);
-    command.env("CARGO_TARGET_DIR", target());
-    succeed(&mut command)
+    begin_build()?.finish()
+}
+
+/// The programs of the control plane while they are being built. What is not waited for is ended.
+#[derive(Debug)]
+pub(crate) struct Building(Child);
+
+/// Begins to build the programs of the control plane, if they are not there yet: minutes the first time.
+pub(crate) fn begin_build() -> Result<Building, Problem> {
+    // With the features of the whole workspace: what is compiled here is used by the tests.
+    succeed(&mut cargo(&["build", "--quiet", "--workspace", "--bin", "control-plane"]))?;
+    let mut command = Command::new(target().join("debug").join("control-plane"));
+    command.arg("build").env("CARGO_TARGET_DIR", target());
+    Ok(Building(command.spawn().map_err(io("starting control-plane"))?))
+}
+
+impl Building {
+    /// Waits until they are built.
+    pub(crate) fn finish(mut self) -> Result<(), Problem> {
+        let status = self.0.wait().map_err(io("waiting for a process"))?;
+        // It has said itself why.
+        if status.success() { Ok(()) } else { Err(Problem::failed(format!("`control-plane build` failed ({status})"))) }
+    }
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        // What has ended cannot be killed, and need not be.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// kubectl on the control plane that is up.

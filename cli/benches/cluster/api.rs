@@ -1,0 +1,132 @@
+//! Requests to the API server: what the bench creates, reads and clears away.
+//!
+//! Owns no measuring. It sends through the driver's own client, so that a bare client and the operator speak alike.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use http::{Method, Request, header};
+use k8s_driver::client::{self, Options};
+use k8s_driver::wire;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use crate::table::AnyError;
+
+/// How long one request may take: deleting a collection takes as long as it has objects.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Requests at once where many objects are made or deleted: as many as the operator's calls.
+pub(crate) const AT_ONCE: usize = k8s_driver::options::Options::MOST_AT_ONCE;
+/// How long clearing away may take.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// A connection to the API server.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) client: Client,
+}
+
+impl Api {
+    /// As whoever the kubeconfig says.
+    pub(crate) async fn connect(kubeconfig: &Path) -> Result<Self, AnyError> {
+        let options = Options { kubeconfig: Some(kubeconfig.to_owned()), ..Options::default() };
+        Ok(Self { client: client::connect(&options).await?.client })
+    }
+
+    /// One request; anything but success is an error, with the server's words.
+    pub(crate) async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, AnyError> {
+        let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let bytes = body.map(serde_json::to_vec).transpose()?.unwrap_or_default();
+        let request = Request::builder()
+            .method(method.clone())
+            .uri(path)
+            .header(header::CONTENT_TYPE, content)
+            .header(header::ACCEPT, "application/json")
+            .body(Body::from(bytes))?;
+        let answer = wire::exchange(&self.client, request, LIMIT).await?;
+        if !answer.status.is_success() {
+            let text = String::from_utf8_lossy(&answer.body);
+            return Err(format!("{method} {path}: {} {text}", answer.status).into());
+        }
+        Ok(serde_json::from_slice(&answer.body)?)
+    }
+
+    /// Reads something.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, AnyError> {
+        self.request(Method::GET, path, None).await
+    }
+
+    /// Creates objects, so many at once, all of them at one path.
+    pub(crate) async fn create_all(&self, path: &str, objects: &[Value]) -> Result<(), AnyError> {
+        let requests = objects.iter().map(|object| self.request(Method::POST, path, Some(object)));
+        let mut answers = futures_util::stream::iter(requests).buffer_unordered(AT_ONCE);
+        while let Some(answer) = answers.next().await {
+            answer?;
+        }
+        Ok(())
+    }
+
+    /// Makes a namespace and waits until pods can be created in it.
+    pub(crate) async fn namespace(&self, name: &str) -> Result<(), AnyError> {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        self.request(Method::POST, "/api/v1/namespaces", Some(&object)).await?;
+        let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
+        let begun = Instant::now();
+        while let Err(error) = self.get(&account).await {
+            if begun.elapsed() > Duration::from_secs(60) {
+                return Err(error);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// How many objects a collection has.
+    pub(crate) async fn count(&self, collection: &str) -> Result<u64, AnyError> {
+        let list = self.get(&format!("{collection}?limit=1")).await?;
+        let here = list["items"].as_array().map_or(0, Vec::len);
+        Ok(u64::try_from(here)? + list["metadata"]["remainingItemCount"].as_u64().unwrap_or_default())
+    }
+
+    /// Deletes every object of a collection at once, and waits until none is left.
+    pub(crate) async fn clear(&self, collection: &str) -> Result<(), AnyError> {
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
+            "propagationPolicy": "Background"});
+        let begun = Instant::now();
+        loop {
+            // A large collection takes longer than a request may: what is left is deleted by the next.
+            let deleted = self.request(Method::DELETE, collection, Some(&options)).await;
+            if self.count(collection).await? == 0 {
+                return Ok(());
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(deleted.err().unwrap_or_else(|| format!("{collection} is not empty").into()));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Deletes jobs, pods and services of a namespace, and waits until they are gone. No operator may run.
+    pub(crate) async fn clear_namespace(&self, namespace: &str) -> Result<(), AnyError> {
+        self.clear(&jobs(namespace)).await?;
+        self.clear(&pods(namespace)).await?;
+        self.clear(&services(namespace)).await
+    }
+}
+
+/// Path of the jobs of a namespace.
+pub(crate) fn jobs(namespace: &str) -> String {
+    format!("/apis/elasticdeeplearning.ai/v1/namespaces/{namespace}/aitrainingjobs")
+}
+
+/// Path of the pods of a namespace.
+pub(crate) fn pods(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/pods")
+}
+
+/// Path of the services of a namespace.
+pub(crate) fn services(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/services")
+}

@@ -1,0 +1,163 @@
+//! A cold start on a long log: from the start of the process to the first pod of a job that waits.
+//!
+//! The log is one of the embedded cluster (`simulator/examples/bench log`). Versions of objects in it count that cluster's
+//! writes, and an operator refuses a log that is ahead of its cluster. So each object's versions are counted anew, from two
+//! on: their order, and all else in the log, is as it was. Of its jobs and nodes none is here; the operator finds that out
+//! in its first turn, as it would after a long time away.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use engine::{Record, Scope};
+use event_log::disk::{Options, SledLog};
+use event_log::{EventLog as _, NewRecord, jsonl};
+use model::{Fact, JobKey, ResourceVersion, Text, Uid};
+use serde_json::json;
+
+use crate::api;
+use crate::bed::Bed;
+use crate::operator::{Operator, Start};
+use crate::table::{AnyError, Row, figure, heading, mb, median};
+use crate::watcher::{Group, last};
+use crate::work;
+
+const SPACE: &str = "cold";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Records made durable at once.
+const TOGETHER: usize = 4096;
+/// With so many records and more, the time is aimed at.
+const FULL_RECORDS: u64 = 1_000_000;
+
+/// Starts cold on that log, so many times, and on an empty one beside.
+pub(crate) fn run(bed: &Bed, export: &Path, rounds: u32) -> Result<(), AnyError> {
+    bed.runtime.block_on(bed.admin.namespace(SPACE))?;
+    let data = tempfile::tempdir()?;
+    let records = import(export, &data.path().join("log"))?;
+    let (mut long, mut empty, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        empty.push(start(bed, None, &format!("cold-empty-{round}"))?.0);
+        let (seconds, held) = start(bed, Some((data.path(), records)), &format!("cold-{round}"))?;
+        long.push(seconds);
+        memory.push(held);
+    }
+    heading(&format!(
+        "cold start, from the start of the process to the first pod of a job that waits; the median of {rounds}"
+    ));
+    Row::new("on an empty log, seconds").operator(format!("{:.2}", median(empty))).print();
+    let seconds = median(long);
+    let row = Row::new(format!("on a log of {records} records, seconds")).operator(format!("{seconds:.2}"));
+    row.aim_where(records >= FULL_RECORDS, "< 2", seconds < 2.0).print();
+    Row::new("  resident memory then, MB").operator(mb(median(memory))).print();
+    Ok(())
+}
+
+/// One start; gives the seconds and the memory.
+fn start(bed: &Bed, data: Option<(&Path, u64)>, name: &str) -> Result<(f64, f64), AnyError> {
+    let group = Group::Namespace(SPACE.to_owned());
+    bed.watcher.follow(group.clone());
+    let manifest = work::job(SPACE, name, 1, false, &json!({}));
+    bed.runtime.block_on(bed.admin.create_all(&api::jobs(SPACE), &[manifest]))?;
+    bed.until_rest()?;
+    let records = data.map_or(0, |(_, records)| records);
+    let start = Start {
+        data: data.map(|(path, _)| path.to_owned()),
+        // A lease that another left behind would be waited for.
+        alone: true,
+        // Otherwise a log of this length would not stand: it is compacted much earlier.
+        arguments: vec!["--compact-after=0".to_owned()],
+    };
+    let begun = Instant::now();
+    let mut operator = Operator::start(bed, name, &start)?;
+    if let Err(error) = bed.watcher.until_running(&group, 1, PATIENCE) {
+        // Its own words say more.
+        operator.until_says("leading")?;
+        return Err(error);
+    }
+    let (created, _) = last(&bed.watcher.leave(&group), begun);
+    let position = operator.metrics("trainyard_log_head_position")?.get("").copied().unwrap_or_default();
+    if position <= figure(records) {
+        return Err(format!("the operator did not go on with the log: it is at {position} of {records} records").into());
+    }
+    let held = operator.memory()?.now;
+    operator.stop()?;
+    bed.clear(SPACE)?;
+    Ok((created, held))
+}
+
+/// Makes a log directory of an export, its versions counted anew; gives the number of records.
+fn import(export: &Path, to: &Path) -> Result<u64, AnyError> {
+    let mut log = SledLog::open(to, Options::default())?;
+    let mut versions = Versions::default();
+    let mut group = Vec::with_capacity(TOGETHER);
+    for frame in jsonl::open(export)? {
+        let frame = frame?;
+        let mut record = Record::decode(frame.position, frame.term, &frame.body)?;
+        versions.renumber(&mut record);
+        group.push((frame.term, record.encode()?));
+        if group.len() == TOGETHER {
+            append(&mut log, &mut group)?;
+        }
+    }
+    append(&mut log, &mut group)?;
+    Ok(log.head().position.0)
+}
+
+fn append(log: &mut SledLog, group: &mut Vec<(model::Term, Vec<u8>)>) -> Result<(), AnyError> {
+    let records: Vec<NewRecord<'_>> = group.iter().map(|(term, body)| NewRecord { term: *term, body }).collect();
+    if !records.is_empty() {
+        log.append(&records)?;
+    }
+    group.clear();
+    Ok(())
+}
+
+/// Something that has versions.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Object {
+    Job(JobKey),
+    Uid(Uid),
+    Node(Text),
+}
+
+/// The versions of each object: the newest, and its new number.
+#[derive(Debug, Default)]
+struct Versions(HashMap<Object, (ResourceVersion, u64)>);
+
+impl Versions {
+    fn renumber(&mut self, record: &mut Record) {
+        let job = match &record.scope {
+            Scope::Job(key) => Some(key.clone()),
+            Scope::Cluster => None,
+        };
+        for fact in &mut record.facts {
+            match fact {
+                // No object is older than a view of it that is still to come.
+                Fact::Relisted { rv, .. } => *rv = ResourceVersion(1),
+                Fact::Job(job_fact) => self.number(job.clone().map(Object::Job), &mut job_fact.rv),
+                Fact::Published { rv, .. } => self.number(job.clone().map(Object::Job), rv),
+                Fact::Pod(pod) => self.number(Some(Object::Uid(pod.uid.clone())), &mut pod.rv),
+                Fact::Service(service) => self.number(Some(Object::Uid(service.uid.clone())), &mut service.rv),
+                Fact::Node(node) => self.number(Some(Object::Node(node.name.clone())), &mut node.rv),
+                Fact::JobGone => self.forget(job.clone().map(Object::Job)),
+                Fact::PodGone { uid } | Fact::ServiceGone { uid } => self.forget(Some(Object::Uid(uid.clone()))),
+                _ => {}
+            }
+        }
+    }
+
+    fn number(&mut self, object: Option<Object>, rv: &mut ResourceVersion) {
+        let Some(object) = object else { return };
+        let (newest, number) = self.0.entry(object).or_insert((*rv, 2));
+        if *rv > *newest {
+            (*newest, *number) = (*rv, *number + 1);
+        }
+        *rv = ResourceVersion(*number);
+    }
+
+    fn forget(&mut self, object: Option<Object>) {
+        if let Some(object) = object {
+            self.0.remove(&object);
+        }
+    }
+}

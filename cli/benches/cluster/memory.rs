@@ -1,0 +1,192 @@
+//! What the operator holds in memory: with many live jobs, after they finished, and beside objects that are not its own.
+
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt as _;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::api::{self, AT_ONCE};
+use crate::bed::Bed;
+use crate::operator::Operator;
+use crate::table::{AnyError, Row, figure, heading, mb, mib};
+use crate::watcher::Group;
+use crate::work;
+
+const LIVE: &str = "live";
+const FOREIGN: &str = "foreign";
+/// Pods of each live job.
+const PODS: u32 = 8;
+/// Without any news for so long, pods are taken to be stuck.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Of a `ConfigMap`: as much as one may hold, nearly.
+const CONFIG_MAP_BYTES: u64 = 1_000_000;
+
+/// How much there is of everything.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Amounts {
+    /// Live jobs of 8 pods.
+    pub(crate) jobs: u32,
+    /// Whether their pods have services.
+    pub(crate) services: bool,
+    /// Pods that are not the operator's.
+    pub(crate) foreign_pods: u32,
+    /// Bytes of `ConfigMaps`.
+    pub(crate) config_map_bytes: u64,
+}
+
+/// What is aimed at with 10,000 live jobs, in bytes.
+const LIVE_AIM: f64 = 256.0 * 1024.0 * 1024.0;
+const FULL_JOBS: u32 = 10_000;
+
+/// Measures all of it.
+pub(crate) fn run(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
+    foreign(bed, amounts)?;
+    live(bed, amounts)
+}
+
+/// Resident memory once the API server is at rest, and a little later: freed memory is given back by and by.
+fn resident(bed: &Bed, operator: &Operator) -> Result<f64, AnyError> {
+    bed.until_rest()?;
+    std::thread::sleep(Duration::from_secs(2));
+    Ok(operator.memory()?.now)
+}
+
+fn foreign(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
+    bed.runtime.block_on(bed.admin.namespace(FOREIGN))?;
+    let operator = bed.operator(FOREIGN)?;
+    let idle = resident(bed, &operator)?;
+    // Nobody schedules them: only their being there counts.
+    let pods: Vec<Value> = (0..amounts.foreign_pods).map(foreign_pod).collect();
+    bed.runtime.block_on(bed.admin.create_all(&api::pods(FOREIGN), &pods))?;
+    drop(pods);
+    let with_pods = resident(bed, &operator)?;
+    let config_maps = format!("/api/v1/namespaces/{FOREIGN}/configmaps");
+    let maps = amounts.config_map_bytes.div_ceil(CONFIG_MAP_BYTES);
+    bed.runtime.block_on(create_config_maps(bed, &config_maps, maps))?;
+    let with_maps = resident(bed, &operator)?;
+    heading("memory beside objects of others");
+    Row::new("resident when idle, MB").operator(mb(idle)).print();
+    let grown = with_pods - idle;
+    let row = Row::new(format!("growth for {} foreign pods, MiB", amounts.foreign_pods)).operator(mib(grown));
+    row.aim("< 1", grown < f64::from(1 << 20)).print();
+    let grown = with_maps - with_pods;
+    let what = format!("growth for {} MB of foreign ConfigMaps, MiB", maps * CONFIG_MAP_BYTES / 1_000_000);
+    Row::new(what).operator(mib(grown)).aim("< 2", grown < f64::from(2 << 20)).print();
+    operator.stop()?;
+    bed.runtime.block_on(bed.admin.clear(&config_maps))?;
+    bed.clear(FOREIGN)
+}
+
+fn foreign_pod(index: u32) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("p{index}"), "labels": {"app": "another"}},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]}})
+}
+
+async fn create_config_maps(bed: &Bed, path: &str, count: u64) -> Result<(), AnyError> {
+    let text = "x".repeat(usize::try_from(CONFIG_MAP_BYTES)?);
+    // Few at once, each made when it is sent: the bench must not hold a gigabyte either.
+    let mut answers = futures_util::stream::iter(0..count)
+        .map(|n| {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{n}")},
+                "data": {"text": text}});
+            async move { bed.admin.request(Method::POST, path, Some(&object)).await }
+        })
+        .buffer_unordered(4);
+    while let Some(answer) = answers.next().await {
+        answer?;
+    }
+    Ok(())
+}
+
+fn live(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
+    bed.runtime.block_on(bed.admin.namespace(LIVE))?;
+    let operator = bed.operator(LIVE)?;
+    let idle = resident(bed, &operator)?;
+    let group = Group::Namespace(LIVE.to_owned());
+    bed.watcher.follow(group.clone());
+    let begun = Instant::now();
+    let jobs: Vec<Value> = (0..amounts.jobs).map(|n| live_job(n, amounts.services)).collect();
+    bed.runtime.block_on(bed.admin.create_all(&api::jobs(LIVE), &jobs))?;
+    drop(jobs);
+    let wanted = amounts.jobs * PODS;
+    let reached = bed.watcher.until_running(&group, wanted as usize, PATIENCE);
+    let seconds = begun.elapsed().as_secs_f64();
+    let running = bed.watcher.look(&group, |pods| pods.values().filter(|pod| pod.running.is_some()).count())?;
+    let held = resident(bed, &operator)?;
+    let peak = operator.memory()?.peak;
+    heading(&format!("memory with {} live jobs of {PODS} pods", amounts.jobs));
+    if let Err(limit) = reached {
+        Row::new(format!("LIMIT of this control plane: {limit}")).print();
+    }
+    Row::new("resident when idle, MB").operator(mb(idle)).print();
+    Row::new(format!("{running} pods Running after, seconds")).operator(format!("{seconds:.0}")).print();
+    let row = Row::new("resident with all of them at rest, MiB").operator(mib(held));
+    row.aim_where(amounts.jobs == FULL_JOBS, "< 256", held < LIVE_AIM).print();
+    let each = (held - idle) / figure(u64::from(amounts.jobs.max(1)));
+    Row::new("  per live job, kB").operator(format!("{:.2}", each / 1000.0)).print();
+    Row::new("most resident memory, MiB").operator(mib(peak)).print();
+    finish(bed, amounts, &operator, &group, idle)?;
+    operator.stop()?;
+    bed.watcher.leave(&group);
+    bed.clear(LIVE)
+}
+
+/// A job that ends when its first pod does, and leaves no pods then.
+fn live_job(index: u32, services: bool) -> Value {
+    let mut job = work::job(LIVE, &format!("j{index}"), PODS, false, &json!({}));
+    job["spec"]["completePolicy"] = json!("Any");
+    let group = &mut job["spec"]["replicaSpecs"]["w"];
+    group["completePolicy"] = json!("Rank0");
+    if !services {
+        // A container that takes part is needed for an end; without one the job lives on.
+        group["template"]["spec"]["containers"][0]["name"] = json!("worker");
+    }
+    job
+}
+
+/// Ends every job, waits until its pods are gone, and looks again; then deletes the jobs, and looks once more.
+fn finish(bed: &Bed, amounts: Amounts, operator: &Operator, group: &Group, idle: f64) -> Result<(), AnyError> {
+    let begun = Instant::now();
+    if amounts.services {
+        bed.runtime.block_on(end_first_pods(bed, amounts.jobs))?;
+        let mut last = usize::MAX;
+        let mut since = Instant::now();
+        loop {
+            let left = bed.watcher.look(group, |pods| pods.values().filter(|pod| pod.gone.is_none()).count())?;
+            if left == 0 {
+                break;
+            }
+            if left != last {
+                (last, since) = (left, Instant::now());
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(format!("{left} pods of jobs that ended are still there").into());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let after = resident(bed, operator)?;
+        Row::new("all jobs ended and cleaned up after, seconds")
+            .operator(format!("{:.0}", begun.elapsed().as_secs_f64()))
+            .print();
+        let row = Row::new("resident after all of them finished, MB").operator(mb(after));
+        row.aim(format!("<= {}", mb(idle * 1.2)), after <= idle * 1.2).print();
+    }
+    bed.runtime.block_on(bed.admin.clear(&api::jobs(LIVE)))?;
+    let after = resident(bed, operator)?;
+    let row = Row::new("resident after they were deleted, MB").operator(mb(after));
+    row.aim(format!("<= {}", mb(idle * 1.2)), after <= idle * 1.2).print();
+    Ok(())
+}
+
+async fn end_first_pods(bed: &Bed, jobs: u32) -> Result<(), AnyError> {
+    let patch = json!({"metadata": {"annotations": {"trainyard.dev/kwok-run-for": "1s"}}});
+    let paths: Vec<String> = (0..jobs).map(|n| format!("{}/j{n}-w-0", api::pods(LIVE))).collect();
+    let requests = paths.iter().map(|path| bed.admin.request(Method::PATCH, path, Some(&patch)));
+    let mut answers = futures_util::stream::iter(requests).buffer_unordered(AT_ONCE);
+    while let Some(answer) = answers.next().await {
+        answer?;
+    }
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! The operator as a process of its own, under the account and the rights of `deploy/base`, and what it uses.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use control_plane::ProcessId;
+
+use crate::bed::Bed;
+use crate::table::{AnyError, figure};
+
+/// Where its lease is.
+pub(crate) const HOME: &str = "trainyard-system";
+/// How long it may take until it says what it is to say.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Labels of a counted call in words; an answer other than success is named.
+fn call_words(labels: &str) -> String {
+    let label = |name: &str| {
+        let after = labels.split_once(&format!("{name}=\"")).map(|(_, after)| after);
+        after.and_then(|after| after.split_once('"')).map_or("?", |(value, _)| value)
+    };
+    let resource = format!("{}s", label("kind").to_lowercase());
+    let call = match label("verb") {
+        "apply_status" => format!("patch {resource}/status"),
+        verb => format!("{verb} {resource}"),
+    };
+    match label("code") {
+        "200" => call,
+        code => format!("{call}, answered {code}"),
+    }
+}
+
+/// What was counted between two looks.
+pub(crate) fn difference(after: &BTreeMap<String, f64>, before: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let rest = after.iter().map(|(what, count)| (what.clone(), count - before.get(what).unwrap_or(&0.0)));
+    rest.filter(|(_, count)| *count > 0.0).collect()
+}
+
+/// How one is started, besides what all of them have in common.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Start {
+    /// Where its log is; without one in a directory of its own that goes with it.
+    pub(crate) data: Option<PathBuf>,
+    /// Whether it is alone: no lease is asked for.
+    pub(crate) alone: bool,
+    /// Further arguments.
+    pub(crate) arguments: Vec<String>,
+}
+
+/// A running operator; killed when dropped.
+pub(crate) struct Operator {
+    child: Child,
+    id: ProcessId,
+    health: u16,
+    log: PathBuf,
+    _own: tempfile::TempDir,
+}
+
+/// What a process holds in memory, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) now: f64,
+    pub(crate) peak: f64,
+}
+
+impl Operator {
+    /// Starts one. It is not waited for.
+    pub(crate) fn start(bed: &Bed, name: &str, start: &Start) -> Result<Self, AnyError> {
+        let plane = &bed.plane;
+        let own = tempfile::tempdir()?;
+        // Free at this moment; nobody else on this machine asks for this one by number.
+        let health = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let mut command = Command::new(&bed.program);
+        command.args(["operator", &format!("--leader-elect-resource-namespace={HOME}")]);
+        command.arg(format!("--leader-elect={}", !start.alone));
+        command.arg(format!("--health-address=127.0.0.1:{health}"));
+        command.arg("--log-address=127.0.0.1:0");
+        command.arg("--data-directory").arg(start.data.clone().unwrap_or_else(|| own.path().join("data")));
+        command.arg("--kubeconfig").arg(&bed.account);
+        command.args(&start.arguments);
+        let child = plane.spawn(name, command)?;
+        let id = ProcessId::of(child.id()).ok_or("the operator is gone at once")?;
+        let log = plane.directory().join(format!("logs/{name}.log"));
+        Ok(Self { child, id, health, log, _own: own })
+    }
+
+    /// Waits until `/readyz` says these words.
+    pub(crate) fn until_says(&mut self, words: &str) -> Result<(), AnyError> {
+        let begun = Instant::now();
+        loop {
+            let says = self.says("/readyz").unwrap_or_default();
+            if says.contains(words) {
+                return Ok(());
+            }
+            let ended = self.child.try_wait()?;
+            if ended.is_some() || begun.elapsed() > PATIENCE {
+                let told = fs::read_to_string(&self.log).unwrap_or_default();
+                let lines: Vec<&str> = told.lines().collect();
+                let tail = lines[lines.len().saturating_sub(12)..].join("\n");
+                return Err(format!("the operator does not say {words:?} but {says:?}; its last lines:\n{tail}").into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What `/readyz` or another path says.
+    fn says(&self, path: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.health))?;
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    }
+
+    /// Every figure of `/metrics` whose name begins so, by the rest of its line: `{labels}`.
+    pub(crate) fn metrics(&self, name: &str) -> Result<BTreeMap<String, f64>, AnyError> {
+        let text = self.says("/metrics")?;
+        let figures = text.lines().filter_map(|line| {
+            let (labels, value) = line.strip_prefix(name)?.rsplit_once(' ')?;
+            Some((labels.to_owned(), value.parse().ok()?))
+        });
+        Ok(figures.collect())
+    }
+
+    /// Calls to the API server so far, in the words of its authorisation: `create pods`, `patch aitrainingjobs/status`.
+    pub(crate) fn calls(&self) -> Result<BTreeMap<String, f64>, AnyError> {
+        let counted = self.metrics("trainyard_calls_total")?;
+        Ok(counted.into_iter().map(|(labels, count)| (call_words(&labels), count)).collect())
+    }
+
+    /// User and system time, in seconds, of the process; it has no children.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64, AnyError> {
+        Ok(self.id.usage().ok_or("the operator is gone")?.cpu_seconds)
+    }
+
+    /// Its memory: resident now, and the most that ever was.
+    pub(crate) fn memory(&self) -> Result<Memory, AnyError> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id.pid))?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+            kib.map(|kib| figure(kib) * 1024.0).ok_or_else(|| format!("no {name} in its status"))
+        };
+        Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")? })
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) -> Result<(), AnyError> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// SIGTERM: it gives its lease back and ends.
+    pub(crate) fn stop(mut self) -> Result<(), AnyError> {
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
+        let status = self.child.wait()?;
+        if sent.success() && status.success() {
+            Ok(())
+        } else {
+            Err(format!("the operator ended with {status}").into())
+        }
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, and need not be.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

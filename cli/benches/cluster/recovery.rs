@@ -1,0 +1,151 @@
+//! How soon things go on: after the leader is killed, after most pods of a job are deleted.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use model::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::{self, AT_ONCE};
+use crate::bed::Bed;
+use crate::operator::{HOME, Operator, Start};
+use crate::table::{AnyError, Row, figure, heading, median};
+use crate::watcher::{Group, Pods, last};
+use crate::work;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const FAILOVER: &str = "failover";
+const DELETED: &str = "deleted";
+
+/// Measures both, so many times each. A short lease makes the waiting short and changes nothing about what follows it.
+pub(crate) fn run(bed: &Bed, rounds: u32, short_lease: bool) -> Result<(), AnyError> {
+    let failovers = failovers(bed, rounds, short_lease)?;
+    let (created, running) = deletions(bed, rounds)?;
+    heading(&format!("going on; the median of {rounds}"));
+    let each = failovers.iter().map(|seconds| format!("{seconds:.2}")).collect::<Vec<_>>().join(", ");
+    let middle = median(failovers);
+    let row = Row::new("leader killed: lease expiry to first pod created, seconds").operator(format!("{middle:.2}"));
+    row.aim("< 2", middle < 2.0).print();
+    if rounds > 1 {
+        Row::new(format!("  each: {each}")).print();
+    }
+    let row = Row::new("30 of 32 pods deleted: all created again, seconds").operator(format!("{created:.2}"));
+    row.aim("< 3", created < 3.0).print();
+    Row::new("  and all Running, seconds").operator(format!("{running:.2}")).print();
+    Ok(())
+}
+
+/// A job whose pods run, watched.
+fn job(bed: &Bed, namespace: &str, pods: u32) -> Result<Group, AnyError> {
+    let group = Group::Namespace(namespace.to_owned());
+    bed.watcher.follow(group.clone());
+    let manifest = work::job(namespace, "j", pods, false, &json!({}));
+    bed.runtime.block_on(bed.admin.create_all(&api::jobs(namespace), &[manifest]))?;
+    bed.watcher.until_running(&group, pods as usize, PATIENCE)?;
+    Ok(group)
+}
+
+/// The leader is killed, then a pod is deleted: the next leader owes it. The time is that from the moment at which the dead
+/// leader's lease ran out until the new pod was seen; claiming the term and fencing the job come before.
+fn failovers(bed: &Bed, rounds: u32, short_lease: bool) -> Result<Vec<f64>, AnyError> {
+    bed.runtime.block_on(bed.admin.namespace(FAILOVER))?;
+    let lease = ["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s"];
+    let arguments = if short_lease { lease.map(str::to_owned).to_vec() } else { Vec::new() };
+    let start = |name: &str| {
+        let start = Start { arguments: arguments.clone(), ..Start::default() };
+        Operator::start(bed, name, &start)
+    };
+    let mut leader = start("failover-leader")?;
+    leader.until_says("leading")?;
+    let group = job(bed, FAILOVER, 2)?;
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        let mut standby = start(&format!("failover-standby-{round}"))?;
+        standby.until_says("following")?;
+        // So that a renewal is neither just over nor about to come in each round.
+        std::thread::sleep(Duration::from_millis(u64::from(round) * 700));
+        leader.kill()?;
+        let known = bed.watcher.look(&group, Pods::len)?;
+        bed.runtime.block_on(delete(bed, FAILOVER, &["j-w-1".to_owned()]))?;
+        let lease = bed
+            .runtime
+            .block_on(bed.admin.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/trainyard")))?;
+        let seen = until_more(bed, &group, known + 1)?;
+        times.push(seconds_since_epoch(seen)? - expiry(&lease)?);
+        bed.watcher.until_running(&group, 2, PATIENCE)?;
+        leader = standby;
+    }
+    leader.stop()?;
+    bed.watcher.leave(&group);
+    bed.clear(FAILOVER)?;
+    Ok(times)
+}
+
+/// When the first pod beyond those known was seen.
+fn until_more(bed: &Bed, group: &Group, count: usize) -> Result<Instant, AnyError> {
+    let begun = Instant::now();
+    loop {
+        let newest = bed.watcher.look(group, |pods| (pods.len(), pods.values().map(|pod| pod.first).max()))?;
+        if let (there, Some(newest)) = newest
+            && there >= count
+        {
+            return Ok(newest);
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("nobody created a pod within {PATIENCE:?}").into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// When a lease runs out unless it is renewed, in seconds since 1970. All clocks are this machine's.
+fn expiry(lease: &Value) -> Result<f64, AnyError> {
+    let spec = &lease["spec"];
+    let renewed = spec["renewTime"].as_str().and_then(Timestamp::parse_rfc3339);
+    let (Some(renewed), Some(lasts)) = (renewed, spec["leaseDurationSeconds"].as_u64()) else {
+        return Err(format!("the lease is not held: {spec}").into());
+    };
+    Ok(figure(renewed.0) / 1000.0 + figure(lasts))
+}
+
+fn seconds_since_epoch(at: Instant) -> Result<f64, AnyError> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() - at.elapsed().as_secs_f64())
+}
+
+/// From the first deletion until all were created again, and until all ran.
+fn deletions(bed: &Bed, rounds: u32) -> Result<(f64, f64), AnyError> {
+    bed.runtime.block_on(bed.admin.namespace(DELETED))?;
+    let operator = bed.operator(DELETED)?;
+    let group = job(bed, DELETED, 32)?;
+    let names: Vec<String> = (1..31).map(|n| format!("j-w-{n}")).collect();
+    let (mut created, mut running) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        // The back-off of pods that fail again and again is not in the way of the next round: these did not fail.
+        bed.until_rest()?;
+        let before: Pods = bed.watcher.look(&group, Clone::clone)?;
+        let begun = Instant::now();
+        bed.runtime.block_on(delete(bed, DELETED, &names))?;
+        until_more(bed, &group, before.len() + names.len())?;
+        bed.watcher.until_running(&group, 32, PATIENCE)?;
+        let mut new: Pods = bed.watcher.look(&group, Clone::clone)?;
+        new.retain(|uid, _| !before.contains_key(uid));
+        let times = last(&new, begun);
+        created.push(times.0);
+        running.push(times.1);
+    }
+    operator.stop()?;
+    bed.watcher.leave(&group);
+    bed.clear(DELETED)?;
+    Ok((median(created), median(running)))
+}
+
+/// As a user deletes pods: with their own grace period.
+async fn delete(bed: &Bed, namespace: &str, names: &[String]) -> Result<(), AnyError> {
+    use futures_util::StreamExt as _;
+    let paths: Vec<String> = names.iter().map(|name| format!("{}/{name}", api::pods(namespace))).collect();
+    let requests = paths.iter().map(|path| bed.admin.request(http::Method::DELETE, path, None));
+    let mut answers = futures_util::stream::iter(requests).buffer_unordered(AT_ONCE);
+    while let Some(answer) = answers.next().await {
+        answer?;
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! From apply to all Running, in several shapes: the bare client and the operator in turn, in the same control plane.
+//!
+//! A round is over when the API server has come to rest; what it used at rest is taken off. Each round has a namespace of its
+//! own, which is cleared before the next begins. Each of the operator's rounds has a process of its own.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::api;
+use crate::bare::Bare;
+use crate::bed::{Bed, Mark};
+use crate::operator::{Memory, Operator, difference};
+use crate::table::{AnyError, Row, heading, mb, median, note};
+use crate::watcher::{Group, last};
+use crate::work::{self, Shape};
+
+/// Without any news for so long, pods are taken to be stuck.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What one round took.
+#[derive(Debug, Clone, Default)]
+struct Round {
+    created: f64,
+    running: f64,
+    api_server: f64,
+    etcd: f64,
+    operator: Option<Used>,
+}
+
+/// What the operator used, and which calls it made.
+#[derive(Debug, Clone)]
+struct Used {
+    cpu: f64,
+    memory: Memory,
+    calls: BTreeMap<String, f64>,
+}
+
+/// Measures shapes, each in so many rounds of both.
+pub(crate) fn run(bed: &Bed, shapes: &[Shape], rounds: u32) -> Result<(), AnyError> {
+    for (n, &shape) in shapes.iter().enumerate() {
+        let (mut bare, mut ours) = (Vec::new(), Vec::new());
+        for round in 0..rounds {
+            bare.push(bare_round(bed, shape, &format!("bare-{n}-{round}"))?);
+            ours.push(operator_round(bed, shape, &format!("operator-{n}-{round}"))?);
+        }
+        print(shape, &bare, &ours);
+    }
+    Ok(())
+}
+
+fn bare_round(bed: &Bed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
+    bed.runtime.block_on(bed.admin.namespace(namespace))?;
+    let mut calls = Vec::new();
+    for manifest in work::jobs(namespace, shape) {
+        calls.extend(work::creations(&manifest)?);
+    }
+    let client = bed.runtime.block_on(Bare::prepare(&bed.account, calls))?;
+    bed.until_rest()?;
+    let group = Group::Namespace(namespace.to_owned());
+    bed.watcher.follow(group.clone());
+    let (mark, begun) = (bed.mark()?, Instant::now());
+    let sending = bed.runtime.spawn(client.send());
+    let waited = bed.watcher.until_running(&group, shape.all_pods() as usize, PATIENCE);
+    bed.runtime.block_on(sending)??;
+    waited?;
+    finish(bed, shape, namespace, mark, begun, None)
+}
+
+fn operator_round(bed: &Bed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
+    bed.runtime.block_on(bed.admin.namespace(namespace))?;
+    let operator = bed.operator(namespace)?;
+    let jobs = work::jobs(namespace, shape);
+    let group = Group::Namespace(namespace.to_owned());
+    bed.watcher.follow(group.clone());
+    let before = (operator.cpu_seconds()?, operator.calls()?);
+    let (mark, begun) = (bed.mark()?, Instant::now());
+    bed.runtime.block_on(bed.admin.create_all(&api::jobs(namespace), &jobs))?;
+    bed.watcher.until_running(&group, shape.all_pods() as usize, PATIENCE)?;
+    finish(bed, shape, namespace, mark, begun, Some((operator, before.0, before.1)))
+}
+
+/// Waits for rest, takes the figures, and clears the namespace.
+fn finish(
+    bed: &Bed,
+    shape: Shape,
+    namespace: &str,
+    mark: Mark,
+    begun: Instant,
+    operator: Option<(Operator, f64, BTreeMap<String, f64>)>,
+) -> Result<Round, AnyError> {
+    let services = bed.runtime.block_on(until_services(bed, shape, namespace));
+    services?;
+    bed.until_rest()?;
+    let spent = bed.spent(mark)?;
+    let used = match &operator {
+        None => None,
+        Some((operator, cpu, calls)) => Some(Used {
+            cpu: operator.cpu_seconds()? - cpu,
+            memory: operator.memory()?,
+            calls: difference(&operator.calls()?, calls),
+        }),
+    };
+    let pods = bed.watcher.leave(&Group::Namespace(namespace.to_owned()));
+    if pods.len() != shape.all_pods() as usize {
+        return Err(format!("{namespace}: {} pods were made for {}", pods.len(), shape.all_pods()).into());
+    }
+    let (created, running) = last(&pods, begun);
+    if let Some((operator, ..)) = operator {
+        operator.stop()?;
+    }
+    bed.clear(namespace)?;
+    Ok(Round { created, running, api_server: spent.api_server, etcd: spent.etcd, operator: used })
+}
+
+async fn until_services(bed: &Bed, shape: Shape, namespace: &str) -> Result<(), AnyError> {
+    let (wanted, begun) = (u64::from(shape.all_services()), Instant::now());
+    loop {
+        let there = bed.admin.count(&api::services(namespace)).await?;
+        if there >= wanted {
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("{there} of {wanted} services are there").into());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn print(shape: Shape, bare: &[Round], ours: &[Round]) {
+    let thousands = f64::from(shape.all_pods()) / 1000.0;
+    let of = |rounds: &[Round], figure: fn(&Round) -> f64| median(rounds.iter().map(figure));
+    let pods = f64::from(shape.all_pods());
+    heading(&format!("{shape}; medians of {} of each in turn", rounds_words(bare.len())));
+    let both = |figure: fn(&Round) -> f64| (of(bare, figure), of(ours, figure));
+    let (theirs, own) = both(|round| round.running);
+    Row::new("apply to all Running, seconds").both(theirs, own, 2, Some(1.1)).print();
+    let (theirs, own) = both(|round| round.created);
+    let faster = Row::new("pods created per second").both(pods / theirs, pods / own, 0, None);
+    faster.aim(">= 0.91", theirs / own >= 1.0 / 1.1).print();
+    let (theirs, own) = both(|round| round.api_server);
+    Row::new("API server, CPU seconds per 1,000 pods").both(theirs / thousands, own / thousands, 2, Some(1.3)).print();
+    let (theirs, own) = both(|round| round.etcd);
+    Row::new("etcd, CPU seconds per 1,000 pods").both(theirs / thousands, own / thousands, 2, None).print();
+    let used: Vec<&Used> = ours.iter().filter_map(|round| round.operator.as_ref()).collect();
+    let cpu = median(used.iter().map(|used| used.cpu)) / thousands;
+    Row::new("operator, CPU seconds per 1,000 pods").operator(format!("{cpu:.2}")).aim("< 0.40", cpu < 0.4).print();
+    let memory = median(used.iter().map(|used| used.memory.now));
+    let row = Row::new("operator, resident memory at rest, MB").operator(mb(memory));
+    row.aim_where(shape.all_pods() == 1000, "< 40", memory < 40e6).print();
+    let peak = median(used.iter().map(|used| used.memory.peak));
+    Row::new("operator, most resident memory, MB").operator(mb(peak)).print();
+    if let Some(last) = used.last() {
+        Row::new("calls in the last round").print();
+        for (call, count) in &last.calls {
+            Row::new(format!("  {call}")).operator(format!("{count:.0}")).print();
+        }
+    }
+    let each = |rounds: &[Round], figure: fn(&Round) -> f64| {
+        rounds.iter().map(|round| format!("{:.2}", figure(round))).collect::<Vec<_>>().join(", ")
+    };
+    note(&format!(
+        "to all Running, each round: bare {}; operator {}",
+        each(bare, |r| r.running),
+        each(ours, |r| r.running)
+    ));
+}
+
+fn rounds_words(count: usize) -> String {
+    if count == 1 { "1 round".to_owned() } else { format!("{count} rounds") }
+}

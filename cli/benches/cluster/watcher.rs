@@ -1,0 +1,243 @@
+//! The one watcher of pods: it tells of everybody's pods alike when they were first seen, when they ran, and when they went.
+//!
+//! It watches all namespaces and keeps times of those it was told to follow. Objects are cut down while they are read. It
+//! must not be slower for one than for the other: it knows nothing of who made a pod.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::{Request, header};
+use http_body_util::BodyExt as _;
+use k8s_driver::wire;
+use kube::client::Body;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::api::Api;
+use crate::table::AnyError;
+
+/// Whose pods are followed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Group {
+    /// Those of a namespace.
+    Namespace(String),
+    /// Those with a label, wherever they are.
+    Label(String, String),
+}
+
+/// What was seen of a pod.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) first: Instant,
+    pub(crate) running: Option<Instant>,
+    pub(crate) gone: Option<Instant>,
+}
+
+/// The pods of a group, by uid.
+pub(crate) type Pods = HashMap<String, Seen>;
+
+/// A watch of all pods. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Watcher(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    groups: HashMap<Group, Pods>,
+    broken: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: Object<'a>,
+}
+
+#[derive(Deserialize)]
+struct Object<'a> {
+    #[serde(borrow, default)]
+    metadata: Metadata<'a>,
+    #[serde(borrow, default)]
+    status: Option<Status<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+    #[serde(borrow)]
+    labels: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// Of a pod; of an error (`type: ERROR`) it is a word.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Status<'a> {
+    Pod {
+        #[serde(borrow, default)]
+        phase: Cow<'a, str>,
+    },
+    Word(#[serde(borrow)] Cow<'a, str>),
+}
+
+impl Watcher {
+    /// Begins to watch, in the background, from the present on.
+    pub(crate) async fn begin(api: Api) -> Result<Self, AnyError> {
+        let list = api.get("/api/v1/pods?limit=1").await?;
+        let version = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let watcher = Self::default();
+        let own = watcher.clone();
+        tokio::spawn(async move {
+            if let Err(error) = own.watch(&api, version).await {
+                own.state().broken = Some(error.to_string());
+            }
+        });
+        Ok(watcher)
+    }
+
+    /// Follows a group from now on.
+    pub(crate) fn follow(&self, group: Group) {
+        self.state().groups.entry(group).or_default();
+    }
+
+    /// Follows a group no more, and gives what was seen of it.
+    pub(crate) fn leave(&self, group: &Group) -> Pods {
+        self.state().groups.remove(group).unwrap_or_default()
+    }
+
+    /// What a followed group says now.
+    pub(crate) fn look<T>(&self, group: &Group, look: impl FnOnce(&Pods) -> T) -> Result<T, AnyError> {
+        let state = self.state();
+        if let Some(why) = &state.broken {
+            return Err(format!("the watch of pods broke off: {why}").into());
+        }
+        let pods = state.groups.get(group).ok_or_else(|| format!("{group:?} is not followed"))?;
+        Ok(look(pods))
+    }
+
+    /// Waits until so many pods of a group run that are not gone. When nothing happens for `patience` an error says how far
+    /// it came.
+    pub(crate) fn until_running(&self, group: &Group, count: usize, patience: Duration) -> Result<(), AnyError> {
+        let stands = |pods: &Pods| {
+            let here = pods.values().filter(|pod| pod.gone.is_none());
+            let running = here.clone().filter(|pod| pod.running.is_some()).count();
+            (here.count(), running, pods.len())
+        };
+        let mut last = (0, 0, 0);
+        let mut since = Instant::now();
+        loop {
+            let now = self.look(group, stands)?;
+            if now.1 >= count {
+                return Ok(());
+            }
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+            if since.elapsed() > patience {
+                let (here, running, _) = now;
+                return Err(
+                    format!("{running} of {count} pods run, {here} are there; no change for {patience:?}").into()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    async fn watch(&self, api: &Api, mut version: String) -> Result<(), AnyError> {
+        loop {
+            let path = format!(
+                "/api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion={version}"
+            );
+            let request = Request::get(path).header(header::ACCEPT, "application/json").body(Body::empty())?;
+            let answer = wire::send(&api.client, request).await?;
+            if !answer.status().is_success() {
+                return Err(format!("watch: {}", answer.status()).into());
+            }
+            let mut body = answer.into_body();
+            let mut bytes: Vec<u8> = Vec::new();
+            while let Some(Ok(frame)) = body.frame().await {
+                let Some(data) = frame.data_ref() else { continue };
+                let now = Instant::now();
+                bytes.extend_from_slice(data);
+                // A line may be as long as a large pod; what is before its end was looked at already.
+                let Some(end) = data.iter().rposition(|byte| *byte == b'\n') else { continue };
+                let end = bytes.len() - data.len() + end + 1;
+                self.take(&bytes[..end], now, &mut version)?;
+                bytes.drain(..end);
+            }
+        }
+    }
+
+    fn take(&self, bytes: &[u8], now: Instant, version: &mut String) -> Result<(), AnyError> {
+        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let line: Line<'_> = serde_json::from_slice(line)?;
+            if line.kind == "ERROR" {
+                let why = match line.object.status {
+                    Some(Status::Word(word)) => word.into_owned(),
+                    _ => "no reason is given".to_owned(),
+                };
+                return Err(format!("watch: {why}").into());
+            }
+            line.object.metadata.resource_version.as_ref().clone_into(version);
+            self.note(&line, now);
+        }
+        Ok(())
+    }
+
+    fn note(&self, line: &Line<'_>, now: Instant) {
+        let Object { metadata, status } = &line.object;
+        let phase = match status {
+            Some(Status::Pod { phase }) => phase.as_ref(),
+            _ => "",
+        };
+        let mut state = self.state();
+        for (group, pods) in &mut state.groups {
+            let belongs = match group {
+                Group::Namespace(name) => *name == metadata.namespace,
+                Group::Label(key, value) => {
+                    let labels = metadata.labels.as_ref();
+                    labels.and_then(|labels| labels.get(key.as_str())).is_some_and(|found| found == value)
+                }
+            };
+            if !belongs || line.kind == "BOOKMARK" {
+                continue;
+            }
+            if line.kind == "DELETED" {
+                if let Some(pod) = pods.get_mut(metadata.uid.as_ref()) {
+                    pod.gone = Some(now);
+                }
+                continue;
+            }
+            let pod = pods.entry(metadata.uid.clone().into_owned()).or_insert_with(|| Seen {
+                first: now,
+                running: None,
+                gone: None,
+            });
+            if phase == "Running" && metadata.deletion_timestamp.is_none() {
+                pod.running.get_or_insert(now);
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // What is in it is whole after every single change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// When the last pod of a group was first seen, and when the last one ran, in seconds after `begun`.
+pub(crate) fn last(pods: &Pods, begun: Instant) -> (f64, f64) {
+    let after = |at: Option<Instant>| at.map_or(f64::NAN, |at| at.saturating_duration_since(begun).as_secs_f64());
+    let created = pods.values().map(|pod| pod.first).max();
+    let running = pods.values().filter_map(|pod| pod.running).max();
+    (after(created), after(running))
+}
