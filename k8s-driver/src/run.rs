@@ -28,7 +28,7 @@ use crate::turns::{self, Ask, Parts, Turns};
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// Calls that are rendered ahead for each that may be under way: enough that none waits for the operator's next turn.
-const ROOM_PER_CALL: usize = 8;
+const ROOM_PER_CALL: usize = 4;
 /// Least time between two writes of a job's status that tell of nothing but progress, in milliseconds.
 const STATUS_PACE_MS: u64 = 1_000;
 /// How long giving the lease back may take at the end.

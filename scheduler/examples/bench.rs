@@ -1,5 +1,5 @@
 //! Decision time of each policy by number of jobs and GPUs, with the growth exponent in jobs and GPUs together, and the time
-//! of a placement. Run it optimised: `cargo run --release -p scheduler --example bench`.
+//! of a placement. Run it optimised: `cargo run --release -p scheduler --example bench [-- POLICY...]`.
 //!
 //! Inputs are made by a fixed linear congruence, so that every run decides the same. One type of GPU; 64 GPUs at most a job;
 //! sub-linear speeds with a dent where a job crosses a node of 8.
@@ -87,7 +87,8 @@ fn policies() {
     }
     println!("{:>10}{:>10}", "exp jobs", "exp GPUs");
     let sets: Vec<Vec<JobView>> = JOBS.iter().map(|&count| jobs(count)).collect();
-    for name in NAMES {
+    let only: Vec<String> = std::env::args().skip(1).collect();
+    for name in NAMES.iter().filter(|name| only.is_empty() || only.iter().any(|o| o == *name)) {
         let policy = by_name(name).expect("NAMES are known");
         print!("{name:<16}");
         let mut table = Vec::new();

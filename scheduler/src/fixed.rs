@@ -4,7 +4,7 @@
 //! 2^(-1/4), ...; both textbook. Relative error below one millionth. Tests: at the end of this file.
 
 /// Fraction bits of a logarithm.
-const BITS: u32 = 24;
+pub(crate) const BITS: u32 = 24;
 
 /// 2^(-1/2), 2^(-1/4), ..., 2^(-2^-24), in units of 2^-63.
 const ROOTS: [u64; BITS as usize] = [
@@ -42,12 +42,13 @@ pub(crate) fn log2(x: u64) -> u64 {
     let x = x.max(1);
     let whole = x.ilog2();
     // The mantissa in [1, 2), in units of 2^-63.
-    let mut mantissa = u128::from(x) << 63_u32.saturating_sub(whole);
+    let mut mantissa = x << 63_u32.saturating_sub(whole);
     let mut log = u64::from(whole);
     for _ in 0..BITS {
-        mantissa = mantissa.saturating_mul(mantissa) >> 63;
-        let carry = (mantissa >> 64) as u64; // 1 when the square reached 2
-        mantissa >>= carry;
+        // The upper half of the square, in [1, 4) and units of 2^-62: 2 and more has the top bit.
+        let square = upper(mantissa, mantissa);
+        let carry = square >> 63;
+        mantissa = if carry == 1 { square } else { square << 1 };
         log = (log << 1) | carry;
     }
     log
@@ -56,21 +57,22 @@ pub(crate) fn log2(x: u64) -> u64 {
 /// `(x / one)^(-milli / 1000)` in units of [`UNIT`], for `x >= one`; [`UNIT`] for less. Never 0.
 pub(crate) fn falling_power(x: u64, one: u64, milli: u32) -> u64 {
     let log = log2(x).saturating_sub(log2(one));
-    let exponent = u128::from(log).saturating_mul(u128::from(milli)).checked_div(1000).unwrap_or_default();
+    // A logarithm has 30 bits, so the product fits.
+    let exponent = log.saturating_mul(milli.into()) / 1000;
     let whole = u32::try_from(exponent >> BITS).unwrap_or(u32::MAX);
     let mut value = UNIT;
     for (bit, &root) in (1..=BITS).zip(&ROOTS) {
         if (exponent >> BITS.saturating_sub(bit)) & 1 == 1 {
-            value = times(value, root);
+            value = upper(value, root << 1);
         }
     }
     value.checked_shr(whole).unwrap_or_default().max(1)
 }
 
-/// `value * root / 2^63`, where `root` is below 2^63: less than `value`.
-fn times(value: u64, root: u64) -> u64 {
-    let product = u128::from(value).saturating_mul(u128::from(root)) >> 63;
-    u64::try_from(product).unwrap_or(value)
+/// `a * b / 2^64`, rounded down: one machine instruction, so the product is not a saturating one (it cannot overflow).
+fn upper(a: u64, b: u64) -> u64 {
+    let product = u128::from(a).wrapping_mul(u128::from(b));
+    u64::try_from(product >> 64).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -123,6 +123,10 @@ pub struct JobView {
     pub since: Micros,
     /// Time left at [`Speed::ONE`]; `None`: not known.
     pub remaining: Option<Micros>,
+    /// How wrong `remaining` usually is: the standard error of its binary logarithm, in thousandths; 0: it is exact. 1,000
+    /// means that it is often twice or half of the truth. See [`crate::learning::Errors`].
+    #[serde(default)]
+    pub doubt: u32,
     /// Service attained so far.
     pub attained: GpuMicros,
     /// Time it has held GPUs so far.
@@ -151,6 +155,7 @@ impl JobView {
             first_start: None,
             since: submitted,
             remaining: None,
+            doubt: 0,
             attained: GpuMicros::default(),
             ran: Micros::ZERO,
             spell: Micros::ZERO,

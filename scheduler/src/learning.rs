@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fixed::log2;
 use crate::job::{Curve, Speeds};
 use crate::units::{GpuType, Micros, Speed};
 
@@ -220,6 +221,38 @@ impl Progress {
     }
 }
 
+/// How wrong estimates of work were, of jobs that have ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errors {
+    /// Jobs whose estimate was compared with what they took.
+    jobs: u64,
+    /// Sum of the squares of their errors, in doublings, with 32 bits behind the point.
+    squares: u128,
+}
+
+/// Jobs that the assumption below counts as much as.
+const ASSUMED_JOBS: u64 = 4;
+/// What is assumed at first: estimates are wrong by a factor of two or so. Square of one doubling, with 32 bits.
+const ASSUMED_SQUARE: u128 = 1 << 32;
+
+impl Errors {
+    /// Takes in that a job believed to have `estimated` units of work had `actual`.
+    pub fn record(&mut self, estimated: u64, actual: u64) {
+        // 24 bits behind the point, so 48 in the square.
+        let error = u128::from(log2(estimated).abs_diff(log2(actual)));
+        self.squares = self.squares.saturating_add(error.saturating_mul(error) >> 16);
+        self.jobs = self.jobs.saturating_add(1);
+    }
+
+    /// The standard error of an estimate's binary logarithm, in thousandths: what [`crate::JobView::doubt`] wants.
+    pub fn doubt(&self) -> u32 {
+        let sum = self.squares.saturating_add(ASSUMED_SQUARE.saturating_mul(ASSUMED_JOBS.into()));
+        let mean = sum.checked_div(self.jobs.saturating_add(ASSUMED_JOBS).into()).unwrap_or_default();
+        let root = mean.saturating_mul(1_000_000).isqrt() >> 16;
+        u32::try_from(root).unwrap_or(u32::MAX)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,6 +318,22 @@ mod tests {
         assert_eq!(at(&estimate, 2), 1000);
         measured.record(Report { gpu_type: GpuType(1), gpus: 2, units: 1, took: Micros::from_secs(40) });
         assert_eq!(at(&estimate.refined(&measured), 2), 2500);
+    }
+
+    #[test]
+    fn doubt_follows_the_errors_that_were_made() {
+        let mut errors = Errors::default();
+        assert_eq!(errors.doubt(), 1000);
+        for _ in 0..996 {
+            errors.record(100, 400);
+            errors.record(400, 100);
+        }
+        assert!((1995..=2000).contains(&errors.doubt()), "{}", errors.doubt());
+        let mut exact = Errors::default();
+        for units in 1..=396 {
+            exact.record(units, units);
+        }
+        assert!((99..=100).contains(&exact.doubt()), "four assumed ones of 400: a tenth of a doubling");
     }
 
     #[test]

@@ -110,7 +110,8 @@ impl Speed {
     #[must_use]
     pub fn time_for(self, work: Micros) -> Micros {
         let scaled = u128::from(work.0).saturating_mul(u128::from(Self::ONE.0));
-        match scaled.checked_next_multiple_of(u128::from(self.0)).and_then(|n| n.checked_div(u128::from(self.0))) {
+        let up = scaled.saturating_add(u128::from(self.0.saturating_sub(1)));
+        match up.checked_div(u128::from(self.0)) {
             Some(time) => Micros(u64::try_from(time).unwrap_or(u64::MAX)),
             None if work.0 == 0 => Micros::ZERO,
             None => Micros::MAX,

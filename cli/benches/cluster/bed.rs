@@ -75,7 +75,8 @@ impl Bed {
             let watcher = Watcher::begin(admin.clone()).await?;
             Ok::<_, AnyError>((admin, watcher))
         })?;
-        let mut bed = Self { plane, runtime, admin, account, watcher, program, idle: Cpu { api_server: 1.0, etcd: 1.0 } };
+        let mut bed =
+            Self { plane, runtime, admin, account, watcher, program, idle: Cpu { api_server: 1.0, etcd: 1.0 } };
         bed.measure_idle()?;
         Ok(bed)
     }

@@ -117,7 +117,7 @@ fn live(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     let held = resident(bed, &operator)?;
     let peak = operator.memory()?.peak;
     heading(&format!("memory with {} live jobs of {PODS} pods", amounts.jobs));
-    if let Err(limit) = reached {
+    if let Err(limit) = &reached {
         Row::new(format!("LIMIT of this control plane: {limit}")).print();
     }
     Row::new("resident when idle, MB").operator(mb(idle)).print();
@@ -127,7 +127,7 @@ fn live(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     let each = (held - idle) / figure(u64::from(amounts.jobs.max(1)));
     Row::new("  per live job, kB").operator(format!("{:.2}", each / 1000.0)).print();
     Row::new("most resident memory, MiB").operator(mib(peak)).print();
-    finish(bed, amounts, &operator, &group, idle)?;
+    finish(bed, amounts, reached.is_ok(), &operator, &group, idle)?;
     operator.stop()?;
     bed.watcher.leave(&group);
     bed.clear(LIVE)
@@ -146,10 +146,18 @@ fn live_job(index: u32, services: bool) -> Value {
     job
 }
 
-/// Ends every job, waits until its pods are gone, and looks again; then deletes the jobs, and looks once more.
-fn finish(bed: &Bed, amounts: Amounts, operator: &Operator, group: &Group, idle: f64) -> Result<(), AnyError> {
+/// Ends every job, waits until its pods are gone, and looks again; then deletes the jobs, and looks once more. Where not all
+/// pods ever ran, only the latter.
+fn finish(
+    bed: &Bed,
+    amounts: Amounts,
+    complete: bool,
+    operator: &Operator,
+    group: &Group,
+    idle: f64,
+) -> Result<(), AnyError> {
     let begun = Instant::now();
-    if amounts.services {
+    if amounts.services && complete {
         bed.runtime.block_on(end_first_pods(bed, amounts.jobs))?;
         let mut last = usize::MAX;
         let mut since = Instant::now();

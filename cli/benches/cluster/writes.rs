@@ -80,7 +80,7 @@ fn life(bed: &Bed, operator: &Operator, pods: u32) -> Result<(), AnyError> {
     let calls = difference(&operator.calls()?, &before.0);
     let watches = difference(&operator.metrics("trainyard_watch_restarts_total")?, &before.1);
     bed.watcher.leave(&group);
-    print(pods, &calls, watches.values().sum(), &statuses);
+    print(pods, &calls, watches.values().fold(0.0, |sum, count| sum + count), &statuses);
     Ok(())
 }
 

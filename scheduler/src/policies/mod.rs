@@ -10,6 +10,7 @@ pub mod gain;
 mod heap;
 mod knapsack;
 pub mod las;
+mod market;
 mod names;
 pub mod ordered;
 pub mod shares;
@@ -18,5 +19,6 @@ pub mod simple;
 #[cfg(test)]
 mod testing;
 mod tournament;
+mod worth;
 
 pub use names::{NAMES, NameError, by_name};

@@ -79,7 +79,7 @@ pub enum NameError {
 /// | `ElasticTiresias` | `compaction`: more pending jobs than this (10) |
 /// | `afs-p` | `lease` in seconds (7200) |
 /// | `sia` | `p` (power, 0.5 for -0.5), `idle` (penalty, 1.1), `node` (GPUs of a node, 4) |
-/// | `gain` | `p`, `a`, `b`, `median`, `theta`, `inertia`, `cap`, `start`, `horizon` in seconds: see [`Knobs`]; `ahead`: GPUs looked ahead at most |
+/// | `gain` | `p`, `unsure-p`, `a`, `b`, `median`, `theta`, `unsure-theta`, `inertia`, `cap`, `horizon`: see [`Knobs`]; `ahead`: GPUs looked ahead at most |
 ///
 /// # Errors
 /// No policy has that name, or a setting is not known or has no usable value.
@@ -91,8 +91,8 @@ pub fn by_name(description: &str) -> Result<Box<dyn Policy>, NameError> {
         "SRJF" | "voda-srjf" => settings.none(Simple { key: Key::Remaining })?,
         "ElasticFIFO" | "voda-elastic-fifo" => settings.none(Elastic { key: Key::Submitted })?,
         "ElasticSRJF" | "voda-elastic-srjf" => settings.none(Elastic { key: Key::Remaining })?,
-        "Tiresias" | "voda-tiresias" => Box::new(Tiresias { queues: settings.queues("limit, knob", Some(8))? }),
-        "voda-tiresias-nopromote" => Box::new(Tiresias { queues: settings.queues("limit, knob", None)? }),
+        "Tiresias" | "voda-tiresias" => settings.tiresias(Some(8))?,
+        "voda-tiresias-nopromote" => settings.tiresias(None)?,
         "ElasticTiresias" | "voda-elastic-tiresias" => settings.elastic_tiresias(Some(8))?,
         "voda-elastic-tiresias-nopromote" => settings.elastic_tiresias(None)?,
         "FfDLOptimizer" | "voda-ffdl" => settings.none(FfdlOptimizer)?,
@@ -182,41 +182,46 @@ impl<'t> Settings<'t> {
         read().ok_or_else(|| self.bad(key, value, "a number of at most three decimals"))
     }
 
-    fn queues(&self, known: &'static str, knob: Option<u32>) -> Result<Queues, NameError> {
-        self.only(&["limit", "knob", "compaction"].map(|key| if known.contains(key) { key } else { "" }), known)?;
+    fn tiresias(&self, knob: Option<u32>) -> Result<Box<dyn Policy>, NameError> {
+        self.only(&["limit", "knob"], "limit, knob")?;
+        Ok(Box::new(Tiresias { queues: self.queues(knob)? }))
+    }
+
+    fn queues(&self, knob: Option<u32>) -> Result<Queues, NameError> {
         let limit = GpuMicros::from_gpu_secs(self.whole("limit", 3600)?);
         let knob = self.whole("knob", knob.unwrap_or(0))?;
         Ok(Queues { limits: vec![limit], promote_knob: (knob > 0).then_some(knob) })
     }
 
     fn elastic_tiresias(&self, knob: Option<u32>) -> Result<Box<dyn Policy>, NameError> {
-        let queues = self.queues("limit, knob, compaction", knob)?;
-        Ok(Box::new(ElasticTiresias { queues, compaction: self.whole("compaction", 10)? }))
+        self.only(&["limit", "knob", "compaction"], "limit, knob, compaction")?;
+        Ok(Box::new(ElasticTiresias { queues: self.queues(knob)?, compaction: self.whole("compaction", 10)? }))
     }
 
     fn knobs(&self) -> Result<Knobs, NameError> {
-        let keys = ["p", "a", "b", "median", "theta", "inertia", "cap", "start", "horizon", "ahead"];
-        self.only(&keys, "p, a, b, median, theta, inertia, cap, start, horizon, ahead")?;
+        let keys = ["p", "unsure-p", "a", "b", "median", "theta", "unsure-theta", "inertia", "cap", "horizon", "ahead"];
+        self.only(&keys, "p, unsure-p, a, b, median, theta, unsure-theta, inertia, cap, horizon, ahead")?;
         let usual = Knobs::default();
         let ahead = self.whole("ahead", 16_u32)?;
         let steps: Vec<u32> = STEPS.into_iter().filter(|&step| step <= ahead).collect();
         if steps.is_empty() {
             return Err(self.bad("ahead", "0", "1 or more"));
         }
-        let theta_milli = self.milli("theta", usual.theta_milli)?;
-        if theta_milli >= 1000 {
-            return Err(self.bad("theta", self.get("theta").unwrap_or_default(), "below 1"));
-        }
+        let below_one = |key, usual| match self.milli(key, usual)? {
+            milli @ 0..1000 => Ok(milli),
+            _ => Err(self.bad(key, self.get(key).unwrap_or_default(), "below 1")),
+        };
         Ok(Knobs {
             rank_milli: self.milli("p", usual.rank_milli)?,
+            unsure_rank_milli: self.milli("unsure-p", usual.unsure_rank_milli)?,
             work_milli: self.milli("a", usual.work_milli)?,
             median_milli: self.milli("median", usual.median_milli)?,
-            theta_milli,
+            theta_milli: below_one("theta", usual.theta_milli)?,
+            unsure_theta_milli: below_one("unsure-theta", usual.unsure_theta_milli)?,
             inertia_milli: self.milli("inertia", usual.inertia_milli)?,
             cap_milli: self.milli("cap", usual.cap_milli)?,
             change_milli: self.milli("b", usual.change_milli)?,
-            start_milli: self.milli("start", usual.start_milli)?,
-            horizon: Micros::from_secs(self.whole("horizon", usual.horizon.0 / 1_000_000)?),
+            horizon_milli: self.milli("horizon", usual.horizon_milli)?,
             steps,
         })
     }

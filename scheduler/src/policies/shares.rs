@@ -68,19 +68,17 @@ impl Policy for Optimus {
     }
 }
 
-/// Time saved by one GPU more, in billionths of a microsecond; `None` when nothing is.
+/// Time saved by one GPU more, in billionths of a microsecond, cut at the largest number; `None` when nothing is.
 fn saving(member: &Member<'_>, given: u32) -> Option<u128> {
     let (slow, fast) = (member.curve.at(given), member.curve.at(given.saturating_add(1)));
     let gain = u128::from(fast.0.checked_sub(slow.0)?);
-    let work = member.job.remaining.map_or(u64::MAX, |r| r.0);
-    let time =
-        |work: u64, speed: Speed| u128::from(work).checked_mul(1_000_000_000).map(|w| w.checked_div(speed.0.into()));
-    // rem/S - rem/S' = rem (S' - S) / (S S'); from a standstill every saving is infinite.
     if slow == Speed::ZERO {
-        return (gain > 0).then_some(u128::MAX);
+        return (gain > 0).then_some(u128::MAX); // from a standstill every saving is infinite
     }
-    let scaled = time(work, slow).map_or(Some(u128::MAX), |t| t)?;
-    let saved = scaled.checked_mul(gain).map_or(Some(u128::MAX), |s| s.checked_div(fast.0.into()))?;
+    // work / S - work / S' = work (S' - S) / (S S')
+    let work = u128::from(member.job.remaining.map_or(u64::MAX, |work| work.0));
+    let now = work.saturating_mul(1_000_000_000).checked_div(slow.0.into())?;
+    let saved = now.saturating_mul(gain).checked_div(fast.0.into())?;
     (saved > 0).then_some(saved)
 }
 

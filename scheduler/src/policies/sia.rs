@@ -3,7 +3,8 @@
 //! Source: Sia (SOSP'23). Each round every job takes one configuration (type, number of GPUs) or none, so that the sum over
 //! jobs of `goodput^p`, `p = -0.5`, is smallest, where goodput is relative to the job's slowest configuration, a job without
 //! one counts 1.1, and configurations other than the present one are discounted by the cost of a restart. Configurations are
-//! powers of two up to a node and whole nodes beyond. One type is solved exactly, several by prices (`knapsack`).
+//! powers of two up to a node and whole nodes beyond. One type is solved exactly (`knapsack`) unless that would take too
+//! long, several by prices (`market`).
 //!
 //! Where it differs: the restart factor is `ran / (ran + restart cost)`, as restarts are not counted here; the original
 //! solves an integer program. Tests: at the end of this file.
@@ -11,7 +12,8 @@
 use crate::fixed::{UNIT, falling_power};
 use crate::job::{Grant, JobView};
 use crate::memory::Memory;
-use crate::policies::knapsack::{Choice, Market, Offer, best_split};
+use crate::policies::knapsack::{Choice, best_split};
+use crate::policies::market::{Market, Offer};
 use crate::policy::Policy;
 use crate::round::Round;
 use crate::units::GpuType;
@@ -52,10 +54,16 @@ impl Policy for Sia {
     }
 }
 
-/// Exactly for one type, by prices for several.
-pub(super) fn choose(round: &Round<'_>, offers: &[Vec<Offer>]) -> Vec<Grant> {
+/// Cells of the exact table beyond which prices are used instead: some milliseconds. With so many jobs the two differ little.
+const CELLS: u64 = 4_000_000;
+
+/// Exactly for one type, by prices for several or very many.
+fn choose(round: &Round<'_>, offers: &[Vec<Offer>]) -> Vec<Grant> {
     let grant = |offer: Option<&Offer>| offer.map_or(Grant::NONE, |o| Grant::of(o.gpu_type, o.gpus));
-    if let [(gpu_type, gpus)] = round.pools[..] {
+    let choices = u64::try_from(offers.iter().flatten().count()).unwrap_or(u64::MAX);
+    if let [(gpu_type, gpus)] = round.pools[..]
+        && choices.saturating_mul(gpus.into()) <= CELLS
+    {
         let none = Choice { units: 0, value: 0 };
         let row = |offers: &Vec<Offer>| {
             let mut row = vec![none];

@@ -13,7 +13,9 @@ use scheduler::changes::changes;
 use scheduler::learning::{Measured, Prior, Progress, Report};
 use scheduler::placement::{Demand, Node, Packing, Placement, Plan, repack};
 use scheduler::policies::las::Queues;
-use scheduler::{Curve, GpuMicros, GpuType, JobView, Memory, Micros, Snapshot, Speed, Speeds, allocate, by_name};
+use scheduler::{
+    Curve, GpuMicros, GpuType, JobError, JobView, Memory, Micros, Snapshot, Speed, Speeds, allocate, by_name,
+};
 use serde_json::{Map, Value, json};
 
 use crate::commands::schedule::vectors::Place;
@@ -26,8 +28,8 @@ pub(crate) struct EvalArgs {
     file: PathBuf,
 }
 
-/// Computes one vector.
-type Section = fn(&Place<'_>) -> Result<Value, Failure>;
+/// Computes one vector; adds what is wrong with parts of it that were left out.
+type Section = fn(&Place<'_>, &mut Vec<Failure>) -> Result<Value, Failure>;
 
 const SECTIONS: [(&str, Section); 6] = [
     ("allocation", allocation),
@@ -43,12 +45,17 @@ pub(crate) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let file = args.file.display();
     let text = std::fs::read_to_string(&args.file).map_err(|e| Failure::new(format!("{file}: {e}")))?;
     let vectors: Value = serde_json::from_str(&text).map_err(|e| Failure::new(format!("{file}: {e}")))?;
-    let results = evaluate(&Place::root(&vectors)).map_err(|e| Failure::new(format!("{file}: {e}")))?;
+    let mut left_out = Vec::new();
+    let results = evaluate(&Place::root(&vectors), &mut left_out);
+    let results = results.map_err(|e| Failure::new(format!("{file}: {e}")))?;
+    for complaint in &left_out {
+        eprintln!("trainyard: {file}: {complaint}");
+    }
     out::line(&serde_json::to_string_pretty(&Value::Object(results))?);
-    Ok(ExitCode::SUCCESS)
+    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }
 
-fn evaluate(file: &Place<'_>) -> Result<Map<String, Value>, Failure> {
+fn evaluate(file: &Place<'_>, left_out: &mut Vec<Failure>) -> Result<Map<String, Value>, Failure> {
     let mut results = Map::new();
     let mut sections = 0;
     for (name, section) in SECTIONS {
@@ -57,7 +64,7 @@ fn evaluate(file: &Place<'_>) -> Result<Map<String, Value>, Failure> {
         for vector in vectors.items()? {
             let id = vector.get("id")?;
             let name = id.text()?;
-            let result = section(&vector.clone().called(name))?;
+            let result = section(&vector.clone().called(name), left_out)?;
             if results.insert(name.to_owned(), result).is_some() {
                 return Err(id.error("this id is used twice"));
             }
@@ -78,24 +85,40 @@ fn secs(place: &Place<'_>) -> Result<Micros, Failure> {
     place.number(MICRO).map(Micros)
 }
 
+/// A job as a vector tells it; what the vector leaves out is as it is at submission (`num` as large as `min`, linear speed, never
+/// started). Sizes are checked by the allocation.
 fn job(place: &Place<'_>) -> Result<JobView, Failure> {
-    let count = |key| place.get(key)?.count();
-    let speeds = place.get("speedup")?.items()?;
-    let curve = speeds.iter().map(|s| s.number(NANO).map(Speed)).collect::<Result<Vec<_>, _>>()?;
-    let first = place.get("first_start_sec")?;
-    let submitted = secs(&place.get("submit_sec")?)?;
-    let job = JobView {
-        level: count("priority")?,
-        first_start: if first.is_null() { None } else { Some(secs(&first)?) },
-        remaining: Some(secs(&place.get("remaining_sec")?)?),
-        speeds: Speeds::single(Curve::new(curve)),
-        ..JobView::waiting(place.get("name")?.text()?, count("min")?, count("num")?, count("max")?, submitted)
+    let or = |key, default| place.given(key)?.map_or(Ok(default), |value| value.count());
+    let min = place.get("min")?.count()?;
+    let max = place.get("max")?.count()?;
+    let waiting = JobView::waiting(
+        place.get("name")?.text()?,
+        min,
+        or("num", min)?,
+        max,
+        place.given("submit_sec")?.map_or(Ok(Micros::ZERO), |submit| secs(&submit))?,
+    );
+    let speeds = match place.given("speedup")? {
+        None => Speeds::single(Curve::linear(max.min(MOST))),
+        Some(table) => {
+            let speed = |entry: &Place<'_>| entry.number(NANO).map(Speed);
+            Speeds::single(Curve::new(table.items()?.iter().map(speed).collect::<Result<Vec<_>, _>>()?))
+        }
     };
-    job.check().map_err(|error| place.error(&error.to_string()))?;
-    Ok(job)
+    Ok(JobView {
+        level: or("priority", 0)?,
+        first_start: place.given("first_start_sec")?.map(|first| secs(&first)).transpose()?,
+        remaining: place.given("remaining_sec")?.map(|rest| secs(&rest)).transpose()?,
+        speeds,
+        ..waiting
+    })
 }
 
-fn allocation(vector: &Place<'_>) -> Result<Value, Failure> {
+/// Longest table of linear speed that is made up.
+const MOST: u32 = 100_000;
+
+/// One job that is wrong blocks nobody: it gets nothing, and is complained of.
+fn allocation(vector: &Place<'_>, left_out: &mut Vec<Failure>) -> Result<Value, Failure> {
     let algorithm = vector.get("algorithm")?;
     let policy = by_name(algorithm.text()?).map_err(|error| algorithm.error(&error.to_string()))?;
     let gpus = vector.get("total_gpus")?.count()?;
@@ -103,8 +126,12 @@ fn allocation(vector: &Place<'_>) -> Result<Value, Failure> {
     let jobs = places.iter().map(job).collect::<Result<Vec<_>, _>>()?;
     let snapshot = Snapshot { now: Micros::ZERO, capacity: &[(GpuType(0), gpus)], jobs: &jobs };
     let allocation = allocate(&*policy, snapshot, &mut Memory::default())?;
-    if let Some((refusal, place)) = allocation.refused.iter().find_map(|r| Some((r, places.get(r.place)?))) {
-        return Err(place.error(&refusal.error.to_string()));
+    for refusal in &allocation.refused {
+        let error = places.get(refusal.place).map(|place| place.error(&refusal.error.to_string()));
+        if refusal.error == JobError::Duplicate {
+            return Err(error.unwrap_or_else(|| Failure::new(refusal.to_string())));
+        }
+        left_out.extend(error);
     }
     let shares = jobs.iter().zip(&allocation.grants).map(|(job, grant)| (job.id.to_string(), json!(grant.gpus)));
     Ok(Value::Object(shares.collect()))
@@ -123,7 +150,7 @@ fn names(place: &Place<'_>) -> Result<Vec<Text>, Failure> {
     Ok(place.members()?.into_iter().map(|(name, _)| Text::from(name)).collect())
 }
 
-fn placement(vector: &Place<'_>) -> Result<Value, Failure> {
+fn placement(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let mut slots = counts(&vector.get("nodes")?)?;
     let mut before = Placement::new();
     let mut results = Vec::new();
@@ -159,7 +186,7 @@ fn placed(plan: &Plan, nodes: &[Node]) -> Value {
     })
 }
 
-fn plan(vector: &Place<'_>) -> Result<Value, Failure> {
+fn plan(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let running: BTreeSet<Text> = names(&vector.get("running")?)?.into_iter().collect();
     let changes = changes(&counts(&vector.get("old")?)?, &counts(&vector.get("new")?)?, &running);
     Ok(changes.map_or(
@@ -168,7 +195,7 @@ fn plan(vector: &Place<'_>) -> Result<Value, Failure> {
     ))
 }
 
-fn queue_rule(vector: &Place<'_>) -> Result<Value, Failure> {
+fn queue_rule(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let status = vector.get("status")?;
     let running = match status.text()? {
         "Running" => true,
@@ -184,7 +211,7 @@ fn queue_rule(vector: &Place<'_>) -> Result<Value, Failure> {
 }
 
 /// What is learnt from the rows, in the shape of the document that the original collector writes.
-fn collector(vector: &Place<'_>) -> Result<Value, Failure> {
+fn collector(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let document = vector.get("document")?;
     let total = document.get("total_epochs")?.count()?;
     let sizes: Vec<u32> = (document.get("epoch_time_sec")?.members()?.into_iter())
@@ -243,7 +270,7 @@ fn billionths(n: u64) -> f64 {
 }
 
 /// The full name of a submitted job: its name and the time of submission on a clock of 24 hours.
-fn job_name(vector: &Place<'_>) -> Result<Value, Failure> {
+fn job_name(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let submit = vector.get("submit")?;
     let digits: String = submit.text()?.chars().filter(char::is_ascii_digit).collect();
     let valid = format!("{}Z", submit.text()?);
@@ -261,14 +288,19 @@ mod tests {
 
     fn evaluated(text: &str) -> Result<Value, String> {
         let value = serde_json::from_str(text).unwrap();
-        evaluate(&Place::root(&value)).map(Value::Object).map_err(|e| e.to_string())
+        let mut left_out = Vec::new();
+        let results = evaluate(&Place::root(&value), &mut left_out).map(Value::Object).map_err(|e| e.to_string())?;
+        match left_out.first() {
+            None => Ok(results),
+            Some(complaint) => Err(format!("{results}; {complaint}")),
+        }
     }
 
     #[test]
     fn the_vectors_come_out_as_expected() {
         let vectors: Value =
             serde_json::from_str(include_str!("../../../../scheduler/tests/vectors/voda.json")).unwrap();
-        let results = evaluate(&Place::root(&vectors)).unwrap();
+        let results = evaluate(&Place::root(&vectors), &mut Vec::new()).unwrap();
         let mut checked = 0;
         for (section, _) in SECTIONS {
             for vector in vectors[section].as_array().unwrap() {
@@ -307,12 +339,19 @@ mod tests {
             assert_eq!(with(from, to).unwrap_err(), format!("{at}{want}"));
         }
         let error = with("\"max\":4", "\"max\":0").unwrap_err();
-        assert!(
-            error.starts_with(&format!(
-                "{at}: sizes must be ordered min <= num <= max, got min 1, num 1, max 0, got {{"
-            )),
-            "{error}"
-        );
+        let complaint = format!("{at}: sizes must be ordered min <= num <= max, got min 1, num 1, max 0, got {{");
+        assert!(error.starts_with(&format!(r#"{{"X-1":{{"A":0}}}}; {complaint}"#)), "{error}");
+        // What is left out is as at submission.
+        for gone in
+            ["\"num\":1,", "\"priority\":0,", "\"first_start_sec\":null,", ",\"speedup\":[0,1]", "\"submit_sec\":0,"]
+        {
+            let text: String = job.split_whitespace().collect();
+            assert!(text.contains(gone), "{gone}");
+            let text = text.replace(gone, "");
+            let text =
+                format!(r#"{{"allocation":[{{"id":"X-1","algorithm":"AFS-L","total_gpus":1,"jobs":[{text}]}}]}}"#);
+            assert_eq!(evaluated(&text).unwrap(), json!({"X-1": {"A": 1}}), "{gone}");
+        }
         assert_eq!(evaluated("[]").unwrap_err(), "the file: expected an object, got []");
         assert!(evaluated("{}").unwrap_err().contains("expected one of the members allocation, placement"));
         let plan = r#"{"id":"P","old":{},"new":{},"running":[]}"#;

@@ -58,8 +58,9 @@ impl<'v> Place<'v> {
         Ok(self.object()?.get(key).map(|value| self.step(value, key)))
     }
 
-    pub(super) fn is_null(&self) -> bool {
-        self.value.is_null()
+    /// A member that is there and not null.
+    pub(super) fn given(&self, key: &str) -> Result<Option<Self>, Failure> {
+        Ok(self.find(key)?.filter(|member| !member.value.is_null()))
     }
 
     pub(super) fn is_array(&self) -> bool {

@@ -57,6 +57,11 @@ impl SizeKnowledge {
         }
     }
 
+    /// Whether sizes are estimates that may be wrong.
+    pub(super) fn is_guess(self) -> bool {
+        matches!(self, Self::Noisy { .. })
+    }
+
     /// The serial time that is believed to be left after `done` of the job, when `estimate` was believed at first.
     pub(super) fn left(self, estimate: Option<Work>, work: Work, left: Work) -> Option<Micros> {
         let mut believed = match self {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use scheduler::learning::Errors;
 use scheduler::placement::PlacementError;
 use scheduler::{Grant, JobView, Memory, Micros, Policy, Snapshot, Speed, allocate};
 
@@ -80,6 +81,8 @@ struct Simulation<'a> {
     known: Vec<Known>,
     /// What was learnt of all jobs, where speeds are learnt.
     learner: Option<Learner>,
+    /// How wrong estimated sizes turned out to be.
+    errors: Errors,
     /// The nodes, where placement is simulated.
     floor: Option<Floor>,
     memory: Memory,
@@ -106,6 +109,7 @@ impl<'a> Simulation<'a> {
             views: Vec::new(),
             known: Vec::new(),
             learner: (settings.knowledge.speeds == SpeedKnowledge::Learnt).then(|| Learner::new(&workload.cluster)),
+            errors: Errors::default(),
             floor: settings.spread_loss_milli.map(|loss| Floor::new(&workload.cluster, loss)),
             memory: Memory::default(),
             wake: Micros::MAX,
@@ -209,6 +213,9 @@ impl<'a> Simulation<'a> {
     fn record(&mut self, i: usize) {
         let live = &self.live[i];
         let job = &self.workload.jobs[live.job];
+        if let (true, Some(estimate)) = (self.settings.knowledge.sizes.is_guess(), self.known[i].estimate) {
+            self.errors.record(estimate.serial().0, job.work.serial().0);
+        }
         self.records[live.job] = Some(JobRecord {
             name: job.name.clone(),
             place: live.job,
@@ -281,6 +288,10 @@ impl<'a> Simulation<'a> {
                     learner.tell(&self.workload.jobs[live.job], lessons, self.settings.restart_cost, view);
                 }
             }
+        }
+        if self.settings.knowledge.sizes.is_guess() {
+            let doubt = self.errors.doubt();
+            self.views.iter_mut().for_each(|view| view.doubt = doubt);
         }
         self.policy.review(self.now, &self.views, &mut self.memory);
         let snapshot = Snapshot { now: self.now, capacity: &self.capacity, jobs: &self.views };
