@@ -125,7 +125,8 @@ fn rules_and_dashboard_speak_of_metrics_that_exist() {
     // Families without a member are not told of.
     metrics.transition(&Text::from("AITrainingJob"), "Running");
     metrics.call_done(Verb::Create, &Text::from("Pod"), 201, Duration::ZERO);
-    metrics.queue_depth("inputs", 0);
+    metrics.queue_depth("news", 0);
+    metrics.queue_waited("calls", Duration::ZERO);
     let metrics = metrics.text();
     let known: BTreeSet<String> =
         metrics.lines().filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split(' ').next()?.to_owned())).collect();

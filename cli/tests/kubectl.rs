@@ -123,6 +123,15 @@ fn a_running_job_is_looked_at(cluster: &Cluster) {
     for word in ["Replica Specs:", "Phase:", "Running", "Conditions:", "Events:"] {
         assert!(described.contains(word), "no {word} in\n{described}");
     }
+    until("kubectl describe shows what was done", || {
+        let described = cluster.kubectl(&["describe", "aitj", "run"]);
+        let events = described.split_once("Events:").unwrap().1;
+        if events.contains("SuccessfulCreatePod") && events.contains("run-w-1") { Ok(()) } else { Err(described) }
+    });
+    let waited = cluster.kubectl(&["wait", "aitj/run", "--for=condition=Running", "--timeout=30s"]);
+    assert!(waited.contains("condition met"), "{waited}");
+    let late = cluster.try_kubectl(&["wait", "aitj/run", "--for=jsonpath={.status.phase}=Succeed", "--timeout=1s"]);
+    assert!(late.unwrap_err().contains("timed out waiting for the condition"));
 
     // apply and diff: the same again is no change; another number of pods is, and the operator acts on it.
     let (code, says) = with_input(cluster, &["diff"], &job("run").to_string());
@@ -141,11 +150,17 @@ fn a_running_job_is_looked_at(cluster: &Cluster) {
     });
 
     // There is no one number to scale: groups have their own. The API server answers 404 for a subresource that is not defined,
-    // in words of its own.
+    // in words of its own; what does it instead stands in the README.
     let refused = cluster.try_kubectl(&["scale", "aitj/run", "--replicas=4"]).unwrap_err();
     assert!(refused.contains("Error from server (NotFound)"), "{refused}");
     let job = cluster.get("default", &["aitj", "run"]);
     assert_eq!(job["spec"]["replicaSpecs"]["w"]["replicas"], 3);
+    let scale = r#"{"spec":{"replicaSpecs":{"w":{"replicas":1}}}}"#;
+    cluster.kubectl(&["patch", "aitj", "run", "--type=merge", "-p", scale]);
+    until("one pod is left", || {
+        let pods = cluster.kubectl(&["get", "pods", "--output=name"]);
+        if pods == "pod/run-w-0\n" { Ok(()) } else { Err(pods) }
+    });
 
     cluster.kubectl(&["delete", "aitj", "run", "--timeout=60s"]);
     until("the pods are gone", || {

@@ -81,6 +81,10 @@ fn write_node(server: &Server, names: &Names, before: Option<&Arc<Value>>, after
         let mut node = names.object_out(after);
         if let Some(metadata) = node.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|key, _| matches!(key.as_str(), "name" | "labels"));
+            let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+            if let Some(labels) = labels.as_object_mut() {
+                labels.insert(names.mark(), "".into());
+            }
         }
         server.create("/api/v1/nodes", &node)?;
     }

@@ -21,6 +21,11 @@ impl Names {
         Self { prefix: format!("{prefix}-") }
     }
 
+    /// What marks a node as this scenario's: a label without a value.
+    pub fn mark(&self) -> String {
+        format!("scenario-{}", self.prefix.trim_end_matches('-'))
+    }
+
     /// The server's name.
     pub fn out(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)

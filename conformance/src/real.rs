@@ -2,7 +2,11 @@
 //!
 //! Time is the scenario's: nobody waits for it. What the server writes of real time (deletion timestamps) is moved to the scenario's.
 //! Owns faults of calls and the order of things; scenario verbs and the operator are the simulator's.
+//!
+//! Nobody but this ground and the garbage collector writes to its part of the server. So the copy that is looked at is read
+//! again only after a write, when somebody looks; and watches are waited for only where something was written.
 
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -35,13 +39,20 @@ pub struct Real {
     /// The scenario's namespaces.
     namespaces: BTreeSet<String>,
     now: Timestamp,
-    copy: Cluster,
+    /// Everything as it stands, in the scenario's names; empty after a write.
+    copy: OnceCell<Cluster>,
     watches: Watches,
     faults: Vec<FailRule>,
     /// Answers of the server that were neither success nor made up by a fault, in words.
     refusals: Refusals,
     /// When a pod that is being deleted should be gone, by uid, in the scenario's time.
-    deletions: BTreeMap<String, Timestamp>,
+    deletions: RefCell<BTreeMap<String, Timestamp>>,
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
 impl Real {
@@ -68,9 +79,8 @@ impl Real {
         let scope = Scope { namespace: only, ..Scope::default() };
         let watches = Watches::new(server.clone(), registry.clone(), scope, home, names.out(MARK))?;
         let now = cluster::Options::default().now;
-        let copy = by_hand::copy_of(&[], now, &registry)?;
-        let namespaces = namespaces.clone();
-        let (faults, deletions) = (Vec::new(), BTreeMap::new());
+        let (namespaces, copy) = (namespaces.clone(), OnceCell::new());
+        let (faults, deletions) = (Vec::new(), RefCell::default());
         let mut real = Self { server, registry, names, namespaces, now, copy, watches, faults, refusals, deletions };
         real.by_hand(&mut |cluster| {
             for node in nodes {
@@ -81,18 +91,23 @@ impl Real {
         Ok(real)
     }
 
-    /// Takes away what is in no namespace.
-    pub fn clear(&mut self) {
+    /// Takes away what is in no namespace, so that other scenarios' watches of nodes are not told of it.
+    fn clear(&mut self) {
         self.watches.take_down();
-        for node in self.copy.objects_of(&Resource::new("v1", "Node")) {
-            let path = format!("/api/v1/nodes/{}", self.names.out(text(&node, "/metadata/name")));
-            let _gone = self.server.delete(&path, &json!({}));
+        let nodes = self.nodes().unwrap_or_default();
+        for node in nodes.iter().map(|node| text(node, "/metadata/name")) {
+            let _gone = self.server.delete(&format!("/api/v1/nodes/{node}"), &json!({}));
         }
     }
 
-    /// Everything as it stands, in the scenario's names.
-    fn refresh(&mut self) -> Result<(), ApiError> {
-        let mut found = self.server.list("/api/v1/nodes", "v1", "Node")?;
+    /// The scenario's nodes, as the server has them.
+    fn nodes(&self) -> Result<Vec<Arc<Value>>, ApiError> {
+        self.server.list(&format!("/api/v1/nodes?labelSelector={}", self.names.mark()), "v1", "Node")
+    }
+
+    /// Reads everything as it stands, in the scenario's names.
+    fn read(&self) -> Result<Cluster, ApiError> {
+        let mut found = self.nodes()?;
         for namespace in &self.namespaces {
             let namespace = self.names.out(namespace);
             for api in self.registry.iter() {
@@ -115,20 +130,35 @@ impl Real {
             }
             objects.push(Arc::new(object));
         }
-        self.copy = by_hand::copy_of(&objects, self.now, &self.registry)?;
-        Ok(())
+        by_hand::copy_of(&objects, self.now, &self.registry)
+    }
+
+    /// Something of these kinds was written, or may have been.
+    fn wrote(&mut self, kinds: &[Kind]) {
+        self.copy.take();
+        self.watches.wrote(kinds);
+    }
+
+    /// An object of this type was written.
+    fn wrote_one(&mut self, resource: &Resource) {
+        match (&*resource.api_version, &*resource.kind) {
+            ("v1", "Pod") => self.wrote(&[Kind::Pod]),
+            ("v1", "Service") => self.wrote(&[Kind::Service]),
+            ("v1", "Node") => self.wrote(&[Kind::Node]),
+            _ => self.wrote(&[Kind::Job]),
+        }
     }
 
     /// When a pod should be gone, in the scenario's time: as long from now as the server says.
-    fn deletion(&mut self, uid: &str, real: Timestamp) -> Timestamp {
+    fn deletion(&self, uid: &str, real: Timestamp) -> Timestamp {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let left = u128::from(real.0).saturating_sub(clock).div_ceil(1000);
         let at = self.now.plus_ms(u64::try_from(left).unwrap_or_default().saturating_mul(1000));
-        *self.deletions.entry(uid.to_owned()).or_insert(at)
+        *self.deletions.borrow_mut().entry(uid.to_owned()).or_insert(at)
     }
 
     /// What was seen, in the scenario's names and time; `None` when it is another scenario's.
-    fn seen(&mut self, seen: Seen) -> Option<Seen> {
+    fn seen(&self, seen: Seen) -> Option<Seen> {
         Some(match seen {
             Seen::Job(key, object) => {
                 let object = self.names.object_back(&object)?;
@@ -205,6 +235,13 @@ impl Real {
         sent.namespace = self.names.out(&call.namespace).into();
         sent.body = call.body.as_ref().map(|body| self.names.object_out(body));
         let answer = self.server.make(sent, &self.registry);
+        match call.verb {
+            Verb::Get => {}
+            Verb::Delete if self.registry.get(&call.resource.kind).is_some() => self.wrote(&Kind::ALL),
+            // A Kubernetes Event: nobody watches those.
+            _ if call.object.is_none() => {}
+            _ => self.wrote_one(&call.resource),
+        }
         if let Err(error) = &answer {
             let told = format!("{:?} {} {}: {error}", call.verb, call.resource.kind, call.name);
             self.refusals.lock().unwrap_or_else(PoisonError::into_inner).push(told);
@@ -222,7 +259,7 @@ impl Real {
 
 impl Ground for Real {
     fn cluster(&self) -> &Cluster {
-        &self.copy
+        self.copy.get_or_init(|| self.read().unwrap_or_else(|error| panic!("the server: {error}")))
     }
 
     fn now(&self) -> Timestamp {
@@ -230,7 +267,12 @@ impl Ground for Real {
     }
 
     fn set_now(&mut self, now: Timestamp) {
+        // What is being deleted by now goes so long from the time that was, not from the one that comes.
+        self.cluster();
         self.now = now;
+        if let Some(copy) = self.copy.get_mut() {
+            copy.set_now(now);
+        }
     }
 
     fn next_wake(&self) -> Option<Timestamp> {
@@ -243,12 +285,10 @@ impl Ground for Real {
 
     fn news(&mut self, _registry: &Registry) -> Vec<Observation<Seen>> {
         let news = self.watches.news().unwrap_or_else(|error| panic!("the watches: {error}"));
-        let news: Vec<Observation<Seen>> =
-            news.into_iter().filter_map(|news| news.filter_map(|seen| self.seen(seen))).collect();
-        if let Err(error) = self.refresh() {
-            panic!("the server: {error}");
+        if !news.is_empty() {
+            self.copy.take();
         }
-        news
+        news.into_iter().filter_map(|news| news.filter_map(|seen| self.seen(seen))).collect()
     }
 
     fn make(&mut self, call: &ApiCall) -> Made {
@@ -263,10 +303,12 @@ impl Ground for Real {
         &mut self,
         act: &mut dyn FnMut(&mut Cluster) -> Result<(), cluster::Error>,
     ) -> Result<(), cluster::Error> {
-        self.refresh()?;
-        let copy = std::mem::take(&mut self.copy);
-        by_hand::act(&self.server, &self.names, copy, act)?;
-        Ok(self.refresh()?)
+        let copy = match self.copy.take() {
+            Some(copy) => copy,
+            None => self.read()?,
+        };
+        self.wrote(&[Kind::Pod, Kind::Node]);
+        by_hand::act(&self.server, &self.names, copy, act)
     }
 
     fn apply(&mut self, manifest: &Value) -> Result<(), ApiError> {
@@ -277,9 +319,10 @@ impl Ground for Real {
             metadata.insert("namespace".to_owned(), "default".into());
         }
         let (namespace, name) = (text(&manifest, "/metadata/namespace"), text(&manifest, "/metadata/name"));
-        let path = self.path_of(&Resource::of(&manifest), namespace, name)?;
-        self.server.apply(&path, &self.names.object_out(&manifest))?;
-        self.refresh()
+        let resource = Resource::of(&manifest);
+        let path = self.path_of(&resource, namespace, name)?;
+        self.wrote_one(&resource);
+        self.server.apply(&path, &self.names.object_out(&manifest)).map(|_| ())
     }
 
     fn store_unchecked(&mut self, _manifest: &Value) -> Result<(), ApiError> {
@@ -297,8 +340,8 @@ impl Ground for Real {
     ) -> Result<(), ApiError> {
         let path = self.path_of(resource, namespace, name)?;
         let path = if status { format!("{path}/status") } else { path };
-        self.server.patch(&path, patch)?;
-        self.refresh()
+        self.wrote_one(resource);
+        self.server.patch(&path, patch).map(|_| ())
     }
 
     fn delete(
@@ -311,13 +354,15 @@ impl Ground for Real {
         let path = self.path_of(resource, namespace, name)?;
         let before = self.server.get(&path)?;
         let options = grace_seconds.map_or_else(|| json!({}), |grace| json!({"gracePeriodSeconds": grace}));
+        // With a job goes what it owns.
+        self.wrote(&Kind::ALL);
         self.server.delete(&path, &options)?;
         // What an object owns goes when the object is gone; finalizers may keep it.
         let gone = self.server.get(&path).is_err_and(|error| error.code == 404);
         if gone && self.registry.get(&resource.kind).is_some() {
             self.await_collection(namespace, &uid_of(&before))?;
         }
-        self.refresh()
+        Ok(())
     }
 
     fn fail(&mut self, rule: FailRule) -> Result<(), cluster::Error> {

@@ -47,8 +47,11 @@ pub struct Watches {
     node: String,
     kinds: BTreeMap<Kind, Watch>,
     held: BTreeSet<Kind>,
+    /// Kinds of which something was written, or that are listed anew, since all was told of them.
+    behind: BTreeSet<Kind>,
     waiting: VecDeque<Observation<Seen>>,
-    count: u64,
+    /// How often each kind's mark was written.
+    marks: BTreeMap<Kind, u64>,
 }
 
 impl Watches {
@@ -71,8 +74,9 @@ impl Watches {
             node,
             kinds: BTreeMap::new(),
             held: BTreeSet::new(),
+            behind: BTreeSet::new(),
             waiting: VecDeque::new(),
-            count: 0,
+            marks: BTreeMap::new(),
         };
         new.put_up_marks()?;
         new.anew();
@@ -103,6 +107,12 @@ impl Watches {
         };
         let task = self.server.runtime.spawn(watching.run());
         self.kinds.insert(kind, Watch { news, task });
+        self.behind.insert(kind);
+    }
+
+    /// Something of these kinds is written: their watches have more to tell.
+    pub fn wrote(&mut self, kinds: &[Kind]) {
+        self.behind.extend(kinds);
     }
 
     /// News of a kind are put aside from now on.
@@ -120,9 +130,11 @@ impl Watches {
     /// # Errors
     /// When a mark cannot be written, or a watch does not tell of it in time.
     pub fn news(&mut self) -> Result<Vec<Observation<Seen>>, ApiError> {
-        self.count += 1;
-        for kind in Kind::ALL {
-            let mark = self.mark(kind)?;
+        let behind = std::mem::take(&mut self.behind);
+        // All marks first: while one is written, the watch of the last one tells.
+        let marks =
+            behind.into_iter().map(|kind| Ok((kind, self.mark(kind)?))).collect::<Result<Vec<_>, ApiError>>()?;
+        for (kind, mark) in marks {
             let until = Instant::now() + PATIENCE;
             while let Some(watch) = self.kinds.get_mut(&kind) {
                 let left = until.saturating_duration_since(Instant::now());
@@ -174,13 +186,15 @@ impl Watches {
     }
 
     /// Writes a kind's mark once more; its new version.
-    fn mark(&self, kind: Kind) -> Result<ResourceVersion, ApiError> {
-        let note = json!({"metadata": {"annotations": {"count": self.count.to_string()}}});
+    fn mark(&mut self, kind: Kind) -> Result<ResourceVersion, ApiError> {
+        let count = self.marks.entry(kind).or_default();
+        *count += 1;
+        let note = json!({"metadata": {"annotations": {"count": count.to_string()}}});
         let namespace = Some(&*self.namespace);
         let (path, patch) = match kind {
             // Heartbeats of nodes are left out by the driver: a condition is what it tells of.
             Kind::Node => {
-                let status = if self.count.is_multiple_of(2) { "False" } else { "True" };
+                let status = if count.is_multiple_of(2) { "False" } else { "True" };
                 let condition = json!({"type": "Mark", "status": status});
                 (format!("/api/v1/nodes/{}/status", self.node), json!({"status": {"conditions": [condition]}}))
             }

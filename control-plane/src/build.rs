@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::{Error, io, last_lines};
+use crate::keeper::Keeper;
 
 /// The sources, as they were when this crate was built: what is built is what this crate was written for.
 const SOURCES: [(&str, &str); 3] = [
@@ -57,6 +58,9 @@ fn build(directory: &Path, program: &Path) -> Result<(), Error> {
         .arg(".");
     // A workspace file or flags of the caller must not change what is built; nor must the caller's cross-compiling.
     command.env("GOWORK", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0").env_remove("GOOS").env_remove("GOARCH");
+    // A build that nobody waits for any more ends.
+    let keeper = Keeper::start()?;
+    keeper.adopt(&mut command);
     let output = match command.output() {
         Ok(output) => output,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::NoGo),

@@ -104,6 +104,26 @@ fn deletion_can_take_the_whole_grace_period() {
     assert!(start.elapsed() > Duration::from_millis(2900), "it took {:?}", start.elapsed());
 }
 
+/// A pod that the API server marked with grace 0 and did not remove: here, because somebody else still holds it.
+#[test]
+fn a_pod_left_half_deleted_is_removed() {
+    let text = pod("half", &json!({"trainyard.dev/kwok-run-for": "500ms"}));
+    let mut held: Value = serde_json::from_str(&text).unwrap();
+    held["metadata"]["finalizers"] = json!(["example.com/held"]);
+    plane().apply(&held.to_string()).unwrap();
+    wait_for_phase(plane(), "half", "Succeeded");
+    plane().run_kubectl(["delete", "pod", "half", "--wait=false"]).unwrap();
+    assert_eq!(get(plane(), "pod", "half").unwrap()["metadata"]["deletionGracePeriodSeconds"], 0);
+    wait_until("kwok to write to it, which removes what nobody holds", Duration::from_secs(20), || {
+        let status = get(plane(), "pod", "half").unwrap()["status"].clone();
+        let tried = status["message"].as_str().is_some_and(|message| message.starts_with("removed by kwok"));
+        if tried { Ok(()) } else { Err(status.to_string()) }
+    });
+    let release = r#"{"metadata":{"finalizers":null}}"#;
+    plane().run_kubectl(["patch", "pod", "half", "--type=merge", "-p", release]).unwrap();
+    wait_until("the pod to go", Duration::from_secs(15), || get(plane(), "pod", "half").map_or(Ok(()), Err));
+}
+
 #[test]
 fn a_manual_pod_is_scheduled_and_left_alone() {
     plane().apply(&pod("manual", &json!({"trainyard.dev/kwok": "manual"}))).unwrap();

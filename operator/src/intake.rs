@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use apis::{Observation, Seen, objects};
 use engine::Scope;
-use model::{Fact, JobKey, Kind, PodFact, ResourceVersion, Stamp, Text, Uid};
+use model::{Fact, JobKey, Kind, ObjectRef, PodFact, ResourceVersion, Stamp, Text, Uid};
 use serde_json::Value;
 
 use crate::operator::{Error, Operator};
@@ -102,7 +102,7 @@ impl Operator {
         for (key, job) in named.filter(|(key, _)| key.uid != gone.uid) {
             let Some(api) = self.registry.get(&key.kind) else { continue };
             for slot in job.planned_pods.iter().filter(|slot| api.slot_name(key, slot) == *name) {
-                let object = model::ObjectRef::Pod(slot.clone());
+                let object = ObjectRef::Pod(slot.clone());
                 if job.attempts.contains_key(&object) {
                     facts.job(key).push(Fact::Answered { object, outcome: model::Outcome::Gone });
                 }
@@ -217,7 +217,10 @@ impl Operator {
             }),
             Fact::Spec(fact) => job.and_then(|j| j.spec.as_ref()).is_none_or(|known| **known != **fact),
             Fact::JobGone => job.is_some_and(|j| j.known && !j.gone),
-            Fact::Published { stamp, rv } => job.is_some_and(|j| *stamp > j.acked || *rv > j.rv),
+            // What a watch has shown already still ends the attempts to write it.
+            Fact::Published { stamp, rv } => {
+                job.is_some_and(|j| *stamp > j.acked || *rv > j.rv || j.attempts.contains_key(&ObjectRef::Status))
+            }
             _ => job.is_some() || matches!(fact, Fact::Adopted(_)),
         }
     }

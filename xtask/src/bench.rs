@@ -4,7 +4,7 @@
 //! simulated jobs. The rest is measured by `simulator/examples/bench` and `event-log/examples/append_bench.rs`. A missed
 //! aim is printed, not an error: numbers of a busy machine decide nothing.
 //!
-//! `cluster` stands apart: it needs a control plane, takes words of its own, and is not part of "all".
+//! `cluster` and `schedule` stand apart: they build other things, take words of their own, and are not part of "all".
 
 mod cluster;
 
@@ -23,16 +23,18 @@ const RECORDS: u64 = 1_000_000;
 const FEW_RECORDS: usize = 100_000;
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Measures the topics named, or all but `cluster`.
+/// Measures the topics named, or all but those that stand apart.
 pub(crate) fn run(topics: &[String]) -> Result<(), Problem> {
-    if let Some((first, words)) = topics.split_first()
-        && first == "cluster"
-    {
-        return cluster::run(words);
+    if let Some((first, words)) = topics.split_first() {
+        match first.as_str() {
+            "cluster" => return cluster::run(words),
+            "schedule" => return schedule(words),
+            _ => {}
+        }
     }
     if let Some(unknown) = topics.iter().find(|topic| !TOPICS.contains(&topic.as_str())) {
         return Err(Problem::Usage(format!(
-            "no topic `{unknown}`; there are: {}, and cluster alone",
+            "no topic `{unknown}`; there are: {}, and cluster or schedule alone",
             TOPICS.join(", ")
         )));
     }
@@ -42,6 +44,13 @@ pub(crate) fn run(topics: &[String]) -> Result<(), Problem> {
     succeed(&mut cargo(&["build", "--quiet", "--release", "--package", "event-log", "--example", "append_bench"]))?;
     let bench = Bench { release: target().join("release"), scratch: Scratch::new("bench")?, log: None };
     bench.topics(topics)
+}
+
+/// How long each policy takes to decide, by jobs and GPUs; all policies, or those named.
+fn schedule(policies: &[String]) -> Result<(), Problem> {
+    let mut bench =
+        cargo(&["run", "--quiet", "--release", "--package", "scheduler", "--example", "decision_bench", "--"]);
+    succeed(bench.args(policies))
 }
 
 struct Bench {

@@ -22,7 +22,8 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) 
         match look() {
             Ok(found) => return found,
             Err(stands) if begun.elapsed() > PATIENCE => panic!("not within {PATIENCE:?}: {what}\n{stands}"),
-            Err(_) => sleep(Duration::from_millis(200)),
+            // Looking takes a process or two, on a machine that has other things to do.
+            Err(_) => sleep(Duration::from_millis(400)),
         }
     }
 }
@@ -40,12 +41,18 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start(options: Options) -> Self {
+        let cluster = Self::start_undefined(options);
+        cluster.define();
+        cluster
+    }
+
+    /// One on which nobody has installed the definitions.
+    pub(crate) fn start_undefined(options: Options) -> Self {
         let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
         let cluster = Self { plane };
         for name in ["namespace.yaml", "service-account.yaml", "rbac.yaml"] {
             cluster.apply(&file(&format!("deploy/base/{name}")));
         }
-        cluster.define();
         cluster
     }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use control_plane::Component;
 
-use crate::cluster;
-use crate::common::until;
-use crate::jobs::{Jobs, Kind, Seen};
+use crate::common::{Cluster, until};
+use crate::jobs::{Jobs, Kind};
 use crate::operator::Operator;
+use crate::options;
+use crate::seen::Seen;
 
 /// How long the API server stands still: `TRAINYARD_FAULT_PAUSE` seconds, 30 unless told otherwise.
 fn pause() -> Duration {
@@ -21,10 +22,10 @@ const MIXED: [(Kind, usize); 5] =
 
 #[test]
 fn the_api_server_stands_still_for_longer_than_the_lease() {
-    let (cluster, _turn) = cluster();
+    let cluster = &Cluster::start(options());
     let mut jobs = Jobs::new(cluster, "standstill");
     let seen = Seen::begin(cluster, jobs.namespace);
-    let mut operator = Operator::start(cluster, Some(jobs.namespace), true);
+    let mut operator = Operator::start(cluster, jobs.namespace, true);
     operator.until_leading();
     jobs.create(&MIXED);
     jobs.until_some_run();
@@ -42,9 +43,10 @@ fn the_api_server_stands_still_for_longer_than_the_lease() {
 
 #[test]
 fn the_api_server_is_stopped_started_and_forgets_history() {
-    let (cluster, _turn) = cluster();
+    let cluster = &Cluster::start(options());
     let mut jobs = Jobs::new(cluster, "restarted");
-    let mut operator = Operator::start(cluster, Some(jobs.namespace), true);
+    // Without election: a leadership that is lost meanwhile would list anew, and ask for no version that is gone.
+    let mut operator = Operator::start(cluster, jobs.namespace, false);
     operator.until_leading();
     jobs.create(&[(Kind::Healthy, 3)]);
     jobs.until_running();
@@ -58,6 +60,9 @@ fn the_api_server_is_stopped_started_and_forgets_history() {
     cluster.plane.forget_history().unwrap();
     jobs.until_ended();
     jobs.check_statuses();
+    let metrics = operator.says("/metrics");
+    let gone = |line: &&str| line.starts_with("trainyard_watch_restarts_total{") && line.contains("\"expired\"");
+    assert!(metrics.lines().any(|line| gone(&line)), "no watch was told that its version is too old: {metrics}");
     let after = jobs.pods();
     let lost: Vec<_> = before.difference(&after).collect();
     assert!(lost.is_empty(), "pods of healthy jobs are gone: {lost:?}");
@@ -70,10 +75,10 @@ fn the_api_server_is_stopped_started_and_forgets_history() {
 
 #[test]
 fn watches_that_stutter_change_nothing() {
-    let (cluster, _turn) = cluster();
+    let cluster = &Cluster::start(options());
     let mut jobs = Jobs::new(cluster, "stutter");
     let seen = Seen::begin(cluster, jobs.namespace);
-    let mut operator = Operator::start(cluster, Some(jobs.namespace), true);
+    let mut operator = Operator::start(cluster, jobs.namespace, true);
     operator.until_leading();
     jobs.create(&MIXED);
     for _ in 0..8 {

@@ -1,12 +1,12 @@
-//! Jobs whose endings are known beforehand, and every pod that was ever seen of them.
+//! Jobs whose endings are known beforehand.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::process::{Child, Stdio};
 
+use control_plane::Component;
 use serde_json::{Value, json};
 
 use crate::common::{Cluster, until};
+use crate::seen::Seen;
 
 /// What a job does and how it must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,7 @@ pub(crate) struct Jobs<'a> {
     cluster: &'a Cluster,
     pub(crate) namespace: &'static str,
     kinds: BTreeMap<String, Kind>,
+    labels: Value,
 }
 
 impl<'a> Jobs<'a> {
@@ -83,7 +84,12 @@ impl<'a> Jobs<'a> {
         until("the namespace's service account", || {
             cluster.try_kubectl(&["get", "serviceaccount", "default", "--namespace", namespace])
         });
-        Self { cluster, namespace, kinds: BTreeMap::new() }
+        Self { cluster, namespace, kinds: BTreeMap::new(), labels: json!({}) }
+    }
+
+    /// Jobs that carry a label.
+    pub(crate) fn labelled(self, key: &str, value: &str) -> Self {
+        Self { labels: json!({key: value}), ..self }
     }
 
     /// Creates so many jobs of each kind, named by it.
@@ -98,7 +104,9 @@ impl<'a> Jobs<'a> {
         for (kind, count) in wanted {
             for _ in 0..*count {
                 let name = format!("{kind:?}-{}", self.kinds.len()).to_lowercase();
-                items.push(kind.job(self.namespace, &name));
+                let mut job = kind.job(self.namespace, &name);
+                job["metadata"]["labels"] = self.labels.clone();
+                items.push(job);
                 self.kinds.insert(name, *kind);
             }
         }
@@ -111,7 +119,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// Every job's status by name.
-    fn statuses(&self) -> BTreeMap<String, Value> {
+    pub(crate) fn statuses(&self) -> BTreeMap<String, Value> {
         let list = self.cluster.get(self.namespace, &["aitrainingjobs"]);
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let name = |job: &Value| job["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -132,40 +140,14 @@ impl<'a> Jobs<'a> {
 
     /// Waits until every job shows its last phase; gives what the statuses are.
     pub(crate) fn until_ended(&self) -> BTreeMap<String, Value> {
-        let mut marked = BTreeSet::new();
         until("every job is where it must end", || {
-            marked = self.finish_deletions(&marked);
+            // kube-scheduler ends itself when the answer to a binding got lost with its server ("Scheduler cache is corrupted"), and
+            // counts on being started again. One that runs refuses this.
+            let _ = self.cluster.plane.start_again(Component::Scheduler);
             let wrong = self.not(|kind, status| status["phase"] == kind.phase());
             if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
         });
         self.statuses()
-    }
-
-    /// Does what a kubelet does and kwok does not. The API server deletes a pod that ended in two steps: it marks it with a grace
-    /// period of zero, then removes it. When whoever asked is killed in between, the second step is left out, and a kubelet does it.
-    /// `marked` are the pods that stood so the last time; gives those that stand so now.
-    fn finish_deletions(&self, marked: &BTreeSet<String>) -> BTreeSet<String> {
-        let list = self.cluster.get(self.namespace, &["pods"]);
-        let items = list["items"].as_array().cloned().unwrap_or_default();
-        let half = items.iter().filter(|pod| pod["metadata"]["deletionGracePeriodSeconds"] == 0);
-        let mut stand = BTreeSet::new();
-        for pod in half {
-            let (name, uid) = (&pod["metadata"]["name"], &pod["metadata"]["uid"]);
-            let (name, uid) = (name.as_str().unwrap_or_default(), uid.as_str().unwrap_or_default());
-            if !marked.contains(uid) {
-                stand.insert(uid.to_owned());
-                continue;
-            }
-            let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
-                "preconditions": {"uid": uid}});
-            let file = tempfile::NamedTempFile::new().unwrap();
-            std::fs::write(file.path(), options.to_string()).unwrap();
-            let path = format!("/api/v1/namespaces/{}/pods/{name}", self.namespace);
-            // Refused when it is gone by now, or another of that name is there.
-            let done = self.cluster.try_kubectl(&["delete", "--raw", &path, "-f", &file.path().display().to_string()]);
-            eprintln!("{name} was left half deleted; removed: {}", done.is_ok());
-        }
-        stand
     }
 
     pub(crate) fn until_running(&self) {
@@ -202,7 +184,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// Checks phases and restart counts, and that no job had a pod more or fewer than its life asks for.
-    pub(crate) fn check(&self, seen: &Seen) {
+    pub(crate) fn check(&self, seen: &Seen<'_>) {
         self.check_statuses();
         let seen = seen.pods();
         for (name, kind) in &self.kinds {
@@ -210,38 +192,5 @@ impl<'a> Jobs<'a> {
             let pods: Vec<_> = seen.iter().filter(|(pod, _)| of(pod)).collect();
             assert_eq!(pods.len(), kind.pods_ever(), "pods that existed of {name}: {pods:?}");
         }
-    }
-}
-
-/// Every pod of a namespace, as a watch tells of them.
-pub(crate) struct Seen {
-    watch: Child,
-    file: std::path::PathBuf,
-    _directory: tempfile::TempDir,
-}
-
-impl Seen {
-    /// Begins before the first pod is created.
-    pub(crate) fn begin(cluster: &Cluster, namespace: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("pods");
-        let line = r#"jsonpath={.metadata.name} {.metadata.uid}{"\n"}"#;
-        let mut command = cluster.plane.kubectl(["get", "pods", "--namespace", namespace, "--watch", "--output", line]);
-        let watch = command.stdin(Stdio::null()).stdout(File::create(&file).unwrap()).spawn().unwrap();
-        Self { watch, file, _directory: directory }
-    }
-
-    /// Name and uid of each.
-    fn pods(&self) -> BTreeSet<(String, String)> {
-        let text = std::fs::read_to_string(&self.file).unwrap();
-        let pairs = text.lines().filter_map(|line| line.split_once(' '));
-        pairs.map(|(name, uid)| (name.to_owned(), uid.to_owned())).collect()
-    }
-}
-
-impl Drop for Seen {
-    fn drop(&mut self) {
-        let _ = self.watch.kill();
-        let _ = self.watch.wait();
     }
 }

@@ -3,20 +3,21 @@
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use crate::jobs::{Jobs, Kind, Seen};
+use crate::jobs::{Jobs, Kind};
 use crate::operator::Operator;
-use crate::{Random, cluster};
+use crate::seen::Seen;
+use crate::{Random, shared};
 
 /// After this the operator is left in peace.
 const DISTURBED: Duration = Duration::from_secs(40);
 
 fn fifty_jobs_under_kills(namespace: &'static str, keeps_log: bool) {
-    let (cluster, _turn) = cluster();
+    let cluster = shared();
     let mut random = Random::new();
     let mut jobs = Jobs::new(cluster, namespace);
     let seen = Seen::begin(cluster, namespace);
     // Election is left out: a killed process's lease has to run out, and there would be few kills.
-    let mut operator = Operator::start(cluster, Some(namespace), false);
+    let mut operator = Operator::start(cluster, namespace, false);
     let begun = Instant::now();
     let manifests = jobs.plan(&[
         (Kind::Healthy, 10),
@@ -64,11 +65,9 @@ fn fifty_jobs_under_kills(namespace: &'static str, keeps_log: bool) {
 }
 
 #[test]
-fn killed_at_random_moments_with_its_log() {
-    fifty_jobs_under_kills("kills", true);
-}
-
-#[test]
-fn killed_at_random_moments_without_its_log() {
-    fifty_jobs_under_kills("kills-no-log", false);
+fn killed_at_random_moments_with_its_log_and_without() {
+    scope(|scope| {
+        scope.spawn(|| fifty_jobs_under_kills("kills", true));
+        scope.spawn(|| fifty_jobs_under_kills("kills-no-log", false));
+    });
 }

@@ -1,36 +1,38 @@
 //! `trainyard operator` on a real control plane while things go wrong: the operator is killed, the API server stops, history is
-//! forgotten, others write, a quota refuses, a namespace goes, a definition comes late. Failover between replicas is
-//! `failover.rs`.
+//! forgotten, others write, a quota refuses, a namespace goes, a definition comes late, the cluster is restored. Failover between
+//! replicas is `failover.rs`.
 //!
-//! One control plane for all; one test at a time, because most disturb all of it. Random moments come from a seed that is
-//! printed; `TRAINYARD_SEED` sets it.
+//! What disturbs all of a control plane has one of its own; the others share one, each with a namespace and a Lease of its own. So
+//! they run side by side. Random moments come from a seed that is printed; `TRAINYARD_SEED` sets it.
 
 mod api;
 #[path = "../common/mod.rs"]
 mod common;
+mod figures;
 mod jobs;
 mod kills;
 mod operator;
+mod restored;
+mod seen;
 mod users;
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use control_plane::Options;
 
 use common::Cluster;
 
-/// The control plane, for one test at a time.
-fn cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
+/// The control plane that nobody disturbs.
+fn shared() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Nodes outlive the longest stop of the API server here.
-    let node_grace = Some(Duration::from_secs(90));
-    let cluster = CLUSTER.get_or_init(|| Cluster::start(Options { nodes: 8, node_grace, ..Options::default() }));
-    // A test that takes the definition away may have failed before it was there again.
-    cluster.define();
-    (cluster, turn)
+    CLUSTER.get_or_init(|| Cluster::start(options()))
+}
+
+/// How every control plane here is.
+fn options() -> Options {
+    // Nodes outlive the longest stop of an API server.
+    Options { nodes: 8, node_grace: Some(Duration::from_secs(90)), ..Options::default() }
 }
 
 /// `SplitMix64`, by Steele, Lea and Flood (2014): enough for moments in time.

@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use control_plane::Identity;
+use serde_json::{Value, json};
 
-use crate::common::{Cluster, until};
+use crate::common::{Cluster, file, until};
 
 /// How an operator is started; it can be started again after it was killed.
 pub(crate) struct Operator<'a> {
     cluster: &'a Cluster,
     data: tempfile::TempDir,
     kubeconfig: PathBuf,
-    namespace: Option<String>,
+    /// Where its Lease is: others on the same control plane have theirs elsewhere.
+    home: String,
+    arguments: Vec<String>,
     elects: bool,
     health: u16,
     starts: u32,
@@ -21,15 +24,22 @@ pub(crate) struct Operator<'a> {
 }
 
 impl<'a> Operator<'a> {
-    /// Starts one that serves one namespace, or all.
-    pub(crate) fn start(cluster: &'a Cluster, namespace: Option<&str>, elects: bool) -> Self {
+    /// Starts one that serves one namespace.
+    pub(crate) fn start(cluster: &'a Cluster, namespace: &str, elects: bool) -> Self {
+        Self::start_with(cluster, namespace, elects, &["--namespace", namespace])
+    }
+
+    /// Starts one with further arguments, and its Lease in the namespace `home`.
+    pub(crate) fn start_with(cluster: &'a Cluster, home: &str, elects: bool, arguments: &[&str]) -> Self {
         let account = Identity::ServiceAccount { namespace: "trainyard-system", name: "trainyard" };
         let kubeconfig = cluster.plane.kubeconfig_for(account).unwrap_or_else(|error| panic!("{error}"));
+        allow_election(cluster, home);
         let mut operator = Self {
             cluster,
             data: tempfile::tempdir().unwrap(),
             kubeconfig,
-            namespace: namespace.map(str::to_owned),
+            home: home.to_owned(),
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             elects,
             // Free at this moment; nobody else on this machine asks for this one by number.
             health: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(),
@@ -40,11 +50,16 @@ impl<'a> Operator<'a> {
         operator
     }
 
+    /// It is started with one more argument from the next time on.
+    pub(crate) fn add_argument(&mut self, argument: &str) {
+        self.arguments.push(argument.to_owned());
+    }
+
     pub(crate) fn start_again(&mut self) {
         assert!(self.child.is_none(), "it runs");
         let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "info,kube_client=off".to_owned());
         let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-        command.args(["operator", "--leader-elect-resource-namespace=trainyard-system"]);
+        command.args(["operator", "--leader-elect-resource-namespace", &self.home]);
         command.arg(format!("--leader-elect={}", self.elects));
         command.args(["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s"]);
         command.arg("--leader-elect-retry-period=1s");
@@ -54,9 +69,7 @@ impl<'a> Operator<'a> {
         command.arg(format!("--health-address=127.0.0.1:{}", self.health));
         command.arg("--data-directory").arg(self.data());
         command.arg("--kubeconfig").arg(&self.kubeconfig);
-        if let Some(namespace) = &self.namespace {
-            command.args(["--namespace", namespace]);
-        }
+        command.args(&self.arguments);
         self.starts += 1;
         let name = self.name();
         self.child = Some(self.cluster.plane.spawn(&name, command).unwrap_or_else(|error| panic!("{error}")));
@@ -73,7 +86,7 @@ impl<'a> Operator<'a> {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.data.path().join("data")
     }
 
@@ -118,6 +131,20 @@ impl<'a> Operator<'a> {
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
     }
+}
+
+/// Gives the operator's account in a namespace what `deploy/base` gives it for its election in `trainyard-system`.
+fn allow_election(cluster: &Cluster, namespace: &str) {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&file("deploy/base/rbac.yaml")).unwrap();
+    let here = documents.into_iter().filter(|document| document["metadata"]["name"] == "trainyard-election");
+    let items: Vec<Value> = here
+        .map(|mut document| {
+            document["metadata"]["namespace"] = json!(namespace);
+            document
+        })
+        .collect();
+    assert_eq!(items.len(), 2, "a role and its binding");
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
 }
 
 impl Drop for Operator<'_> {

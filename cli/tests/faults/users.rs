@@ -1,37 +1,41 @@
 //! What users and administrators do to a running operator: other writers, quotas, namespaces that go, late definitions.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::cluster;
 use crate::common::{Cluster, until};
-use crate::jobs::{Jobs, Kind, Seen};
+use crate::jobs::{Jobs, Kind};
 use crate::operator::Operator;
+use crate::seen::Seen;
+use crate::{options, shared};
 
 /// A user annotates and edits, and an old client writes back whole statuses it read before, all the time.
 #[test]
 fn other_writers_change_neither_counts_nor_endings() {
-    let (cluster, _turn) = cluster();
+    let cluster = shared();
     let mut jobs = Jobs::new(cluster, "edits");
     let seen = Seen::begin(cluster, jobs.namespace);
-    let operator = Operator::start(cluster, Some(jobs.namespace), true);
+    let operator = Operator::start(cluster, jobs.namespace, true);
     operator.until_leading();
     jobs.create(&[(Kind::Healthy, 1), (Kind::Succeeds, 1), (Kind::Fails, 1), (Kind::Restarts, 2), (Kind::TimesOut, 1)]);
     let names = jobs.names();
-    let over = AtomicBool::new(false);
-    let writes = scope(|scope| {
-        let writer = scope.spawn(|| write_all_the_time(cluster, jobs.namespace, &names, &over));
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(25) {
-            sleep(Duration::from_millis(500));
-        }
-        over.store(true, Ordering::Relaxed);
-        writer.join().unwrap()
+    let (over, writes) = (AtomicBool::new(false), AtomicU32::new(0));
+    scope(|scope| {
+        // Stopped also when something here fails.
+        let stop = Stop(&over);
+        scope.spawn(|| write_all_the_time(cluster, jobs.namespace, &names, &over, &writes));
+        jobs.until_ended();
+        until("enough was written", || {
+            let written = writes.load(Ordering::Relaxed);
+            if written >= 30 { Ok(()) } else { Err(written.to_string()) }
+        });
+        // What ended is written to as well.
+        sleep(Duration::from_secs(2));
+        drop(stop);
     });
-    assert!(writes >= 10, "{writes} writes");
     jobs.until_ended();
     jobs.check(&seen);
     for name in &names {
@@ -39,17 +43,26 @@ fn other_writers_change_neither_counts_nor_endings() {
         assert!(job["metadata"]["annotations"]["example.com/touched"].is_string(), "{name} lost a user's annotation");
         assert!(job["spec"]["frameworkType"].is_string(), "{name} lost a user's edit");
     }
-    eprintln!("{writes} foreign writes");
+    eprintln!("{} foreign writes", writes.into_inner());
 }
 
-/// Gives how many writes were taken.
-fn write_all_the_time(cluster: &Cluster, namespace: &str, names: &[String], over: &AtomicBool) -> u32 {
-    let mut taken = 0;
+/// Ends the writing when dropped.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Writes until it is over, and counts what was taken.
+fn write_all_the_time(cluster: &Cluster, namespace: &str, names: &[String], over: &AtomicBool, taken: &AtomicU32) {
+    let count = |done: bool| taken.fetch_add(u32::from(done), Ordering::Relaxed);
     let mut stale: Vec<Value> = Vec::new();
     for round in 0.. {
         for (at, name) in names.iter().enumerate() {
             if over.load(Ordering::Relaxed) {
-                return taken;
+                return;
             }
             let words = ["--namespace", namespace, "aitrainingjob", name, "--type=merge", "--patch"];
             let patch = |subresource: &[&str], body: &Value| {
@@ -59,12 +72,12 @@ fn write_all_the_time(cluster: &Cluster, namespace: &str, names: &[String], over
             };
             let edit = json!({"metadata": {"annotations": {"example.com/touched": round.to_string()}},
                 "spec": {"frameworkType": format!("edit-{round}")}});
-            taken += u32::from(patch(&[], &edit));
+            count(patch(&[], &edit));
             let object = cluster.get(namespace, &["aitrainingjob", name]);
             match stale.get(at) {
                 // What it read a round ago, as a client that writes whole objects does.
                 Some(status) if !status.is_null() => {
-                    taken += u32::from(patch(&["--subresource=status"], &json!({"status": status})));
+                    count(patch(&["--subresource=status"], &json!({"status": status})));
                     stale[at] = object["status"].clone();
                 }
                 Some(_) => stale[at] = object["status"].clone(),
@@ -72,12 +85,11 @@ fn write_all_the_time(cluster: &Cluster, namespace: &str, names: &[String], over
             }
         }
     }
-    taken
 }
 
 #[test]
 fn a_quota_that_refuses_pods_and_is_raised() {
-    let (cluster, _turn) = cluster();
+    let cluster = shared();
     let mut jobs = Jobs::new(cluster, "quota");
     let quota = |pods: u32| {
         cluster.apply(
@@ -93,7 +105,7 @@ fn a_quota_that_refuses_pods_and_is_raised() {
     };
     quota(3);
     let seen = Seen::begin(cluster, jobs.namespace);
-    let operator = Operator::start(cluster, Some(jobs.namespace), true);
+    let operator = Operator::start(cluster, jobs.namespace, true);
     operator.until_leading();
     jobs.create(&[(Kind::Healthy, 2)]);
     until("three of four pods are there", || {
@@ -128,12 +140,12 @@ fn creations(operator: &Operator<'_>, code: &str) -> u64 {
 
 #[test]
 fn a_namespace_that_goes_with_running_jobs() {
-    let (cluster, _turn) = cluster();
+    let cluster = &Cluster::start(options());
     let mut going = Jobs::new(cluster, "going");
     let mut staying = Jobs::new(cluster, "staying");
     let seen = Seen::begin(cluster, staying.namespace);
     // It serves all namespaces.
-    let mut operator = Operator::start(cluster, None, true);
+    let mut operator = Operator::start_with(cluster, staying.namespace, true, &[]);
     operator.until_leading();
     going.create(&[(Kind::Healthy, 3), (Kind::Restarts, 2)]);
     staying.create(&[(Kind::Healthy, 2)]);
@@ -143,40 +155,60 @@ fn a_namespace_that_goes_with_running_jobs() {
     cluster.kubectl(&["delete", "namespace", "going", "--timeout=90s"]);
     eprintln!("gone after {:?}", begun.elapsed());
     staying.create(&[(Kind::Succeeds, 1), (Kind::Restarts, 1)]);
-    staying.until_ended();
-    staying.check(&seen);
-    assert!(operator.is_alive());
     // The same name again is another namespace.
     let mut again = Jobs::new(cluster, "going");
     again.create(&[(Kind::Succeeds, 1)]);
+    staying.until_ended();
     again.until_ended();
-    drop(operator);
-    cluster.kubectl(&["delete", "namespace", "staying", "going", "--wait=false"]);
+    staying.check(&seen);
+    assert!(operator.is_alive());
+}
+
+#[test]
+fn an_operator_for_some_jobs_leaves_the_others_alone() {
+    let cluster = shared();
+    let mut chosen = Jobs::new(cluster, "chosen").labelled("team", "a");
+    let mut others = Jobs::new(cluster, "not-chosen").labelled("team", "b");
+    let seen = Seen::begin(cluster, chosen.namespace);
+    // In every namespace: those of the other tests here have jobs and pods without the label.
+    let mut operator = Operator::start_with(cluster, chosen.namespace, true, &["--label-selector=team=a"]);
+    operator.until_leading();
+    others.create(&[(Kind::Healthy, 1)]);
+    chosen.create(&[(Kind::Healthy, 1), (Kind::Succeeds, 1), (Kind::Restarts, 1)]);
+    chosen.until_ended();
+    chosen.check(&seen);
+    assert!(others.pods().is_empty(), "{:?}", others.pods());
+    assert_eq!(others.statuses().into_values().collect::<Vec<_>>(), [Value::Null]);
+    // A job that is not chosen any more keeps its pods; one that is now gets some.
+    let before = chosen.pods();
+    assert!(!before.is_empty());
+    for (namespace, team) in [("chosen", "team=b"), ("not-chosen", "team=a")] {
+        let words = ["label", "--overwrite", "--namespace", namespace, "aitrainingjob", "healthy-0", team];
+        cluster.kubectl(&words);
+    }
+    others.until_ended();
+    assert_eq!(chosen.pods(), before);
+    assert!(operator.is_alive());
 }
 
 #[test]
 fn a_definition_that_comes_after_the_operator() {
-    let (cluster, _turn) = cluster();
-    cluster.kubectl(&[
-        "delete",
-        "-f",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/base/crd.yaml"),
-        "--timeout=90s",
-    ]);
+    let cluster = &Cluster::start_undefined(options());
     let mut jobs = Jobs::new(cluster, "late");
-    let mut operator = Operator::start(cluster, Some(jobs.namespace), true);
-    // It leads once the lease of the operator before it has expired.
-    let tells = |says: &str| says.contains("CustomResourceDefinition") && says.contains("aitrainingjobs");
-    for _ in 0..60 {
-        sleep(Duration::from_secs(1));
-        assert!(operator.is_alive(), "it ended because a kind is not served yet");
-        if tells(&operator.log()) {
-            break;
-        }
-    }
-    let says = operator.log();
-    assert!(tells(&says), "it does not say what is missing: {says}");
+    let mut operator = Operator::start(cluster, jobs.namespace, true);
+    let missing = "does not serve /apis/elasticdeeplearning.ai/v1/namespaces/late/aitrainingjobs (yet): install its \
+                   CustomResourceDefinition";
+    until("readiness says what is missing", || {
+        let says = operator.says("/readyz");
+        says.contains(missing).then_some(()).ok_or(says)
+    });
+    assert!(operator.log().contains("install its CustomResourceDefinition"), "{}", operator.log());
+    assert!(operator.is_alive(), "it ended because a kind is not served yet");
     cluster.define();
+    until("readiness misses nothing any more", || {
+        let says = operator.says("/readyz");
+        if says.contains("leading") && !says.contains("serve") { Ok(()) } else { Err(says) }
+    });
     let seen = Seen::begin(cluster, jobs.namespace);
     jobs.create(&[(Kind::Healthy, 1), (Kind::Succeeds, 1), (Kind::Restarts, 1)]);
     jobs.until_ended();

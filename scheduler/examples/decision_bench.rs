@@ -1,5 +1,5 @@
 //! Decision time of each policy by number of jobs and GPUs, with the growth exponent in jobs and GPUs together, and the time
-//! of a placement. Run it optimised: `cargo run --release -p scheduler --example bench [-- POLICY...]`.
+//! of a placement. Run it optimised: `cargo run --release -p scheduler --example decision_bench [-- POLICY...]`.
 //!
 //! Inputs are made by a fixed linear congruence, so that every run decides the same. One type of GPU; 64 GPUs at most a job;
 //! sub-linear speeds with a dent where a job crosses a node of 8.

@@ -1,0 +1,87 @@
+//! The cluster is restored from a backup: what the operator remembers is newer than what there is.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use control_plane::Component;
+use serde_json::{Value, json};
+
+use crate::common::{Cluster, until};
+use crate::jobs::{Jobs, Kind};
+use crate::operator::Operator;
+use crate::options;
+
+#[test]
+fn a_restored_cluster_is_refused_until_it_is_accepted() {
+    let cluster = &Cluster::start(options());
+    let mut jobs = Jobs::new(cluster, "restored");
+    let mut operator = Operator::start(cluster, jobs.namespace, false);
+    jobs.create(&[(Kind::Healthy, 2)]);
+    jobs.until_running();
+    let before = jobs.pods();
+    let store = cluster.plane.directory().join("etcd.data");
+    let backup = tempfile::tempdir().unwrap();
+    let saved = backup.path().join("etcd.data");
+    without_store(cluster, || copy(&store, &saved));
+    // Further than what the control plane itself will write after the restoration.
+    write_much(cluster, jobs.namespace);
+    operator.kill();
+    operator.start_again();
+    operator.until_leading();
+    operator.kill();
+    without_store(cluster, || {
+        fs::remove_dir_all(&store).unwrap();
+        copy(&saved, &store);
+    });
+
+    operator.start_again();
+    until("readiness says what happened and what to do", || {
+        let says = operator.says("/readyz");
+        let told = says.contains("not working") && says.contains("--accept-new-cluster");
+        told.then_some(()).ok_or(says)
+    });
+    assert!(operator.is_alive());
+    assert_eq!(jobs.pods(), before, "nothing is touched meanwhile");
+    operator.kill();
+    operator.add_argument("--accept-new-cluster");
+    operator.start_again();
+    operator.until_leading();
+    assert_eq!(jobs.pods(), before, "no pod of a healthy job is touched");
+    let names = fs::read_dir(operator.data()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: Vec<String> = names.collect();
+    assert!(names.iter().any(|name| name.ends_with("another-cluster")), "the old log is kept: {names:?}");
+    // It works.
+    cluster.kubectl(&["delete", "pod", "healthy-0-w-1", "--namespace", jobs.namespace]);
+    until("the pod comes again", || {
+        let now = jobs.pods();
+        let new: Vec<_> = now.difference(&before).map(|(name, _)| name.clone()).collect();
+        if now.len() == before.len() && new == ["healthy-0-w-1"] { Ok(()) } else { Err(format!("{now:?}")) }
+    });
+    for status in jobs.until_ended().into_values() {
+        assert_eq!(status["RestartCount"], Value::Null, "{status}");
+    }
+}
+
+/// Does something while neither etcd nor the API server run.
+fn without_store(cluster: &Cluster, act: impl FnOnce()) {
+    cluster.plane.stop(Component::ApiServer).unwrap();
+    cluster.plane.stop(Component::Etcd).unwrap();
+    act();
+    cluster.plane.start_again(Component::Etcd).unwrap();
+    cluster.plane.start_again(Component::ApiServer).unwrap();
+}
+
+fn write_much(cluster: &Cluster, namespace: &str) {
+    let item = |number: u32| {
+        let metadata = json!({"name": format!("filler-{number}"), "namespace": namespace});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    };
+    let items: Vec<Value> = (0..600).map(item).collect();
+    cluster.apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string());
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(copied.success(), "{}", from.display());
+}
