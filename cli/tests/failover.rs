@@ -1,7 +1,6 @@
 //! Two real operator processes on a real control plane: one is killed in the middle of restarts and endings, the other goes on.
 //! Also what `--server` prints of a live operator.
 
-use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +9,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use control_plane::{ControlPlane, Identity, Options};
 use model::Timestamp;
 use serde_json::{Value, json};
+
+#[path = "common/probe.rs"]
+mod probe;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Of the lease in this test.
@@ -56,16 +58,7 @@ impl Operator {
 
     /// What `/readyz` or another path says.
     fn says(&self, path: &str) -> String {
-        let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", self.health)) else {
-            return "(it does not listen)".to_owned();
-        };
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        let mut answer = String::new();
-        let asked = std::io::Write::write_all(&mut stream, request.as_bytes());
-        if asked.and_then(|()| stream.read_to_string(&mut answer)).is_err() {
-            return "(it does not answer)".to_owned();
-        }
-        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+        probe::get(self.health, path).unwrap_or_else(|error| format!("(no answer: {error})"))
     }
 
     fn until_says(&self, words: &str) {

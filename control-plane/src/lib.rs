@@ -21,6 +21,7 @@
 //!
 //! | annotation | |
 //! |---|---|
+//! | `trainyard.dev/kwok-start-after: 500ms` | how long it takes to start once it is scheduled |
 //! | `trainyard.dev/kwok-run-for: 30s` | ends after this time (`1m30s`, `500ms`), counted from the pod's last change |
 //! | `trainyard.dev/kwok-exit-code: "3"` | what all its containers end with then; `0` if absent |
 //! | `trainyard.dev/kwok-stop-for: 5s` | how long it takes to stop when deleted; `grace`: its whole grace period |

@@ -31,6 +31,8 @@ pub struct Usage {
     pub cpu_seconds: f64,
     /// Resident memory, in bytes.
     pub rss_bytes: u64,
+    /// The most resident memory there ever was, in bytes.
+    pub peak_rss_bytes: u64,
 }
 
 /// The fields of a process's `stat` after the program's name: `state` is the first. `None` if there is no such process.
@@ -88,7 +90,14 @@ impl ProcessId {
         Some(Usage {
             cpu_seconds: ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
             rss_bytes: number(&fields, RSS_PAGES)? * rustix::param::page_size() as u64,
+            peak_rss_bytes: self.peak_kib()? * 1024,
         })
+    }
+
+    fn peak_kib(self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        peak.split_ascii_whitespace().next()?.parse().ok()
     }
 
     /// Sends a signal, unless the process is gone.

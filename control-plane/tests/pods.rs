@@ -104,6 +104,18 @@ fn deletion_can_take_the_whole_grace_period() {
     assert!(start.elapsed() > Duration::from_millis(2900), "it took {:?}", start.elapsed());
 }
 
+#[test]
+fn a_pod_takes_its_time_to_start() {
+    plane().apply(&pod("sleepy", &json!({"trainyard.dev/kwok-start-after": "3s"}))).unwrap();
+    wait_until("the pod to be placed", Duration::from_secs(15), || {
+        let pod = get(plane(), "pod", "sleepy").unwrap();
+        pod["spec"]["nodeName"].as_str().map(|_| ()).ok_or_else(|| pod["status"].to_string())
+    });
+    sleep(Duration::from_secs(1));
+    assert_eq!(get(plane(), "pod", "sleepy").unwrap()["status"]["phase"], "Pending");
+    wait_for_phase(plane(), "sleepy", "Running");
+}
+
 /// A pod that the API server marked with grace 0 and did not remove: here, because somebody else still holds it.
 #[test]
 fn a_pod_left_half_deleted_is_removed() {

@@ -255,7 +255,7 @@ impl<S: Store> EventLog for Log<S> {
     fn stats(&self) -> Stats {
         let last_term = (self.tip.head.position > Position(0)).then_some(self.tip.term);
         Stats {
-            records: self.tip.head.position.0.saturating_sub(self.base.head.position.0),
+            records: self.records(),
             first: self.first(),
             head: self.tip.head,
             first_term: self.first_term,

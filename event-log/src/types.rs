@@ -170,7 +170,12 @@ pub trait EventLog: Send {
     /// in use; one while it takes over poisons the handle.
     fn compact(&mut self, checkpoint: &Checkpoint) -> Result<(), Error>;
 
-    /// Numbers about the log; costs no scan.
+    /// Readable records, from the first to the head.
+    fn records(&self) -> u64 {
+        self.head().position.next().0.saturating_sub(self.first().0)
+    }
+
+    /// Numbers about the log. Costs no scan of it, but looks at the disk for what it takes there.
     fn stats(&self) -> Stats;
 }
 

@@ -63,7 +63,7 @@ impl Dispatch {
     /// Makes calls until the leave to write is lost, or until `drain` and what is then under way is answered.
     pub async fn run(self, mut calls: mpsc::UnboundedReceiver<Vec<ApiCall>>, drain: CancellationToken) {
         let mut budget = Budget::new(self.most_at_once);
-        let mut queue = FairQueue::default();
+        let mut queue: FairQueue<(Instant, Prepared)> = FairQueue::default();
         let mut chatter = Chatter::new(Instant::now());
         let mut under_way = FuturesUnordered::new();
         let mut events_under_way = 0;
@@ -71,7 +71,10 @@ impl Dispatch {
         let mut lost = std::pin::pin!(self.guard.lost());
         loop {
             while !draining && budget.may_send(Instant::now()) {
-                let next = queue.pop().map(|(since, prepared)| self.leaves(since, prepared));
+                let next = queue.pop().map(|(since, prepared)| {
+                    self.metrics.queue_waited("calls", since.elapsed());
+                    prepared
+                });
                 let Some(prepared) = next.or_else(|| self.next_event(&mut chatter, events_under_way)) else { break };
                 // The last look before it leaves; what is under way is given up when the leave is lost.
                 if !self.guard.holds() {
@@ -123,11 +126,6 @@ impl Dispatch {
                 }
             }
         }
-    }
-
-    fn leaves(&self, since: Instant, prepared: Prepared) -> Prepared {
-        self.metrics.queue_waited("calls", since.elapsed());
-        prepared
     }
 
     fn next_event(&self, chatter: &mut Chatter, under_way: usize) -> Option<Prepared> {

@@ -2,7 +2,7 @@
 //!
 //! Owns the names (`trainyard_*`, base units, `_total` for counters) and the buckets. It decides nothing, and recording costs a
 //! map lookup and an atomic addition. Figures that are cheaper to look up than to keep (jobs by phase, the size of the log)
-//! are set when somebody asks for the metrics. Tests: at the end of this file.
+//! are set when somebody asks for the metrics. Tests: `metrics/tests.rs`.
 
 mod process;
 mod summary;
@@ -396,78 +396,4 @@ impl Inner {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use event_log::{Head, Stats};
-    use model::Position;
-
-    use super::*;
-
-    #[test]
-    fn what_was_counted_is_in_the_text() {
-        let metrics = Metrics::new();
-        let kind = Text::from("AITrainingJob");
-        metrics.leads(Some(Term(7)));
-        metrics.ready(true);
-        metrics.transition(&kind, "Running");
-        metrics.transition(&kind, "Running");
-        metrics.call_done(Verb::Create, &Text::from("Pod"), 201, Duration::from_millis(7));
-        metrics.call_done(Verb::Create, &Text::from("Pod"), 429, Duration::from_millis(1));
-        metrics.queue_depth("news", 3);
-        metrics.queue_waited("calls", Duration::from_millis(3));
-        metrics.turn_done(Duration::from_millis(2));
-        metrics.appended(Duration::from_millis(1));
-        metrics.lease_attempt(LeaseOutcome::Renewed);
-        metrics.watch_restarted(Kind::Pod, "expired");
-        metrics.watch_heard(Kind::Pod);
-        let stats = Stats {
-            first: Position(5),
-            head: Head { position: Position(9), ..Head::default() },
-            disk_bytes: 4096,
-            ..Stats::default()
-        };
-        let phases = BTreeMap::from([((kind, "Running"), 4), ((Text::from("AITrainingJob"), ""), 1)]);
-        metrics.summary(&Summary { log: stats, phases, calls_under_way: 2 });
-        let text = metrics.text();
-        for line in [
-            r#"trainyard_job_transitions_total{kind="AITrainingJob",phase="Running"} 2"#,
-            r#"trainyard_calls_total{verb="create",kind="Pod",code="201"} 1"#,
-            r#"trainyard_calls_total{verb="create",kind="Pod",code="429"} 1"#,
-            r#"trainyard_call_duration_seconds_count{verb="create",kind="Pod"} 2"#,
-            r#"trainyard_queue_depth{queue="news"} 3"#,
-            r#"trainyard_queue_wait_seconds_count{queue="calls"} 1"#,
-            "trainyard_turns_total 1",
-            "trainyard_turn_duration_seconds_count 1",
-            "trainyard_log_append_duration_seconds_count 1",
-            r#"trainyard_lease_attempts_total{outcome="renewed"} 1"#,
-            r#"trainyard_watch_restarts_total{kind="pod",reason="expired"} 1"#,
-            r#"trainyard_jobs{kind="AITrainingJob",phase="Running"} 4"#,
-            r#"trainyard_jobs{kind="AITrainingJob",phase="new"} 1"#,
-            "trainyard_calls_under_way 2",
-            "trainyard_log_first_position 5",
-            "trainyard_log_head_position 9",
-            "trainyard_log_disk_bytes 4096",
-            "trainyard_leader 1",
-            "trainyard_term 7",
-            "trainyard_ready 1",
-        ] {
-            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
-        }
-        assert!(text.contains(r#"trainyard_watch_silence_seconds{kind="pod"} 0."#), "{text}");
-        assert!(!text.contains(r#"trainyard_watch_silence_seconds{kind="node"}"#), "a kind nobody heard of: {text}");
-        assert!(text.ends_with("# EOF\n"));
-    }
-
-    #[test]
-    fn the_process_tells_its_cpu_time_and_memory() {
-        let text = Metrics::new().text();
-        let value = |name: &str| {
-            let line = text.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_else(|| panic!("{name} in {text}"));
-            line.trim().parse::<f64>().unwrap()
-        };
-        assert!(value("process_resident_memory_bytes ") > 1e6);
-        assert!(value("process_cpu_seconds_total ") >= 0.0);
-        assert!(value("process_threads ") >= 1.0);
-    }
-}
+mod tests;

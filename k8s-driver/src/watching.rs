@@ -12,7 +12,7 @@
 //!
 //! Tests: `watching/tests.rs`.
 
-mod lines;
+pub mod lines;
 mod trouble;
 
 use std::collections::HashMap;
@@ -273,7 +273,7 @@ impl Watching {
             let Some(data) = frame.data_ref() else { continue };
             self.metrics.watch_heard(self.kind);
             lines.add(data);
-            while let Some(line) = lines.next() {
+            while let Some(line) = lines.line() {
                 if line.is_empty() {
                     continue;
                 }

@@ -84,13 +84,15 @@ impl Operator {
             }
             Seen::Service(key, fact) => facts.job(&key).push(Fact::ServiceGone { uid: fact.uid }),
             Seen::Node(fact) => facts.cluster.push(Fact::NodeGone { name: fact.name }),
-            Seen::Job(key, _) => {
-                self.seen_specs.remove(&key);
-                self.pace.forget(&key);
-                self.rendered.remove(&key);
-                facts.job(&key).push(Fact::JobGone);
-            }
+            Seen::Job(key, _) => self.job_gone(&key, facts),
         }
+    }
+
+    fn job_gone(&mut self, key: &JobKey, facts: &mut Intake) {
+        self.seen_specs.remove(key);
+        self.pace.forget(key);
+        self.rendered.remove(key);
+        facts.job(key).push(Fact::JobGone);
     }
 
     /// A pod that held a name another job of that name waits for is gone: that job may try again.
@@ -142,7 +144,10 @@ impl Operator {
             Kind::Job => {
                 let gone =
                     self.state.jobs.iter().filter(|(key, job)| job.known && job.rv <= rv && !uids.contains(&key.uid));
-                gone.for_each(|(key, _)| facts.job(key).push(Fact::JobGone));
+                let gone: Vec<JobKey> = gone.map(|(key, _)| key.clone()).collect();
+                for key in &gone {
+                    self.job_gone(key, facts);
+                }
             }
             Kind::Pod => {
                 for (key, job) in &self.state.jobs {

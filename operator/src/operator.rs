@@ -233,14 +233,11 @@ impl Operator {
     /// When the next turn is due even if nothing comes in: at once (time zero) when something waits.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let owes = !self.owed.is_empty() && self.calls.len() < self.room;
-        if !owes && self.answers.is_empty() && (self.inbox.is_empty() || !self.is_ready()) {
-            if !self.is_ready() {
-                return None;
-            }
-            self.state.next_deadline().into_iter().chain(self.pace.next()).min()
-        } else {
-            Some(Timestamp(0))
+        if owes || !self.answers.is_empty() || (self.is_ready() && !self.inbox.is_empty()) {
+            return Some(Timestamp(0));
         }
+        let due = [self.state.next_deadline(), self.pace.next()];
+        due.into_iter().flatten().min().filter(|_| self.is_ready())
     }
 
     /// Whether every kind has been listed and a term has begun.

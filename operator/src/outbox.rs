@@ -28,7 +28,10 @@ impl Operator {
                 whole = false;
                 break;
             }
-            if matches!(command, Command::WriteStatus { .. }) && !self.may_write_status(key, now) {
+            if matches!(command, Command::WriteStatus { .. })
+                && let Some(job) = self.state.job(key)
+                && !self.pace.lets(key, job, self.state.stamp.term, now)
+            {
                 continue;
             }
             commands.push(command);
@@ -54,16 +57,6 @@ impl Operator {
             call.cause = cause;
         }
         whole
-    }
-
-    /// Whether the job's status is written now, or with what else happens to it soon.
-    fn may_write_status(&mut self, key: &JobKey, now: Timestamp) -> bool {
-        let Some(job) = self.state.job(key) else { return false };
-        let allowed = self.pace.allows(key, job, self.state.stamp.term, now);
-        if allowed {
-            self.pace.written(key, job, now);
-        }
-        allowed
     }
 
     fn read_again(&mut self, key: &JobKey, calls: &mut Vec<ApiCall>) {

@@ -10,17 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::Job;
 use model::{JobKey, Phase, Term, Text, Timestamp};
 
-/// A job that is refused a thousand pods does not write a thousand times.
-const MOST_SPELT_OUT: usize = 4;
-
 /// What of a status is told at once, besides what [`Job::awaits_mirror`] says: what a log that is lost would take along.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Told {
     phase: Phase,
     /// What is said beside the phase, and that the job cannot end.
     words: [Option<Text>; 2],
-    /// Refusals, up to as many as are spelt out.
-    refusals: usize,
+    /// Whether there are refusals: a job that is refused a thousand pods does not write a thousand times.
+    refused: bool,
     /// `retry_at`, `creating_at`, `first_running_at`.
     clocks: [Option<Timestamp>; 3],
 }
@@ -28,11 +25,10 @@ struct Told {
 impl Told {
     fn of(job: &Job) -> Self {
         let words = job.milestones.back().map(|milestone| milestone.message.clone());
-        let refusals = job.refusals().take(MOST_SPELT_OUT).count();
         Self {
             phase: job.phase,
             words: [words, job.stalled.clone()],
-            refusals,
+            refused: job.refusals().next().is_some(),
             clocks: [job.retry_at, job.creating_at, job.first_running_at],
         }
     }
@@ -52,25 +48,18 @@ impl Pace {
         Self { every_ms, ..Self::default() }
     }
 
-    /// Whether the job's status is to be written now; otherwise it waits, and is told by [`Pace::due`].
-    pub(crate) fn allows(&mut self, key: &JobKey, job: &Job, term: Term, now: Timestamp) -> bool {
-        if self.every_ms == 0 {
-            return true;
+    /// Whether the job's status is written now, which is noted; otherwise it waits, and is told by [`Pace::due`].
+    pub(crate) fn lets(&mut self, key: &JobKey, job: &Job, term: Term, now: Timestamp) -> bool {
+        let told = Told::of(job);
+        if let Some((last, at)) = self.written.get(key) {
+            let next = at.plus_ms(self.every_ms);
+            if told == *last && !job.awaits_mirror(term) && now < next {
+                self.waiting.insert((next, key.clone()));
+                return false;
+            }
         }
-        let Some((told, at)) = self.written.get(key) else { return true };
-        let next = at.plus_ms(self.every_ms);
-        if Told::of(job) != *told || job.awaits_mirror(term) || now >= next {
-            return true;
-        }
-        self.waiting.insert((next, key.clone()));
-        false
-    }
-
-    /// A write is handed out.
-    pub(crate) fn written(&mut self, key: &JobKey, job: &Job, now: Timestamp) {
-        if self.every_ms > 0 {
-            self.written.insert(key.clone(), (Told::of(job), now));
-        }
+        self.written.insert(key.clone(), (told, now));
+        true
     }
 
     /// Jobs whose time has come.
@@ -107,29 +96,26 @@ mod tests {
         let stamp = |position: u64| Stamp { term, position: model::Position(position) };
         let mut job = Job { acked: stamp(5), decided: stamp(5), phase: Phase::Pending, ..Job::default() };
         let mut pace = Pace::new(1000);
-        assert!(pace.allows(&key, &job, term, at(0)), "the first");
-        pace.written(&key, &job, at(0));
-        assert!(!pace.allows(&key, &job, term, at(999)));
-        assert!(!pace.allows(&key, &job, term, at(500)));
+        assert!(pace.lets(&key, &job, term, at(0)), "the first");
+        assert!(!pace.lets(&key, &job, term, at(999)));
+        assert!(!pace.lets(&key, &job, term, at(500)));
         assert_eq!((pace.next(), pace.due(at(999))), (Some(at(1000)), vec![]));
         assert_eq!((pace.due(at(1000)), pace.next()), (vec![key.clone()], None));
-        assert!(pace.allows(&key, &job, term, at(1000)), "its time has come");
+        assert!(pace.lets(&key, &job, term, at(1000)), "its time has come");
         job.phase = Phase::Running;
-        assert!(pace.allows(&key, &job, term, at(1)), "a phase");
-        pace.written(&key, &job, at(1));
-        assert!(!pace.allows(&key, &job, term, at(2)));
-        job.first_running_at = Some(at(2));
-        assert!(pace.allows(&key, &job, term, at(2)), "a clock that began");
-        pace.written(&key, &job, at(1));
+        assert!(pace.lets(&key, &job, term, at(1001)), "a phase");
+        assert!(!pace.lets(&key, &job, term, at(1002)));
+        job.first_running_at = Some(at(1002));
+        assert!(pace.lets(&key, &job, term, at(1002)), "a clock that began");
+        assert!(!pace.lets(&key, &job, term, at(1003)));
         job.decided = stamp(6);
-        assert!(pace.allows(&key, &job, term, at(2)), "the evidence of a decision");
+        assert!(pace.lets(&key, &job, term, at(1003)), "the evidence of a decision");
         job.acked = stamp(6);
-        assert!(!pace.allows(&key, &job, term, at(2)));
-        assert!(pace.allows(&key, &job, Term(4), at(2)), "the fence of a later term");
+        assert!(!pace.lets(&key, &job, term, at(1003)));
+        assert!(pace.lets(&key, &job, Term(4), at(1003)), "the fence of a later term");
         pace.forget(&key);
-        assert!(pace.allows(&key, &job, term, at(2)), "a job of that name that is new");
+        assert!(pace.lets(&key, &job, term, at(1003)), "a job of that name that is new");
         let mut pace = Pace::new(0);
-        pace.written(&key, &job, at(2));
-        assert!(pace.allows(&key, &job, term, at(2)), "without a pace");
+        assert!(pace.lets(&key, &job, term, at(2)) && pace.lets(&key, &job, term, at(2)), "without a pace");
     }
 }

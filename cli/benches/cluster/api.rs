@@ -5,9 +5,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Request, header};
+use http_body_util::BodyExt as _;
 use k8s_driver::client::{self, Options};
+use k8s_driver::watching::lines::Lines;
 use k8s_driver::wire;
 use kube::Client;
 use kube::client::Body;
@@ -58,12 +60,32 @@ impl Api {
         self.request(Method::GET, path, None).await
     }
 
-    /// Creates objects, so many at once, all of them at one path.
+    /// Creates objects, all of them at one path.
     pub(crate) async fn create_all(&self, path: &str, objects: &[Value]) -> Result<(), AnyError> {
-        let requests = objects.iter().map(|object| self.request(Method::POST, path, Some(object)));
-        let mut answers = futures_util::stream::iter(requests).buffer_unordered(AT_ONCE);
-        while let Some(answer) = answers.next().await {
-            answer?;
+        all(AT_ONCE, objects.iter().map(|object| self.request(Method::POST, path, Some(object)))).await
+    }
+
+    /// Watches, and gives each line to `each`, until the server ends the watch or it breaks off.
+    pub(crate) async fn watch(
+        &self,
+        path: &str,
+        mut each: impl FnMut(&[u8]) -> Result<(), AnyError>,
+    ) -> Result<(), AnyError> {
+        let request = Request::get(path).header(header::ACCEPT, "application/json").body(Body::empty())?;
+        let answer = wire::send(&self.client, request).await?;
+        if !answer.status().is_success() {
+            return Err(format!("{path}: {}", answer.status()).into());
+        }
+        let (mut body, mut lines) = (answer.into_body(), Lines::default());
+        while let Some(Ok(frame)) = body.frame().await {
+            let Some(data) = frame.data_ref() else { continue };
+            lines.add(data);
+            while let Some(line) = lines.line() {
+                if !line.is_empty() {
+                    each(line)?;
+                }
+            }
+            lines.forget();
         }
         Ok(())
     }
@@ -114,6 +136,14 @@ impl Api {
         self.clear(&pods(namespace)).await?;
         self.clear(&services(namespace)).await
     }
+}
+
+/// Makes requests, so many at once. The first that fails ends it.
+pub(crate) async fn all<T>(
+    at_once: usize,
+    requests: impl Iterator<Item = impl Future<Output = Result<T, AnyError>>>,
+) -> Result<(), AnyError> {
+    futures_util::stream::iter(requests).buffer_unordered(at_once).try_for_each(|_| std::future::ready(Ok(()))).await
 }
 
 /// Path of the jobs of a namespace.

@@ -6,10 +6,9 @@
 use std::time::Duration;
 
 use apis::{ApiCall, Registry};
-use futures_util::StreamExt as _;
 use k8s_driver::{request, wire};
 
-use crate::api::{AT_ONCE, Api};
+use crate::api::{self, AT_ONCE, Api};
 use crate::table::AnyError;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -44,10 +43,6 @@ impl Bare {
                 Err::<(), AnyError>(format!("creating {name}: {} {text}", answer.status).into())
             }
         });
-        let mut answers = futures_util::stream::iter(sent).buffer_unordered(AT_ONCE);
-        while let Some(answer) = answers.next().await {
-            answer?;
-        }
-        Ok(())
+        api::all(AT_ONCE, sent).await
     }
 }

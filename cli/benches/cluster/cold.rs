@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use engine::{Record, Scope};
@@ -27,7 +28,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Records made durable at once.
 const TOGETHER: usize = 4096;
 /// With so many records and more, the time is aimed at.
-const FULL_RECORDS: u64 = 1_000_000;
+pub(crate) const FULL_RECORDS: u64 = 1_000_000;
+
+/// Has the log of so many records made.
+pub(crate) fn make(maker: &Path, records: u64) -> Result<tempfile::NamedTempFile, AnyError> {
+    let file = tempfile::NamedTempFile::new()?;
+    println!();
+    let status = Command::new(maker).args(["log", "--records", &records.to_string(), "--to"]).arg(file.path()).status();
+    let status = status.map_err(|error| format!("log-maker: {}: {error}", maker.display()))?;
+    if status.success() { Ok(file) } else { Err(format!("log-maker: {} ended with {status}", maker.display()).into()) }
+}
 
 /// Starts cold on that log, so many times, and on an empty one beside.
 pub(crate) fn run(bed: &Bed, export: &Path, rounds: u32) -> Result<(), AnyError> {
@@ -79,7 +89,7 @@ fn start(bed: &Bed, data: Option<(&Path, u64)>, name: &str) -> Result<(f64, f64)
     if position <= figure(records) {
         return Err(format!("the operator did not go on with the log: it is at {position} of {records} records").into());
     }
-    let held = operator.memory()?.now;
+    let held = figure(operator.usage()?.rss_bytes);
     operator.stop()?;
     bed.clear(SPACE)?;
     Ok((created, held))

@@ -11,6 +11,8 @@ mod cold;
 mod memory;
 mod operator;
 mod peers;
+#[path = "../../tests/common/probe.rs"]
+mod probe;
 mod recovery;
 mod shapes;
 mod table;
@@ -71,9 +73,12 @@ struct Args {
     /// Give these no services, and leave out their end.
     #[arg(long)]
     live_plain: bool,
-    /// An export of a log to start cold on; without one that is left out.
+    /// An export of a log to start cold on. [default: one of 1,000,000 records, with --quick 100,000, by --log-maker]
     #[arg(long, value_name = "FILE")]
     cold_log: Option<PathBuf>,
+    /// The program that makes such a log, `simulator/examples/bench`; without it and a log, the cold start is left out.
+    #[arg(long, value_name = "FILE", hide = true)]
+    log_maker: Option<PathBuf>,
     /// Time pods with this label instead, made by some other controller.
     #[arg(long, value_name = "LABEL=VALUE")]
     peer_label: Option<String>,
@@ -157,9 +162,11 @@ fn run(args: &Args) -> Result<(), AnyError> {
         recovery::run(&bed, rounds, args.quick)?;
     }
     if args.wants(Topic::Cold) {
-        match &args.cold_log {
-            Some(log) => cold::run(&bed, log, rounds)?,
-            None => println!("\ncold start: SKIPPED: --cold-log names no log; `cargo xtask bench cluster` makes one"),
+        let records = args.sized(100_000, cold::FULL_RECORDS, cold::FULL_RECORDS);
+        match (&args.cold_log, &args.log_maker) {
+            (Some(log), _) => cold::run(&bed, log, rounds)?,
+            (None, Some(maker)) => cold::run(&bed, cold::make(maker, records)?.path(), rounds)?,
+            (None, None) => println!("\ncold start: SKIPPED: no --cold-log; `cargo xtask bench cluster` makes one"),
         }
     }
     if args.wants(Topic::Memory) {

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -49,7 +48,7 @@ pub(crate) fn run(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
 fn resident(bed: &Bed, operator: &Operator) -> Result<f64, AnyError> {
     bed.until_rest()?;
     std::thread::sleep(Duration::from_secs(2));
-    Ok(operator.memory()?.now)
+    Ok(figure(operator.usage()?.rss_bytes))
 }
 
 fn foreign(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
@@ -87,17 +86,12 @@ fn foreign_pod(index: u32) -> Value {
 async fn create_config_maps(bed: &Bed, path: &str, count: u64) -> Result<(), AnyError> {
     let text = "x".repeat(usize::try_from(CONFIG_MAP_BYTES)?);
     // Few at once, each made when it is sent: the bench must not hold a gigabyte either.
-    let mut answers = futures_util::stream::iter(0..count)
-        .map(|n| {
-            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{n}")},
-                "data": {"text": text}});
-            async move { bed.admin.request(Method::POST, path, Some(&object)).await }
-        })
-        .buffer_unordered(4);
-    while let Some(answer) = answers.next().await {
-        answer?;
-    }
-    Ok(())
+    let made = (0..count).map(|n| {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{n}")},
+            "data": {"text": text}});
+        async move { bed.admin.request(Method::POST, path, Some(&object)).await }
+    });
+    api::all(4, made).await
 }
 
 fn live(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
@@ -115,7 +109,7 @@ fn live(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     let seconds = begun.elapsed().as_secs_f64();
     let running = bed.watcher.look(&group, |pods| pods.values().filter(|pod| pod.running.is_some()).count())?;
     let held = resident(bed, &operator)?;
-    let peak = operator.memory()?.peak;
+    let peak = figure(operator.usage()?.peak_rss_bytes);
     heading(&format!("memory with {} live jobs of {PODS} pods", amounts.jobs));
     if let Err(limit) = &reached {
         Row::new(format!("LIMIT of this control plane: {limit}")).print();
@@ -159,21 +153,10 @@ fn finish(
     let begun = Instant::now();
     if amounts.services && complete {
         bed.runtime.block_on(end_first_pods(bed, amounts.jobs))?;
-        let mut last = usize::MAX;
-        let mut since = Instant::now();
-        loop {
-            let left = bed.watcher.look(group, |pods| pods.values().filter(|pod| pod.gone.is_none()).count())?;
-            if left == 0 {
-                break;
-            }
-            if left != last {
-                (last, since) = (left, Instant::now());
-            }
-            if since.elapsed() > PATIENCE {
-                return Err(format!("{left} pods of jobs that ended are still there").into());
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        bed.watcher.until(group, PATIENCE, |pods| match pods.values().filter(|pod| pod.gone.is_none()).count() {
+            0 => Ok(()),
+            left => Err(format!("{left} pods of jobs that ended are still there")),
+        })?;
         let after = resident(bed, operator)?;
         Row::new("all jobs ended and cleaned up after, seconds")
             .operator(format!("{:.0}", begun.elapsed().as_secs_f64()))
@@ -191,10 +174,5 @@ fn finish(
 async fn end_first_pods(bed: &Bed, jobs: u32) -> Result<(), AnyError> {
     let patch = json!({"metadata": {"annotations": {"trainyard.dev/kwok-run-for": "1s"}}});
     let paths: Vec<String> = (0..jobs).map(|n| format!("{}/j{n}-w-0", api::pods(LIVE))).collect();
-    let requests = paths.iter().map(|path| bed.admin.request(Method::PATCH, path, Some(&patch)));
-    let mut answers = futures_util::stream::iter(requests).buffer_unordered(AT_ONCE);
-    while let Some(answer) = answers.next().await {
-        answer?;
-    }
-    Ok(())
+    api::all(AT_ONCE, paths.iter().map(|path| bed.admin.request(Method::PATCH, path, Some(&patch)))).await
 }

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use control_plane::ProcessId;
+use control_plane::{ProcessId, Usage};
 
 use crate::bed::Bed;
-use crate::table::{AnyError, figure};
+use crate::probe;
+use crate::table::AnyError;
 
 /// Where its lease is.
 pub(crate) const HOME: &str = "trainyard-system";
@@ -61,13 +61,6 @@ pub(crate) struct Operator {
     _own: tempfile::TempDir,
 }
 
-/// What a process holds in memory, in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) now: f64,
-    pub(crate) peak: f64,
-}
-
 impl Operator {
     /// Starts one. It is not waited for.
     pub(crate) fn start(bed: &Bed, name: &str, start: &Start) -> Result<Self, AnyError> {
@@ -93,7 +86,7 @@ impl Operator {
     pub(crate) fn until_says(&mut self, words: &str) -> Result<(), AnyError> {
         let begun = Instant::now();
         loop {
-            let says = self.says("/readyz").unwrap_or_default();
+            let says = probe::get(self.health, "/readyz").unwrap_or_default();
             if says.contains(words) {
                 return Ok(());
             }
@@ -108,18 +101,9 @@ impl Operator {
         }
     }
 
-    /// What `/readyz` or another path says.
-    fn says(&self, path: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.health))?;
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
-    }
-
     /// Every figure of `/metrics` whose name begins so, by the rest of its line: `{labels}`.
     pub(crate) fn metrics(&self, name: &str) -> Result<BTreeMap<String, f64>, AnyError> {
-        let text = self.says("/metrics")?;
+        let text = probe::get(self.health, "/metrics")?;
         let figures = text.lines().filter_map(|line| {
             let (labels, value) = line.strip_prefix(name)?.rsplit_once(' ')?;
             Some((labels.to_owned(), value.parse().ok()?))
@@ -133,20 +117,9 @@ impl Operator {
         Ok(counted.into_iter().map(|(labels, count)| (call_words(&labels), count)).collect())
     }
 
-    /// User and system time, in seconds, of the process; it has no children.
-    pub(crate) fn cpu_seconds(&self) -> Result<f64, AnyError> {
-        Ok(self.id.usage().ok_or("the operator is gone")?.cpu_seconds)
-    }
-
-    /// Its memory: resident now, and the most that ever was.
-    pub(crate) fn memory(&self) -> Result<Memory, AnyError> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id.pid))?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let kib: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
-            kib.map(|kib| figure(kib) * 1024.0).ok_or_else(|| format!("no {name} in its status"))
-        };
-        Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")? })
+    /// What the process has used and holds; it has no children.
+    pub(crate) fn usage(&self) -> Result<Usage, AnyError> {
+        Ok(self.id.usage().ok_or("the operator is gone")?)
     }
 
     /// SIGKILL.

@@ -82,19 +82,10 @@ fn failovers(bed: &Bed, rounds: u32, short_lease: bool) -> Result<Vec<f64>, AnyE
 
 /// When the first pod beyond those known was seen.
 fn until_more(bed: &Bed, group: &Group, count: usize) -> Result<Instant, AnyError> {
-    let begun = Instant::now();
-    loop {
-        let newest = bed.watcher.look(group, |pods| (pods.len(), pods.values().map(|pod| pod.first).max()))?;
-        if let (there, Some(newest)) = newest
-            && there >= count
-        {
-            return Ok(newest);
-        }
-        if begun.elapsed() > PATIENCE {
-            return Err(format!("nobody created a pod within {PATIENCE:?}").into());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    bed.watcher.until(group, PATIENCE, |pods| {
+        let newest = pods.values().map(|pod| pod.first).max();
+        newest.filter(|_| pods.len() >= count).ok_or_else(|| format!("{} of {count} pods were created", pods.len()))
+    })
 }
 
 /// When a lease runs out unless it is renewed, in seconds since 1970. All clocks are this machine's.
@@ -140,12 +131,6 @@ fn deletions(bed: &Bed, rounds: u32) -> Result<(f64, f64), AnyError> {
 
 /// As a user deletes pods: with their own grace period.
 async fn delete(bed: &Bed, namespace: &str, names: &[String]) -> Result<(), AnyError> {
-    use futures_util::StreamExt as _;
     let paths: Vec<String> = names.iter().map(|name| format!("{}/{name}", api::pods(namespace))).collect();
-    let requests = paths.iter().map(|path| bed.admin.request(http::Method::DELETE, path, None));
-    let mut answers = futures_util::stream::iter(requests).buffer_unordered(AT_ONCE);
-    while let Some(answer) = answers.next().await {
-        answer?;
-    }
-    Ok(())
+    api::all(AT_ONCE, paths.iter().map(|path| bed.admin.request(http::Method::DELETE, path, None))).await
 }

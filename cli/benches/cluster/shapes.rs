@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::api;
 use crate::bare::Bare;
 use crate::bed::{Bed, Mark};
-use crate::operator::{Memory, Operator, difference};
-use crate::table::{AnyError, Row, heading, mb, median, note};
+use crate::operator::{Operator, difference};
+use crate::table::{AnyError, Row, figure, heading, mb, median, note};
 use crate::watcher::{Group, last};
 use crate::work::{self, Shape};
 
@@ -30,8 +30,11 @@ struct Round {
 /// What the operator used, and which calls it made.
 #[derive(Debug, Clone)]
 struct Used {
+    /// CPU seconds of the round.
     cpu: f64,
-    memory: Memory,
+    /// In memory at its end, and at most, in bytes.
+    resident: u64,
+    peak: u64,
     calls: BTreeMap<String, f64>,
 }
 
@@ -72,7 +75,7 @@ fn operator_round(bed: &Bed, shape: Shape, namespace: &str) -> Result<Round, Any
     let jobs = work::jobs(namespace, shape);
     let group = Group::Namespace(namespace.to_owned());
     bed.watcher.follow(group.clone());
-    let before = (operator.cpu_seconds()?, operator.calls()?);
+    let before = (operator.usage()?.cpu_seconds, operator.calls()?);
     let (mark, begun) = (bed.mark()?, Instant::now());
     bed.runtime.block_on(bed.admin.create_all(&api::jobs(namespace), &jobs))?;
     bed.watcher.until_running(&group, shape.all_pods() as usize, PATIENCE)?;
@@ -94,11 +97,11 @@ fn finish(
     let spent = bed.spent(mark)?;
     let used = match &operator {
         None => None,
-        Some((operator, cpu, calls)) => Some(Used {
-            cpu: operator.cpu_seconds()? - cpu,
-            memory: operator.memory()?,
-            calls: difference(&operator.calls()?, calls),
-        }),
+        Some((operator, cpu, calls)) => {
+            let now = operator.usage()?;
+            let calls = difference(&operator.calls()?, calls);
+            Some(Used { cpu: now.cpu_seconds - cpu, resident: now.rss_bytes, peak: now.peak_rss_bytes, calls })
+        }
     };
     let pods = bed.watcher.leave(&Group::Namespace(namespace.to_owned()));
     if pods.len() != shape.all_pods() as usize {
@@ -144,10 +147,10 @@ fn print(shape: Shape, bare: &[Round], ours: &[Round]) {
     let used: Vec<&Used> = ours.iter().filter_map(|round| round.operator.as_ref()).collect();
     let cpu = median(used.iter().map(|used| used.cpu)) / thousands;
     Row::new("operator, CPU seconds per 1,000 pods").operator(format!("{cpu:.2}")).aim("< 0.40", cpu < 0.4).print();
-    let memory = median(used.iter().map(|used| used.memory.now));
+    let memory = median(used.iter().map(|used| figure(used.resident)));
     let row = Row::new("operator, resident memory at rest, MB").operator(mb(memory));
     row.aim_where(shape.all_pods() == 1000, "< 40", memory < 40e6).print();
-    let peak = median(used.iter().map(|used| used.memory.peak));
+    let peak = median(used.iter().map(|used| figure(used.peak)));
     Row::new("operator, most resident memory, MB").operator(mb(peak)).print();
     if let Some(last) = used.last() {
         Row::new("calls in the last round").print();

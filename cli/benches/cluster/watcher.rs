@@ -8,10 +8,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{Request, header};
-use http_body_util::BodyExt as _;
-use k8s_driver::wire;
-use kube::client::Body;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -124,34 +120,43 @@ impl Watcher {
         Ok(look(pods))
     }
 
-    /// Waits until so many pods of a group run that are not gone. When nothing happens for `patience` an error says how far
-    /// it came.
-    pub(crate) fn until_running(&self, group: &Group, count: usize, patience: Duration) -> Result<(), AnyError> {
-        let stands = |pods: &Pods| {
-            let here = pods.values().filter(|pod| pod.gone.is_none());
-            let running = here.clone().filter(|pod| pod.running.is_some()).count();
-            (here.count(), running, pods.len())
-        };
-        let mut last = (0, 0, 0);
+    /// Waits until a group is as wanted. When nothing changes for `patience`, an error says how it stands.
+    pub(crate) fn until<T>(
+        &self,
+        group: &Group,
+        patience: Duration,
+        wanted: impl Fn(&Pods) -> Result<T, String>,
+    ) -> Result<T, AnyError> {
+        let mut last = String::new();
         let mut since = Instant::now();
         loop {
             let looked = Instant::now();
-            let now = self.look(group, stands)?;
-            if now.1 >= count {
-                return Ok(());
-            }
-            if now != last {
-                (last, since) = (now, Instant::now());
+            let stands = match self.look(group, &wanted)? {
+                Ok(found) => return Ok(found),
+                Err(stands) => stands,
+            };
+            if stands != last {
+                (last, since) = (stands, Instant::now());
             }
             if since.elapsed() > patience {
-                let (here, running, _) = now;
-                return Err(
-                    format!("{running} of {count} pods run, {here} are there; no change for {patience:?}").into()
-                );
+                return Err(format!("{last}; no change for {patience:?}").into());
             }
             // Times are noted when news comes in. Looking must not keep the watch from it when there are many pods.
             std::thread::sleep(Duration::from_millis(10).max(looked.elapsed() * 50));
         }
+    }
+
+    /// Waits until so many pods of a group run that are not gone; see [`Watcher::until`].
+    pub(crate) fn until_running(&self, group: &Group, count: usize, patience: Duration) -> Result<(), AnyError> {
+        self.until(group, patience, |pods| {
+            let here = pods.values().filter(|pod| pod.gone.is_none());
+            let running = here.clone().filter(|pod| pod.running.is_some()).count();
+            let (here, all) = (here.count(), pods.len());
+            if running >= count {
+                return Ok(());
+            }
+            Err(format!("{running} of {count} pods run, {here} are there, {all} were"))
+        })
     }
 
     async fn watch(&self, api: &Api, mut version: String) -> Result<(), AnyError> {
@@ -159,39 +164,21 @@ impl Watcher {
             let path = format!(
                 "/api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion={version}"
             );
-            let request = Request::get(path).header(header::ACCEPT, "application/json").body(Body::empty())?;
-            let answer = wire::send(&api.client, request).await?;
-            if !answer.status().is_success() {
-                return Err(format!("watch: {}", answer.status()).into());
-            }
-            let mut body = answer.into_body();
-            let mut bytes: Vec<u8> = Vec::new();
-            while let Some(Ok(frame)) = body.frame().await {
-                let Some(data) = frame.data_ref() else { continue };
-                let now = Instant::now();
-                bytes.extend_from_slice(data);
-                // A line may be as long as a large pod; what is before its end was looked at already.
-                let Some(end) = data.iter().rposition(|byte| *byte == b'\n') else { continue };
-                let end = bytes.len() - data.len() + end + 1;
-                self.take(&bytes[..end], now, &mut version)?;
-                bytes.drain(..end);
-            }
+            api.watch(&path, |line| self.take(line, Instant::now(), &mut version)).await?;
         }
     }
 
-    fn take(&self, bytes: &[u8], now: Instant, version: &mut String) -> Result<(), AnyError> {
-        for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let line: Line<'_> = serde_json::from_slice(line)?;
-            if line.kind == "ERROR" {
-                let why = match line.object.status {
-                    Some(Status::Word(word)) => word.into_owned(),
-                    _ => "no reason is given".to_owned(),
-                };
-                return Err(format!("watch: {why}").into());
-            }
-            line.object.metadata.resource_version.as_ref().clone_into(version);
-            self.note(&line, now);
+    fn take(&self, line: &[u8], now: Instant, version: &mut String) -> Result<(), AnyError> {
+        let line: Line<'_> = serde_json::from_slice(line)?;
+        if line.kind == "ERROR" {
+            let why = match line.object.status {
+                Some(Status::Word(word)) => word.into_owned(),
+                _ => "no reason is given".to_owned(),
+            };
+            return Err(format!("watch: {why}").into());
         }
+        line.object.metadata.resource_version.as_ref().clone_into(version);
+        self.note(&line, now);
         Ok(())
     }
 

@@ -6,10 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{Request, header};
-use http_body_util::BodyExt as _;
-use k8s_driver::wire;
-use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::api::{self, Api};
@@ -140,18 +136,9 @@ impl Statuses {
 /// Notes every status of a job, from before it is created until the task is ended.
 async fn watch(api: Api, name: String, statuses: Statuses) -> Result<(), AnyError> {
     let path = format!("{}?watch=true&timeoutSeconds=3600&fieldSelector=metadata.name={name}", api::jobs(SPACE));
-    let request = Request::get(path).header(header::ACCEPT, "application/json").body(Body::empty())?;
-    let mut body = wire::send(&api.client, request).await?.into_body();
-    let mut bytes: Vec<u8> = Vec::new();
-    while let Some(frame) = body.frame().await {
-        if let Some(data) = frame?.data_ref() {
-            bytes.extend_from_slice(data);
-        }
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-            let line: Value = serde_json::from_slice(&bytes[..end])?;
-            statuses.add(&line["object"]);
-            bytes.drain(..=end);
-        }
-    }
-    Ok(())
+    api.watch(&path, |line| {
+        statuses.add(&serde_json::from_slice::<Value>(line)?["object"]);
+        Ok(())
+    })
+    .await
 }

@@ -127,7 +127,7 @@ impl Run {
             })?;
             session.pump(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
             self.progress.update(session, at);
-            if session.operator.log().stats().records > COMPACT_AFTER {
+            if session.operator.log().records() > COMPACT_AFTER {
                 session.operator.compact()?;
             }
             let pods = || session.cluster.objects_of(&Resource::new("v1", "Pod"));

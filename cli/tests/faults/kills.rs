@@ -66,6 +66,7 @@ fn fifty_jobs_under_kills(namespace: &'static str, keeps_log: bool) {
 
 #[test]
 fn killed_at_random_moments_with_its_log_and_without() {
+    // Both mostly wait, so they share one of the threads that tests have.
     scope(|scope| {
         scope.spawn(|| fifty_jobs_under_kills("kills", true));
         scope.spawn(|| fifty_jobs_under_kills("kills-no-log", false));

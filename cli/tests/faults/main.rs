@@ -12,6 +12,8 @@ mod figures;
 mod jobs;
 mod kills;
 mod operator;
+#[path = "../common/probe.rs"]
+mod probe;
 mod restored;
 mod seen;
 mod users;

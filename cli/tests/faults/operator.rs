@@ -8,6 +8,7 @@ use control_plane::Identity;
 use serde_json::{Value, json};
 
 use crate::common::{Cluster, file, until};
+use crate::probe;
 
 /// How an operator is started; it can be started again after it was killed.
 pub(crate) struct Operator<'a> {
@@ -108,16 +109,7 @@ impl<'a> Operator<'a> {
 
     /// What `/readyz` or another path says; nothing while it does not answer.
     pub(crate) fn says(&self, path: &str) -> String {
-        let address = format!("127.0.0.1:{}", self.health);
-        let ask = || -> std::io::Result<String> {
-            use std::io::{Read as _, Write as _};
-            let mut stream = std::net::TcpStream::connect(&address)?;
-            stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        };
-        ask().ok().and_then(|answer| Some(answer.split_once("\r\n\r\n")?.1.to_owned())).unwrap_or_default()
+        probe::get(self.health, path).unwrap_or_default()
     }
 
     pub(crate) fn until_leading(&self) {

@@ -198,7 +198,7 @@ impl Session<'_> {
         let limit = self.compact_after;
         let taken = self.turns.with(move |operator| {
             operator.follow(&frames)?;
-            if limit > 0 && operator.log().stats().records > limit {
+            if limit > 0 && operator.log().records() > limit {
                 operator.compact()?;
             }
             Ok::<_, operator::Error>(operator.log().head())

@@ -1,6 +1,6 @@
 //! Who may read the log: the API server is asked about the bearer token (`TokenReview`) and about access to the path
-//! (`SubjectAccessReview`). Its verdict is kept for a short time, under a hash of the token; requests on every thread look it up
-//! there, side by side.
+//! (`SubjectAccessReview`). Its verdict is kept for a short time, under a hash of the token; requests that are
+//! answered side by side share it.
 
 use std::fmt;
 use std::time::Duration;

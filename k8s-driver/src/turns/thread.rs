@@ -27,7 +27,7 @@ pub(super) struct TurnThread {
     period: Option<Leading>,
     show: watch::Sender<View>,
     runtime: Handle,
-    /// Whether something was taken in since the last turn, and when the next may begin.
+    /// Whether there is something for a turn to do, and when the next may begin.
     pending: bool,
     next: tokio::time::Instant,
 }
@@ -61,15 +61,12 @@ impl TurnThread {
         loop {
             match runtime.block_on(self.wait(&mut asked)) {
                 Woken::NobodyAsks => return,
-                Woken::Asked(ask @ Ask::Frames { .. }) => {
-                    self.answer(ask);
-                    continue;
-                }
                 Woken::Asked(ask) => self.answer(ask),
-                Woken::Work => {}
-            }
-            if let Err(error) = self.work().and_then(|()| self.compact()) {
-                self.stopped(error);
+                Woken::Work => {
+                    if let Err(error) = self.work().and_then(|()| self.compact()) {
+                        self.stopped(error);
+                    }
+                }
             }
             self.tell();
         }
@@ -142,9 +139,7 @@ impl TurnThread {
     /// follows another's log sees to that himself.
     fn compact(&mut self) -> Result<(), operator::Error> {
         let Some(operator) = self.operator.as_mut().filter(|operator| operator.is_ready()) else { return Ok(()) };
-        let (log, limit) = (operator.log(), self.parts.compact_after);
-        // Counted from its ends: the log's statistics look at the disk.
-        let records = log.head().position.next().0.saturating_sub(log.first().0);
+        let (records, limit) = (operator.log().records(), self.parts.compact_after);
         let allowed = if operator.calls_under_way() == 0 { limit } else { limit.saturating_mul(2) };
         if limit == 0 || records <= allowed {
             return Ok(());
@@ -251,7 +246,7 @@ impl TurnThread {
             Ask::Grant(term) => {
                 if let (Some(period), Some(operator)) = (&mut self.period, &mut self.operator) {
                     operator.grant_term(term);
-                    period.proposed = false;
+                    (period.proposed, self.pending) = (false, true);
                 }
             }
             Ask::End { last_turn, reply } => {

@@ -2,7 +2,7 @@
 
 /// Lines of a stream, as they become complete.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub struct Lines {
     bytes: Vec<u8>,
     /// Where the first line not yet given begins.
     start: usize,
@@ -14,12 +14,13 @@ impl Lines {
     /// Above this an empty buffer is given back.
     const KEPT: usize = 1 << 16;
 
-    pub(super) fn add(&mut self, data: &[u8]) {
+    /// Takes in what came.
+    pub fn add(&mut self, data: &[u8]) {
         self.bytes.extend_from_slice(data);
     }
 
     /// The next complete line, without its end.
-    pub(super) fn next(&mut self) -> Option<&[u8]> {
+    pub fn line(&mut self) -> Option<&[u8]> {
         let rest = self.bytes.get(self.seen..)?;
         let Some(length) = memchr::memchr(b'\n', rest) else {
             self.seen = self.bytes.len();
@@ -31,7 +32,7 @@ impl Lines {
     }
 
     /// Forgets the lines that were given.
-    pub(super) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.bytes.drain(..self.start);
         self.seen -= self.start;
         self.start = 0;

@@ -329,7 +329,7 @@ fn lines_are_found_however_the_stream_is_cut() {
         let (mut lines, mut found) = (Lines::default(), Vec::new());
         for chunk in text.as_bytes().chunks(step) {
             lines.add(chunk);
-            while let Some(line) = lines.next() {
+            while let Some(line) = lines.line() {
                 found.push(String::from_utf8(line.to_vec()).unwrap());
             }
             lines.forget();

@@ -129,6 +129,7 @@ fn allocation(vector: &Place<'_>, left_out: &mut Vec<Failure>) -> Result<Value, 
     for refusal in &allocation.refused {
         let error = places.get(refusal.place).map(|place| place.error(&refusal.error.to_string()));
         if refusal.error == JobError::Duplicate {
+            // Results are by name: there is no place for that of the second.
             return Err(error.unwrap_or_else(|| Failure::new(refusal.to_string())));
         }
         left_out.extend(error);
