@@ -16,6 +16,7 @@
 
 mod ahead;
 mod block;
+pub mod bookmark;
 mod chain;
 mod copying;
 pub mod disk;

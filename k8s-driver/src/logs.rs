@@ -14,6 +14,8 @@ use crate::metrics::Metrics;
 
 /// Name of the log in the data directory.
 const LOG: &str = "log";
+/// Name of the state beside the log, in the log's directory: it is set aside with it.
+const BOOKMARK: &str = "bookmark";
 
 /// A place that holds one log at a time.
 pub trait Logs: Send {
@@ -29,6 +31,20 @@ pub trait Logs: Send {
     /// # Errors
     /// When it cannot be moved.
     fn set_aside(&mut self, why: &str) -> io::Result<String>;
+
+    /// A state kept beside the log; see [`event_log::bookmark`]. A place need not keep any.
+    fn bookmark(&self) -> Option<Checkpoint> {
+        None
+    }
+
+    /// Keeps a state beside the log.
+    ///
+    /// # Errors
+    /// When it cannot be written. The log is none the worse for it.
+    fn keep_bookmark(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        let _ = checkpoint;
+        Ok(())
+    }
 }
 
 /// Logs in a directory.
@@ -62,6 +78,17 @@ impl Logs for Directory {
         fs::rename(self.data.join(LOG), &target)?;
         fs::File::open(&self.data)?.sync_all()?;
         Ok(target.display().to_string())
+    }
+
+    fn bookmark(&self) -> Option<Checkpoint> {
+        event_log::bookmark::read(&self.data.join(LOG).join(BOOKMARK)).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the state beside the log cannot be read; the whole log is");
+            None
+        })
+    }
+
+    fn keep_bookmark(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        event_log::bookmark::write(&self.data.join(LOG).join(BOOKMARK), checkpoint)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen};
 use engine::{FoldError, Record, State, WireError};
-use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord};
+use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord, bookmark};
 use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Timestamp};
 use serde_json::Value;
 
@@ -71,7 +71,8 @@ pub struct Options {
     /// otherwise a turn begins the next one by itself.
     pub claims_terms: bool,
     /// A job's status is written not more often than this, in milliseconds, when nothing but progress is to be told: neither a
-    /// phase nor anything that decisions wait for. Zero: every change is written.
+    /// phase nor anything that decisions wait for; ten times less often while there is more to do than room for it. Zero: every
+    /// change is written.
     pub status_pace_ms: u64,
 }
 
@@ -112,6 +113,8 @@ pub struct Operator {
     /// Jobs with something to do that found no room, and the job that was served last.
     pub(crate) owed: BTreeSet<JobKey>,
     pub(crate) served: Option<JobKey>,
+    /// Whether there were such jobs when the turn began.
+    pub(crate) busy: bool,
     /// The term that was claimed for this process, until it begins.
     pub(crate) granted: Option<Term>,
     pub(crate) rendered: BTreeMap<JobKey, Rendered>,
@@ -129,11 +132,37 @@ impl Operator {
     /// # Errors
     /// When the log cannot be read or does not fold.
     pub fn open(log: Box<dyn EventLog>, registry: Registry, options: Options) -> Result<Self, Error> {
-        let mut state = match log.checkpoint()? {
-            None => State::default(),
-            Some(c) => State::from_checkpoint(&c.state).map_err(|source| Error::Record { at: c.position, source })?,
+        Self::open_at(log, None, registry, options)
+    }
+
+    /// [`Operator::open`] with what [`Operator::bookmark`] gave at an earlier time: only the records after that are folded. A
+    /// bookmark that does not fit the log, or that this build cannot read, is left aside.
+    ///
+    /// # Errors
+    /// As for [`Operator::open`].
+    pub fn open_at(
+        log: Box<dyn EventLog>,
+        bookmark: Option<&Checkpoint>,
+        registry: Registry,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let fitting = match bookmark {
+            Some(bookmark) if bookmark::fits(&*log, bookmark)? => {
+                let state = State::from_checkpoint(&bookmark.state).ok();
+                state.filter(|state| state.stamp.position == bookmark.position)
+            }
+            Some(_) | None => None,
         };
-        for frame in log.read(log.first())? {
+        let (mut state, from) = match (fitting, bookmark, log.checkpoint()?) {
+            (Some(state), Some(bookmark), _) => (state, bookmark.position.next()),
+            (_, _, None) => (State::default(), log.first()),
+            (_, _, Some(c)) => {
+                let state =
+                    State::from_checkpoint(&c.state).map_err(|source| Error::Record { at: c.position, source })?;
+                (state, log.first())
+            }
+        };
+        for frame in log.read(from)? {
             let frame = frame?;
             let record = Record::decode(frame.position, frame.term, &frame.body)
                 .map_err(|source| Error::Record { at: frame.position, source })?;
@@ -155,6 +184,7 @@ impl Operator {
             pace,
             owed: BTreeSet::new(),
             served: None,
+            busy: false,
             granted: None,
             rendered: BTreeMap::new(),
             seen_specs: BTreeMap::new(),
@@ -275,14 +305,18 @@ impl Operator {
     /// # Errors
     /// When the log cannot be written; the old log is then still there.
     pub fn compact(&mut self) -> Result<(), Error> {
+        let checkpoint = self.bookmark()?;
+        self.log.compact(&checkpoint)?;
+        Ok(())
+    }
+
+    /// The present state, as that of the log's head: to be kept beside the log for [`Operator::open_at`].
+    ///
+    /// # Errors
+    /// When it cannot be encoded.
+    pub fn bookmark(&self) -> Result<Checkpoint, Error> {
         let head = self.log.head();
         let state = self.state.to_checkpoint().map_err(Error::Encode)?;
-        self.log.compact(&Checkpoint {
-            position: head.position,
-            term: self.state.stamp.term,
-            digest: head.digest,
-            state,
-        })?;
-        Ok(())
+        Ok(Checkpoint { position: head.position, term: self.state.stamp.term, digest: head.digest, state })
     }
 }

@@ -10,6 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::Job;
 use model::{JobKey, Phase, Term, Text, Timestamp};
 
+/// How many times longer progress waits while pods and services wait to be created: a status write costs an API server as much
+/// as several of those.
+const WHILE_BUSY: u64 = 10;
+
 /// What of a status is told at once, besides what [`Job::awaits_mirror`] says: what a log that is lost would take along.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Told {
@@ -48,13 +52,19 @@ impl Pace {
         Self { every_ms, ..Self::default() }
     }
 
-    /// Whether the job's status is written now, which is noted; otherwise it waits, and is told by [`Pace::due`].
-    pub(crate) fn lets(&mut self, key: &JobKey, job: &Job, term: Term, now: Timestamp) -> bool {
+    /// Whether the job's status is written now, which is noted; otherwise it waits, and is told by [`Pace::due`]. `busy`: calls
+    /// wait for room.
+    pub(crate) fn lets(&mut self, key: &JobKey, job: &Job, term: Term, now: Timestamp, busy: bool) -> bool {
         let told = Told::of(job);
-        if let Some((last, at)) = self.written.get(key) {
+        if let Some((last, at)) = self.written.get(key)
+            && told == *last
+            && !job.awaits_mirror(term)
+        {
             let next = at.plus_ms(self.every_ms);
-            if told == *last && !job.awaits_mirror(term) && now < next {
-                self.waiting.insert((next, key.clone()));
+            let patient = busy && now < at.plus_ms(self.every_ms.saturating_mul(WHILE_BUSY));
+            if now < next || patient {
+                let again = if now < next { next } else { now.plus_ms(self.every_ms) };
+                self.waiting.insert((again, key.clone()));
                 return false;
             }
         }
@@ -96,26 +106,34 @@ mod tests {
         let stamp = |position: u64| Stamp { term, position: model::Position(position) };
         let mut job = Job { acked: stamp(5), decided: stamp(5), phase: Phase::Pending, ..Job::default() };
         let mut pace = Pace::new(1000);
-        assert!(pace.lets(&key, &job, term, at(0)), "the first");
-        assert!(!pace.lets(&key, &job, term, at(999)));
-        assert!(!pace.lets(&key, &job, term, at(500)));
+        assert!(pace.lets(&key, &job, term, at(0), false), "the first");
+        assert!(!pace.lets(&key, &job, term, at(999), false));
+        assert!(!pace.lets(&key, &job, term, at(500), false));
         assert_eq!((pace.next(), pace.due(at(999))), (Some(at(1000)), vec![]));
         assert_eq!((pace.due(at(1000)), pace.next()), (vec![key.clone()], None));
-        assert!(pace.lets(&key, &job, term, at(1000)), "its time has come");
+        assert!(!pace.lets(&key, &job, term, at(1000), true), "there is work that waits");
+        assert_eq!((pace.due(at(1999)), pace.due(at(2000))), (vec![], vec![key.clone()]), "it is asked again");
+        assert!(!pace.lets(&key, &job, term, at(9999), true));
+        let mut patient = Pace { every_ms: 1000, waiting: pace.waiting.clone(), written: pace.written.clone() };
+        assert!(patient.lets(&key, &job, term, at(10_000), true), "it does not wait for ever");
+        assert!(pace.lets(&key, &job, term, at(1000), false), "its time has come");
         job.phase = Phase::Running;
-        assert!(pace.lets(&key, &job, term, at(1001)), "a phase");
-        assert!(!pace.lets(&key, &job, term, at(1002)));
+        assert!(pace.lets(&key, &job, term, at(1001), false), "a phase");
+        assert!(!pace.lets(&key, &job, term, at(1002), false));
         job.first_running_at = Some(at(1002));
-        assert!(pace.lets(&key, &job, term, at(1002)), "a clock that began");
-        assert!(!pace.lets(&key, &job, term, at(1003)));
+        assert!(pace.lets(&key, &job, term, at(1002), false), "a clock that began");
+        assert!(!pace.lets(&key, &job, term, at(1003), false));
         job.decided = stamp(6);
-        assert!(pace.lets(&key, &job, term, at(1003)), "the evidence of a decision");
+        assert!(pace.lets(&key, &job, term, at(1003), false), "the evidence of a decision");
         job.acked = stamp(6);
-        assert!(!pace.lets(&key, &job, term, at(1003)));
-        assert!(pace.lets(&key, &job, Term(4), at(1003)), "the fence of a later term");
+        assert!(!pace.lets(&key, &job, term, at(1003), false));
+        assert!(pace.lets(&key, &job, Term(4), at(1003), false), "the fence of a later term");
         pace.forget(&key);
-        assert!(pace.lets(&key, &job, term, at(1003)), "a job of that name that is new");
+        assert!(pace.lets(&key, &job, term, at(1003), false), "a job of that name that is new");
         let mut pace = Pace::new(0);
-        assert!(pace.lets(&key, &job, term, at(2)) && pace.lets(&key, &job, term, at(2)), "without a pace");
+        assert!(
+            pace.lets(&key, &job, term, at(2), false) && pace.lets(&key, &job, term, at(2), false),
+            "without a pace"
+        );
     }
 }

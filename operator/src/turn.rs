@@ -60,6 +60,7 @@ impl Operator {
                 causes.insert(key, Stamp { term: record.term, position: record.position });
             }
         }
+        self.busy = !self.owed.is_empty();
         self.owed.extend(concerned);
         self.owed.extend(self.pace.due(now));
         // The jobs after the one served last come first, and that one last: where there is little room each gets its turn.

@@ -147,12 +147,15 @@ pub fn allocate(policy: &dyn Policy, snapshot: Snapshot<'_>, memory: &mut Memory
 /// Places of the jobs that take part, by (submission, id), and the others with the reason.
 fn admit(jobs: &[JobView], pools: &BTreeMap<GpuType, u32>) -> (Vec<usize>, Vec<Refusal>) {
     let mut order: Vec<(&JobView, usize)> = jobs.iter().zip(0..).collect();
-    order.sort_by(|(a, p), (b, q)| a.id.cmp(&b.id).then(p.cmp(q)));
+    // Callers that keep their jobs in order are spared the sorting: thousands may wait.
+    let is_sorted = jobs.is_sorted_by(|a, b| a.id < b.id && a.submitted <= b.submitted);
+    if !is_sorted {
+        order.sort_by(|(a, p), (b, q)| a.id.cmp(&b.id).then(p.cmp(q)));
+    }
     let mut refused = Vec::new();
     let mut last: Option<&str> = None;
     order.retain(|&(job, place)| {
-        let twice = last == Some(&*job.id);
-        last = Some(&job.id);
+        let twice = !is_sorted && last.replace(&job.id) == Some(&*job.id);
         let verdict = if twice { Err(JobError::Duplicate) } else { job.check().and_then(|()| has_pool(job, pools)) };
         match verdict {
             Ok(()) => true,
@@ -163,7 +166,9 @@ fn admit(jobs: &[JobView], pools: &BTreeMap<GpuType, u32>) -> (Vec<usize>, Vec<R
         }
     });
     refused.sort_by_key(|r| r.place);
-    order.sort_by_key(|(job, _)| job.submitted); // stable: equal times stay in id order
+    if !is_sorted {
+        order.sort_by_key(|(job, _)| job.submitted); // stable: equal times stay in id order
+    }
     (order.into_iter().map(|(_, place)| place).collect(), refused)
 }
 

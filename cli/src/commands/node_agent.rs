@@ -143,7 +143,9 @@ pub(crate) fn run(args: &NodeAgentArgs) -> Result<ExitCode, Failure> {
 fn start_logging(args: &NodeAgentArgs) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&args.log_level)
         .map_err(|error| Failure::new(format!("log-level: {:?}: {error}", args.log_level)))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Whoever reads the log may go away; that is no reason to stop, let alone to panic.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let started = match args.log_format {
         LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),

@@ -116,7 +116,9 @@ fn start_logging(settings: &Settings) -> Result<(), Failure> {
     };
     let filter = EnvFilter::try_new(&filter)
         .map_err(|error| Failure::new(format!("log-level: {:?}: {error}", settings.log_level.as_deref())))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Whoever reads the log may go away; that is no reason to stop, let alone to panic.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let started = match settings.log_format.unwrap_or(LogFormat::Text) {
         LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),

@@ -18,7 +18,10 @@ use crate::logs::Timed;
 const BATCH: usize = 1024;
 /// Least time between the beginnings of two turns. The first is done at once; while much happens, what comes in meanwhile is
 /// judged together: a durable append and a walk of the jobs touched cost the same for one pod as for ten.
-const SPACING: Duration = Duration::from_millis(50);
+pub(super) const SPACING: Duration = Duration::from_millis(100);
+/// The same while there is no room for calls: nothing new can be handed out before some are answered. Half the room must last
+/// longer than this.
+const SPACING_WITHOUT_ROOM: Duration = Duration::from_millis(150);
 
 /// What the thread holds.
 pub(super) struct TurnThread {
@@ -30,6 +33,8 @@ pub(super) struct TurnThread {
     /// Whether there is something for a turn to do, and when the next may begin.
     pending: bool,
     next: tokio::time::Instant,
+    /// Up to where a state is kept beside the log, or begins it.
+    marked: Position,
 }
 
 struct Leading {
@@ -52,7 +57,7 @@ enum Woken {
 impl TurnThread {
     pub(super) fn new(parts: Parts, show: watch::Sender<View>, runtime: Handle) -> Self {
         let next = tokio::time::Instant::now();
-        Self { parts, operator: None, period: None, show, runtime, pending: false, next }
+        Self { parts, operator: None, period: None, show, runtime, pending: false, next, marked: Position(0) }
     }
 
     /// Runs until nobody can ask any more.
@@ -66,6 +71,7 @@ impl TurnThread {
                     if let Err(error) = self.work().and_then(|()| self.compact()) {
                         self.stopped(error);
                     }
+                    self.mark();
                 }
             }
             self.tell();
@@ -102,11 +108,12 @@ impl TurnThread {
     /// Takes what waits and does a turn.
     fn work(&mut self) -> Result<(), operator::Error> {
         let (Some(period), Some(operator)) = (&mut self.period, &mut self.operator) else { return Ok(()) };
-        (self.pending, self.next) = (false, tokio::time::Instant::now() + SPACING);
+        let woken = tokio::time::Instant::now();
         self.parts.metrics.queue_depth("news", period.queues.news.len());
         self.parts.metrics.queue_depth("answers", period.queues.answers.len());
         period.take_in(operator);
-        period.make_room(operator, self.parts.room);
+        let has_room = period.make_room(operator, self.parts.room);
+        (self.pending, self.next) = (false, woken + if has_room { SPACING } else { SPACING_WITHOUT_ROOM });
         let now = self.parts.clock.now();
         let span = tracing::debug_span!("turn", position = operator.log().head().position.0);
         let begun = Instant::now();
@@ -157,6 +164,26 @@ impl TurnThread {
         Ok(())
     }
 
+    /// Keeps the present state beside a log that has grown since that was done last: when nothing is under way, or when it has
+    /// grown very much. That it could not be done harms nothing but the time the next start takes.
+    fn mark(&mut self) {
+        let Some(operator) = self.operator.as_ref().filter(|operator| operator.is_ready()) else { return };
+        let (head, limit) = (operator.log().head().position, self.parts.bookmark_after);
+        // The log itself begins with a state where it was compacted.
+        let since = operator.log().records().min(head.0.saturating_sub(self.marked.0));
+        let allowed = if operator.calls_under_way() == 0 { limit } else { limit.saturating_mul(2) };
+        if limit == 0 || since <= allowed {
+            return;
+        }
+        let begun = Instant::now();
+        let kept = operator.bookmark().and_then(|state| Ok(self.parts.logs.keep_bookmark(&state)?));
+        match kept {
+            Ok(()) => tracing::info!(%head, seconds = begun.elapsed().as_secs_f64(), "state kept beside the log"),
+            Err(error) => tracing::warn!(%error, %head, "the state cannot be kept beside the log"),
+        }
+        self.marked = head;
+    }
+
     /// After an error nothing of what is in memory is trusted: the operator is opened anew.
     fn stopped(&mut self, error: operator::Error) {
         tracing::error!(%error, "the operator stopped; it is opened anew on its log");
@@ -184,8 +211,8 @@ impl TurnThread {
             Err(damage @ event_log::Error::Damaged { .. }) => return self.open_without(&damage),
             Err(error) => return Err(operator::Error::Log(error).into()),
         };
-        match Operator::open(self.timed(log), self.parts.registry.clone(), self.options()) {
-            Ok(operator) => self.operator = Some(operator),
+        match self.opened(self.timed(log)) {
+            Ok((operator, marked)) => (self.operator, self.marked) = (Some(operator), marked),
             Err(operator::Error::Log(damage @ event_log::Error::Damaged { .. })) => return self.open_without(&damage),
             Err(error) => return Err(error.into()),
         }
@@ -199,6 +226,14 @@ impl TurnThread {
         let log = self.parts.logs.open().map_err(operator::Error::Log)?;
         self.operator = Some(Operator::open(self.timed(log), self.parts.registry.clone(), self.options())?);
         Ok(())
+    }
+
+    /// The operator on its log, and up to where a state was kept beside it.
+    fn opened(&self, log: Box<dyn EventLog>) -> Result<(Operator, Position), operator::Error> {
+        let mark = self.parts.logs.bookmark();
+        let operator = Operator::open_at(log, mark.as_ref(), self.parts.registry.clone(), self.options())?;
+        let marked = mark.map(|mark| mark.position).filter(|at| *at <= operator.log().head().position);
+        Ok((operator, marked.unwrap_or_default()))
     }
 
     fn timed(&self, log: Box<dyn EventLog>) -> Box<dyn EventLog> {
@@ -229,6 +264,8 @@ impl TurnThread {
                 let _ = reply.send(self.reopen());
             }
             Ask::Begin(queues) => {
+                // One that has led keeps what must not outlast a leadership.
+                self.operator = self.operator.take().filter(|operator| !operator.is_ready());
                 if self.operator.is_none()
                     && let Err(error) = self.open()
                 {
@@ -253,7 +290,9 @@ impl TurnThread {
                 if last_turn && let Err(error) = self.work() {
                     self.stopped(error);
                 }
+                // After the last turn nobody follows or leads before the next beginning, which sees to it.
                 if self.period.take().is_some()
+                    && !last_turn
                     && let Err(error) = self.reopen()
                 {
                     tracing::error!(%error, "the log cannot be opened");
@@ -279,8 +318,9 @@ impl TurnThread {
             return Err("not while leading".to_owned());
         }
         let opened = match self.operator.take() {
-            Some(operator) => Operator::open(operator.into_log(), self.parts.registry.clone(), self.options())
-                .map(|operator| self.operator = Some(operator))
+            Some(operator) => self
+                .opened(operator.into_log())
+                .map(|(operator, marked)| (self.operator, self.marked) = (Some(operator), marked))
                 .map_err(Error::from),
             None => self.open(),
         };
@@ -304,10 +344,12 @@ impl TurnThread {
 
 impl Leading {
     /// Opens the room for calls when half of it is free, and closes it until then: walking a job of many pods and making the
-    /// text that they share is worth it for many calls, not for one.
-    fn make_room(&mut self, operator: &mut Operator, room: usize) {
+    /// text that they share is worth it for many calls, not for one. Says whether it is open.
+    fn make_room(&mut self, operator: &mut Operator, room: usize) -> bool {
         let under_way = operator.calls_under_way().saturating_sub(std::mem::take(&mut self.offered));
-        operator.set_room(if under_way <= room / 2 { room } else { 0 });
+        let open = under_way <= room / 2;
+        operator.set_room(if open { room } else { 0 });
+        open
     }
 
     /// Takes what waits, up to a batch of each.

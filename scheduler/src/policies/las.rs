@@ -10,7 +10,10 @@
 //! Owns the queue rule ([`Queues::step`]) and keeps [`Memory::queues`]. Tests: at the end of this file; vectors
 //! `tiresias_priority` and `allocation` in `tests/vectors.rs`.
 
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap, btree_map};
+use std::iter::Peekable;
+
+use model::Text;
 
 use crate::job::{Grant, JobView};
 use crate::memory::{Memory, QueueMark};
@@ -59,15 +62,9 @@ impl Queues {
         usize::try_from(level).ok().and_then(|level| self.limits.get(level)).copied()
     }
 
-    /// The queue a job is in.
-    fn level(&self, job: &JobView, memory: &Memory) -> u32 {
-        memory.queues.get(&job.id).map_or(job.level, |mark| mark.level).min(self.last())
-    }
-
     fn review(&self, now: Micros, jobs: &[JobView], memory: &mut Memory) -> bool {
-        let mut changed = false;
-        for job in jobs {
-            let mark = mark(job, memory);
+        let mut moved = Vec::new();
+        for (job, mark) in Marks::of(memory).along(jobs) {
             let attained = job.attained.beyond(mark.attained);
             let waited = now.since(job.since.max(mark.promoted));
             let from = mark.level.min(self.last());
@@ -78,16 +75,16 @@ impl Queues {
                 } else {
                     QueueMark { level: to, ..mark }
                 };
-                memory.queues.insert(job.id.clone(), mark);
-                changed = true;
+                moved.push((job.id.clone(), mark));
             }
         }
+        let changed = !moved.is_empty();
+        memory.queues.extend(moved);
         changed
     }
 
     fn wake(&self, now: Micros, jobs: &[JobView], memory: &Memory) -> Option<Micros> {
-        let next = |job: &JobView| {
-            let mark = mark(job, memory);
+        let next = |(job, mark): (&JobView, QueueMark)| {
             let level = mark.level.min(self.last());
             if job.is_running() {
                 let left = self.limit(level)?.beyond(job.attained.beyond(mark.attained));
@@ -98,12 +95,15 @@ impl Queues {
             let due = job.since.max(mark.promoted).plus(spell.times(self.promote_knob?.into()));
             (level > 0 && spell > Micros::ZERO).then_some(due)
         };
-        jobs.iter().filter_map(next).filter(|&at| at > now).min()
+        Marks::of(memory).along(jobs).filter_map(next).filter(|&at| at > now).min()
     }
 
     /// Members by queue, then first start, never-started last, then (submission, id); with the queue of each.
     fn order(&self, pool: &Pool<'_>, memory: &Memory) -> (Vec<usize>, Vec<u32>) {
-        let levels: Vec<u32> = pool.jobs.iter().map(|m| self.level(m.job, memory)).collect();
+        let levels: Vec<u32> = Marks::of(memory)
+            .along(pool.jobs.iter().map(|m| m.job))
+            .map(|(_, mark)| mark.level.min(self.last()))
+            .collect();
         let mut order: Vec<usize> = (0..pool.jobs.len()).collect();
         order.sort_by_key(|&i| {
             let first = pool.jobs.get(i).map(|m| m.job.first_start.unwrap_or(Micros::MAX));
@@ -118,9 +118,40 @@ fn last_spell(job: &JobView, mark: QueueMark) -> Micros {
     if job.ran > mark.ran { job.spell } else { Micros::ZERO }
 }
 
-fn mark(job: &JobView, memory: &Memory) -> QueueMark {
-    let fresh = QueueMark { level: job.level, ..QueueMark::default() };
-    memory.queues.get(&job.id).map_or(fresh, |mark| *mark)
+/// Looks marks up for one job after the other. Where the jobs come in the order of their ids, as they mostly do, that is one walk
+/// over the marks.
+struct Marks<'a> {
+    all: &'a BTreeMap<Text, QueueMark>,
+    ahead: Peekable<btree_map::Iter<'a, Text, QueueMark>>,
+    /// Marks of jobs up to this one have been passed.
+    passed: Option<&'a Text>,
+}
+
+impl<'a> Marks<'a> {
+    fn of(memory: &'a Memory) -> Self {
+        Self { all: &memory.queues, ahead: memory.queues.iter().peekable(), passed: None }
+    }
+
+    /// Each job with its mark.
+    fn along<'j>(
+        mut self,
+        jobs: impl IntoIterator<Item = &'j JobView>,
+    ) -> impl Iterator<Item = (&'j JobView, QueueMark)> {
+        jobs.into_iter().map(move |job| {
+            let fresh = QueueMark { level: job.level, ..QueueMark::default() };
+            (job, self.find(&job.id).unwrap_or(fresh))
+        })
+    }
+
+    fn find(&mut self, id: &Text) -> Option<QueueMark> {
+        if self.passed.is_some_and(|passed| id <= passed) {
+            return self.all.get(id).copied();
+        }
+        while let Some((passed, _)) = self.ahead.next_if(|(other, _)| *other < id) {
+            self.passed = Some(passed);
+        }
+        self.ahead.peek().filter(|(other, _)| *other == id).map(|(_, mark)| **mark)
+    }
 }
 
 /// Rigid least attained service: every job at the size it asked for, or not at all.
@@ -240,6 +271,26 @@ mod tests {
         (job.ran, job.spell) = (Micros::from_secs(secs), Micros::from_secs(secs));
         job.attained = GpuMicros::of(gpus, job.ran);
         job
+    }
+
+    #[test]
+    fn marks_are_found_in_any_order_of_the_jobs() {
+        let marked = ["c", "k", "p"];
+        let queues =
+            marked.iter().zip(1..).map(|(&id, level)| (id.into(), QueueMark { level, ..QueueMark::default() }));
+        let memory = Memory { queues: queues.collect(), ..Memory::default() };
+        let ids = ["a", "c", "d", "k", "l", "p", "q"];
+        let jobs = ids.map(|id| JobView { level: 9, ..JobView::waiting(id, 1, 1, 1, Micros::ZERO) });
+        let want = [9, 1, 9, 2, 9, 3, 9];
+        let mut places: Vec<usize> = (0..ids.len()).collect();
+        for turn in 0..ids.len() {
+            for step in [1, 2, 3, 5] {
+                places.sort_by_key(|place| (place * step + turn) % ids.len());
+                let found: Vec<u32> =
+                    Marks::of(&memory).along(places.iter().map(|&p| &jobs[p])).map(|(_, m)| m.level).collect();
+                assert_eq!(found, places.iter().map(|&p| want[p]).collect::<Vec<_>>(), "{places:?}");
+            }
+        }
     }
 
     #[test]

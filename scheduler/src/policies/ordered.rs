@@ -51,7 +51,7 @@ impl Policy for Ordered {
             let mut order: Vec<usize> = (0..pool.jobs.len()).collect();
             let member = |i: usize| pool.jobs.get(i);
             match self.order {
-                Order::FifoStrict | Order::FifoBackfill => running_first(pool, &mut order),
+                Order::FifoStrict | Order::FifoBackfill => order = running_first(pool),
                 Order::Srtf => order.sort_by_cached_key(|&i| member(i).map(time_left)),
                 Order::Srsf => order.sort_by_cached_key(|&i| member(i).map(|m| time_left(m).times(m.job.num.into()))),
                 Order::Sjf => order.sort_by_key(|&i| member(i).map(|m| m.job.num)),
@@ -67,9 +67,12 @@ fn time_left(member: &Member<'_>) -> Micros {
 }
 
 /// Running jobs by the time they started, then waiting ones; ties and waiting ones by (submission, id).
-pub(super) fn running_first(pool: &Pool<'_>, order: &mut [usize]) {
-    let key = |m: &Member<'_>| (!m.job.is_running(), if m.job.is_running() { m.job.since } else { Micros::ZERO });
-    order.sort_by_key(|&i| pool.jobs.get(i).map(key));
+pub(super) fn running_first(pool: &Pool<'_>) -> Vec<usize> {
+    let is_running = |&i: &usize| pool.jobs.get(i).is_some_and(|m| m.job.is_running());
+    let (mut order, waiting): (Vec<usize>, Vec<usize>) = (0..pool.jobs.len()).partition(is_running);
+    order.sort_by_key(|&i| pool.jobs.get(i).map(|m| m.job.since));
+    order.extend(waiting);
+    order
 }
 
 /// Gives each job `size` GPUs, in order, if they are there; with `strict`, stops at the first that does not fit.

@@ -33,8 +33,7 @@ impl Policy for MaxMin {
 
     fn decide(&self, round: &Round<'_>, _: &mut Memory) -> Vec<Grant> {
         round.by_home(|pool| {
-            let mut order: Vec<usize> = (0..pool.jobs.len()).collect();
-            running_first(pool, &mut order);
+            let order = running_first(pool);
             let mut turn = vec![0; order.len()];
             for (nth, &i) in order.iter().enumerate() {
                 if let Some(slot) = turn.get_mut(i) {

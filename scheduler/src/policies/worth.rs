@@ -17,7 +17,9 @@
 //! - *Trust*: where the estimates of the work left differ by no more than their usual error ([`JobView::doubt`]) they say
 //!   nothing about the order, and `p` and `theta` are `unsure-p` and `unsure-theta`; in between, in between.
 //! - *Rigid*: the less of the GPUs asked for can change, the more the decision is one of order only, and for that the shortest
-//!   remaining service first is best: `a` goes to 1, and theta, median and, as far as estimates are trusted, inertia to 0.
+//!   remaining service first is best: `a` goes to 1, and theta, median and, as far as estimates are trusted, inertia to 0. Where
+//!   estimates are usually wrong, the order turns over again and again as they are corrected; so the work of a rigid job that
+//!   waits counts with `b` times what its start costs.
 //!
 //! Where the work left is not known, the service attained so far stands for it: with heavy-tailed sizes the longer a job
 //! ran, the longer it will; then there is no inertia. Owns no decision. Tests: below, and in `gain`.
@@ -41,11 +43,13 @@ pub(super) struct Worth<'a> {
 /// What sizes are worth to each job, given all of them; in their order.
 pub(super) fn worths<'a>(jobs: impl Iterator<Item = &'a JobView>, now: Micros, knobs: &Knobs) -> Vec<Worth<'a>> {
     let jobs: Vec<&JobView> = jobs.collect();
+    let among = Among::new(&jobs, now, knobs);
     // Most work first; of equals the later job counts as having more.
-    let mut order: Vec<(Micros, usize)> = jobs.iter().zip(0..).map(|(job, place)| (work_left(job), place)).collect();
+    let mut order: Vec<(Micros, usize)> =
+        jobs.iter().zip(0..).map(|(job, place)| (work_to_do(job, among.start_milli), place)).collect();
     order.sort_unstable_by(|a, b| b.cmp(a));
     let median = order.get(order.len() / 2).map_or(Micros::ZERO, |&(work, _)| work);
-    let among = Among::new(&jobs, median, now, knobs);
+    let among = among.with_median(median);
     let mut ranks = vec![0_u64; order.len()];
     for (rank, (_, place)) in (1..).zip(order) {
         if let Some(slot) = ranks.get_mut(place) {
@@ -60,11 +64,23 @@ fn work_left(job: &JobView) -> Micros {
     job.remaining.unwrap_or(Micros(job.attained.0))
 }
 
+/// The same, and for a job that waits what it could have done while it starts, so many thousandths of it.
+fn work_to_do(job: &JobView, start_milli: u32) -> Micros {
+    let work = work_left(job);
+    if job.is_running() || start_milli == 0 {
+        return work;
+    }
+    let speed = job.speeds.home().map_or(Speed::ZERO, |(_, curve)| curve.at(job.num));
+    let start = u128::from(speed.work_in(job.restart_cost).0).saturating_mul(start_milli.into()) / 1000;
+    work.plus(Micros(u64::try_from(start).unwrap_or(u64::MAX)))
+}
+
 /// What the values of all jobs share: the settings as these jobs make them.
 struct Among {
     count: u64,
-    /// Added to the work left of each.
+    /// Added to the work left of each: so many thousandths of the median.
     median: u64,
+    median_milli: u32,
     lasting: Micros,
     rank_milli: u32,
     work_milli: u32,
@@ -72,17 +88,18 @@ struct Among {
     inertia_milli: u32,
     cap_milli: u32,
     change_milli: u32,
+    start_milli: u32,
 }
 
 impl Among {
-    fn new(jobs: &[&JobView], median: Micros, now: Micros, knobs: &Knobs) -> Self {
+    fn new(jobs: &[&JobView], now: Micros, knobs: &Knobs) -> Self {
         let (trust, rigid) = (trust(jobs), rigid(jobs));
         // Inertia guards against wrong estimates as well.
         let sure_and_rigid = part(rigid, 0, trust);
-        let median = u128::from(median.0).saturating_mul(part(rigid, knobs.median_milli, 0).into()) / 1000;
         Self {
             count: u64::try_from(jobs.len()).unwrap_or(u64::MAX),
-            median: u64::try_from(median).unwrap_or(u64::MAX),
+            median: 0,
+            median_milli: part(rigid, knobs.median_milli, 0),
             lasting: lasting(jobs, now, knobs.horizon_milli),
             rank_milli: part(trust, knobs.unsure_rank_milli, knobs.rank_milli),
             work_milli: part(rigid, knobs.work_milli, knobs.work_milli.max(1000)),
@@ -90,7 +107,13 @@ impl Among {
             inertia_milli: part(sure_and_rigid, knobs.inertia_milli, 0),
             cap_milli: knobs.cap_milli.max(1000),
             change_milli: knobs.change_milli,
+            start_milli: part(part(doubt(jobs), 0, rigid), 0, knobs.change_milli),
         }
+    }
+
+    fn with_median(self, median: Micros) -> Self {
+        let median = u128::from(median.0).saturating_mul(self.median_milli.into()) / 1000;
+        Self { median: u64::try_from(median).unwrap_or(u64::MAX), ..self }
     }
 }
 
@@ -120,6 +143,14 @@ fn trust(jobs: &[&JobView]) -> u32 {
     let variance = squares.saturating_mul(count).saturating_sub(square(sum));
     let believed = variance.saturating_sub(errors.saturating_mul(count)).saturating_mul(1000).checked_div(variance);
     u32::try_from(believed.unwrap_or_default()).unwrap_or(1000)
+}
+
+/// How wrong estimates of the work left usually are, in thousandths of a doubling, up to one.
+fn doubt(jobs: &[&JobView]) -> u32 {
+    let known = || jobs.iter().filter(|job| job.remaining.is_some());
+    let sum = known().fold(0_u64, |sum, job| sum.saturating_add(job.doubt.into()));
+    let count = known().fold(0_u64, |count, _| count.saturating_add(1));
+    u32::try_from(sum.checked_div(count).unwrap_or_default()).unwrap_or(u32::MAX).min(1000)
 }
 
 /// How much of the GPUs asked for is asked for by jobs that have one size only, in thousandths.
@@ -160,7 +191,8 @@ const BEGUN: u64 = 100_000_000;
 impl<'a> Worth<'a> {
     fn new(job: &'a JobView, rank: u64, among: &Among) -> Self {
         let work = work_left(job);
-        let little = falling_power(work.0.saturating_add(among.median), BRIEF, among.work_milli);
+        let to_do = work_to_do(job, among.start_milli);
+        let little = falling_power(to_do.0.saturating_add(among.median), BRIEF, among.work_milli);
         // rank^p over its largest value.
         let standing = falling_power(among.count, rank, among.rank_milli);
         let little = u128::from(little).saturating_mul(standing.into()).checked_div(UNIT.into()).unwrap_or_default();

@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((milli(&first, 4), milli(&first, 8)), (4000, 6800), "linear up to a node, less beyond");
         assert_eq!((first.remaining, first.restart_cost), (None, Micros::from_secs(60)));
         // It runs on 1 and then on 4 GPUs.
-        let mut live = Live::new(0, a.work, Micros::ZERO);
+        let mut live = Live::new(a.work, Micros::ZERO);
         for (gpus, until) in [(1, 50), (4, 100)] {
             live.hold(Grant::of(GpuType(0), gpus), a.speed(GpuType(0), gpus), live.counted, Micros::ZERO);
             live.advance(Micros::from_secs(until));
@@ -144,7 +144,7 @@ mod tests {
         let a = &workload.jobs[0];
         let mut learner = Learner::new(&workload.cluster);
         let mut lessons = learner.meet(a, Some(Work(UNIT.0 * 10)));
-        let mut live = Live::new(0, a.work, Micros::ZERO);
+        let mut live = Live::new(a.work, Micros::ZERO);
         live.hold(Grant::of(GpuType(0), 1), Speed::ONE, Micros::ZERO, Micros::ZERO);
         live.advance(Micros::from_secs(25));
         learner.hear(a, &live, &mut lessons);

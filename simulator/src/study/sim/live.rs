@@ -8,8 +8,6 @@ use crate::study::input::Work;
 /// Progress of one job.
 #[derive(Debug, Clone)]
 pub(super) struct Live {
-    /// Its place in the workload.
-    pub(super) job: usize,
     /// What it still has to do.
     pub(super) left: Work,
     /// What it holds.
@@ -39,9 +37,8 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub(super) fn new(job: usize, work: Work, submitted: Micros) -> Self {
+    pub(super) fn new(work: Work, submitted: Micros) -> Self {
         Self {
-            job,
             left: work,
             held: Grant::NONE,
             speed: Speed::ZERO,
@@ -97,6 +94,7 @@ impl Live {
             self.spell = Micros::ZERO;
         }
         self.held = grant;
+        self.counted = now;
         self.speed = speed;
         self.productive = if grant.is_none() { Micros::MAX } else { now.plus(restart_cost) };
     }
@@ -116,7 +114,7 @@ mod tests {
     #[test]
     fn the_end_does_not_depend_on_how_often_it_is_looked_at() {
         let speed = Speed(3_000_000_001);
-        let mut live = Live::new(0, Work::of(Speed::ONE, secs(1000)), secs(0));
+        let mut live = Live::new(Work::of(Speed::ONE, secs(1000)), secs(0));
         live.hold(Grant::of(GpuType(0), 3), speed, secs(0), secs(30));
         let end = live.end(TICK);
         assert_eq!(end, secs(364)); // 30 + 333.3, rounded up
@@ -131,7 +129,7 @@ mod tests {
     #[test]
     fn a_restart_costs_time_without_progress() {
         let one = |gpus| Grant::of(GpuType(0), gpus);
-        let mut live = Live::new(0, Work::of(Speed::ONE, secs(100)), secs(0));
+        let mut live = Live::new(Work::of(Speed::ONE, secs(100)), secs(0));
         live.hold(one(1), Speed::ONE, secs(0), secs(30));
         live.advance(secs(50));
         live.hold(one(2), Speed::from_milli(2000), secs(50), secs(30));

@@ -2,7 +2,7 @@
 //!
 //! Tests: `run/tests.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use scheduler::learning::Errors;
 use scheduler::placement::PlacementError;
@@ -57,8 +57,11 @@ pub fn run(workload: &Workload, policy: &dyn Policy, settings: &Settings) -> Res
     Ok(simulation.outcome())
 }
 
-/// What decisions may know of a job.
-struct Known {
+/// A submitted job that has not ended, and what decisions may know of it.
+struct Entry {
+    live: Live,
+    /// When it ends, if it holds GPUs and nothing changes.
+    end: Micros,
     /// The work it is believed to have had at first.
     estimate: Option<Work>,
     /// What was learnt of it, where speeds are learnt.
@@ -73,12 +76,15 @@ struct Simulation<'a> {
     now: Micros,
     /// Jobs of the workload before this one have been submitted.
     submitted: usize,
-    /// Submitted jobs that have not ended, in the order of the workload.
-    live: Vec<Live>,
-    /// What decisions are told of them, entry by entry.
+    /// Submitted jobs that have not ended, by their place in the workload.
+    live: BTreeMap<usize, Entry>,
+    /// What decisions are told of them, in the same order. Only this list is walked as a whole: thousands may wait.
     views: Vec<JobView>,
-    /// What decisions may know of them, entry by entry.
-    known: Vec<Known>,
+    /// The place in the workload of each view.
+    places: Vec<usize>,
+    /// When each job that holds GPUs ends if nothing changes, and its place; the GPUs they hold together.
+    ends: BTreeSet<(Micros, usize)>,
+    held: u32,
     /// What was learnt of all jobs, where speeds are learnt.
     learner: Option<Learner>,
     /// How wrong sizes turned out to be, where they are guessed.
@@ -105,9 +111,11 @@ impl<'a> Simulation<'a> {
             capacity: workload.cluster.capacity(),
             now: Micros::ZERO,
             submitted: 0,
-            live: Vec::new(),
+            live: BTreeMap::new(),
             views: Vec::new(),
-            known: Vec::new(),
+            places: Vec::new(),
+            ends: BTreeSet::new(),
+            held: 0,
             learner: (settings.knowledge.speeds == SpeedKnowledge::Learnt).then(|| Learner::new(&workload.cluster)),
             errors: settings.knowledge.sizes.is_guess().then(Errors::default),
             floor: settings.spread_loss_milli.map(|loss| Floor::new(&workload.cluster, loss)),
@@ -125,7 +133,7 @@ impl<'a> Simulation<'a> {
     fn step(&mut self) -> Result<bool, Error> {
         let tick = self.settings.tick;
         let arrival = self.next_job().map_or(Micros::MAX, |job| clock::at_or_after(job.submitted, tick));
-        let end = self.live.iter().map(|l| l.end(tick)).min().unwrap_or(Micros::MAX);
+        let end = self.ends.first().map_or(Micros::MAX, |(end, _)| *end);
         let next = arrival.min(end).min(self.wake).min(self.round);
         if next == Micros::MAX {
             return self.is_done();
@@ -155,70 +163,67 @@ impl<'a> Simulation<'a> {
 
     /// Nothing will happen any more: that is the end if no job is left.
     fn is_done(&self) -> Result<bool, Error> {
-        match self.live.first() {
+        match self.places.first() {
             None => Ok(false),
-            Some(first) => Err(self.stuck(first)),
+            Some(&first) => Err(self.stuck(first)),
         }
     }
 
-    fn stuck(&self, first: &Live) -> Error {
+    fn stuck(&self, first: usize) -> Error {
         Error::Stuck {
             policy: self.policy.name().to_owned(),
             waiting: self.live.len(),
-            job: self.job(first).name.to_string(),
+            job: self.workload.jobs[first].name.to_string(),
             at: self.now,
         }
-    }
-
-    fn job(&self, live: &Live) -> &'a WorkloadJob {
-        &self.workload.jobs[live.job]
     }
 
     fn next_job(&self) -> Option<&'a WorkloadJob> {
         self.workload.jobs.get(self.submitted)
     }
 
-    /// Counts progress, and takes out the jobs that have ended by now.
+    /// Counts progress of the jobs that hold GPUs, and takes out those that have ended by now.
     fn take_ends(&mut self) -> bool {
-        let (now, tick) = (self.now, self.settings.tick);
-        let before = self.live.len();
-        let mut kept = 0;
-        for i in 0..before {
-            let ended = self.live[i].end(tick) <= now;
-            self.live[i].advance(now);
-            if let (Some(learner), Some(lessons)) = (&mut self.learner, &mut self.known[i].lessons) {
-                learner.hear(&self.workload.jobs[self.live[i].job], &self.live[i], lessons);
+        let now = self.now;
+        let mut running: Vec<(usize, Micros)> = self.ends.iter().map(|&(end, place)| (place, end)).collect();
+        running.sort_unstable();
+        let mut ended = Vec::new();
+        for (place, end) in running {
+            let (Some(entry), Ok(i)) = (self.live.get_mut(&place), self.places.binary_search(&place)) else { continue };
+            entry.live.advance(now);
+            if let (Some(learner), Some(lessons)) = (&mut self.learner, &mut entry.lessons) {
+                learner.hear(&self.workload.jobs[place], &entry.live, lessons);
             }
-            if ended {
-                self.record(i);
-                continue;
+            if end <= now {
+                ended.push(i);
+                self.ends.remove(&(end, place));
+                self.record(place);
+            } else {
+                self.refresh(i, place);
             }
-            self.refresh(i);
-            self.live.swap(kept, i);
-            self.views.swap(kept, i);
-            self.known.swap(kept, i);
-            kept += 1;
         }
-        self.live.truncate(kept);
-        self.views.truncate(kept);
-        self.known.truncate(kept);
-        if kept < before && !self.memory.queues.is_empty() {
+        for &i in ended.iter().rev() {
+            self.views.remove(i);
+            self.places.remove(i);
+        }
+        if !ended.is_empty() && !self.memory.queues.is_empty() {
             let views = &self.views;
             self.memory.retain(|id| views.binary_search_by(|v| (*v.id).cmp(id)).is_ok());
         }
-        kept < before
+        !ended.is_empty()
     }
 
     /// Writes down the end of a job.
-    fn record(&mut self, i: usize) {
-        let live = &self.live[i];
-        let job = &self.workload.jobs[live.job];
-        if let (Some(errors), Some(estimate)) = (&mut self.errors, self.known[i].estimate) {
+    fn record(&mut self, place: usize) {
+        let Some(Entry { live, estimate, .. }) = self.live.remove(&place) else { return };
+        let job = &self.workload.jobs[place];
+        if let (Some(errors), Some(estimate)) = (&mut self.errors, estimate) {
             errors.record(estimate.serial().0, job.work.serial().0);
         }
-        self.records[live.job] = Some(JobRecord {
+        self.held -= live.held.gpus;
+        self.records[place] = Some(JobRecord {
             name: job.name.clone(),
-            place: live.job,
+            place,
             submitted: job.submitted,
             first_start: live.first_start.unwrap_or(self.now),
             finished: self.now,
@@ -230,22 +235,18 @@ impl<'a> Simulation<'a> {
             restarts: live.restarts,
         });
         if self.settings.keep_changes {
-            self.changes.push(Change { at: self.now, job: live.job, grant: Grant::NONE });
+            self.changes.push(Change { at: self.now, job: place, grant: Grant::NONE });
         }
     }
 
     /// Brings what decisions are told of a job up to date with its progress.
-    fn refresh(&mut self, i: usize) {
-        let (live, view) = (&self.live[i], &mut self.views[i]);
-        if live.held.is_none() {
-            return;
-        }
+    fn refresh(&mut self, i: usize, place: usize) {
+        let (Some(Entry { live, estimate, .. }), view) = (self.live.get(&place), &mut self.views[i]) else { return };
         view.attained = live.attained;
         view.ran = live.ran;
         view.spell = live.spell;
         if self.learner.is_none() {
-            let work = self.workload.jobs[live.job].work;
-            view.remaining = self.settings.knowledge.sizes.left(self.known[i].estimate, work, live.left);
+            view.remaining = self.settings.knowledge.sizes.left(*estimate, self.workload.jobs[place].work, live.left);
         }
     }
 
@@ -257,10 +258,11 @@ impl<'a> Simulation<'a> {
             let place = self.submitted;
             let estimate = self.settings.knowledge.sizes.estimate(place, job.work);
             let remaining = self.settings.knowledge.sizes.left(estimate, job.work, job.work);
-            self.live.push(Live::new(place, job.work, self.now));
             self.views.push(self.view(job, remaining));
+            self.places.push(place);
             let lessons = self.learner.as_ref().map(|learner| learner.meet(job, estimate));
-            self.known.push(Known { estimate, lessons });
+            let live = Live::new(job.work, self.now);
+            self.live.insert(place, Entry { live, end: Micros::MAX, estimate, lessons });
             self.submitted += 1;
         }
         self.submitted > before
@@ -283,9 +285,9 @@ impl<'a> Simulation<'a> {
 
     fn decide(&mut self) -> Result<(), Error> {
         if let Some(learner) = &self.learner {
-            for ((live, view), known) in self.live.iter().zip(&mut self.views).zip(&self.known) {
-                if let Some(lessons) = &known.lessons {
-                    learner.tell(&self.workload.jobs[live.job], lessons, self.settings.restart_cost, view);
+            for ((place, entry), view) in self.live.iter().zip(&mut self.views) {
+                if let Some(lessons) = &entry.lessons {
+                    learner.tell(&self.workload.jobs[*place], lessons, self.settings.restart_cost, view);
                 }
             }
         }
@@ -306,7 +308,7 @@ impl<'a> Simulation<'a> {
             None => BTreeSet::new(),
         };
         for (i, grant) in allocation.grants.into_iter().enumerate() {
-            if grant != self.live[i].held || moved.contains(&self.views[i].id) {
+            if grant != self.views[i].held || (!moved.is_empty() && moved.contains(&self.views[i].id)) {
                 self.hold(i, grant);
             }
         }
@@ -316,36 +318,41 @@ impl<'a> Simulation<'a> {
             (Some(at), None) => clock::at_or_after(at, tick).max(clock::after(self.now, tick)),
             (Some(_) | None, _) => Micros::MAX,
         };
-        let idle = self.live.iter().all(|l| l.held.is_none());
-        if idle && wake.is_none() && self.next_job().is_none() {
-            return self.live.first().map_or(Ok(()), |first| Err(self.stuck(first)));
+        if self.ends.is_empty() && wake.is_none() && self.next_job().is_none() {
+            return self.places.first().map_or(Ok(()), |&first| Err(self.stuck(first)));
         }
         Ok(())
     }
 
     /// Gives a job what was decided for it.
     fn hold(&mut self, i: usize, grant: Grant) {
-        let now = self.now;
-        let (live, view) = (&mut self.live[i], &mut self.views[i]);
+        let (now, tick, place) = (self.now, self.settings.tick, self.places[i]);
+        let (Some(Entry { live, end, .. }), view) = (self.live.get_mut(&place), &mut self.views[i]) else { return };
+        self.ends.remove(&(*end, place));
+        self.held = self.held - live.held.gpus + grant.gpus;
         let packed =
-            if grant.is_none() { Speed::ZERO } else { self.workload.jobs[live.job].speed(grant.gpu_type, grant.gpus) };
+            if grant.is_none() { Speed::ZERO } else { self.workload.jobs[place].speed(grant.gpu_type, grant.gpus) };
         let speed = self.floor.as_ref().map_or(packed, |floor| floor.slowed(&view.id, grant, packed));
         if grant.is_none() != live.held.is_none() {
             view.since = now;
         }
         live.hold(grant, speed, now, self.settings.restart_cost);
+        *end = live.end(tick);
+        if !grant.is_none() {
+            self.ends.insert((*end, place));
+        }
         view.held = grant;
         view.spell = live.spell;
         view.first_start = live.first_start;
         if self.settings.keep_changes {
-            self.changes.push(Change { at: now, job: live.job, grant });
+            self.changes.push(Change { at: now, job: place, grant });
         }
     }
 
     fn sample(&mut self) {
-        let held = self.live.iter().filter(|l| !l.held.is_none());
-        let (running, gpus) = held.fold((0, 0), |(n, gpus), l| (n + 1, gpus + l.held.gpus));
-        let waiting = u32::try_from(self.live.len()).unwrap_or(u32::MAX) - running;
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (running, gpus) = (count(self.ends.len()), self.held);
+        let waiting = count(self.live.len()) - running;
         let sample = Sample { at: self.now, waiting, running, gpus };
         match self.samples.last_mut() {
             Some(last) if (last.waiting, last.running, last.gpus) == (waiting, running, gpus) => {}
