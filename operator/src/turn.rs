@@ -1,6 +1,7 @@
 //! One turn, in the order that is the contract: observe, decide, stage; one durable append; effects; calls.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use apis::{ApiCall, Observation, Seen};
 use engine::wire::BEHAVIOUR;
@@ -63,25 +64,29 @@ impl Operator {
         self.busy = !self.owed.is_empty();
         self.owed.extend(concerned);
         self.owed.extend(self.pace.due(now));
-        // The jobs after the one served last come first, and that one last: where there is little room each gets its turn.
-        let last = self.served.take();
-        let mut rest = last.as_ref().map(|last| self.owed.split_off(last)).unwrap_or_default();
-        let again = last.and_then(|last| rest.take(&last));
-        let queue: Vec<JobKey> = rest.into_iter().chain(std::mem::take(&mut self.owed)).chain(again).collect();
-        let mut served = None;
-        for key in queue {
-            if self.calls.len() >= self.room {
-                self.owed.insert(key);
-                continue;
-            }
+        let mut unfinished = Vec::new();
+        while self.calls.len() < self.room
+            && let Some(key) = self.next_owed()
+        {
             let cause = causes.get(&key).copied().unwrap_or(self.state.stamp);
             if !self.hand_out(&key, cause, now, &mut calls) {
-                self.owed.insert(key.clone());
+                unfinished.push(key.clone());
             }
-            served = Some(key);
+            self.served = Some(key);
         }
-        self.served = served.filter(|_| !self.owed.is_empty());
+        self.owed.extend(unfinished);
+        self.served = self.served.take().filter(|_| !self.owed.is_empty());
         Ok(calls)
+    }
+
+    /// Takes out the job that is served next. The ones after the one served last come first, and that one last: where there is
+    /// little room each gets its turn. Thousands may wait, so they are not walked.
+    fn next_owed(&mut self) -> Option<JobKey> {
+        let after = self.served.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.owed.range((after, Bound::Unbounded)).next().or_else(|| self.owed.first());
+        let next = next.cloned()?;
+        self.owed.remove(&next);
+        Some(next)
     }
 
     /// Observes and decides: the cluster's record first, then each job's, in key order.

@@ -153,10 +153,7 @@ fn finish(
     let begun = Instant::now();
     if amounts.services && complete {
         bed.runtime.block_on(end_first_pods(bed, amounts.jobs))?;
-        bed.watcher.until(group, PATIENCE, |pods| match pods.values().filter(|pod| pod.gone.is_none()).count() {
-            0 => Ok(()),
-            left => Err(format!("{left} pods of jobs that ended are still there")),
-        })?;
+        until_gone(bed, group)?;
         let after = resident(bed, operator)?;
         Row::new("all jobs ended and cleaned up after, seconds")
             .operator(format!("{:.0}", begun.elapsed().as_secs_f64()))
@@ -165,10 +162,18 @@ fn finish(
         row.aim(format!("<= {}", mb(idle * 1.2)), after <= idle * 1.2).print();
     }
     bed.runtime.block_on(bed.admin.clear(&api::jobs(LIVE)))?;
+    until_gone(bed, group)?;
     let after = resident(bed, operator)?;
     let row = Row::new("resident after they were deleted, MB").operator(mb(after));
     row.aim(format!("<= {}", mb(idle * 1.2)), after <= idle * 1.2).print();
     Ok(())
+}
+
+fn until_gone(bed: &Bed, group: &Group) -> Result<(), AnyError> {
+    bed.watcher.until(group, PATIENCE, |pods| match pods.values().filter(|pod| pod.gone.is_none()).count() {
+        0 => Ok(()),
+        left => Err(format!("{left} pods of jobs that are over are still there")),
+    })
 }
 
 async fn end_first_pods(bed: &Bed, jobs: u32) -> Result<(), AnyError> {

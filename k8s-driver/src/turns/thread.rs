@@ -18,10 +18,10 @@ use crate::logs::Timed;
 const BATCH: usize = 1024;
 /// Least time between the beginnings of two turns. The first is done at once; while much happens, what comes in meanwhile is
 /// judged together: a durable append and a walk of the jobs touched cost the same for one pod as for ten.
-pub(super) const SPACING: Duration = Duration::from_millis(100);
+pub(super) const SPACING: Duration = Duration::from_millis(50);
 /// The same while there is no room for calls: nothing new can be handed out before some are answered. Half the room must last
 /// longer than this.
-const SPACING_WITHOUT_ROOM: Duration = Duration::from_millis(150);
+const SPACING_WITHOUT_ROOM: Duration = Duration::from_millis(100);
 
 /// What the thread holds.
 pub(super) struct TurnThread {
