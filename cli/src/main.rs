@@ -4,6 +4,7 @@
 
 mod commands;
 mod faults;
+mod logging;
 mod manifests;
 mod out;
 mod records;

@@ -236,6 +236,13 @@ pub fn checkpoint_line(checkpoint: Checkpoint) -> Vec<Vec<u8>> {
     }
 }
 
+/// The checkpoint of a line that [`checkpoint_line`] made; `None` when these are not exactly its bytes.
+pub(crate) fn read_checkpoint_line(bytes: &[u8]) -> Option<Checkpoint> {
+    let line = bytes.strip_suffix(b"\n")?;
+    let line: CheckpointLine<'_> = serde_json::from_slice(line).ok()?;
+    line.checkpoint.read().ok()
+}
+
 /// Writes a log as compressed JSON lines (`.jsonl.gz`), with the last digest only.
 ///
 /// # Errors

@@ -16,7 +16,6 @@
 
 mod ahead;
 mod block;
-pub mod bookmark;
 mod chain;
 mod copying;
 pub mod disk;

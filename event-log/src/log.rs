@@ -9,6 +9,7 @@ use crate::block::{MAX_BODY_BYTES, MAX_GROUP_BYTES, Placed, encode_group};
 use crate::chain::{RecordHasher, Tip, base_of, frames_from, read_checkpoint};
 use crate::copying::{copy_frames, put_checkpoint};
 use crate::error::{Damage, Error};
+use crate::jsonl::{checkpoint_line, read_checkpoint_line};
 use crate::recover::{check_noted, full_chain, settle_tail};
 use crate::store::{Blocks as _, Store};
 use crate::types::{Checkpoint, EventLog, Frame, Head, NewRecord, Stats};
@@ -252,6 +253,27 @@ impl<S: Store> EventLog for Log<S> {
         Ok(())
     }
 
+    fn keep(&mut self, state: Checkpoint) -> Result<(), Error> {
+        self.check_checkpoint(&state)?;
+        self.store.keep(&checkpoint_line(state))
+    }
+
+    fn kept(&self) -> Result<Option<Checkpoint>, Error> {
+        let kept = self.store.kept().map(|bytes| bytes.and_then(|bytes| read_checkpoint_line(&bytes)));
+        let kept = kept.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the state beside the log cannot be read; the log is");
+            None
+        });
+        let Some(kept) = kept.filter(|kept| (self.first()..=self.tip.head.position).contains(&kept.position)) else {
+            return Ok(None);
+        };
+        match self.check_checkpoint(&kept) {
+            Ok(()) => Ok(Some(kept)),
+            Err(Error::BadCheckpoint { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn stats(&self) -> Stats {
         let last_term = (self.tip.head.position > Position(0)).then_some(self.tip.term);
         Stats {
@@ -295,6 +317,14 @@ macro_rules! delegate_log {
 
             fn compact(&mut self, checkpoint: &$crate::Checkpoint) -> Result<(), $crate::Error> {
                 self.0.compact(checkpoint)
+            }
+
+            fn keep(&mut self, state: $crate::Checkpoint) -> Result<(), $crate::Error> {
+                self.0.keep(state)
+            }
+
+            fn kept(&self) -> Result<Option<$crate::Checkpoint>, $crate::Error> {
+                self.0.kept()
             }
 
             fn stats(&self) -> $crate::Stats {

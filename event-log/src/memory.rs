@@ -26,6 +26,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Contents {
     live: Arc<Mutex<Map>>,
     head: Option<Head>,
+    kept: Option<Arc<[u8]>>,
     open: bool,
 }
 
@@ -66,7 +67,7 @@ impl MemoryDisk {
     pub fn copy(&self) -> Self {
         let contents = lock(&self.contents);
         let live = Arc::new(Mutex::new(lock(&contents.live).clone()));
-        let contents = Contents { live, head: contents.head, open: false };
+        let contents = Contents { live, head: contents.head, kept: contents.kept.clone(), open: false };
         Self { contents: Arc::new(Mutex::new(contents)) }
     }
 
@@ -75,6 +76,7 @@ impl MemoryDisk {
         let mut contents = lock(&self.contents);
         contents.live = Arc::default();
         contents.head = None;
+        contents.kept = None;
     }
 
     /// Loses the noted head, as a power failure may.
@@ -194,6 +196,16 @@ struct MemoryStore {
     blocks: MemoryBlocks,
 }
 
+impl MemoryStore {
+    /// Changes what is beside the blocks, unless the disk was lost under this handle.
+    fn change(&self, change: impl FnOnce(&mut Contents)) {
+        let mut contents = lock(&self.disk.contents);
+        if Arc::ptr_eq(&contents.live, &self.blocks.map) {
+            change(&mut contents);
+        }
+    }
+}
+
 impl Drop for MemoryStore {
     fn drop(&mut self) {
         lock(&self.disk.contents).open = false;
@@ -216,11 +228,17 @@ impl Store for MemoryStore {
     }
 
     fn note_head(&mut self, head: Head) -> Result<(), Error> {
-        let mut contents = lock(&self.disk.contents);
-        if Arc::ptr_eq(&contents.live, &self.blocks.map) {
-            contents.head = Some(head); // else the disk was lost under this handle
-        }
+        self.change(|contents| contents.head = Some(head));
         Ok(())
+    }
+
+    fn keep(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error> {
+        self.change(|contents| contents.kept = Some(pieces.concat().into()));
+        Ok(())
+    }
+
+    fn kept(&self) -> Result<Option<Vec<u8>>, Error> {
+        Ok(lock(&self.disk.contents).kept.as_deref().map(<[u8]>::to_vec))
     }
 
     fn draft(&mut self) -> Result<MemoryBlocks, Error> {

@@ -66,6 +66,18 @@ pub trait Store: Send {
     /// When it could not be written.
     fn note_head(&mut self, head: Head) -> Result<(), Error>;
 
+    /// Keeps bytes, in pieces, beside the log, durably: when this is interrupted, they or the ones before are there.
+    ///
+    /// # Errors
+    /// When they could not be written. The log is not touched.
+    fn keep(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error>;
+
+    /// The bytes that are kept.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn kept(&self) -> Result<Option<Vec<u8>>, Error>;
+
     /// A new, empty epoch that is not live yet. What an earlier, unfinished attempt left is removed.
     ///
     /// # Errors

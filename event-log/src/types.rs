@@ -170,6 +170,20 @@ pub trait EventLog: Send {
     /// in use; one while it takes over poisons the handle.
     fn compact(&mut self, checkpoint: &Checkpoint) -> Result<(), Error>;
 
+    /// Keeps a state beside the log, in place of the one kept before, so that whoever opens a long log need not read all of
+    /// it. The log itself stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::BadCheckpoint`] when it does not fit the log; when it cannot be written. The log is none the worse for it.
+    fn keep(&mut self, state: Checkpoint) -> Result<(), Error>;
+
+    /// The state that was kept, if it stands for records of this log. One that is missing, torn, older than the log's
+    /// beginning, or another log's, counts as none.
+    ///
+    /// # Errors
+    /// When the log itself cannot be read.
+    fn kept(&self) -> Result<Option<Checkpoint>, Error>;
+
     /// Readable records, from the first to the head.
     fn records(&self) -> u64 {
         self.head().position.next().0.saturating_sub(self.first().0)
@@ -202,6 +216,14 @@ impl<L: EventLog + ?Sized> EventLog for Box<L> {
 
     fn compact(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
         (**self).compact(checkpoint)
+    }
+
+    fn keep(&mut self, state: Checkpoint) -> Result<(), Error> {
+        (**self).keep(state)
+    }
+
+    fn kept(&self) -> Result<Option<Checkpoint>, Error> {
+        (**self).kept()
     }
 
     fn stats(&self) -> Stats {

@@ -14,8 +14,6 @@ use crate::metrics::Metrics;
 
 /// Name of the log in the data directory.
 const LOG: &str = "log";
-/// Name of the state beside the log, in the log's directory: it is set aside with it.
-const BOOKMARK: &str = "bookmark";
 
 /// A place that holds one log at a time.
 pub trait Logs: Send {
@@ -31,20 +29,6 @@ pub trait Logs: Send {
     /// # Errors
     /// When it cannot be moved.
     fn set_aside(&mut self, why: &str) -> io::Result<String>;
-
-    /// A state kept beside the log; see [`event_log::bookmark`]. A place need not keep any.
-    fn bookmark(&self) -> Option<Checkpoint> {
-        None
-    }
-
-    /// Keeps a state beside the log.
-    ///
-    /// # Errors
-    /// When it cannot be written. The log is none the worse for it.
-    fn keep_bookmark(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        let _ = checkpoint;
-        Ok(())
-    }
 }
 
 /// Logs in a directory.
@@ -78,17 +62,6 @@ impl Logs for Directory {
         fs::rename(self.data.join(LOG), &target)?;
         fs::File::open(&self.data)?.sync_all()?;
         Ok(target.display().to_string())
-    }
-
-    fn bookmark(&self) -> Option<Checkpoint> {
-        event_log::bookmark::read(&self.data.join(LOG).join(BOOKMARK)).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the state beside the log cannot be read; the whole log is");
-            None
-        })
-    }
-
-    fn keep_bookmark(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        event_log::bookmark::write(&self.data.join(LOG).join(BOOKMARK), checkpoint)
     }
 }
 
@@ -143,6 +116,14 @@ impl EventLog for Timed {
 
     fn compact(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
         self.log.compact(checkpoint)
+    }
+
+    fn keep(&mut self, state: Checkpoint) -> Result<(), Error> {
+        self.log.keep(state)
+    }
+
+    fn kept(&self) -> Result<Option<Checkpoint>, Error> {
+        self.log.kept()
     }
 
     fn stats(&self) -> Stats {

@@ -192,7 +192,7 @@ pub struct Parts {
     /// Records after which the log is made to begin at the present state; 0 for never.
     pub compact_after: u64,
     /// Records after which the present state is kept beside the log, so that the next start takes no longer than those do.
-    pub bookmark_after: u64,
+    pub keep_after: u64,
 }
 
 /// Why the thread could not begin.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen};
 use engine::{FoldError, Record, State, WireError};
-use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord, bookmark};
+use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord};
 use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Timestamp};
 use serde_json::Value;
 
@@ -96,6 +96,8 @@ pub(crate) struct Rendered {
 /// The turn loop of one process.
 pub struct Operator {
     pub(crate) log: Box<dyn EventLog>,
+    /// Up to where a start need not fold the log: a state is kept beside it, or it begins there.
+    kept: Position,
     pub(crate) registry: Registry,
     pub(crate) options: Options,
     pub(crate) state: State,
@@ -113,8 +115,6 @@ pub struct Operator {
     /// Jobs with something to do that found no room, and the job that was served last.
     pub(crate) owed: BTreeSet<JobKey>,
     pub(crate) served: Option<JobKey>,
-    /// Whether there were such jobs when the turn began.
-    pub(crate) busy: bool,
     /// The term that was claimed for this process, until it begins.
     pub(crate) granted: Option<Term>,
     pub(crate) rendered: BTreeMap<JobKey, Rendered>,
@@ -132,37 +132,17 @@ impl Operator {
     /// # Errors
     /// When the log cannot be read or does not fold.
     pub fn open(log: Box<dyn EventLog>, registry: Registry, options: Options) -> Result<Self, Error> {
-        Self::open_at(log, None, registry, options)
-    }
-
-    /// [`Operator::open`] with what [`Operator::bookmark`] gave at an earlier time: only the records after that are folded. A
-    /// bookmark that does not fit the log, or that this build cannot read, is left aside.
-    ///
-    /// # Errors
-    /// As for [`Operator::open`].
-    pub fn open_at(
-        log: Box<dyn EventLog>,
-        bookmark: Option<&Checkpoint>,
-        registry: Registry,
-        options: Options,
-    ) -> Result<Self, Error> {
-        let fitting = match bookmark {
-            Some(bookmark) if bookmark::fits(&*log, bookmark)? => {
-                let state = State::from_checkpoint(&bookmark.state).ok();
-                state.filter(|state| state.stamp.position == bookmark.position)
-            }
-            Some(_) | None => None,
+        let (mut state, folded) = match kept(&*log)? {
+            Some(kept) => kept,
+            None => match log.checkpoint()? {
+                None => (State::default(), Position(0)),
+                Some(c) => {
+                    let state = State::from_checkpoint(&c.state);
+                    (state.map_err(|source| Error::Record { at: c.position, source })?, c.position)
+                }
+            },
         };
-        let (mut state, from) = match (fitting, bookmark, log.checkpoint()?) {
-            (Some(state), Some(bookmark), _) => (state, bookmark.position.next()),
-            (_, _, None) => (State::default(), log.first()),
-            (_, _, Some(c)) => {
-                let state =
-                    State::from_checkpoint(&c.state).map_err(|source| Error::Record { at: c.position, source })?;
-                (state, log.first())
-            }
-        };
-        for frame in log.read(from)? {
+        for frame in log.read(folded.next())? {
             let frame = frame?;
             let record = Record::decode(frame.position, frame.term, &frame.body)
                 .map_err(|source| Error::Record { at: frame.position, source })?;
@@ -171,6 +151,7 @@ impl Operator {
         let pace = Pace::new(options.status_pace_ms);
         Ok(Self {
             log,
+            kept: folded,
             registry,
             options,
             state,
@@ -184,7 +165,6 @@ impl Operator {
             pace,
             owed: BTreeSet::new(),
             served: None,
-            busy: false,
             granted: None,
             rendered: BTreeMap::new(),
             seen_specs: BTreeMap::new(),
@@ -233,6 +213,7 @@ impl Operator {
         let state = State::from_checkpoint(&checkpoint.state)
             .map_err(|source| Error::Record { at: checkpoint.position, source })?;
         self.log.compact(checkpoint)?;
+        self.kept = checkpoint.position;
         self.state = state;
         Ok(())
     }
@@ -305,18 +286,39 @@ impl Operator {
     /// # Errors
     /// When the log cannot be written; the old log is then still there.
     pub fn compact(&mut self) -> Result<(), Error> {
-        let checkpoint = self.bookmark()?;
+        let checkpoint = self.checkpoint()?;
         self.log.compact(&checkpoint)?;
+        self.kept = checkpoint.position;
         Ok(())
     }
 
-    /// The present state, as that of the log's head: to be kept beside the log for [`Operator::open_at`].
+    /// Keeps the present state beside the log, so that the next [`Operator::open`] folds only what comes after.
     ///
     /// # Errors
-    /// When it cannot be encoded.
-    pub fn bookmark(&self) -> Result<Checkpoint, Error> {
+    /// When it cannot be written. The log is none the worse for it, and it counts as done, so that it is not tried at once again.
+    pub fn keep_state(&mut self) -> Result<(), Error> {
+        self.kept = self.log.head().position;
+        let checkpoint = self.checkpoint()?;
+        self.log.keep(checkpoint)?;
+        Ok(())
+    }
+
+    /// Records that a start would fold.
+    pub fn unkept(&self) -> u64 {
+        self.log.head().position.0.saturating_sub(self.kept.0)
+    }
+
+    /// The present state, as that of the log's head.
+    fn checkpoint(&self) -> Result<Checkpoint, Error> {
         let head = self.log.head();
         let state = self.state.to_checkpoint().map_err(Error::Encode)?;
         Ok(Checkpoint { position: head.position, term: self.state.stamp.term, digest: head.digest, state })
     }
+}
+
+/// The state that is kept beside the log, and its position; `None` when there is none that this build can read.
+fn kept(log: &dyn EventLog) -> Result<Option<(State, Position)>, Error> {
+    let Some(kept) = log.kept()? else { return Ok(None) };
+    let state = State::from_checkpoint(&kept.state).ok();
+    Ok(state.filter(|state| state.stamp.position == kept.position).map(|state| (state, kept.position)))
 }

@@ -30,7 +30,7 @@ impl Operator {
             }
             if matches!(command, Command::WriteStatus { .. })
                 && let Some(job) = self.state.job(key)
-                && !self.pace.lets(key, job, self.state.stamp.term, now, self.busy)
+                && !self.pace.lets(key, job, self.state.stamp.term, now)
             {
                 continue;
             }

@@ -43,7 +43,10 @@ impl Told {
 pub(crate) struct Pace {
     /// Least time between two writes that only tell of progress; zero for none.
     every_ms: u64,
+    /// Whether there is more to do than room for it.
+    busy: bool,
     written: BTreeMap<JobKey, (Told, Timestamp)>,
+    /// Jobs whose progress waits, by when they were last written.
     waiting: BTreeSet<(Timestamp, JobKey)>,
 }
 
@@ -52,21 +55,26 @@ impl Pace {
         Self { every_ms, ..Self::default() }
     }
 
-    /// Whether the job's status is written now, which is noted; otherwise it waits, and is told by [`Pace::due`]. `busy`: calls
-    /// wait for room.
-    pub(crate) fn lets(&mut self, key: &JobKey, job: &Job, term: Term, now: Timestamp, busy: bool) -> bool {
+    /// Tells whether there is more to do than room for it.
+    pub(crate) fn set_busy(&mut self, busy: bool) {
+        self.busy = busy;
+    }
+
+    /// When progress is written that was last written at this time.
+    fn after(&self, at: Timestamp) -> Timestamp {
+        at.plus_ms(self.every_ms.saturating_mul(if self.busy { WHILE_BUSY } else { 1 }))
+    }
+
+    /// Whether the job's status is written now, which is noted; otherwise it waits, and is told by [`Pace::due`].
+    pub(crate) fn lets(&mut self, key: &JobKey, job: &Job, term: Term, now: Timestamp) -> bool {
         let told = Told::of(job);
         if let Some((last, at)) = self.written.get(key)
             && told == *last
             && !job.awaits_mirror(term)
+            && now < self.after(*at)
         {
-            let next = at.plus_ms(self.every_ms);
-            let patient = busy && now < at.plus_ms(self.every_ms.saturating_mul(WHILE_BUSY));
-            if now < next || patient {
-                let again = if now < next { next } else { now.plus_ms(self.every_ms) };
-                self.waiting.insert((again, key.clone()));
-                return false;
-            }
+            self.waiting.insert((*at, key.clone()));
+            return false;
         }
         self.written.insert(key.clone(), (told, now));
         true
@@ -75,7 +83,7 @@ impl Pace {
     /// Jobs whose time has come.
     pub(crate) fn due(&mut self, now: Timestamp) -> Vec<JobKey> {
         let mut due = Vec::new();
-        while let Some(first) = self.waiting.first().filter(|(at, _)| *at <= now).cloned() {
+        while let Some(first) = self.waiting.first().filter(|(at, _)| self.after(*at) <= now).cloned() {
             self.waiting.remove(&first);
             due.push(first.1);
         }
@@ -84,7 +92,7 @@ impl Pace {
 
     /// When the next job's time comes.
     pub(crate) fn next(&self) -> Option<Timestamp> {
-        self.waiting.first().map(|(at, _)| *at)
+        self.waiting.first().map(|(at, _)| self.after(*at))
     }
 
     /// The job is gone.
@@ -106,34 +114,34 @@ mod tests {
         let stamp = |position: u64| Stamp { term, position: model::Position(position) };
         let mut job = Job { acked: stamp(5), decided: stamp(5), phase: Phase::Pending, ..Job::default() };
         let mut pace = Pace::new(1000);
-        assert!(pace.lets(&key, &job, term, at(0), false), "the first");
-        assert!(!pace.lets(&key, &job, term, at(999), false));
-        assert!(!pace.lets(&key, &job, term, at(500), false));
+        assert!(pace.lets(&key, &job, term, at(0)), "the first");
+        assert!(!pace.lets(&key, &job, term, at(999)));
+        assert!(!pace.lets(&key, &job, term, at(500)));
         assert_eq!((pace.next(), pace.due(at(999))), (Some(at(1000)), vec![]));
         assert_eq!((pace.due(at(1000)), pace.next()), (vec![key.clone()], None));
-        assert!(!pace.lets(&key, &job, term, at(1000), true), "there is work that waits");
-        assert_eq!((pace.due(at(1999)), pace.due(at(2000))), (vec![], vec![key.clone()]), "it is asked again");
-        assert!(!pace.lets(&key, &job, term, at(9999), true));
-        let mut patient = Pace { every_ms: 1000, waiting: pace.waiting.clone(), written: pace.written.clone() };
-        assert!(patient.lets(&key, &job, term, at(10_000), true), "it does not wait for ever");
-        assert!(pace.lets(&key, &job, term, at(1000), false), "its time has come");
+        assert!(!pace.lets(&key, &job, term, at(999)));
+        pace.set_busy(true);
+        assert_eq!((pace.next(), pace.due(at(9999))), (Some(at(10_000)), vec![]), "there is work that waits");
+        assert!(!pace.lets(&key, &job, term, at(9999)));
+        assert_eq!((pace.due(at(10_000)), pace.next()), (vec![key.clone()], None), "it does not wait for ever");
+        assert!(!pace.lets(&key, &job, term, at(1000)));
+        pace.set_busy(false);
+        assert_eq!((pace.due(at(1000)), pace.next()), (vec![key.clone()], None), "nothing waits any more");
+        assert!(pace.lets(&key, &job, term, at(1000)), "its time has come");
         job.phase = Phase::Running;
-        assert!(pace.lets(&key, &job, term, at(1001), false), "a phase");
-        assert!(!pace.lets(&key, &job, term, at(1002), false));
+        assert!(pace.lets(&key, &job, term, at(1001)), "a phase");
+        assert!(!pace.lets(&key, &job, term, at(1002)));
         job.first_running_at = Some(at(1002));
-        assert!(pace.lets(&key, &job, term, at(1002), false), "a clock that began");
-        assert!(!pace.lets(&key, &job, term, at(1003), false));
+        assert!(pace.lets(&key, &job, term, at(1002)), "a clock that began");
+        assert!(!pace.lets(&key, &job, term, at(1003)));
         job.decided = stamp(6);
-        assert!(pace.lets(&key, &job, term, at(1003), false), "the evidence of a decision");
+        assert!(pace.lets(&key, &job, term, at(1003)), "the evidence of a decision");
         job.acked = stamp(6);
-        assert!(!pace.lets(&key, &job, term, at(1003), false));
-        assert!(pace.lets(&key, &job, Term(4), at(1003), false), "the fence of a later term");
+        assert!(!pace.lets(&key, &job, term, at(1003)));
+        assert!(pace.lets(&key, &job, Term(4), at(1003)), "the fence of a later term");
         pace.forget(&key);
-        assert!(pace.lets(&key, &job, term, at(1003), false), "a job of that name that is new");
+        assert!(pace.lets(&key, &job, term, at(1003)), "a job of that name that is new");
         let mut pace = Pace::new(0);
-        assert!(
-            pace.lets(&key, &job, term, at(2), false) && pace.lets(&key, &job, term, at(2), false),
-            "without a pace"
-        );
+        assert!(pace.lets(&key, &job, term, at(2)) && pace.lets(&key, &job, term, at(2)), "without a pace");
     }
 }

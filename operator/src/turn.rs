@@ -61,7 +61,7 @@ impl Operator {
                 causes.insert(key, Stamp { term: record.term, position: record.position });
             }
         }
-        self.busy = !self.owed.is_empty();
+        self.pace.set_busy(!self.owed.is_empty());
         self.owed.extend(concerned);
         self.owed.extend(self.pace.due(now));
         let mut unfinished = Vec::new();
@@ -75,7 +75,9 @@ impl Operator {
             self.served = Some(key);
         }
         self.owed.extend(unfinished);
-        self.served = self.served.take().filter(|_| !self.owed.is_empty());
+        if self.owed.is_empty() {
+            self.served = None;
+        }
         Ok(calls)
     }
 

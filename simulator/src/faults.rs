@@ -166,6 +166,14 @@ impl<L: EventLog> EventLog for MortalLog<L> {
         self.inner.compact(checkpoint)
     }
 
+    fn keep(&mut self, state: Checkpoint) -> Result<(), Error> {
+        self.inner.keep(state)
+    }
+
+    fn kept(&self) -> Result<Option<Checkpoint>, Error> {
+        self.inner.kept()
+    }
+
     fn stats(&self) -> Stats {
         self.inner.stats()
     }

@@ -137,11 +137,13 @@ pub struct Conditions {
     /// The pace of status writes ([`operator::Options::status_pace_ms`]); so much time passes once more at the end, in which the
     /// last of them are made.
     pub status_pace_ms: u64,
+    /// The operator keeps its state beside the log after every turn, so that the next one begins there.
+    pub keeps_state: bool,
 }
 
 impl Default for Conditions {
     fn default() -> Self {
-        Self { death: None, room: usize::MAX, status_pace_ms: 0 }
+        Self { death: None, room: usize::MAX, status_pace_ms: 0, keeps_state: false }
     }
 }
 
@@ -161,6 +163,7 @@ pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome,
     let mut world = World::new(&scenario.nodes, crate::flags::config(&scenario.flags)?)?;
     world.set_room(conditions.room);
     world.set_status_pace(conditions.status_pace_ms)?;
+    world.set_keeps_state(conditions.keeps_state);
     run_in(world, scenario, conditions.death)
 }
 

@@ -23,15 +23,15 @@ pub struct Sweep {
 }
 
 /// Lets the process die before and after every append and every call of a scenario, `stride` apart, once for each of
-/// these aftermaths, with status writes at that pace. A scenario that cannot be run to its end has no points, nor has one whose `expect.crash` says so.
-pub fn sweep(scenario: &Scenario, aftermaths: &[Aftermath], stride: u32, status_pace_ms: u64) -> Sweep {
+/// these aftermaths, under these conditions besides. A scenario that cannot be run to its end has no points, nor has one whose
+/// `expect.crash` says so.
+pub fn sweep(scenario: &Scenario, aftermaths: &[Aftermath], stride: u32, usual: Conditions) -> Sweep {
     let may = &scenario.expect.crash;
     if may.change_anything.is_some() {
         return Sweep::default();
     }
     let keeps_log = |aftermath: &&Aftermath| may.need_the_log.is_none() || **aftermath == Aftermath::SameLog;
     let aftermaths: Vec<Aftermath> = aftermaths.iter().filter(keeps_log).copied().collect();
-    let usual = Conditions { status_pace_ms, ..Conditions::default() };
     let Ok(undisturbed) = run_under(scenario, usual) else { return Sweep::default() };
     // Where API calls fail for a while, a new process tries again at other times than the old one would have.
     let timeless = may.change_times.is_some() || scenario.steps.iter().any(|step| fails_calls(&step.action));

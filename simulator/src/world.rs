@@ -88,6 +88,7 @@ pub struct World<G = Embedded> {
     last_term: Term,
     room: usize,
     status_pace_ms: u64,
+    keeps_state: bool,
     tries: BTreeMap<String, u32>,
     happened: Happened,
 }
@@ -127,6 +128,7 @@ impl<G: Ground> World<G> {
             last_term: Term(0),
             room: usize::MAX,
             status_pace_ms: 0,
+            keeps_state: false,
             tries: BTreeMap::new(),
             happened: Happened::default(),
         };
@@ -228,6 +230,11 @@ impl<G: Ground> World<G> {
         self.open()
     }
 
+    /// Whether the operator keeps its state beside the log after every turn.
+    pub const fn set_keeps_state(&mut self, keeps: bool) {
+        self.keeps_state = keeps;
+    }
+
     /// Lets as much time pass as paced writes wait; none without a pace.
     ///
     /// # Errors
@@ -288,6 +295,9 @@ impl<G: Ground> World<G> {
             }
             let calls = match operator.turn(self.ground.now()) {
                 Ok(calls) => {
+                    if self.keeps_state {
+                        operator.keep_state()?;
+                    }
                     self.take_phases();
                     calls
                 }

@@ -1,29 +1,30 @@
 //! The crash sweep: every scenario, with the operator dying before and after every append and every API call, with its log
 //! and without it. How things stand at the end must not depend on it; nor when the operator writes statuses at a pace, so that
-//! what a death takes along is more.
+//! what a death takes along is more, and begins with the state it kept beside its log.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use simulator::Conditions;
 use simulator::faults::Aftermath;
 use simulator::sweep::{self, Sweep};
 
 #[test]
 fn a_death_at_any_point_changes_nothing() {
-    let points = sweep_all(1, 0);
+    let points = sweep_all(1, Conditions::default());
     assert!(points > 15_000, "only {points} points were tried");
 }
 
 #[test]
-fn nor_does_it_when_statuses_are_written_seldom() {
+fn nor_does_it_when_statuses_are_written_seldom_and_the_next_start_begins_with_a_kept_state() {
     // Every fifth point; the other test goes to them all.
-    let points = sweep_all(5, 20);
+    let points = sweep_all(5, Conditions { status_pace_ms: 20, keeps_state: true, ..Conditions::default() });
     assert!(points > 3_000, "only {points} points were tried");
 }
 
 /// Sweeps every scenario; how many deaths that were.
-fn sweep_all(stride: u32, status_pace_ms: u64) -> usize {
+fn sweep_all(stride: u32, usual: Conditions) -> usize {
     let files = fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read");
     let next = AtomicUsize::new(0);
     let total = Mutex::new((0, Vec::new()));
@@ -36,7 +37,7 @@ fn sweep_all(stride: u32, status_pace_ms: u64) -> usize {
                     // Alike pods by the hundred need not all be tried.
                     let stride = if file.name == "many-pods" { 37 } else { stride };
                     let aftermaths = [Aftermath::SameLog, Aftermath::NoLog];
-                    let Sweep { points, failures } = sweep::sweep(scenario, &aftermaths, stride, status_pace_ms);
+                    let Sweep { points, failures } = sweep::sweep(scenario, &aftermaths, stride, usual);
                     let mut total = total.lock().expect("no thread panicked");
                     total.0 += points;
                     total.1.extend(failures.into_iter().map(|failure| (file.name.clone(), failure)));

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use engine::{Record, Scope, State};
 use event_log::disk::{Options, SledLog};
-use event_log::{Checkpoint, EventLog as _, NewRecord, bookmark, jsonl};
-use k8s_driver::run::BOOKMARK_AFTER;
+use event_log::{Checkpoint, EventLog as _, NewRecord, jsonl};
+use k8s_driver::run::KEEP_AFTER;
 use model::{Fact, JobKey, ResourceVersion, Text, Uid};
 use serde_json::json;
 
@@ -54,7 +54,7 @@ pub(crate) fn run(bed: &Bed, export: &Path, rounds: u32) -> Result<(), AnyError>
     for round in 0..rounds {
         empty.push(start(bed, None, &format!("cold-empty-{round}"))?.0);
         if let Some(state) = &state {
-            bookmark::write(&log.join("bookmark"), state)?;
+            SledLog::open(&log, Options::default())?.keep(state.clone())?;
         }
         let (seconds, held) = start(bed, Some((data.path(), records)), &format!("cold-{round}"))?;
         long.push(seconds);
@@ -114,13 +114,14 @@ fn import(export: &Path, to: &Path) -> Result<(u64, Option<Checkpoint>), AnyErro
     let mut versions = Versions::default();
     let mut group = Vec::with_capacity(TOGETHER);
     let mut state = State::default();
-    let mut kept: Vec<Checkpoint> = Vec::new();
+    // The last two that would be kept: the last of them may be where the log ends.
+    let (mut before, mut last) = (None, None);
     for frame in jsonl::open(export)? {
         let frame = frame?;
         let mut record = Record::decode(frame.position, frame.term, &frame.body)?;
         versions.renumber(&mut record);
         group.push((frame.term, record.encode()?));
-        let due = frame.position.0.is_multiple_of(BOOKMARK_AFTER);
+        let due = frame.position.0.is_multiple_of(KEEP_AFTER);
         if group.len() == TOGETHER || due {
             append(&mut log, &mut group)?;
         }
@@ -128,14 +129,12 @@ fn import(export: &Path, to: &Path) -> Result<(u64, Option<Checkpoint>), AnyErro
         if due {
             let head = log.head();
             let (position, digest) = (head.position, head.digest);
-            kept.push(Checkpoint { position, digest, term: frame.term, state: state.to_checkpoint()? });
+            before = last.replace(Checkpoint { position, digest, term: frame.term, state: state.to_checkpoint()? });
         }
     }
     append(&mut log, &mut group)?;
     let records = log.head().position.0;
-    // The last but one, if the log ends where the next would be kept.
-    let state = kept.into_iter().rev().find(|state| state.position.0 < records);
-    Ok((records, state))
+    Ok((records, last.filter(|state| state.position.0 < records).or(before)))
 }
 
 fn append(log: &mut SledLog, group: &mut Vec<(model::Term, Vec<u8>)>) -> Result<(), AnyError> {

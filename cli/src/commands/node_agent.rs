@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use node_agent::{Options, Quantity, Taint};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
+use crate::logging::{self, LogFormat};
 use crate::out::{self, Failure};
 
 /// Logged unless told otherwise. The client's own layer tells of every answer above 499 as an error; what such an answer
@@ -65,14 +65,6 @@ pub(crate) struct NodeAgentArgs {
     log_level: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    /// Lines for people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
 /// A node's name is part of URLs and labels: as an API server demands.
 fn node_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -92,7 +84,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &NodeAgentArgs) -> Result<ExitCode, Failure> {
-    start_logging(args)?;
+    logging::start(&args.log_level, &args.log_level, args.log_format)?;
     let data_directory = args.data_directory.clone();
     let data_directory = data_directory.unwrap_or_else(|| format!("./trainyard-node-{}", args.node_name).into());
     let options = Options {
@@ -138,19 +130,6 @@ pub(crate) fn run(args: &NodeAgentArgs) -> Result<ExitCode, Failure> {
         node_agent::run(options, stopped).await.map_err(Failure::from)
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn start_logging(args: &NodeAgentArgs) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&args.log_level)
-        .map_err(|error| Failure::new(format!("log-level: {:?}: {error}", args.log_level)))?;
-    // Whoever reads the log may go away; that is no reason to stop, let alone to panic.
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
-    let started = match args.log_format {
-        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
-    };
-    started.map_err(|error| Failure::new(format!("logs cannot be written: {error}")))
 }
 
 #[cfg(test)]

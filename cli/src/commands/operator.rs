@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use k8s_driver::rehearse::Rehearsal;
 use k8s_driver::run::{self, Handles};
-use tracing_subscriber::EnvFilter;
 
-use self::settings::{Ignored, LogFormat, Settings};
+use self::settings::{Ignored, Settings};
+use crate::logging::{self, LogFormat};
 use crate::out::Failure;
 
 /// Logged unless told otherwise. The client's own layer tells of every answer above 499 as an error; what such an answer
@@ -114,14 +114,6 @@ fn start_logging(settings: &Settings) -> Result<(), Failure> {
         Some(level) if level.contains("kube_client") => level.clone(),
         Some(level) => format!("{level},kube_client=off"),
     };
-    let filter = EnvFilter::try_new(&filter)
-        .map_err(|error| Failure::new(format!("log-level: {:?}: {error}", settings.log_level.as_deref())))?;
-    // Whoever reads the log may go away; that is no reason to stop, let alone to panic.
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
-    let started = match settings.log_format.unwrap_or(LogFormat::Text) {
-        LogFormat::Text => builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
-    };
-    started.map_err(|error| Failure::new(format!("logs cannot be written: {error}")))
+    let format = settings.log_format.unwrap_or(LogFormat::Text);
+    logging::start(&filter, settings.log_level.as_deref().unwrap_or_default(), format)
 }

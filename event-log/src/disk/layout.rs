@@ -1,6 +1,6 @@
 //! Files of a log's directory, other than the engine's own.
 //!
-//! Owns `lock`, `current`, `HEAD` and the names of epochs; knows nothing of blocks. `current` changes only by rename;
+//! Owns `lock`, `current`, `HEAD`, `kept` and the names of epochs; knows nothing of blocks. `current` changes only by rename;
 //! `HEAD` is overwritten in place and is never the only witness of anything. Tests: at the end of this file, and
 //! `tests/damage.rs`.
 
@@ -20,6 +20,8 @@ use crate::types::{Digest, Head};
 
 const CURRENT: &str = "current";
 const CURRENT_NEW: &str = "current.new";
+const KEPT: &str = "kept";
+const KEPT_NEW: &str = "kept.new";
 const HEAD: &str = "HEAD";
 const LOCK: &str = "lock";
 const EPOCH: &str = "epoch-";
@@ -96,12 +98,8 @@ impl Layout {
 
     /// The live epoch; `None` when nothing names one.
     pub(super) fn live(&self) -> Result<Option<u64>, Error> {
-        let path = self.dir.join(CURRENT);
-        let text = match fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("read", &path, e)),
-        };
+        let Some(bytes) = self.read(CURRENT)? else { return Ok(None) };
+        let text = String::from_utf8_lossy(&bytes);
         let bad = || Error::damaged(Position(0), Damage::Current("unreadable"));
         let (format, epoch) = text.split_once('\n').ok_or_else(bad)?;
         let format: u16 = format.strip_prefix("trainyard-log ").and_then(|n| n.parse().ok()).ok_or_else(bad)?;
@@ -114,15 +112,40 @@ impl Layout {
 
     /// Names the live epoch, durably and at once.
     pub(super) fn set_live(&self, epoch: u64) -> Result<(), Error> {
-        let (new, current) = (self.dir.join(CURRENT_NEW), self.dir.join(CURRENT));
-        let text = format!("trainyard-log {FORMAT}\n{EPOCH}{epoch}\n");
+        let text = format!("trainyard-log {FORMAT}\n{EPOCH}{epoch}\n").into_bytes();
+        self.replace((CURRENT_NEW, Step::WriteCurrent), (CURRENT, Step::RenameCurrent), &[text])
+    }
+
+    /// Keeps a state beside the log, durably and at once.
+    pub(super) fn keep(&self, pieces: &[Vec<u8>]) -> Result<(), Error> {
+        self.replace((KEPT_NEW, Step::WriteKept), (KEPT, Step::RenameKept), pieces)
+    }
+
+    /// The state that is kept.
+    pub(super) fn kept(&self) -> Result<Option<Vec<u8>>, Error> {
+        self.read(KEPT)
+    }
+
+    /// The bytes of a file; `None` when there is none.
+    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let path = self.dir.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read", &path, e)),
+        }
+    }
+
+    /// Puts a file in place of another, which is there until the new one is there as a whole.
+    fn replace(&self, new: (&str, Step), file: (&str, Step), pieces: &[Vec<u8>]) -> Result<(), Error> {
+        let (draft, path) = (self.dir.join(new.0), self.dir.join(file.0));
         let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(text.as_bytes())?;
+            let mut file = File::create(&draft)?;
+            pieces.iter().try_for_each(|piece| file.write_all(piece))?;
             file.sync_all()
         };
-        self.step(Step::WriteCurrent, "write", &new, write)?;
-        self.step(Step::RenameCurrent, "rename", &new, || fs::rename(&new, &current))?;
+        self.step(new.1, "write", &draft, write)?;
+        self.step(file.1, "rename", &draft, || fs::rename(&draft, &path))?;
         self.sync_dir()
     }
 
@@ -176,7 +199,7 @@ impl Layout {
         for entry in fs::read_dir(&self.dir).map_err(fail)? {
             let name = entry.map_err(fail)?.file_name();
             let name = name.to_string_lossy();
-            let ours = [HEAD, LOCK, CURRENT_NEW, EVIDENCE_NEW, "lost+found"].contains(&&*name)
+            let ours = [HEAD, LOCK, CURRENT_NEW, KEPT, KEPT_NEW, EVIDENCE_NEW, "lost+found"].contains(&&*name)
                 || epoch_number(&name).is_some();
             if !ours && !name.starts_with('.') {
                 return Err(Error::NotALog { path: self.dir.clone(), reason: "it holds other files" });

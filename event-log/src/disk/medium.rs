@@ -27,6 +27,10 @@ pub enum Step {
     WriteCurrent,
     /// That file takes its name.
     RenameCurrent,
+    /// The file that will be the state beside the log is written and synced.
+    WriteKept,
+    /// That file takes its name.
+    RenameKept,
     /// The log's directory is synced.
     SyncDir,
     /// An epoch that is not live is removed.

@@ -217,6 +217,14 @@ impl Store for CopyStore {
         Err(Error::ReadOnly)
     }
 
+    fn keep(&mut self, _pieces: &[Vec<u8>]) -> Result<(), Error> {
+        Err(Error::ReadOnly)
+    }
+
+    fn kept(&self) -> Result<Option<Vec<u8>>, Error> {
+        Ok(None)
+    }
+
     fn draft(&mut self) -> Result<RawBlocks, Error> {
         Err(Error::ReadOnly)
     }

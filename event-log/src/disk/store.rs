@@ -82,6 +82,14 @@ impl Store for DiskStore {
         Ok(())
     }
 
+    fn keep(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error> {
+        self.layout.keep(pieces)
+    }
+
+    fn kept(&self) -> Result<Option<Vec<u8>>, Error> {
+        self.layout.kept()
+    }
+
     fn draft(&mut self) -> Result<Epoch, Error> {
         self.layout.sweep(self.live)?;
         self.drafted = self.live.saturating_add(1);

@@ -44,7 +44,7 @@ fn parts(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Parts {
         metrics: Metrics::new(),
         room: 100,
         compact_after: 0,
-        bookmark_after: 0,
+        keep_after: 0,
     }
 }
 
@@ -76,6 +76,16 @@ impl Around {
         for kind in Kind::ALL {
             let items = if kind == Kind::Job { jobs.clone() } else { Vec::new() };
             self.news.send(Observation::Listed { kind, rv: ResourceVersion(20), items }).await.unwrap();
+        }
+    }
+
+    /// Something new, a turn each.
+    async fn eight_turns(&self) {
+        for n in 0..8 {
+            let node = json!({"kind": "Node", "metadata": {"name": format!("n{n}"), "resourceVersion": "50"}});
+            let node = Seen::read(&Registry::all(), Arc::new(node)).unwrap();
+            self.news.send(Observation::Applied(node)).await.unwrap();
+            tokio::time::sleep(thread::SPACING * 2).await;
         }
     }
 
@@ -208,87 +218,49 @@ async fn a_long_log_begins_anew_by_itself() {
     let turns = start(Parts { compact_after: 3, ..parts(&disk, Vec::new()) }, Handle::current()).unwrap().0;
     let mut around = begin(&turns, 0).await;
     around.lead(&turns, vec![job(5)]).await;
-    for n in 0..8 {
-        let node = json!({"kind": "Node", "metadata": {"name": format!("n{n}"), "resourceVersion": "50"}});
-        let node = Seen::read(&Registry::all(), Arc::new(node)).unwrap();
-        around.news.send(Observation::Applied(node)).await.unwrap();
-        tokio::time::sleep(thread::SPACING * 2).await; // a turn each
-    }
+    around.eight_turns().await;
     let mut view = turns.view();
     let compacted = view.wait_for(|view| view.first > Position(1));
     tokio::time::timeout(Duration::from_secs(20), compacted).await.unwrap().unwrap();
 }
 
-/// A log in memory beside which a state is kept, as bytes; and what was read of the log when it was opened.
-#[derive(Clone, Default)]
-struct Shelf {
-    disk: MemoryDisk,
-    mark: Arc<std::sync::Mutex<Option<Checkpoint>>>,
-}
-
-impl Logs for Shelf {
-    fn open(&mut self) -> Result<Box<dyn EventLog>, event_log::Error> {
-        Ok(Box::new(self.disk.open()?))
-    }
-
-    fn set_aside(&mut self, _why: &str) -> io::Result<String> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    fn bookmark(&self) -> Option<Checkpoint> {
-        self.mark.lock().unwrap().clone()
-    }
-
-    fn keep_bookmark(&mut self, checkpoint: &Checkpoint) -> Result<(), event_log::Error> {
-        *self.mark.lock().unwrap() = Some(checkpoint.clone());
-        Ok(())
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_is_kept_beside_a_long_log_and_the_next_start_begins_there() {
-    let shelf = Shelf::default();
-    let parts = |bookmark_after| {
-        let logs = Box::new(shelf.clone());
-        Parts { logs, bookmark_after, ..parts(&MemoryDisk::default(), Vec::new()) }
-    };
-    let turns = start(parts(3), Handle::current()).unwrap().0;
+    let disk = MemoryDisk::default();
+    let turns = start(Parts { keep_after: 3, ..parts(&disk, Vec::new()) }, Handle::current()).unwrap().0;
     let mut around = begin(&turns, 0).await;
     around.lead(&turns, vec![job(5)]).await;
-    for n in 0..8 {
-        let node = json!({"kind": "Node", "metadata": {"name": format!("n{n}"), "resourceVersion": "50"}});
-        let node = Seen::read(&Registry::all(), Arc::new(node)).unwrap();
-        around.news.send(Observation::Applied(node)).await.unwrap();
-        tokio::time::sleep(thread::SPACING * 2).await; // a turn each
-    }
-    let (head, state) =
-        turns.with(|operator| (operator.log().head(), operator.state().to_checkpoint().unwrap())).await.unwrap();
-    drop(turns);
-    let kept = shelf.bookmark().expect("calls are under way, but it has grown to twice the limit");
+    around.eight_turns().await;
+    let look = |operator: &mut Operator| {
+        let log = operator.log();
+        (log.head(), operator.state().to_checkpoint().unwrap(), log.kept().unwrap())
+    };
+    let (head, state, kept) = turns.with(look).await.unwrap();
+    let kept = kept.expect("calls are under way, but it has grown to twice the limit");
     assert!((Position(6)..=head.position).contains(&kept.position), "{:?} of {head:?}", kept.position);
 
-    // The same state, whether all of the log is folded, or what follows the bookmark, or the bookmark is another log's.
-    let other = Checkpoint { digest: event_log::Digest([1; 32]), ..kept.clone() };
-    let far = Checkpoint { position: Position(1_000), ..kept.clone() };
+    // The same state, whether all of the log is folded, or what follows the state that was kept; and a kept state that no
+    // operator of this build keeps is left aside.
     let beginning = Checkpoint { state: engine::State::default().to_checkpoint().unwrap(), ..kept.clone() };
     let torn = Checkpoint { state: b"{".to_vec(), ..kept.clone() };
-    // A state that this log never had shows that it is the bookmark that is read.
+    // A state that this log never had shows that it is the kept one that is read.
     let mut changed: serde_json::Value = serde_json::from_slice(&kept.state).unwrap();
     changed["nodes"] = json!({});
     let changed = Checkpoint { state: changed.to_string().into_bytes(), ..kept.clone() };
-    let alike = [Some(kept), Some(other), Some(far), Some(beginning), Some(torn), None].map(|mark| (mark, true));
-    for (mark, same) in alike.into_iter().chain([(Some(changed), false)]) {
-        *shelf.mark.lock().unwrap() = mark;
-        // The thread before gives the log back when it ends.
-        let turns = loop {
-            match start(parts(0), Handle::current()) {
-                Ok((turns, _)) => break turns,
-                Err(Error::Operator(operator::Error::Log(event_log::Error::Locked { .. }))) => {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-                Err(error) => panic!("{error}"),
-            }
-        };
+    let records = turns.frames(Position(1), usize::MAX, usize::MAX).await.unwrap().unwrap().frames;
+    for (mark, same) in
+        [(None, true), (Some(kept), true), (Some(beginning), true), (Some(torn), true), (Some(changed), false)]
+    {
+        let disk = MemoryDisk::default();
+        let mut log = disk.open().unwrap();
+        for frame in &records {
+            log.append(&[event_log::NewRecord { term: frame.term, body: &frame.body }]).unwrap();
+        }
+        if let Some(mark) = mark {
+            log.keep(mark).unwrap();
+        }
+        drop(log);
+        let turns = thread(&disk, Vec::new());
         let read = turns.with(|operator| operator.state().to_checkpoint().unwrap()).await.unwrap();
         assert_eq!(read == state, same);
     }

@@ -33,8 +33,6 @@ pub(super) struct TurnThread {
     /// Whether there is something for a turn to do, and when the next may begin.
     pending: bool,
     next: tokio::time::Instant,
-    /// Up to where a state is kept beside the log, or begins it.
-    marked: Position,
 }
 
 struct Leading {
@@ -57,7 +55,7 @@ enum Woken {
 impl TurnThread {
     pub(super) fn new(parts: Parts, show: watch::Sender<View>, runtime: Handle) -> Self {
         let next = tokio::time::Instant::now();
-        Self { parts, operator: None, period: None, show, runtime, pending: false, next, marked: Position(0) }
+        Self { parts, operator: None, period: None, show, runtime, pending: false, next }
     }
 
     /// Runs until nobody can ask any more.
@@ -68,10 +66,9 @@ impl TurnThread {
                 Woken::NobodyAsks => return,
                 Woken::Asked(ask) => self.answer(ask),
                 Woken::Work => {
-                    if let Err(error) = self.work().and_then(|()| self.compact()) {
+                    if let Err(error) = self.work().and_then(|()| self.shorten()) {
                         self.stopped(error);
                     }
-                    self.mark();
                 }
             }
             self.tell();
@@ -142,46 +139,31 @@ impl TurnThread {
         Ok(())
     }
 
-    /// Makes a log that has grown long begin at the present state: when nothing is under way, or when it is very long. Whoever
-    /// follows another's log sees to that himself.
-    fn compact(&mut self) -> Result<(), operator::Error> {
+    /// Makes a log that has grown long begin at the present state, or keeps that state beside one that has grown less: when
+    /// nothing is under way, or when it has grown very much. Whoever follows another's log sees to that himself.
+    fn shorten(&mut self) -> Result<(), operator::Error> {
         let Some(operator) = self.operator.as_mut().filter(|operator| operator.is_ready()) else { return Ok(()) };
-        let (records, limit) = (operator.log().records(), self.parts.compact_after);
-        let allowed = if operator.calls_under_way() == 0 { limit } else { limit.saturating_mul(2) };
-        if limit == 0 || records <= allowed {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        match operator.compact() {
-            Ok(()) => tracing::info!(records, seconds = begun.elapsed().as_secs_f64(), "log compacted"),
-            Err(operator::Error::Log(error @ event_log::Error::TooBig { .. })) => {
-                // The log as it is stays in use; trying again after each turn would help nobody.
-                self.parts.compact_after = records.saturating_mul(2);
-                tracing::warn!(%error, records, "the log cannot be compacted");
+        let patience = if operator.calls_under_way() == 0 { 1 } else { 2 };
+        let is_due = |records: u64, limit: u64| limit > 0 && records > limit.saturating_mul(patience);
+        let (records, unkept, begun) = (operator.log().records(), operator.unkept(), Instant::now());
+        let seconds = || begun.elapsed().as_secs_f64();
+        if is_due(records, self.parts.compact_after) {
+            match operator.compact() {
+                Ok(()) => tracing::info!(records, seconds = seconds(), "log compacted"),
+                Err(operator::Error::Log(error @ event_log::Error::TooBig { .. })) => {
+                    // The log as it is stays in use; trying again after each turn would help nobody.
+                    self.parts.compact_after = records.saturating_mul(2);
+                    tracing::warn!(%error, records, "the log cannot be compacted");
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
+        } else if is_due(unkept, self.parts.keep_after) {
+            match operator.keep_state() {
+                Ok(()) => tracing::info!(unkept, seconds = seconds(), "state kept beside the log"),
+                Err(error) => tracing::warn!(%error, unkept, "the state cannot be kept beside the log"),
+            }
         }
         Ok(())
-    }
-
-    /// Keeps the present state beside a log that has grown since that was done last: when nothing is under way, or when it has
-    /// grown very much. That it could not be done harms nothing but the time the next start takes.
-    fn mark(&mut self) {
-        let Some(operator) = self.operator.as_ref().filter(|operator| operator.is_ready()) else { return };
-        let (head, limit) = (operator.log().head().position, self.parts.bookmark_after);
-        // The log itself begins with a state where it was compacted.
-        let since = operator.log().records().min(head.0.saturating_sub(self.marked.0));
-        let allowed = if operator.calls_under_way() == 0 { limit } else { limit.saturating_mul(2) };
-        if limit == 0 || since <= allowed {
-            return;
-        }
-        let begun = Instant::now();
-        let kept = operator.bookmark().and_then(|state| Ok(self.parts.logs.keep_bookmark(&state)?));
-        match kept {
-            Ok(()) => tracing::info!(%head, seconds = begun.elapsed().as_secs_f64(), "state kept beside the log"),
-            Err(error) => tracing::warn!(%error, %head, "the state cannot be kept beside the log"),
-        }
-        self.marked = head;
     }
 
     /// After an error nothing of what is in memory is trusted: the operator is opened anew.
@@ -211,8 +193,8 @@ impl TurnThread {
             Err(damage @ event_log::Error::Damaged { .. }) => return self.open_without(&damage),
             Err(error) => return Err(operator::Error::Log(error).into()),
         };
-        match self.opened(self.timed(log)) {
-            Ok((operator, marked)) => (self.operator, self.marked) = (Some(operator), marked),
+        match Operator::open(self.timed(log), self.parts.registry.clone(), self.options()) {
+            Ok(operator) => self.operator = Some(operator),
             Err(operator::Error::Log(damage @ event_log::Error::Damaged { .. })) => return self.open_without(&damage),
             Err(error) => return Err(error.into()),
         }
@@ -226,14 +208,6 @@ impl TurnThread {
         let log = self.parts.logs.open().map_err(operator::Error::Log)?;
         self.operator = Some(Operator::open(self.timed(log), self.parts.registry.clone(), self.options())?);
         Ok(())
-    }
-
-    /// The operator on its log, and up to where a state was kept beside it.
-    fn opened(&self, log: Box<dyn EventLog>) -> Result<(Operator, Position), operator::Error> {
-        let mark = self.parts.logs.bookmark();
-        let operator = Operator::open_at(log, mark.as_ref(), self.parts.registry.clone(), self.options())?;
-        let marked = mark.map(|mark| mark.position).filter(|at| *at <= operator.log().head().position);
-        Ok((operator, marked.unwrap_or_default()))
     }
 
     fn timed(&self, log: Box<dyn EventLog>) -> Box<dyn EventLog> {
@@ -318,9 +292,8 @@ impl TurnThread {
             return Err("not while leading".to_owned());
         }
         let opened = match self.operator.take() {
-            Some(operator) => self
-                .opened(operator.into_log())
-                .map(|(operator, marked)| (self.operator, self.marked) = (Some(operator), marked))
+            Some(operator) => Operator::open(operator.into_log(), self.parts.registry.clone(), self.options())
+                .map(|operator| self.operator = Some(operator))
                 .map_err(Error::from),
             None => self.open(),
         };

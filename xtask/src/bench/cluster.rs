@@ -7,9 +7,11 @@ use crate::run::{Problem, cargo, succeed, target};
 
 /// Builds, and measures what the words ask for.
 pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
-    println!("building");
-    crate::cluster::build()?;
-    succeed(&mut cargo(&["build", "--quiet", "--release", "--package", "simulator", "--example", "bench"]))?;
+    if !words.iter().any(|word| word == "--help" || word == "-h") {
+        println!("building");
+        crate::cluster::build()?;
+        succeed(&mut cargo(&["build", "--quiet", "--release", "--package", "simulator", "--example", "bench"]))?;
+    }
     let mut bench = cargo(&["bench", "--quiet", "--package", "trainyard", "--bench", "cluster", "--"]);
     bench.arg("--log-maker").arg(target().join("release").join("examples").join("bench"));
     succeed(bench.args(words))

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use simulator::{duration, flags};
 
+use crate::logging::LogFormat;
 use crate::out::Failure;
 
 /// Settings; every one may stand in the file as well.
@@ -194,15 +195,6 @@ pub(super) struct Ignored {
     log_backtrace_at: Option<String>,
     #[arg(long, hide = true)]
     log_flush_frequency: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum LogFormat {
-    /// Lines for people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

@@ -1,0 +1,34 @@
+//! The log of a process, on standard error.
+//!
+//! Owns its form and its start; what is logged is each crate's own.
+
+use std::io::IsTerminal as _;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
+
+use crate::out::Failure;
+
+/// How it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Starts logging what `filter` lets through; `level` is what the user gave, for when that cannot be read.
+pub(crate) fn start(filter: &str, level: &str, format: LogFormat) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| Failure::new(format!("log-level: {level:?}: {error}")))?;
+    // Whoever reads the log may go away; that is no reason to stop, let alone to panic.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
+    let started = match format {
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+    };
+    started.map_err(|error| Failure::new(format!("logs cannot be written: {error}")))
+}
