@@ -20,9 +20,9 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts logging what `filter` lets through; `level` is what the user gave, for when that cannot be read.
-pub(crate) fn start(filter: &str, level: &str, format: LogFormat) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| Failure::new(format!("log-level: {level:?}: {error}")))?;
+/// Starts logging what `level` lets through.
+pub(crate) fn start(level: &str, format: LogFormat) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(level).map_err(|error| Failure::new(format!("log-level: {level:?}: {error}")))?;
     // Whoever reads the log may go away; that is no reason to stop, let alone to panic.
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);

@@ -17,6 +17,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// musl's own allocator is slow and gives little back.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 use crate::commands::{crd, log, node_agent, operator, replay, run, schedule, simulate, story};
 
 /// Runs distributed training jobs: here, on a cluster, or again from their log.

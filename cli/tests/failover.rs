@@ -39,7 +39,7 @@ impl Operator {
     fn start(kubeconfig: &Path, data: &Path) -> Self {
         // The port is free at this moment; nobody else on this machine asks for this one by number.
         let health = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "warn,kube_client=off".to_owned());
+        let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "warn".to_owned());
         let child = Command::new(env!("CARGO_BIN_EXE_trainyard"))
             .args(["operator", "--namespace", SPACE, "--leader-elect-resource-namespace", SPACE])
             .args(["--leader-elect-lease-duration", &format!("{LEASE_SECONDS}s")])

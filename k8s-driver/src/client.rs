@@ -1,19 +1,15 @@
 //! The connection to the API server: which one, as whom, and with what patience.
 //!
-//! Owns the choice between kubeconfig and in-cluster configuration. Retries are off: the operator owns them. Tests: at the
-//! end of this file.
+//! Owns the choice between kubeconfig and in-cluster configuration. Retries are off: the operator owns them. What
+//! carries the requests is `transport`. Tests: at the end of this file.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, header};
-use kube::client::{Body, ClientBuilder};
 use kube::config::{AuthInfo, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use tower::util::MapRequestLayer;
 
-/// What this program calls itself.
-pub const USER_AGENT: &str = concat!("trainyard/", env!("CARGO_PKG_VERSION"));
+use crate::transport;
 
 /// How long connecting may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -92,16 +88,8 @@ pub async fn connect(options: &Options) -> Result<Connection, Error> {
     config.write_timeout = None;
     let (namespace, server) = (config.default_namespace.clone(), config.cluster_url.to_string());
     let auth = config.auth_info.clone();
-    let unusable = |error| Error::Client(Box::new(error));
-    let builder = ClientBuilder::try_from(config).map_err(unusable)?;
-    let client = builder.with_layer(&MapRequestLayer::new(named)).build();
+    let client = transport::client(config).map_err(|error| Error::Client(Box::new(error)))?;
     Ok(Connection { client, namespace, server, auth })
-}
-
-/// A request that says who asks.
-fn named(mut request: Request<Body>) -> Request<Body> {
-    request.headers_mut().entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
-    request
 }
 
 async fn config(options: &Options) -> Result<Config, Error> {
@@ -151,13 +139,5 @@ mod tests {
         let connection =
             connect(&Options { master: Some("http://127.0.0.1:2".to_owned()), ..at(&file) }).await.unwrap();
         assert_eq!((connection.namespace.as_str(), connection.server.as_str()), ("ml", "http://127.0.0.1:2/"));
-    }
-
-    #[test]
-    fn requests_say_who_asks_unless_they_do_already() {
-        let agent = |request: Request<Body>| named(request).headers()[header::USER_AGENT].to_str().unwrap().to_owned();
-        assert_eq!(agent(Request::new(Body::empty())), USER_AGENT);
-        let own = Request::builder().header(header::USER_AGENT, "x").body(Body::empty()).unwrap();
-        assert_eq!(agent(own), "x");
     }
 }

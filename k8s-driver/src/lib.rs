@@ -3,7 +3,7 @@
 //! The only crate with a Kubernetes client and tokio. It decides nothing: what is to be done comes from `operator`, what an
 //! object means from `apis`. Its parts:
 //!
-//! * `run` the whole process; `lead` one period of leadership; `options` what a user may set; `standing` what is told of it;
+//! * `run` the whole process; `runtime` the thread that waits for the network; `lead` one period of leadership; `options` what a user may set; `standing` what is told of it;
 //! * `turns` the one thread that owns the [`operator::Operator`] and its log; `logs` where that log is kept; `clock` time;
 //! * `sources`, `selection`, `watching`, `decode`, `trim` what comes in: lists and watches, cut down while they are read;
 //! * `request`, `dispatch`, `budget`, `chatter` what goes out: calls, as fast as the API server takes them; `rehearse` calls
@@ -31,11 +31,13 @@ pub mod rehearse;
 pub mod remote;
 pub mod request;
 pub mod run;
+pub mod runtime;
 pub mod selection;
 #[cfg(test)]
 mod served;
 pub mod sources;
 pub mod standing;
+mod transport;
 pub mod trim;
 pub mod turns;
 pub mod watching;

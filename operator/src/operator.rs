@@ -292,11 +292,15 @@ impl Operator {
         Ok(())
     }
 
-    /// Keeps the present state beside the log, so that the next [`Operator::open`] folds only what comes after.
+    /// Keeps the present state beside the log, so that the next [`Operator::open`] folds only what comes after. Without new
+    /// records there is nothing to do.
     ///
     /// # Errors
     /// When it cannot be written. The log is none the worse for it, and it counts as done, so that it is not tried at once again.
     pub fn keep_state(&mut self) -> Result<(), Error> {
+        if self.unkept() == 0 {
+            return Ok(());
+        }
         self.kept = self.log.head().position;
         let checkpoint = self.checkpoint()?;
         self.log.keep(checkpoint)?;

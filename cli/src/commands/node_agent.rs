@@ -84,7 +84,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &NodeAgentArgs) -> Result<ExitCode, Failure> {
-    logging::start(&args.log_level, &args.log_level, args.log_format)?;
+    logging::start(&args.log_level, args.log_format)?;
     let data_directory = args.data_directory.clone();
     let data_directory = data_directory.unwrap_or_else(|| format!("./trainyard-node-{}", args.node_name).into());
     let options = Options {

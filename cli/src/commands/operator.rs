@@ -19,9 +19,8 @@ use self::settings::{Ignored, Settings};
 use crate::logging::{self, LogFormat};
 use crate::out::Failure;
 
-/// Logged unless told otherwise. The client's own layer tells of every answer above 499 as an error; what such an answer
-/// means is told here.
-const LOGGED: &str = "info,kube_client=off";
+/// Logged unless told otherwise.
+const LOGGED: &str = "info";
 
 /// Signals closer together than this count as one.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
@@ -58,14 +57,14 @@ pub(crate) fn hyphenated(args: impl Iterator<Item = OsString>) -> Vec<OsString> 
 /// Runs until it is told to stop.
 pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.over_file(args.config.as_deref())?;
-    start_logging(&settings)?;
+    let level = settings.log_level.as_deref().unwrap_or(LOGGED);
+    logging::start(level, settings.log_format.unwrap_or(LogFormat::Text))?;
     for name in args.ignored.given() {
         tracing::info!(flag = name, "this flag of the original operator means nothing here");
     }
     let options = settings.options()?;
     let rehearsal = options.rehearsal.map(|format| Rehearsal::new(format, Box::new(std::io::stdout())));
-    // One thread for all that waits for the network; the operator and its log have their own.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = k8s_driver::runtime::network()?;
     let handles = Handles::new(rehearsal);
     let stopped = handles.clone();
     let outcome = runtime.block_on(async {
@@ -106,14 +105,4 @@ async fn stop_on_signals(handles: &Handles) -> std::io::Result<()> {
     }
     tracing::warn!("asked again: stopping at once");
     std::process::exit(130)
-}
-
-fn start_logging(settings: &Settings) -> Result<(), Failure> {
-    let filter = match &settings.log_level {
-        None => LOGGED.to_owned(),
-        Some(level) if level.contains("kube_client") => level.clone(),
-        Some(level) => format!("{level},kube_client=off"),
-    };
-    let format = settings.log_format.unwrap_or(LogFormat::Text);
-    logging::start(&filter, settings.log_level.as_deref().unwrap_or_default(), format)
 }

@@ -58,7 +58,7 @@ impl<'a> Operator<'a> {
 
     pub(crate) fn start_again(&mut self) {
         assert!(self.child.is_none(), "it runs");
-        let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "info,kube_client=off".to_owned());
+        let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "info".to_owned());
         let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
         command.args(["operator", "--leader-elect-resource-namespace", &self.home]);
         command.arg(format!("--leader-elect={}", self.elects));

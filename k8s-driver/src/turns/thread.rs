@@ -18,10 +18,8 @@ use crate::logs::Timed;
 const BATCH: usize = 1024;
 /// Least time between the beginnings of two turns. The first is done at once; while much happens, what comes in meanwhile is
 /// judged together: a durable append and a walk of the jobs touched cost the same for one pod as for ten.
-pub(super) const SPACING: Duration = Duration::from_millis(50);
-/// The same while there is no room for calls: nothing new can be handed out before some are answered. Half the room must last
-/// longer than this.
-const SPACING_WITHOUT_ROOM: Duration = Duration::from_millis(100);
+/// Half the room for calls must last longer than this.
+pub(super) const SPACING: Duration = Duration::from_millis(100);
 
 /// What the thread holds.
 pub(super) struct TurnThread {
@@ -109,8 +107,8 @@ impl TurnThread {
         self.parts.metrics.queue_depth("news", period.queues.news.len());
         self.parts.metrics.queue_depth("answers", period.queues.answers.len());
         period.take_in(operator);
-        let has_room = period.make_room(operator, self.parts.room);
-        (self.pending, self.next) = (false, woken + if has_room { SPACING } else { SPACING_WITHOUT_ROOM });
+        period.make_room(operator, self.parts.room);
+        (self.pending, self.next) = (false, woken + SPACING);
         let now = self.parts.clock.now();
         let span = tracing::debug_span!("turn", position = operator.log().head().position.0);
         let begun = Instant::now();
@@ -317,12 +315,10 @@ impl TurnThread {
 
 impl Leading {
     /// Opens the room for calls when half of it is free, and closes it until then: walking a job of many pods and making the
-    /// text that they share is worth it for many calls, not for one. Says whether it is open.
-    fn make_room(&mut self, operator: &mut Operator, room: usize) -> bool {
+    /// text that they share is worth it for many calls, not for one.
+    fn make_room(&mut self, operator: &mut Operator, room: usize) {
         let under_way = operator.calls_under_way().saturating_sub(std::mem::take(&mut self.offered));
-        let open = under_way <= room / 2;
-        operator.set_room(if open { room } else { 0 });
-        open
+        operator.set_room(if under_way <= room / 2 { room } else { 0 });
     }
 
     /// Takes what waits, up to a batch of each.

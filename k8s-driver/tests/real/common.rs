@@ -136,7 +136,7 @@ impl Operator {
     pub(crate) fn start_with(options: Options) -> Self {
         static LOGGING: OnceLock<()> = OnceLock::new();
         LOGGING.get_or_init(|| {
-            let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "warn,kube_client=off".to_owned());
+            let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "warn".to_owned());
             let filter = tracing_subscriber::EnvFilter::new(level);
             let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         });

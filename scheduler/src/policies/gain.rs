@@ -4,6 +4,8 @@
 //! "Next few": several steps are looked ahead, because measured speeds are not concave where a job crosses a node's edge. The
 //! present size is always one of them, so a job is left alone unless a change pays.
 //!
+//! Where every job has one size and known work, only who runs is left to decide, and `lookahead` may change that.
+//!
 //! Users' priority goes before everything. With several GPU types, and jobs that can use more than one, the same values are put
 //! to `market`. The settings are data ([`Knobs`]). Integer arithmetic; one type costs O(G log J). Tests: below.
 
@@ -12,6 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use crate::job::Grant;
 use crate::memory::Memory;
 use crate::policies::heap::Entry;
+use crate::policies::lookahead;
 use crate::policies::market::{Market, Offer};
 use crate::policies::worth::{Worth, worths};
 use crate::policy::Policy;
@@ -114,6 +117,7 @@ impl CostAwareGain {
             // Also when it did not fit: a smaller step may.
             heap.extend(entry(i, *slot, free));
         }
+        lookahead::improve(pool, self.knobs.change_milli, &mut given);
         given
     }
 

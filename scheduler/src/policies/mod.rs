@@ -10,6 +10,7 @@ pub mod gain;
 mod heap;
 mod knapsack;
 pub mod las;
+mod lookahead;
 mod market;
 mod names;
 pub mod ordered;

@@ -17,9 +17,9 @@
 //! - *Trust*: where the estimates of the work left differ by no more than their usual error ([`JobView::doubt`]) they say
 //!   nothing about the order, and `p` and `theta` are `unsure-p` and `unsure-theta`; in between, in between.
 //! - *Rigid*: the less of the GPUs asked for can change, the more the decision is one of order only, and for that the shortest
-//!   remaining service first is best: `a` goes to 1, and theta, median and, as far as estimates are trusted, inertia to 0. Where
-//!   estimates are usually wrong, the order turns over again and again as they are corrected; so the work of a rigid job that
-//!   waits counts with `b` times what its start costs.
+//!   remaining service first is best, but for holes and starts (see `lookahead`): `a` goes to 1, and theta, median and, as far
+//!   as estimates are trusted, inertia to 0. Where estimates are usually wrong, the order turns over again and again as they
+//!   are corrected; so the work of a rigid job that waits counts with `b` times what its start costs.
 //!
 //! Where the work left is not known, the service attained so far stands for it: with heavy-tailed sizes the longer a job
 //! ran, the longer it will; then there is no inertia. Owns no decision. Tests: below, and in `gain`.
