@@ -13,6 +13,7 @@ use k8s_driver::client;
 use k8s_driver::lease::{Leader, LeaseOptions};
 use k8s_driver::remote::locate::{self, Found, USUAL_NAMESPACE, Wish, locate};
 use k8s_driver::remote::{Error, Lines, Remote};
+use k8s_driver::wire::words;
 use model::Position;
 use tokio::runtime::{Builder, Runtime};
 
@@ -176,20 +177,6 @@ fn binding(user: &str) -> String {
         user.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
     let name = name.trim_matches('-');
     format!("kubectl create clusterrolebinding trainyard-log-{name} --clusterrole=trainyard-log-reader {subject}")
-}
-
-/// An error with its causes.
-fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

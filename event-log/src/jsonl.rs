@@ -5,6 +5,8 @@
 //! the digest chain and names the line at fault; it never holds more than one line. Compressed exports leave out all
 //! digests but the last, which proves the others. Tests: `tests/jsonl.rs`.
 
+mod line;
+
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -13,11 +15,12 @@ use flate2::Compression;
 use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use model::{Position, Term};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
+pub(crate) use self::line::read_checkpoint_line;
+use self::line::{CheckpointLine, RecordLine, write_record};
+pub use self::line::{checkpoint_line, write_frame};
 use crate::block::MAX_STATE_BYTES;
-use crate::chain::{RecordHasher, checkpoint_digest};
+use crate::chain::RecordHasher;
 use crate::memory::MemoryLog;
 use crate::types::{Checkpoint, Digest, EventLog, Frame, Head, NewRecord};
 
@@ -118,43 +121,6 @@ pub enum Digests {
     Last,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RecordLine<'a> {
-    position: Position,
-    term: Term,
-    #[serde(default)]
-    digest: Option<String>,
-    #[serde(borrow)]
-    record: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct CheckpointLine<'a> {
-    #[serde(borrow)]
-    checkpoint: CheckpointText<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct CheckpointText<'a> {
-    position: Position,
-    term: Term,
-    digest: String,
-    seal: String,
-    #[serde(borrow, default)]
-    state: Option<&'a RawValue>,
-    #[serde(default)]
-    state_hex: Option<String>,
-}
-
-/// Whether these bytes can stand in a line and come back exactly.
-fn embeddable(body: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(body).ok()?;
-    let raw: &RawValue = serde_json::from_str(text).ok()?;
-    (raw.get().len() == text.len() && !text.contains(['\n', '\r'])).then_some(text)
-}
-
 fn write_error(source: io::Error) -> Error {
     Error::Io { action: "write", file: PathBuf::from("the export"), source }
 }
@@ -195,52 +161,10 @@ fn write_all(
     while let Some(frame) = frames.next() {
         let frame = frame?;
         head = frame.head();
-        if digests == Digests::Every || frames.peek().is_none() {
-            write_frame(&frame, &mut out)?;
-        } else {
-            let Frame { position, term, body, .. } = frame;
-            let record = embeddable(&body).ok_or(Error::NotJson { at: position })?;
-            writeln!(out, r#"{{"position":{position},"term":{term},"record":{record}}}"#).map_err(write_error)?;
-        }
+        write_record(&frame, digests == Digests::Every || frames.peek().is_none(), &mut out)?;
     }
     out.flush().map_err(write_error)?;
     Ok(head)
-}
-
-/// Writes one record as a line, with its digest.
-///
-/// # Errors
-/// [`Error::NotJson`] when its body is not JSON on one line; IO errors.
-pub fn write_frame(frame: &Frame, out: &mut impl Write) -> Result<(), Error> {
-    let Frame { position, term, digest, body } = frame;
-    let record = embeddable(body).ok_or(Error::NotJson { at: *position })?;
-    writeln!(out, r#"{{"position":{position},"term":{term},"digest":"{digest}","record":{record}}}"#)
-        .map_err(write_error)
-}
-
-/// The line of a checkpoint in pieces, to be sent one after another. A state is large: it is not copied.
-pub fn checkpoint_line(checkpoint: Checkpoint) -> Vec<Vec<u8>> {
-    let seal = Digest(checkpoint_digest(&checkpoint));
-    let Checkpoint { position, term, digest, state } = checkpoint;
-    let members = format!(r#""position":{position},"term":{term},"digest":"{digest}","seal":"{seal}""#);
-    let begin = |member| format!(r#"{{"checkpoint":{{{members},"{member}":"#).into_bytes();
-    if embeddable(&state).is_some() {
-        vec![begin("state"), state, b"}}\n".to_vec()]
-    } else {
-        let digits = state.iter().fold(String::with_capacity(2 * state.len()), |mut digits, byte| {
-            // Writing to a string does not fail.
-            let _ = std::fmt::Write::write_fmt(&mut digits, format_args!("{byte:02x}"));
-            digits
-        });
-        vec![begin("stateHex"), format!("\"{digits}\"}}}}\n").into_bytes()]
-    }
-}
-
-/// The checkpoint of a line that [`checkpoint_line`] made; `None` when these are not exactly its bytes.
-pub(crate) fn read_checkpoint_line(bytes: &[u8]) -> Option<Checkpoint> {
-    let line = bytes.strip_suffix(b"\n")?;
-    let line: CheckpointLine<'_> = serde_json::from_slice(line).ok()?;
-    line.checkpoint.read().ok()
 }
 
 /// Writes a log as compressed JSON lines (`.jsonl.gz`), with the last digest only.
@@ -418,32 +342,6 @@ impl<R: BufRead> Reader<R> {
         self.term = term;
         Ok(Some(Frame { position, term, digest, body }))
     }
-}
-
-impl CheckpointText<'_> {
-    fn read(&self) -> Result<Checkpoint, Fault> {
-        let hex = |text: &str| text.parse::<Digest>().map_err(|e| Fault::Unreadable(e.to_string()));
-        let state = match (self.state, &self.state_hex) {
-            (Some(text), None) => text.get().as_bytes().to_vec(),
-            (None, Some(digits)) => bytes_of(digits).ok_or_else(|| Fault::Unreadable("bad stateHex".to_owned()))?,
-            _ => return Err(Fault::Unreadable("one of state and stateHex is needed".to_owned())),
-        };
-        let (position, term) = (self.position, self.term);
-        let checkpoint = Checkpoint { position, term, digest: hex(&self.digest)?, state };
-        if hex(&self.seal)?.0 != checkpoint_digest(&checkpoint) {
-            return Err(Fault::Seal);
-        }
-        Ok(checkpoint)
-    }
-}
-
-fn bytes_of(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks_exact(2);
-    if !pairs.remainder().is_empty() {
-        return None;
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());
-    pairs.map(|pair| Some(digit(*pair.first()?)? * 16 + digit(*pair.last()?)?)).collect()
 }
 
 impl<R: BufRead> Iterator for Reader<R> {

@@ -63,6 +63,14 @@ pub enum Error {
         /// The address.
         value: String,
     },
+    /// A proxy is asked for.
+    #[error(
+        "proxy-url: {value:?}: the API server is reached directly, never through a proxy (kubeconfig, HTTPS_PROXY)"
+    )]
+    Proxy {
+        /// Its address.
+        value: String,
+    },
     /// Certificates or credentials cannot be used.
     #[error("the cluster's configuration cannot be used")]
     Client(#[source] Box<kube::Error>),
@@ -80,6 +88,9 @@ pub async fn connect(options: &Options) -> Result<Connection, Error> {
             return Err(Error::Master { value: master.clone() });
         }
         config.cluster_url = uri;
+    }
+    if let Some(proxy) = config.proxy_url {
+        return Err(Error::Proxy { value: proxy.to_string() });
     }
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_LIMIT);
@@ -136,6 +147,11 @@ mod tests {
             let text = refused(Options { master: Some(master.to_owned()), ..at(&file) }).await;
             assert!(text.starts_with(&format!("master: {master:?}")), "{text}");
         }
+        let plain = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, plain.replace("127.0.0.1:1'", "127.0.0.1:1', proxy-url: 'http://127.0.0.1:3'")).unwrap();
+        let text = refused(at(&file)).await;
+        assert!(text.starts_with("proxy-url: \"http://127.0.0.1:3/\""), "{text}");
+        std::fs::write(&file, plain).unwrap();
         let connection =
             connect(&Options { master: Some("http://127.0.0.1:2".to_owned()), ..at(&file) }).await.unwrap();
         assert_eq!((connection.namespace.as_str(), connection.server.as_str()), ("ml", "http://127.0.0.1:2/"));

@@ -22,6 +22,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use crate::http::HEAD;
+use crate::transport;
+use crate::wire::words;
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -182,7 +184,7 @@ impl Remote {
             config.root_cert = Some(certificates.into_iter().map(|der| der.to_vec()).collect());
         }
         let fail = |source| Error::Client { address: address.clone(), source: Box::new(source) };
-        Ok(Self { client: Client::try_from(config).map_err(fail)?, address })
+        Ok(Self { client: transport::client(config).map_err(fail)?, address })
     }
 
     /// The address.
@@ -213,7 +215,7 @@ impl Remote {
             Ok(Err(error @ kube::Error::Auth(_))) => {
                 return Err(Error::Client { address: address(), source: Box::new(error) });
             }
-            Ok(Err(error)) => return Err(unreachable(chain(&error))),
+            Ok(Err(error)) => return Err(unreachable(words(&error))),
             Err(_) => return Err(unreachable(format!("no answer within {} s", ANSWER.as_secs()))),
         };
         if answer.status().is_success() {
@@ -249,7 +251,7 @@ impl Lines {
                         return Ok(Some(data));
                     }
                 }
-                Ok(Some(Err(error))) => return Err(broken(chain(&error))),
+                Ok(Some(Err(error))) => return Err(broken(words(&error))),
                 Err(_) => return Err(broken(format!("nothing came for {} s", SILENCE.as_secs()))),
             }
         }
@@ -259,18 +261,4 @@ impl Lines {
 fn parse_head(text: &str) -> Option<Head> {
     let (position, digest) = text.split_once(' ')?;
     Some(Head { position: Position(position.parse().ok()?), digest: digest.parse().ok()? })
-}
-
-/// An error with what caused it, in one line; a cause that the error's own text holds already is left out.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::decode::{self, Shape};
 use crate::sources::collection;
+use crate::transport::USER_AGENT;
 use crate::trim::{self, Keep};
 
 /// Annotation on created objects: term and position of the record that they follow from.
@@ -164,8 +165,7 @@ fn query(path: &str, pairs: &[(&str, &str)]) -> String {
 }
 
 fn user_agent(cause: Stamp) -> String {
-    let name = concat!("trainyard/", env!("CARGO_PKG_VERSION"));
-    if cause == Stamp::default() { name.to_owned() } else { format!("{name} (record {cause})") }
+    if cause == Stamp::default() { USER_AGENT.to_owned() } else { format!("{USER_AGENT} (record {cause})") }
 }
 
 /// The object to create, with the record it follows from.

@@ -1,5 +1,5 @@
-//! What carries requests to the API server: HTTP/2 where the server speaks it, so that all calls and watches share one
-//! connection, as with client-go.
+//! What carries requests, to the API server and to a leader's log: HTTP/2 where the server speaks it, so that all calls and
+//! watches share one connection, as with client-go.
 //!
 //! Owns the connection's settings and the layers around it. kube's own transport speaks HTTP/1.1 alone, with a connection for each
 //! call under way; that costs the API server and this process a quarter more. Tests: at the end of this file.
@@ -18,7 +18,7 @@ use tower::util::MapRequestLayer;
 use tower::{BoxError, ServiceBuilder};
 
 /// What this program calls itself.
-const USER_AGENT: &str = concat!("trainyard/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("trainyard/", env!("CARGO_PKG_VERSION"));
 /// A connection on which nothing comes in for so long is asked whether it is alive.
 const ASKED_AFTER: Duration = Duration::from_secs(4);
 /// One that does not answer for so long is closed. Both together are less than the ten seconds in which a lease must be
@@ -32,12 +32,8 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Makes a client. Nothing is sent yet.
 ///
 /// # Errors
-/// When certificates or credentials cannot be used, or a proxy is asked for.
+/// When certificates or credentials cannot be used.
 pub(crate) fn client(config: Config) -> Result<Client, Error> {
-    if config.proxy_url.is_some() {
-        // kube knows which proxies can be used, and says what is missing for the others.
-        return Ok(ClientBuilder::try_from(config)?.with_layer(&MapRequestLayer::new(named)).build());
-    }
     let mut tcp = HttpConnector::new();
     // It is given addresses with either scheme.
     tcp.enforce_http(false);
@@ -199,9 +195,7 @@ mod tests {
     #[tokio::test]
     async fn what_cannot_be_used_is_refused() {
         let mut config = Server::start(&[], 0).await.config;
-        config.proxy_url = Some("http://127.0.0.1:1".parse().unwrap());
-        assert!(matches!(client(config.clone()), Err(Error::ProxyProtocolDisabled { .. })));
-        (config.proxy_url, config.tls_server_name) = (None, Some("not a name".to_owned()));
+        config.tls_server_name = Some("not a name".to_owned());
         assert!(client(config.clone()).is_err());
         // Another server than the one that was meant.
         config.tls_server_name = Some("elsewhere".to_owned());

@@ -53,11 +53,6 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 const WATCH_SECONDS: u32 = 270;
 /// Without a word for so long, a watch is taken for dead: bookmarks come about once a minute.
 const DEAD_AFTER: Duration = Duration::from_secs(150);
-/// After an event that was waited for, more are let come before the stream is read on: being woken for each costs more than
-/// reading it, and a turn takes in what came within about this time anyhow.
-const GATHERING: Duration = Duration::from_millis(20);
-/// A stream that has nothing for so long is waited for; one that is behind is not.
-const AT_ONCE: Duration = Duration::from_millis(1);
 /// A watch that lasted so long was well: the next attempt is made at once.
 const WELL_AFTER: Duration = Duration::from_secs(5);
 /// Longest wait between two attempts.
@@ -274,9 +269,7 @@ impl Watching {
         }
         let mut lines = Lines::default();
         loop {
-            let waits = Instant::now();
             let Some(frame) = within(DEAD_AFTER, body.frame()).await? else { return Ok(()) };
-            let was_waited_for = waits.elapsed() > AT_ONCE;
             let frame = frame.map_err(broken)?;
             let Some(data) = frame.data_ref() else { continue };
             self.metrics.watch_heard(self.kind);
@@ -290,9 +283,6 @@ impl Watching {
                 self.report(event, source, version, nodes).await?;
             }
             lines.forget();
-            if was_waited_for {
-                tokio::time::sleep(GATHERING).await;
-            }
         }
     }
 

@@ -14,6 +14,7 @@
 use std::cmp::Reverse;
 use std::iter::repeat;
 
+use crate::policies::ordered::take;
 use crate::round::{Member, Pool};
 
 /// Jobs that wait and are played, the first in the order.
@@ -60,10 +61,9 @@ pub(super) fn improve(pool: &Pool<'_>, start_milli: u32, given: &mut [u32]) {
     let equals = jobs.iter().copied().take_while(|job| job.priority == class);
     let Some(runs) = chosen(equals, free) else { return };
     for (job, may) in jobs.iter().zip(runs.into_iter().chain(repeat(true))) {
-        let rest = free.checked_sub(job.gpus).filter(|_| may);
-        free = rest.unwrap_or(free);
+        let gets = may && take(&mut free, job.gpus);
         if let Some(slot) = given.get_mut(job.place) {
-            *slot = rest.map_or(0, |_| job.gpus);
+            *slot = if gets { job.gpus } else { 0 };
         }
     }
 }
@@ -72,9 +72,8 @@ pub(super) fn improve(pool: &Pool<'_>, start_milli: u32, given: &mut [u32]) {
 fn chosen(jobs: impl Iterator<Item = Rigid>, gpus: u32) -> Option<Vec<bool>> {
     let (mut free, mut waiting) = (gpus, 0_usize);
     let is_near = |job: &Rigid| {
-        match free.checked_sub(job.gpus) {
-            Some(rest) => free = rest,
-            None => waiting = waiting.saturating_add(1),
+        if !take(&mut free, job.gpus) {
+            waiting = waiting.saturating_add(1);
         }
         waiting <= WAITING
     };
@@ -109,10 +108,8 @@ impl Plan {
         let mut runs = vec![false; jobs.len()];
         let mut free = gpus;
         for &i in &order {
-            if let (Some(job), Some(slot)) = (jobs.get(i), runs.get_mut(i))
-                && let Some(rest) = free.checked_sub(job.gpus)
-            {
-                (free, *slot) = (rest, true);
+            if let (Some(job), Some(slot)) = (jobs.get(i), runs.get_mut(i)) {
+                *slot = take(&mut free, job.gpus);
             }
         }
         let sum = play(jobs, &runs, gpus);
@@ -151,9 +148,7 @@ fn play(jobs: &[Rigid], runs: &[bool], gpus: u32) -> u64 {
         jobs.sort_by_key(Rigid::service);
         let mut free = gpus;
         for job in &mut jobs {
-            let rest = free.checked_sub(job.gpus);
-            free = rest.unwrap_or(free);
-            *job = job.when(rest.is_some());
+            *job = job.when(take(&mut free, job.gpus));
         }
     }
     sum

@@ -75,16 +75,23 @@ pub(super) fn running_first(pool: &Pool<'_>) -> Vec<usize> {
     order
 }
 
+/// Takes GPUs out of the free ones, if they are there.
+pub(super) fn take(free: &mut u32, gpus: u32) -> bool {
+    let rest = free.checked_sub(gpus);
+    *free = rest.unwrap_or(*free);
+    rest.is_some()
+}
+
 /// Gives each job `size` GPUs, in order, if they are there; with `strict`, stops at the first that does not fit.
 pub(super) fn fill(pool: &Pool<'_>, order: &[usize], strict: bool, size: impl Fn(&JobView) -> u32) -> Vec<u32> {
     let mut given = vec![0; pool.jobs.len()];
     let mut free = pool.gpus;
     for &i in order {
         if let (Some(member), Some(slot)) = (pool.jobs.get(i), given.get_mut(i)) {
-            match free.checked_sub(size(member.job)) {
-                Some(rest) => (*slot, free) = (size(member.job), rest),
-                None if strict => break,
-                None => {}
+            if take(&mut free, size(member.job)) {
+                *slot = size(member.job);
+            } else if strict {
+                break;
             }
         }
     }

@@ -6,6 +6,7 @@
 
 use crate::job::Grant;
 use crate::memory::Memory;
+use crate::policies::ordered::fill;
 use crate::policy::Policy;
 use crate::round::{Member, Pool, Round};
 use crate::units::Micros;
@@ -84,15 +85,8 @@ pub(super) fn order(pool: &Pool<'_>, key: Key) -> Vec<usize> {
 
 /// Gives each job its minimum if that still fits; later ones may fit where an earlier one did not. Also what is left.
 pub(super) fn admit(pool: &Pool<'_>, order: &[usize]) -> (Vec<u32>, u32) {
-    let mut given = vec![0; pool.jobs.len()];
-    let mut free = pool.gpus;
-    for &i in order {
-        if let (Some(member), Some(slot)) = (pool.jobs.get(i), given.get_mut(i))
-            && let Some(rest) = free.checked_sub(member.job.min)
-        {
-            (*slot, free) = (member.job.min, rest);
-        }
-    }
+    let given = fill(pool, order, false, |job| job.min);
+    let free = given.iter().fold(pool.gpus, |free, &gpus| free.saturating_sub(gpus));
     (given, free)
 }
 
