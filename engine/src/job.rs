@@ -316,19 +316,22 @@ impl Job {
         self.pods.is_empty() && self.planned_pods.is_empty()
     }
 
-    /// Gives back what emptied sets hold on to: most jobs have nothing planned or to go for most of their life.
+    /// Gives back what emptied maps and sets hold on to: most jobs have nothing planned or to go for most of their life, and no
+    /// pods after it.
     pub(crate) fn let_go_of_empty(&mut self) {
-        fn release<T>(set: &mut BTreeSet<T>) {
-            if set.is_empty() {
-                *set = BTreeSet::new();
+        fn release<C: Default>(all: &mut C, is_empty: impl Fn(&C) -> bool) {
+            if is_empty(all) {
+                *all = C::default();
             }
         }
-        release(&mut self.planned_pods);
-        release(&mut self.planned_services);
-        release(&mut self.doomed);
+        release(&mut self.pods, BTreeMap::is_empty);
+        release(&mut self.services, BTreeMap::is_empty);
+        release(&mut self.planned_pods, BTreeSet::is_empty);
+        release(&mut self.planned_services, BTreeSet::is_empty);
+        release(&mut self.doomed, BTreeSet::is_empty);
         for group in self.groups.values_mut() {
             for set in [&mut group.missing, &mut group.unserved, &mut group.done, &mut group.suspects] {
-                release(set);
+                release(set, BTreeSet::is_empty);
             }
         }
     }

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Least time between two looks at the network while there is much to see. Answers and watch events come one by one, and being
 /// woken for each costs more than reading it; an answer takes longer than this when there are many.
-const ROUND: Duration = Duration::from_millis(5);
+const ROUND: Duration = Duration::from_millis(10);
 
 /// Makes the runtime.
 ///

@@ -87,7 +87,7 @@ pub(crate) enum Doing {
     ReadJob,
 }
 
-/// A job's manifest, parsed once per spec.
+/// A job's manifest, parsed, while there was no room yet for all that is to be made of it.
 pub(crate) struct Rendered {
     pub(crate) spec: Arc<model::SpecFact>,
     pub(crate) manifest: Value,

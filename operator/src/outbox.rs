@@ -56,6 +56,10 @@ impl Operator {
         for call in calls.iter_mut().skip(first) {
             call.cause = cause;
         }
+        if whole {
+            // Parsed again when pods are made again: as a tree a manifest takes more room than all else that is known of a job.
+            self.rendered.remove(key);
+        }
         whole
     }
 
@@ -168,7 +172,7 @@ impl Operator {
         }))
     }
 
-    /// What rendering needs of a job; its manifest is parsed once per spec.
+    /// What rendering needs of a job; its manifest is parsed once for all that is made of it.
     fn source<'a>(&'a mut self, key: &'a JobKey) -> Option<Source<'a>> {
         let fact = self.state.job(key)?.valid.clone()?;
         let fresh = self.rendered.get(key).is_some_and(|r| Arc::ptr_eq(&r.spec, &fact));

@@ -54,6 +54,33 @@ pub(crate) fn log2(x: u64) -> u64 {
     log
 }
 
+/// Binary logarithm of `x` in thousandths, rounded down; that of 0 is taken to be that of 1.
+pub(crate) fn log2_milli(x: u64) -> u64 {
+    log2(x).saturating_mul(1000) >> BITS
+}
+
+/// `x * 2^(milli / 1000)`, rounded down; the largest number for what is larger.
+pub(crate) fn times_exp2(x: u64, milli: i64) -> u64 {
+    // Up to the next whole power, and down from there.
+    let whole = milli.div_euclid(1000).saturating_add(1);
+    let down = u32::try_from(1000_i64.saturating_sub(milli.rem_euclid(1000))).unwrap_or_default();
+    let product = u128::from(x).saturating_mul(falling_power(2, 1, down).into());
+    let by = |bits: i64| u32::try_from(bits).unwrap_or(u32::MAX);
+    let bits = whole.saturating_sub(UNIT.ilog2().into());
+    let scaled = if bits > 0 {
+        product.saturating_mul(1_u128.checked_shl(by(bits)).unwrap_or(u128::MAX))
+    } else {
+        product.checked_shr(by(bits.saturating_neg())).unwrap_or_default()
+    };
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// From `low` to `high` by `share` of `whole`, rounded down; `low` where there is no whole.
+pub(crate) fn between(low: i64, high: i64, share: u32, whole: u32) -> i64 {
+    let rise = high.saturating_sub(low).saturating_mul(share.into());
+    low.saturating_add(rise.checked_div_euclid(whole.into()).unwrap_or_default())
+}
+
 /// `(x / one)^(-milli / 1000)` in units of [`UNIT`], for `x >= one`; [`UNIT`] for less. Never 0.
 pub(crate) fn falling_power(x: u64, one: u64, milli: u32) -> u64 {
     let log = log2(x).saturating_sub(log2(one));
@@ -85,12 +112,32 @@ mod tests {
         for x in [1_u64, 2, 3, 7, 10, 1000, 12_345_678_901, u64::MAX] {
             let got = log2(x) as f64 / f64::from(1 << BITS);
             assert!((got - (x as f64).log2()).abs() < 1e-6, "log2({x}) = {got}");
+            let milli = log2_milli(x) as f64;
+            assert!((0.0..1.001).contains(&((x as f64).log2() * 1000.0 - milli)), "log2({x}) is {milli} thousandths");
+            for milli in [-9999_i64, -1000, -1, 0, 1, 500, 999, 1000, 12_345, 60_001, 63_500, 90_000] {
+                let got = times_exp2(x, milli) as f64;
+                let want = ((x as f64) * (milli as f64 / 1000.0).exp2()).min(u64::MAX as f64);
+                assert!((got - want).abs() < 1.0 + want * 2e-6, "{x} * 2^{milli}: {got} for {want}");
+            }
             for milli in [0_u32, 200, 300, 500, 1000, 1500] {
                 let got = falling_power(x, 1, milli) as f64 / UNIT as f64;
                 let want = (x as f64).powf(-f64::from(milli) / 1000.0);
                 assert!((got / want - 1.0).abs() < 2e-6 || want < 1e-12, "{x}^-{milli}: {got} for {want}");
             }
         }
+    }
+
+    #[test]
+    fn shares_go_either_way_and_are_rounded_down() {
+        for (low, high, share, whole, want) in
+            [(0, 10, 1, 4, 2), (10, 0, 1, 4, 7), (-5, 5, 1, 2, 0), (3, 9, 0, 7, 3), (3, 9, 7, 7, 9), (3, 9, 1, 0, 3)]
+        {
+            assert_eq!(between(low, high, share, whole), want, "{low} {high} {share}/{whole}");
+        }
+        assert_eq!(
+            (times_exp2(1, i64::MAX), times_exp2(u64::MAX, i64::MIN), times_exp2(0, i64::MAX)),
+            (u64::MAX, 0, 0)
+        );
     }
 
     #[test]

@@ -123,10 +123,17 @@ pub struct JobView {
     pub since: Micros,
     /// Time left at [`Speed::ONE`]; `None`: not known.
     pub remaining: Option<Micros>,
-    /// How wrong `remaining` usually is: the standard error of its binary logarithm, in thousandths; 0: it is exact. 1,000
-    /// means that it is often twice or half of the truth. See [`crate::learning::Errors`].
+    /// How wrong estimates of the work usually are: the standard error of their binary logarithm, in thousandths; 0: they are
+    /// exact. 1,000 means that one is often twice or half of the truth. See [`crate::learning::Errors`].
     #[serde(default)]
     pub doubt: u32,
+    /// All its work as it was estimated when it was submitted, also when it has outlived that: time at [`Speed::ONE`]; `None`:
+    /// there is no such estimate.
+    #[serde(default)]
+    pub expected: Option<Micros>,
+    /// Work done of that, time at [`Speed::ONE`].
+    #[serde(default)]
+    pub done: Micros,
     /// Service attained so far.
     pub attained: GpuMicros,
     /// Time it has held GPUs so far.
@@ -156,6 +163,8 @@ impl JobView {
             since: submitted,
             remaining: None,
             doubt: 0,
+            expected: None,
+            done: Micros::ZERO,
             attained: GpuMicros::default(),
             ran: Micros::ZERO,
             spell: Micros::ZERO,

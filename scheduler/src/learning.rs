@@ -153,8 +153,8 @@ impl Estimate {
         Self { speeds: Speeds::new(speeds), time_per_unit: time.or(self.time_per_unit) }
     }
 
-    /// Time left at [`Speed::ONE`] for so many units; `None` while the time per unit is not known.
-    pub fn remaining(&self, units: u64) -> Option<Micros> {
+    /// Time at [`Speed::ONE`] for so many units; `None` while the time per unit is not known.
+    pub fn time_for(&self, units: u64) -> Option<Micros> {
         self.time_per_unit.map(|time| time.times(units))
     }
 }
@@ -216,7 +216,7 @@ impl Progress {
     /// What is believed of the job, and the time it has left at [`Speed::ONE`].
     pub fn estimate(&self, prior: Speeds, category: &Measured) -> (Estimate, Option<Micros>) {
         let estimate = Estimate::of_prior(prior).refined(category).refined(&self.measured);
-        let remaining = self.left().and_then(|units| estimate.remaining(units));
+        let remaining = self.left().and_then(|units| estimate.time_for(units));
         (estimate, remaining)
     }
 }
@@ -275,7 +275,7 @@ mod tests {
     fn the_prior_bends_at_the_node() {
         let estimate = Estimate::of_prior(prior(16));
         assert_eq!([1, 8, 9, 16].map(|k| milli(&estimate, k)), [1000, 8000, 8700, 13_600]);
-        assert_eq!(estimate.remaining(10), None);
+        assert_eq!(estimate.time_for(10), None);
     }
 
     #[test]

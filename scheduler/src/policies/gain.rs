@@ -26,8 +26,6 @@ use crate::units::GpuType;
 pub struct Knobs {
     /// `p`: how much the rank by work left counts for a job; 0 ignores it.
     pub rank_milli: u32,
-    /// `unsure-p`: the same where estimates of the work left say nothing.
-    pub unsure_rank_milli: u32,
     /// `a`: how much the work left counts against a job; 0 ignores it.
     pub work_milli: u32,
     /// `median`: share of the median work left that is added to each job's.
@@ -55,7 +53,6 @@ impl Default for Knobs {
     fn default() -> Self {
         Self {
             rank_milli: 300,
-            unsure_rank_milli: 100,
             work_milli: 250,
             median_milli: 1000,
             theta_milli: 100,

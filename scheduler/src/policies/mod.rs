@@ -17,6 +17,7 @@ pub mod ordered;
 pub mod shares;
 pub mod sia;
 pub mod simple;
+mod size;
 #[cfg(test)]
 mod testing;
 mod tournament;

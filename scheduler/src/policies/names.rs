@@ -79,7 +79,7 @@ pub enum NameError {
 /// | `ElasticTiresias` | `compaction`: more pending jobs than this (10) |
 /// | `afs-p` | `lease` in seconds (7200) |
 /// | `sia` | `p` (power, 0.5 for -0.5), `idle` (penalty, 1.1), `node` (GPUs of a node, 4) |
-/// | `gain` | `p`, `unsure-p`, `a`, `b`, `median`, `theta`, `unsure-theta`, `inertia`, `cap`, `horizon`: see [`Knobs`]; `ahead`: GPUs looked ahead at most |
+/// | `gain` | `p`, `a`, `b`, `median`, `theta`, `unsure-theta`, `inertia`, `cap`, `horizon`: see [`Knobs`]; `ahead`: GPUs looked ahead at most |
 ///
 /// # Errors
 /// No policy has that name, or a setting is not known or has no usable value.
@@ -199,8 +199,8 @@ impl<'t> Settings<'t> {
     }
 
     fn knobs(&self) -> Result<Knobs, NameError> {
-        let keys = ["p", "unsure-p", "a", "b", "median", "theta", "unsure-theta", "inertia", "cap", "horizon", "ahead"];
-        self.only(&keys, "p, unsure-p, a, b, median, theta, unsure-theta, inertia, cap, horizon, ahead")?;
+        let keys = ["p", "a", "b", "median", "theta", "unsure-theta", "inertia", "cap", "horizon", "ahead"];
+        self.only(&keys, "p, a, b, median, theta, unsure-theta, inertia, cap, horizon, ahead")?;
         let usual = Knobs::default();
         let ahead = self.whole("ahead", 16_u32)?;
         let steps: Vec<u32> = STEPS.into_iter().filter(|&step| step <= ahead).collect();
@@ -213,7 +213,6 @@ impl<'t> Settings<'t> {
         };
         Ok(Knobs {
             rank_milli: self.milli("p", usual.rank_milli)?,
-            unsure_rank_milli: self.milli("unsure-p", usual.unsure_rank_milli)?,
             work_milli: self.milli("a", usual.work_milli)?,
             median_milli: self.milli("median", usual.median_milli)?,
             theta_milli: below_one("theta", usual.theta_milli)?,

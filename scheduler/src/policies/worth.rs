@@ -15,18 +15,19 @@
 //! - A size lasts until jobs come and go: `lasting` is `horizon` times the mean time between submissions, estimated from the
 //!   jobs there are. In a quiet cluster a change may so take long to pay, in a busy one it must pay soon.
 //! - *Trust*: where the estimates of the work left differ by no more than their usual error ([`JobView::doubt`]) they say
-//!   nothing about the order, and `p` and `theta` are `unsure-p` and `unsure-theta`; in between, in between.
+//!   nothing about the order, and `theta` is `unsure-theta`; in between, in between.
 //! - *Rigid*: the less of the GPUs asked for can change, the more the decision is one of order only, and for that the shortest
 //!   remaining service first is best, but for holes and starts (see `lookahead`): `a` goes to 1, and theta, median and, as far
 //!   as estimates are trusted, inertia to 0. Where estimates are usually wrong, the order turns over again and again as they
 //!   are corrected; so the work of a rigid job that waits counts with `b` times what its start costs.
 //!
-//! Where the work left is not known, the service attained so far stands for it: with heavy-tailed sizes the longer a job
-//! ran, the longer it will; then there is no inertia. Owns no decision. Tests: below, and in `gain`.
+//! Work left is what `size` makes of an estimate that may be wrong. Where the work is not known there is no inertia. Owns no
+//! decision. Tests: below, and in `gain`.
 
-use crate::fixed::{BITS, UNIT, falling_power, log2};
+use crate::fixed::{UNIT, between, falling_power, log2_milli};
 use crate::job::{Grant, JobView};
 use crate::policies::gain::Knobs;
+use crate::policies::size::{believed, sizes};
 use crate::units::{Micros, Speed};
 
 /// What sizes are worth to one job.
@@ -44,9 +45,10 @@ pub(super) struct Worth<'a> {
 pub(super) fn worths<'a>(jobs: impl Iterator<Item = &'a JobView>, now: Micros, knobs: &Knobs) -> Vec<Worth<'a>> {
     let jobs: Vec<&JobView> = jobs.collect();
     let among = Among::new(&jobs, now, knobs);
+    let sizes = sizes(&jobs);
     // Most work first; of equals the later job counts as having more.
-    let mut order: Vec<(Micros, usize)> =
-        jobs.iter().zip(0..).map(|(job, place)| (work_to_do(job, among.start_milli), place)).collect();
+    let to_do = jobs.iter().zip(&sizes).map(|(job, &size)| work_to_do(job, size, among.start_milli));
+    let mut order: Vec<(Micros, usize)> = to_do.zip(0..).collect();
     order.sort_unstable_by(|a, b| b.cmp(a));
     let median = order.get(order.len() / 2).map_or(Micros::ZERO, |&(work, _)| work);
     let among = among.with_median(median);
@@ -56,17 +58,12 @@ pub(super) fn worths<'a>(jobs: impl Iterator<Item = &'a JobView>, now: Micros, k
             *slot = rank;
         }
     }
-    jobs.into_iter().zip(ranks).map(|(job, rank)| Worth::new(job, rank, &among)).collect()
+    let jobs = jobs.into_iter().zip(sizes).zip(ranks);
+    jobs.map(|((job, size), rank)| Worth::new(job, size, rank, &among)).collect()
 }
 
-/// Work left, or what stands for it.
-fn work_left(job: &JobView) -> Micros {
-    job.remaining.unwrap_or(Micros(job.attained.0))
-}
-
-/// The same, and for a job that waits what it could have done while it starts, so many thousandths of it.
-fn work_to_do(job: &JobView, start_milli: u32) -> Micros {
-    let work = work_left(job);
+/// The work left, and for a job that waits what it could have done while it starts, so many thousandths of it.
+fn work_to_do(job: &JobView, work: Micros, start_milli: u32) -> Micros {
     if job.is_running() || start_milli == 0 {
         return work;
     }
@@ -101,7 +98,7 @@ impl Among {
             median: 0,
             median_milli: part(rigid, knobs.median_milli, 0),
             lasting: lasting(jobs, now, knobs.horizon_milli),
-            rank_milli: part(trust, knobs.unsure_rank_milli, knobs.rank_milli),
+            rank_milli: knobs.rank_milli,
             work_milli: part(rigid, knobs.work_milli, knobs.work_milli.max(1000)),
             theta_milli: part(rigid, part(trust, knobs.unsure_theta_milli, knobs.theta_milli), 0),
             inertia_milli: part(sure_and_rigid, knobs.inertia_milli, 0),
@@ -119,11 +116,7 @@ impl Among {
 
 /// From `zero` to `all` by so many thousandths.
 fn part(thousandths: u32, zero: u32, all: u32) -> u32 {
-    let share = u64::from(thousandths.min(1000));
-    let sum = u64::from(all)
-        .saturating_mul(share)
-        .saturating_add(u64::from(zero).saturating_mul(1000_u64.saturating_sub(share)));
-    u32::try_from(sum / 1000).unwrap_or(u32::MAX)
+    u32::try_from(between(zero.into(), all.into(), thousandths.min(1000), 1000)).unwrap_or(u32::MAX)
 }
 
 /// How much of the differences in work left is to be believed, in thousandths: the part of their variance that is not error.
@@ -135,7 +128,7 @@ fn trust(jobs: &[&JobView]) -> u32 {
         return 1000;
     }
     // In thousandths of a doubling, as doubt is.
-    let logs = || known().map(|job| u128::from(log2(work_left(job).0).saturating_mul(1000) >> BITS));
+    let logs = || known().map(|job| u128::from(log2_milli(believed(job).0)));
     let count = logs().fold(0_u128, |count, _| count.saturating_add(1));
     let sum = logs().fold(0, u128::saturating_add);
     let squares = logs().map(square).fold(0, u128::saturating_add);
@@ -173,7 +166,7 @@ fn lasting(jobs: &[&JobView], now: Micros, horizon_milli: u32) -> Micros {
     let stay = |job: &&JobView| {
         let (home, _) = job.speeds.home()?;
         let grant = if job.is_running() { job.held } else { Grant::of(*home, job.num) };
-        let left = job.speeds.on(grant.gpu_type)?.at(grant.gpus).time_for(work_left(job));
+        let left = job.speeds.on(grant.gpu_type)?.at(grant.gpus).time_for(believed(job));
         ONE.checked_div(now.since(job.submitted).plus(left).0.max(BRIEF).into())
     };
     let rate = jobs.iter().filter_map(stay).fold(0, u128::saturating_add).max(1);
@@ -189,9 +182,8 @@ const BRIEF: u64 = 1_000_000;
 const BEGUN: u64 = 100_000_000;
 
 impl<'a> Worth<'a> {
-    fn new(job: &'a JobView, rank: u64, among: &Among) -> Self {
-        let work = work_left(job);
-        let to_do = work_to_do(job, among.start_milli);
+    fn new(job: &'a JobView, work: Micros, rank: u64, among: &Among) -> Self {
+        let to_do = work_to_do(job, work, among.start_milli);
         let little = falling_power(to_do.0.saturating_add(among.median), BRIEF, among.work_milli);
         // rank^p over its largest value.
         let standing = falling_power(among.count, rank, among.rank_milli);

@@ -33,6 +33,8 @@ pub(super) struct Learner {
 #[derive(Debug, Clone)]
 pub(super) struct Lessons {
     progress: Progress,
+    /// Units it was believed to have when it was submitted.
+    expected: Option<u64>,
     /// Work done that has been reported.
     reported: Work,
     prior: Speeds,
@@ -49,6 +51,7 @@ impl Learner {
         let types: Vec<GpuType> = job.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
         Lessons {
             progress: Progress { total: estimate.map(units), ..Progress::default() },
+            expected: estimate.map(units),
             reported: Work(0),
             prior: self.prior.speeds(&types, job.max.max(job.requested)),
         }
@@ -79,6 +82,8 @@ impl Learner {
         let nothing = Measured::default();
         let category = self.categories.get(&job.category).unwrap_or(&nothing);
         let (estimate, remaining) = lessons.progress.estimate(lessons.prior.clone(), category);
+        view.expected = lessons.expected.and_then(|units| estimate.time_for(units));
+        view.done = estimate.time_for(lessons.progress.done).unwrap_or_default();
         view.speeds = estimate.speeds;
         view.remaining = remaining;
         view.restart_cost = if self.started.contains(&job.category) { restart_cost } else { RESTART_PRIOR };

@@ -246,7 +246,9 @@ impl<'a> Simulation<'a> {
         view.ran = live.ran;
         view.spell = live.spell;
         if self.learner.is_none() {
-            view.remaining = self.settings.knowledge.sizes.left(*estimate, self.workload.jobs[place].work, live.left);
+            let work = self.workload.jobs[place].work;
+            view.remaining = self.settings.knowledge.sizes.left(*estimate, work, live.left);
+            view.done = work.minus(live.left).serial();
         }
     }
 
@@ -258,7 +260,8 @@ impl<'a> Simulation<'a> {
             let place = self.submitted;
             let estimate = self.settings.knowledge.sizes.estimate(place, job.work);
             let remaining = self.settings.knowledge.sizes.left(estimate, job.work, job.work);
-            self.views.push(self.view(job, remaining));
+            let expected = estimate.map(Work::serial);
+            self.views.push(JobView { expected, ..self.view(job, remaining) });
             self.places.push(place);
             let lessons = self.learner.as_ref().map(|learner| learner.meet(job, estimate));
             let live = Live::new(job.work, self.now);
