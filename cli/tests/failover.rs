@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 #[path = "common/probe.rs"]
 mod probe;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Of the lease in this test.
 const LEASE_SECONDS: u64 = 8;
 const SPACE: &str = "failover";

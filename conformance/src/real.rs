@@ -24,7 +24,7 @@ use crate::server::Server;
 use crate::watches::{MARK, Watches, is_mark_object};
 
 /// How long the garbage collector may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 

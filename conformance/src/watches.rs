@@ -25,7 +25,7 @@ use crate::server::Server;
 /// Name of the objects that mark how far a watch has come.
 pub const MARK: &str = "zz-mark";
 /// How long a watch may take to tell what was written.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Watch {
     news: mpsc::Receiver<Observation<Seen>>,

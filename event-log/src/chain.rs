@@ -4,6 +4,8 @@
 //! bytes. It writes nothing. Whatever comes out of [`Frames`] is contiguous, checksummed and follows from the digest
 //! before it. Tests: `tests/conformance.rs` and `tests/damage.rs`.
 
+use std::borrow::Cow;
+
 use model::{Position, Term};
 
 use crate::ahead::Reader;
@@ -66,9 +68,27 @@ impl Tip {
 /// Where reading goes on inside a block.
 struct Open<B> {
     header: Header,
-    bytes: B,
+    bytes: Bytes<B>,
     offset: usize,
     end: usize,
+}
+
+/// The bytes of an open block, in which its entries are.
+enum Bytes<B> {
+    /// As they are stored.
+    Stored(B),
+    /// Entries that were packed.
+    Unpacked(Vec<u8>),
+}
+
+impl<B: AsRef<[u8]>> Bytes<B> {
+    fn get(&self, range: std::ops::Range<usize>) -> &[u8] {
+        let bytes = match self {
+            Self::Stored(bytes) => bytes.as_ref(),
+            Self::Unpacked(bytes) => bytes,
+        };
+        bytes.get(range).unwrap_or_default()
+    }
 }
 
 /// Verified frames in order; ends after the first error.
@@ -187,7 +207,15 @@ impl<'a, B: AsRef<[u8]>> Frames<'a, B> {
             return self.damage(Damage::Misplaced("fragment"));
         }
         self.group_end = Some(header.group_end);
-        self.open = Some(Open { header, bytes, offset: HEADER_BYTES, end });
+        let unpacked = match header.entries(bytes.as_ref()) {
+            Ok(Cow::Owned(entries)) => Some(entries),
+            Ok(Cow::Borrowed(_)) => None,
+            Err(reason) => return self.damage(reason),
+        };
+        self.open = Some(match unpacked {
+            Some(entries) => Open { header, offset: 0, end: entries.len(), bytes: Bytes::Unpacked(entries) },
+            None => Open { header, bytes: Bytes::Stored(bytes), offset: HEADER_BYTES, end },
+        });
         Ok(true)
     }
 
@@ -210,7 +238,7 @@ impl<'a, B: AsRef<[u8]>> Frames<'a, B> {
                 continue;
             }
             let position = self.tip.head.position.next();
-            let payload = open.bytes.as_ref().get(open.offset..open.end).unwrap_or_default();
+            let payload = open.bytes.get(open.offset..open.end);
             let (entry, used) = read_entry(payload).map_err(|reason| Error::damaged(position, reason))?;
             open.offset += used;
             if position > open.header.group_end {
@@ -299,12 +327,9 @@ pub(crate) fn base_of<B: Blocks>(blocks: &B) -> Result<Option<Tip>, Error> {
     if header.kind != BlockKind::Checkpoint || header.key() != key {
         return Err(Error::damaged(Position(0), Damage::Misplaced("checkpoint")));
     }
-    let (entry, _) = bytes
-        .as_ref()
-        .get(HEADER_BYTES..)
-        .ok_or(Damage::Checksum)
-        .and_then(read_entry)
-        .map_err(|reason| Error::damaged(header.first, reason))?;
+    let damaged = |reason| Error::damaged(header.first, reason);
+    let entries = header.entries(bytes.as_ref()).map_err(damaged)?;
+    let (entry, _) = read_entry(&entries).map_err(damaged)?;
     let head = Head { position: header.first, digest: header.previous };
     Ok(Some(Tip { head, term: entry.term, body_bytes: 0 }))
 }
@@ -346,8 +371,9 @@ pub(crate) fn read_checkpoint<B: Blocks>(blocks: &B, base: &Tip) -> Result<Check
         if header.kind != BlockKind::Checkpoint || header.key() != key || header.fragment != next {
             return Err(Error::damaged(at, Damage::Misplaced("checkpoint")));
         }
-        let payload = bytes.as_ref().get(HEADER_BYTES..).unwrap_or_default();
-        let (entry, _) = read_entry(payload).map_err(|reason| Error::damaged(at, reason))?;
+        let damaged = |reason| Error::damaged(at, reason);
+        let entries = header.entries(bytes.as_ref()).map_err(damaged)?;
+        let (entry, _) = read_entry(&entries).map_err(damaged)?;
         stream.extend_from_slice(entry.bytes);
         next += 1;
         count = header.fragments;

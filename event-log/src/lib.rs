@@ -24,6 +24,7 @@ mod faulty;
 pub mod jsonl;
 pub mod log;
 mod memory;
+mod pack;
 mod recover;
 mod store;
 mod types;

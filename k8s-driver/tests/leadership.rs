@@ -23,7 +23,7 @@ use model::{Position, Term};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(300);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn plane() -> &'static ControlPlane {

@@ -10,7 +10,7 @@ use control_plane::{ControlPlane, Options};
 use serde_json::Value;
 
 /// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Asks again and again until `look` finds something.
 ///

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use model::Position;
 
-use crate::block::{BlockKey, BlockKind, HEADER_BYTES, Header, read_entry, tag};
+use crate::block::{BlockKey, BlockKind, Header, read_entry, tag};
 use crate::types::Head;
 
 /// A block that was found, and where its copy is.
@@ -31,8 +31,8 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn read(block: &[u8], header: &Header, offset: u64) -> Self {
-        let payload = block.get(HEADER_BYTES..).unwrap_or_default();
-        let (mut rest, mut count, mut sound) = (payload, 0, true);
+        let entries = header.entries(block);
+        let (mut rest, mut count, mut sound) = (entries.as_deref().unwrap_or_default(), 0, entries.is_ok());
         while !rest.is_empty() && sound {
             if let Ok((_, used)) = read_entry(rest) {
                 rest = rest.get(used..).unwrap_or_default();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// No verdict hangs on this: it is how long to wait before a test that hangs is called failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The binary that can be a supervisor.
 pub(crate) fn program() -> PathBuf {
