@@ -1,7 +1,7 @@
 //! The cluster is restored from a backup: what the operator remembers is newer than what there is.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use control_plane::Component;
@@ -20,34 +20,17 @@ fn a_restored_cluster_is_refused_until_it_is_accepted() {
     jobs.create(&[(Kind::Healthy, 2)]);
     jobs.until_running();
     let before = jobs.pods();
-    let store = cluster.plane.directory().join("etcd.data");
-    let backup = tempfile::tempdir().unwrap();
-    let saved = backup.path().join("etcd.data");
-    stop(cluster, &STORE);
-    copy(&store, &saved);
-    start_again(cluster, &STORE);
+    let backup = Backup::take(cluster);
     // Further than what the control plane itself will write after the restoration.
     write_much(cluster, jobs.namespace);
     operator.kill();
     operator.start_again();
     operator.until_leading();
     operator.kill();
-    stop(cluster, &WATCHERS);
-    stop(cluster, &STORE);
-    fs::remove_dir_all(&store).unwrap();
-    copy(&saved, &store);
-    start_again(cluster, &STORE);
-    // Otherwise kwok would wait until they run out.
-    cluster.kubectl(&["delete", "leases", "--all", "--namespace", "kube-node-lease"]);
-    start_again(cluster, &WATCHERS);
+    backup.restore(cluster);
 
     operator.start_again();
-    until("readiness says what happened and what to do", || {
-        let says = operator.says("/readyz");
-        let told = says.contains("not working") && says.contains("--accept-new-cluster");
-        told.then_some(()).ok_or(says)
-    });
-    assert!(operator.is_alive());
+    until_refused(&mut operator);
     assert_eq!(jobs.pods(), before, "nothing is touched meanwhile");
     operator.kill();
     operator.add_argument("--accept-new-cluster");
@@ -67,6 +50,66 @@ fn a_restored_cluster_is_refused_until_it_is_accepted() {
     for status in jobs.until_ended().into_values() {
         assert_eq!(status["RestartCount"], Value::Null, "{status}");
     }
+}
+
+#[test]
+fn an_operator_notices_that_its_cluster_is_restored_under_it() {
+    let cluster = &Cluster::start(options());
+    let mut jobs = Jobs::new(cluster, "under-it");
+    let mut operator = Operator::start(cluster, jobs.namespace, true);
+    jobs.create(&[(Kind::Healthy, 2)]);
+    jobs.until_running();
+    let before = jobs.pods();
+    let backup = Backup::take(cluster);
+    write_much(cluster, jobs.namespace);
+    jobs.create(&[(Kind::Healthy, 1)]);
+    jobs.until_running();
+    backup.restore(cluster);
+
+    until_refused(&mut operator);
+    assert_eq!(jobs.pods(), before, "nothing is touched");
+}
+
+/// Waits until readiness says what happened and what to do.
+fn until_refused(operator: &mut Operator<'_>) {
+    until("readiness says what happened and what to do", || {
+        let says = operator.says("/readyz");
+        let told = says.contains("not working") && says.contains("--accept-new-cluster");
+        told.then_some(()).ok_or(says)
+    });
+    assert!(operator.is_alive());
+}
+
+/// What the store had at some time.
+struct Backup(tempfile::TempDir);
+
+impl Backup {
+    fn take(cluster: &Cluster) -> Self {
+        let backup = Self(tempfile::tempdir().unwrap());
+        stop(cluster, &STORE);
+        copy(&data(cluster), &backup.data());
+        start_again(cluster, &STORE);
+        backup
+    }
+
+    fn restore(&self, cluster: &Cluster) {
+        stop(cluster, &WATCHERS);
+        stop(cluster, &STORE);
+        fs::remove_dir_all(data(cluster)).unwrap();
+        copy(&self.data(), &data(cluster));
+        start_again(cluster, &STORE);
+        // Otherwise kwok would wait until they run out.
+        cluster.kubectl(&["delete", "leases", "--all", "--namespace", "kube-node-lease"]);
+        start_again(cluster, &WATCHERS);
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.path().join("etcd.data")
+    }
+}
+
+fn data(cluster: &Cluster) -> PathBuf {
+    cluster.plane.directory().join("etcd.data")
 }
 
 /// What has, and what serves, the cluster's objects.
