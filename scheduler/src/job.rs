@@ -134,6 +134,10 @@ pub struct JobView {
     /// Work done of that, time at [`Speed::ONE`].
     #[serde(default)]
     pub done: Micros,
+    /// The most GPUs, of any type, that it or another job of its kind was measured on: what more would do is a guess. 0: all
+    /// speeds are; `None`: none is.
+    #[serde(default)]
+    pub tried: Option<u32>,
     /// Service attained so far.
     pub attained: GpuMicros,
     /// Time it has held GPUs so far.
@@ -165,6 +169,7 @@ impl JobView {
             doubt: 0,
             expected: None,
             done: Micros::ZERO,
+            tried: None,
             attained: GpuMicros::default(),
             ran: Micros::ZERO,
             spell: Micros::ZERO,

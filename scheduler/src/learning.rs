@@ -104,6 +104,12 @@ impl Measured {
         self.sizes.get(&gpu_type)?.get(&gpus)?.time_per_unit()
     }
 
+    /// The most GPUs, of any type, that were measured; 0 when nothing was.
+    pub fn largest(&self) -> u32 {
+        let of_type = |sizes: &BTreeMap<u32, Sample>| sizes.last_key_value().map(|(&gpus, _)| gpus);
+        self.sizes.values().filter_map(of_type).max().unwrap_or_default()
+    }
+
     /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.sizes.is_empty()
@@ -318,6 +324,7 @@ mod tests {
         assert_eq!(at(&estimate, 2), 1000);
         measured.record(Report { gpu_type: GpuType(1), gpus: 2, units: 1, took: Micros::from_secs(40) });
         assert_eq!(at(&estimate.refined(&measured), 2), 2500);
+        assert_eq!((measured.largest(), Measured::default().largest()), (2, 0));
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub trait Policy: Debug + Send + Sync {
         false
     }
 
-    /// The first time after `now` at which [`Policy::review`] would change something if no job came, went, started or was
-    /// halted; `None`: never. `jobs` must be as of `now`.
+    /// The first time after `now` at which [`Policy::review`] would change something, or something will be known that the
+    /// decision waits for, if no job came, went, started or was halted; `None`: never. `jobs` must be as of `now`.
     fn wake(&self, now: Micros, jobs: &[JobView], memory: &Memory) -> Option<Micros> {
         let _ = (now, jobs, memory);
         None

@@ -6,20 +6,23 @@
 //!
 //! Where every job has one size and known work, only who runs is left to decide, and `lookahead` may change that.
 //!
+//! Speeds that were not measured are guesses; how far a job may grow on them is `trial`'s.
+//!
 //! Users' priority goes before everything. With several GPU types, and jobs that can use more than one, the same values are put
 //! to `market`. The settings are data ([`Knobs`]). Integer arithmetic; one type costs O(G log J). Tests: below.
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::job::Grant;
+use crate::job::{Grant, JobView};
 use crate::memory::Memory;
 use crate::policies::heap::Entry;
 use crate::policies::lookahead;
 use crate::policies::market::{Market, Offer};
+use crate::policies::trial;
 use crate::policies::worth::{Worth, worths};
 use crate::policy::Policy;
 use crate::round::{Pool, Round};
-use crate::units::GpuType;
+use crate::units::{GpuType, Micros};
 
 /// The settings; fractions in thousandths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub struct Knobs {
     pub change_milli: u32,
     /// `horizon`: a size is expected to last until so many jobs have been submitted.
     pub horizon_milli: u32,
+    /// `growth`: how many times as large as what was tried a job may be; 0 for any size.
+    pub growth: u32,
     /// How many GPUs ahead is looked, ascending.
     pub steps: Vec<u32>,
 }
@@ -61,6 +66,7 @@ impl Default for Knobs {
             cap_milli: 1400,
             change_milli: 1500,
             horizon_milli: 8000,
+            growth: 4,
             steps: STEPS.to_vec(),
         }
     }
@@ -82,6 +88,10 @@ impl Policy for CostAwareGain {
         true
     }
 
+    fn wake(&self, now: Micros, jobs: &[JobView], _: &Memory) -> Option<Micros> {
+        trial::measured(now, jobs, self.knobs.growth)
+    }
+
     fn decide(&self, round: &Round<'_>, _: &mut Memory) -> Vec<Grant> {
         let jobs = || round.jobs.iter().copied();
         if round.pools.len() > 1 && jobs().any(|job| job.speeds.iter().nth(1).is_some()) {
@@ -99,7 +109,7 @@ impl CostAwareGain {
         let mut free = pool.gpus;
         let entry = |i: usize, given: u32, free: u32| {
             let job = worths.get(i)?;
-            let (worth, to) = next(job, &self.knobs.steps, pool.gpu_type, given, free)?;
+            let (worth, to) = next(job, &self.knobs, pool.gpu_type, given, free)?;
             Some(Entry::new((job.job.priority, worth), i, (i, to)))
         };
         let mut heap: BinaryHeap<_> = (0..given.len()).filter_map(|i| entry(i, 0, free)).collect();
@@ -128,7 +138,9 @@ impl CostAwareGain {
         }
         let mut grants = vec![Grant::NONE; round.jobs.len()];
         for class in classes.values() {
-            let offers = |&place: &usize| worths.get(place).map(|worth| offers(worth, &pools)).unwrap_or_default();
+            let growth = self.knobs.growth;
+            let offers =
+                |&place: &usize| worths.get(place).map(|worth| offers(worth, growth, &pools)).unwrap_or_default();
             let offers: Vec<Vec<Offer>> = class.iter().map(offers).collect();
             let free: Vec<(GpuType, u32)> = pools.iter().map(|(&gpu_type, &gpus)| (gpu_type, gpus)).collect();
             let chosen = Market::new(&free).clear(&offers);
@@ -146,41 +158,43 @@ impl CostAwareGain {
 }
 
 /// The best next grant with at most `free` GPUs more: its worth per GPU, and the size it leads to.
-fn next(worth: &Worth<'_>, steps: &[u32], gpu_type: GpuType, given: u32, free: u32) -> Option<(u128, u32)> {
+fn next(worth: &Worth<'_>, knobs: &Knobs, gpu_type: GpuType, given: u32, free: u32) -> Option<(u128, u32)> {
     let (job, held) = (worth.job, worth.job.held);
-    if given >= job.max {
+    let most = trial::most(job, knobs.growth);
+    if given >= most {
         return None;
     }
     let now = if given == 0 { 0 } else { worth.of(Grant::of(gpu_type, given)) };
     let base = if given == 0 { job.min.saturating_sub(1) } else { given };
-    let ahead = steps.iter().map(|&step| base.saturating_add(step).min(job.max));
+    let ahead = knobs.steps.iter().map(|&step| base.saturating_add(step).min(most));
     let present = (held.gpu_type == gpu_type).then_some(held.gpus);
     let mut best: Option<(u128, u32)> = None;
     let mut last = given;
     for to in ahead.chain(present) {
         let more = to.saturating_sub(given);
-        if to == last || more == 0 || more > free || to < job.min || to > job.max {
+        if to == last || more == 0 || more > free || to < job.min || to > most {
             continue;
         }
         last = to;
         let gain = u128::from(worth.of(Grant::of(gpu_type, to)).saturating_sub(now));
         // Weights are below 2^64 and values below 2^53, so a little is to spare for the division.
         let per_gpu = gain.saturating_mul(worth.weight).checked_div(more.into()).unwrap_or_default();
-        if per_gpu > best.map_or(0, |(most, _)| most) {
+        if per_gpu > best.map_or(0, |(worth, _)| worth) {
             best = Some((per_gpu, to));
         }
     }
     best
 }
 
-/// Offers on all types: every size up to 16, then every fourth, the maximum, and the present size.
-fn offers(worth: &Worth<'_>, pools: &BTreeMap<GpuType, u32>) -> Vec<Offer> {
+/// Offers on all types: every size up to 16, then every fourth, the largest, and the present size.
+fn offers(worth: &Worth<'_>, growth: u32, pools: &BTreeMap<GpuType, u32>) -> Vec<Offer> {
     let (job, held) = (worth.job, worth.job.held);
+    let largest = trial::most(job, growth);
     let mut offers = Vec::new();
     for (gpu_type, _) in job.speeds.iter() {
-        let most = job.max.min(pools.get(gpu_type).copied().unwrap_or_default());
+        let most = largest.min(pools.get(gpu_type).copied().unwrap_or_default());
         let present = |gpus: u32| held == Grant::of(*gpu_type, gpus);
-        let offered = |&gpus: &u32| gpus <= 16 || gpus.is_multiple_of(4) || gpus == job.max || present(gpus);
+        let offered = |&gpus: &u32| gpus <= 16 || gpus.is_multiple_of(4) || gpus == largest || present(gpus);
         for gpus in (job.min..=most).filter(offered) {
             let value = u128::from(worth.of(Grant::of(*gpu_type, gpus))).saturating_mul(worth.weight);
             // Sums over all jobs stay below 2^64.
@@ -273,6 +287,15 @@ mod tests {
             ..elastic(id, 0, (4, 4, 4), 0, &LINEAR)
         };
         assert_eq!(shares(&CostAwareGain::default(), 4, &[unknown("old", 90_000), unknown("new", 10)]), [0, 4]);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_tried_from_below() {
+        let job = |tried| [JobView { tried, ..elastic("a", 0, (1, 2, 8), 1000, &LINEAR) }];
+        let policy = CostAwareGain::default();
+        assert_eq!([None, Some(0), Some(1), Some(2)].map(|tried| shares(&policy, 8, &job(tried))[0]), [8, 2, 4, 8]);
+        let running = running(job(Some(0))[0].clone(), 2, 30);
+        assert_eq!(policy.wake(Micros::ZERO, &[running], &Memory::default()), Some(Micros::from_secs(60)));
     }
 
     #[test]

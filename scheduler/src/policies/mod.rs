@@ -21,6 +21,7 @@ mod size;
 #[cfg(test)]
 mod testing;
 mod tournament;
+mod trial;
 mod worth;
 
 pub use names::{NAMES, NameError, by_name};

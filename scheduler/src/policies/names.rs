@@ -79,7 +79,7 @@ pub enum NameError {
 /// | `ElasticTiresias` | `compaction`: more pending jobs than this (10) |
 /// | `afs-p` | `lease` in seconds (7200) |
 /// | `sia` | `p` (power, 0.5 for -0.5), `idle` (penalty, 1.1), `node` (GPUs of a node, 4) |
-/// | `gain` | `p`, `a`, `b`, `median`, `theta`, `unsure-theta`, `inertia`, `cap`, `horizon`: see [`Knobs`]; `ahead`: GPUs looked ahead at most |
+/// | `gain` | `p`, `a`, `b`, `median`, `theta`, `unsure-theta`, `inertia`, `cap`, `horizon`, `growth`: see [`Knobs`]; `ahead`: GPUs looked ahead at most |
 ///
 /// # Errors
 /// No policy has that name, or a setting is not known or has no usable value.
@@ -199,8 +199,8 @@ impl<'t> Settings<'t> {
     }
 
     fn knobs(&self) -> Result<Knobs, NameError> {
-        let keys = ["p", "a", "b", "median", "theta", "unsure-theta", "inertia", "cap", "horizon", "ahead"];
-        self.only(&keys, "p, a, b, median, theta, unsure-theta, inertia, cap, horizon, ahead")?;
+        let keys = ["p", "a", "b", "median", "theta", "unsure-theta", "inertia", "cap", "horizon", "growth", "ahead"];
+        self.only(&keys, "p, a, b, median, theta, unsure-theta, inertia, cap, horizon, growth, ahead")?;
         let usual = Knobs::default();
         let ahead = self.whole("ahead", 16_u32)?;
         let steps: Vec<u32> = STEPS.into_iter().filter(|&step| step <= ahead).collect();
@@ -221,6 +221,7 @@ impl<'t> Settings<'t> {
             cap_milli: self.milli("cap", usual.cap_milli)?,
             change_milli: self.milli("b", usual.change_milli)?,
             horizon_milli: self.milli("horizon", usual.horizon_milli)?,
+            growth: self.whole("growth", usual.growth)?,
             steps,
         })
     }

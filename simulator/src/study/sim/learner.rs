@@ -86,6 +86,7 @@ impl Learner {
         view.done = estimate.time_for(lessons.progress.done).unwrap_or_default();
         view.speeds = estimate.speeds;
         view.remaining = remaining;
+        view.tried = Some(category.largest());
         view.restart_cost = if self.started.contains(&job.category) { restart_cost } else { RESTART_PRIOR };
     }
 }
@@ -126,7 +127,7 @@ mod tests {
         let milli = |view: &JobView, gpus| (view.speeds.home().unwrap().1.at(gpus).0 + 500_000) / 1_000_000;
         let first = view(&learner, a, &lessons);
         assert_eq!((milli(&first, 4), milli(&first, 8)), (4000, 6800), "linear up to a node, less beyond");
-        assert_eq!((first.remaining, first.restart_cost), (None, Micros::from_secs(60)));
+        assert_eq!((first.remaining, first.restart_cost, first.tried), (None, Micros::from_secs(60), Some(0)));
         // It runs on 1 and then on 4 GPUs.
         let mut live = Live::new(a.work, Micros::ZERO);
         for (gpus, until) in [(1, 50), (4, 100)] {
@@ -138,9 +139,10 @@ mod tests {
         assert_eq!(milli(&own, 4), 2000);
         assert_eq!(own.remaining, Some(Micros::from_secs(50)));
         let like = view(&learner, b, &learner.meet(b, Some(b.work)));
-        assert_eq!(milli(&like, 4), 2000);
+        assert_eq!((milli(&like, 4), like.tried), (2000, Some(4)));
         assert_eq!((like.remaining, like.restart_cost), (Some(Micros::from_secs(200)), Micros::from_secs(30)));
-        assert_eq!(view(&learner, c, &learner.meet(c, Some(c.work))).remaining, None);
+        let other = view(&learner, c, &learner.meet(c, Some(c.work)));
+        assert_eq!((other.remaining, other.tried), (None, Some(0)));
     }
 
     #[test]
