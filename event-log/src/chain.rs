@@ -68,26 +68,18 @@ impl Tip {
 /// Where reading goes on inside a block.
 struct Open<B> {
     header: Header,
-    bytes: Bytes<B>,
+    bytes: B,
+    /// Its entries, if they were packed.
+    unpacked: Option<Vec<u8>>,
+    /// How much of the entries has been read.
     offset: usize,
-    end: usize,
 }
 
-/// The bytes of an open block, in which its entries are.
-enum Bytes<B> {
-    /// As they are stored.
-    Stored(B),
-    /// Entries that were packed.
-    Unpacked(Vec<u8>),
-}
-
-impl<B: AsRef<[u8]>> Bytes<B> {
-    fn get(&self, range: std::ops::Range<usize>) -> &[u8] {
-        let bytes = match self {
-            Self::Stored(bytes) => bytes.as_ref(),
-            Self::Unpacked(bytes) => bytes,
-        };
-        bytes.get(range).unwrap_or_default()
+impl<B: AsRef<[u8]>> Open<B> {
+    /// Its entries, and how much of them has been read.
+    fn entries(&mut self) -> (&[u8], &mut usize) {
+        let stored = self.bytes.as_ref().get(HEADER_BYTES..).unwrap_or_default();
+        (self.unpacked.as_deref().unwrap_or(stored), &mut self.offset)
     }
 }
 
@@ -212,10 +204,7 @@ impl<'a, B: AsRef<[u8]>> Frames<'a, B> {
             Ok(Cow::Borrowed(_)) => None,
             Err(reason) => return self.damage(reason),
         };
-        self.open = Some(match unpacked {
-            Some(entries) => Open { header, offset: 0, end: entries.len(), bytes: Bytes::Unpacked(entries) },
-            None => Open { header, bytes: Bytes::Stored(bytes), offset: HEADER_BYTES, end },
-        });
+        self.open = Some(Open { header, bytes, unpacked, offset: 0 });
         Ok(true)
     }
 
@@ -228,7 +217,10 @@ impl<'a, B: AsRef<[u8]>> Frames<'a, B> {
                 }
                 return Ok(None);
             };
-            if open.offset >= open.end {
+            let header = open.header;
+            let (entries, offset) = open.entries();
+            let rest = entries.get(*offset..).unwrap_or_default();
+            if rest.is_empty() {
                 self.open = None;
                 continue;
             }
@@ -238,16 +230,14 @@ impl<'a, B: AsRef<[u8]>> Frames<'a, B> {
                 continue;
             }
             let position = self.tip.head.position.next();
-            let payload = open.bytes.get(open.offset..open.end);
-            let (entry, used) = read_entry(payload).map_err(|reason| Error::damaged(position, reason))?;
-            open.offset += used;
-            if position > open.header.group_end {
+            let (entry, used) = read_entry(rest).map_err(|reason| Error::damaged(position, reason))?;
+            *offset += used;
+            if position > header.group_end {
                 return self.damage(Damage::Misplaced("group"));
             }
             if entry.term < self.tip.term {
                 return self.damage(Damage::Misplaced("term goes backwards"));
             }
-            let header = open.header;
             let is_fragment = header.kind == BlockKind::Fragment;
             if is_fragment {
                 self.partial.extend_from_slice(entry.bytes);

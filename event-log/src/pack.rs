@@ -4,12 +4,10 @@
 //! JSON that repeats itself, so a full block shrinks to about a fifth, on the disk and in the storage engine's cache.
 //! `docs/log-format.md` has the bytes. Tests: at the end of this file.
 
-use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
+use lz4_flex::block::{compress_prepend_size, decompress, uncompressed_size};
 
 use crate::error::Damage;
 
-/// Bytes before the compressed ones: their checksum, and how many they are when unpacked.
-const PREFIX_BYTES: usize = 8;
 /// Fewer are stored as they are: one record alone hardly repeats itself.
 const WORTH_BYTES: usize = 1024;
 
@@ -18,32 +16,23 @@ pub(crate) fn pack(plain: &[u8]) -> Option<Vec<u8>> {
     if plain.len() < WORTH_BYTES {
         return None;
     }
-    let mut packed = vec![0; PREFIX_BYTES + get_maximum_output_size(plain.len())];
-    let length = compress_into(plain, packed.get_mut(PREFIX_BYTES..)?).ok()?;
-    packed.truncate(PREFIX_BYTES + length);
-    if packed.len() > plain.len() - plain.len() / 8 {
-        return None;
-    }
-    packed.get_mut(4..PREFIX_BYTES)?.copy_from_slice(&u32::try_from(plain.len()).ok()?.to_le_bytes());
-    let checksum = crc32c::crc32c(packed.get(4..)?);
-    packed.get_mut(..4)?.copy_from_slice(&checksum.to_le_bytes());
-    packed.shrink_to_fit();
-    Some(packed)
+    let compressed = compress_prepend_size(plain);
+    let packed = [&crc32c::crc32c(&compressed).to_le_bytes()[..], &compressed].concat();
+    (packed.len() <= plain.len() - plain.len() / 8).then_some(packed)
 }
 
 /// The bytes that were packed, of which there are at most `most`.
 pub(crate) fn unpack(packed: &[u8], most: usize) -> Result<Vec<u8>, Damage> {
-    let (checksum, rest) = packed.split_first_chunk::<4>().ok_or(Damage::Checksum)?;
-    let (length, compressed) = rest.split_first_chunk::<4>().ok_or(Damage::Checksum)?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    if crc32c::crc32c(rest) != u32::from_le_bytes(*checksum) || length > most {
+    let (checksum, rest) = packed.split_first_chunk().ok_or(Damage::Checksum)?;
+    if crc32c::crc32c(rest) != u32::from_le_bytes(*checksum) {
         return Err(Damage::Checksum);
     }
-    let mut plain = vec![0; length];
-    match decompress_into(compressed, &mut plain) {
-        Ok(got) if got == length => Ok(plain),
-        _ => Err(Damage::Checksum),
+    let (length, compressed) = uncompressed_size(rest).map_err(|_| Damage::Checksum)?;
+    if length > most {
+        return Err(Damage::Checksum);
     }
+    let plain = decompress(compressed, length).map_err(|_| Damage::Checksum)?;
+    if plain.len() == length { Ok(plain) } else { Err(Damage::Checksum) }
 }
 
 #[cfg(test)]
@@ -69,6 +58,14 @@ mod tests {
             assert_eq!(unpack(&packed, plain.len()).unwrap(), plain);
             assert_eq!(unpack(&packed, plain.len() - 1), Err(Damage::Checksum), "more than a block holds");
         }
+    }
+
+    #[test]
+    fn what_others_packed_is_unpacked() {
+        // 32 times "ab", by hand: two literals, and a match of 62 bytes at distance 2 that ends the block with five literals.
+        let compressed = [&[64, 0, 0, 0, 0x2f][..], b"ab", &[2, 0, 38, 0x50], b"babab"].concat();
+        let packed = [&crc32c::crc32c(&compressed).to_le_bytes()[..], &compressed].concat();
+        assert_eq!(unpack(&packed, 64).unwrap(), b"ab".repeat(32));
     }
 
     #[test]
