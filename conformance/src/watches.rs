@@ -14,7 +14,7 @@ use k8s_driver::metrics::Metrics;
 use k8s_driver::selection::Selection;
 use k8s_driver::sources::{Scope, collection, sources};
 use k8s_driver::standing::Board;
-use k8s_driver::watching::Watching;
+use k8s_driver::watching::{End, Watching};
 use model::{Kind, ResourceVersion};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Watch {
     news: mpsc::Receiver<Observation<Seen>>,
-    task: JoinHandle<()>,
+    task: JoinHandle<End>,
 }
 
 impl Drop for Watch {

@@ -21,7 +21,7 @@ use crate::selection::Selection;
 use crate::sources::{self, Scope};
 use crate::standing::{Board, Standing};
 use crate::turns::{Ask, Ended, Milestone, Period, Turns};
-use crate::watching::Watching;
+use crate::watching::{End, Watching};
 
 /// Observations that wait for the operator, of all kinds together.
 const NEWS: usize = 1024;
@@ -65,7 +65,7 @@ pub enum Outcome {
 
 /// The tasks of one leadership.
 struct Tasks {
-    watches: JoinSet<()>,
+    watches: JoinSet<End>,
     dispatch: JoinHandle<()>,
     drain: CancellationToken,
     milestones: mpsc::UnboundedReceiver<Milestone>,
@@ -146,6 +146,8 @@ impl Ground {
                 biased;
                 () = stop.cancelled() => return Ok(Outcome::Stopped),
                 () = guard.lost() => return Ok(Outcome::Lost),
+                // Whoever leads next lists everything, and judges what it means.
+                () = went_back(&mut tasks.watches) => return Ok(Outcome::Lost),
                 milestone = tasks.milestones.recv() => milestone.ok_or(Ended)?,
             };
             match milestone {
@@ -162,6 +164,16 @@ impl Ground {
             }
         }
     }
+}
+
+/// Waits until a watch found that the cluster went back.
+async fn went_back(watches: &mut JoinSet<End>) {
+    while let Some(ended) = watches.join_next().await {
+        if matches!(ended, Ok(End::WentBack)) {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Claims a term, or a greater one if that is taken; `None` when the leave to write is lost.

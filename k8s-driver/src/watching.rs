@@ -5,6 +5,9 @@
 //! slows the stream down to the server. It must not judge objects: the one exception is a node whose judged parts are
 //! unchanged, because heartbeats are most of what a large cluster says.
 //!
+//! A cluster that was restored from a copy accepts a watch from a version that is still to come, and says nothing until then.
+//! So after a failure it is asked how far it is, and a cluster that went back ends the task: whoever leads begins anew.
+//!
 //! A kind that several served APIs share (jobs) is one view: all of its sources are listed, then all are watched from there,
 //! and when one has to be listed again, all are. The version of the view is the greatest of theirs. That is right
 //! because no watch begins before all lists are done: whatever is older than the view and not in it is gone, and
@@ -13,6 +16,7 @@
 //! Tests: `watching/tests.rs`.
 
 pub mod lines;
+mod listing;
 mod trouble;
 
 use std::collections::HashMap;
@@ -26,7 +30,7 @@ use futures_util::stream::FuturesUnordered;
 use http::{HeaderValue, Request};
 use http_body_util::BodyExt as _;
 use kube::Client;
-use kube::api::{GetParams, ListParams, WatchParams};
+use kube::api::{GetParams, WatchParams};
 use kube::client::Body;
 use kube_runtime::utils::Backoff;
 use kube_runtime::watcher::DefaultBackoff;
@@ -43,8 +47,6 @@ use crate::sources::Source;
 use crate::standing::Board;
 use crate::wire;
 
-/// Objects in one page of a list.
-const PAGE: u32 = 500;
 /// How long one page may take.
 const PAGE_LIMIT: Duration = Duration::from_secs(60);
 /// How long a watch may take to begin.
@@ -64,7 +66,15 @@ const MOST_REFUSALS: u32 = 3;
 
 const WHOLE: &str = "application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Why watching ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Nobody takes the reports any more.
+    Unheard,
+    /// The cluster is older than what was reported: it was restored from a copy.
+    WentBack,
+}
 
 /// One kind to watch.
 pub struct Watching {
@@ -87,9 +97,10 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Watches until nobody takes the reports any more.
-    pub async fn run(self) {
+    /// Watches until nobody takes the reports any more, or the cluster is older than what was reported.
+    pub async fn run(self) -> End {
         let nodes = Mutex::new(HashMap::new());
+        let mut newest = ResourceVersion::default();
         let mut backoff = DefaultBackoff::default();
         loop {
             if self.belongs_to_jobs() {
@@ -100,7 +111,7 @@ impl Watching {
                 Ok(views) => views,
                 Err(trouble) => {
                     if !self.pause(&trouble, "list", &mut backoff).await {
-                        return;
+                        return End::Unheard;
                     }
                     continue;
                 }
@@ -109,6 +120,10 @@ impl Watching {
             self.board.trouble(self.kind, None);
             let versions: Vec<Option<String>> = views.iter().map(|view| view.version.clone()).collect();
             let rv = views.iter().map(|view| view.at).max().unwrap_or_default();
+            if rv < newest {
+                return self.went_back();
+            }
+            newest = rv;
             let items = views.into_iter().flat_map(|view| view.items);
             let items: Vec<Seen> = items.filter(|seen| self.selection.takes(seen)).collect();
             if self.kind == Kind::Job {
@@ -119,7 +134,7 @@ impl Watching {
                 *nodes.lock().await = items.iter().filter_map(known).collect();
             }
             if self.news.send(Observation::Listed { kind: self.kind, rv, items }).await.is_err() {
-                return;
+                return End::Unheard;
             }
             let pairs = self.sources.iter().zip(versions);
             let mut watches: FuturesUnordered<_> =
@@ -132,7 +147,8 @@ impl Watching {
                 }
             };
             match ended {
-                Some(Trouble::Over) | None => return,
+                Some(Trouble::Over) | None => return End::Unheard,
+                Some(Trouble::Older) => return self.went_back(),
                 Some(trouble) => {
                     self.metrics.watch_restarted(self.kind, "expired");
                     tracing::warn!(kind = ?self.kind, %trouble, "watch cannot go on; everything is listed again");
@@ -141,95 +157,27 @@ impl Watching {
         }
     }
 
-    async fn list_all(&self) -> Result<Vec<View>, Trouble> {
-        let mut views = Vec::with_capacity(self.sources.len());
-        for source in &self.sources {
-            let view = match self.list(source).await {
-                Err(Trouble::Missing) if source.optional => {
-                    tracing::warn!(path = source.path, "not served (yet): install its CustomResourceDefinition");
-                    View { version: None, at: self.present_version().await?, items: Vec::new() }
-                }
-                other => other?,
-            };
-            self.board.served(&source.path, view.version.is_some());
-            views.push(view);
-        }
-        Ok(views)
-    }
-
-    /// A complete view of a source, the newest there is.
-    async fn list(&self, source: &Source) -> Result<View, Trouble> {
-        let mut items = Vec::new();
-        let mut next = String::new();
-        let mut limit = PAGE;
-        loop {
-            let params = ListParams {
-                label_selector: Some(source.selector.clone()).filter(|selector| !selector.is_empty()),
-                limit: (limit > 0).then_some(limit),
-                continue_token: Some(next).filter(|next| !next.is_empty()),
-                ..ListParams::default()
-            };
-            let request = kube::core::Request::new(&*source.path).list(&params).map_err(broken)?;
-            let accept = if source.metadata_only { METADATA_LIST } else { WHOLE };
-            let page = match self.page(request, accept, source).await {
-                // The rest of the pages is gone: once more from the start, in one piece.
-                Err(Trouble::Expired) if limit > 0 => {
-                    (next, limit) = (String::new(), 0);
-                    items.clear();
-                    continue;
-                }
-                page => page?,
-            };
-            items.extend(page.items.into_iter().filter_map(|item| Seen::read(&self.registry, Arc::new(item))));
-            if page.next.is_empty() {
-                let at = decode::number(&page.version);
-                return Ok(View { version: Some(page.version), at, items });
-            }
-            next = page.next;
-        }
-    }
-
-    async fn page(
-        &self,
-        request: Request<Vec<u8>>,
-        accept: &'static str,
-        source: &Source,
-    ) -> Result<decode::Page, Trouble> {
-        let answer = wire::exchange(&self.client, prepared(request, accept), PAGE_LIMIT).await?;
-        self.metrics.watch_heard(self.kind);
-        if !answer.status.is_success() {
-            return Err(trouble(answer.status.as_u16(), &answer.body));
-        }
-        decode::page(&answer.body, &source.shape).map_err(|error| Trouble::Broken(format!("unreadable list: {error}")))
-    }
-
-    /// The store's present version, for a view of something that is not there: an empty list of something that is.
-    async fn present_version(&self) -> Result<ResourceVersion, Trouble> {
-        let params = ListParams { limit: Some(1), ..ListParams::default() };
-        let path = crate::sources::collection("v1", "nodes", None);
-        let request = kube::core::Request::new(path).list(&params).map_err(broken)?;
-        let answer = wire::exchange(&self.client, prepared(request, METADATA_LIST), PAGE_LIMIT).await?;
-        if !answer.status.is_success() {
-            return Err(trouble(answer.status.as_u16(), &answer.body));
-        }
-        let shape =
-            decode::Shape { api_version: Text::from("v1"), kind: Text::from("Node"), keep: crate::trim::VERSION };
-        let page = decode::page(&answer.body, &shape).map_err(|error| Trouble::Broken(error.to_string()))?;
-        Ok(decode::number(&page.version))
-    }
-
     /// Watches a source from a version on until it cannot go on. Without a version it waits for the source to appear.
     async fn keep_watching(&self, source: &Source, version: Option<String>, nodes: &Known) -> Trouble {
         let Some(mut version) = version else { return self.wait_for(source).await };
         let mut backoff = DefaultBackoff::default();
         let mut refusals = 0;
+        let mut failed = false;
         loop {
             let (begun, before) = (Instant::now(), version.clone());
-            let trouble = match self.watch(source, &mut version, nodes).await {
+            let reaches = if failed { self.reaches(source, &version).await } else { Ok(()) };
+            let went = match reaches {
+                Ok(()) => self.watch(source, &mut version, nodes).await,
+                older => older,
+            };
+            let trouble = match went {
                 Ok(()) => None,
-                Err(trouble @ (Trouble::Over | Trouble::Expired | Trouble::Missing)) => return trouble,
+                Err(trouble @ (Trouble::Over | Trouble::Expired | Trouble::Missing | Trouble::Older)) => {
+                    return trouble;
+                }
                 Err(trouble) => Some(trouble),
             };
+            failed = trouble.is_some();
             // A busy server closes watches whose events it could not pass on in time. It is gone on with from the last event at
             // once: it is only watches that bring nothing that are waited for.
             if begun.elapsed() > WELL_AFTER || version != before {
@@ -352,14 +300,17 @@ impl Watching {
     async fn wait_for(&self, source: &Source) -> Trouble {
         loop {
             tokio::time::sleep(MISSING_LOOK).await;
-            let params = ListParams { limit: Some(1), ..ListParams::default() };
-            let Ok(request) = kube::core::Request::new(&*source.path).list(&params) else { continue };
-            match self.page(request, METADATA_LIST, source).await {
+            match self.version_of(&source.path, &source.shape).await {
                 Ok(_) => return Trouble::Broken(format!("{} is served now", source.path)),
                 Err(_) if self.news.is_closed() => return Trouble::Over,
                 Err(_) => {}
             }
         }
+    }
+
+    fn went_back(&self) -> End {
+        tracing::warn!(kind = ?self.kind, "the cluster is older than it was: it was restored from a copy");
+        End::WentBack
     }
 
     /// Waits before the next attempt; false when there shall be none.
@@ -377,14 +328,6 @@ impl Watching {
             () = self.news.closed() => false,
         }
     }
-}
-
-/// A complete view of one source.
-struct View {
-    /// Where a watch goes on; `None` when the resource is not served.
-    version: Option<String>,
-    at: ResourceVersion,
-    items: Vec<Seen>,
 }
 
 /// What was last reported of each node, as a hash of what is judged.

@@ -55,19 +55,29 @@ fn a_restored_cluster_is_refused_until_it_is_accepted() {
 #[test]
 fn an_operator_notices_that_its_cluster_is_restored_under_it() {
     let cluster = &Cluster::start(options());
-    let mut jobs = Jobs::new(cluster, "under-it");
-    let mut operator = Operator::start(cluster, jobs.namespace, true);
-    jobs.create(&[(Kind::Healthy, 2)]);
-    jobs.until_running();
-    let before = jobs.pods();
+    // One that has a Lease, which is restored with everything else, and one that has none.
+    let mut both = [("under-it", true), ("under-it-alone", false)].map(|(namespace, elects)| {
+        let jobs = Jobs::new(cluster, namespace);
+        let operator = Operator::start(cluster, namespace, elects);
+        (jobs, operator)
+    });
+    let before = both.each_mut().map(|(jobs, _)| {
+        jobs.create(&[(Kind::Healthy, 2)]);
+        jobs.until_running();
+        jobs.pods()
+    });
     let backup = Backup::take(cluster);
-    write_much(cluster, jobs.namespace);
-    jobs.create(&[(Kind::Healthy, 1)]);
-    jobs.until_running();
+    write_much(cluster, both[0].0.namespace);
+    for (jobs, _) in &mut both {
+        jobs.create(&[(Kind::Healthy, 1)]);
+        jobs.until_running();
+    }
     backup.restore(cluster);
 
-    until_refused(&mut operator);
-    assert_eq!(jobs.pods(), before, "nothing is touched");
+    for ((jobs, operator), before) in both.iter_mut().zip(before) {
+        until_refused(operator);
+        assert_eq!(jobs.pods(), before, "nothing is touched");
+    }
 }
 
 /// Waits until readiness says what happened and what to do.

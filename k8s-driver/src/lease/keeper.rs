@@ -1,7 +1,6 @@
 //! The task of a holder: renews the Lease, writes terms into it, gives it up, and ends the tenure when it cannot.
 //!
-//! It alone writes the Lease while the tenure lasts, so there is one request about it at a time. A Lease that went back to an older
-//! version ends the tenure, too: the cluster was restored from a copy.
+//! It alone writes the Lease while the tenure lasts, so there is one request about it at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,13 +170,6 @@ impl Keeper {
             answer = timeout(self.options.attempt_timeout(), api.get(&name)) => answer,
         };
         match answer {
-            // Watches would wait for versions that are still to come: all has to be looked at anew, by whoever leads next.
-            Ok(Ok(lease)) if record::version(&lease) < record::version(&self.lease) => {
-                self.metrics.lease_attempt(LeaseOutcome::Lost);
-                self.lease = lease;
-                self.over("the Lease is older than it was: the cluster was restored".to_owned());
-                Outcome::Over
-            }
             Ok(Ok(lease)) => {
                 self.lease = lease;
                 self.shared.saw_term(record::term(&self.lease));

@@ -8,10 +8,9 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Api, Client};
-use model::{ResourceVersion, Term};
+use model::Term;
 
 use super::{Advertised, Error, LeaseOptions};
-use crate::decode::number;
 
 /// The last term that was claimed, in decimal. Never decreases.
 pub(super) const TERM: &str = "trainyard.dev/term";
@@ -59,11 +58,6 @@ pub(super) fn holder(lease: &Lease) -> Option<&str> {
 /// The last claimed term; zero when none stands there, or nothing readable.
 pub(super) fn term(lease: &Lease) -> Term {
     Term(annotation(lease, TERM).and_then(|text| text.parse().ok()).unwrap_or_default())
-}
-
-/// Its version; zero when it has none.
-pub(super) fn version(lease: &Lease) -> ResourceVersion {
-    lease.metadata.resource_version.as_deref().map(number).unwrap_or_default()
 }
 
 fn annotation<'a>(lease: &'a Lease, name: &str) -> Option<&'a str> {

@@ -226,23 +226,6 @@ async fn a_lease_that_somebody_else_holds_is_lost_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_went_back_is_lost_though_it_names_the_same_holder() {
-    let server = Server::default();
-    let (mut elector, _link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
-    tenure.claim(Term(7)).await.unwrap();
-    let backup = server.lease();
-    sleep(10 * SECOND).await;
-    assert!(tenure.holds());
-    server.restore(backup);
-    timeout(5 * SECOND, tenure.lost()).await.unwrap();
-    let why = tenure.why_lost().unwrap();
-    assert!(why.contains("the cluster was restored"), "{why}");
-    let again = acquire(&mut elector).await;
-    assert_eq!((again.holds(), again.last_term()), (true, Term(7)));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_silent_api_server_ends_the_tenure_at_the_deadline_and_the_lease_is_taken_up_again() {
     let server = Server::default();
     let (mut elector, link) = candidate(&server, "a");

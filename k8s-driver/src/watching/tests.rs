@@ -18,7 +18,7 @@ type Server = Handle<Request<Body>, Reply>;
 struct World {
     server: Server,
     news: mpsc::Receiver<Observation<Seen>>,
-    task: tokio::task::JoinHandle<()>,
+    task: tokio::task::JoinHandle<End>,
 }
 
 fn world(kind: Kind) -> World {
@@ -194,9 +194,48 @@ async fn a_watch_that_is_silent_for_long_is_taken_for_dead() {
     world.listed().await;
     world.request(100).await.1.send_response(silent());
     let begun = Instant::now();
-    let (uri, _reply) = world.request(200_000).await;
-    assert!(uri.contains("resourceVersion=50"), "{uri}");
+    let (uri, reply) = world.request(200_000).await;
     assert_eq!(begun.elapsed().as_secs(), DEAD_AFTER.as_secs());
+    assert!(uri.contains("limit=1") && !uri.contains("labelSelector"), "{uri}");
+    reply.send_response(list(50, "", &[]));
+    let (uri, _reply) = world.request(100).await;
+    assert!(uri.contains("resourceVersion=50"), "{uri}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_went_back_while_it_was_away_ends_the_task() {
+    for present in [49, 52, 53] {
+        let mut world = world(Kind::Pod);
+        world.request(100).await.1.send_response(list(50, "", &[]));
+        world.listed().await;
+        world.request(100).await.1.send_response(watch(&[("ADDED", pod("a", 53))]));
+        world.reported().await;
+        let (uri, reply) = world.request(100).await;
+        assert!(uri.contains("watch=true") && uri.contains("resourceVersion=53"), "{uri}");
+        reply.send_error(std::io::Error::other("reset"));
+        // As long as it cannot be asked, nothing is known.
+        world.request(60_000).await.1.send_error(std::io::Error::other("refused"));
+        world.request(60_000).await.1.send_response(refusal(503));
+        assert!(!world.task.is_finished());
+        world.request(60_000).await.1.send_response(list(present, "", &[]));
+        if present < 53 {
+            assert_eq!(tokio::time::timeout(Duration::from_secs(1), world.task).await.unwrap().unwrap(), End::WentBack);
+        } else {
+            let (uri, _reply) = world.request(100).await;
+            assert!(uri.contains("watch=true") && uri.contains("resourceVersion=53"), "{uri}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_that_is_older_than_the_one_before_ends_the_task() {
+    let mut world = world(Kind::Pod);
+    world.request(100).await.1.send_response(list(50, "", &[]));
+    world.listed().await;
+    world.request(100).await.1.send_response(refusal(410));
+    world.request(100).await.1.send_response(list(49, "", &[pod("a", 3)]));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(1), world.task).await.unwrap().unwrap(), End::WentBack);
+    assert!(world.news.recv().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,7 +291,7 @@ async fn it_ends_when_nobody_listens() {
     let (_, reply) = world.request(100).await;
     drop(world.news);
     reply.send_response(watch(&[("ADDED", pod("c", 51))]));
-    tokio::time::timeout(Duration::from_secs(60), world.task).await.unwrap().unwrap();
+    assert_eq!(tokio::time::timeout(Duration::from_secs(60), world.task).await.unwrap().unwrap(), End::Unheard);
 }
 
 fn job(name: &str, rv: u64) -> Value {

@@ -14,6 +14,8 @@ pub(super) enum Trouble {
     Expired,
     /// The resource is not served.
     Missing,
+    /// The cluster is older than what it told before.
+    Older,
     /// The server refused.
     Refused(ApiError),
     /// Something else.
@@ -27,6 +29,7 @@ impl fmt::Display for Trouble {
         match self {
             Self::Expired => f.write_str("the version is too old for the server"),
             Self::Missing => f.write_str("the server does not serve it"),
+            Self::Older => f.write_str("the cluster is older than it was"),
             Self::Refused(error) if error.code == 403 => {
                 write!(f, "{error}; bind the operator's ClusterRole to its service account")
             }

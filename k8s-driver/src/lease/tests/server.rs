@@ -147,13 +147,6 @@ impl Server {
         }
     }
 
-    /// Everything is as it was when the Lease was this, and no watch hears of it.
-    pub(super) fn restore(&self, lease: Value) {
-        let mut inner = self.inner();
-        inner.version = lease["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-        inner.lease = Some(lease);
-    }
-
     async fn serve(&self, request: Request<Body>, condition: Condition) -> Answer {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
