@@ -174,7 +174,7 @@ fn runs(session: &Session, what: &What) -> bool {
 fn places(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> {
     let state = session.operator.state();
     let mut found = Vec::new();
-    for (key, job) in &state.jobs {
+    for (key, job) in state.jobs.iter() {
         if pods && job.pods.values().any(|p| *p.fact.name == *name) {
             found.push((key.namespace.to_string(), Resource::new("v1", "Pod")));
         }

@@ -133,7 +133,7 @@ impl Session {
 
     /// The jobs that exist, by key.
     pub(crate) fn jobs(&self) -> Vec<(JobKey, Phase)> {
-        let there = |job: &engine::Job| job.known && !job.gone;
-        self.operator.state().jobs.iter().filter(|(_, j)| there(j)).map(|(k, j)| (k.clone(), j.phase)).collect()
+        let jobs = self.operator.state().jobs.briefs().filter(|(_, job)| job.known && !job.gone);
+        jobs.map(|(key, job)| (key.clone(), job.phase)).collect()
     }
 }

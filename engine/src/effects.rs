@@ -10,7 +10,19 @@ use crate::state::{NodeTrouble, State};
 impl State {
     /// What is to be done for a job, in dispatch order: status, pods, services, deletions, annotation; then when to look again.
     pub fn effects_of(&self, key: &JobKey) -> Vec<Effect> {
+        if self.jobs.is_resting(key) {
+            return Vec::new();
+        }
         let Some(job) = self.jobs.get(key) else { return Vec::new() };
+        let ready =
+            |c: &Command| job.attempts.get(&c.object()).is_none_or(|a| a.retry_at.is_some_and(|at| at <= self.at));
+        let mut effects: Vec<Effect> = self.wanted(job).into_iter().filter(ready).map(Effect::Dispatch).collect();
+        effects.extend(job.deadline.map(Effect::WakeAt));
+        effects
+    }
+
+    /// What is to be done for a job, now or when it may be tried again.
+    pub(crate) fn wanted(&self, job: &Job) -> Vec<Command> {
         let mut commands = Vec::new();
         if job.quarantine.is_none() {
             if job.known && !job.gone && !job.deleting {
@@ -27,11 +39,7 @@ impl State {
                 commands.push(Command::WriteMarker);
             }
         }
-        let ready =
-            |c: &Command| job.attempts.get(&c.object()).is_none_or(|a| a.retry_at.is_some_and(|at| at <= self.at));
-        let mut effects: Vec<Effect> = commands.into_iter().filter(ready).map(Effect::Dispatch).collect();
-        effects.extend(job.deadline.map(Effect::WakeAt));
-        effects
+        commands
     }
 
     /// Status and creations.

@@ -316,6 +316,20 @@ impl Job {
         self.pods.is_empty() && self.planned_pods.is_empty()
     }
 
+    /// Whether it is over, and there is nothing of it besides its object that is known, planned or waited for.
+    pub(crate) fn has_nothing_left(&self) -> bool {
+        let is_over = self.known && !self.gone && !self.deleting && self.phase.is_terminal();
+        is_over
+            && self.is_empty()
+            && self.services.is_empty()
+            && self.planned_services.is_empty()
+            && self.strays.is_empty()
+            && self.stray_services.is_empty()
+            && self.doomed.is_empty()
+            && self.quarantine.is_none()
+            && self.deadline.is_none()
+    }
+
     /// Gives back what emptied maps and sets hold on to: most jobs have nothing planned or to go for most of their life, and no
     /// pods after it.
     pub(crate) fn let_go_of_empty(&mut self) {
@@ -333,6 +347,13 @@ impl Job {
             for set in [&mut group.missing, &mut group.unserved, &mut group.done, &mut group.suspects] {
                 release(set, BTreeSet::is_empty);
             }
+        }
+    }
+
+    /// Holds the spec once where the latest one is the valid one, after it was read from JSON.
+    pub(crate) fn share_specs(&mut self) {
+        if self.spec == self.valid {
+            self.valid.clone_from(&self.spec);
         }
     }
 

@@ -5,7 +5,7 @@
 //! in [`model::JobSpec`]). Time enters as the `at` of a record and nowhere else.
 //!
 //! The way through: [`State::begin`] a record, [`State::observe`] its facts, [`step`] to decide and apply, then
-//! [`State::effects_of`]. Tests: beside `wire`, `state` and `observe::answers`; every rule through the `snapshots` package
+//! [`State::effects_of`]. Tests: beside `wire`, `state`, `jobs`, `rest` and `observe::answers`; every rule through the `snapshots` package
 //! (scenarios, truth tables, crash sweep, random walks).
 #![deny(
     clippy::unwrap_used,
@@ -27,9 +27,11 @@ mod effects;
 pub mod explain;
 mod fold;
 pub mod job;
+mod jobs;
 mod judge;
 mod observe;
 mod pairs;
+mod rest;
 mod slots;
 pub mod state;
 pub mod wire;
@@ -38,6 +40,7 @@ mod words;
 pub use decide::{decide, step};
 pub use fold::FoldError;
 pub use job::{Attempt, Counters, Doom, Group, Job, Pod, Service, Slot};
+pub use jobs::{Brief, Jobs};
 pub use observe::FactError;
 pub use state::{ApplyError, Dirty, Scope, State};
 pub use wire::{Record, WireError};

@@ -107,28 +107,12 @@ impl State {
         jobs.map(|key| ((**key).clone(), vec![Fact::NodeChanged { name: name.clone() }])).collect()
     }
 
-    /// The key, its texts shared with those of the job next to it: most jobs of a namespace are of one kind.
-    fn like_neighbour(&self, key: &JobKey) -> JobKey {
-        let mut key = key.clone();
-        let before = self.jobs.range(..&key).next_back();
-        if let Some((near, _)) = before.or_else(|| self.jobs.range(&key..).next()) {
-            share(&mut key.namespace, &near.namespace);
-            share(&mut key.kind, &near.kind);
-        }
-        key
-    }
-
     fn observe_job(&mut self, key: &JobKey, fact: &Fact) -> Result<(), FactError> {
         let (at, stamp) = (self.at, self.stamp);
         let tells_of_an_end = matches!(fact, Fact::JobGone | Fact::PodGone { .. } | Fact::ServiceGone { .. });
-        let job = match self.jobs.get_mut(key) {
-            Some(job) => job,
-            None if tells_of_an_end => return Ok(()),
-            None => {
-                let new = Box::new(Job { orphan_since: Some(at), ..Job::default() });
-                self.jobs.entry(self.like_neighbour(key)).or_insert(new)
-            }
-        };
+        let new = || Job { orphan_since: Some(at), ..Job::default() };
+        let job = if tells_of_an_end { self.jobs.get_mut(key) } else { self.jobs.get_or_insert(key, new) };
+        let Some(job) = job else { return Ok(()) };
         let around = Surroundings {
             nodes: &self.nodes,
             listed: self.floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0),
@@ -234,7 +218,7 @@ impl Turn<'_> {
 }
 
 /// Holds equal texts once.
-fn share(text: &mut model::Text, known: &model::Text) {
+pub(crate) fn share(text: &mut model::Text, known: &model::Text) {
     if text == known {
         *text = known.clone();
     }

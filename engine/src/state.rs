@@ -7,6 +7,7 @@ use model::{Config, Fact, JobKey, Kind, NodeFact, Position, ResourceVersion, Sta
 use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
+use crate::jobs::Jobs;
 
 /// What a record is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,7 +59,7 @@ pub struct State {
     /// Configuration in force.
     pub config: Config,
     /// Jobs by key.
-    pub jobs: BTreeMap<JobKey, Box<Job>>,
+    pub jobs: Jobs,
     /// Nodes by name.
     pub nodes: BTreeMap<Text, Node>,
     /// Version of the newest complete view of each kind; 0 before the first.
@@ -78,7 +79,7 @@ impl State {
 
     /// The job of that key.
     pub fn job(&self, key: &JobKey) -> Option<&Job> {
-        self.jobs.get(key).map(|job| &**job)
+        self.jobs.get(key)
     }
 
     /// Version of the newest complete view of a kind.
@@ -123,6 +124,9 @@ impl State {
             grace_ms: self.config.node_grace_ms,
             faults: &self.config.gpu_faults,
         };
+        if self.jobs.is_resting(key) {
+            return;
+        }
         let Some(job) = self.jobs.get_mut(key) else { return };
         job.let_go_of_empty();
         let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty();
@@ -138,7 +142,14 @@ impl State {
         }
         if forget {
             self.jobs.remove(key);
+        } else if self.is_at_rest(key) {
+            self.jobs.rest(key);
         }
+    }
+
+    /// Whether nothing is left to be done for a job, whatever becomes of time, nodes and terms: only news of itself concerns it.
+    fn is_at_rest(&self, key: &JobKey) -> bool {
+        self.jobs.get(key).is_some_and(|job| job.has_nothing_left() && self.wanted(job).is_empty())
     }
 
     /// Notes that a pod of the job came to or left a node.
@@ -168,11 +179,10 @@ impl State {
 
     /// The job's key, held once however many indexes name it.
     fn shared_key(&mut self, key: &JobKey) -> Option<Arc<JobKey>> {
-        let (known, job) = self.jobs.get_key_value(key)?;
-        if let Some(shared) = &job.key {
+        if let Some(shared) = &self.jobs.get(key)?.key {
             return Some(shared.clone());
         }
-        let shared = Arc::new(known.clone());
+        let shared = Arc::new(self.jobs.key(key)?.clone());
         self.jobs.get_mut(key)?.key = Some(shared.clone());
         Some(shared)
     }
@@ -181,15 +191,20 @@ impl State {
     pub(crate) fn index(&mut self) {
         self.on_node.clear();
         self.deadlines.clear();
-        for (key, job) in &mut self.jobs {
-            let shared = Arc::new(key.clone());
+        let keys: Vec<Arc<JobKey>> = self.jobs.keys().cloned().map(Arc::new).collect();
+        for shared in keys {
+            let Some(job) = self.jobs.get_mut(&shared) else { continue };
             job.key = Some(shared.clone());
+            job.share_specs();
             if let Some(at) = job.deadline {
-                self.deadlines.insert((at, key.clone()));
+                self.deadlines.insert((at, (*shared).clone()));
             }
             for node in job.pods.values().filter_map(|p| p.fact.node.as_ref()) {
                 let count = self.on_node.entry(node.clone()).or_default().entry(shared.clone()).or_default();
                 *count = count.saturating_add(1);
+            }
+            if self.is_at_rest(&shared) {
+                self.jobs.rest(&shared);
             }
         }
     }

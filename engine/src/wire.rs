@@ -158,13 +158,14 @@ impl Record {
     }
 }
 
+/// A checkpoint; `J` is a list of jobs with their keys.
 #[derive(Serialize, Deserialize)]
-struct CheckpointBody {
+struct CheckpointBody<J> {
     v: u16,
     stamp: Stamp,
     at: Timestamp,
     config: Config,
-    jobs: Vec<(JobKey, Box<Job>)>,
+    jobs: J,
     nodes: BTreeMap<Text, Node>,
     floors: Vec<(Kind, ResourceVersion)>,
     terms: Vec<(Term, Position)>,
@@ -181,7 +182,7 @@ impl State {
             stamp: self.stamp,
             at: self.at,
             config: self.config.clone(),
-            jobs: self.jobs.iter().map(|(k, j)| (k.clone(), j.clone())).collect(),
+            jobs: self.jobs.written().collect::<Vec<_>>(),
             nodes: self.nodes.clone(),
             floors: self.floors.iter().map(|(k, v)| (*k, *v)).collect(),
             terms: self.terms.clone(),
@@ -197,7 +198,7 @@ impl State {
         if have > VERSION {
             return Err(WireError::TooNew { have });
         }
-        let body: CheckpointBody = serde_json::from_slice(body)?;
+        let body: CheckpointBody<Vec<(JobKey, Box<Job>)>> = serde_json::from_slice(body)?;
         let mut state = Self {
             stamp: body.stamp,
             at: body.at,

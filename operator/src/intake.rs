@@ -50,7 +50,7 @@ impl Operator {
     fn applied_job(&mut self, key: JobKey, object: &Value, facts: &mut Intake) {
         let Some(api) = self.registry.get(&key.kind).cloned() else { return };
         let fact = api.job_fact(object);
-        let known = self.state.job(&key);
+        let known = self.state.jobs.brief(&key);
         let unknown_here = known.is_none_or(|j| !j.known);
         let uncovered = fact.mirror > Stamp::default()
             && !self.state.covers(fact.mirror)
@@ -99,7 +99,7 @@ impl Operator {
     fn name_is_free(&self, gone: &JobKey, name: &Text, facts: &mut Intake) {
         // Jobs are kept by namespace and name, so those of one name stand together.
         let first = JobKey { kind: Text::from(""), uid: Uid::from(""), ..gone.clone() };
-        let named = self.state.jobs.range(first..);
+        let named = self.state.jobs.iter_from(&first);
         let named = named.take_while(|(key, _)| key.namespace == gone.namespace && key.name == gone.name);
         for (key, job) in named.filter(|(key, _)| key.uid != gone.uid) {
             let Some(api) = self.registry.get(&key.kind) else { continue };
@@ -143,14 +143,14 @@ impl Operator {
             }
             Kind::Job => {
                 let gone =
-                    self.state.jobs.iter().filter(|(key, job)| job.known && job.rv <= rv && !uids.contains(&key.uid));
+                    self.state.jobs.briefs().filter(|(key, job)| job.known && job.rv <= rv && !uids.contains(&key.uid));
                 let gone: Vec<JobKey> = gone.map(|(key, _)| key.clone()).collect();
                 for key in &gone {
                     self.job_gone(key, facts);
                 }
             }
             Kind::Pod => {
-                for (key, job) in &self.state.jobs {
+                for (key, job) in self.state.jobs.awake() {
                     let gone = job.pods.values().filter(|p| p.fact.rv <= rv && !uids.contains(&p.fact.uid));
                     gone.for_each(|p| facts.job(key).push(Fact::PodGone { uid: p.fact.uid.clone() }));
                     // Pods that an adopted mirror waits for and that are not there are gone as well.
@@ -161,7 +161,7 @@ impl Operator {
                 facts.jobs.iter_mut().for_each(|(_, list)| adopted_waits(list, &uids));
             }
             Kind::Service => {
-                for (key, job) in &self.state.jobs {
+                for (key, job) in self.state.jobs.awake() {
                     let gone = job.services.iter().filter(|(uid, s)| s.rv <= rv && !uids.contains(*uid));
                     gone.for_each(|(uid, _)| facts.job(key).push(Fact::ServiceGone { uid: uid.clone() }));
                 }
@@ -173,10 +173,10 @@ impl Operator {
 
     /// The newest version of a kind that is known: of its last complete view, or of any object seen since.
     fn newest(&self, kind: Kind) -> ResourceVersion {
-        let jobs = self.state.jobs.values();
+        let jobs = self.state.jobs.awake().map(|(_, job)| job);
         let seen = match kind {
             Kind::Node => self.state.nodes.values().map(|n| n.fact.rv).max(),
-            Kind::Job => jobs.map(|j| j.rv).max(),
+            Kind::Job => self.state.jobs.briefs().map(|(_, job)| job.rv).max(),
             Kind::Pod => jobs.flat_map(|j| j.pods.values()).map(|p| p.fact.rv).max(),
             Kind::Service => jobs.flat_map(|j| j.services.values()).map(|s| s.rv).max(),
         };

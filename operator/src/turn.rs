@@ -23,6 +23,8 @@ pub struct Step {
     pub job: JobKey,
     /// The job's phase after it.
     pub phase: Phase,
+    /// The phase before it.
+    pub from: Phase,
     /// What is shown beside the phase, in words; empty when there is nothing to add.
     pub message: Text,
 }
@@ -78,6 +80,7 @@ impl Operator {
         if self.owed.is_empty() {
             self.served = None;
         }
+        self.state.jobs.close();
         Ok(calls)
     }
 
@@ -119,6 +122,10 @@ impl Operator {
         let touched: Vec<JobKey> = jobs.keys().cloned().collect();
         for (key, facts) in jobs {
             self.stage_job(&key, facts, now, begins, &causes, &mut records)?;
+            if self.state.jobs.is_resting(&key) {
+                self.seen_specs.remove(&key);
+                self.pace.forget(&key);
+            }
         }
         Ok((records, touched))
     }
@@ -139,6 +146,7 @@ impl Operator {
         let mut causes: Vec<Position> = if facts.iter().any(touches_node) { causes.to_vec() } else { Vec::new() };
         for _ in 0..MAX_RECORDS {
             let before = (self.state.stamp, self.state.at);
+            let from = self.state.jobs.brief(key).map_or(Phase::New, |job| job.phase);
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
             for fact in std::mem::take(&mut facts) {
@@ -161,12 +169,13 @@ impl Operator {
             let phase = job.map_or(Phase::New, |j| j.phase);
             let message = job.and_then(|j| j.milestones.back()).map(|m| m.message.clone()).unwrap_or_default();
             records.push(self.record(scope.clone(), now, news, std::mem::take(&mut causes), events));
-            self.steps.push(Step { position, job: key.clone(), phase, message });
+            self.steps.push(Step { position, job: key.clone(), from, phase, message });
             causes = vec![position];
             if ended {
                 break;
             }
         }
+        self.state.jobs.close_one(key);
         Ok(())
     }
 

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use apis::Resource;
 use cluster::{CatchUp, FailRule, FailVerb, NodeState};
-use model::{Config, Kind, Phase, Timestamp};
+use engine::{Job, Scope, State};
+use model::{Config, Fact, JobKey, Kind, Phase, Stamp, Term, Timestamp};
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Value, json};
 use simulator::faults::{Aftermath, Death};
@@ -68,6 +69,26 @@ fn resource(kind: &str) -> Resource {
         "Pod" | "Service" => Resource::new("v1", kind),
         _ => Resource::new("elasticdeeplearning.ai/v1", kind),
     }
+}
+
+/// A job that is over and of which nothing is left is packed; and rightly so: awake, in another term, long after, there is nothing
+/// to be done about it either.
+fn rests(state: &State, key: &JobKey, job: &Job) -> Result<(), String> {
+    if !job.phase.is_terminal() || !job.pods.is_empty() || !job.services.is_empty() {
+        return Ok(());
+    }
+    if !state.jobs.is_resting(key) {
+        return Err(format!("{:?}, and not at rest", job.phase));
+    }
+    let mut state = state.clone();
+    let stamp = Stamp { term: Term(state.stamp.term.0 + 1), position: state.stamp.position.next() };
+    state.begin(stamp, state.at.plus_ms(1 << 40));
+    state.take_in(&Scope::Job(key.clone()), &Fact::Due);
+    let (events, effects) = (engine::decide(&state, key, state.at), state.effects_of(key));
+    if state.jobs.is_resting(key) || !events.is_empty() || !effects.is_empty() {
+        return Err(format!("at rest with something to do: {events:?}, {effects:?}"));
+    }
+    Ok(())
 }
 
 impl Walk {
@@ -249,6 +270,7 @@ impl Walk {
         if !job.planned_pods.is_empty() || !job.doomed.is_empty() || operator.calls_under_way() > 0 {
             return Err(format!("not at rest: {:?} {:?}", job.planned_pods, job.doomed));
         }
+        rests(state, key, job)?;
         for (name, group) in &job.groups {
             let limit = job.spec().and_then(|s| s.group(name)?.restart_limit);
             if limit.is_some_and(|limit| group.charged > limit) {

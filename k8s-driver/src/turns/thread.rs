@@ -2,11 +2,10 @@
 //!
 //! It must not wait for anything but its queues, and hold nothing that the log does not. Tests: `turns/tests.rs`.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use event_log::EventLog;
-use model::{JobKey, Phase, Position, Term};
+use model::{Phase, Position, Term};
 use operator::{Operator, Options, Step};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -39,8 +38,6 @@ struct Leading {
     begun: bool,
     /// Answers given to the operator since its last turn.
     offered: usize,
-    /// The phase each job was last seen in, to tell changes from further records in the same phase.
-    phases: BTreeMap<JobKey, Phase>,
 }
 
 /// What woke the thread.
@@ -131,9 +128,8 @@ impl TurnThread {
             period.tell(Milestone::Begun(operator.state().stamp.term));
         }
         for step in operator.take_steps() {
-            period.note(&step, &self.parts);
+            note(&step, &self.parts);
         }
-        period.forget_jobs(operator);
         Ok(())
     }
 
@@ -248,9 +244,7 @@ impl TurnThread {
                     let _ = queues.milestones.send(Milestone::Stopped(error));
                     return;
                 }
-                let jobs = self.operator.iter().flat_map(|operator| &operator.state().jobs);
-                let phases = jobs.map(|(key, job)| (key.clone(), job.phase)).collect();
-                self.period = Some(Leading { queues: *queues, proposed: false, begun: false, offered: 0, phases });
+                self.period = Some(Leading { queues: *queues, proposed: false, begun: false, offered: 0 });
             }
             Ask::Grant(term) => {
                 if let (Some(period), Some(operator)) = (&mut self.period, &mut self.operator) {
@@ -334,30 +328,21 @@ impl Leading {
         }
     }
 
-    /// Tells and counts a change of phase.
-    fn note(&mut self, step: &Step, parts: &Parts) {
-        let before = self.phases.insert(step.job.clone(), step.phase);
-        if before == Some(step.phase) || step.phase == Phase::New {
-            return;
-        }
-        let word = parts.registry.get(&step.job.kind).map_or("", |api| api.phase_word(step.phase));
-        parts.metrics.transition(&step.job.kind, word);
-        tracing::info!(job = %step.job, uid = %step.job.uid, phase = word, words = &*step.message,
-            position = step.position.0, "phase");
-    }
-
-    /// Forgets the phases of jobs that are gone, now and then.
-    fn forget_jobs(&mut self, operator: &Operator) {
-        let jobs = &operator.state().jobs;
-        if self.phases.len() > jobs.len().saturating_mul(2).saturating_add(BATCH) {
-            self.phases.retain(|key, _| jobs.contains_key(key));
-        }
-    }
-
     fn tell(&self, milestone: Milestone) {
         // A leadership that is over hears nothing more.
         let _ = self.queues.milestones.send(milestone);
     }
+}
+
+/// Tells and counts a change of phase.
+fn note(step: &Step, parts: &Parts) {
+    if step.phase == step.from || step.phase == Phase::New {
+        return;
+    }
+    let word = parts.registry.get(&step.job.kind).map_or("", |api| api.phase_word(step.phase));
+    parts.metrics.transition(&step.job.kind, word);
+    tracing::info!(job = %step.job, uid = %step.job.uid, phase = word, words = &*step.message,
+        position = step.position.0, "phase");
 }
 
 fn batch(operator: &Operator, from: Position, limit: usize, most_bytes: usize) -> Result<Batch, event_log::Error> {

@@ -1,4 +1,4 @@
-//! A state with many live jobs, folded from the records of one real job told again under other names.
+//! A state with many jobs, folded from the records of one real job told again under other names.
 
 use engine::{Record, State};
 use model::{JobKey, Phase, PodFact, Position, Stamp, Term};
@@ -6,10 +6,33 @@ use model::{JobKey, Phase, PodFact, Position, Stamp, Term};
 use crate::AnyError;
 use crate::fleet::{Fleet, Story, long_uids};
 
-/// Records of one job up to the moment when it runs.
+/// How far jobs have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Every pod runs.
+    Running,
+    /// They have ended and were cleaned up; their objects are still there.
+    Over,
+}
+
+impl Moment {
+    /// The jobs that have come so far.
+    fn reached(self, state: &State) -> usize {
+        let jobs = state.jobs.briefs();
+        let here = jobs.filter(|(key, job)| match self {
+            Self::Running => job.phase == Phase::Running && job.rv.0 > 0,
+            Self::Over => state.jobs.is_resting(key),
+        });
+        here.count()
+    }
+}
+
+/// Records of one job up to a moment of its life.
 pub(crate) struct Herd {
+    moment: Moment,
     cluster: Vec<(Term, String)>,
-    job: Vec<(Term, String)>,
+    /// The job's own, with where they stood.
+    job: Vec<(Position, Term, String)>,
     name: String,
     uids: Vec<String>,
     /// The state that holds the jobs told so far.
@@ -17,24 +40,25 @@ pub(crate) struct Herd {
 }
 
 impl Herd {
-    /// Runs the one job.
-    pub(crate) fn new() -> Result<Self, AnyError> {
+    /// Lets the one job live up to a moment.
+    pub(crate) fn new(moment: Moment) -> Result<Self, AnyError> {
         let mut fleet = Fleet::new(|_| Story::Normal)?;
         fleet.next_job(0);
-        let runs =
-            |fleet: &Fleet| fleet.operator.state().jobs.values().any(|j| j.phase == Phase::Running && j.rv.0 > 0);
-        while !runs(&fleet) {
-            if !fleet.step()? {
-                return Err("the job never ran".into());
-            }
-        }
         let mut herd = Self {
+            moment,
             cluster: Vec::new(),
             job: Vec::new(),
             name: String::new(),
             uids: Vec::new(),
             state: State::default(),
         };
+        until(&mut fleet, Moment::Running)?;
+        for (key, job) in fleet.operator.state().jobs.iter() {
+            herd.name = key.name.to_string();
+            let all = std::iter::once(&key.uid).chain(job.pods.keys()).chain(job.services.keys());
+            herd.uids = all.map(|uid| long_uids(&format!("\"{uid}\"")).trim_matches('"').to_owned()).collect();
+        }
+        until(&mut fleet, moment)?;
         let log = fleet.operator.log();
         for frame in log.read(log.first())? {
             let frame = frame?;
@@ -42,13 +66,8 @@ impl Herd {
             let body = long_uids(std::str::from_utf8(&frame.body)?);
             match record.scope {
                 engine::Scope::Cluster => herd.cluster.push((frame.term, body)),
-                engine::Scope::Job(_) => herd.job.push((frame.term, body)),
+                engine::Scope::Job(_) => herd.job.push((frame.position, frame.term, body)),
             }
-        }
-        for (key, job) in &fleet.operator.state().jobs {
-            herd.name = key.name.to_string();
-            let all = std::iter::once(&key.uid).chain(job.pods.keys()).chain(job.services.keys());
-            herd.uids = all.map(|uid| long_uids(&format!("\"{uid}\"")).trim_matches('"').to_owned()).collect();
         }
         for (term, body) in &herd.cluster {
             fold(&mut herd.state, *term, body)?;
@@ -59,8 +78,9 @@ impl Herd {
     /// Adds jobs `from..to`, each with names and uids of its own.
     pub(crate) fn grow(&mut self, from: u32, to: u32) -> Result<(), AnyError> {
         for n in from..to {
-            for (term, body) in &self.job {
-                let mut body = body.replace(&self.name, &format!("llama-finetune-{n:05}"));
+            let before = self.state.stamp.position;
+            for (_, term, body) in &self.job {
+                let mut body = self.told_after(before, body).replace(&self.name, &format!("llama-finetune-{n:05}"));
                 for uid in &self.uids {
                     // The first eight digits are a small count: their upper half is free to tell the jobs apart.
                     let other = format!("{n:05x}{}", uid.get(5..).unwrap_or_default());
@@ -69,11 +89,24 @@ impl Herd {
                 fold(&mut self.state, *term, &body)?;
             }
         }
-        let live = self.state.jobs.values().filter(|job| job.phase == Phase::Running).count();
-        if live != usize::try_from(to)? {
-            return Err(format!("{live} of {to} jobs run").into());
+        let there = self.moment.reached(&self.state);
+        if there != usize::try_from(to)? {
+            return Err(format!("{there} of {to} jobs are {:?}", self.moment).into());
         }
         Ok(())
+    }
+
+    /// A body whose stamps name the job's records where they stand when it is told again after `before`.
+    fn told_after(&self, before: Position, body: &str) -> String {
+        let mut parts = body.split("\"position\":");
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (number, rest) = part.split_at(part.bytes().take_while(u8::is_ascii_digit).count());
+            let place = number.parse::<u64>().ok().and_then(|at| self.job.iter().position(|(p, ..)| p.0 == at));
+            let now = place.map(|place| (before.0 + 1 + place as u64).to_string());
+            out.extend(["\"position\":", now.as_deref().unwrap_or(number), rest]);
+        }
+        out
     }
 
     /// Facts that turn pods of many jobs to Pending and back to Running, one pod at a time, in an order that jumps between jobs.
@@ -99,6 +132,15 @@ impl Herd {
         }
         Ok(out)
     }
+}
+
+fn until(fleet: &mut Fleet, moment: Moment) -> Result<(), AnyError> {
+    while moment.reached(fleet.operator.state()) == 0 {
+        if !fleet.step()? {
+            return Err(format!("the job is never {moment:?}").into());
+        }
+    }
+    Ok(())
 }
 
 fn fold(state: &mut State, term: Term, body: &str) -> Result<(), AnyError> {

@@ -15,6 +15,8 @@ mod transition;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use self::herd::Moment;
+
 type AnyError = Box<dyn std::error::Error>;
 
 const USAGE: &str = "usage: bench TOPIC [OPTION VALUE]...
@@ -23,6 +25,7 @@ const USAGE: &str = "usage: bench TOPIC [OPTION VALUE]...
   transition [--jobs N]           one transition, with 1, 100 and N jobs known
   instructions --jobs N --transitions N   the same without a clock, for callgrind
   memory [--jobs N]               memory per live 8-pod job
+  over [--jobs N]                 memory per 8-pod job that is over and still exists
   size                            log bytes of one 8-pod job's life";
 
 /// Options of all topics.
@@ -66,7 +69,8 @@ fn run() -> Result<(), AnyError> {
         "fold" => fold::run(options.file()?),
         "transition" => transition::run(options.jobs),
         "instructions" => transition::count(options.jobs, options.transitions),
-        "memory" => memory::run(options.jobs),
+        "memory" => memory::run(options.jobs, Moment::Running),
+        "over" => memory::run(options.jobs, Moment::Over),
         "size" => size::run(),
         _ => Err(USAGE.into()),
     }

@@ -6,7 +6,7 @@ use engine::{Scope, State};
 use model::{Fact, JobKey, PodFact};
 
 use crate::AnyError;
-use crate::herd::{Herd, next};
+use crate::herd::{Herd, Moment, next};
 use crate::table::{aimed, median, row, topic};
 
 const AIM_US: f64 = 20.0;
@@ -47,7 +47,7 @@ pub(crate) fn run(most: u32) -> Result<(), AnyError> {
     topic("transition: one pod of an 8-pod job changes: observe and step (medians of interleaved batches)");
     let mut first = 0.0;
     for jobs in [1, 100, most] {
-        let mut herd = Herd::new()?;
+        let mut herd = Herd::new(Moment::Running)?;
         herd.grow(0, jobs)?;
         let (plain, whole) = time(&mut herd)?;
         if jobs == 1 {
@@ -65,7 +65,7 @@ pub(crate) fn run(most: u32) -> Result<(), AnyError> {
 
 /// The same transitions and nothing else: what callgrind counts the instructions of.
 pub(crate) fn count(jobs: u32, transitions: u32) -> Result<(), AnyError> {
-    let mut herd = Herd::new()?;
+    let mut herd = Herd::new(Moment::Running)?;
     herd.grow(0, jobs)?;
     let mut events = 0;
     for (key, fact) in herd.pod_facts(transitions)? {
