@@ -5,10 +5,10 @@
 //! told again. Pure: time is an argument. Tests: at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::time::Duration;
 
 use apis::{ApiCall, objects};
-use model::Text;
 use tokio::time::Instant;
 
 /// Events that wait at most.
@@ -55,11 +55,12 @@ impl Stock {
 #[derive(Debug)]
 pub struct Chatter {
     waiting: VecDeque<ApiCall>,
-    /// By uid of the job and whether it warns.
-    jobs: BTreeMap<(Text, bool), Stock>,
+    /// By uid of the job and whether it warns, as a hash.
+    jobs: BTreeMap<u64, Stock>,
     all: Stock,
-    told: BTreeSet<(Text, Text)>,
-    told_order: VecDeque<(Text, Text)>,
+    /// Names of Events, as hashes.
+    told: BTreeSet<u64>,
+    told_order: VecDeque<u64>,
     dropped: u64,
 }
 
@@ -79,15 +80,15 @@ impl Chatter {
     /// Takes an Event, or drops it.
     pub fn add(&mut self, call: ApiCall, now: Instant) {
         let warns = call.body.as_ref().and_then(|body| objects::text_at(body, &["type"])) == Some("Warning");
-        let name = (call.namespace.clone(), call.name.clone());
+        let name = hash(&(&call.namespace, &call.name));
         if self.told.contains(&name) {
             return;
         }
-        if self.waiting.len() >= MOST_WAITING || !self.may_tell(&call.job.uid.0, warns, now) {
+        if self.waiting.len() >= MOST_WAITING || !self.may_tell(hash(&(&call.job.uid, warns)), warns, now) {
             self.dropped = self.dropped.saturating_add(1);
             return;
         }
-        self.told.insert(name.clone());
+        self.told.insert(name);
         self.told_order.push_back(name);
         if self.told_order.len() > MOST_TOLD
             && let Some(oldest) = self.told_order.pop_front()
@@ -117,7 +118,7 @@ impl Chatter {
         self.dropped
     }
 
-    fn may_tell(&mut self, job: &Text, warns: bool, now: Instant) -> bool {
+    fn may_tell(&mut self, job: u64, warns: bool, now: Instant) -> bool {
         if self.jobs.len() >= MOST_TOLD {
             // A job that has been quiet long enough has a full stock; it need not be remembered.
             let quiet = REFILL * STOCK;
@@ -126,10 +127,15 @@ impl Chatter {
                 self.jobs.clear();
             }
         }
-        let stock = self.jobs.entry((job.clone(), warns)).or_insert_with(|| Stock::full(STOCK, now));
+        let stock = self.jobs.entry(job).or_insert_with(|| Stock::full(STOCK, now));
         // Warnings do not go short because of the others.
         stock.take(STOCK, REFILL, now) && (warns || self.all.take(STOCK_OF_ALL, REFILL_OF_ALL, now))
     }
+}
+
+/// What is remembered instead of names: thousands of them. Where two are alike an Event is not told, which may happen to any.
+fn hash(name: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(name)
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ struct Args {
     /// Live jobs of 8 pods, for their memory. [default: 250, with --quick 20, with --large 10000]
     #[arg(long)]
     live_jobs: Option<u32>,
-    /// Give these no services, and leave out their end.
+    /// Give these no services, and preempt them in the end: their pods' ends would not be theirs.
     #[arg(long)]
     live_plain: bool,
     /// An export of a log to start cold on. [default: one of 1,000,000 records, with --quick 100,000, by --log-maker]

@@ -141,7 +141,7 @@ fn live_job(index: u32, services: bool) -> Value {
 }
 
 /// Ends every job, waits until its pods are gone, and looks again; then deletes the jobs, and looks once more. Where not all
-/// pods ever ran, only the latter.
+/// pods ever ran, only the latter. Jobs whose containers take no part in them do not end when their pods do, and are preempted.
 fn finish(
     bed: &Bed,
     amounts: Amounts,
@@ -151,8 +151,8 @@ fn finish(
     idle: f64,
 ) -> Result<(), AnyError> {
     let begun = Instant::now();
-    if amounts.services && complete {
-        bed.runtime.block_on(end_first_pods(bed, amounts.jobs))?;
+    if complete {
+        bed.runtime.block_on(end(bed, amounts))?;
         until_gone(bed, group)?;
         let after = resident(bed, operator)?;
         Row::new("all jobs ended and cleaned up after, seconds")
@@ -176,8 +176,13 @@ fn until_gone(bed: &Bed, group: &Group) -> Result<(), AnyError> {
     })
 }
 
-async fn end_first_pods(bed: &Bed, jobs: u32) -> Result<(), AnyError> {
-    let patch = json!({"metadata": {"annotations": {"trainyard.dev/kwok-run-for": "1s"}}});
-    let paths: Vec<String> = (0..jobs).map(|n| format!("{}/j{n}-w-0", api::pods(LIVE))).collect();
+/// Where services are, and so a container that takes part, a job ends with its first pod.
+async fn end(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
+    let (annotation, value) =
+        if amounts.services { ("trainyard.dev/kwok-run-for", "1s") } else { ("Preempted", "by the bench") };
+    let patch = json!({"metadata": {"annotations": {annotation: value}}});
+    let (of, suffix) = if amounts.services { (api::pods(LIVE), "-w-0") } else { (api::jobs(LIVE), "") };
+    let path = |n| format!("{of}/j{n}{suffix}");
+    let paths: Vec<String> = (0..amounts.jobs).map(path).collect();
     api::all(AT_ONCE, paths.iter().map(|path| bed.admin.request(Method::PATCH, path, Some(&patch)))).await
 }
