@@ -160,12 +160,12 @@ fn runs(session: &Session, what: &What) -> bool {
     match what {
         What::Exit { pod, .. } | What::Image { pod } => state
             .jobs
-            .values()
-            .flat_map(|j| j.pods.values())
+            .all_awake()
+            .flat_map(|(_, j)| j.pods.values())
             .any(|p| *p.fact.name == **pod && p.fact.phase == model::PodPhase::Running && !p.is_leaving()),
-        What::Node { .. } => state.jobs.values().any(|j| j.phase == model::Phase::Running),
+        What::Node { .. } => state.jobs.briefs().any(|(_, j)| j.phase == model::Phase::Running),
         What::Preempt { job } => {
-            state.jobs.iter().any(|(key, j)| *key.name == **job && j.phase == model::Phase::Running)
+            state.jobs.briefs().any(|(key, j)| *key.name == **job && j.phase == model::Phase::Running)
         }
     }
 }

@@ -19,10 +19,7 @@ const MAX_ROUNDS: u32 = 8;
 
 /// Decides one job at `now`. The events change nothing until they are applied.
 pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<Event> {
-    if state.jobs.is_resting(key) {
-        return Vec::new();
-    }
-    let Some(job) = state.jobs.get(key) else { return Vec::new() };
+    let Some(job) = state.jobs.awake(key) else { return Vec::new() };
     if job.quarantine.is_some() {
         return Vec::new();
     }

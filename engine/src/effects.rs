@@ -10,10 +10,7 @@ use crate::state::{NodeTrouble, State};
 impl State {
     /// What is to be done for a job, in dispatch order: status, pods, services, deletions, annotation; then when to look again.
     pub fn effects_of(&self, key: &JobKey) -> Vec<Effect> {
-        if self.jobs.is_resting(key) {
-            return Vec::new();
-        }
-        let Some(job) = self.jobs.get(key) else { return Vec::new() };
+        let Some(job) = self.jobs.awake(key) else { return Vec::new() };
         let ready =
             |c: &Command| job.attempts.get(&c.object()).is_none_or(|a| a.retry_at.is_some_and(|at| at <= self.at));
         let mut effects: Vec<Effect> = self.wanted(job).into_iter().filter(ready).map(Effect::Dispatch).collect();

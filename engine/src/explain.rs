@@ -33,7 +33,7 @@ pub fn lines(record: &Record, before: &State) -> Vec<Line> {
         Scope::Job(key) => before.job(key),
         Scope::Cluster => None,
     };
-    let seen = record.facts.iter().filter_map(|fact| named(job, fact).or_else(|| fact_words(fact)));
+    let seen = record.facts.iter().filter_map(|fact| named(job.as_deref(), fact).or_else(|| fact_words(fact)));
     let seen = seen.map(|text| line(false, text));
     let decided = record.events.iter().filter_map(event_words).map(|text| line(true, text));
     seen.chain(decided).collect()
@@ -280,7 +280,7 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
         out.push(format!("creation of {} pods", job.planned_pods.len()));
     }
     if job.decision.is_none() && matches!(job.phase, Phase::Pending | Phase::Creating | Phase::Restarting) {
-        out.extend(starting(job));
+        out.extend(starting(&job));
     }
     if let Some(at) = job.time_limit_at().filter(|_| job.ending().is_none()) {
         out.push(format!("its time limit, at {}", at.to_rfc3339()));
@@ -313,7 +313,7 @@ impl State {
     /// What is known, as plain data for comparing two positions.
     pub fn summary(&self) -> Value {
         let jobs: BTreeMap<String, Value> =
-            self.jobs.iter().map(|(key, job)| (format!("{key} ({})", key.uid), job_summary(job))).collect();
+            self.jobs.iter().map(|(key, job)| (format!("{key} ({})", key.uid), job_summary(&job))).collect();
         let nodes: BTreeMap<&str, &str> =
             self.nodes.values().map(|n| (&*n.fact.name, if n.fact.ready { "ready" } else { "not ready" })).collect();
         json!({ "jobs": jobs, "nodes": nodes, "term": self.stamp.term })

@@ -3,22 +3,21 @@
 //! Most jobs that a cluster knows are over: as maps and texts each would take several times what it takes packed. Whether a
 //! job is at rest is judged in [`crate::state`]; packing changes nothing that can be observed here.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::{JobKey, Phase, ResourceVersion, Stamp};
+use serde::{Serialize, Serializer};
 
 use crate::job::Job;
 use crate::observe::share;
 use crate::rest::{Resting, Templates};
 
 /// Jobs by key.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Jobs {
     all: BTreeMap<JobKey, Entry>,
     templates: Templates,
-    /// Whether any job at rest may be open.
-    opened: AtomicBool,
 }
 
 #[derive(Debug, Clone)]
@@ -48,13 +47,6 @@ impl Brief {
     }
 }
 
-impl Clone for Jobs {
-    fn clone(&self) -> Self {
-        let opened = AtomicBool::new(self.opened.load(Ordering::Relaxed));
-        Self { all: self.all.clone(), templates: self.templates.clone(), opened }
-    }
-}
-
 impl Jobs {
     /// How many there are.
     pub fn len(&self) -> usize {
@@ -76,9 +68,14 @@ impl Jobs {
         matches!(self.all.get(key), Some(Entry::Resting(_)))
     }
 
-    /// The job of that key. One at rest is opened, and stays so until [`Jobs::close`].
-    pub fn get(&self, key: &JobKey) -> Option<&Job> {
-        self.all.get(key).map(|entry| self.look(entry))
+    /// The job of that key; one at rest is opened for it.
+    pub fn get(&self, key: &JobKey) -> Option<Cow<'_, Job>> {
+        self.all.get(key).map(Entry::open)
+    }
+
+    /// The job of that key, unless it is at rest or not known: in either case there is nothing to be done about it.
+    pub fn awake(&self, key: &JobKey) -> Option<&Job> {
+        self.all.get(key).and_then(Entry::awake)
     }
 
     /// What can be said of a job without opening it.
@@ -91,27 +88,24 @@ impl Jobs {
         self.all.keys()
     }
 
-    /// Every job, in the order of their keys. Those at rest are opened, and stay so until [`Jobs::close`].
-    pub fn iter(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
-        self.all.iter().map(|(key, entry)| (key, self.look(entry)))
+    /// Every job, in the order of their keys; each one at rest is opened when its turn comes.
+    pub fn iter(&self) -> impl Iterator<Item = (&JobKey, Cow<'_, Job>)> {
+        self.all.iter().map(|(key, entry)| (key, entry.open()))
     }
 
     /// [`Jobs::iter`] without the keys.
-    pub fn values(&self) -> impl Iterator<Item = &Job> {
-        self.iter().map(|(_, job)| job)
-    }
-
-    /// [`Jobs::iter`] from a key on.
-    pub fn iter_from(&self, first: &JobKey) -> impl Iterator<Item = (&JobKey, &Job)> {
-        self.all.range(first..).map(|(key, entry)| (key, self.look(entry)))
+    pub fn values(&self) -> impl Iterator<Item = Cow<'_, Job>> {
+        self.all.values().map(Entry::open)
     }
 
     /// Those that are not at rest: all that have pods, services or anything to be done.
-    pub fn awake(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
-        self.all.iter().filter_map(|(key, entry)| match entry {
-            Entry::Awake(job) => Some((key, &**job)),
-            Entry::Resting(_) => None,
-        })
+    pub fn all_awake(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
+        self.all.iter().filter_map(|(key, entry)| Some((key, entry.awake()?)))
+    }
+
+    /// [`Jobs::all_awake`] from a key on.
+    pub fn awake_from(&self, first: &JobKey) -> impl Iterator<Item = (&JobKey, &Job)> {
+        self.all.range(first..).filter_map(|(key, entry)| Some((key, entry.awake()?)))
     }
 
     /// What can be said of every job without opening any.
@@ -119,30 +113,11 @@ impl Jobs {
         self.all.iter().map(|(key, entry)| (key, entry.brief()))
     }
 
-    /// Closes the jobs at rest that were opened.
-    pub fn close(&mut self) {
-        if !std::mem::take(self.opened.get_mut()) {
-            return;
-        }
-        for entry in self.all.values_mut() {
-            if let Entry::Resting(resting) = entry {
-                resting.close();
-            }
-        }
-    }
-
-    /// Closes one job, if it is at rest.
-    pub fn close_one(&mut self, key: &JobKey) {
-        if let Some(Entry::Resting(resting)) = self.all.get_mut(key) {
-            resting.close();
-        }
-    }
-
     /// The job of that key, to be changed: it is at rest no more.
     pub(crate) fn get_mut(&mut self, key: &JobKey) -> Option<&mut Job> {
         let entry = self.all.get_mut(key)?;
         if let Entry::Resting(resting) = entry {
-            *entry = Entry::Awake(resting.take());
+            *entry = Entry::Awake(resting.open());
         }
         match entry {
             Entry::Awake(job) => Some(job),
@@ -183,25 +158,12 @@ impl Jobs {
             *entry = Entry::Resting(Box::new(resting));
         }
     }
+}
 
-    /// The jobs as they stand in a checkpoint: those at rest as they were packed.
-    pub(crate) fn written(&self) -> impl Iterator<Item = (&JobKey, Written<'_>)> {
-        self.all.iter().map(|(key, entry)| match entry {
-            Entry::Awake(job) => (key, Written::Awake(job)),
-            Entry::Resting(resting) => {
-                (key, resting.text().map_or_else(|| Written::Awake(self.look(entry)), Written::Resting))
-            }
-        })
-    }
-
-    fn look<'a>(&'a self, entry: &'a Entry) -> &'a Job {
-        match entry {
-            Entry::Awake(job) => job,
-            Entry::Resting(resting) => {
-                self.opened.store(true, Ordering::Relaxed);
-                resting.open()
-            }
-        }
+/// As pairs, in the order of their keys.
+impl Serialize for Jobs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
     }
 }
 
@@ -213,20 +175,26 @@ impl FromIterator<(JobKey, Box<Job>)> for Jobs {
 }
 
 impl Entry {
+    fn awake(&self) -> Option<&Job> {
+        match self {
+            Self::Awake(job) => Some(job),
+            Self::Resting(_) => None,
+        }
+    }
+
+    fn open(&self) -> Cow<'_, Job> {
+        match self {
+            Self::Awake(job) => Cow::Borrowed(job),
+            Self::Resting(resting) => Cow::Owned(*resting.open()),
+        }
+    }
+
     fn brief(&self) -> Brief {
         match self {
             Self::Awake(job) => Brief::of(job),
             Self::Resting(resting) => resting.brief(),
         }
     }
-}
-
-/// A job as it stands in a checkpoint.
-#[derive(Debug, serde::Serialize)]
-#[serde(untagged)]
-pub(crate) enum Written<'a> {
-    Awake(&'a Job),
-    Resting(Box<serde_json::value::RawValue>),
 }
 
 #[cfg(test)]
@@ -237,12 +205,8 @@ mod tests {
         JobKey { namespace: "ns".into(), name: name.into(), kind: "AITrainingJob".into(), uid: name.into() }
     }
 
-    fn open(jobs: &Jobs, key: &JobKey) -> bool {
-        matches!(&jobs.all[key], Entry::Resting(resting) if resting.is_open())
-    }
-
     #[test]
-    fn jobs_at_rest_open_when_looked_at_close_again_and_wake_when_changed() {
+    fn jobs_at_rest_are_opened_to_be_looked_at_and_wake_when_changed() {
         let mut jobs = Jobs::default();
         for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
             let job = jobs.get_or_insert(&key(name), || Job { known: true, ..Job::default() }).unwrap();
@@ -251,20 +215,17 @@ mod tests {
         jobs.rest(&key("a"));
         jobs.rest(&key("c"));
         assert!(jobs.is_resting(&key("a")) && !jobs.is_resting(&key("b")) && !jobs.is_resting(&key("d")));
-        assert_eq!(jobs.awake().map(|(key, _)| &*key.name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(jobs.all_awake().map(|(key, _)| &*key.name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!((jobs.awake_from(&key("b")).count(), jobs.awake_from(&key("c")).count()), (1, 0));
+        assert!(jobs.awake(&key("b")).is_some() && jobs.awake(&key("a")).is_none() && jobs.awake(&key("d")).is_none());
         assert_eq!(jobs.briefs().map(|(_, job)| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert!(!open(&jobs, &key("a")), "a brief opens nothing");
+        assert_eq!(jobs.values().map(|job| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(jobs.get(&key("a")).unwrap().rv.0, 0);
-        assert_eq!(jobs.iter_from(&key("b")).map(|(_, job)| job.rv.0).collect::<Vec<_>>(), [1, 2]);
-        assert!(open(&jobs, &key("a")) && open(&jobs, &key("c")));
-        jobs.close_one(&key("a"));
-        assert!(!open(&jobs, &key("a")) && open(&jobs, &key("c")));
-        jobs.close();
-        assert!(!open(&jobs, &key("c")));
+        assert!(jobs.is_resting(&key("a")), "to be looked at changes nothing");
         jobs.get_mut(&key("c")).unwrap().rv.0 = 7;
         assert!(!jobs.is_resting(&key("c")));
         // Resting changes nothing of what is written.
-        let written = |jobs: &Jobs| serde_json::to_string(&jobs.written().collect::<Vec<_>>()).unwrap();
+        let written = |jobs: &Jobs| serde_json::to_string(jobs).unwrap();
         let before = written(&jobs);
         jobs.rest(&key("b"));
         jobs.get_mut(&key("a")).unwrap();

@@ -3,10 +3,9 @@
 //! Jobs of one user differ in little but names and times, so each takes a few hundred bytes where its text has thousands.
 //! A text that served once is kept for as long as any job needs it. Tests: at the end of this file.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use lz4_flex::block::{compress_prepend_size, compress_prepend_size_with_dict, decompress_size_prepended_with_dict};
-use serde_json::value::RawValue;
 
 use crate::job::Job;
 use crate::jobs::Brief;
@@ -15,27 +14,17 @@ use crate::jobs::Brief;
 const MOST_TEMPLATES: usize = 4;
 /// LZ4 does not look further back.
 const WINDOW_BYTES: usize = 1 << 16;
-/// A text that makes a job so many times shorter is good, and no other is tried.
-const GOOD: usize = 8;
 /// Where none makes it so many times shorter, none fits.
 const POOR: usize = 4;
 /// After so many jobs that none fitted, the last one's text takes the place of the one that served least recently.
 const PATIENCE: u32 = 16;
 
 /// A job at rest.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Resting {
     packed: Box<[u8]>,
     template: Arc<Vec<u8>>,
     brief: Brief,
-    open: OnceLock<Box<Job>>,
-}
-
-impl Clone for Resting {
-    fn clone(&self) -> Self {
-        let (packed, template) = (self.packed.clone(), Arc::clone(&self.template));
-        Self { packed, template, brief: self.brief, open: OnceLock::new() }
-    }
 }
 
 impl Resting {
@@ -44,37 +33,10 @@ impl Resting {
         self.brief
     }
 
-    /// The job; it stays open until [`Resting::close`].
-    pub(crate) fn open(&self) -> &Job {
-        self.open.get_or_init(|| self.unpacked())
-    }
-
-    /// The job, which is at rest no more.
-    pub(crate) fn take(&mut self) -> Box<Job> {
-        self.open.take().unwrap_or_else(|| self.unpacked())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_open(&self) -> bool {
-        self.open.get().is_some()
-    }
-
-    /// Lets go of the job that was opened.
-    pub(crate) fn close(&mut self) {
-        self.open.take();
-    }
-
-    /// The job as JSON.
-    pub(crate) fn text(&self) -> Option<Box<RawValue>> {
-        RawValue::from_string(String::from_utf8(self.bytes().ok()?).ok()?).ok()
-    }
-
-    fn bytes(&self) -> Result<Vec<u8>, String> {
-        decompress_size_prepended_with_dict(&self.packed, &self.template).map_err(|error| error.to_string())
-    }
-
-    fn unpacked(&self) -> Box<Job> {
-        let read = self.bytes().and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
+    /// The job.
+    pub(crate) fn open(&self) -> Box<Job> {
+        let text = decompress_size_prepended_with_dict(&self.packed, &self.template).map_err(|error| error.to_string());
+        let read = text.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
         let mut job: Box<Job> = read.unwrap_or_else(|why| {
             // Not seen in any test; nothing is done about a job that is not understood, and its users are told.
             let Brief { known, gone, phase, rv, acked } = self.brief;
@@ -109,23 +71,13 @@ impl Templates {
             }
             None => (Arc::default(), compress_prepend_size(&text)),
         };
-        Some(Resting { packed: packed.into(), template, brief: Brief::of(job), open: OnceLock::new() })
+        Some(Resting { packed: packed.into(), template, brief: Brief::of(job) })
     }
 
-    /// The text packed with the template that serves best, or with the first that is good, and which that is.
+    /// The text packed with the template that serves best, and which that is.
     fn best(&self, text: &[u8]) -> Option<(usize, Vec<u8>)> {
-        let mut best: Option<(usize, Vec<u8>)> = None;
-        for (n, template) in self.known.iter().enumerate() {
-            let packed = compress_prepend_size_with_dict(text, template);
-            let is_good = packed.len() <= text.len() / GOOD;
-            if best.as_ref().is_none_or(|(_, known)| packed.len() < known.len()) {
-                best = Some((n, packed));
-            }
-            if is_good {
-                break;
-            }
-        }
-        best
+        let packed = self.known.iter().map(|template| compress_prepend_size_with_dict(text, template));
+        packed.enumerate().min_by_key(|(_, packed)| packed.len())
     }
 
     /// Makes a text that no template fits one itself, unless there are enough and it may be the only one of its sort.
@@ -188,15 +140,12 @@ mod tests {
             [(0, 4), (0, 4), (1, 0), (0, 9), (7, 1), (0, 900), (0, 900), (1, 2)].into_iter().enumerate()
         {
             let job = job(number as u64, sort, slots);
-            let mut resting = templates.pack(&job).unwrap();
+            let resting = templates.pack(&job).unwrap();
             assert_eq!(resting.brief(), Brief::of(&job));
-            assert_eq!(resting.text().unwrap().get(), text(&job));
             let opened = resting.open();
-            assert_eq!(text(opened), text(&job));
+            assert_eq!(text(&opened), text(&job));
             assert!(Arc::ptr_eq(opened.spec.as_ref().unwrap(), opened.valid.as_ref().unwrap()));
-            resting.close();
-            assert_eq!(text(resting.clone().open()), text(&job));
-            assert_eq!(text(&resting.take()), text(&job));
+            assert_eq!(text(&resting.clone().open()), text(&job));
         }
     }
 
@@ -204,7 +153,7 @@ mod tests {
     fn a_long_job_without_any_before_it_is_packed_alone() {
         let (mut templates, long) = (Templates::default(), job(0, 0, 900));
         let resting = templates.pack(&long).unwrap();
-        assert_eq!(text(resting.open()), text(&long));
+        assert_eq!(text(&resting.open()), text(&long));
         assert!(templates.known.is_empty() && resting.packed.len() < text(&long).len() / POOR);
     }
 
@@ -213,7 +162,7 @@ mod tests {
         let mut templates = Templates::default();
         let packed: Vec<Resting> = (0..50).map(|n| templates.pack(&job(n, 0, 8)).unwrap()).collect();
         let first = text(&job(0, 0, 8)).len();
-        assert!(packed.iter().all(|job| job.packed.len() < first / GOOD), "{first}");
+        assert!(packed.iter().all(|job| job.packed.len() < first / 8), "{first}");
         assert!(packed.iter().all(|job| Arc::ptr_eq(&job.template, &packed[0].template)));
         assert_eq!(templates.known.len(), 1);
     }
@@ -243,7 +192,6 @@ mod tests {
         resting.packed = Box::from(&resting.packed[..resting.packed.len() / 2]);
         let job = resting.open();
         assert!(job.quarantine.as_ref().unwrap().contains("cannot be read"), "{:?}", job.quarantine);
-        assert_eq!(Brief::of(job), resting.brief());
-        assert!(resting.text().is_none());
+        assert_eq!(Brief::of(&job), resting.brief());
     }
 }

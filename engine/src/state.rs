@@ -1,5 +1,6 @@
 //! Everything that is known: jobs, nodes, terms, and the indexes between them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ impl State {
     }
 
     /// The job of that key.
-    pub fn job(&self, key: &JobKey) -> Option<&Job> {
+    pub fn job(&self, key: &JobKey) -> Option<Cow<'_, Job>> {
         self.jobs.get(key)
     }
 
@@ -149,7 +150,7 @@ impl State {
 
     /// Whether nothing is left to be done for a job, whatever becomes of time, nodes and terms: only news of itself concerns it.
     fn is_at_rest(&self, key: &JobKey) -> bool {
-        self.jobs.get(key).is_some_and(|job| job.has_nothing_left() && self.wanted(job).is_empty())
+        self.jobs.awake(key).is_some_and(|job| job.has_nothing_left() && self.wanted(job).is_empty())
     }
 
     /// Notes that a pod of the job came to or left a node.
@@ -179,7 +180,7 @@ impl State {
 
     /// The job's key, held once however many indexes name it.
     fn shared_key(&mut self, key: &JobKey) -> Option<Arc<JobKey>> {
-        if let Some(shared) = &self.jobs.get(key)?.key {
+        if let Some(shared) = &self.jobs.awake(key)?.key {
             return Some(shared.clone());
         }
         let shared = Arc::new(self.jobs.key(key)?.clone());

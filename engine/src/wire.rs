@@ -158,7 +158,7 @@ impl Record {
     }
 }
 
-/// A checkpoint; `J` is a list of jobs with their keys.
+/// A checkpoint; `J` is the jobs with their keys, as pairs.
 #[derive(Serialize, Deserialize)]
 struct CheckpointBody<J> {
     v: u16,
@@ -182,7 +182,7 @@ impl State {
             stamp: self.stamp,
             at: self.at,
             config: self.config.clone(),
-            jobs: self.jobs.written().collect::<Vec<_>>(),
+            jobs: &self.jobs,
             nodes: self.nodes.clone(),
             floors: self.floors.iter().map(|(k, v)| (*k, *v)).collect(),
             terms: self.terms.clone(),

@@ -34,7 +34,8 @@ fn what_was_appended_is_read<P: Place>() {
     assert_eq!((stats.records, stats.first, stats.head), (300, Position(1), head));
     assert_eq!((stats.first_term, stats.last_term), (Some(Term(1)), Some(Term(4))));
     assert_eq!(stats.body_bytes, (1..=300).map(|n| body(n).len() as u64).sum::<u64>());
-    assert!(stats.disk_bytes > 0);
+    // Some blocks are packed, others do not pack.
+    assert!(stats.disk_bytes > stats.body_bytes / 8);
     for from in [1, 2, 50, 57, 58, 299, 300, 301] {
         let part = frames(&*log, from);
         assert_eq!(part.len() as u64, 301 - from);

@@ -5,11 +5,12 @@
 //! told again. Pure: time is an argument. Tests: at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
 use std::time::Duration;
 
 use apis::{ApiCall, objects};
 use tokio::time::Instant;
+
+use crate::hash::hash;
 
 /// Events that wait at most.
 const MOST_WAITING: usize = 256;
@@ -131,11 +132,6 @@ impl Chatter {
         // Warnings do not go short because of the others.
         stock.take(STOCK, REFILL, now) && (warns || self.all.take(STOCK_OF_ALL, REFILL_OF_ALL, now))
     }
-}
-
-/// What is remembered instead of names: thousands of them. Where two are alike an Event is not told, which may happen to any.
-fn hash(name: &impl Hash) -> u64 {
-    BuildHasherDefault::<DefaultHasher>::default().hash_one(name)
 }
 
 #[cfg(test)]

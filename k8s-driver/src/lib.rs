@@ -4,7 +4,8 @@
 //! object means from `apis`. Its parts:
 //!
 //! * `run` the whole process; `runtime` the thread that waits for the network; `lead` one period of leadership; `options` what a user may set; `standing` what is told of it;
-//! * `turns` the one thread that owns the [`operator::Operator`] and its log; `logs` where that log is kept; `clock` time;
+//! * `turns` the one thread that owns the [`operator::Operator`] and its log; `logs` where that log is kept; `clock` time; `hash` what is remembered in
+//!   place of names;
 //! * `sources`, `selection`, `watching`, `decode`, `trim` what comes in: lists and watches, cut down while they are read;
 //! * `request`, `dispatch`, `budget`, `chatter` what goes out: calls, as fast as the API server takes them; `rehearse` calls
 //!   that are only printed;
@@ -20,6 +21,7 @@ pub mod decode;
 pub mod dispatch;
 pub mod follow;
 pub mod guard;
+mod hash;
 pub mod http;
 pub mod lead;
 pub mod lease;

@@ -6,13 +6,13 @@
 //! at the end of this file.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use apis::Verb;
 use serde_json::{Map, Value, json};
 
+use crate::hash::hash;
 use crate::request::Prepared;
 
 /// How calls are printed.
@@ -47,14 +47,13 @@ impl Rehearsal {
 
     /// Prints a call and answers it as if it had been done; `None` when it was told before.
     pub(crate) fn answer(&self, prepared: &Prepared) -> Option<Arc<Value>> {
-        let mut hasher = DefaultHasher::new();
-        (prepared.head.method(), prepared.head.uri(), &prepared.body).hash(&mut hasher);
+        let name = hash(&(prepared.head.method(), prepared.head.uri(), &prepared.body));
         let line = match self.format {
             Format::Text => words(prepared),
             Format::Json => object(prepared).to_string(),
         };
         let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if !stage.told.insert(hasher.finish()) {
+        if !stage.told.insert(name) {
             return None;
         }
         // A reader that went away is not told any more.

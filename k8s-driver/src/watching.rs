@@ -20,7 +20,6 @@ mod listing;
 mod trouble;
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +40,7 @@ use tokio::time::Instant;
 use self::lines::Lines;
 use self::trouble::{Trouble, broken, is_expired, trouble};
 use crate::decode::{self, Event};
+use crate::hash::hash;
 use crate::metrics::Metrics;
 use crate::selection::Selection;
 use crate::sources::Source;
@@ -165,12 +165,13 @@ impl Watching {
         let mut failed = false;
         loop {
             let (begun, before) = (Instant::now(), version.clone());
-            let reaches = if failed { self.reaches(source, &version).await } else { Ok(()) };
-            let went = match reaches {
-                Ok(()) => self.watch(source, &mut version, nodes).await,
-                older => older,
+            let went = async {
+                if failed {
+                    self.reaches(source, &version).await?;
+                }
+                self.watch(source, &mut version, nodes).await
             };
-            let trouble = match went {
+            let trouble = match went.await {
                 Ok(()) => None,
                 Err(trouble @ (Trouble::Over | Trouble::Expired | Trouble::Missing | Trouble::Older)) => {
                     return trouble;
@@ -333,13 +334,10 @@ impl Watching {
 /// What was last reported of each node, as a hash of what is judged.
 type Known = Mutex<HashMap<Text, u64>>;
 
-/// Name of a node, and a hash of what is judged of it. A clash of two hashes would hide a change until the next one; at 64
-/// bits that is not to be expected in the life of a cluster.
+/// Name of a node, and a hash of what is judged of it. A clash of two hashes would hide a change until the next one.
 fn known(seen: &Seen) -> Option<(Text, u64)> {
     let Seen::Node(node) = seen else { return None };
-    let mut hasher = DefaultHasher::new();
-    (node.ready, &node.conditions).hash(&mut hasher);
-    Some((node.name.clone(), hasher.finish()))
+    Some((node.name.clone(), hash(&(node.ready, &node.conditions))))
 }
 
 fn prepared(request: Request<Vec<u8>>, accept: &'static str) -> Request<Body> {

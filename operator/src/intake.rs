@@ -89,17 +89,22 @@ impl Operator {
     }
 
     fn job_gone(&mut self, key: &JobKey, facts: &mut Intake) {
+        self.forget(key);
+        facts.job(key).push(Fact::JobGone);
+    }
+
+    /// Forgets what is held of a job besides its state: it is gone, or at rest.
+    pub(crate) fn forget(&mut self, key: &JobKey) {
         self.seen_specs.remove(key);
         self.pace.forget(key);
         self.rendered.remove(key);
-        facts.job(key).push(Fact::JobGone);
     }
 
     /// A pod that held a name another job of that name waits for is gone: that job may try again.
     fn name_is_free(&self, gone: &JobKey, name: &Text, facts: &mut Intake) {
         // Jobs are kept by namespace and name, so those of one name stand together.
         let first = JobKey { kind: Text::from(""), uid: Uid::from(""), ..gone.clone() };
-        let named = self.state.jobs.iter_from(&first);
+        let named = self.state.jobs.awake_from(&first);
         let named = named.take_while(|(key, _)| key.namespace == gone.namespace && key.name == gone.name);
         for (key, job) in named.filter(|(key, _)| key.uid != gone.uid) {
             let Some(api) = self.registry.get(&key.kind) else { continue };
@@ -150,7 +155,7 @@ impl Operator {
                 }
             }
             Kind::Pod => {
-                for (key, job) in self.state.jobs.awake() {
+                for (key, job) in self.state.jobs.all_awake() {
                     let gone = job.pods.values().filter(|p| p.fact.rv <= rv && !uids.contains(&p.fact.uid));
                     gone.for_each(|p| facts.job(key).push(Fact::PodGone { uid: p.fact.uid.clone() }));
                     // Pods that an adopted mirror waits for and that are not there are gone as well.
@@ -161,7 +166,7 @@ impl Operator {
                 facts.jobs.iter_mut().for_each(|(_, list)| adopted_waits(list, &uids));
             }
             Kind::Service => {
-                for (key, job) in self.state.jobs.awake() {
+                for (key, job) in self.state.jobs.all_awake() {
                     let gone = job.services.iter().filter(|(uid, s)| s.rv <= rv && !uids.contains(*uid));
                     gone.for_each(|(uid, _)| facts.job(key).push(Fact::ServiceGone { uid: uid.clone() }));
                 }
@@ -173,7 +178,7 @@ impl Operator {
 
     /// The newest version of a kind that is known: of its last complete view, or of any object seen since.
     fn newest(&self, kind: Kind) -> ResourceVersion {
-        let jobs = self.state.jobs.awake().map(|(_, job)| job);
+        let jobs = self.state.jobs.all_awake().map(|(_, job)| job);
         let seen = match kind {
             Kind::Node => self.state.nodes.values().map(|n| n.fact.rv).max(),
             Kind::Job => self.state.jobs.briefs().map(|(_, job)| job.rv).max(),
@@ -203,6 +208,7 @@ impl Operator {
             };
         };
         let job = self.state.job(key);
+        let job = job.as_deref();
         match fact {
             Fact::Pod(pod) => job.and_then(|j| j.pods.get(&pod.uid)).is_none_or(|known| {
                 known.fact.rv < pod.rv && PodFact { rv: known.fact.rv, ..(**pod).clone() } != known.fact

@@ -30,7 +30,7 @@ impl Operator {
             }
             if matches!(command, Command::WriteStatus { .. })
                 && let Some(job) = self.state.job(key)
-                && !self.pace.lets(key, job, self.state.stamp.term, now)
+                && !self.pace.lets(key, &job, self.state.stamp.term, now)
             {
                 continue;
             }
@@ -152,7 +152,7 @@ impl Operator {
                 ApiCall { uid: Some(uid.clone()), ..call(Verb::Delete, services(), key, name) }
             }
             Command::WriteMarker => {
-                let Some(patch) = self.state.job(key).and_then(|job| api.marker(key, job)) else { return Ok(None) };
+                let Some(patch) = self.state.job(key).and_then(|job| api.marker(key, &job)) else { return Ok(None) };
                 ApiCall {
                     body: Some(patch),
                     uid: Some(key.uid.clone()),
@@ -161,7 +161,7 @@ impl Operator {
             }
             Command::WriteStatus { rv, .. } => {
                 let Some(job) = self.state.job(key) else { return Ok(None) };
-                let body = serde_json::json!({ "status": api.status(key, job) });
+                let body = serde_json::json!({ "status": api.status(key, &job) });
                 ApiCall {
                     body: Some(body),
                     uid: Some(key.uid.clone()),

@@ -80,7 +80,6 @@ impl Operator {
         if self.owed.is_empty() {
             self.served = None;
         }
-        self.state.jobs.close();
         Ok(calls)
     }
 
@@ -123,8 +122,7 @@ impl Operator {
         for (key, facts) in jobs {
             self.stage_job(&key, facts, now, begins, &causes, &mut records)?;
             if self.state.jobs.is_resting(&key) {
-                self.seen_specs.remove(&key);
-                self.pace.forget(&key);
+                self.forget(&key);
             }
         }
         Ok((records, touched))
@@ -166,6 +164,7 @@ impl Operator {
             let ended = events.is_empty();
             let position = self.state.stamp.position;
             let job = self.state.job(key);
+            let job = job.as_deref();
             let phase = job.map_or(Phase::New, |j| j.phase);
             let message = job.and_then(|j| j.milestones.back()).map(|m| m.message.clone()).unwrap_or_default();
             records.push(self.record(scope.clone(), now, news, std::mem::take(&mut causes), events));
@@ -175,7 +174,6 @@ impl Operator {
                 break;
             }
         }
-        self.state.jobs.close_one(key);
         Ok(())
     }
 

@@ -256,7 +256,7 @@ impl Walk {
         if status["phase"].as_str().unwrap_or_default() != word {
             return Err(format!("status says {}, state {word}", status["phase"]));
         }
-        let shows = api.get(&key.kind).map(|api| api.status(key, job)).unwrap_or_default();
+        let shows = api.get(&key.kind).map(|api| api.status(key, &job)).unwrap_or_default();
         // Waits only shrink, which is not worth a write; what an ended job shows is final, whatever its spec says later.
         let matters = |path: &String| {
             let last_word = path.starts_with("replicaStatuses") || path.starts_with("conditions");
@@ -270,7 +270,7 @@ impl Walk {
         if !job.planned_pods.is_empty() || !job.doomed.is_empty() || operator.calls_under_way() > 0 {
             return Err(format!("not at rest: {:?} {:?}", job.planned_pods, job.doomed));
         }
-        rests(state, key, job)?;
+        rests(state, key, &job)?;
         for (name, group) in &job.groups {
             let limit = job.spec().and_then(|s| s.group(name)?.restart_limit);
             if limit.is_some_and(|limit| group.charged > limit) {

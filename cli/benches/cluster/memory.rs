@@ -178,10 +178,12 @@ fn until_gone(bed: &Bed, group: &Group) -> Result<(), AnyError> {
 
 /// Where services are, and so a container that takes part, a job ends with its first pod.
 async fn end(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
-    let (annotation, value) =
-        if amounts.services { ("trainyard.dev/kwok-run-for", "1s") } else { ("Preempted", "by the bench") };
+    let (annotation, value, of, suffix) = if amounts.services {
+        ("trainyard.dev/kwok-run-for", "1s", api::pods(LIVE), "-w-0")
+    } else {
+        ("Preempted", "by the bench", api::jobs(LIVE), "")
+    };
     let patch = json!({"metadata": {"annotations": {annotation: value}}});
-    let (of, suffix) = if amounts.services { (api::pods(LIVE), "-w-0") } else { (api::jobs(LIVE), "") };
     let path = |n| format!("{of}/j{n}{suffix}");
     let paths: Vec<String> = (0..amounts.jobs).map(path).collect();
     api::all(AT_ONCE, paths.iter().map(|path| bed.admin.request(Method::PATCH, path, Some(&patch)))).await
