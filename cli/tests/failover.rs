@@ -10,24 +10,16 @@ use control_plane::{ControlPlane, Identity, Options};
 use model::Timestamp;
 use serde_json::{Value, json};
 
+#[path = "common/patience.rs"]
+mod patience;
 #[path = "common/probe.rs"]
 mod probe;
 
-const PATIENCE: Duration = Duration::from_secs(300);
+use patience::until;
+
 /// Of the lease in this test.
 const LEASE_SECONDS: u64 = 8;
 const SPACE: &str = "failover";
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let begun = Instant::now();
-    loop {
-        match look() {
-            Ok(found) => return found,
-            Err(stands) if begun.elapsed() > PATIENCE => panic!("not within {PATIENCE:?}: {what}\n{stands}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
-        }
-    }
-}
 
 /// An operator process; killed when dropped.
 struct Operator {

@@ -3,30 +3,13 @@
 //! Owns nothing of any one test. Must not start an operator: not every test has one.
 
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use control_plane::{ControlPlane, Options};
 use serde_json::Value;
 
-/// Longer than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+mod patience;
 
-/// Asks again and again until `look` finds something.
-///
-/// # Panics
-/// After [`PATIENCE`], with what `look` saw last.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let begun = Instant::now();
-    loop {
-        match look() {
-            Ok(found) => return found,
-            Err(stands) if begun.elapsed() > PATIENCE => panic!("not within {PATIENCE:?}: {what}\n{stands}"),
-            // Looking takes a process or two, on a machine that has other things to do.
-            Err(_) => sleep(Duration::from_millis(400)),
-        }
-    }
-}
+pub(crate) use patience::until;
 
 /// A file of the repository.
 pub(crate) fn file(path: &str) -> String {

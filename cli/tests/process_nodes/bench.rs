@@ -4,15 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use control_plane::{ControlPlane, Identity, Options};
 use serde_json::Value;
 
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
-const EVERY: Duration = Duration::from_millis(200);
+use crate::patience::until;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trainyard");
 
 /// The text at a JSON pointer; empty when there is none.
@@ -38,11 +35,7 @@ impl Bench {
         bench.plane.apply(&deployed("crd.yaml")).unwrap();
         bench.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
         // Pods are refused until their namespace has the account they run as.
-        let until = Instant::now() + PATIENCE;
-        while self_has(&bench, "serviceaccount", "default").is_none() {
-            assert!(Instant::now() < until, "no service account");
-            sleep(EVERY);
-        }
+        until("there is a service account", || self_has(&bench, "serviceaccount", "default").ok_or_else(String::new));
         bench
     }
 
@@ -69,19 +62,14 @@ impl Bench {
 
     /// Waits until an object is as it is to be; gives it as it then was.
     pub(crate) fn wait(&self, kind: &str, name: &str, what: &str, good: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + PATIENCE;
-        loop {
+        until(&format!("{kind} {name} is {what}"), || {
             let object = self_has(self, kind, name).unwrap_or_default();
-            if good(&object) {
-                return object;
-            }
-            assert!(Instant::now() < until, "{kind} {name} was {what}; it is {:#}", object["status"]);
-            sleep(EVERY);
-        }
+            if good(&object) { Ok(object) } else { Err(format!("{:#}", object["status"])) }
+        })
     }
 
     pub(crate) fn wait_phase(&self, pod: &str, phase: &str) -> Value {
-        self.wait("pod", pod, &format!("to be {phase}"), |pod| text(pod, "/status/phase") == phase)
+        self.wait("pod", pod, phase, |pod| text(pod, "/status/phase") == phase)
     }
 
     /// An operator with no more rights than `deploy/` gives it; it ends with what is returned.
@@ -183,7 +171,7 @@ impl<'a> Node<'a> {
 
     pub(crate) fn wait_ready(&self, ready: bool) {
         let want = if ready { "True" } else { "False" };
-        self.bench.wait("node", &self.name, "to become Ready or not", |node| {
+        self.bench.wait("node", &self.name, &format!("Ready={want}"), |node| {
             let conditions = node["status"]["conditions"].as_array();
             conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == want)
         });
@@ -202,19 +190,17 @@ impl<'a> Node<'a> {
     }
 
     pub(crate) fn wait_output(&self, pod: &str, file: &str, want: &str) {
-        let until = Instant::now() + PATIENCE;
-        while self.output(pod, file) != want {
-            assert!(Instant::now() < until, "{pod} printed {:?}", self.output(pod, file));
-            sleep(EVERY);
-        }
+        until(&format!("{pod} prints {want:?}"), || {
+            let printed = self.output(pod, file);
+            if printed == want { Ok(()) } else { Err(format!("{printed:?}")) }
+        });
     }
 
     /// Waits until no process but the agent itself holds a file of its directory open: what pods print goes to files there.
     pub(crate) fn wait_no_process(&self) {
-        let until = Instant::now() + PATIENCE;
         let directory = self.directory();
         let own = self.process.as_ref().map(|process| process.0.id());
-        loop {
+        until("no process is left", || {
             let holds = |pid: u32| {
                 let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
                 let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
@@ -222,12 +208,8 @@ impl<'a> Node<'a> {
             };
             let left: Vec<(u32, String)> =
                 processes().into_iter().filter(|(pid, _)| Some(*pid) != own && holds(*pid)).collect();
-            if left.is_empty() {
-                return;
-            }
-            assert!(Instant::now() < until, "still there: {left:?}");
-            sleep(EVERY);
-        }
+            if left.is_empty() { Ok(()) } else { Err(format!("still there: {left:?}")) }
+        });
     }
 }
 

@@ -5,6 +5,8 @@
 //! at a time: five at once are too much for a small machine.
 
 mod bench;
+#[path = "../common/patience.rs"]
+mod patience;
 
 use std::time::Duration;
 
@@ -63,7 +65,7 @@ fn a_node_runs_pods_and_tells_what_becomes_of_them() {
     waiting["spec"]["containers"][0]["env"] =
         json!([{"name": "WORD", "valueFrom": {"configMapKeyRef": {"name": "words", "key": "word"}}}]);
     bench.create(&waiting);
-    bench.wait("pod", "waiting", "to wait for the ConfigMap", |pod| {
+    bench.wait("pod", "waiting", "waiting for the ConfigMap", |pod| {
         text(pod, "/status/containerStatuses/0/state/waiting/reason") == "CreateContainerConfigError"
     });
     bench.create(&json!({"apiVersion": "v1", "kind": "ConfigMap",
@@ -110,7 +112,7 @@ fn an_agent_that_comes_back_takes_up_what_it_finds() {
     let never = bench.wait_phase("never", "Failed");
     assert_eq!(text(&never, "/status/reason"), "NodeAgentRestarted");
     assert_eq!(never.pointer("/status/containerStatuses/0/state/terminated/exitCode"), Some(&json!(137)));
-    bench.wait("pod", "always", "to run again", |pod| {
+    bench.wait("pod", "always", "running again", |pod| {
         let container = &pod["status"]["containerStatuses"][0];
         container["restartCount"] == 1 && !container["state"]["running"].is_null()
     });
@@ -167,7 +169,7 @@ fn the_quickstart_survives_a_worker_and_an_agent_killed() {
     }
     let _operator = bench.operator();
     bench.create(&quickstart(40));
-    bench.wait("aitj", "quickstart", "to run again after rank 2 was killed", |job| {
+    bench.wait("aitj", "quickstart", "running again after rank 2 was killed", |job| {
         restarts(job) == 1 && text(job, "/status/phase") == "Running"
     });
     let used: Vec<String> = bench.pods().iter().map(|pod| text(pod, "/spec/nodeName")).collect();
@@ -175,8 +177,8 @@ fn the_quickstart_survives_a_worker_and_an_agent_killed() {
 
     nodes[1].kill();
     nodes[1].start_again();
-    bench.wait("aitj", "quickstart", "to restart after the agent was killed", |job| restarts(job) == 2);
-    let job = bench.wait("aitj", "quickstart", "to succeed", |job| text(job, "/status/phase") == "Succeed");
+    bench.wait("aitj", "quickstart", "restarted after the agent was killed", |job| restarts(job) == 2);
+    let job = bench.wait("aitj", "quickstart", "over with success", |job| text(job, "/status/phase") == "Succeed");
     assert_eq!(restarts(&job), 2);
     let printed: Vec<String> = nodes.iter().flat_map(|node| node.outputs("quickstart-trainer-0")).collect();
     assert!(printed.iter().any(|text| text.contains("step 40 of 40: all 100000 sums are right")), "{printed:?}");
@@ -198,12 +200,12 @@ fn a_job_moves_away_from_a_node_that_stays_dead() {
     let mut job = quickstart(60);
     job["spec"]["replicaSpecs"]["trainer"]["restartPolicy"] = json!("Always");
     bench.create(&job);
-    bench.wait("aitj", "quickstart", "to run again after rank 2 was killed", |job| {
+    bench.wait("aitj", "quickstart", "running again after rank 2 was killed", |job| {
         restarts(job) == 1 && text(job, "/status/phase") == "Running"
     });
     nodes[1].kill();
-    bench.wait("aitj", "quickstart", "to notice the lost node", |job| restarts(job) == 2);
-    bench.wait("aitj", "quickstart", "to succeed", |job| text(job, "/status/phase") == "Succeed");
+    bench.wait("aitj", "quickstart", "restarted for the lost node", |job| restarts(job) == 2);
+    bench.wait("aitj", "quickstart", "over with success", |job| text(job, "/status/phase") == "Succeed");
     let printed = nodes[0].outputs("quickstart-trainer-0");
     assert!(printed.iter().any(|text| text.contains("step 60 of 60: all 100000 sums are right")), "{printed:?}");
     nodes[1].wait_no_process();
