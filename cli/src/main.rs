@@ -86,3 +86,31 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Arguments;
+
+    /// The definition is sound, and nobody needs to know which command abbreviates what.
+    #[test]
+    fn a_data_directory_goes_by_both_names_everywhere() {
+        let command = Arguments::command();
+        command.clone().debug_assert();
+        let names = ["data-dir", "data-directory"];
+        let mut found = Vec::new();
+        for part in command.get_subcommands() {
+            for arg in part.get_arguments() {
+                let mut known: Vec<_> =
+                    arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default()).collect();
+                known.sort_unstable();
+                if known.iter().any(|name| names.contains(name)) {
+                    assert_eq!(known, names, "{}", part.get_name());
+                    found.push(part.get_name());
+                }
+            }
+        }
+        assert_eq!(found, ["run", "operator", "node-agent", "explain", "history", "diff"]);
+    }
+}

@@ -28,7 +28,7 @@ pub(crate) struct NodeAgentArgs {
     #[arg(long, env = "TRAINYARD_KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Where the pods' output and volumes are kept; each agent needs its own. [default: ./trainyard-node-<NAME>]
-    #[arg(long, env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
+    #[arg(long, alias = "data-dir", env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
     data_directory: Option<PathBuf>,
     /// GPUs of this machine to hand out, numbered from 0.
     #[arg(long, env = "TRAINYARD_GPUS", default_value_t = 0, value_name = "N")]

@@ -38,7 +38,7 @@ pub(crate) struct RunArgs {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Where the log, the cluster's objects and the pods' output are kept.
-    #[arg(long, default_value = "./trainyard-data", value_name = "DIR")]
+    #[arg(long, alias = "data-directory", default_value = "./trainyard-data", value_name = "DIR")]
     data_dir: PathBuf,
     /// Show the pods' output.
     #[arg(long)]

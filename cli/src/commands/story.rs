@@ -20,7 +20,7 @@ pub(crate) struct Where {
     #[arg(long, value_name = "PATH", conflicts_with = "server")]
     log: Option<PathBuf>,
     /// The data directory of `trainyard run`.
-    #[arg(long, default_value = "./trainyard-data", value_name = "DIR")]
+    #[arg(long, alias = "data-directory", default_value = "./trainyard-data", value_name = "DIR")]
     data_dir: PathBuf,
     #[command(flatten)]
     server: ServerArgs,

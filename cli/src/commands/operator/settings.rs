@@ -44,7 +44,7 @@ pub(super) struct Settings {
     #[arg(long, env = "TRAINYARD_LABEL_SELECTOR", value_name = "SELECTOR")]
     label_selector: Option<String>,
     /// Where the log is kept. [default: ./trainyard-operator]
-    #[arg(long, env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
+    #[arg(long, alias = "data-dir", env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
     data_directory: Option<PathBuf>,
     /// Records after which the log is compacted; 0 for never. [default: 500000]
     #[arg(long, env = "TRAINYARD_COMPACT_AFTER", value_name = "RECORDS")]
