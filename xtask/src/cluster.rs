@@ -2,18 +2,37 @@
 //!
 //! Owns what has to be built before. What the words mean is that program's to say.
 
-use std::env;
 use std::process::{Child, Command};
 
-use crate::run::{Problem, cargo, io, root, status, succeed, target};
+use crate::run::{Problem, cargo, io, status, succeed, target};
 
 /// `up`, `down` or `status`, with arguments.
 pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
+    let mut programs = vec!["control-plane"];
     if words.iter().any(|word| word.starts_with("--process-nodes")) {
         // Its node agents are `trainyard node-agent`.
-        succeed(&mut cargo(&["build", "--quiet", "--package", "trainyard"]))?;
+        programs.push("trainyard");
     }
+    // The first time this takes minutes, in which one wants to see how far it is.
+    compile(&programs, words.first().is_some_and(|word| word == "up"))?;
     control_plane(words)
+}
+
+/// Compiles programs of this workspace, with the features of all of it: what is compiled here is used by the tests.
+fn compile(programs: &[&str], loudly: bool) -> Result<(), Problem> {
+    let mut command = cargo(&["build", "--workspace"]);
+    command.args(programs.iter().flat_map(|name| ["--bin", name]));
+    if !loudly {
+        command.arg("--quiet");
+    }
+    succeed(&mut command)
+}
+
+/// The program of the control plane; keeps its cache in the same target directory as everything else.
+fn program() -> Command {
+    let mut command = Command::new(target().join("debug").join("control-plane"));
+    command.env("CARGO_TARGET_DIR", target());
+    command
 }
 
 /// Builds the programs of the control plane, if they are not there yet.
@@ -27,11 +46,8 @@ pub(crate) struct Building(Child);
 
 /// Begins to build the programs of the control plane, if they are not there yet: minutes the first time.
 pub(crate) fn begin_build() -> Result<Building, Problem> {
-    // With the features of the whole workspace: what is compiled here is used by the tests.
-    succeed(&mut cargo(&["build", "--quiet", "--workspace", "--bin", "control-plane"]))?;
-    let mut command = Command::new(target().join("debug").join("control-plane"));
-    command.arg("build").env("CARGO_TARGET_DIR", target());
-    Ok(Building(command.spawn().map_err(io("starting control-plane"))?))
+    compile(&["control-plane"], false)?;
+    Ok(Building(program().arg("build").spawn().map_err(io("starting control-plane"))?))
 }
 
 impl Building {
@@ -56,16 +72,14 @@ pub(crate) fn kubectl(words: &[String]) -> Result<(), Problem> {
     let words = words.strip_prefix(&["--".to_owned()]).unwrap_or(words);
     let mut all = vec!["kubectl".to_owned()];
     all.extend_from_slice(words);
+    compile(&["control-plane"], false)?;
     control_plane(&all)
 }
 
 /// It has said itself what is wrong; its exit code is passed on as it is.
 fn control_plane(words: &[String]) -> Result<(), Problem> {
-    let mut command = cargo(&["run", "--quiet", "--package", "control-plane", "--manifest-path"]);
-    command.arg(root().join("Cargo.toml")).arg("--").args(words);
-    // Files that kubectl is given are named from where one stands.
-    command.current_dir(env::current_dir().map_err(io("the current directory"))?).env("CARGO_TARGET_DIR", target());
-    let status = status(&mut command)?;
+    // Where one stands: files that kubectl is given are named from there.
+    let status = status(program().args(words))?;
     match status.code() {
         Some(0) => Ok(()),
         Some(code) => std::process::exit(code),
