@@ -6,16 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use control_plane::{ControlPlane, Identity, Options};
+use control_plane::{ControlPlane, Identity, Options, until};
 use model::Timestamp;
 use serde_json::{Value, json};
 
-#[path = "common/patience.rs"]
-mod patience;
 #[path = "common/probe.rs"]
 mod probe;
-
-use patience::until;
 
 /// Of the lease in this test.
 const LEASE_SECONDS: u64 = 8;

@@ -5,10 +5,10 @@ mod common;
 
 use std::process::Command;
 
-use control_plane::Options;
+use control_plane::{Options, until};
 use serde_json::{Value, json};
 
-use common::{Cluster, file, until};
+use common::{Cluster, file};
 
 /// A job of one group that nothing is wrong with.
 fn job(name: &str) -> Value {

@@ -1,10 +1,42 @@
 //! Waiting for something that another process does.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
 const EVERY: Duration = Duration::from_millis(50);
+/// For tests: longer than anything takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// For tests: looks again and again until `look` finds something, for up to [`PATIENCE`].
+///
+/// # Panics
+/// When that is over, with what `look` saw last.
+pub fn until<T, E: Display>(what: &str, look: impl FnMut() -> Result<T, E>) -> T {
+    until_within(PATIENCE, what, look)
+}
+
+/// For tests: as [`until`], for things that come sooner than that or not at all.
+///
+/// # Panics
+/// After `limit`, with what `look` saw last.
+pub fn until_within<T, E: Display>(limit: Duration, what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
+    let deadline = Deadline::within(limit);
+    loop {
+        let start = Instant::now();
+        match look() {
+            Ok(found) => return found,
+            Err(stands) => assert!(!deadline.left().is_zero(), "not within {limit:?}: {what}\n{stands}"),
+        }
+        pause(start);
+    }
+}
+
+/// Looking must not keep those busy that are waited for: as long as it took, at least.
+fn pause(since: Instant) {
+    std::thread::sleep(EVERY.max(since.elapsed()));
+}
 
 /// A time until which things have to be done.
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +64,10 @@ impl Deadline {
         loop {
             let start = Instant::now();
             let Some(seen) = look()? else { return Ok(()) };
-            let cost = start.elapsed();
             if self.left().is_zero() {
                 return Err(Error::TimedOut { what: what.to_owned(), seconds: self.within.as_secs(), seen });
             }
-            // Looking must not keep those busy that are waited for.
-            std::thread::sleep(EVERY.max(cost));
+            pause(start);
         }
     }
 }

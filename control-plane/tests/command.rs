@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use control_plane::Binaries;
-use support::{processes_in, wait_until};
+use control_plane::{Binaries, until_within};
+use support::processes_in;
 
 /// A state of its own, but the programs that were built for all.
 struct Program {
@@ -101,9 +101,9 @@ fn a_plane_without_its_state_ends_by_itself() {
     let program = Program::new();
     program.says(&["up", "--nodes=0"], 0);
     fs::remove_file(program.cluster().join("state.json")).unwrap();
-    wait_until("all to end", Duration::from_secs(15), || {
+    until_within(Duration::from_secs(15), "all to end", || {
         let left = processes_in(&program.cluster());
-        if left.is_empty() { Ok(()) } else { Err(left) }
+        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
     });
 }
 
@@ -115,7 +115,7 @@ fn a_part_that_ended_is_told() {
     let line = line.lines().find(|line| line.starts_with("kube-scheduler")).unwrap().to_owned();
     let pid = line.split_ascii_whitespace().nth(2).unwrap().to_owned();
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-    wait_until("status to tell", Duration::from_secs(5), || {
+    until_within(Duration::from_secs(5), "status to tell", || {
         let status = program.run(&["status"]);
         let text = String::from_utf8_lossy(&status.stdout).into_owned();
         let told = text.lines().any(|line| line.starts_with("kube-scheduler") && line.contains("ended"));

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use control_plane::{Component, ControlPlane, Options};
-use support::{processes_in, wait_until};
+use control_plane::{Component, ControlPlane, Options, until_within};
+use support::processes_in;
 
 /// Set for the process that is to own a plane and to be killed.
 const OWNER: &str = "CONTROL_PLANE_TEST_OWNER";
@@ -42,12 +42,12 @@ fn nothing_is_left_after_the_owner_was_killed() {
     assert!(processes_in(&directory).len() >= 6, "{:?}", processes_in(&directory));
     owner.kill().unwrap();
     owner.wait().unwrap();
-    wait_until("all processes to end", Duration::from_secs(10), || {
+    until_within(Duration::from_secs(10), "all processes to end", || {
         let left = processes_in(&directory);
-        if left.is_empty() { Ok(()) } else { Err(left) }
+        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
     });
-    wait_until("the directory to go", Duration::from_secs(10), || {
-        if directory.exists() { Err(&directory) } else { Ok(()) }
+    until_within(Duration::from_secs(10), "the directory to go", || {
+        if directory.exists() { Err(directory.display()) } else { Ok(()) }
     });
 }
 

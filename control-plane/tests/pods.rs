@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use control_plane::{ControlPlane, Options};
+use control_plane::{ControlPlane, Options, until_within};
 use serde_json::{Value, json};
-use support::{get, pod, wait_for_phase, wait_until};
+use support::{get, pod, wait_for_phase};
 
 /// One for all tests of this file. It is never dropped: its owner is this process, and it ends with it.
 fn plane() -> &'static ControlPlane {
@@ -29,7 +29,7 @@ fn nodes_are_as_real_ones() {
     assert_eq!(node["metadata"]["labels"]["kubernetes.io/hostname"], "node-3");
     assert_eq!(node["metadata"]["labels"]["node.kubernetes.io/instance-type"], "simulated.gpu-8");
     assert_eq!(node["spec"]["taints"], Value::Null);
-    wait_until("a heartbeat", Duration::from_secs(30), || {
+    until_within(Duration::from_secs(30), "a heartbeat", || {
         let lease = plane().run_kubectl(["get", "lease", "node-3", "-n", "kube-node-lease", "-o", "json"]);
         let lease: Value = serde_json::from_str(&lease.map_err(|error| error.to_string())?).unwrap();
         if lease["spec"]["renewTime"].is_string() { Ok(()) } else { Err(lease.to_string()) }
@@ -99,7 +99,7 @@ fn deletion_can_take_the_whole_grace_period() {
     sleep(Duration::from_millis(1500));
     let terminating = get(plane(), "pod", "slow").expect("it is there until its grace period is over");
     assert!(terminating["metadata"]["deletionTimestamp"].is_string());
-    wait_until("the pod to go", Duration::from_secs(15), || get(plane(), "pod", "slow").map_or(Ok(()), Err));
+    until_within(Duration::from_secs(15), "the pod to go", || get(plane(), "pod", "slow").map_or(Ok(()), Err));
     // Times of the API are whole seconds, so that up to one of the four is lost.
     assert!(start.elapsed() > Duration::from_millis(2900), "it took {:?}", start.elapsed());
 }
@@ -107,7 +107,7 @@ fn deletion_can_take_the_whole_grace_period() {
 #[test]
 fn a_pod_takes_its_time_to_start() {
     plane().apply(&pod("sleepy", &json!({"trainyard.dev/kwok-start-after": "3s"}))).unwrap();
-    wait_until("the pod to be placed", Duration::from_secs(15), || {
+    until_within(Duration::from_secs(15), "the pod to be placed", || {
         let pod = get(plane(), "pod", "sleepy").unwrap();
         pod["spec"]["nodeName"].as_str().map(|_| ()).ok_or_else(|| pod["status"].to_string())
     });
@@ -126,20 +126,20 @@ fn a_pod_left_half_deleted_is_removed() {
     wait_for_phase(plane(), "half", "Succeeded");
     plane().run_kubectl(["delete", "pod", "half", "--wait=false"]).unwrap();
     assert_eq!(get(plane(), "pod", "half").unwrap()["metadata"]["deletionGracePeriodSeconds"], 0);
-    wait_until("kwok to write to it, which removes what nobody holds", Duration::from_secs(20), || {
+    until_within(Duration::from_secs(20), "kwok to write to it, which removes what nobody holds", || {
         let status = get(plane(), "pod", "half").unwrap()["status"].clone();
         let tried = status["message"].as_str().is_some_and(|message| message.starts_with("removed by kwok"));
         if tried { Ok(()) } else { Err(status.to_string()) }
     });
     let release = r#"{"metadata":{"finalizers":null}}"#;
     plane().run_kubectl(["patch", "pod", "half", "--type=merge", "-p", release]).unwrap();
-    wait_until("the pod to go", Duration::from_secs(15), || get(plane(), "pod", "half").map_or(Ok(()), Err));
+    until_within(Duration::from_secs(15), "the pod to go", || get(plane(), "pod", "half").map_or(Ok(()), Err));
 }
 
 #[test]
 fn a_manual_pod_is_scheduled_and_left_alone() {
     plane().apply(&pod("manual", &json!({"trainyard.dev/kwok": "manual"}))).unwrap();
-    wait_until("a node", Duration::from_secs(20), || {
+    until_within(Duration::from_secs(20), "a node", || {
         let pod = get(plane(), "pod", "manual").unwrap();
         if pod["spec"]["nodeName"].is_string() { Ok(()) } else { Err(pod["status"].to_string()) }
     });
@@ -155,7 +155,7 @@ fn a_manual_pod_is_scheduled_and_left_alone() {
 fn more_gpus_than_there_are_stay_pending() {
     let text = pod("greedy", &json!({})).replace(r#""nvidia.com/gpu":"1""#, r#""nvidia.com/gpu":"9""#);
     plane().apply(&text).unwrap();
-    wait_until("the scheduler's verdict", Duration::from_secs(20), || {
+    until_within(Duration::from_secs(20), "the scheduler's verdict", || {
         let pod = get(plane(), "pod", "greedy").unwrap();
         let verdict = condition(&pod, "PodScheduled").clone();
         if verdict["reason"] == "Unschedulable" { Ok(()) } else { Err(verdict.to_string()) }
@@ -172,7 +172,7 @@ fn node(name: &str, annotations: &Value) -> String {
 fn only_nodes_annotated_for_it_are_simulated() {
     plane().apply(&node("by-hand", &json!({"kwok.x-k8s.io/node": "fake"}))).unwrap();
     plane().apply(&node("an-agents", &json!({}))).unwrap();
-    wait_until("the node to be ready", Duration::from_secs(20), || {
+    until_within(Duration::from_secs(20), "the node to be ready", || {
         let node = get(plane(), "node", "by-hand").unwrap();
         if condition(&node, "Ready")["status"] == "True" { Ok(()) } else { Err(node["status"].to_string()) }
     });

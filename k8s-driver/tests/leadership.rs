@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use control_plane::{Component, ControlPlane, Identity, Options as PlaneOptions};
+use control_plane::{Component, ControlPlane, Identity, Options as PlaneOptions, PATIENCE, until};
 use k8s_driver::client::{self, Connection, connect};
 use k8s_driver::lease::{Elector, Error, LeaseOptions, Tenure, find_leader};
 use k8s_driver::metrics::Metrics;
@@ -23,7 +23,6 @@ use model::{Position, Term};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-const PATIENCE: Duration = Duration::from_secs(300);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn plane() -> &'static ControlPlane {
@@ -49,17 +48,6 @@ fn namespace(test: &str) -> String {
     let name = format!("{test}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
     kubectl(&["create", "namespace", &name]);
     name
-}
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 fn runtime() -> Runtime {
@@ -156,14 +144,14 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
     let begun = Instant::now();
     second.block_on(two.clone().release()).unwrap();
     // Who released it may well be first to take it again; either way nobody waits.
-    let next = until("somebody leads", || third.tenures.try_recv().or_else(|_| second.tenures.try_recv()).ok());
+    let next = until("somebody leads", || third.tenures.try_recv().or_else(|_| second.tenures.try_recv()));
     assert!(begun.elapsed() < 3 * SECOND, "{:?}", begun.elapsed());
     assert!(next.holds() && !two.holds() && next.last_term() == Term(1001));
     let events = until("the changes are told", || {
         let events = kubectl(&["--namespace", &space, "get", "events", "--output=json"]);
         let events: Value = serde_json::from_str(&events).unwrap();
         let told: Vec<String> = events["items"].as_array().unwrap().iter().map(|e| e["message"].to_string()).collect();
-        (told.len() >= 3).then_some(told)
+        if told.len() >= 3 { Ok(told) } else { Err(told.join("\n")) }
     });
     assert!(events.iter().any(|e| e.contains("pod-a_1 became leader")), "{events:?}");
 }
@@ -225,14 +213,25 @@ impl Operator {
     }
 
     fn until_leading(&self) {
-        until("it leads", || matches!(self.handles.board.get(), Standing::Leading { .. }).then_some(()));
+        until("it leads", || match self.handles.board.get() {
+            Standing::Leading { .. } => Ok(()),
+            other => Err(other.to_string()),
+        });
     }
 
-    /// Up to where this one follows, by its own account; `None` while it does not.
-    fn follows(&self) -> Option<u64> {
+    /// Up to where this one follows, by its own account; 0 while it does not.
+    fn follows(&self) -> u64 {
         let text = self.handles.metrics.text();
-        let line = text.lines().find_map(|line| line.strip_prefix("trainyard_follow_position "))?;
-        line.parse().ok().filter(|position| *position > 0)
+        let line = text.lines().find_map(|line| line.strip_prefix("trainyard_follow_position "));
+        line.map_or(0, |position| position.parse().unwrap())
+    }
+
+    /// Waits until it follows and has as much as this.
+    fn until_following(&self, head: impl Fn() -> u64) {
+        until("it follows", || {
+            let (at, head) = (self.follows(), head());
+            if at > 0 && at >= head { Ok(()) } else { Err(format!("{at} of {head}")) }
+        });
     }
 
     fn kill(mut self) {
@@ -301,7 +300,7 @@ fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
     let (reader, stranger) = (account(&space, "reader", true), account(&space, "stranger", false));
     let text = until("the log tells of the job", || {
         let text = read(&wish(&space, reader.clone())).unwrap();
-        text.contains(r#""name":"one""#).then_some(text)
+        if text.contains(r#""name":"one""#) { Ok(text) } else { Err(text) }
     });
     let lines = event_log::jsonl::Reader::new(text.as_bytes(), "the answer").unwrap();
     assert!(lines.map(Result::unwrap).count() > 1, "a chain that verifies");
@@ -324,15 +323,15 @@ fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
         let text = read(&wish(space, reader.clone())).unwrap();
         event_log::jsonl::Reader::new(text.as_bytes(), "x").unwrap().map(|f| f.unwrap().position.0).last().unwrap()
     };
-    until("it follows", || standby.follows().filter(|at| *at >= head(&space)));
+    standby.until_following(|| head(&space));
     apply(&space, &job("two"));
-    until("it keeps following", || standby.follows().filter(|at| *at > 3 && *at >= head(&space)));
+    standby.until_following(|| head(&space).max(4));
     let found =
         runtime().block_on(async { find_leader(admin().await.client, &space, "trainyard").await.unwrap().unwrap() });
     // The leader dies; the standby takes over with the leader's history.
     leader.kill();
     standby.until_leading();
-    let after = until("the new leader serves", || read(&wish(&space, reader.clone())).ok());
+    let after = until("the new leader serves", || read(&wish(&space, reader.clone())));
     assert!(after.starts_with(&text), "the history goes on where it was");
     let now =
         runtime().block_on(async { find_leader(admin().await.client, &space, "trainyard").await.unwrap().unwrap() });

@@ -4,7 +4,7 @@
 
 use std::process::{Child, Command};
 
-use crate::run::{Problem, cargo, io, status, succeed, target};
+use crate::run::{Problem, built, cargo_build, io, status, succeed, target};
 
 /// `up`, `down` or `status`, with arguments.
 pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
@@ -13,24 +13,18 @@ pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
         // Its node agents are `trainyard node-agent`.
         programs.push("trainyard");
     }
-    // The first time this takes minutes, in which one wants to see how far it is.
-    compile(&programs, words.first().is_some_and(|word| word == "up"))?;
-    control_plane(words)
-}
-
-/// Compiles programs of this workspace, with the features of all of it: what is compiled here is used by the tests.
-fn compile(programs: &[&str], loudly: bool) -> Result<(), Problem> {
-    let mut command = cargo(&["build", "--workspace"]);
-    command.args(programs.iter().flat_map(|name| ["--bin", name]));
-    if !loudly {
+    let mut command = cargo_build(&programs);
+    // The first `up` takes minutes, in which one wants to see how far it is.
+    if words.first().is_none_or(|word| word != "up") {
         command.arg("--quiet");
     }
-    succeed(&mut command)
+    succeed(&mut command)?;
+    control_plane(words)
 }
 
 /// The program of the control plane; keeps its cache in the same target directory as everything else.
 fn program() -> Command {
-    let mut command = Command::new(target().join("debug").join("control-plane"));
+    let mut command = Command::new(built("control-plane"));
     command.env("CARGO_TARGET_DIR", target());
     command
 }
@@ -46,7 +40,7 @@ pub(crate) struct Building(Child);
 
 /// Begins to build the programs of the control plane, if they are not there yet: minutes the first time.
 pub(crate) fn begin_build() -> Result<Building, Problem> {
-    compile(&["control-plane"], false)?;
+    succeed(cargo_build(&["control-plane"]).arg("--quiet"))?;
     Ok(Building(program().arg("build").spawn().map_err(io("starting control-plane"))?))
 }
 
@@ -72,7 +66,7 @@ pub(crate) fn kubectl(words: &[String]) -> Result<(), Problem> {
     let words = words.strip_prefix(&["--".to_owned()]).unwrap_or(words);
     let mut all = vec!["kubectl".to_owned()];
     all.extend_from_slice(words);
-    compile(&["control-plane"], false)?;
+    succeed(cargo_build(&["control-plane"]).arg("--quiet"))?;
     control_plane(&all)
 }
 

@@ -70,6 +70,19 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// `cargo build` of programs of this workspace into the debug profile, with the features of all of it: what the tests compile
+/// and what is compiled here is the same.
+pub(crate) fn cargo_build(programs: &[&str]) -> Command {
+    let mut command = cargo(&["build", "--workspace"]);
+    command.args(programs.iter().flat_map(|name| ["--bin", name]));
+    command
+}
+
+/// A program of this workspace, as [`cargo_build`] leaves it.
+pub(crate) fn built(program: &str) -> PathBuf {
+    target().join("debug").join(program)
+}
+
 /// The command as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();

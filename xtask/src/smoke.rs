@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::run::{Problem, Scratch, Watched, cargo, io, is_there, root, succeed, target, watch};
+use crate::run::{Problem, Scratch, Watched, built, cargo_build, io, is_there, root, succeed, watch};
 
 /// A sample that is not done by then never will be.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs the samples with the debug build that the tests left.
 pub(crate) fn run() -> Result<String, Problem> {
-    succeed(&mut cargo(&["build", "--quiet", "--workspace", "--bin", "trainyard"]))?;
-    let user = User { binary: target().join("debug").join("trainyard"), scratch: Scratch::new("smoke")? };
+    succeed(cargo_build(&["trainyard"]).arg("--quiet"))?;
+    let user = User { binary: built("trainyard"), scratch: Scratch::new("smoke")? };
     user.quickstart()?;
     user.simulated()?;
     if !is_there("python3") {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::run::{Problem, Scratch, Watched, cargo, io, root, shown, succeed, target, watch};
+use crate::run::{Problem, Scratch, Watched, built, cargo_build, io, root, shown, succeed, watch};
 
 const SAMPLE: &str = "deploy/samples/torch-ddp.yaml";
 /// One run takes well under a minute; this is for machines that are busy with something else.
@@ -38,7 +38,7 @@ impl Told {
 pub(crate) fn run() -> Result<(), Problem> {
     let python = python_with_torch()?;
     println!("python with torch: {}", python.display());
-    succeed(&mut cargo(&["build", "--quiet", "--package", "trainyard"]))?;
+    succeed(cargo_build(&["trainyard"]).arg("--quiet"))?;
     let tests = Tests { scratch: Scratch::new("torch")?, python };
     let undisturbed = tests.undisturbed()?;
     println!("  undisturbed: {undisturbed}");
@@ -128,7 +128,7 @@ impl Tests {
     fn run_in(&self, data: &Path, name: &str, manifest: &Path, args: &[&str]) -> Result<Told, Problem> {
         let told = self.scratch.join("output");
         let file = File::create(&told).map_err(io(told.display()))?;
-        let mut command = Command::new(target().join("debug").join("trainyard"));
+        let mut command = Command::new(built("trainyard"));
         command.arg("run").arg(manifest).arg("--logs").arg("--data-dir").arg(data).args(args);
         println!("\n== {name}\n$ {}", shown(&command));
         // The sample says `python3`: the one that has torch comes first.

@@ -1,15 +1,11 @@
-//! A control plane onto which `deploy/base` is applied, and waiting for what is to come. For tests that drive it with kubectl.
+//! A control plane onto which `deploy/base` is applied. For tests that drive it with kubectl.
 //!
 //! Owns nothing of any one test. Must not start an operator: not every test has one.
 
 use std::path::Path;
 
-use control_plane::{ControlPlane, Options};
+use control_plane::{ControlPlane, Options, until};
 use serde_json::Value;
-
-mod patience;
-
-pub(crate) use patience::until;
 
 /// A file of the repository.
 pub(crate) fn file(path: &str) -> String {

@@ -3,9 +3,9 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use control_plane::Component;
+use control_plane::{Component, until};
 
-use crate::common::{Cluster, until};
+use crate::common::Cluster;
 use crate::jobs::{Jobs, Kind};
 use crate::operator::Operator;
 use crate::options;

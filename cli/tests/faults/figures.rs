@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::until;
+use control_plane::until;
+
 use crate::jobs::{Jobs, Kind};
 use crate::operator::Operator;
 use crate::shared;

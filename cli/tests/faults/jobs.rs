@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use control_plane::Component;
+use control_plane::{Component, until};
 use serde_json::{Value, json};
 
-use crate::common::{Cluster, until};
+use crate::common::Cluster;
 use crate::seen::Seen;
 
 /// What a job does and how it must end.

@@ -4,10 +4,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use control_plane::Identity;
+use control_plane::{Identity, until};
 use serde_json::{Value, json};
 
-use crate::common::{Cluster, file, until};
+use crate::common::{Cluster, file};
 use crate::probe;
 
 /// How an operator is started; it can be started again after it was killed.

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use control_plane::Component;
+use control_plane::{Component, until};
 use serde_json::{Value, json};
 
-use crate::common::{Cluster, until};
+use crate::common::Cluster;
 use crate::jobs::{Jobs, Kind};
 use crate::operator::Operator;
 use crate::options;

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
+use control_plane::until;
 use serde_json::{Value, json};
 
-use crate::common::{Cluster, until};
+use crate::common::Cluster;
 
 /// Begins the names of pods that belong to nobody.
 const MARK: &str = "seen-";

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
+use control_plane::until;
 use serde_json::{Value, json};
 
-use crate::common::{Cluster, until};
+use crate::common::Cluster;
 use crate::jobs::{Jobs, Kind};
 use crate::operator::Operator;
 use crate::seen::Seen;

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use control_plane::{ControlPlane, Identity, Options};
+use control_plane::{ControlPlane, Identity, Options, until};
 use serde_json::Value;
-
-use crate::patience::until;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trainyard");
 

@@ -5,8 +5,6 @@
 //! at a time: five at once are too much for a small machine.
 
 mod bench;
-#[path = "../common/patience.rs"]
-mod patience;
 
 use std::time::Duration;
 

@@ -5,20 +5,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use control_plane::ControlPlane;
+use control_plane::{ControlPlane, until_within};
 use serde_json::{Value, json};
-
-/// Looks again and again until something is so; fails the test with what was seen last if it is not in `limit`.
-pub(crate) fn wait_until<S: std::fmt::Debug>(what: &str, limit: Duration, mut look: impl FnMut() -> Result<(), S>) {
-    let start = Instant::now();
-    while let Err(seen) = look() {
-        assert!(start.elapsed() < limit, "waited {limit:?} in vain for {what}; last seen: {seen:?}");
-        sleep(Duration::from_millis(50));
-    }
-}
 
 /// A pod of two containers that asks for one GPU.
 pub(crate) fn pod(name: &str, annotations: &Value) -> String {
@@ -51,12 +41,10 @@ pub(crate) fn get(plane: &ControlPlane, kind: &str, name: &str) -> Option<Value>
 
 /// Waits until a pod is in a phase, and gives the pod.
 pub(crate) fn wait_for_phase(plane: &ControlPlane, name: &str, phase: &str) -> Value {
-    let mut found = Value::Null;
-    wait_until(&format!("pod {name} {phase}"), Duration::from_secs(30), || {
-        found = get(plane, "pod", name).unwrap_or_default();
-        if found["status"]["phase"] == phase { Ok(()) } else { Err(found["status"].to_string()) }
-    });
-    found
+    until_within(Duration::from_secs(30), &format!("pod {name} {phase}"), || {
+        let found = get(plane, "pod", name).unwrap_or_default();
+        if found["status"]["phase"] == phase { Ok(found) } else { Err(found["status"].to_string()) }
+    })
 }
 
 /// The number of processes that work in a directory, whatever they are called.

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apis::Registry;
-use control_plane::{ControlPlane, Options as PlaneOptions};
+use control_plane::{ControlPlane, Options as PlaneOptions, until};
 use k8s_driver::client;
 use k8s_driver::options::{Lease, Options};
 use k8s_driver::run::{self, Handles};
@@ -17,9 +17,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The control plane of these tests, with our definitions installed.
 pub(crate) fn plane() -> &'static ControlPlane {
@@ -103,18 +100,6 @@ impl Space {
             let _ = writeln!(text, "pod {}: {}", pod["metadata"]["name"], pod["status"]["phase"]);
         }
         text
-    }
-}
-
-/// Waits until something is so.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let begun = Instant::now();
-    loop {
-        match look() {
-            Ok(found) => return found,
-            Err(stands) if begun.elapsed() > PATIENCE => panic!("not within {PATIENCE:?}: {what}\n{stands}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lives of jobs on a real control plane.
 
+use control_plane::until;
 use serde_json::{Value, json};
 
 use crate::common::{Operator, Space, directory};
@@ -60,7 +61,7 @@ fn a_pod_that_is_deleted_comes_again_and_the_others_stay() {
     let before = uids(&space.until_pods("Running", 3));
     space.until_phase("j", "Running");
     space.kubectl(&["delete", "pod", "j-trainer-1"]);
-    let after = crate::common::until("the pod comes again", || {
+    let after = until("the pod comes again", || {
         let pods = space.all("pods");
         let now = uids(&pods);
         let back = pods.iter().all(|pod| pod["status"]["phase"] == "Running") && now.len() == 3 && now != before;
@@ -106,7 +107,7 @@ fn restarts_of_the_operator_touch_no_pod_with_its_log_and_without() {
     assert_eq!((&job["status"]["phase"], &job["status"]["RestartCount"]), (&json!("Running"), &Value::Null), "{job}");
     // It still knows what to do.
     space.kubectl(&["delete", "pod", "j-trainer-2"]);
-    crate::common::until("the pod comes again", || {
+    until("the pod comes again", || {
         let now = uids(&space.all("pods"));
         let changed = now.iter().zip(&before).filter(|(new, old)| new != old).count();
         (now.len() == 4 && changed == 1).then_some(()).ok_or_else(|| format!("{now:?}"))
