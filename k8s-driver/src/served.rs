@@ -164,15 +164,17 @@ impl Served {
             leader: served.leader.subscribe(),
             client: api_server(),
         };
-        // The thread tells of its log after the first question.
+        // The thread tells of its log once it was asked something.
         served.grow(Vec::new()).await;
         tokio::spawn(bound.serve(surface, served.stop.clone()));
         served
     }
 
-    /// Appends records to the served log, as its own operator would.
+    /// Appends records to the served log, as its own operator would, and waits until readers are told of them.
     pub(crate) async fn grow(&self, frames: Vec<Frame>) {
-        self.turns.with(move |operator| operator.follow(&frames)).await.unwrap().unwrap();
+        let grown = self.turns.with(move |operator| operator.follow(&frames).map(|()| operator.log().head()));
+        let head = grown.await.unwrap().unwrap();
+        self.turns.view().wait_for(|view| view.head == head).await.unwrap();
     }
 
     /// As others see it in the Lease.
