@@ -26,7 +26,7 @@ impl Failure {
     }
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         Self(k8s_driver::wire::words(&error))
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use model::Term;
 
 use crate::lease::{Error, Tenure};
+use crate::wire::words;
 
 /// Leave to write.
 #[derive(Debug, Clone)]
@@ -56,7 +57,9 @@ impl Guard {
         let Self::Lease(tenure) = self else { return };
         match tokio::time::timeout(limit, tenure.release()).await {
             Ok(Ok(())) => tracing::info!("lease released"),
-            Ok(Err(error)) => tracing::warn!(%error, "the lease was not released; it runs out by itself"),
+            Ok(Err(error)) => {
+                tracing::warn!(error = words(&error), "the lease was not released; it runs out by itself");
+            }
             Err(_) => tracing::warn!("the lease was not released in time; it runs out by itself"),
         }
     }

@@ -22,6 +22,7 @@ use crate::sources::{self, Scope};
 use crate::standing::{Board, Standing};
 use crate::turns::{Ask, Ended, Milestone, Period, Turns};
 use crate::watching::{End, Watching};
+use crate::wire::words;
 
 /// Observations that wait for the operator, of all kinds together.
 const NEWS: usize = 1024;
@@ -183,7 +184,7 @@ async fn claim(guard: &Guard, mut term: Term) -> Option<Term> {
             Ok(()) => return Some(term),
             Err(lease::Error::TermTaken { last, .. }) if last >= term => term = Term(last.0.saturating_add(1)),
             Err(error) => {
-                tracing::warn!(%error, %term, "the term cannot be claimed");
+                tracing::warn!(error = words(&error), %term, "the term cannot be claimed");
                 return None;
             }
         }

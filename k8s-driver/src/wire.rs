@@ -73,16 +73,47 @@ pub async fn gather(mut body: Body, headers: &HeaderMap) -> Result<Vec<u8>, NoAn
     Ok(bytes)
 }
 
-/// An error with everything that led to it, each thing said once.
-pub fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
+/// An error with everything that led to it, each thing said once. What an API server refused is told in its words.
+pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // A boxed cause is met as the box.
+        let boxed = || error.downcast_ref::<Box<kube::Error>>().map(|error| &**error);
+        let refused = match error.downcast_ref().or_else(boxed) {
+            Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(status.message.clone()),
+            _ => None,
+        };
+        // Behind a refusal stands the same once more, as a data structure.
+        next = if refused.is_some() { None } else { error.source() };
+        let more = refused.unwrap_or_else(|| error.to_string());
+        if text.is_empty() {
+            text = more;
+        } else if !text.contains(&more) {
             text = format!("{text}: {more}");
         }
-        source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::words;
+    use crate::lease::Error;
+
+    #[test]
+    fn a_refusal_is_told_in_the_servers_words() {
+        let status = Status::failure("leases is forbidden: eve may not", "Forbidden").with_code(403);
+        let source = Box::new(kube::Error::Api(Box::new(status)));
+        let error = Error::Read { namespace: "n".to_owned(), name: "trainyard".to_owned(), source };
+        assert_eq!(words(&error), "Lease n/trainyard cannot be read: leases is forbidden: eve may not");
+    }
+
+    #[test]
+    fn what_stands_in_a_chain_twice_is_said_once() {
+        let cause = std::io::Error::other("no route");
+        assert_eq!(words(&kube::Error::Service(Box::new(cause))), "ServiceError: no route");
+    }
 }

@@ -10,6 +10,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::{LeaseOptions, record};
+use crate::wire::words;
 
 /// How long telling may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -46,7 +47,9 @@ pub(super) fn became_leader(client: Client, lease: &Lease, options: &LeaseOption
     tokio::spawn(async move {
         match tokio::time::timeout(LIMIT, api.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "the change of leadership could not be told as an Event"),
+            Ok(Err(error)) => {
+                tracing::debug!(error = words(&error), "the change of leadership could not be told as an Event");
+            }
             Err(_) => tracing::debug!("telling the change of leadership as an Event took too long"),
         }
     });

@@ -16,6 +16,7 @@ use super::record::{self, Change, Leader};
 use super::tenure::{Shared, Tenure};
 use super::{Error, LeaseOptions, announce};
 use crate::metrics::{LeaseOutcome, Metrics};
+use crate::wire::words;
 
 /// How long one watch may last. Shorter than a connection that broke silently should stay unnoticed.
 const WATCH_SECONDS: u32 = 240;
@@ -92,7 +93,8 @@ impl Elector {
                 match self.read().await {
                     Ok(()) => {}
                     Err(error) => {
-                        tracing::warn!(lease = %self.options.name, %error, "the lease cannot be read; trying again");
+                        let error = words(&error);
+                        tracing::warn!(lease = %self.options.name, error, "the lease cannot be read; trying again");
                         tokio::time::sleep(record::jittered(self.options.retry_period)).await;
                         continue;
                     }
@@ -169,7 +171,7 @@ impl Elector {
             Ok(Ok(events)) => Some(Box::pin(events)),
             // Without a watch the Lease is read again and again.
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the lease cannot be watched");
+                tracing::debug!(error = words(&error), "the lease cannot be watched");
                 None
             }
             Err(_) => None,
@@ -219,7 +221,8 @@ impl Elector {
             }
             Ok(Err(error)) => {
                 self.metrics.lease_attempt(LeaseOutcome::Failed);
-                tracing::warn!(lease = %self.options.name, %error, "the lease cannot be taken; trying again");
+                let error = words(&error);
+                tracing::warn!(lease = %self.options.name, error, "the lease cannot be taken; trying again");
                 self.pause().await;
                 None
             }

@@ -16,6 +16,7 @@ use super::record::{self, Change};
 use super::tenure::{Ask, Shared};
 use super::{Error, LeaseOptions};
 use crate::metrics::{LeaseOutcome, Metrics};
+use crate::wire::words;
 
 /// Why a tenure ends when the API server does not answer.
 const LATE: &str = "the lease was not renewed in time";
@@ -147,7 +148,7 @@ impl Keeper {
                 self.over("the Lease was deleted".to_owned());
                 Outcome::Over
             }
-            Ok(Err(error)) => self.failed(&error.to_string()),
+            Ok(Err(error)) => self.failed(&words(&error)),
             // It may yet be applied: the next update then meets a conflict and reads.
             Err(_) => self.failed("no answer in time"),
         }
@@ -191,7 +192,7 @@ impl Keeper {
                 self.over("the Lease was deleted".to_owned());
                 Outcome::Over
             }
-            Ok(Err(error)) => self.failed(&error.to_string()),
+            Ok(Err(error)) => self.failed(&words(&error)),
             Err(_) => self.failed("no answer in time"),
         }
     }

@@ -61,6 +61,6 @@ pub(super) const fn is_expired(code: u16) -> bool {
 }
 
 /// Something else.
-pub(super) fn broken(error: impl std::error::Error) -> Trouble {
+pub(super) fn broken(error: impl std::error::Error + 'static) -> Trouble {
     Trouble::Broken(wire::words(&error))
 }
