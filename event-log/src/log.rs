@@ -274,6 +274,20 @@ impl<S: Store> EventLog for Log<S> {
         }
     }
 
+    fn reopen(&mut self) -> Result<(), Error> {
+        if self.poisoned {
+            return Err(Error::Poisoned);
+        }
+        self.poisoned = true;
+        self.store.reopen()?;
+        let tip = settle_tail(&mut self.store, self.base, Some(self.tip.head))?;
+        if tip.head != self.tip.head {
+            return Err(Error::damaged(tip.head.position.next(), Damage::Missing));
+        }
+        self.poisoned = false;
+        Ok(())
+    }
+
     fn stats(&self) -> Stats {
         let last_term = (self.tip.head.position > Position(0)).then_some(self.tip.term);
         Stats {
@@ -325,6 +339,10 @@ macro_rules! delegate_log {
 
             fn kept(&self) -> Result<Option<$crate::Checkpoint>, $crate::Error> {
                 self.0.kept()
+            }
+
+            fn reopen(&mut self) -> Result<(), $crate::Error> {
+                self.0.reopen()
             }
 
             fn stats(&self) -> $crate::Stats {

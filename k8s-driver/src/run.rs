@@ -33,6 +33,8 @@ const ROOM_PER_CALL: usize = 4;
 const STATUS_PACE_MS: u64 = 1_000;
 /// Records after which the state is kept beside the log: folding so many takes about a third of a second.
 pub const KEEP_AFTER: u64 = 100_000;
+/// Records after which the log is opened anew at rest: its engine's memory is full of pages by then, which hold others' in place.
+const REOPEN_AFTER: u64 = 5_000;
 /// How long giving the lease back may take at the end.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
@@ -149,6 +151,7 @@ async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Resu
         room: options.most_at_once.saturating_mul(ROOM_PER_CALL),
         compact_after: options.compact_after,
         keep_after: KEEP_AFTER,
+        reopen_after: REOPEN_AFTER,
     };
     let runtime = tokio::runtime::Handle::current();
     Ok(tokio::task::spawn_blocking(move || turns::start(parts, runtime)).await??.0)

@@ -193,6 +193,8 @@ pub struct Parts {
     pub compact_after: u64,
     /// Records after which the present state is kept beside the log, so that the next start takes no longer than those do.
     pub keep_after: u64,
+    /// Records after which the log is opened anew when nothing has happened for a while, which gives memory back; 0 for never.
+    pub reopen_after: u64,
 }
 
 /// Why the thread could not begin.

@@ -121,6 +121,23 @@ impl Epoch {
         done.map_err(|e| sorted(action, &self.dir, e))
     }
 
+    /// Closes the database and opens it again: it keeps pages in memory and says not how to let go of them.
+    pub(super) fn reopen(&mut self) -> Result<(), Error> {
+        let mut reopened = None;
+        let medium = Arc::clone(&self.medium);
+        let done = medium.run(Step::Reopen, &mut || {
+            if !self.close() {
+                return Err(io::Error::other(EngineFault("it did not close in order".to_owned())));
+            }
+            reopened = Some(start(&self.dir)?);
+            Ok(())
+        });
+        self.failed |= done.is_err();
+        done.map_err(|e| sorted("reopen", &self.dir, e))?;
+        self.db = reopened;
+        Ok(())
+    }
+
     /// Closes the database, which writes what sled still holds. `true` when everything went well from first to last.
     pub(super) fn close(&mut self) -> bool {
         let Some(db) = self.db.take() else { return false };

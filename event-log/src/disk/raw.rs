@@ -225,6 +225,10 @@ impl Store for CopyStore {
         Ok(None)
     }
 
+    fn reopen(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn draft(&mut self) -> Result<RawBlocks, Error> {
         Err(Error::ReadOnly)
     }

@@ -90,6 +90,13 @@ impl Store for DiskStore {
         self.layout.kept()
     }
 
+    fn reopen(&mut self) -> Result<(), Error> {
+        self.failed = true;
+        self.epoch.reopen()?;
+        self.failed = false;
+        Ok(())
+    }
+
     fn draft(&mut self) -> Result<Epoch, Error> {
         self.layout.sweep(self.live)?;
         self.drafted = self.live.saturating_add(1);

@@ -1,10 +1,12 @@
 //! One leadership after another on the thread, with everything around it played by the test.
 
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use apis::{ApiError, Verb};
-use event_log::{EventLog, Fault, FaultyLog, MemoryDisk};
+use event_log::disk::medium::{Medium, Step};
+use event_log::{EventLog, Fault, FaultyLog, MemoryDisk, SledLog};
 use model::{Kind, ResourceVersion};
 use serde_json::json;
 
@@ -14,6 +16,43 @@ use super::*;
 struct Place {
     disk: MemoryDisk,
     faults: Vec<(u64, Fault)>,
+}
+
+/// A log on a disk, whose engine is opened anew so often; the first time fails if `fails`.
+struct OnDisk {
+    directory: tempfile::TempDir,
+    reopening: Arc<Reopening>,
+}
+
+struct Reopening {
+    fails: bool,
+    count: AtomicU32,
+}
+
+impl OnDisk {
+    fn new(fails: bool) -> (Box<Self>, Arc<Reopening>) {
+        let reopening = Arc::new(Reopening { fails, count: AtomicU32::new(0) });
+        let directory = tempfile::tempdir().unwrap();
+        (Box::new(Self { directory, reopening: Arc::clone(&reopening) }), reopening)
+    }
+}
+
+impl Logs for OnDisk {
+    fn open(&mut self) -> Result<Box<dyn EventLog>, event_log::Error> {
+        let medium = Arc::clone(&self.reopening);
+        Ok(Box::new(SledLog::open_with(self.directory.path(), event_log::Options::default(), medium)?))
+    }
+
+    fn set_aside(&mut self, why: &str) -> io::Result<String> {
+        panic!("the log is sound: {why}");
+    }
+}
+
+impl Medium for Reopening {
+    fn run(&self, step: Step, act: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        let is_first = step == Step::Reopen && self.count.fetch_add(1, Ordering::SeqCst) == 0;
+        if is_first && self.fails { Err(io::Error::other("planned")) } else { act() }
+    }
 }
 
 impl Logs for Place {
@@ -33,6 +72,8 @@ struct Around {
     answers: mpsc::UnboundedSender<(CallId, ApiAnswer)>,
     calls: mpsc::UnboundedReceiver<Vec<ApiCall>>,
     milestones: mpsc::UnboundedReceiver<Milestone>,
+    /// The version of what is listed.
+    listed: u64,
 }
 
 fn parts(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Parts {
@@ -45,6 +86,7 @@ fn parts(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Parts {
         room: 100,
         compact_after: 0,
         keep_after: 0,
+        reopen_after: 0,
     }
 }
 
@@ -60,7 +102,7 @@ async fn begin(turns: &Turns, last_term: u64) -> Around {
     let last_term = Term(last_term);
     let period = Period { last_term, news: take_news, answers: take_answers, calls, milestones: tell };
     turns.ask(Ask::Begin(Box::new(period))).await.unwrap();
-    Around { news, answers, calls: take_calls, milestones }
+    Around { news, answers, calls: take_calls, milestones, listed: 20 }
 }
 
 fn job(rv: u64) -> Seen {
@@ -75,7 +117,7 @@ impl Around {
     async fn list(&self, jobs: Vec<Seen>) {
         for kind in Kind::ALL {
             let items = if kind == Kind::Job { jobs.clone() } else { Vec::new() };
-            self.news.send(Observation::Listed { kind, rv: ResourceVersion(20), items }).await.unwrap();
+            self.news.send(Observation::Listed { kind, rv: ResourceVersion(self.listed), items }).await.unwrap();
         }
     }
 
@@ -102,7 +144,8 @@ impl Around {
         self.list(jobs).await;
         let Milestone::Proposed(term) = self.milestone().await else { panic!("no term was proposed") };
         turns.ask(Ask::Grant(term)).await.unwrap();
-        assert!(matches!(self.milestone().await, Milestone::Begun(begun) if begun == term));
+        let milestone = self.milestone().await;
+        assert!(matches!(milestone, Milestone::Begun(begun) if begun == term), "{milestone:?} {term}");
         term
     }
 }
@@ -222,6 +265,42 @@ async fn a_long_log_begins_anew_by_itself() {
     let mut view = turns.view();
     let compacted = view.wait_for(|view| view.first > Position(1));
     tokio::time::timeout(Duration::from_secs(20), compacted).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_has_grown_is_opened_anew_at_rest_and_the_leadership_goes_on() {
+    let (logs, reopening) = OnDisk::new(false);
+    let parts = Parts { logs, reopen_after: 3, ..parts(&MemoryDisk::default(), Vec::new()) };
+    let turns = start(parts, Handle::current()).unwrap().0;
+    let mut around = begin(&turns, 0).await;
+    let term = around.lead(&turns, Vec::new()).await;
+    around.eight_turns().await;
+    let head = async || turns.with(|operator| operator.log().head()).await.unwrap();
+    let before = head().await;
+    assert_eq!(reopening.count.load(Ordering::SeqCst), 0, "not in the middle of work");
+    tokio::time::sleep(thread::REST * 3).await;
+    assert_eq!(reopening.count.load(Ordering::SeqCst), 1, "once, as nothing was added since");
+    around.news.send(Observation::Applied(job(60))).await.unwrap();
+    assert_eq!(around.calls().await[0].verb, Verb::ApplyStatus);
+    assert!(head().await.position > before.position);
+    assert_eq!(turns.view().borrow().term, term);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_opened_anew_at_rest_ends_the_leadership_and_the_next_goes_on() {
+    let (logs, _) = OnDisk::new(true);
+    let parts = Parts { logs, reopen_after: 3, ..parts(&MemoryDisk::default(), Vec::new()) };
+    let turns = start(parts, Handle::current()).unwrap().0;
+    let mut around = begin(&turns, 0).await;
+    let term = around.lead(&turns, Vec::new()).await;
+    around.eight_turns().await;
+    let before = turns.with(|operator| operator.log().head()).await.unwrap();
+    let Milestone::Stopped(error) = around.milestone().await else { panic!("it went on") };
+    assert!(crate::wire::words(&error).ends_with("planned"), "{error:?}");
+    let mut around = Around { listed: 60, ..begin(&turns, term.0).await };
+    assert!(around.lead(&turns, Vec::new()).await > term);
+    let after = turns.with(|operator| operator.log().head()).await.unwrap();
+    assert!(after.position > before.position, "{before:?} {after:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,6 +19,8 @@ const BATCH: usize = 1024;
 /// judged together: a durable append and a walk of the jobs touched cost the same for one pod as for ten.
 /// Half the room for calls must last longer than this.
 pub(super) const SPACING: Duration = Duration::from_millis(100);
+/// Nothing has happened for so long: this is a time for what nobody waits for.
+pub(super) const REST: Duration = Duration::from_secs(2);
 
 /// What the thread holds.
 pub(super) struct TurnThread {
@@ -30,6 +32,8 @@ pub(super) struct TurnThread {
     /// Whether there is something for a turn to do, and when the next may begin.
     pending: bool,
     next: tokio::time::Instant,
+    /// Up to where the log reached when it was opened anew at rest.
+    reopened: Position,
 }
 
 struct Leading {
@@ -45,12 +49,13 @@ enum Woken {
     Asked(Ask),
     NobodyAsks,
     Work,
+    Rest,
 }
 
 impl TurnThread {
     pub(super) fn new(parts: Parts, show: watch::Sender<View>, runtime: Handle) -> Self {
         let next = tokio::time::Instant::now();
-        Self { parts, operator: None, period: None, show, runtime, pending: false, next }
+        Self { parts, operator: None, period: None, show, runtime, pending: false, next, reopened: Position(0) }
     }
 
     /// Runs until nobody can ask any more.
@@ -65,6 +70,11 @@ impl TurnThread {
                         self.stopped(error);
                     }
                 }
+                Woken::Rest => {
+                    if let Err(error) = self.rest() {
+                        self.stopped(error);
+                    }
+                }
             }
             self.tell();
         }
@@ -76,6 +86,8 @@ impl TurnThread {
             return asked.recv().await.map_or(Woken::NobodyAsks, Woken::Asked);
         };
         let wake = operator.next_wake();
+        let grown = operator.log().head().position.0.saturating_sub(self.reopened.0);
+        let rests = self.parts.reopen_after > 0 && grown > self.parts.reopen_after && operator.calls_under_way() == 0;
         let waits = self.pending || wake.is_some_and(|at| at <= self.parts.clock.now());
         let (queues, offered) = (&mut period.queues, &mut period.offered);
         tokio::select! {
@@ -88,6 +100,7 @@ impl TurnThread {
             }
             Some(observation) = queues.news.recv() => operator.offer_read(observation),
             () = self.parts.clock.sleep_until(wake) => {}
+            () = tokio::time::sleep_until(self.next + REST), if rests => return Woken::Rest,
         }
         self.pending = true;
         tokio::select! {
@@ -157,6 +170,16 @@ impl TurnThread {
                 Err(error) => tracing::warn!(%error, unkept, "the state cannot be kept beside the log"),
             }
         }
+        Ok(())
+    }
+
+    /// Has the log give memory back.
+    fn rest(&mut self) -> Result<(), operator::Error> {
+        let Some(operator) = &mut self.operator else { return Ok(()) };
+        let begun = Instant::now();
+        operator.reopen_log()?;
+        self.reopened = operator.log().head().position;
+        tracing::debug!(seconds = begun.elapsed().as_secs_f64(), "log opened anew at rest");
         Ok(())
     }
 
