@@ -205,6 +205,7 @@ impl TurnThread {
 
     /// Opens the operator. A damaged log is set aside: what it held is adopted from the objects.
     pub(super) fn open(&mut self) -> Result<(), Error> {
+        self.reopened = Position(0);
         let log = match self.parts.logs.open() {
             Ok(log) => log,
             Err(damage @ event_log::Error::Damaged { .. }) => return self.open_without(&damage),
