@@ -122,6 +122,6 @@ impl Server {
     }
 }
 
-fn silence(error: &dyn std::error::Error) -> ApiError {
+fn silence(error: &(dyn std::error::Error + 'static)) -> ApiError {
     ApiError { code: 0, reason: "".into(), message: wire::words(error) }
 }
