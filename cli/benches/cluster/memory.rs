@@ -44,10 +44,11 @@ pub(crate) fn run(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     live(bed, amounts)
 }
 
-/// Resident memory once the API server is at rest, and a little later: freed memory is given back by and by.
+/// Resident memory once the API server is at rest, and a little later: freed memory is given back by and by, and the operator's
+/// log gives back its own when nothing has happened for two seconds.
 fn resident(bed: &Bed, operator: &Operator) -> Result<f64, AnyError> {
     bed.until_rest()?;
-    std::thread::sleep(Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(6));
     Ok(figure(operator.usage()?.rss_bytes))
 }
 
