@@ -21,21 +21,9 @@ pub fn until<T, E: Display>(what: &str, look: impl FnMut() -> Result<T, E>) -> T
 ///
 /// # Panics
 /// After `limit`, with what `look` saw last.
-pub fn until_within<T, E: Display>(limit: Duration, what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
-    let deadline = Deadline::within(limit);
-    loop {
-        let start = Instant::now();
-        match look() {
-            Ok(found) => return found,
-            Err(stands) => assert!(!deadline.left().is_zero(), "not within {limit:?}: {what}\n{stands}"),
-        }
-        pause(start);
-    }
-}
-
-/// Looking must not keep those busy that are waited for: as long as it took, at least.
-fn pause(since: Instant) {
-    std::thread::sleep(EVERY.max(since.elapsed()));
+pub fn until_within<T, E: Display>(limit: Duration, what: &str, look: impl FnMut() -> Result<T, E>) -> T {
+    let found = Deadline::within(limit).until(look);
+    found.unwrap_or_else(|stands| panic!("not within {limit:?}: {what}\n{stands}"))
 }
 
 /// A time until which things have to be done.
@@ -54,6 +42,19 @@ impl Deadline {
         self.within.saturating_sub(self.from.elapsed())
     }
 
+    /// Looks again and again until `look` finds something; gives what it saw last when time is up.
+    fn until<T, E>(&self, mut look: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        loop {
+            let start = Instant::now();
+            let seen = look();
+            if seen.is_ok() || self.left().is_zero() {
+                return seen;
+            }
+            // Looking must not keep those busy that are waited for.
+            std::thread::sleep(EVERY.max(start.elapsed()));
+        }
+    }
+
     /// Looks again and again until `look` gives `Ok(None)`; `Ok(Some(seen))` says what is still in the way, and an error ends the
     /// waiting.
     pub(crate) fn wait_for(
@@ -61,13 +62,12 @@ impl Deadline {
         what: &str,
         mut look: impl FnMut() -> Result<Option<String>, Error>,
     ) -> Result<(), Error> {
-        loop {
-            let start = Instant::now();
-            let Some(seen) = look()? else { return Ok(()) };
-            if self.left().is_zero() {
-                return Err(Error::TimedOut { what: what.to_owned(), seconds: self.within.as_secs(), seen });
-            }
-            pause(start);
-        }
+        let ended = self.until(|| match look() {
+            Ok(Some(seen)) => Err(seen),
+            Ok(None) => Ok(Ok(())),
+            Err(error) => Ok(Err(error)),
+        });
+        ended
+            .unwrap_or_else(|seen| Err(Error::TimedOut { what: what.to_owned(), seconds: self.within.as_secs(), seen }))
     }
 }

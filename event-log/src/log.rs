@@ -280,10 +280,9 @@ impl<S: Store> EventLog for Log<S> {
         }
         self.poisoned = true;
         self.store.reopen()?;
-        let tip = settle_tail(&mut self.store, self.base, Some(self.tip.head))?;
-        if tip.head != self.tip.head {
-            return Err(Error::damaged(tip.head.position.next(), Damage::Missing));
-        }
+        let noted = Some(self.tip.head);
+        let tip = settle_tail(&mut self.store, self.base, noted)?;
+        check_noted(self.store.blocks(), self.base, tip, noted)?;
         self.poisoned = false;
         Ok(())
     }

@@ -4,7 +4,7 @@
 
 use std::process::{Child, Command};
 
-use crate::run::{Problem, built, cargo_build, io, status, succeed, target};
+use crate::run::{Problem, build_quietly, built, cargo_build, io, status, succeed, target};
 
 /// `up`, `down` or `status`, with arguments.
 pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
@@ -13,12 +13,12 @@ pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
         // Its node agents are `trainyard node-agent`.
         programs.push("trainyard");
     }
-    let mut command = cargo_build(&programs);
-    // The first `up` takes minutes, in which one wants to see how far it is.
-    if words.first().is_none_or(|word| word != "up") {
-        command.arg("--quiet");
+    if words.first().is_some_and(|word| word == "up") {
+        // The first time this takes minutes, in which one wants to see how far it is.
+        succeed(&mut cargo_build(&programs))?;
+    } else {
+        build_quietly(&programs)?;
     }
-    succeed(&mut command)?;
     control_plane(words)
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Building(Child);
 
 /// Begins to build the programs of the control plane, if they are not there yet: minutes the first time.
 pub(crate) fn begin_build() -> Result<Building, Problem> {
-    succeed(cargo_build(&["control-plane"]).arg("--quiet"))?;
+    build_quietly(&["control-plane"])?;
     Ok(Building(program().arg("build").spawn().map_err(io("starting control-plane"))?))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn kubectl(words: &[String]) -> Result<(), Problem> {
     let words = words.strip_prefix(&["--".to_owned()]).unwrap_or(words);
     let mut all = vec!["kubectl".to_owned()];
     all.extend_from_slice(words);
-    succeed(cargo_build(&["control-plane"]).arg("--quiet"))?;
+    build_quietly(&["control-plane"])?;
     control_plane(&all)
 }
 

@@ -78,6 +78,11 @@ pub(crate) fn cargo_build(programs: &[&str]) -> Command {
     command
 }
 
+/// Does so, and prints nothing unless it fails.
+pub(crate) fn build_quietly(programs: &[&str]) -> Result<(), Problem> {
+    succeed(cargo_build(programs).arg("--quiet"))
+}
+
 /// A program of this workspace, as [`cargo_build`] leaves it.
 pub(crate) fn built(program: &str) -> PathBuf {
     target().join("debug").join(program)

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::run::{Problem, Scratch, Watched, built, cargo_build, io, is_there, root, succeed, watch};
+use crate::run::{Problem, Scratch, Watched, build_quietly, built, io, is_there, root, watch};
 
 /// A sample that is not done by then never will be.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs the samples with the debug build that the tests left.
 pub(crate) fn run() -> Result<String, Problem> {
-    succeed(cargo_build(&["trainyard"]).arg("--quiet"))?;
+    build_quietly(&["trainyard"])?;
     let user = User { binary: built("trainyard"), scratch: Scratch::new("smoke")? };
     user.quickstart()?;
     user.simulated()?;

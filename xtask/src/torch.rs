@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::run::{Problem, Scratch, Watched, built, cargo_build, io, root, shown, succeed, watch};
+use crate::run::{Problem, Scratch, Watched, build_quietly, built, io, root, shown, watch};
 
 const SAMPLE: &str = "deploy/samples/torch-ddp.yaml";
 /// One run takes well under a minute; this is for machines that are busy with something else.
@@ -38,7 +38,7 @@ impl Told {
 pub(crate) fn run() -> Result<(), Problem> {
     let python = python_with_torch()?;
     println!("python with torch: {}", python.display());
-    succeed(cargo_build(&["trainyard"]).arg("--quiet"))?;
+    build_quietly(&["trainyard"])?;
     let tests = Tests { scratch: Scratch::new("torch")?, python };
     let undisturbed = tests.undisturbed()?;
     println!("  undisturbed: {undisturbed}");

@@ -18,6 +18,8 @@ const FOREIGN: &str = "foreign";
 const PODS: u32 = 8;
 /// Without any news for so long, pods are taken to be stuck.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// Freed memory is given back by and by, and the operator's log gives back its own when nothing has happened for two seconds.
+const REST: Duration = Duration::from_secs(6);
 /// Of a `ConfigMap`: as much as one may hold, nearly.
 const CONFIG_MAP_BYTES: u64 = 1_000_000;
 
@@ -44,11 +46,10 @@ pub(crate) fn run(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     live(bed, amounts)
 }
 
-/// Resident memory once the API server is at rest, and a little later: freed memory is given back by and by, and the operator's
-/// log gives back its own when nothing has happened for two seconds.
+/// Resident memory once the API server is at rest, and a little later.
 fn resident(bed: &Bed, operator: &Operator) -> Result<f64, AnyError> {
     bed.until_rest()?;
-    std::thread::sleep(Duration::from_secs(6));
+    std::thread::sleep(REST);
     Ok(figure(operator.usage()?.rss_bytes))
 }
 

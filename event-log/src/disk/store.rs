@@ -91,10 +91,7 @@ impl Store for DiskStore {
     }
 
     fn reopen(&mut self) -> Result<(), Error> {
-        self.failed = true;
-        self.epoch.reopen()?;
-        self.failed = false;
-        Ok(())
+        self.epoch.reopen()
     }
 
     fn draft(&mut self) -> Result<Epoch, Error> {

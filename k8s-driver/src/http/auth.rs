@@ -14,6 +14,8 @@ use kube::{Api, Client};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+use crate::wire::words;
+
 /// The path access is asked for; a `ClusterRole` names it under `nonResourceURLs`.
 pub(super) const PATH: &str = "/log";
 /// How long a verdict is kept: a token that was taken back is refused this much later at most.
@@ -144,7 +146,7 @@ fn unavailable(what: &str, error: &kube::Error) -> Unavailable {
         kube::Error::Api(status) if status.code == 403 => format!(
             "this operator may not create {what}: bind the ClusterRole system:auth-delegator to its service account"
         ),
-        kube::Error::Api(status) => format!("the API server refused {what}: {}", status.message),
+        kube::Error::Api(_) => format!("the API server refused {what}: {}", words(error)),
         _ => format!("the API server cannot be asked about {what}"),
     })
 }

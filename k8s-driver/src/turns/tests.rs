@@ -267,40 +267,44 @@ async fn a_long_log_begins_anew_by_itself() {
     tokio::time::timeout(Duration::from_secs(20), compacted).await.unwrap().unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_has_grown_is_opened_anew_at_rest_and_the_leadership_goes_on() {
-    let (logs, reopening) = OnDisk::new(false);
+/// A leadership on a log on a disk, which has just grown enough to be opened anew at rest.
+async fn grown(fails: bool) -> (Turns, Around, Term, Arc<Reopening>) {
+    let (logs, reopening) = OnDisk::new(fails);
     let parts = Parts { logs, reopen_after: 3, ..parts(&MemoryDisk::default(), Vec::new()) };
     let turns = start(parts, Handle::current()).unwrap().0;
     let mut around = begin(&turns, 0).await;
     let term = around.lead(&turns, Vec::new()).await;
     around.eight_turns().await;
-    let head = async || turns.with(|operator| operator.log().head()).await.unwrap();
-    let before = head().await;
+    (turns, around, term, reopening)
+}
+
+async fn head(turns: &Turns) -> Position {
+    turns.with(|operator| operator.log().head().position).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_has_grown_is_opened_anew_at_rest_and_the_leadership_goes_on() {
+    let (turns, mut around, term, reopening) = grown(false).await;
+    let before = head(&turns).await;
     assert_eq!(reopening.count.load(Ordering::SeqCst), 0, "not in the middle of work");
     tokio::time::sleep(thread::REST * 3).await;
     assert_eq!(reopening.count.load(Ordering::SeqCst), 1, "once, as nothing was added since");
     around.news.send(Observation::Applied(job(60))).await.unwrap();
     assert_eq!(around.calls().await[0].verb, Verb::ApplyStatus);
-    assert!(head().await.position > before.position);
+    assert!(head(&turns).await > before);
     assert_eq!(turns.view().borrow().term, term);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_cannot_be_opened_anew_at_rest_ends_the_leadership_and_the_next_goes_on() {
-    let (logs, _) = OnDisk::new(true);
-    let parts = Parts { logs, reopen_after: 3, ..parts(&MemoryDisk::default(), Vec::new()) };
-    let turns = start(parts, Handle::current()).unwrap().0;
-    let mut around = begin(&turns, 0).await;
-    let term = around.lead(&turns, Vec::new()).await;
-    around.eight_turns().await;
-    let before = turns.with(|operator| operator.log().head()).await.unwrap();
+    let (turns, mut around, term, _) = grown(true).await;
+    let before = head(&turns).await;
     let Milestone::Stopped(error) = around.milestone().await else { panic!("it went on") };
     assert!(crate::wire::words(&error).ends_with("planned"), "{error:?}");
     let mut around = Around { listed: 60, ..begin(&turns, term.0).await };
     assert!(around.lead(&turns, Vec::new()).await > term);
-    let after = turns.with(|operator| operator.log().head()).await.unwrap();
-    assert!(after.position > before.position, "{before:?} {after:?}");
+    let after = head(&turns).await;
+    assert!(after > before, "{before:?} {after:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,19 +62,17 @@ impl TurnThread {
     pub(super) fn run(mut self, mut asked: mpsc::Receiver<Ask>) {
         let runtime = self.runtime.clone();
         loop {
-            match runtime.block_on(self.wait(&mut asked)) {
+            let done = match runtime.block_on(self.wait(&mut asked)) {
                 Woken::NobodyAsks => return,
-                Woken::Asked(ask) => self.answer(ask),
-                Woken::Work => {
-                    if let Err(error) = self.work().and_then(|()| self.shorten()) {
-                        self.stopped(error);
-                    }
+                Woken::Asked(ask) => {
+                    self.answer(ask);
+                    Ok(())
                 }
-                Woken::Rest => {
-                    if let Err(error) = self.rest() {
-                        self.stopped(error);
-                    }
-                }
+                Woken::Work => self.work().and_then(|()| self.shorten()),
+                Woken::Rest => self.rest(),
+            };
+            if let Err(error) = done {
+                self.stopped(error);
             }
             self.tell();
         }
@@ -87,7 +85,7 @@ impl TurnThread {
         };
         let wake = operator.next_wake();
         let grown = operator.log().head().position.0.saturating_sub(self.reopened.0);
-        let rests = self.parts.reopen_after > 0 && grown > self.parts.reopen_after && operator.calls_under_way() == 0;
+        let rests = operator.calls_under_way() == 0 && is_due(grown, self.parts.reopen_after);
         let waits = self.pending || wake.is_some_and(|at| at <= self.parts.clock.now());
         let (queues, offered) = (&mut period.queues, &mut period.offered);
         tokio::select! {
@@ -151,10 +149,9 @@ impl TurnThread {
     fn shorten(&mut self) -> Result<(), operator::Error> {
         let Some(operator) = self.operator.as_mut().filter(|operator| operator.is_ready()) else { return Ok(()) };
         let patience = if operator.calls_under_way() == 0 { 1 } else { 2 };
-        let is_due = |records: u64, limit: u64| limit > 0 && records > limit.saturating_mul(patience);
         let (records, unkept, begun) = (operator.log().records(), operator.unkept(), Instant::now());
         let seconds = || begun.elapsed().as_secs_f64();
-        if is_due(records, self.parts.compact_after) {
+        if is_due(records, self.parts.compact_after.saturating_mul(patience)) {
             match operator.compact() {
                 Ok(()) => tracing::info!(records, seconds = seconds(), "log compacted"),
                 Err(operator::Error::Log(error @ event_log::Error::TooBig { .. })) => {
@@ -164,7 +161,7 @@ impl TurnThread {
                 }
                 Err(error) => return Err(error),
             }
-        } else if is_due(unkept, self.parts.keep_after) {
+        } else if is_due(unkept, self.parts.keep_after.saturating_mul(patience)) {
             match operator.keep_state() {
                 Ok(()) => tracing::info!(unkept, seconds = seconds(), "state kept beside the log"),
                 Err(error) => tracing::warn!(%error, unkept, "the state cannot be kept beside the log"),
@@ -356,6 +353,11 @@ impl Leading {
         // A leadership that is over hears nothing more.
         let _ = self.queues.milestones.send(milestone);
     }
+}
+
+/// Whether so many records are more than the limit; 0 is none.
+const fn is_due(records: u64, limit: u64) -> bool {
+    limit > 0 && records > limit
 }
 
 /// Tells and counts a change of phase.
