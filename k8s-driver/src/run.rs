@@ -21,6 +21,7 @@ use crate::logs::{Directory, Logs, Memory};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::rehearse::Rehearsal;
+use crate::slack;
 use crate::standing::{Board, Standing};
 use crate::turns::{self, Ask, Parts, Turns};
 
@@ -33,8 +34,9 @@ const ROOM_PER_CALL: usize = 4;
 const STATUS_PACE_MS: u64 = 1_000;
 /// Records after which the state is kept beside the log: folding so many takes about a third of a second.
 pub const KEEP_AFTER: u64 = 100_000;
-/// Records after which the log is opened anew at rest: its engine's memory is full of pages by then, which hold others' in place.
-const REOPEN_AFTER: u64 = 5_000;
+/// Records after which memory is given back at rest: the life of some fifty jobs, whose pages fill the memory of the log's engine
+/// and hold others' in place.
+const REOPEN_AFTER: u64 = 1_000;
 /// How long giving the lease back may take at the end.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
@@ -152,6 +154,7 @@ async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Resu
         compact_after: options.compact_after,
         keep_after: KEEP_AFTER,
         reopen_after: REOPEN_AFTER,
+        give_back: slack::stir,
     };
     let runtime = tokio::runtime::Handle::current();
     Ok(tokio::task::spawn_blocking(move || turns::start(parts, runtime)).await??.0)

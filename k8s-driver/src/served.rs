@@ -100,6 +100,7 @@ pub(crate) fn turns_on(place: &Place) -> Turns {
         compact_after: 0,
         keep_after: 0,
         reopen_after: 0,
+        give_back: || {},
     };
     turns::start(parts, tokio::runtime::Handle::current()).unwrap().0
 }

@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 
 use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen};
 use event_log::{Checkpoint, Frame, Head};
-use model::{Position, Term};
-use operator::{Operator, Options};
+use model::{Phase, Position, Term};
+use operator::{Operator, Options, Step};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -38,6 +38,26 @@ pub struct Batch {
     pub frames: Vec<Frame>,
     /// The end of the log when the batch was read.
     pub head: Head,
+}
+
+impl Batch {
+    /// What the log holds from a position on: up to so many records, and none after so many bytes.
+    fn read(operator: &Operator, from: Position, limit: usize, most_bytes: usize) -> Result<Self, event_log::Error> {
+        let log = operator.log();
+        let checkpoint = if from < log.first() { log.checkpoint()? } else { None };
+        let from = if checkpoint.is_some() { log.first() } else { from };
+        let mut frames = Vec::new();
+        let mut bytes = 0_usize;
+        for frame in log.read(from)?.take(limit) {
+            let frame = frame?;
+            bytes = bytes.saturating_add(frame.body.len());
+            frames.push(frame);
+            if bytes >= most_bytes {
+                break;
+            }
+        }
+        Ok(Self { checkpoint, frames, head: log.head() })
+    }
 }
 
 /// What the thread tells between turns.
@@ -193,8 +213,24 @@ pub struct Parts {
     pub compact_after: u64,
     /// Records after which the present state is kept beside the log, so that the next start takes no longer than those do.
     pub keep_after: u64,
-    /// Records after which the log is opened anew when nothing has happened for a while, which gives memory back; 0 for never.
+    /// Records after which memory is given back when nothing has happened for a while: the log is opened anew, then
+    /// [`Parts::give_back`] is called. 0 for never. For a long log it takes a twentieth of its records, if those are more.
     pub reopen_after: u64,
+    /// Has the allocator give back what it holds for the calling thread; called here and on the thread of the network.
+    pub give_back: fn(),
+}
+
+impl Parts {
+    /// Tells and counts a change of phase.
+    fn note(&self, step: &Step) {
+        if step.phase == step.from || step.phase == Phase::New {
+            return;
+        }
+        let word = self.registry.get(&step.job.kind).map_or("", |api| api.phase_word(step.phase));
+        self.metrics.transition(&step.job.kind, word);
+        tracing::info!(job = %step.job, uid = %step.job.uid, phase = word, words = &*step.message,
+            position = step.position.0, "phase");
+    }
 }
 
 /// Why the thread could not begin.

@@ -87,6 +87,7 @@ fn parts(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Parts {
         compact_after: 0,
         keep_after: 0,
         reopen_after: 0,
+        give_back: || {},
     }
 }
 
@@ -268,9 +269,9 @@ async fn a_long_log_begins_anew_by_itself() {
 }
 
 /// A leadership on a log on a disk, which has just grown enough to be opened anew at rest.
-async fn grown(fails: bool) -> (Turns, Around, Term, Arc<Reopening>) {
+async fn grown(fails: bool, give_back: fn()) -> (Turns, Around, Term, Arc<Reopening>) {
     let (logs, reopening) = OnDisk::new(fails);
-    let parts = Parts { logs, reopen_after: 3, ..parts(&MemoryDisk::default(), Vec::new()) };
+    let parts = Parts { logs, reopen_after: 3, give_back, ..parts(&MemoryDisk::default(), Vec::new()) };
     let turns = start(parts, Handle::current()).unwrap().0;
     let mut around = begin(&turns, 0).await;
     let term = around.lead(&turns, Vec::new()).await;
@@ -283,12 +284,23 @@ async fn head(turns: &Turns) -> Position {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_has_grown_is_opened_anew_at_rest_and_the_leadership_goes_on() {
-    let (turns, mut around, term, reopening) = grown(false).await;
+async fn after_growth_the_log_is_opened_anew_and_memory_given_back_at_rest_and_the_leadership_goes_on() {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let give_back = || {
+        GIVEN.fetch_add(1, Ordering::SeqCst);
+    };
+    let (turns, mut around, term, reopening) = grown(false, give_back).await;
     let before = head(&turns).await;
-    assert_eq!(reopening.count.load(Ordering::SeqCst), 0, "not in the middle of work");
-    tokio::time::sleep(thread::REST * 3).await;
-    assert_eq!(reopening.count.load(Ordering::SeqCst), 1, "once, as nothing was added since");
+    let counts = || (reopening.count.load(Ordering::SeqCst), GIVEN.load(Ordering::SeqCst));
+    assert_eq!(counts(), (0, 0), "not in the middle of work");
+    let given = async {
+        while counts() != (1, 2 * thread::GIVE_BACK) {
+            tokio::time::sleep(thread::SPACING).await;
+        }
+    };
+    assert!(tokio::time::timeout(thread::REST * 30, given).await.is_ok(), "{:?}", counts());
+    tokio::time::sleep(thread::REST * 2).await;
+    assert_eq!(counts(), (1, 2 * thread::GIVE_BACK), "not again, as nothing was added since");
     around.news.send(Observation::Applied(job(60))).await.unwrap();
     assert_eq!(around.calls().await[0].verb, Verb::ApplyStatus);
     assert!(head(&turns).await > before);
@@ -297,7 +309,7 @@ async fn a_log_that_has_grown_is_opened_anew_at_rest_and_the_leadership_goes_on(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_cannot_be_opened_anew_at_rest_ends_the_leadership_and_the_next_goes_on() {
-    let (turns, mut around, term, _) = grown(true).await;
+    let (turns, mut around, term, _) = grown(true, || {}).await;
     let before = head(&turns).await;
     let Milestone::Stopped(error) = around.milestone().await else { panic!("it went on") };
     assert!(crate::wire::words(&error).ends_with("planned"), "{error:?}");

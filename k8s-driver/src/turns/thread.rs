@@ -5,8 +5,8 @@
 use std::time::{Duration, Instant};
 
 use event_log::EventLog;
-use model::{Phase, Position, Term};
-use operator::{Operator, Options, Step};
+use model::{Position, Term};
+use operator::{Operator, Options};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
@@ -22,6 +22,12 @@ pub(super) const SPACING: Duration = Duration::from_millis(100);
 /// Nothing has happened for so long: this is a time for what nobody waits for.
 pub(super) const REST: Duration = Duration::from_secs(2);
 
+/// Opening a log anew takes the longer the longer it is: it must have grown by one record in so many.
+const REOPEN_SHARE: u64 = 20;
+/// How often the allocator is asked to give memory back: what threads cache is freed first, what has been free for a while goes
+/// back the next time, and then what the other thread freed meanwhile.
+pub(super) const GIVE_BACK: u32 = 3;
+
 /// What the thread holds.
 pub(super) struct TurnThread {
     parts: Parts,
@@ -34,6 +40,8 @@ pub(super) struct TurnThread {
     next: tokio::time::Instant,
     /// Up to where the log reached when it was opened anew at rest.
     reopened: Position,
+    /// How often the allocator is still asked to give memory back, once for each time of rest.
+    to_give: u32,
 }
 
 struct Leading {
@@ -55,7 +63,17 @@ enum Woken {
 impl TurnThread {
     pub(super) fn new(parts: Parts, show: watch::Sender<View>, runtime: Handle) -> Self {
         let next = tokio::time::Instant::now();
-        Self { parts, operator: None, period: None, show, runtime, pending: false, next, reopened: Position(0) }
+        Self {
+            parts,
+            operator: None,
+            period: None,
+            show,
+            runtime,
+            pending: false,
+            next,
+            reopened: Position(0),
+            to_give: 0,
+        }
     }
 
     /// Runs until nobody can ask any more.
@@ -85,7 +103,9 @@ impl TurnThread {
         };
         let wake = operator.next_wake();
         let grown = operator.log().head().position.0.saturating_sub(self.reopened.0);
-        let rests = operator.calls_under_way() == 0 && is_due(grown, self.parts.reopen_after);
+        let is_long = || grown > operator.log().records() / REOPEN_SHARE;
+        let gives = self.to_give > 0 || is_due(grown, self.parts.reopen_after) && is_long();
+        let rests = operator.calls_under_way() == 0 && gives;
         let waits = self.pending || wake.is_some_and(|at| at <= self.parts.clock.now());
         let (queues, offered) = (&mut period.queues, &mut period.offered);
         tokio::select! {
@@ -139,7 +159,7 @@ impl TurnThread {
             period.tell(Milestone::Begun(operator.state().stamp.term));
         }
         for step in operator.take_steps() {
-            note(&step, &self.parts);
+            self.parts.note(&step);
         }
         Ok(())
     }
@@ -170,13 +190,23 @@ impl TurnThread {
         Ok(())
     }
 
-    /// Has the log give memory back.
+    /// Has memory given back: first the log's, then what the allocator holds, a few times over.
     fn rest(&mut self) -> Result<(), operator::Error> {
         let Some(operator) = &mut self.operator else { return Ok(()) };
         let begun = Instant::now();
-        operator.reopen_log()?;
-        self.reopened = operator.log().head().position;
-        tracing::debug!(seconds = begun.elapsed().as_secs_f64(), "log opened anew at rest");
+        if self.to_give == 0 {
+            operator.reopen_log()?;
+            self.reopened = operator.log().head().position;
+            self.to_give = GIVE_BACK;
+            tracing::debug!(seconds = begun.elapsed().as_secs_f64(), "log opened anew at rest");
+        } else {
+            self.to_give -= 1;
+            let give_back = self.parts.give_back;
+            self.runtime.spawn(async move { give_back() });
+            give_back();
+            tracing::debug!(seconds = begun.elapsed().as_secs_f64(), "memory given back at rest");
+        }
+        self.next = tokio::time::Instant::now();
         Ok(())
     }
 
@@ -238,7 +268,7 @@ impl TurnThread {
             Ask::Frames { from, limit, most_bytes, reply } => {
                 // A log that cannot be read closes the reply.
                 if let Some(operator) = &self.operator {
-                    let _ = reply.send(batch(operator, from, limit, most_bytes));
+                    let _ = reply.send(Batch::read(operator, from, limit, most_bytes));
                 }
             }
             Ask::Operator(act) => {
@@ -358,34 +388,6 @@ impl Leading {
 /// Whether so many records are more than the limit; 0 is none.
 const fn is_due(records: u64, limit: u64) -> bool {
     limit > 0 && records > limit
-}
-
-/// Tells and counts a change of phase.
-fn note(step: &Step, parts: &Parts) {
-    if step.phase == step.from || step.phase == Phase::New {
-        return;
-    }
-    let word = parts.registry.get(&step.job.kind).map_or("", |api| api.phase_word(step.phase));
-    parts.metrics.transition(&step.job.kind, word);
-    tracing::info!(job = %step.job, uid = %step.job.uid, phase = word, words = &*step.message,
-        position = step.position.0, "phase");
-}
-
-fn batch(operator: &Operator, from: Position, limit: usize, most_bytes: usize) -> Result<Batch, event_log::Error> {
-    let log = operator.log();
-    let checkpoint = if from < log.first() { log.checkpoint()? } else { None };
-    let from = if checkpoint.is_some() { log.first() } else { from };
-    let mut frames = Vec::new();
-    let mut bytes = 0_usize;
-    for frame in log.read(from)?.take(limit) {
-        let frame = frame?;
-        bytes = bytes.saturating_add(frame.body.len());
-        frames.push(frame);
-        if bytes >= most_bytes {
-            break;
-        }
-    }
-    Ok(Batch { checkpoint, frames, head: log.head() })
 }
 
 fn lost(source: &std::io::Error) -> event_log::Error {
