@@ -18,8 +18,8 @@ const FOREIGN: &str = "foreign";
 const PODS: u32 = 8;
 /// Without any news for so long, pods are taken to be stuck.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Freed memory is given back by and by, and the operator's log gives back its own when nothing has happened for two seconds.
-const REST: Duration = Duration::from_secs(6);
+/// Freed memory is given back when nothing has happened for two seconds, and then three times more.
+const REST: Duration = Duration::from_secs(12);
 /// Of a `ConfigMap`: as much as one may hold, nearly.
 const CONFIG_MAP_BYTES: u64 = 1_000_000;
 
