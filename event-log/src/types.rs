@@ -185,7 +185,7 @@ pub trait EventLog: Send {
     fn kept(&self) -> Result<Option<Checkpoint>, Error>;
 
     /// Closes what is below and opens it again, so that it gives back the memory it came to hold. What the log holds is the
-    /// same. Takes milliseconds for a log of 100,000 records.
+    /// same. Takes some 40 ms for a log of 1,000,000 records.
     ///
     /// # Errors
     /// Any error poisons the handle, as for [`EventLog::append`].

@@ -34,9 +34,11 @@ const ROOM_PER_CALL: usize = 4;
 const STATUS_PACE_MS: u64 = 1_000;
 /// Records after which the state is kept beside the log: folding so many takes about a third of a second.
 pub const KEEP_AFTER: u64 = 100_000;
-/// Records after which memory is given back at rest: the life of some fifty jobs, whose pages fill the memory of the log's engine
-/// and hold others' in place.
-const REOPEN_AFTER: u64 = 1_000;
+/// Records after which memory is given back at rest: the life of some fifty jobs.
+const GIVE_BACK_AFTER: u64 = 1_000;
+/// Records after which the log is opened anew then: its engine's memory is full of pages, which hold others' in place. With fewer,
+/// what the engine allocates anew is more than what it lets go.
+const REOPEN_AFTER: u64 = 20_000;
 /// How long giving the lease back may take at the end.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
@@ -153,6 +155,7 @@ async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Resu
         room: options.most_at_once.saturating_mul(ROOM_PER_CALL),
         compact_after: options.compact_after,
         keep_after: KEEP_AFTER,
+        give_back_after: GIVE_BACK_AFTER,
         reopen_after: REOPEN_AFTER,
         give_back: slack::stir,
     };

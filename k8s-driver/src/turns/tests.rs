@@ -86,6 +86,7 @@ fn parts(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Parts {
         room: 100,
         compact_after: 0,
         keep_after: 0,
+        give_back_after: 0,
         reopen_after: 0,
         give_back: || {},
     }
@@ -271,7 +272,8 @@ async fn a_long_log_begins_anew_by_itself() {
 /// A leadership on a log on a disk, which has just grown enough to be opened anew at rest.
 async fn grown(fails: bool, give_back: fn()) -> (Turns, Around, Term, Arc<Reopening>) {
     let (logs, reopening) = OnDisk::new(fails);
-    let parts = Parts { logs, reopen_after: 3, give_back, ..parts(&MemoryDisk::default(), Vec::new()) };
+    let parts =
+        Parts { logs, give_back_after: 3, reopen_after: 3, give_back, ..parts(&MemoryDisk::default(), Vec::new()) };
     let turns = start(parts, Handle::current()).unwrap().0;
     let mut around = begin(&turns, 0).await;
     let term = around.lead(&turns, Vec::new()).await;
@@ -294,13 +296,13 @@ async fn after_growth_the_log_is_opened_anew_and_memory_given_back_at_rest_and_t
     let counts = || (reopening.count.load(Ordering::SeqCst), GIVEN.load(Ordering::SeqCst));
     assert_eq!(counts(), (0, 0), "not in the middle of work");
     let given = async {
-        while counts() != (1, 2 * thread::GIVE_BACK) {
+        while counts() != (1, 2 * thread::RESTS) {
             tokio::time::sleep(thread::SPACING).await;
         }
     };
     assert!(tokio::time::timeout(thread::REST * 30, given).await.is_ok(), "{:?}", counts());
     tokio::time::sleep(thread::REST * 2).await;
-    assert_eq!(counts(), (1, 2 * thread::GIVE_BACK), "not again, as nothing was added since");
+    assert_eq!(counts(), (1, 2 * thread::RESTS), "not again, as nothing was added since");
     around.news.send(Observation::Applied(job(60))).await.unwrap();
     assert_eq!(around.calls().await[0].verb, Verb::ApplyStatus);
     assert!(head(&turns).await > before);

@@ -21,12 +21,8 @@ const BATCH: usize = 1024;
 pub(super) const SPACING: Duration = Duration::from_millis(100);
 /// Nothing has happened for so long: this is a time for what nobody waits for.
 pub(super) const REST: Duration = Duration::from_secs(2);
-
-/// Opening a log anew takes the longer the longer it is: it must have grown by one record in so many.
-const REOPEN_SHARE: u64 = 20;
-/// How often the allocator is asked to give memory back: what threads cache is freed first, what has been free for a while goes
-/// back the next time, and then what the other thread freed meanwhile.
-pub(super) const GIVE_BACK: u32 = 3;
+/// In how many such times, one after the other, memory is given back: pages go back when they have been free since the time before.
+pub(super) const RESTS: u32 = 3;
 
 /// What the thread holds.
 pub(super) struct TurnThread {
@@ -38,10 +34,11 @@ pub(super) struct TurnThread {
     /// Whether there is something for a turn to do, and when the next may begin.
     pending: bool,
     next: tokio::time::Instant,
-    /// Up to where the log reached when it was opened anew at rest.
+    /// Up to where the log reached when memory was given back last, and when it was opened anew last.
+    gave_back: Position,
     reopened: Position,
-    /// How often the allocator is still asked to give memory back, once for each time of rest.
-    to_give: u32,
+    /// In how many more times of rest memory is given back.
+    rests: u32,
 }
 
 struct Leading {
@@ -71,8 +68,9 @@ impl TurnThread {
             runtime,
             pending: false,
             next,
+            gave_back: Position(0),
             reopened: Position(0),
-            to_give: 0,
+            rests: 0,
         }
     }
 
@@ -102,10 +100,8 @@ impl TurnThread {
             return asked.recv().await.map_or(Woken::NobodyAsks, Woken::Asked);
         };
         let wake = operator.next_wake();
-        let grown = operator.log().head().position.0.saturating_sub(self.reopened.0);
-        let is_long = || grown > operator.log().records() / REOPEN_SHARE;
-        let gives = self.to_give > 0 || is_due(grown, self.parts.reopen_after) && is_long();
-        let rests = operator.calls_under_way() == 0 && gives;
+        let is_due = self.rests > 0 || is_due(grown(operator, self.gave_back), self.parts.give_back_after);
+        let rests = is_due && operator.calls_under_way() == 0;
         let waits = self.pending || wake.is_some_and(|at| at <= self.parts.clock.now());
         let (queues, offered) = (&mut period.queues, &mut period.offered);
         tokio::select! {
@@ -190,23 +186,21 @@ impl TurnThread {
         Ok(())
     }
 
-    /// Has memory given back: first the log's, then what the allocator holds, a few times over.
+    /// Gives memory back: a long log's, and what the allocator holds.
     fn rest(&mut self) -> Result<(), operator::Error> {
         let Some(operator) = &mut self.operator else { return Ok(()) };
-        let begun = Instant::now();
-        if self.to_give == 0 {
+        let (head, begun) = (operator.log().head().position, Instant::now());
+        if is_due(grown(operator, self.reopened), self.parts.reopen_after) {
             operator.reopen_log()?;
-            self.reopened = operator.log().head().position;
-            self.to_give = GIVE_BACK;
+            self.reopened = head;
             tracing::debug!(seconds = begun.elapsed().as_secs_f64(), "log opened anew at rest");
-        } else {
-            self.to_give -= 1;
-            let give_back = self.parts.give_back;
-            self.runtime.spawn(async move { give_back() });
-            give_back();
-            tracing::debug!(seconds = begun.elapsed().as_secs_f64(), "memory given back at rest");
         }
-        self.next = tokio::time::Instant::now();
+        self.rests = self.rests.checked_sub(1).unwrap_or(RESTS - 1);
+        let give_back = self.parts.give_back;
+        self.runtime.spawn(async move { give_back() });
+        give_back();
+        (self.gave_back, self.next) = (head, tokio::time::Instant::now());
+        tracing::debug!(seconds = begun.elapsed().as_secs_f64(), "memory given back at rest");
         Ok(())
     }
 
@@ -232,7 +226,7 @@ impl TurnThread {
 
     /// Opens the operator. A damaged log is set aside: what it held is adopted from the objects.
     pub(super) fn open(&mut self) -> Result<(), Error> {
-        self.reopened = Position(0);
+        (self.gave_back, self.reopened) = (Position(0), Position(0));
         let log = match self.parts.logs.open() {
             Ok(log) => log,
             Err(damage @ event_log::Error::Damaged { .. }) => return self.open_without(&damage),
@@ -383,6 +377,11 @@ impl Leading {
         // A leadership that is over hears nothing more.
         let _ = self.queues.milestones.send(milestone);
     }
+}
+
+/// By how many records the log has grown.
+fn grown(operator: &Operator, since: Position) -> u64 {
+    operator.log().head().position.0.saturating_sub(since.0)
 }
 
 /// Whether so many records are more than the limit; 0 is none.
