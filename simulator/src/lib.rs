@@ -15,7 +15,6 @@ pub mod pattern;
 pub mod report;
 pub mod runner;
 pub mod scenario;
-pub mod study;
 pub mod sweep;
 pub mod text;
 mod verbs;

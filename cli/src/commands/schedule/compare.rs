@@ -6,13 +6,13 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use simulator::study::compare;
-use simulator::study::input::Workload;
-use simulator::study::lineup::Entrant;
-use simulator::study::report::{self, Shown};
-use simulator::study::rows::{self, RowHead};
-use simulator::study::sim::{self, Outcome, Settings};
-use simulator::study::summary::{Summary, ratio, seconds};
+use studies::compare;
+use studies::input::Workload;
+use studies::lineup::Entrant;
+use studies::report::{self, Shown};
+use studies::rows::{self, RowHead};
+use studies::sim::{self, Outcome, Settings};
+use studies::summary::{Summary, ratio, seconds};
 
 use super::study::{Setup, write};
 use crate::out::{self, Failure};

@@ -1,8 +1,10 @@
 //! `trainyard schedule`: the scheduler on its own, without a cluster.
 
+#[cfg(feature = "studies")]
 mod compare;
 mod decimal;
 mod eval;
+#[cfg(feature = "studies")]
 mod study;
 mod vectors;
 
@@ -24,8 +26,10 @@ enum ScheduleCommand {
     /// Compute conformance vectors and print the results as JSON.
     Eval(eval::EvalArgs),
     /// Play a trace through one policy.
+    #[cfg(feature = "studies")]
     Study(study::StudyArgs),
     /// Play a trace through several policies, side by side.
+    #[cfg(feature = "studies")]
     Compare(compare::CompareArgs),
 }
 
@@ -33,7 +37,9 @@ enum ScheduleCommand {
 pub(crate) fn run(args: &ScheduleArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         ScheduleCommand::Eval(args) => eval::run(args),
+        #[cfg(feature = "studies")]
         ScheduleCommand::Study(args) => study::run(args),
+        #[cfg(feature = "studies")]
         ScheduleCommand::Compare(args) => compare::run(args),
     }
 }

@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use scheduler::Micros;
-use simulator::study::input::{Cluster, OnBadRow, Profile, Trace, Workload};
-use simulator::study::lineup::Entrant;
-use simulator::study::report::{self, Shown};
-use simulator::study::rows;
-use simulator::study::sim::{self, Knowledge, Settings, SizeKnowledge, SpeedKnowledge};
-use simulator::study::summary::{Summary, seconds};
+use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
+use studies::lineup::Entrant;
+use studies::report::{self, Shown};
+use studies::rows;
+use studies::sim::{self, Knowledge, Settings, SizeKnowledge, SpeedKnowledge};
+use studies::summary::{Summary, seconds};
 
 use crate::commands::simulate::duration;
 use crate::out::{self, Failure};
@@ -86,7 +86,7 @@ fn percent(text: &str) -> Result<u32, String> {
 }
 
 fn thousandths(text: &str) -> Option<u32> {
-    let nano = simulator::study::input::decimal::parse_nano(text).ok()?;
+    let nano = studies::input::decimal::parse_nano(text).ok()?;
     u32::try_from(nano / 1_000_000).ok()
 }
 

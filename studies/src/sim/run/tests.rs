@@ -1,8 +1,8 @@
 //! What happens when, in small workloads.
 
 use super::*;
-use crate::study::input::{Cluster, OnBadRow, Trace};
-use crate::study::lineup::Entrant;
+use crate::input::{Cluster, OnBadRow, Trace};
+use crate::lineup::Entrant;
 use scheduler::{GpuType, Round};
 
 fn workload(rows: &str, cluster: &str) -> Workload {

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use scheduler::{Micros, Policy};
-use simulator::study::input::{Cluster, OnBadRow, Profile, Trace, Workload};
-use simulator::study::lineup::Entrant;
-use simulator::study::published::{Plan, Published, times};
-use simulator::study::sim::{Knowledge, Outcome, Settings, SizeKnowledge, run};
-use simulator::study::summary::Summary;
-use simulator::study::{compare, rows};
+use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
+use studies::lineup::Entrant;
+use studies::published::{Plan, Published, times};
+use studies::sim::{Knowledge, Outcome, Settings, SizeKnowledge, run};
+use studies::summary::Summary;
+use studies::{compare, rows};
 
 const FIXED_BATCH: &str = "profiles/pollux_t4_fixed_batch.csv";
 

@@ -9,7 +9,7 @@ use model::id::Text;
 use scheduler::placement::{Demand, Node, Packing, Placement, PlacementError, Prices, settle};
 use scheduler::{GpuType, Grant, Speed};
 
-use crate::study::input::Cluster;
+use crate::input::Cluster;
 
 /// The nodes, and who is on them.
 #[derive(Debug)]

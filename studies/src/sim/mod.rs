@@ -76,5 +76,5 @@ impl Settings {
 }
 
 fn span(time: Micros) -> String {
-    format!("{} s", crate::study::summary::seconds(time))
+    format!("{} s", crate::summary::seconds(time))
 }

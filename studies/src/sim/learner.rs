@@ -11,7 +11,7 @@ use scheduler::learning::{Measured, Prior, Progress, Report};
 use scheduler::{GpuType, JobView, Micros, Speed, Speeds};
 
 use super::live::Live;
-use crate::study::input::{Cluster, Work, WorkloadJob};
+use crate::input::{Cluster, Work, WorkloadJob};
 
 /// Work of one unit: a second at the reference speed.
 const UNIT: Work = Work(Speed::ONE.0 as u128 * 1_000_000);
@@ -99,7 +99,7 @@ fn units(work: Work) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::input::{OnBadRow, Profile, Trace, Workload};
+    use crate::input::{OnBadRow, Profile, Trace, Workload};
     use scheduler::Grant;
 
     fn workload() -> Workload {

@@ -4,7 +4,7 @@
 //! Owns reading the inputs ([`input`]), the simulation ([`sim`]), what is measured of it ([`summary`]) and how it is shown. It
 //! must not decide who gets what: that is `scheduler`'s; only rules of other simulators that are wanted for comparison and
 //! nothing else stand here ([`mod@reference`]). Everything is deterministic: integers for time and work, seeds for noise.
-//! Tests: beside each module, and `tests/study.rs` against published results.
+//! Tests: beside each module, and `tests/published.rs` against published results.
 
 pub mod compare;
 pub mod input;

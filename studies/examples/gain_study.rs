@@ -1,6 +1,6 @@
 //! Is our own policy ahead of another on every set of traces, at several restart costs, with perfect and imperfect knowledge?
 //!
-//! `cargo run --release -p simulator --example gain_study -- --traces DIR [--ours gain] [--theirs AFS-L] [--seeds 3] [--round S]
+//! `cargo run --release -p studies --example gain_study -- --traces DIR [--ours gain] [--theirs AFS-L] [--seeds 3] [--round S]
 //! [--threads N] [--only NAME]`
 //!
 //! Prints Markdown: mean completion times of both policies on each set, and per cell the ratio ours / theirs (below 1 is
@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use scheduler::Micros;
-use simulator::study::compare;
-use simulator::study::input::{Cluster, OnBadRow, Profile, Trace, Workload};
-use simulator::study::lineup::Entrant;
-use simulator::study::sim::{Knowledge, Settings, SizeKnowledge, SpeedKnowledge, run};
-use simulator::study::summary::Summary;
+use studies::compare;
+use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
+use studies::lineup::Entrant;
+use studies::sim::{Knowledge, Settings, SizeKnowledge, SpeedKnowledge, run};
+use studies::summary::Summary;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -10,24 +10,24 @@ use super::decimal::parse_nano;
 use super::{BadRow, Error, OnBadRow};
 
 /// An open CSV file.
-pub(in crate::study) struct Table<R> {
+pub(crate) struct Table<R> {
     file: String,
     header: Vec<String>,
     reader: Reader<R>,
 }
 
 /// Opens a CSV file; `file` is what complaints call it.
-pub(in crate::study) fn open<R: Read>(file: &str, input: R) -> Result<Table<R>, Error> {
+pub(crate) fn open<R: Read>(file: &str, input: R) -> Result<Table<R>, Error> {
     Table::open(file, input)
 }
 
 /// Where a column stands.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::study) struct Column(usize);
+pub(crate) struct Column(usize);
 
 /// One row, with what is needed to complain about it.
 #[derive(Debug)]
-pub(in crate::study) struct Row<'a> {
+pub(crate) struct Row<'a> {
     file: &'a str,
     header: &'a [String],
     record: &'a StringRecord,
@@ -35,7 +35,7 @@ pub(in crate::study) struct Row<'a> {
 }
 
 impl<R: Read> Table<R> {
-    pub(in crate::study) fn open(file: &str, input: R) -> Result<Self, Error> {
+    pub(crate) fn open(file: &str, input: R) -> Result<Self, Error> {
         let mut reader = ReaderBuilder::new().trim(csv::Trim::All).from_reader(input);
         let header: Vec<String> = match reader.headers() {
             Ok(header) => header.iter().map(str::to_owned).collect(),
@@ -45,22 +45,22 @@ impl<R: Read> Table<R> {
     }
 
     /// The column of that name.
-    pub(in crate::study) fn find(&self, name: &str) -> Option<Column> {
+    pub(crate) fn find(&self, name: &str) -> Option<Column> {
         self.header.iter().position(|h| h == name).map(Column)
     }
 
     /// The column of that name, which must be there.
-    pub(in crate::study) fn need(&self, name: &str) -> Result<Column, Error> {
+    pub(crate) fn need(&self, name: &str) -> Result<Column, Error> {
         self.find(name).ok_or_else(|| self.missing(name))
     }
 
-    pub(in crate::study) fn missing(&self, column: &str) -> Error {
+    pub(crate) fn missing(&self, column: &str) -> Error {
         Error::NoColumn { file: self.file.clone(), column: column.to_owned(), found: self.header.join(", ") }
     }
 
     /// Reads all rows with `read`; bad ones are refused or collected, as `on_bad` says. The first bad row of a refused
     /// file is the error.
-    pub(in crate::study) fn rows<T>(
+    pub(crate) fn rows<T>(
         mut self,
         on_bad: OnBadRow,
         mut read: impl FnMut(&Row<'_>) -> Result<T, BadRow>,
@@ -113,17 +113,17 @@ fn malformed(file: &str, error: csv::Error, line: u64) -> Error {
 
 impl Row<'_> {
     /// What stands in the column.
-    pub(in crate::study) fn text(&self, column: Column) -> &str {
+    pub(crate) fn text(&self, column: Column) -> &str {
         self.record.get(column.0).unwrap_or_default()
     }
 
     /// What stands in a column that may not exist; empty then.
-    pub(in crate::study) fn text_or_empty(&self, column: Option<Column>) -> &str {
+    pub(crate) fn text_or_empty(&self, column: Option<Column>) -> &str {
         column.map_or("", |c| self.text(c))
     }
 
     /// A complaint about a column of this row.
-    pub(in crate::study) fn bad(&self, column: Column, problem: impl Into<String>) -> BadRow {
+    pub(crate) fn bad(&self, column: Column, problem: impl Into<String>) -> BadRow {
         BadRow {
             file: self.file.to_owned(),
             line: self.line,
@@ -134,17 +134,17 @@ impl Row<'_> {
     }
 
     /// A line number for later complaints.
-    pub(in crate::study) fn line(&self) -> u64 {
+    pub(crate) fn line(&self) -> u64 {
         self.line
     }
 
     /// A decimal in billionths.
-    pub(in crate::study) fn nano(&self, column: Column) -> Result<u64, BadRow> {
+    pub(crate) fn nano(&self, column: Column) -> Result<u64, BadRow> {
         parse_nano(self.text(column)).map_err(|problem| self.bad(column, problem))
     }
 
     /// A decimal in billionths, larger than 0.
-    pub(in crate::study) fn positive_nano(&self, column: Column) -> Result<u64, BadRow> {
+    pub(crate) fn positive_nano(&self, column: Column) -> Result<u64, BadRow> {
         match self.nano(column)? {
             0 => Err(self.bad(column, "must be larger than 0")),
             value => Ok(value),
@@ -152,7 +152,7 @@ impl Row<'_> {
     }
 
     /// A whole number of GPUs, at least 1.
-    pub(in crate::study) fn gpus(&self, column: Column) -> Result<u32, BadRow> {
+    pub(crate) fn gpus(&self, column: Column) -> Result<u32, BadRow> {
         match self.text(column).parse::<u32>() {
             Ok(0) => Err(self.bad(column, "must be at least 1")),
             Ok(gpus) if gpus > MAX_GPUS => Err(self.bad(column, format!("is more than {MAX_GPUS}"))),

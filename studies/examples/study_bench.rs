@@ -1,6 +1,6 @@
 //! Plays every published result that can be played, prints ours beside theirs, and times the largest trace.
 //!
-//! `cargo run --release -p simulator --example study_bench -- --traces DIR [--threads N] [--philly GPUS]`
+//! `cargo run --release -p studies --example study_bench -- --traces DIR [--threads N] [--philly GPUS]`
 //!
 //! `DIR` holds the traces and `reference_results.csv`. Exits with 1 when a row is outside its tolerance.
 
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use simulator::study::compare;
-use simulator::study::input::{Cluster, OnBadRow, Profile, Trace, Workload};
-use simulator::study::lineup::Entrant;
-use simulator::study::published::{Plan, Play, Published, TIMES, times};
-use simulator::study::sim::{Settings, run};
-use simulator::study::summary::Summary;
+use studies::compare;
+use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
+use studies::lineup::Entrant;
+use studies::published::{Plan, Play, Published, TIMES, times};
+use studies::sim::{Settings, run};
+use studies::summary::Summary;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

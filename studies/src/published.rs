@@ -1,7 +1,7 @@
 //! Published results of other simulators, how each of their rows is played here, and how near ours must come.
 //!
 //! Owns the file format, the tolerances and the comparison. Rows that this simulator does not claim to reproduce say why.
-//! Tests: at the end of this file; the comparison itself in `tests/study.rs` (small traces) and `examples/study_bench.rs`
+//! Tests: at the end of this file; the comparison itself in `tests/published.rs` (small traces) and `examples/study_bench.rs`
 //! (all).
 
 use std::io::Read;

@@ -8,9 +8,9 @@ use scheduler::Micros;
 
 use super::series::Bins;
 use super::{Error, Shown};
-use crate::study::input::Workload;
-use crate::study::sim::{JobRecord, Outcome, Sample};
-use crate::study::summary::{ratio, seconds};
+use crate::input::Workload;
+use crate::sim::{JobRecord, Outcome, Sample};
+use crate::summary::{ratio, seconds};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 

@@ -151,9 +151,9 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::study::input::{Cluster, OnBadRow, Trace};
-    use crate::study::lineup::Entrant;
-    use crate::study::sim::{Settings, run};
+    use crate::input::{Cluster, OnBadRow, Trace};
+    use crate::lineup::Entrant;
+    use crate::sim::{Settings, run};
 
     #[test]
     fn a_report_holds_its_plots_and_nothing_from_elsewhere() {

@@ -4,8 +4,8 @@
 
 use scheduler::Micros;
 
-use crate::study::sim::{Change, Sample};
-use crate::study::summary::{ratio, seconds};
+use crate::sim::{Change, Sample};
+use crate::summary::{ratio, seconds};
 
 /// A span of time, cut into equal bins.
 #[derive(Debug, Clone, Copy)]

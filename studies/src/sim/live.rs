@@ -3,7 +3,7 @@
 use scheduler::{GpuMicros, Grant, Micros, Speed};
 
 use super::clock;
-use crate::study::input::Work;
+use crate::input::Work;
 
 /// Progress of one job.
 #[derive(Debug, Clone)]

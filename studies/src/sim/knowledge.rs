@@ -8,7 +8,7 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use scheduler::Micros;
 
-use crate::study::input::Work;
+use crate::input::Work;
 
 /// What decisions are told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::learner::{Learner, Lessons};
 use super::live::Live;
 use super::outcome::{Change, JobRecord, Outcome, Sample};
 use super::{Settings, SpeedKnowledge};
-use crate::study::input::{Work, Workload, WorkloadJob};
+use crate::input::{Work, Workload, WorkloadJob};
 
 /// Why a study could not be finished.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
