@@ -150,7 +150,7 @@ fn a_running_job_is_looked_at(cluster: &Cluster) {
     });
 
     // There is no one number to scale: groups have their own. The API server answers 404 for a subresource that is not defined,
-    // in words of its own; what does it instead stands in the README.
+    // in words of its own; what does it instead stands in docs/kubernetes.md.
     let refused = cluster.try_kubectl(&["scale", "aitj/run", "--replicas=4"]).unwrap_err();
     assert!(refused.contains("Error from server (NotFound)"), "{refused}");
     let job = cluster.get("default", &["aitj", "run"]);
