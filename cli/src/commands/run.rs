@@ -1,5 +1,8 @@
 //! `trainyard run`: the manifests' jobs on this machine, pods as real processes.
 
+mod nodes;
+mod signals;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +14,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use apis::{ApiAnswer, ApiCall, Resource, Verb};
 use clap::Args;
 use cluster::runtime::{PodReport, PodRuntime};
-use cluster::{Cluster, FileError, Mode, NodeSpec, NodeState};
 use event_log::disk::SledLog;
 use local::{Output, Processes};
 use model::{Phase, Timestamp};
@@ -86,10 +88,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let spoilt = faults::spoilt_images(&args.faults).into_iter();
     let runtime =
         Spoiling { inner: processes.clone(), images: spoilt.collect(), later: Vec::new(), reports: Vec::new() };
-    let cluster = cluster(args, Box::new(runtime))?;
+    let machine = nodes::Machine { nodes: args.nodes, gpus: args.gpus.unwrap_or_default() };
+    let cluster = nodes::cluster(&args.data_dir.join("cluster.json"), machine, now(), Box::new(runtime))?;
     let mut session =
         Session::open(cluster, Box::new(log), config(&args.flags)?, Some(args.data_dir.join("cluster.json")))?;
-    stop_on_signals(&wake)?;
+    let stop = wake.clone();
+    signals::on_stop(move || stop.send(Wake::Stop).is_ok())?;
     let refused = session.apply(&manifests)?;
     for object in manifests.iter().cloned().chain(session.cluster.objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);
@@ -180,7 +184,7 @@ impl Run {
                     // The supervisors end every pod as soon as this process is gone.
                     std::process::exit(i32::from(out::FOUND));
                 }
-                self.progress.say("stopping: deleting the jobs; once more to kill");
+                self.progress.say("stopping: deleting the jobs; Ctrl-C kills their pods at once");
                 for (key, _) in session.jobs() {
                     if let Some(resource) = session.cluster.resource_named(&key.kind) {
                         session.cluster.delete_as_user(&resource, &key.namespace, &key.name, None)?;
@@ -219,39 +223,6 @@ fn processes(args: &RunArgs, wake: &Sender<Wake>) -> Result<Processes, Failure> 
     Ok(Processes::new(options)?)
 }
 
-/// The cluster as an earlier run left it, or a new one.
-fn cluster(args: &RunArgs, runtime: Box<dyn PodRuntime>) -> Result<Cluster, Failure> {
-    let path = args.data_dir.join("cluster.json");
-    if !path.exists() {
-        let gpus = args.gpus.unwrap_or_default();
-        let node = |n: u32| {
-            // The first node takes what does not divide.
-            let share = gpus / args.nodes.max(1) + u32::from(n <= gpus % args.nodes.max(1));
-            NodeSpec::named(&format!("local-{n}")).with("nvidia.com/gpu", &share.to_string())
-        };
-        let nodes = (1..=args.nodes.max(1)).map(node).collect();
-        return Ok(Cluster::with_runtime(&cluster::Options { mode: Mode::Automatic, now: now(), nodes }, runtime));
-    }
-    let mut cluster = Cluster::load(&path, Mode::Automatic, runtime).map_err(|error| match error {
-        FileError::Corrupt { .. } => Failure::new(format!("{error}; `--again` starts anew")),
-        other => Failure::from(other),
-    })?;
-    cluster.set_now(now());
-    let pods = Resource::new("v1", "Pod");
-    for pod in cluster.objects_of(&pods) {
-        let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        if !matches!(text("/status/phase"), "Succeeded" | "Failed") && !text("/spec/nodeName").is_empty() {
-            // Its processes ended with the runner: it is lost, as with a node that went away, and charged to nobody.
-            cluster.delete_as_user(&pods, text("/metadata/namespace"), text("/metadata/name"), Some(0))?;
-        }
-    }
-    for node in cluster.objects_of(&Resource::new("v1", "Node")) {
-        let name = node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        cluster.node(name, NodeState::Ready)?;
-    }
-    Ok(cluster)
-}
-
 fn forget(dir: &Path) -> Result<(), Failure> {
     for name in ["log", "cluster.json", "logs", "pods", "claims"] {
         let path = dir.join(name);
@@ -277,19 +248,6 @@ fn address(manifest: &Value) -> (String, String) {
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn stop_on_signals(wake: &Sender<Wake>) -> Result<(), Failure> {
-    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
-    let wake = wake.clone();
-    std::thread::spawn(move || {
-        for _ in signals.forever() {
-            if wake.send(Wake::Stop).is_err() {
-                return;
-            }
-        }
-    });
-    Ok(())
 }
 
 /// Real pods, but for images that cannot be pulled the first time, for a while or for good.
