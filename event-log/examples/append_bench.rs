@@ -165,7 +165,7 @@ fn read_table(arguments: &Arguments) -> Result<(), AnyError> {
         log.stats().body_bytes,
         log.stats().disk_bytes
     );
-    let mut times = [const { Vec::new() }; 7];
+    let mut times = [const { Vec::new() }; 6];
     for _ in 0..arguments.rounds {
         let start = Instant::now();
         let mut bytes = Vec::new();
@@ -181,9 +181,6 @@ fn read_table(arguments: &Arguments) -> Result<(), AnyError> {
         if count != arguments.read {
             return Err("records are missing".into());
         }
-        let start = Instant::now();
-        log.reopen()?;
-        times[6].push(start.elapsed());
         drop(log);
         let start = Instant::now();
         log = SledLog::open(&path, Options { verify: Verify::Tail, ..Options::default() })?;
@@ -216,7 +213,6 @@ fn read_table(arguments: &Arguments) -> Result<(), AnyError> {
         "open, full",
         "open a copy",
         "digests alone, one core",
-        "opened anew at rest",
     ];
     for (name, times) in names.iter().zip(times) {
         println!("{name:>26} {:>10.3} s", median(times).as_secs_f64());

@@ -98,13 +98,6 @@ impl<L: EventLog> EventLog for FaultyLog<L> {
         self.inner.kept()
     }
 
-    fn reopen(&mut self) -> Result<(), Error> {
-        if self.poisoned {
-            return Err(Error::Poisoned);
-        }
-        self.inner.reopen()
-    }
-
     fn stats(&self) -> Stats {
         self.inner.stats()
     }

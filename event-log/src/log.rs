@@ -274,19 +274,6 @@ impl<S: Store> EventLog for Log<S> {
         }
     }
 
-    fn reopen(&mut self) -> Result<(), Error> {
-        if self.poisoned {
-            return Err(Error::Poisoned);
-        }
-        self.poisoned = true;
-        self.store.reopen()?;
-        let noted = Some(self.tip.head);
-        let tip = settle_tail(&mut self.store, self.base, noted)?;
-        check_noted(self.store.blocks(), self.base, tip, noted)?;
-        self.poisoned = false;
-        Ok(())
-    }
-
     fn stats(&self) -> Stats {
         let last_term = (self.tip.head.position > Position(0)).then_some(self.tip.term);
         Stats {
@@ -338,10 +325,6 @@ macro_rules! delegate_log {
 
             fn kept(&self) -> Result<Option<$crate::Checkpoint>, $crate::Error> {
                 self.0.kept()
-            }
-
-            fn reopen(&mut self) -> Result<(), $crate::Error> {
-                self.0.reopen()
             }
 
             fn stats(&self) -> $crate::Stats {

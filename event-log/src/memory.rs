@@ -241,10 +241,6 @@ impl Store for MemoryStore {
         Ok(lock(&self.disk.contents).kept.as_deref().map(<[u8]>::to_vec))
     }
 
-    fn reopen(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn draft(&mut self) -> Result<MemoryBlocks, Error> {
         Ok(MemoryBlocks { map: Arc::default() })
     }

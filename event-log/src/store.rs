@@ -78,12 +78,6 @@ pub trait Store: Send {
     /// When they cannot be read.
     fn kept(&self) -> Result<Option<Vec<u8>>, Error>;
 
-    /// Closes the live epoch and opens it again. A back end whose memory does not grow has nothing to do.
-    ///
-    /// # Errors
-    /// When it is not known to hold what it held, or cannot be used any more.
-    fn reopen(&mut self) -> Result<(), Error>;
-
     /// A new, empty epoch that is not live yet. What an earlier, unfinished attempt left is removed.
     ///
     /// # Errors

@@ -184,13 +184,6 @@ pub trait EventLog: Send {
     /// When the log itself cannot be read.
     fn kept(&self) -> Result<Option<Checkpoint>, Error>;
 
-    /// Closes what is below and opens it again, so that it gives back the memory it came to hold. What the log holds is the
-    /// same. Takes some 40 ms for a log of 1,000,000 records.
-    ///
-    /// # Errors
-    /// Any error poisons the handle, as for [`EventLog::append`].
-    fn reopen(&mut self) -> Result<(), Error>;
-
     /// Readable records, from the first to the head.
     fn records(&self) -> u64 {
         self.head().position.next().0.saturating_sub(self.first().0)
@@ -231,10 +224,6 @@ impl<L: EventLog + ?Sized> EventLog for Box<L> {
 
     fn kept(&self) -> Result<Option<Checkpoint>, Error> {
         (**self).kept()
-    }
-
-    fn reopen(&mut self) -> Result<(), Error> {
-        (**self).reopen()
     }
 
     fn stats(&self) -> Stats {

@@ -70,22 +70,3 @@ fn a_failure_at_any_step_poisons_and_leaves_all_or_nothing() {
         }
     }
 }
-
-#[test]
-fn a_log_that_fails_to_open_anew_is_poisoned_and_has_lost_nothing() {
-    for after in [false, true] {
-        let place = OnDisk::new();
-        let failing = Arc::new(Failing { left: AtomicUsize::new(usize::MAX / 2), after, kind: io::ErrorKind::Other });
-        let mut log = SledLog::open_with(place.path(), Options::default(), failing.clone()).unwrap();
-        fill(&mut log, 40);
-        failing.left.store(1, Ordering::SeqCst);
-        log.reopen().unwrap_err();
-        assert!(matches!(append_next(&mut log, 1), Err(Error::Poisoned)));
-        assert!(matches!(log.reopen(), Err(Error::Poisoned)));
-        assert_eq!(log.head().position.0, 40);
-        drop(log);
-        let mut log = place.reopen();
-        append_next(&mut *log, 5).unwrap();
-        assert_eq!(check_contents(&*log, Head::default()).position.0, 45);
-    }
-}

@@ -37,7 +37,6 @@ pub mod runtime;
 pub mod selection;
 #[cfg(test)]
 mod served;
-mod slack;
 pub mod sources;
 pub mod standing;
 mod transport;

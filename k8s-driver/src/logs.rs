@@ -126,10 +126,6 @@ impl EventLog for Timed {
         self.log.kept()
     }
 
-    fn reopen(&mut self) -> Result<(), Error> {
-        self.log.reopen()
-    }
-
     fn stats(&self) -> Stats {
         self.log.stats()
     }

@@ -21,7 +21,6 @@ use crate::logs::{Directory, Logs, Memory};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::rehearse::Rehearsal;
-use crate::slack;
 use crate::standing::{Board, Standing};
 use crate::turns::{self, Ask, Parts, Turns};
 
@@ -34,11 +33,6 @@ const ROOM_PER_CALL: usize = 4;
 const STATUS_PACE_MS: u64 = 1_000;
 /// Records after which the state is kept beside the log: folding so many takes about a third of a second.
 pub const KEEP_AFTER: u64 = 100_000;
-/// Records after which memory is given back at rest: the life of some fifty jobs.
-const GIVE_BACK_AFTER: u64 = 1_000;
-/// Records after which the log is opened anew then: its engine's memory is full of pages, which hold others' in place. With fewer,
-/// what the engine allocates anew is more than what it lets go.
-const REOPEN_AFTER: u64 = 20_000;
 /// How long giving the lease back may take at the end.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
@@ -155,9 +149,6 @@ async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Resu
         room: options.most_at_once.saturating_mul(ROOM_PER_CALL),
         compact_after: options.compact_after,
         keep_after: KEEP_AFTER,
-        give_back_after: GIVE_BACK_AFTER,
-        reopen_after: REOPEN_AFTER,
-        give_back: slack::stir,
     };
     let runtime = tokio::runtime::Handle::current();
     Ok(tokio::task::spawn_blocking(move || turns::start(parts, runtime)).await??.0)

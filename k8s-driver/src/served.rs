@@ -99,9 +99,6 @@ pub(crate) fn turns_on(place: &Place) -> Turns {
         room: 16,
         compact_after: 0,
         keep_after: 0,
-        give_back_after: 0,
-        reopen_after: 0,
-        give_back: || {},
     };
     turns::start(parts, tokio::runtime::Handle::current()).unwrap().0
 }

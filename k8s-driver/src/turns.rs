@@ -213,12 +213,6 @@ pub struct Parts {
     pub compact_after: u64,
     /// Records after which the present state is kept beside the log, so that the next start takes no longer than those do.
     pub keep_after: u64,
-    /// Records after which memory is given back when nothing has happened for a while; 0 for never.
-    pub give_back_after: u64,
-    /// Records after which that includes the log's, which is opened anew; 0 for never.
-    pub reopen_after: u64,
-    /// Has the allocator give back what it holds for the calling thread; called here and on the thread of the network.
-    pub give_back: fn(),
 }
 
 impl Parts {

@@ -307,14 +307,6 @@ impl Operator {
         Ok(())
     }
 
-    /// Has the log give back the memory it came to hold ([`EventLog::reopen`]). For times at which there is nothing to do.
-    ///
-    /// # Errors
-    /// When it cannot be used any more: the operator has to be opened anew.
-    pub fn reopen_log(&mut self) -> Result<(), Error> {
-        Ok(self.log.reopen()?)
-    }
-
     /// Records that a start would fold.
     pub fn unkept(&self) -> u64 {
         self.log.head().position.0.saturating_sub(self.kept.0)

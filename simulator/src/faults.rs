@@ -174,10 +174,6 @@ impl<L: EventLog> EventLog for MortalLog<L> {
         self.inner.kept()
     }
 
-    fn reopen(&mut self) -> Result<(), Error> {
-        self.inner.reopen()
-    }
-
     fn stats(&self) -> Stats {
         self.inner.stats()
     }

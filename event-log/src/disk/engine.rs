@@ -21,9 +21,6 @@ use crate::store::{BlockIter, Blocks};
 /// sled's own cache. The log is read in order and once, so a large one would only cost memory. It has 256 parts, each of which
 /// keeps the page that was used last, whatever size is given.
 const CACHE_BYTES: u64 = 256 << 10;
-/// How often a block is looked up after it was put. A part of the cache lets go of pages once it was used 64 times, and a page
-/// of a log is used some 16 times while its 8 blocks are written: without this four of them stay in each part.
-const LOOKS: usize = 4;
 /// How long sled may take to open before it is taken to hang. It reads about 1 GB/s.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOCK_TRIES: u32 = 500;
@@ -121,23 +118,6 @@ impl Epoch {
         done.map_err(|e| sorted(action, &self.dir, e))
     }
 
-    /// Closes the database and opens it again: it keeps pages in memory and says not how to let go of them.
-    pub(super) fn reopen(&mut self) -> Result<(), Error> {
-        let mut reopened = None;
-        let medium = Arc::clone(&self.medium);
-        let done = medium.run(Step::Reopen, &mut || {
-            if !self.close() {
-                return Err(io::Error::other(EngineFault("it did not close in order".to_owned())));
-            }
-            reopened = Some(start(&self.dir)?);
-            Ok(())
-        });
-        self.failed |= done.is_err();
-        done.map_err(|e| sorted("reopen", &self.dir, e))?;
-        self.db = reopened;
-        Ok(())
-    }
-
     /// Closes the database, which writes what sled still holds. `true` when everything went well from first to last.
     pub(super) fn close(&mut self) -> bool {
         let Some(db) = self.db.take() else { return false };
@@ -218,11 +198,7 @@ impl Blocks for Epoch {
             for block in blocks {
                 batch.insert(&block.key.to_bytes(), &block.bytes[..]);
             }
-            guard(|| {
-                db.apply_batch(batch)?;
-                let keys = blocks.iter().map(|block| block.key.to_bytes());
-                keys.flat_map(|key| [key; LOOKS]).try_for_each(|key| db.get(key).map(drop))
-            })
+            guard(|| db.apply_batch(batch))
         })
     }
 

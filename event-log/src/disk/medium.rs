@@ -19,8 +19,6 @@ pub enum Step {
     SyncData,
     /// The head file is written.
     WriteHead,
-    /// The engine is closed and opened again.
-    Reopen,
     /// An epoch's directory and database are made.
     CreateEpoch,
     /// The files of a new epoch, and its directory, are synced.

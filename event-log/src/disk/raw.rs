@@ -225,10 +225,6 @@ impl Store for CopyStore {
         Ok(None)
     }
 
-    fn reopen(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn draft(&mut self) -> Result<RawBlocks, Error> {
         Err(Error::ReadOnly)
     }

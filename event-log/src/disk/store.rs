@@ -90,10 +90,6 @@ impl Store for DiskStore {
         self.layout.kept()
     }
 
-    fn reopen(&mut self) -> Result<(), Error> {
-        self.epoch.reopen()
-    }
-
     fn draft(&mut self) -> Result<Epoch, Error> {
         self.layout.sweep(self.live)?;
         self.drafted = self.live.saturating_add(1);

@@ -1,12 +1,10 @@
 //! One leadership after another on the thread, with everything around it played by the test.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use apis::{ApiError, Verb};
-use event_log::disk::medium::{Medium, Step};
-use event_log::{EventLog, Fault, FaultyLog, MemoryDisk, SledLog};
+use event_log::{EventLog, Fault, FaultyLog, MemoryDisk};
 use model::{Kind, ResourceVersion};
 use serde_json::json;
 
@@ -16,43 +14,6 @@ use super::*;
 struct Place {
     disk: MemoryDisk,
     faults: Vec<(u64, Fault)>,
-}
-
-/// A log on a disk, whose engine is opened anew so often; the first time fails if `fails`.
-struct OnDisk {
-    directory: tempfile::TempDir,
-    reopening: Arc<Reopening>,
-}
-
-struct Reopening {
-    fails: bool,
-    count: AtomicU32,
-}
-
-impl OnDisk {
-    fn new(fails: bool) -> (Box<Self>, Arc<Reopening>) {
-        let reopening = Arc::new(Reopening { fails, count: AtomicU32::new(0) });
-        let directory = tempfile::tempdir().unwrap();
-        (Box::new(Self { directory, reopening: Arc::clone(&reopening) }), reopening)
-    }
-}
-
-impl Logs for OnDisk {
-    fn open(&mut self) -> Result<Box<dyn EventLog>, event_log::Error> {
-        let medium = Arc::clone(&self.reopening);
-        Ok(Box::new(SledLog::open_with(self.directory.path(), event_log::Options::default(), medium)?))
-    }
-
-    fn set_aside(&mut self, why: &str) -> io::Result<String> {
-        panic!("the log is sound: {why}");
-    }
-}
-
-impl Medium for Reopening {
-    fn run(&self, step: Step, act: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
-        let is_first = step == Step::Reopen && self.count.fetch_add(1, Ordering::SeqCst) == 0;
-        if is_first && self.fails { Err(io::Error::other("planned")) } else { act() }
-    }
 }
 
 impl Logs for Place {
@@ -86,9 +47,6 @@ fn parts(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Parts {
         room: 100,
         compact_after: 0,
         keep_after: 0,
-        give_back_after: 0,
-        reopen_after: 0,
-        give_back: || {},
     }
 }
 
@@ -267,58 +225,6 @@ async fn a_long_log_begins_anew_by_itself() {
     let mut view = turns.view();
     let compacted = view.wait_for(|view| view.first > Position(1));
     tokio::time::timeout(Duration::from_secs(20), compacted).await.unwrap().unwrap();
-}
-
-/// A leadership on a log on a disk, which has just grown enough to be opened anew at rest.
-async fn grown(fails: bool, give_back: fn()) -> (Turns, Around, Term, Arc<Reopening>) {
-    let (logs, reopening) = OnDisk::new(fails);
-    let parts =
-        Parts { logs, give_back_after: 3, reopen_after: 3, give_back, ..parts(&MemoryDisk::default(), Vec::new()) };
-    let turns = start(parts, Handle::current()).unwrap().0;
-    let mut around = begin(&turns, 0).await;
-    let term = around.lead(&turns, Vec::new()).await;
-    around.eight_turns().await;
-    (turns, around, term, reopening)
-}
-
-async fn head(turns: &Turns) -> Position {
-    turns.with(|operator| operator.log().head().position).await.unwrap()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn after_growth_the_log_is_opened_anew_and_memory_given_back_at_rest_and_the_leadership_goes_on() {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    let give_back = || {
-        GIVEN.fetch_add(1, Ordering::SeqCst);
-    };
-    let (turns, mut around, term, reopening) = grown(false, give_back).await;
-    let before = head(&turns).await;
-    let counts = || (reopening.count.load(Ordering::SeqCst), GIVEN.load(Ordering::SeqCst));
-    assert_eq!(counts(), (0, 0), "not in the middle of work");
-    let given = async {
-        while counts() != (1, 2 * thread::RESTS) {
-            tokio::time::sleep(thread::SPACING).await;
-        }
-    };
-    assert!(tokio::time::timeout(thread::REST * 30, given).await.is_ok(), "{:?}", counts());
-    tokio::time::sleep(thread::REST * 2).await;
-    assert_eq!(counts(), (1, 2 * thread::RESTS), "not again, as nothing was added since");
-    around.news.send(Observation::Applied(job(60))).await.unwrap();
-    assert_eq!(around.calls().await[0].verb, Verb::ApplyStatus);
-    assert!(head(&turns).await > before);
-    assert_eq!(turns.view().borrow().term, term);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_cannot_be_opened_anew_at_rest_ends_the_leadership_and_the_next_goes_on() {
-    let (turns, mut around, term, _) = grown(true, || {}).await;
-    let before = head(&turns).await;
-    let Milestone::Stopped(error) = around.milestone().await else { panic!("it went on") };
-    assert!(crate::wire::words(&error).ends_with("planned"), "{error:?}");
-    let mut around = Around { listed: 60, ..begin(&turns, term.0).await };
-    assert!(around.lead(&turns, Vec::new()).await > term);
-    let after = head(&turns).await;
-    assert!(after > before, "{before:?} {after:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

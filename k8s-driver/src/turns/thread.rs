@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use event_log::EventLog;
-use model::{Position, Term};
+use model::Term;
 use operator::{Operator, Options};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -19,10 +19,6 @@ const BATCH: usize = 1024;
 /// judged together: a durable append and a walk of the jobs touched cost the same for one pod as for ten.
 /// Half the room for calls must last longer than this.
 pub(super) const SPACING: Duration = Duration::from_millis(100);
-/// Nothing has happened for so long: this is a time for what nobody waits for.
-pub(super) const REST: Duration = Duration::from_secs(2);
-/// In how many such times, one after the other, memory is given back: pages go back when they have been free since the time before.
-pub(super) const RESTS: u32 = 3;
 
 /// What the thread holds.
 pub(super) struct TurnThread {
@@ -34,11 +30,6 @@ pub(super) struct TurnThread {
     /// Whether there is something for a turn to do, and when the next may begin.
     pending: bool,
     next: tokio::time::Instant,
-    /// Up to where the log reached when memory was given back last, and when it was opened anew last.
-    gave_back: Position,
-    reopened: Position,
-    /// In how many more times of rest memory is given back.
-    rests: u32,
 }
 
 struct Leading {
@@ -54,24 +45,12 @@ enum Woken {
     Asked(Ask),
     NobodyAsks,
     Work,
-    Rest,
 }
 
 impl TurnThread {
     pub(super) fn new(parts: Parts, show: watch::Sender<View>, runtime: Handle) -> Self {
         let next = tokio::time::Instant::now();
-        Self {
-            parts,
-            operator: None,
-            period: None,
-            show,
-            runtime,
-            pending: false,
-            next,
-            gave_back: Position(0),
-            reopened: Position(0),
-            rests: 0,
-        }
+        Self { parts, operator: None, period: None, show, runtime, pending: false, next }
     }
 
     /// Runs until nobody can ask any more.
@@ -85,7 +64,6 @@ impl TurnThread {
                     Ok(())
                 }
                 Woken::Work => self.work().and_then(|()| self.shorten()),
-                Woken::Rest => self.rest(),
             };
             if let Err(error) = done {
                 self.stopped(error);
@@ -100,8 +78,6 @@ impl TurnThread {
             return asked.recv().await.map_or(Woken::NobodyAsks, Woken::Asked);
         };
         let wake = operator.next_wake();
-        let is_due = self.rests > 0 || is_due(grown(operator, self.gave_back), self.parts.give_back_after);
-        let rests = is_due && operator.calls_under_way() == 0;
         let waits = self.pending || wake.is_some_and(|at| at <= self.parts.clock.now());
         let (queues, offered) = (&mut period.queues, &mut period.offered);
         tokio::select! {
@@ -114,7 +90,6 @@ impl TurnThread {
             }
             Some(observation) = queues.news.recv() => operator.offer_read(observation),
             () = self.parts.clock.sleep_until(wake) => {}
-            () = tokio::time::sleep_until(self.next + REST), if rests => return Woken::Rest,
         }
         self.pending = true;
         tokio::select! {
@@ -186,24 +161,6 @@ impl TurnThread {
         Ok(())
     }
 
-    /// Gives memory back: a long log's, and what the allocator holds.
-    fn rest(&mut self) -> Result<(), operator::Error> {
-        let Some(operator) = &mut self.operator else { return Ok(()) };
-        let (head, begun) = (operator.log().head().position, Instant::now());
-        if is_due(grown(operator, self.reopened), self.parts.reopen_after) {
-            operator.reopen_log()?;
-            self.reopened = head;
-            tracing::debug!(seconds = begun.elapsed().as_secs_f64(), "log opened anew at rest");
-        }
-        self.rests = self.rests.checked_sub(1).unwrap_or(RESTS - 1);
-        let give_back = self.parts.give_back;
-        self.runtime.spawn(async move { give_back() });
-        give_back();
-        (self.gave_back, self.next) = (head, tokio::time::Instant::now());
-        tracing::debug!(seconds = begun.elapsed().as_secs_f64(), "memory given back at rest");
-        Ok(())
-    }
-
     /// After an error nothing of what is in memory is trusted: the operator is opened anew.
     fn stopped(&mut self, error: operator::Error) {
         tracing::error!(%error, "the operator stopped; it is opened anew on its log");
@@ -226,7 +183,6 @@ impl TurnThread {
 
     /// Opens the operator. A damaged log is set aside: what it held is adopted from the objects.
     pub(super) fn open(&mut self) -> Result<(), Error> {
-        (self.gave_back, self.reopened) = (Position(0), Position(0));
         let log = match self.parts.logs.open() {
             Ok(log) => log,
             Err(damage @ event_log::Error::Damaged { .. }) => return self.open_without(&damage),
@@ -377,11 +333,6 @@ impl Leading {
         // A leadership that is over hears nothing more.
         let _ = self.queues.milestones.send(milestone);
     }
-}
-
-/// By how many records the log has grown.
-fn grown(operator: &Operator, since: Position) -> u64 {
-    operator.log().head().position.0.saturating_sub(since.0)
 }
 
 /// Whether so many records are more than the limit; 0 is none.
