@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::cluster::{self, Building};
 use crate::run::{Problem, cargo, shown, succeed};
-use crate::{purity, smoke};
+use crate::{dependencies, purity, smoke};
 
 /// How one step went.
 struct Done {
@@ -18,7 +18,7 @@ type Step = fn(&mut Option<Building>) -> Result<String, Problem>;
 
 /// The Go build of the control plane goes on beside the steps between its two: compilers wait for each other often enough to leave
 /// a core idle, more so with two kinds of them.
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 10] = [
     ("format", |_| quiet(&["fmt", "--all", "--check"])),
     ("control plane", |building| {
         *building = Some(cluster::begin_build()?);
@@ -26,6 +26,7 @@ const STEPS: [(&str, Step); 9] = [
     }),
     ("lints", |_| quiet(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
     ("purity", |_| purity::dependencies()),
+    ("dependencies", |_| dependencies::check()),
     ("wasm", |_| {
         let skipped = "SKIPPED: the target wasm32-unknown-unknown is not installed (rustup target add it)";
         Ok(purity::wasm()?.unwrap_or_else(|| skipped.to_owned()))

@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod cluster;
+mod dependencies;
 mod purity;
 mod run;
 mod smoke;
@@ -27,6 +28,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   cluster down      ends it
   cluster status    tells what of it runs
   kubectl -- ...    kubectl on that control plane
+  dependencies      writes the dependency table of docs/ARCHITECTURE.md
   torch-tests       the PyTorch sample undisturbed and with faults: the trained weights must be the same";
 
 fn main() -> ExitCode {
@@ -39,12 +41,15 @@ fn main() -> ExitCode {
         ("cluster", words) => cluster::run(words),
         ("kubectl", words) => cluster::kubectl(words),
         ("torch-tests", []) => torch::run(),
+        ("dependencies", []) => dependencies::write(),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");
             Ok(())
         }
         ("", _) => Err(Problem::Usage(USAGE.to_owned())),
-        ("test" | "torch-tests", _) => Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}"))),
+        ("test" | "torch-tests" | "dependencies", _) => {
+            Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}")))
+        }
         _ => Err(Problem::Usage(format!("no command `{command}`\n{USAGE}"))),
     };
     match outcome {

@@ -1,6 +1,7 @@
-//! The crates that must stay pure: what they are built from, and that they build where there is no operating system.
+//! The crates that must stay pure: the packages they use, and that they compile where there is no operating system.
 
-use crate::run::{Problem, cargo, output, text};
+use crate::dependencies::{members, packages};
+use crate::run::{Problem, cargo};
 
 /// Crates that hold the rules. One that the workspace does not have yet is passed over.
 const PURE: [&str; 4] = ["model", "scheduler", "engine", "apis"];
@@ -10,21 +11,8 @@ const WASM: &str = "wasm32-unknown-unknown";
 
 /// The pure crates that this workspace has.
 fn crates() -> Result<Vec<&'static str>, Problem> {
-    let tree = output(&mut cargo(&["tree", "--workspace", "--depth", "0", "--prefix", "none"]))?;
-    if !tree.status.success() {
-        return Err(Problem::failed(format!("cargo tree failed:\n{}", text(&tree))));
-    }
-    let members = names(&String::from_utf8_lossy(&tree.stdout));
+    let members = members()?;
     Ok(PURE.into_iter().filter(|name| members.iter().any(|member| member == name)).collect())
-}
-
-/// Names of the packages in the output of `cargo tree --prefix none`.
-fn names(tree: &str) -> Vec<String> {
-    let mut names: Vec<String> =
-        tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 /// Checks that no pure crate is built from a banned one; says how many packages were looked at.
@@ -32,11 +20,7 @@ pub(crate) fn dependencies() -> Result<String, Problem> {
     let crates = crates()?;
     let mut most = 0;
     for name in &crates {
-        let tree = output(&mut cargo(&["tree", "-e", "normal", "--prefix", "none", "-p", name]))?;
-        if !tree.status.success() {
-            return Err(Problem::failed(format!("cargo tree -p {name} failed:\n{}", text(&tree))));
-        }
-        let packages = names(&String::from_utf8_lossy(&tree.stdout));
+        let packages = packages(&["-e", "normal", "-p", name])?;
         if !packages.iter().any(|package| package == name) {
             return Err(Problem::failed(format!("cargo tree -p {name} does not name {name} itself")));
         }
@@ -56,7 +40,7 @@ fn is_banned(package: &str) -> bool {
         .any(|banned| package.strip_prefix(banned).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_'])))
 }
 
-/// Builds the pure crates for WebAssembly, where there is neither clock nor thread nor file. `None`: the target is not
+/// Checks the pure crates for WebAssembly, where there is neither clock nor thread nor file. `None`: the target is not
 /// installed and could not be.
 pub(crate) fn wasm() -> Result<Option<String>, Problem> {
     if !has_target() {
@@ -66,12 +50,12 @@ pub(crate) fn wasm() -> Result<Option<String>, Problem> {
         }
     }
     let crates = crates()?;
-    let mut build = cargo(&["build", "--quiet", "--target", WASM]);
+    let mut check = cargo(&["check", "--quiet", "--target", WASM]);
     for name in &crates {
-        build.args(["-p", name]);
+        check.args(["-p", name]);
     }
-    crate::run::succeed(&mut build)?;
-    Ok(Some(format!("{} build for {WASM}", crates.join(", "))))
+    crate::run::succeed(&mut check)?;
+    Ok(Some(format!("{} compile for {WASM}", crates.join(", "))))
 }
 
 fn has_target() -> bool {
@@ -84,7 +68,7 @@ fn has_target() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_banned, names};
+    use super::is_banned;
 
     #[test]
     fn families_are_banned_and_namesakes_are_not() {
@@ -94,12 +78,5 @@ mod tests {
         for package in ["random", "kubernetes", "sledge", "serde", "model"] {
             assert!(!is_banned(package), "{package}");
         }
-    }
-
-    #[test]
-    fn package_names_are_read_from_a_tree() {
-        let tree =
-            "engine v0.1.0 (/somewhere/engine)\nserde v1.0.0\nserde_derive v1.0.0 (proc-macro)\n\nserde v1.0.0 (*)\n";
-        assert_eq!(names(tree), ["engine", "serde", "serde_derive"]);
     }
 }
