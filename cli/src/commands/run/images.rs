@@ -1,0 +1,66 @@
+//! Pods whose image cannot be pulled: `--fault image=POD`.
+//!
+//! Owns what stands between the embedded cluster and the processes. Every other pod starts unchanged.
+
+use std::collections::BTreeMap;
+
+use cluster::runtime::{PodReport, PodRuntime};
+use local::Processes;
+use model::Timestamp;
+use serde_json::{Value, json};
+
+use super::now;
+
+/// Real pods, but for images that cannot be pulled the first time, for a while or for good.
+pub(super) struct Spoiling {
+    inner: Processes,
+    images: BTreeMap<String, Option<u64>>,
+    /// Pods whose image can be pulled from a time on.
+    later: Vec<(Timestamp, Value)>,
+    reports: Vec<PodReport>,
+}
+
+impl Spoiling {
+    /// Runs pods with `inner`; `images` are the pods of which the image cannot be pulled, and for how long in milliseconds.
+    pub(super) fn new(inner: Processes, images: impl IntoIterator<Item = (String, Option<u64>)>) -> Self {
+        Self { inner, images: images.into_iter().collect(), later: Vec::new(), reports: Vec::new() }
+    }
+}
+
+impl PodRuntime for Spoiling {
+    fn start(&mut self, pod: &Value) {
+        let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match self.images.remove(&text("/metadata/name")) {
+            None => return self.inner.start(pod),
+            Some(None) => {}
+            Some(Some(ms)) => self.later.push((now().plus_ms(ms), pod.clone())),
+        }
+        let containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
+        let waiting = json!({"waiting": {"reason": "ErrImagePull", "message": "told so by --fault"}});
+        let statuses: Vec<Value> = containers
+            .map(|c| json!({"name": c["name"], "ready": false, "restartCount": 0, "state": waiting}))
+            .collect();
+        self.reports.push(PodReport {
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+            uid: text("/metadata/uid"),
+            status: json!({"phase": "Pending", "startTime": now().to_rfc3339(), "containerStatuses": statuses}),
+            ended: true,
+        });
+    }
+
+    fn stop(&mut self, namespace: &str, name: &str, uid: &str, grace_seconds: u32) {
+        self.later.retain(|(_, pod)| pod.pointer("/metadata/uid").and_then(Value::as_str) != Some(uid));
+        self.inner.stop(namespace, name, uid, grace_seconds);
+    }
+
+    fn poll(&mut self) -> Vec<PodReport> {
+        let at = now();
+        let (due, later) = std::mem::take(&mut self.later).into_iter().partition(|(from, _)| *from <= at);
+        self.later = later;
+        Vec::into_iter(due).for_each(|(_, pod): (Timestamp, Value)| self.inner.start(&pod));
+        let mut reports = std::mem::take(&mut self.reports);
+        reports.extend(self.inner.poll());
+        reports
+    }
+}
