@@ -69,7 +69,7 @@ impl FromStr for Fault {
         let (target, after) = rest.rsplit_once('@').map_or((rest, None), |(target, time)| (target, Some(time)));
         let after_ms = match after {
             None => 0,
-            Some(time) => simulator::duration::parse_ms(time).map_err(|e| Unreadable(format!("{time}: {e}")))?,
+            Some(time) => settings::duration::parse_ms(time).map_err(|e| Unreadable(format!("{time}: {e}")))?,
         };
         if target.is_empty() {
             return Err(Unreadable(format!("{text}: nothing named after =")));

@@ -31,7 +31,6 @@ mod kubelet;
 mod merge;
 mod node;
 mod pod_status;
-mod quantity;
 mod rules;
 pub mod runtime;
 mod schedule;

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use settings::Quantity;
 
 use crate::cluster::{Cluster, Mode};
 use crate::kinds::KindId;
 use crate::merge::{at, items, text};
 use crate::node::is_ready;
 use crate::pod_status;
-use crate::quantity::milli;
 use crate::runtime::PodReport;
 use crate::store::{Key, is_deleting, pod_has_ended};
 
@@ -34,7 +34,9 @@ fn container_requests(container: &Value) -> Amounts {
     let mut amounts = Amounts::new();
     for field in ["limits", "requests"] {
         if let Some(Value::Object(named)) = at(container, &["resources", field]) {
-            amounts.extend(named.iter().filter_map(|(name, amount)| Some((name.clone(), milli(amount)?))));
+            amounts.extend(
+                named.iter().filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount)?.milli()))),
+            );
         }
     }
     amounts
@@ -173,7 +175,9 @@ impl Cluster {
             }
             Room {
                 name: key.name.to_string(),
-                allocatable: amounts.filter_map(|(name, amount)| Some((name.clone(), milli(amount)?))).collect(),
+                allocatable: amounts
+                    .filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount)?.milli())))
+                    .collect(),
                 used,
                 labels: at(node, &["metadata", "labels"]).cloned().unwrap_or_default(),
             }

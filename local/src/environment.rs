@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use settings::Quantity;
 
 use crate::expand::expand;
 use crate::names::Names;
 use crate::objects::{Objects, Source};
 use crate::pod::{Container, EnvSource, EnvVar, KeyRef, Pod, ResourceFieldRef};
-use crate::quantity::Quantity;
 
 /// What references are resolved against.
 #[derive(Debug, Clone, Copy)]

@@ -41,7 +41,6 @@ pub mod options;
 mod plan;
 mod pod;
 pub mod processes;
-mod quantity;
 pub mod shim;
 mod status;
 pub mod supervisor;

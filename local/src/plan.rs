@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use settings::Quantity;
 
 use crate::environment::{self, Scope};
 use crate::expand::expand;
@@ -13,7 +14,6 @@ use crate::names::Names;
 use crate::objects::Objects;
 use crate::options::Options;
 use crate::pod::{self, Pod, Resources};
-use crate::quantity::Quantity;
 use crate::volumes::{self, Place};
 use crate::wire::{Container, Plan, Program, RestartPolicy};
 

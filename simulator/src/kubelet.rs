@@ -95,8 +95,9 @@ impl Kubelet {
                     continue;
                 }
                 let annotation = |key: &str| object.pointer("/metadata/annotations").and_then(|a| a.get(key)?.as_str());
-                let run_ms =
-                    annotation(DURATION).and_then(|t| crate::duration::parse_ms(t).ok()).unwrap_or(self.habits.run_ms);
+                let run_ms = annotation(DURATION)
+                    .and_then(|t| settings::duration::parse_ms(t).ok())
+                    .unwrap_or(self.habits.run_ms);
                 let code = annotation(EXIT_CODE).and_then(|t| t.parse().ok()).unwrap_or(0);
                 let runs = now.plus_ms(self.habits.start_ms).plus_ms(spoilt_for.flatten().unwrap_or_default());
                 self.due.insert((runs, pod.clone(), Act::Run));

@@ -5,10 +5,8 @@
 //! `operator`. Tests: beside each module, and every scenario of `fixtures` through the `snapshots` package.
 
 pub mod check;
-pub mod duration;
 pub mod expect;
 pub mod faults;
-pub mod flags;
 pub mod ground;
 pub mod kubelet;
 pub mod pattern;

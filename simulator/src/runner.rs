@@ -36,7 +36,7 @@ pub enum Error {
     World(#[from] world::Error),
     /// A flag cannot be accepted.
     #[error(transparent)]
-    Flags(#[from] crate::flags::Error),
+    Flags(#[from] settings::flags::Error),
 }
 
 /// Why a step cannot be done.
@@ -160,7 +160,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
 /// # Errors
 /// As for [`run`].
 pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome, Error> {
-    let mut world = World::new(&scenario.nodes, crate::flags::config(&scenario.flags)?)?;
+    let mut world = World::new(&scenario.nodes, settings::flags::config(&scenario.flags)?)?;
     world.set_room(conditions.room);
     world.set_status_pace(conditions.status_pace_ms)?;
     world.set_keeps_state(conditions.keeps_state);
@@ -172,7 +172,7 @@ pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome,
 /// # Errors
 /// As for [`run`].
 pub fn run_on<G: Ground>(ground: G, scenario: &Scenario) -> Result<Outcome, Error> {
-    run_in(World::on(ground, crate::flags::config(&scenario.flags)?)?, scenario, None)
+    run_in(World::on(ground, settings::flags::config(&scenario.flags)?)?, scenario, None)
 }
 
 fn run_in<G: Ground>(mut world: World<G>, scenario: &Scenario, death: Option<Death>) -> Result<Outcome, Error> {

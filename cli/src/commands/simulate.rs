@@ -47,7 +47,7 @@ pub(crate) struct SimulateArgs {
 }
 
 pub(crate) fn duration(text: &str) -> Result<u64, String> {
-    simulator::duration::parse_ms(text).map_err(|e| e.to_string())
+    settings::duration::parse_ms(text).map_err(|e| e.to_string())
 }
 
 /// Reads `NAME=VALUE`; a name alone is switched on.
@@ -59,7 +59,7 @@ pub(crate) fn flag(text: &str) -> Result<(String, String), String> {
 /// The settings that flags make.
 pub(crate) fn config(flags: &[(String, String)]) -> Result<model::Config, Failure> {
     let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::String(text.clone()));
-    Ok(simulator::flags::config(&flags.iter().map(|(name, text)| (name.clone(), value(text))).collect())?)
+    Ok(settings::flags::config(&flags.iter().map(|(name, text)| (name.clone(), value(text))).collect())?)
 }
 
 /// Simulates.

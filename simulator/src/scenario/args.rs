@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::duration;
+use settings::duration;
 
 /// One value, or a list of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -190,7 +190,7 @@ fn check(scenario: &Scenario) -> Result<(), Error> {
             }
         }
     }
-    if let Err(error) = crate::flags::config(&scenario.flags) {
+    if let Err(error) = settings::flags::config(&scenario.flags) {
         return Err(wrong(0, error.to_string()));
     }
     for (n, step) in scenario.steps.iter().enumerate() {

@@ -16,7 +16,7 @@ use k8s_driver::rehearse::Format;
 use k8s_driver::sources::Scope;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use simulator::{duration, flags};
+use settings::{duration, flags};
 
 use crate::logging::LogFormat;
 use crate::out::Failure;

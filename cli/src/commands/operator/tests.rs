@@ -8,7 +8,7 @@ use k8s_driver::options::{Lease, Options};
 use k8s_driver::rehearse::Format;
 use k8s_driver::sources::Scope;
 use serde_json::Value;
-use simulator::flags;
+use ::settings::flags;
 
 use super::*;
 

@@ -1,22 +1,24 @@
-//! Kubernetes quantities (`500m`, `1.5Gi`, `2e3`) as exact numbers. Pure. Tests: at the end.
+//! Kubernetes quantities (`500m`, `1.5Gi`, `2e3`) as exact numbers.
+//!
+//! Owns their arithmetic: integers of 10^-9, rounded up as `resource.Quantity` does. Tests: at the end of this file.
 
 use serde_json::Value;
 
-/// Thousand millionths: what all arithmetic is done in, so that `n` (nano) is exact.
+/// Nano units in one whole unit. All arithmetic is in nano units, so that the suffix `n` is exact.
 const NANO: i128 = 1_000_000_000;
 
 /// A quantity in nano units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Quantity(i128);
+pub struct Quantity(i128);
 
 impl Quantity {
-    /// So many whole units.
-    pub(crate) fn whole(units: u64) -> Self {
-        Self(i128::from(units) * NANO)
+    /// `units` whole units.
+    pub fn whole(units: u64) -> Self {
+        Self(i128::from(units).saturating_mul(NANO))
     }
 
     /// Reads a quantity from the JSON string or number that holds it. Digits below nano are rounded up, as Kubernetes does.
-    pub(crate) fn read(value: &Value) -> Option<Self> {
+    pub fn read(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Self::parse(text),
             Value::Number(number) => Self::parse(&number.to_string()),
@@ -25,7 +27,7 @@ impl Quantity {
     }
 
     /// Reads a quantity from text.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let (negative, unsigned) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -39,32 +41,38 @@ impl Quantity {
         }
         let (multiplier, power) = scale(suffix)?;
         let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-        let exponent = power + 9 - i32::try_from(fraction.len()).ok()?;
+        let exponent = power.checked_add(9)?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
         let product = digits.checked_mul(multiplier)?;
         let nano = if exponent >= 0 {
             product.checked_mul(10_i128.checked_pow(u32::try_from(exponent).ok()?)?)?
         } else {
             // Below what an i128 can divide by, any positive amount is the smallest there is.
             10_i128
-                .checked_pow(u32::try_from(-exponent).ok()?)
+                .checked_pow(exponent.unsigned_abs())
                 .map_or_else(|| i128::from(product > 0), |divisor| div_ceil(product, divisor))
         };
-        Some(Self(if negative { -nano } else { nano }))
+        Some(Self(if negative { nano.saturating_neg() } else { nano }))
     }
 
     /// Whole units of `divisor`, rounded up; `None` for a divisor that is not positive.
-    pub(crate) fn in_units_of(self, divisor: Self) -> Option<i128> {
+    pub fn in_units_of(self, divisor: Self) -> Option<i128> {
         (divisor.0 > 0).then(|| div_ceil(self.0, divisor.0))
     }
 
+    /// Thousandths, rounded up.
+    pub fn milli(self) -> i128 {
+        div_ceil(self.0, NANO / 1000)
+    }
+
     /// Whole units, rounded up.
-    pub(crate) fn ceil(self) -> i128 {
+    pub fn ceil(self) -> i128 {
         div_ceil(self.0, NANO)
     }
 }
 
+/// Quotient rounded up; `b` must be positive.
 fn div_ceil(a: i128, b: i128) -> i128 {
-    a.div_euclid(b) + i128::from(a.rem_euclid(b) != 0)
+    a.div_euclid(b).saturating_add(i128::from(a.rem_euclid(b) != 0))
 }
 
 /// Multiplier and power of ten of a suffix.
@@ -133,6 +141,13 @@ mod tests {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }
         assert_eq!(Quantity::whole(1).in_units_of(Quantity::whole(0)), None);
+    }
+
+    #[test]
+    fn thousandths_are_rounded_up() {
+        for (text, want) in [("500m", 500), ("1.5Ki", 1_536_000), ("1n", 1), ("-1", -1_000), ("1E", 10_i128.pow(21))] {
+            assert_eq!(Quantity::parse(text).map(Quantity::milli), Some(want), "{text}");
+        }
     }
 
     #[test]
