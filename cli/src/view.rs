@@ -1,8 +1,10 @@
 //! What a person sees of a run: lines as things happen, a table that keeps itself up to date on a terminal, timelines at the end.
 
+mod screen;
+mod table;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 
 use apis::Resource;
 use model::{JobKey, Phase, Timestamp};
@@ -11,30 +13,30 @@ use serde_json::Value;
 use crate::out;
 use crate::session::Session;
 
-/// Lines that the table at the end of the screen takes at most.
-const MOST_ROWS: usize = 20;
+use self::screen::Screen;
+use self::table::Row;
+
+/// Maximum number of lines of the table, however high the terminal is.
+const MAX_LINES: usize = 22;
+
+/// Attributes of a terminal: bold, and the first of six colours.
+const BOLD: u8 = 1;
+const FIRST_COLOUR: u8 = 31;
 
 /// Progress on the screen.
 pub(crate) struct Progress {
-    terminal: bool,
+    screen: Screen,
     start: Timestamp,
     phases: BTreeMap<JobKey, (Phase, model::Text)>,
     pods: BTreeMap<String, String>,
-    shown: String,
-    rows: usize,
+    /// The table as it stands on the screen, line by line.
+    shown: Vec<String>,
 }
 
 impl Progress {
-    /// Progress from `start` on: a table where standard output is a terminal, plain lines elsewhere.
+    /// Progress from `start` on: a table where standard output is a terminal that can replace text, plain lines elsewhere.
     pub(crate) fn new(start: Timestamp) -> Self {
-        Self {
-            terminal: std::io::stdout().is_terminal(),
-            start,
-            phases: BTreeMap::new(),
-            pods: BTreeMap::new(),
-            shown: String::new(),
-            rows: 0,
-        }
+        Self { screen: Screen::stdout(), start, phases: BTreeMap::new(), pods: BTreeMap::new(), shown: Vec::new() }
     }
 
     /// Tells what happened since the last call.
@@ -66,34 +68,47 @@ impl Progress {
             }
         }
         self.pods = pods;
-        let table = if self.terminal { self.table(session, now) } else { String::new() };
-        if lines.is_empty() && table == self.shown {
-            return;
+        let table = if self.screen.is_live() { self.table(session, now) } else { Vec::new() };
+        if !lines.is_empty() || table != self.shown {
+            self.replace(&lines, table);
         }
-        let mut text = self.wipe();
-        text.push_str(&lines);
-        text.push_str(&table);
-        self.rows = table.lines().count();
-        self.shown = table;
-        out::print(&text);
     }
 
     /// Prints something above the table.
     pub(crate) fn say(&mut self, line: &str) {
-        let text = format!("{}{line}\n{}", self.wipe(), self.shown);
-        out::print(&text);
+        self.replace(&format!("{line}\n"), self.shown.clone());
+    }
+
+    /// Prints a line of a pod's output above the table.
+    pub(crate) fn pod_line(&mut self, pod: &str, text: &str) {
+        let colour = FIRST_COLOUR + pod.bytes().fold(0u8, u8::wrapping_add) % 6;
+        let line = format!("{} | {}", self.screen.paint(colour, pod), self.screen.line_of_program(text));
+        self.say(&line);
     }
 
     /// Leaves the screen as it is: what comes next is printed below.
     pub(crate) fn finish(&mut self) {
-        let wipe = self.wipe();
-        self.rows = 0;
-        self.shown.clear();
-        out::print(&wipe);
+        self.replace("", Vec::new());
     }
 
-    fn wipe(&self) -> String {
-        if self.rows == 0 { String::new() } else { format!("\x1b[{}A\x1b[J", self.rows) }
+    /// Puts lines where the table was, and a table below them.
+    fn replace(&mut self, lines: &str, table: Vec<String>) {
+        let text = format!("{}{lines}{}", self.wiping(), Self::joined(&table));
+        self.shown = table;
+        out::print(&text);
+    }
+
+    /// What moves the cursor to the beginning of the table and clears all below. Its lines wrap when the screen gets narrower.
+    fn wiping(&self) -> String {
+        if self.shown.is_empty() {
+            return String::new();
+        }
+        let (rows, columns) = self.screen.size();
+        format!("\x1b[{}A\x1b[J", screen::rows_of(&self.shown, columns).min(rows))
+    }
+
+    fn joined(table: &[String]) -> String {
+        table.iter().fold(String::new(), |text, line| text + line + "\n")
     }
 
     fn age(&self, now: Timestamp) -> String {
@@ -101,34 +116,52 @@ impl Progress {
         format!("{:>3}:{:02}.{:01}", ms / 60_000, ms / 1000 % 60, ms / 100 % 10)
     }
 
-    fn table(&self, session: &Session, now: Timestamp) -> String {
-        let mut text = String::from(
-            "\x1b[1mJOB                       PHASE        PODS                     RESTARTS  AGE\x1b[0m\n",
-        );
+    fn table(&self, session: &Session, now: Timestamp) -> Vec<String> {
         let jobs = session.jobs();
-        for (key, phase) in jobs.iter().take(MOST_ROWS) {
-            let Some(job) = session.operator.state().job(key) else { continue };
-            let (mut active, mut ended, mut waiting, mut restarts) = (0u32, 0u32, 0u32, 0u32);
-            for group in job.groups.values() {
-                active += group.counters.active;
-                ended += group.counters.succeeded + group.counters.failed;
-                waiting += group.counters.pending + group.counters.scheduled;
-                restarts = restarts.max(group.restarts);
-            }
-            let pods = format!("{active} running, {waiting} waiting, {ended} ended");
-            let _ = writeln!(
-                text,
-                "{:<25} {:<12} {pods:<24} {restarts:>8}  {}",
-                key.to_string(),
-                session.phase_word(key, *phase),
-                self.age(now).trim_start()
-            );
+        // Names alone where a namespace would tell nothing apart.
+        let mut namespaces = jobs.iter().map(|(key, _)| &key.namespace);
+        let first = namespaces.next();
+        let one_namespace = namespaces.all(|namespace| Some(namespace) == first);
+        let rows: Vec<Row> = jobs
+            .iter()
+            .filter_map(|(key, phase)| {
+                let job = session.operator.state().job(key)?;
+                let (mut active, mut ended, mut waiting, mut restarts) = (0u32, 0u32, 0u32, 0u32);
+                for group in job.groups.values() {
+                    active += group.counters.active;
+                    ended += group.counters.succeeded + group.counters.failed;
+                    waiting += group.counters.pending + group.counters.scheduled;
+                    restarts = restarts.max(group.restarts);
+                }
+                let since = job.started_at.map_or(0, |start| job.ended_at.unwrap_or(now).since_ms(start));
+                Some(Row {
+                    ended: phase.is_terminal(),
+                    cells: [
+                        if one_namespace { key.name.to_string() } else { key.to_string() },
+                        session.phase_word(key, *phase).to_owned(),
+                        active.to_string(),
+                        waiting.to_string(),
+                        ended.to_string(),
+                        restarts.to_string(),
+                        clock_of(since),
+                    ],
+                })
+            })
+            .collect();
+        let (height, width) = self.screen.size();
+        // One row is the cursor's, and one shows that there is something above.
+        let mut table = table::render(&rows, width, height.saturating_sub(2).min(MAX_LINES));
+        if let Some(header) = table.first_mut() {
+            *header = self.screen.paint(BOLD, header);
         }
-        if jobs.len() > MOST_ROWS {
-            let _ = writeln!(text, "... and {} more jobs", jobs.len() - MOST_ROWS);
-        }
-        text
+        table
     }
+}
+
+/// A time span as minutes and seconds, with hours where there are any.
+fn clock_of(ms: u64) -> String {
+    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
 /// A pod's state in a few words.

@@ -87,10 +87,7 @@ impl Run {
         match wake {
             Wake::Pods => {}
             Wake::Output(Output::Line { pod, container: _, text, .. }) => {
-                let hue = pod.bytes().fold(0u8, u8::wrapping_add) % 6 + 31;
-                let colour = std::io::IsTerminal::is_terminal(&std::io::stdout());
-                let line = if colour { format!("\x1b[{hue}m{pod}\x1b[0m | {text}") } else { format!("{pod} | {text}") };
-                self.progress.say(&line);
+                self.progress.pod_line(&pod, &text);
             }
             Wake::Output(Output::Warning { pod, message, .. }) => {
                 self.progress.say(&format!("warning: pod {pod}: {message}"));

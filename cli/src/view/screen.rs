@@ -1,0 +1,99 @@
+//! The terminal behind standard output: its abilities, its size, and text made safe for it.
+//!
+//! Owns no content. Tests: at the end, and `tests/terminal.rs`.
+
+use console::{AnsiCodeIterator, Term, measure_text_width};
+
+/// Size of a terminal that does not tell its own.
+const DEFAULT_SIZE: (usize, usize) = (24, 80);
+
+/// Standard output as a screen.
+pub(crate) struct Screen {
+    term: Term,
+    live: bool,
+    colours: bool,
+}
+
+impl Screen {
+    /// Returns the screen of standard output. `NO_COLOR` takes its colours away, `TERM=dumb` its cursor movement as well.
+    pub(crate) fn stdout() -> Self {
+        let term = Term::stdout();
+        let (live, colours) = (term.is_term() && !console::is_dumb(), term.features().colors_supported());
+        Self { term, live, colours }
+    }
+
+    /// Returns whether the cursor can be moved up, so that text can be replaced.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// Returns the present number of rows and columns.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        match self.term.size_checked() {
+            Some((rows, columns)) if rows > 0 && columns > 0 => (rows.into(), columns.into()),
+            Some(_) | None => DEFAULT_SIZE,
+        }
+    }
+
+    /// Wraps text in an SGR attribute where colours are shown.
+    pub(crate) fn paint(&self, attribute: u8, text: &str) -> String {
+        if self.colours { format!("\x1b[{attribute}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Returns a line of a program as it can be shown: on a live screen without cursor movement, which would garble the table.
+    pub(crate) fn line_of_program(&self, text: &str) -> String {
+        if self.live { tame(text, self.colours) } else { text.to_owned() }
+    }
+}
+
+/// Returns the text a terminal shows at the end of a line that overwrote itself, without control sequences; colours on demand.
+pub(crate) fn tame(text: &str, colours: bool) -> String {
+    let shown = text.trim_end_matches('\r');
+    let shown = shown.rsplit_once('\r').map_or(shown, |(_, last)| last);
+    let mut out = String::with_capacity(shown.len());
+    let mut coloured = false;
+    for (part, is_code) in AnsiCodeIterator::new(shown) {
+        if !is_code {
+            out.extend(part.chars().filter(|c| *c == '\t' || !c.is_control()));
+        } else if colours && part.starts_with("\x1b[") && part.ends_with('m') {
+            coloured = true;
+            out.push_str(part);
+        }
+    }
+    if coloured {
+        out.push_str("\x1b[0m");
+    }
+    out
+}
+
+/// Returns the number of screen rows that lines of these widths take at `columns`: a screen that became narrower has wrapped them.
+pub(crate) fn rows_of(lines: &[String], columns: usize) -> usize {
+    lines.iter().map(|line| measure_text_width(line).div_ceil(columns.max(1)).max(1)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_move_the_cursor_are_tamed() {
+        for (line, plain, coloured) in [
+            ("plain", "plain", "plain"),
+            ("\r 10%|#   |\r 20%|##  |", " 20%|##  |", " 20%|##  |"),
+            ("100%\r", "100%", "100%"),
+            ("\x1b[2J\x1b[31mred\x1b[A", "red", "\x1b[31mred\x1b[0m"),
+            ("bell\x07\tand tab", "bell\tand tab", "bell\tand tab"),
+            ("", "", ""),
+        ] {
+            assert_eq!((tame(line, false).as_str(), tame(line, true).as_str()), (plain, coloured), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn wide_characters_and_wrapped_lines_count_by_columns() {
+        let lines = ["训练任务".to_owned(), "\x1b[1mabc\x1b[0m".to_owned(), String::new()];
+        assert_eq!(rows_of(&lines, 80), 3);
+        assert_eq!(rows_of(&lines, 4), 2 + 1 + 1);
+        assert_eq!(rows_of(&lines, 0), 8 + 3 + 1);
+    }
+}
