@@ -21,6 +21,7 @@
 //! | `handle` | the runner's end of one pod supervisor |
 //! | `pod` | the part of a Pod object that is read |
 //! | `plan` | Pod object to programs; `environment`, `expand`, `names`, `quantity`, `volumes`, `gpus`, `objects` serve it |
+//! | `security`, `accounts` | users, groups and capabilities of containers, and what cannot be honoured |
 //! | [`supervisor`], `lifecycle`, `status` | one pod: processes; decisions (pure); the status that shows them |
 //! | [`shim`], `tree` | one container: starting the program, ending everything below |
 //! | `tail` | log files to the terminal |
@@ -30,6 +31,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod accounts;
 mod environment;
 mod expand;
 mod gpus;
@@ -41,6 +43,7 @@ pub mod options;
 mod plan;
 mod pod;
 pub mod processes;
+mod security;
 pub mod shim;
 mod status;
 pub mod supervisor;
@@ -53,6 +56,7 @@ use std::process::ExitCode;
 
 pub use options::{BackOff, Options, Output, Sink, Waker};
 pub use processes::{Error, Processes, log_file};
+pub use security::{Unhonoured, unhonoured};
 
 /// First argument that makes this binary a pod supervisor.
 pub const SUPERVISOR_COMMAND: &str = "pod-supervisor";

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use settings::Quantity;
 
+use crate::accounts::Accounts;
 use crate::environment::{self, Scope};
 use crate::expand::expand;
 use crate::gpus::{self, Gpus};
@@ -14,6 +15,7 @@ use crate::names::Names;
 use crate::objects::Objects;
 use crate::options::Options;
 use crate::pod::{self, Pod, Resources};
+use crate::security::{self, Identity, Rights};
 use crate::volumes::{self, Place};
 use crate::wire::{Container, Plan, Program, RestartPolicy};
 
@@ -74,6 +76,7 @@ impl Planner<'_> {
         let pod_ip = self.names.address(&metadata.namespace, &metadata.name).to_string();
         let places = volumes::prepare(&self.options.data_dir, &pod, self.objects, &mut self.warnings).map_err(whole)?;
         self.warn_of_ignored(&pod);
+        self.warnings.extend(security::unhonoured(object).iter().map(ToString::to_string));
 
         let mut plan = Plan {
             namespace: metadata.namespace.clone(),
@@ -124,10 +127,14 @@ impl Planner<'_> {
                 container.name, container.image
             ));
         }
+        let identity = identity(pod, container)?;
         let hostname = if pod.spec.hostname.is_empty() { &metadata.name } else { &pod.spec.hostname };
         let mut given = vec![("HOSTNAME".to_owned(), hostname.clone())];
         for place in places {
             given.push((volumes::variable(&place.name), place.path.to_string_lossy().into_owned()));
+        }
+        if let Some(home) = &identity.home {
+            given.push(("HOME".to_owned(), home.clone()));
         }
         if let Some(visible) = visible {
             given.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned()));
@@ -149,7 +156,7 @@ impl Planner<'_> {
         Ok(Container {
             name: container.name.clone(),
             image: container.image.clone(),
-            program: Program { argv, env, workdir: self.workdir(&container.working_dir) },
+            program: Program { argv, env, workdir: self.workdir(&container.working_dir), identity },
             log: log_path(
                 &self.options.data_dir,
                 &metadata.namespace,
@@ -204,6 +211,15 @@ impl Planner<'_> {
             }
         }
     }
+}
+
+/// Who a container runs as.
+fn identity(pod: &Pod, container: &pod::Container) -> Result<Identity, String> {
+    let (outer, own) = (&pod.spec.security_context, &container.security_context);
+    if outer.is_empty() && own.is_empty() {
+        return Ok(Identity::default());
+    }
+    Rights::of_this_process().identity(outer, own, &Accounts::of_this_machine())
 }
 
 /// Tells the logs of pods that had the same name one after the other apart.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::security::Members;
 use crate::wire::RestartPolicy;
 
 /// An explicit `null` is the same as a missing member, as for an API server.
@@ -46,6 +47,7 @@ members! {
         active_deadline_seconds: Option<u64>,
         termination_grace_period_seconds: Option<u64>,
         service_account_name: String,
+        security_context: Members,
         init_containers: Vec<Container>,
         containers: Vec<Container>,
         volumes: Vec<Volume>,
@@ -58,6 +60,7 @@ members! {
         working_dir: String,
         env: Vec<EnvVar>,
         env_from: Vec<EnvFrom>,
+        security_context: Members,
         resources: Resources,
         volume_mounts: Vec<Mount>,
         restart_policy: Option<String>,

@@ -13,11 +13,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::thread;
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Gid, Signal, Uid};
+use rustix::thread;
 
+use crate::security::{self, Identity};
 use crate::tree;
 use crate::wire::{self, Program, ShimNote, ShimOrder};
 
@@ -60,7 +62,7 @@ fn run() -> ExitCode {
     };
     let pid = i32::try_from(child.id()).unwrap_or_default();
     tell(&ShimNote::Running { pid });
-    thread::spawn(move || obey(&mut control));
+    spawn(move || obey(&mut control));
     let mut code = 255;
     while let Some((ended, status)) = tree::reap() {
         if ended == pid {
@@ -100,7 +102,7 @@ fn obey(control: &mut BufReader<io::Stdin>) {
 fn kill_all() {
     let give_up_at = Instant::now() + KILL_PATIENCE;
     while tree::kill_once(&[]) > 0 && Instant::now() < give_up_at {
-        thread::sleep(Duration::from_millis(5));
+        sleep(Duration::from_millis(5));
     }
 }
 
@@ -111,12 +113,17 @@ fn start(program: &Program) -> Result<Child, String> {
     if !program.workdir.is_dir() {
         return Err(format!("working directory {} does not exist", program.workdir.display()));
     }
+    let identity = serde_json::to_string(&program.identity).map_err(|error| error.to_string())?;
+    if let Some(uid) = program.identity.uid.map(Uid::from_raw) {
+        // So that it can be opened again by the name `/dev/stderr`; its directory stays closed to others.
+        let _ = rustix::fs::fchown(io::stderr(), Some(uid), None);
+    }
     let describe = |error: &io::Error| format!("cannot start {first:?}: {error}");
     let (ours, theirs) = UnixStream::pair().map_err(|error| describe(&error))?;
     // Both streams of the program go where this process's errors go: its log file.
     let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
     let child = Command::new(SELF)
-        .args([crate::SHIM_COMMAND, ENTER, &tree::own_pid().to_string()])
+        .args([crate::SHIM_COMMAND, ENTER, &tree::own_pid().to_string(), &identity])
         .args(&program.argv)
         .envs(program.env.iter().map(|(name, value)| (name, value)))
         .current_dir(&program.workdir)
@@ -132,19 +139,29 @@ fn start(program: &Program) -> Result<Child, String> {
     if problem.is_empty() { Ok(child) } else { Err(problem) }
 }
 
-/// Becomes the program: arguments are the pid of the shim and the program with its arguments.
+/// Becomes the program: arguments are the pid of the shim, the [`Identity`], and the program with its arguments.
 fn enter(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let parent: Option<i32> = args.next().and_then(|text| text.to_str()?.parse().ok());
-    let (Some(parent), Some(program)) = (parent, args.next()) else { return ExitCode::FAILURE };
+    let identity: Option<Identity> = args.next().and_then(|text| serde_json::from_str(text.to_str()?).ok());
+    let (Some(parent), Some(identity), Some(program)) = (parent, identity, args.next()) else {
+        return ExitCode::FAILURE;
+    };
     let Ok(problems) = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3) else { return ExitCode::FAILURE };
-    let error = become_program(parent, &program, args);
+    let error = become_program(parent, &identity, &program, args);
     // If the shim is gone nobody reads this, and nothing was started.
     let _ = UnixStream::from(problems).write_all(format!("cannot start {}: {error}", program.display()).as_bytes());
     ExitCode::from(127)
 }
 
-fn become_program(parent: i32, program: &OsStr, args: impl Iterator<Item = OsString>) -> io::Error {
+fn become_program(
+    parent: i32,
+    identity: &Identity,
+    program: &OsStr,
+    args: impl Iterator<Item = OsString>,
+) -> io::Error {
     let prepare = || -> io::Result<()> {
+        become_user(identity).map_err(|error| io::Error::other(format!("its security context: {error}")))?;
+        // After the change of user, which forgets it.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         // A parent that died before that line will not be noticed by it.
         if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
@@ -158,4 +175,26 @@ fn become_program(parent: i32, program: &OsStr, args: impl Iterator<Item = OsStr
         Ok(()) => Command::new(program).args(args).exec(),
         Err(error) => error,
     }
+}
+
+/// Takes on user, groups and capabilities. This stage has one thread, so the calls for a thread are those for the process.
+fn become_user(identity: &Identity) -> io::Result<()> {
+    for capability in security::each(identity.dropped_capabilities) {
+        // A newer name than this kernel knows is nothing that could be had.
+        let _ = thread::remove_capability_from_bounding_set(capability);
+    }
+    if let Some(groups) = &identity.groups {
+        let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
+        thread::set_thread_groups(&groups)?;
+    }
+    if let Some(gid) = identity.gid.map(Gid::from_raw) {
+        thread::set_thread_res_gid(gid, gid, gid)?;
+    }
+    if let Some(uid) = identity.uid.map(Uid::from_raw) {
+        thread::set_thread_res_uid(uid, uid, uid)?;
+    }
+    if identity.no_new_privileges {
+        thread::set_no_new_privs(true)?;
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::options::BackOff;
+use crate::security::Identity;
 
 /// A pod, ready to run: everything is resolved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,6 +64,7 @@ pub(crate) struct Program {
     /// Added to the environment the runner was started with, in this order.
     pub(crate) env: Vec<(String, String)>,
     pub(crate) workdir: PathBuf,
+    pub(crate) identity: Identity,
 }
 
 /// Runner to supervisor, after the plan.

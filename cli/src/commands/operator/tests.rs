@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use clap::Parser;
 
+use ::settings::flags;
 use k8s_driver::options::{Lease, Options};
 use k8s_driver::rehearse::Format;
 use k8s_driver::sources::Scope;
 use serde_json::Value;
-use ::settings::flags;
 
 use super::*;
 
