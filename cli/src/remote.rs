@@ -11,6 +11,7 @@ use clap::Args;
 use event_log::jsonl::Reader;
 use k8s_driver::client;
 use k8s_driver::lease::{Leader, LeaseOptions};
+use k8s_driver::remote::credentials;
 use k8s_driver::remote::locate::{self, Found, USUAL_NAMESPACE, Wish, locate};
 use k8s_driver::remote::{Error, Lines, Remote};
 use k8s_driver::wire::words;
@@ -26,10 +27,11 @@ pub(crate) struct ServerArgs {
     /// Read the log of a live operator: its address (https://HOST:PORT), or `auto` to find the leader through the kubeconfig.
     #[arg(long, value_name = "URL|auto")]
     server: Option<String>,
-    /// A file with a bearer token. Default: the kubeconfig's user.
+    /// A file with a bearer token, sent to the address named by --server. Default: with --certificate-authority the kubeconfig's
+    /// user; else a token that the API server issues for this log alone.
     #[arg(long, requires = "server", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Certificates to trust, PEM. Default: what the operator's Lease says, or else the system's.
+    /// Certificates to trust, PEM. Default: what the operator's Lease says; with --token-file the system's.
     #[arg(long, requires = "server", value_name = "FILE")]
     certificate_authority: Option<PathBuf>,
     /// Kubeconfig file. Default: $KUBECONFIG, then ~/.kube/config.
@@ -38,7 +40,7 @@ pub(crate) struct ServerArgs {
     /// Context of the kubeconfig.
     #[arg(long, requires = "server")]
     context: Option<String>,
-    /// Namespace of the operator. Default: trainyard-system, then the context's.
+    /// Namespace of the operator. Default: trainyard-system.
     #[arg(long, requires = "server", value_name = "NAME")]
     operator_namespace: Option<String>,
     /// Name of the operator's Lease.
@@ -79,7 +81,7 @@ pub(crate) fn open(args: &ServerArgs) -> Result<Reader<Box<dyn BufRead>>, Failur
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let wish = args.wish();
     let (lines, address) = runtime.block_on(async {
-        let Found { target, leader } = locate(&wish).await.map_err(|error| lost(&error))?;
+        let Found { target, leader } = locate(&wish).await.map_err(|error| lost(&error, &wish))?;
         let address = target.address.clone();
         let explained = |error: Error| refused(&error, &wish, leader.as_ref());
         let remote = Remote::new(target).map_err(explained)?;
@@ -117,15 +119,31 @@ impl Read for Stream {
 }
 
 /// No log was found: what to do about it.
-fn lost(error: &locate::Error) -> Failure {
+fn lost(error: &locate::Error, wish: &Wish) -> Failure {
+    let namespace = wish.namespace.as_deref().unwrap_or(USUAL_NAMESPACE);
     let advice = match error {
+        locate::Error::Token(credentials::Error::Refused { .. }) => format!(
+            "\nallow it: kubectl create rolebinding trainyard-log-USER --namespace {namespace} --role=trainyard-log-token \
+             --user=USER"
+        ),
+        locate::Error::Token(credentials::Error::Missing { .. }) => {
+            "\ninstall it with the operator: kubectl apply -k deploy/base".to_owned()
+        }
+        locate::Error::TokenWithoutAddress => {
+            "\n--server auto needs none: the API server issues a token for the operator's log alone; or name the address and \
+             what to trust: --server https://HOST:PORT --certificate-authority FILE"
+                .to_owned()
+        }
         locate::Error::Lease(_) => format!(
             "\nis the operator in another namespace than {USUAL_NAMESPACE}? name it with --operator-namespace; \
              or name the log's address with --server https://HOST:PORT"
         ),
         locate::Error::NobodyLeads { .. } => "\nwait until one does, or read its log directory".to_owned(),
         locate::Error::Client(_) => "\nor name the log's address with --server https://HOST:PORT".to_owned(),
-        locate::Error::Silent { .. } | locate::Error::NotServed { .. } | locate::Error::File { .. } => String::new(),
+        locate::Error::Token(credentials::Error::Silent { .. })
+        | locate::Error::Silent { .. }
+        | locate::Error::NotServed { .. }
+        | locate::Error::File { .. } => String::new(),
     };
     Failure::new(format!("{}{advice}", words(error)))
 }
@@ -137,9 +155,15 @@ fn refused(error: &Error, wish: &Wish, leader: Option<&Leader>) -> Failure {
         Error::Unauthorized { .. } if wish.token_file.is_some() => {
             "\nthe token may have expired: make a new one with `kubectl create token SERVICEACCOUNT`".to_owned()
         }
-        Error::Unauthorized { .. } => "\nmake a token: kubectl create token SERVICEACCOUNT > FILE; \
-                                       then give it with --token-file FILE"
-            .to_owned(),
+        Error::Unauthorized { .. } if wish.authority.is_some() => {
+            "\nmake a token: kubectl create token SERVICEACCOUNT > FILE; \
+                                                                   then give it with --token-file FILE"
+                .to_owned()
+        }
+        Error::Unauthorized { .. } => format!(
+            "\nthe token was issued for the leader that the Lease in namespace {namespace} names: does another one answer, or an \
+             older operator?"
+        ),
         Error::Forbidden { user, .. } => format!("\nallow it: {}", binding(user)),
         Error::NotLeader { leader: Some(address), .. } => format!("\nits log is at {address}: --server {address}"),
         Error::NotLeader { leader: None, .. } => "\n--server auto finds the leader".to_owned(),
@@ -167,7 +191,7 @@ fn refused(error: &Error, wish: &Wish, leader: Option<&Leader>) -> Failure {
     Failure::new(format!("{}{advice}", words(error)))
 }
 
-/// The command that lets a user read logs.
+/// The command that lets a user read logs with a token of the user's own.
 fn binding(user: &str) -> String {
     let subject = match user.strip_prefix("system:serviceaccount:") {
         Some(account) => format!("--serviceaccount={account}"),
@@ -188,12 +212,24 @@ mod tests {
     }
 
     #[test]
+    fn a_token_that_is_not_issued_says_what_to_do() {
+        let wish = Wish { namespace: Some("ops".to_owned()), ..Wish::default() };
+        let missing = credentials::Error::Missing { namespace: "ops".to_owned() };
+        let missing = lost(&locate::Error::Token(missing), &wish).to_string();
+        assert!(missing.contains("ops/trainyard-log-reader\ninstall it with the operator"), "{missing}");
+        let own = lost(&locate::Error::TokenWithoutAddress, &wish).to_string();
+        assert!(own.contains("--server https://HOST:PORT --certificate-authority FILE"), "{own}");
+    }
+
+    #[test]
     fn every_refusal_says_what_to_do() {
         let address = || "https://h:1".to_owned();
         let auto = Wish::default();
         let message = || "m".to_owned();
         let unauthorized = Error::Unauthorized { address: address(), message: message() };
-        assert!(told(&unauthorized, &auto).contains("kubectl create token SERVICEACCOUNT > FILE"));
+        assert!(told(&unauthorized, &auto).contains("the Lease in namespace trainyard-system"));
+        let vouched = Wish { authority: Some("ca".into()), ..Wish::default() };
+        assert!(told(&unauthorized, &vouched).contains("kubectl create token SERVICEACCOUNT > FILE"));
         let own = Wish { token_file: Some("t".into()), ..Wish::default() };
         assert!(told(&unauthorized, &own).contains("may have expired"));
         let account = "system:serviceaccount:team-a:robot".to_owned();

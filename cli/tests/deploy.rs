@@ -166,3 +166,27 @@ fn rights_are_spelt_out() {
         assert!(roles.iter().any(covers), "nobody may write the status of {group}/{}", api.plural());
     }
 }
+
+/// Whoever reads the log gets tokens of one account; that account may read the log and nothing else, and no other may.
+#[test]
+fn the_log_is_read_by_an_account_of_its_own() {
+    let rbac = documents(&deploy().join("base/rbac.yaml"));
+    let accounts = documents(&deploy().join("base/service-account.yaml"));
+    let reader = k8s_driver::remote::credentials::READER;
+    assert!(accounts.iter().any(|account| account["metadata"]["name"] == reader), "{accounts:?}");
+    let rules = |role: &Value| role["rules"].as_array().cloned().unwrap_or_default();
+    let bound: Vec<&Value> =
+        rbac.iter().filter(|d| d["subjects"][0]["name"] == reader).map(|d| &d["roleRef"]["name"]).collect();
+    let roles = rbac.iter().filter(|role| bound.contains(&&role["metadata"]["name"]) && !role["rules"].is_null());
+    let granted: Vec<Value> = roles.flat_map(rules).collect();
+    assert_eq!(granted, [serde_json::json!({"nonResourceURLs": ["/log"], "verbs": ["get"]})]);
+    let opening = rbac.iter().filter(|role| rules(role).iter().any(|rule| !rule["nonResourceURLs"].is_null()));
+    assert_eq!(opening.count(), 1, "one role opens the log");
+    let token = |role: &&Value| rules(role).iter().any(|rule| rule["resources"][0] == "serviceaccounts/token");
+    let role = rbac.iter().find(token).expect("a role for its tokens");
+    let rule = rules(role).into_iter().find(|rule| rule["resources"][0] == "serviceaccounts/token").unwrap();
+    assert_eq!(
+        (&rule["resourceNames"][0], &rule["verbs"]),
+        (&serde_json::json!(reader), &serde_json::json!(["create"]))
+    );
+}

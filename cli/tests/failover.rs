@@ -154,10 +154,11 @@ impl Space {
     /// The kubeconfig of a service account with the rights that `deploy/base/rbac.yaml` gives, in this namespace: with fewer
     /// the test fails.
     fn operator_account(&self) -> PathBuf {
-        self.kubectl(&["create", "serviceaccount", "trainyard"]);
-        let rights = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base/rbac.yaml");
-        let rights = std::fs::read_to_string(rights).unwrap().replace("trainyard-system", SPACE);
-        self.0.apply(&rights).expect("the rights are accepted");
+        for file in ["service-account.yaml", "rbac.yaml"] {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base").join(file);
+            let text = std::fs::read_to_string(file).unwrap().replace("trainyard-system", SPACE);
+            self.0.apply(&text).expect("account and rights are accepted");
+        }
         self.0.kubeconfig_for(Identity::ServiceAccount { namespace: SPACE, name: "trainyard" }).expect("a kubeconfig")
     }
 
@@ -269,10 +270,10 @@ fn a_killed_leader_is_replaced_in_the_middle_of_restarts_and_endings() {
     space.token("reader", true, &at("token"));
     space.token("stranger", false, &at("strange"));
     let (kubeconfig, token) = (space.0.kubeconfig().display().to_string(), file("token"));
-    let here = ["--server", "auto", "--kubeconfig", &kubeconfig, "--operator-namespace", SPACE, "--token-file", &token];
+    let here = ["--server", "auto", "--kubeconfig", &kubeconfig, "--operator-namespace", SPACE];
     failover_time(&printed(&[&["log", "show", "--raw"], &here[..]].concat()), expiry);
     same_as_the_directory(&here, &file("second"), &file("export.jsonl"));
-    refusals(&here, &file("strange"));
+    refusals(&space, &here, &token, &file("strange"));
 
     // The former leader comes back to a log that was gone on with elsewhere, and follows.
     let third = Operator::start(&account, &at("first"));
@@ -322,17 +323,27 @@ fn same_as_the_directory(here: &[&str], directory: &str, export: &str) {
 }
 
 /// What is refused says what to do.
-fn refusals(here: &[&str], strange: &str) {
+fn refusals(space: &Space, here: &[&str], token: &str, strange: &str) {
+    let command = |place: &[&str]| trainyard(&[&["explain", "failover/restarts"], place].concat());
     let failed = |place: &[&str]| {
-        let (good, out, err) = trainyard(&[&["explain", "failover/restarts"], place].concat());
+        let (good, out, err) = command(place);
         assert!(!good, "{out}");
         err
     };
-    let (without, _) = here.split_at(here.len() - 2);
-    let no_token = failed(without);
-    assert!(no_token.contains("kubectl create token SERVICEACCOUNT > FILE"), "{no_token}");
-    let stranger = failed(&[without, &["--token-file", strange]].concat());
+    // A token of the user's own goes where the user says, and nowhere else.
+    let lent = failed(&[here, &["--token-file", token]].concat());
+    assert!(lent.contains("--server https://HOST:PORT --certificate-authority FILE"), "{lent}");
+    let annotations = &space.get(&["lease", "trainyard"])["metadata"]["annotations"];
+    let advertised = |name: &str| annotations[format!("trainyard.dev/log-{name}")].as_str().unwrap().to_owned();
+    let authority = format!("{token}.authority");
+    std::fs::write(&authority, advertised("certificate")).unwrap();
+    let (address, authority) = (advertised("address"), ["--certificate-authority", &authority]);
+    let own = |file| [&["--server", &address, "--token-file", file], &authority[..]].concat();
+    assert!(command(&own(token)).0, "{}", command(&own(token)).2);
+    let stranger = failed(&own(strange));
     assert!(stranger.contains("--clusterrole=trainyard-log-reader --serviceaccount=failover:stranger"), "{stranger}");
+    let no_token = failed(&[&["--server", &address], &here[2..4], &authority[..]].concat());
+    assert!(no_token.contains("kubectl create token SERVICEACCOUNT > FILE"), "{no_token}");
     let elsewhere = [&["--server", "https://127.0.0.1:1"], &here[2..]].concat();
     assert!(failed(&elsewhere).contains("cannot be reached"), "{}", failed(&elsewhere));
 }

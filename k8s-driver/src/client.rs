@@ -36,7 +36,7 @@ pub struct Connection {
     pub namespace: String,
     /// The address, for logs.
     pub server: String,
-    /// As whom: the standby reads the leader's log, and `trainyard --server` an operator's, as the same.
+    /// The user's credentials. They go to the API server, and to a log whose address and certificate the user names.
     pub auth: AuthInfo,
 }
 

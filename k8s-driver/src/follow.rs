@@ -18,7 +18,6 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-use kube::config::AuthInfo;
 use model::Position;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -27,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::lease::{Advertised, Leader};
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::remote::credentials::Tokens;
 use crate::remote::{Remote, Target};
 use crate::turns::Turns;
 
@@ -81,8 +81,8 @@ pub struct Follower {
     leader: watch::Receiver<Option<Leader>>,
     /// This process.
     identity: String,
-    /// Where the bearer token comes from: the service account's.
-    auth: AuthInfo,
+    /// Issues the credential for a leader's log: what the Lease says of the leader is not trusted with one of our own.
+    tokens: Tokens,
     metrics: Metrics,
     compact_after: u64,
     told: watch::Sender<Following>,
@@ -94,11 +94,11 @@ impl Follower {
         turns: Turns,
         leader: watch::Receiver<Option<Leader>>,
         identity: String,
-        auth: AuthInfo,
+        tokens: Tokens,
         metrics: Metrics,
     ) -> Self {
         let told = watch::Sender::new(Following::Starting);
-        Self { turns, leader, identity, auth, metrics, compact_after: Options::COMPACT_AFTER, told }
+        Self { turns, leader, identity, tokens, metrics, compact_after: Options::COMPACT_AFTER, told }
     }
 
     /// Records after which the own log is made to begin at its present state; 0 for never. The leader's compaction leaves a
@@ -164,8 +164,16 @@ impl Follower {
     }
 
     async fn follow(&self, leader: &str, advertised: &Advertised, stop: &CancellationToken) -> Stopped {
+        let issued = tokio::select! {
+            () = stop.cancelled() => return Stopped::Asked,
+            issued = self.tokens.for_server(advertised) => issued,
+        };
+        let auth = match issued {
+            Ok(auth) => auth,
+            Err(error) => return Stopped::Failed(crate::wire::words(&error)),
+        };
         let Advertised { address, certificate } = advertised.clone();
-        let target = Target { address, authority: certificate, auth: self.auth.clone() };
+        let target = Target { address, authority: certificate, auth };
         let remote = match Remote::new(target) {
             Ok(remote) => remote,
             Err(error) => return Stopped::Failed(error.to_string()),

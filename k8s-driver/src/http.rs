@@ -15,10 +15,10 @@
 //! of a real API server.
 
 mod auth;
-mod certificate;
+pub(crate) mod certificate;
 mod health;
 mod log;
-mod serve;
+pub(crate) mod serve;
 #[cfg(test)]
 mod tests;
 
@@ -101,8 +101,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Bound {
     health: Option<TcpListener>,
-    log: Option<(TcpListener, Certificate)>,
-    advertised: Option<Advertised>,
+    log: Option<(TcpListener, Certificate, Advertised)>,
 }
 
 /// What there is to look at.
@@ -135,7 +134,7 @@ impl Bound {
         };
         let health = bind("probes and metrics", options.health).await?;
         let Some(log) = bind("the log", options.log).await? else {
-            return Ok(Self { health, log: None, advertised: None });
+            return Ok(Self { health, log: None });
         };
         let local = local_address(&log)?;
         let host = options.host.clone().unwrap_or_else(|| local.ip().to_string());
@@ -149,12 +148,12 @@ impl Bound {
             address: format!("https://{shown}:{}", local.port()),
             certificate: certificate.to_trust().map(str::to_owned),
         };
-        Ok(Self { health, log: Some((log, certificate)), advertised: Some(advertised) })
+        Ok(Self { health, log: Some((log, certificate, advertised)) })
     }
 
     /// Where the log will be served, to be told in the Lease.
     pub fn advertised(&self) -> Option<&Advertised> {
-        self.advertised.as_ref()
+        self.log.as_ref().map(|(_, _, advertised)| advertised)
     }
 
     /// The address of the probes.
@@ -170,8 +169,9 @@ impl Bound {
             }
         };
         let log = async {
-            if let Some((listener, certificate)) = self.log {
-                serve::tls(listener, certificate, log::router(&surface), stop.clone()).await;
+            if let Some((listener, certificate, advertised)) = self.log {
+                let router = log::router(&surface, advertised.audience());
+                serve::tls(listener, certificate, router, stop.clone()).await;
             }
         };
         tokio::join!(health, log);

@@ -55,6 +55,17 @@ pub struct Advertised {
     pub certificate: Option<String>,
 }
 
+impl Advertised {
+    /// Returns the audience of tokens for this server. It names the address and the certificate, so that a server with another
+    /// one can do nothing with a token it was sent.
+    pub fn audience(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.address.as_bytes()).update(b"\n");
+        hasher.update(self.certificate.as_deref().unwrap_or_default().as_bytes());
+        format!("https://trainyard.dev/log/{}", hasher.finalize().to_hex())
+    }
+}
+
 /// Settings of the election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseOptions {

@@ -3,7 +3,10 @@
 //! Owns the client side of `http::log`: addresses, certificates, tokens, and what its refusals mean. What the lines hold is
 //! verified by who reads them (`event_log::jsonl`). Tests: `http/tests.rs`.
 
+pub mod credentials;
 pub mod locate;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::time::Duration;

@@ -21,6 +21,7 @@ use crate::logs::{Directory, Logs, Memory};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::rehearse::Rehearsal;
+use crate::remote::credentials::Tokens;
 use crate::standing::{Board, Standing};
 use crate::turns::{self, Ask, Parts, Turns};
 
@@ -234,13 +235,13 @@ impl Process {
             renew_deadline: settings.renew_deadline,
             retry_period: settings.retry_period,
             advertised: log.cloned(),
-            ..LeaseOptions::new(namespace, identity.clone())
+            ..LeaseOptions::new(namespace.clone(), identity.clone())
         };
         options.check()?;
         let metrics = self.handles.metrics.clone();
         let elector = Elector::new(connection.client.clone(), options, metrics.clone());
-        let auth = connection.auth.clone();
-        let follower = Follower::new(self.turns.clone(), elector.leader(), identity, auth, metrics);
+        let tokens = Tokens::new(connection.client.clone(), namespace);
+        let follower = Follower::new(self.turns.clone(), elector.leader(), identity, tokens, metrics);
         let follower = follower.compacting_after(self.options.compact_after);
         Ok(Some(Candidate { elector, follower }))
     }

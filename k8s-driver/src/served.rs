@@ -21,6 +21,7 @@ use crate::http::{Bound, HttpOptions, Surface};
 use crate::lease::{Advertised, Leader};
 use crate::logs::Logs;
 use crate::metrics::Metrics;
+use crate::remote::credentials::Tokens;
 use crate::standing::{Board, Standing};
 use crate::turns::{self, Parts, Turns};
 
@@ -103,17 +104,24 @@ pub(crate) fn turns_on(place: &Place) -> Turns {
     turns::start(parts, tokio::runtime::Handle::current()).unwrap().0
 }
 
-/// A client of an API server that knows two tokens: `reader` may read the log, `stranger` may not.
-pub(crate) fn api_server() -> Client {
+/// A client of an API server that knows two tokens: `reader` may read the log, `stranger` may not. A token that it issues is the
+/// name of the user who asks and the audience.
+fn api_server(user: &'static str) -> Client {
     let (service, mut handle) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     tokio::spawn(async move {
         while let Some((request, reply)) = handle.next_request().await {
-            let review = request.uri().path().ends_with("/tokenreviews");
+            let path = request.uri().path().to_owned();
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let asked: Value = serde_json::from_slice(&body).unwrap();
-            let status = if review {
+            let status = if path.ends_with("/serviceaccounts/trainyard-log-reader/token") {
+                let audience = asked["spec"]["audiences"][0].as_str().unwrap();
+                json!({"token": format!("{user} {audience}"), "expirationTimestamp": "2030-01-01T00:00:00Z"})
+            } else if path.ends_with("/tokenreviews") {
                 let token = asked["spec"]["token"].as_str().unwrap();
-                json!({"authenticated": matches!(token, "reader" | "stranger"), "user": {"username": token}})
+                let wanted = asked["spec"]["audiences"][0].as_str();
+                let (name, issued_for) = token.split_once(' ').map_or((token, None), |(name, at)| (name, Some(at)));
+                let known = matches!(name, "reader" | "stranger") && issued_for == wanted;
+                json!({"authenticated": known, "user": {"username": name}})
             } else {
                 json!({"allowed": asked["spec"]["user"] == "reader"})
             };
@@ -162,7 +170,7 @@ impl Served {
             metrics: served.metrics.clone(),
             following: served.following.subscribe(),
             leader: served.leader.subscribe(),
-            client: api_server(),
+            client: api_server("the operator"),
         };
         // The thread tells of its log once it was asked something.
         served.grow(Vec::new()).await;
@@ -181,6 +189,11 @@ impl Served {
     pub(crate) fn as_leader(&self, identity: &str) -> Leader {
         Leader { identity: identity.to_owned(), term: Term(1), advertised: Some(self.advertised.clone()) }
     }
+}
+
+/// Issues tokens to a user.
+pub(crate) fn tokens(user: &'static str) -> Tokens {
+    Tokens::new(api_server(user), "trainyard-system")
 }
 
 /// Credentials with this token.

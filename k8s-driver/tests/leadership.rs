@@ -274,51 +274,78 @@ fn wish(space: &str, kubeconfig: PathBuf) -> Wish {
     }
 }
 
-/// A service account that may read the Lease, and the log if `reader`.
-fn account(space: &str, name: &str, reader: bool) -> PathBuf {
-    kubectl(&["--namespace", space, "create", "serviceaccount", name]);
-    let subject = format!("--serviceaccount={space}:{name}");
-    let bind = |role: &str, rules: &[&str]| {
-        let role = format!("{space}-{name}-{role}");
-        kubectl(&[&["create", "clusterrole", &role], rules].concat());
-        kubectl(&["create", "clusterrolebinding", &role, &format!("--clusterrole={role}"), &subject]);
+/// A user with a client certificate, who may read the Lease, and may have tokens for the log if `reader`.
+fn user(space: &str, name: &str, reader: bool) -> PathBuf {
+    let name = format!("{space}-{name}");
+    let bind = |role: &str| {
+        let (role, user) = (format!("--role={role}"), format!("--user={name}"));
+        kubectl(&["--namespace", space, "create", "rolebinding", &format!("{name}{role}"), &role, &user]);
     };
-    bind("lease", &["--verb=get", "--resource=leases.coordination.k8s.io"]);
+    bind("trainyard-election");
     if reader {
-        bind("log", &["--verb=get", "--non-resource-url=/log"]);
+        bind("trainyard-log-token");
     }
-    plane().kubeconfig_for(Identity::ServiceAccount { namespace: space, name }).unwrap()
+    plane().kubeconfig_for(Identity::User { name: &name, group: None }).unwrap()
+}
+
+/// The same, where the address and what to trust are named and a token comes from a file.
+fn own(space: &str, token: &str, dir: &std::path::Path) -> Wish {
+    let leader = runtime().block_on(async { find_leader(admin().await.client, space, "trainyard").await.unwrap() });
+    let advertised = leader.unwrap().advertised.unwrap();
+    let (token_file, authority) = (dir.join("token"), dir.join("authority"));
+    std::fs::write(&token_file, token).unwrap();
+    std::fs::write(&authority, advertised.certificate.unwrap()).unwrap();
+    Wish {
+        server: Some(advertised.address),
+        token_file: Some(token_file),
+        authority: Some(authority),
+        ..Wish::default()
+    }
 }
 
 #[test]
 fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
     let space = namespace("log");
     let data = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let account = operator_account(&space);
     let leader = Operator::new(&space, plane().kubeconfig().to_owned(), data.0.path());
     leader.until_leading();
     apply(&space, &job("one"));
-    let (reader, stranger) = (account(&space, "reader", true), account(&space, "stranger", false));
+    let (reader, stranger) = (user(&space, "reader", true), user(&space, "stranger", false));
     let text = until("the log tells of the job", || {
         let text = read(&wish(&space, reader.clone())).unwrap();
         if text.contains(r#""name":"one""#) { Ok(text) } else { Err(text) }
     });
     let lines = event_log::jsonl::Reader::new(text.as_bytes(), "the answer").unwrap();
     assert!(lines.map(Result::unwrap).count() > 1, "a chain that verifies");
-    let refused = read(&wish(&space, stranger.clone())).unwrap_err();
-    let user = format!("system:serviceaccount:{space}:stranger");
-    assert!(matches!(&refused, remote::Error::Forbidden { user: who, .. } if *who == user), "{refused}");
-    let unknown = plane().kubeconfig_for(Identity::User { name: "eve", group: None }).unwrap();
-    let token = data.0.path().join("token");
-    std::fs::write(&token, "nonsense").unwrap();
-    let with_token = Wish { token_file: Some(token), ..wish(&space, stranger) };
-    let nonsense = read(&with_token).unwrap_err();
-    assert!(matches!(nonsense, remote::Error::Unauthorized { .. }), "{nonsense}");
-    // Somebody with a client certificate has no token to show; eve may not even read the Lease.
-    let eve = runtime().block_on(async { locate(&wish(&space, unknown)).await.map(|_| ()).unwrap_err().to_string() });
+    // Who may not have a token, or not read the Lease, is told so by the API server.
+    let not_found = |kubeconfig| {
+        let found = runtime().block_on(async { locate(&wish(&space, kubeconfig)).await.map(|_| ()) });
+        k8s_driver::wire::words(&found.unwrap_err())
+    };
+    let refused = not_found(stranger);
+    assert!(refused.contains(&format!("no token of service account {space}/trainyard-log-reader")), "{refused}");
+    assert!(refused.contains(&format!("User \"{space}-stranger\" cannot create resource")), "{refused}");
+    let eve = not_found(plane().kubeconfig_for(Identity::User { name: "eve", group: None }).unwrap());
     assert!(eve.contains("Lease") && eve.contains("cannot be read"), "{eve}");
+    // Tokens of their own, sent where they say: nonsense, one without access, and one with.
+    let (file, dir) = (
+        |arguments: &[&str]| kubectl(&[&["--namespace", &space, "create", "token"], arguments].concat()),
+        data.0.path(),
+    );
+    let nonsense = read(&own(&space, "nonsense", dir)).unwrap_err();
+    assert!(matches!(nonsense, remote::Error::Unauthorized { .. }), "{nonsense}");
+    let refused = read(&own(&space, &file(&["default"]), dir)).unwrap_err();
+    let user = format!("system:serviceaccount:{space}:default");
+    assert!(matches!(&refused, remote::Error::Forbidden { user: who, .. } if *who == user), "{refused}");
+    assert!(read(&own(&space, &file(&["trainyard-log-reader"]), dir)).unwrap().starts_with(&text));
+    // One that was issued for another server is good for nothing here: a server that was sent one cannot use it.
+    let stolen = file(&["trainyard-log-reader", "--audience=https://trainyard.dev/log/of-another-server"]);
+    let stolen = read(&own(&space, &stolen, dir)).unwrap_err();
+    assert!(matches!(stolen, remote::Error::Unauthorized { .. }), "{stolen}");
 
     // A standby under a service account with exactly what it needs.
-    let standby = Operator::new(&space, operator_account(&space), data.1.path());
+    let standby = Operator::new(&space, account, data.1.path());
     let head = |space: &str| {
         let text = read(&wish(space, reader.clone())).unwrap();
         event_log::jsonl::Reader::new(text.as_bytes(), "x").unwrap().map(|f| f.unwrap().position.0).last().unwrap()
@@ -341,11 +368,11 @@ fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
 
 /// A service account with the rights of `deploy/base/rbac.yaml`, in this namespace.
 fn operator_account(space: &str) -> PathBuf {
-    kubectl(&["--namespace", space, "create", "serviceaccount", "trainyard"]);
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/base/rbac.yaml");
-    let text = std::fs::read_to_string(file).unwrap();
-    // Roles of the cluster have one name; what is bound belongs to this test's account.
-    let text = text.replace("trainyard-system", space);
-    plane().apply(&text).unwrap();
+    for file in ["service-account.yaml", "rbac.yaml"] {
+        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/base").join(file);
+        let text = std::fs::read_to_string(file).unwrap();
+        // Roles of the cluster have one name; what is bound belongs to this test's account.
+        plane().apply(&text.replace("trainyard-system", space)).unwrap();
+    }
     plane().kubeconfig_for(Identity::ServiceAccount { namespace: space, name: "trainyard" }).unwrap()
 }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Follower, Following};
 use crate::lease::Leader;
 use crate::metrics::Metrics;
-use crate::served::{Place, Served, append, checkpoint, frames, records, token, turns_on};
+use crate::served::{Place, Served, append, checkpoint, frames, records, tokens, turns_on};
 use crate::standing::Standing;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -27,12 +27,11 @@ struct Standby {
 }
 
 impl Standby {
-    fn new(disk: MemoryDisk, leader: Option<Leader>, who: &str) -> Self {
+    fn new(disk: MemoryDisk, leader: Option<Leader>, who: &'static str) -> Self {
         let place = Place::new(disk);
         let turns = turns_on(&place);
         let leader = watch::Sender::new(leader);
-        let (own, auth) = ("me".to_owned(), token(who));
-        let follower = Follower::new(turns.clone(), leader.subscribe(), own, auth, Metrics::new());
+        let follower = Follower::new(turns.clone(), leader.subscribe(), "me".to_owned(), tokens(who), Metrics::new());
         let mut follower = follower.compacting_after(5000);
         let (told, stop) = (follower.following(), CancellationToken::new());
         let stopped = stop.clone();

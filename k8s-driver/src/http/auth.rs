@@ -1,13 +1,16 @@
 //! Who may read the log: the API server is asked about the bearer token (`TokenReview`) and about access to the path
 //! (`SubjectAccessReview`). Its verdict is kept for a short time, under a hash of the token; requests that are
 //! answered side by side share it.
+//!
+//! A token is good that was issued for this server ([`crate::lease::Advertised::audience`]), or for the API server itself: the
+//! latter is what a user has who names this server's address.
 
 use std::fmt;
 use std::time::Duration;
 
 use dashmap::DashMap;
 use http::{HeaderMap, header};
-use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -49,6 +52,8 @@ pub(super) struct Unavailable(String);
 pub(super) struct Gate {
     tokens: Api<TokenReview>,
     access: Api<SubjectAccessReview>,
+    /// What tokens for this server are issued for.
+    audience: String,
     kept: DashMap<[u8; 32], (Verdict, Instant)>,
     under_way: Semaphore,
 }
@@ -60,9 +65,9 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, audience: String) -> Self {
         let (tokens, access) = (Api::all(client.clone()), Api::all(client));
-        Self { tokens, access, kept: DashMap::new(), under_way: Semaphore::new(AT_ONCE) }
+        Self { tokens, access, audience, kept: DashMap::new(), under_way: Semaphore::new(AT_ONCE) }
     }
 
     /// Judges a request by its `Authorization` header.
@@ -92,12 +97,10 @@ impl Gate {
 
     async fn ask(&self, token: &str) -> Result<Verdict, Unavailable> {
         let params = PostParams::default();
-        let review = TokenReview {
-            spec: TokenReviewSpec { token: Some(token.to_owned()), audiences: None },
-            ..TokenReview::default()
-        };
-        let review = self.tokens.create(&params, &review).await.map_err(|e| unavailable("tokenreviews", &e))?;
-        let status = review.status.unwrap_or_default();
+        let mut status = self.review(token, Some(vec![self.audience.clone()])).await?;
+        if status.authenticated != Some(true) {
+            status = self.review(token, None).await?;
+        }
         let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
             let why = status.error.filter(|error| !error.is_empty());
             return Ok(Verdict::Unknown(why.unwrap_or_else(|| "the API server does not know the token".to_owned())));
@@ -117,6 +120,13 @@ impl Gate {
         let review = self.access.create(&params, &review).await.map_err(|e| unavailable("subjectaccessreviews", &e))?;
         let allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
         Ok(if allowed { Verdict::Allowed(name) } else { Verdict::Forbidden(name) })
+    }
+
+    async fn review(&self, token: &str, audiences: Option<Vec<String>>) -> Result<TokenReviewStatus, Unavailable> {
+        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let review = self.tokens.create(&PostParams::default(), &review).await;
+        Ok(review.map_err(|e| unavailable("tokenreviews", &e))?.status.unwrap_or_default())
     }
 
     fn known(&self, hash: &[u8; 32]) -> Option<Verdict> {
@@ -164,7 +174,10 @@ mod tests {
 
     use super::*;
 
-    /// An API server that knows the tokens `good` (may read) and `poor` (may not), and counts the questions.
+    const AUDIENCE: &str = "this server";
+
+    /// An API server that knows the tokens `good` (may read), `poor` (may not), and `ours` (issued for this server, may read), and
+    /// counts the questions.
     fn server() -> (Client, Arc<AtomicU32>) {
         let questions = Arc::new(AtomicU32::new(0));
         let (service, mut handle) = mock::pair::<Request<Body>, Response<Body>>();
@@ -177,8 +190,10 @@ mod tests {
                 let asked: Value = serde_json::from_slice(&body).unwrap();
                 let status = if path.ends_with("/tokenreviews") {
                     let token = asked["spec"]["token"].as_str().unwrap();
-                    let user = json!({"username": token, "groups": ["g"], "extra": {"k": ["v"]}});
-                    json!({"authenticated": token != "bad", "user": user})
+                    let name = if token == "ours" { "good" } else { token };
+                    let user = json!({"username": name, "groups": ["g"], "extra": {"k": ["v"]}});
+                    let for_us = asked["spec"]["audiences"] == json!([AUDIENCE]);
+                    json!({"authenticated": token != "bad" && for_us == (token == "ours"), "user": user})
                 } else {
                     assert_eq!(asked["spec"]["nonResourceAttributes"], json!({"path": "/log", "verb": "get"}));
                     assert_eq!(
@@ -201,28 +216,32 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_api_server_decides_and_is_not_asked_twice() {
         let (client, questions) = server();
-        let gate = Gate::new(client);
+        let gate = Gate::new(client, AUDIENCE.to_owned());
         let judge = async |text: &str| gate.judge(&header(text)).await.unwrap();
+        for _ in 0..3 {
+            assert_eq!(judge("Bearer ours").await, Verdict::Allowed("good".to_owned()));
+        }
+        assert_eq!(questions.swap(0, Ordering::SeqCst), 2);
         for _ in 0..3 {
             assert_eq!(judge("Bearer good").await, Verdict::Allowed("good".to_owned()));
         }
-        assert_eq!(questions.load(Ordering::SeqCst), 2);
+        assert_eq!(questions.swap(0, Ordering::SeqCst), 3, "whether it is for us, for the API server, and may read");
         assert_eq!(judge("bearer poor").await, Verdict::Forbidden("poor".to_owned()));
         assert_eq!(judge("Bearer bad").await, Verdict::Unknown("the API server does not know the token".to_owned()));
         for none in ["Basic good", "Bearer", "Bearer  ", "good"] {
             assert!(matches!(judge(none).await, Verdict::Unknown(_)), "{none}");
         }
         assert!(matches!(gate.judge(&HeaderMap::new()).await, Ok(Verdict::Unknown(_))));
-        assert_eq!(questions.load(Ordering::SeqCst), 5);
+        assert_eq!(questions.swap(0, Ordering::SeqCst), 5);
         tokio::time::advance(KEPT).await;
         judge("Bearer good").await;
-        assert_eq!(questions.load(Ordering::SeqCst), 7, "a verdict is not believed for ever");
+        assert_eq!(questions.load(Ordering::SeqCst), 3, "a verdict is not believed for ever");
     }
 
     #[tokio::test(start_paused = true)]
     async fn verdicts_kept_are_bounded() {
         let (client, _questions) = server();
-        let gate = Gate::new(client);
+        let gate = Gate::new(client, AUDIENCE.to_owned());
         for n in 0..MOST_KEPT + 20 {
             gate.judge(&header(&format!("Bearer token-{n}"))).await.unwrap();
         }
@@ -232,7 +251,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_cannot_be_asked_is_no_verdict() {
         let (service, handle) = mock::pair::<Request<Body>, Response<Body>>();
-        let gate = Gate::new(Client::new(service, "default"));
+        let gate = Gate::new(Client::new(service, "default"), AUDIENCE.to_owned());
         let silent = gate.judge(&header("Bearer good")).await;
         assert_eq!(silent, Err(Unavailable("the API server does not answer questions about tokens".to_owned())));
         drop(handle);

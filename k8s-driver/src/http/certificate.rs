@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(30);
 const NAMES: [&str; 4] = ["trainyard", "localhost", "127.0.0.1", "::1"];
 
 /// A certificate with its key.
-pub(super) struct Certificate {
+pub(crate) struct Certificate {
     files: Option<TlsFiles>,
     to_trust: Option<String>,
     current: Mutex<Current>,
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Certificate {
 
 impl Certificate {
     /// Makes a certificate for `host`, good for as long as this process lives. Its key never leaves the memory.
-    pub(super) fn self_made(host: &str) -> Result<Self, Error> {
+    pub(crate) fn self_made(host: &str) -> Result<Self, Error> {
         let fail = |error: rcgen::Error| Error::Certificate(error.to_string());
         let mut names: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
         if !names.iter().any(|name| name == host) {
@@ -60,7 +60,7 @@ impl Certificate {
     }
 
     /// Reads a certificate from files.
-    pub(super) fn of_files(files: TlsFiles) -> Result<Self, Error> {
+    pub(crate) fn of_files(files: TlsFiles) -> Result<Self, Error> {
         let to_trust = files.authority.as_deref().map(read_authority).transpose()?;
         let acceptor = read(&files)?;
         let changed = modified(&files.certificate);
@@ -69,12 +69,12 @@ impl Certificate {
     }
 
     /// What readers shall trust, PEM; `None` when they know the authority already.
-    pub(super) fn to_trust(&self) -> Option<&str> {
+    pub(crate) fn to_trust(&self) -> Option<&str> {
         self.to_trust.as_deref()
     }
 
     /// What accepts connections, with the certificate as it is now.
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = &self.files
             && current.looked.elapsed() >= LOOK

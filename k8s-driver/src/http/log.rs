@@ -43,8 +43,8 @@ struct App {
 }
 
 /// The router of the log's listener.
-pub(super) fn router(surface: &Surface) -> Router {
-    let gate = Arc::new(Gate::new(surface.client.clone()));
+pub(super) fn router(surface: &Surface, audience: String) -> Router {
+    let gate = Arc::new(Gate::new(surface.client.clone(), audience));
     let app = App { surface: surface.clone(), gate, readers: Arc::new(Semaphore::new(MOST_READERS)) };
     let router = Router::new().route("/log", get(log)).route("/log/head", get(head)).with_state(app.clone());
     // Everything asks who it is first, unknown paths included.

@@ -26,7 +26,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// Serves plain HTTP until `stop`.
-pub(super) async fn plain(listener: TcpListener, router: Router, stop: CancellationToken) {
+pub(crate) async fn plain(listener: TcpListener, router: Router, stop: CancellationToken) {
     let ends = stop.clone();
     let serve = move |stream: TcpStream| {
         let (router, ends) = (router.clone(), ends.clone());
@@ -36,7 +36,7 @@ pub(super) async fn plain(listener: TcpListener, router: Router, stop: Cancellat
 }
 
 /// Serves HTTPS until `stop`.
-pub(super) async fn tls(listener: TcpListener, certificate: Certificate, router: Router, stop: CancellationToken) {
+pub(crate) async fn tls(listener: TcpListener, certificate: Certificate, router: Router, stop: CancellationToken) {
     let ends = stop.clone();
     let certificate = Arc::new(certificate);
     let serve = move |stream: TcpStream| {

@@ -1,4 +1,8 @@
 //! Finds the log of a live operator for a person: through the kubeconfig and the Lease, or at an address that is given.
+//!
+//! Owns which credential goes where. The user's own goes to the API server, and to an address that the user names and for which
+//! the user says what to trust. What a Lease names gets a token that is good for nothing else (`credentials`). Only the Lease in the
+//! operator's namespace is read: any tenant can make one in a namespace of theirs. Tests: `remote/tests.rs`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,12 +12,13 @@ use kube::config::AuthInfo;
 use tokio::time::timeout;
 
 use super::Target;
+use super::credentials::{self, Tokens};
 use crate::client::{self, Connection};
 use crate::lease::{self, Leader, find_leader};
 
 /// How long the API server may take to show the Lease.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Where the operator's Lease is looked for first, unless a namespace is named: where `deploy/base` puts the operator.
+/// Namespace of the operator's Lease unless another is named: where `deploy/base` puts the operator.
 pub const USUAL_NAMESPACE: &str = "trainyard-system";
 
 /// What a person said.
@@ -21,13 +26,13 @@ pub const USUAL_NAMESPACE: &str = "trainyard-system";
 pub struct Wish {
     /// The log's address; `None` to find it through the Lease.
     pub server: Option<String>,
-    /// A file with a bearer token; `None` for the kubeconfig's user.
+    /// A file with a bearer token, for an address that is given; `None` for one that is requested, or the kubeconfig's user.
     pub token_file: Option<PathBuf>,
     /// Certificates to trust, PEM; `None` for what the Lease says, or else the system's.
     pub authority: Option<PathBuf>,
     /// Where the API server is found.
     pub connection: client::Options,
-    /// Namespace of the operator's Lease; `None` for the usual one, then the context's.
+    /// Namespace of the operator's Lease; `None` for the usual one.
     pub namespace: Option<String>,
     /// Name of the Lease.
     pub lease: String,
@@ -62,6 +67,12 @@ pub enum Error {
         /// Identity of the leader.
         leader: String,
     },
+    /// There is no token for the leader's log.
+    #[error(transparent)]
+    Token(#[from] credentials::Error),
+    /// A token of the user's would go to an address that the user has not named.
+    #[error("a token from a file is sent only to an address you name, not to one that a Lease names")]
+    TokenWithoutAddress,
     /// A file cannot be read.
     #[error("{}", file.display())]
     File {
@@ -86,56 +97,36 @@ pub struct Found {
 /// # Errors
 /// When what was said is not enough to find it.
 pub async fn locate(wish: &Wish) -> Result<Found, Error> {
-    let authority = match &wish.authority {
-        Some(file) => Some(fs::read_to_string(file).map_err(|source| Error::File { file: file.clone(), source })?),
-        None => None,
+    let unreadable = |file: &PathBuf| {
+        let file = file.clone();
+        move |source| Error::File { file, source }
     };
-    let own_token = match &wish.token_file {
-        Some(file) => {
-            // Read once now, so that a file that is not there is told as that.
-            fs::metadata(file).map_err(|source| Error::File { file: file.clone(), source })?;
-            Some(AuthInfo { token_file: Some(file.display().to_string()), ..AuthInfo::default() })
-        }
-        None => None,
-    };
-    if let (Some(address), Some(auth), Some(_)) = (&wish.server, &own_token, &authority) {
-        let target = Target { address: address.clone(), authority, auth: auth.clone() };
+    let authority = wish.authority.as_ref().map(|file| fs::read_to_string(file).map_err(unreadable(file)));
+    let authority = authority.transpose()?;
+    if let Some(file) = &wish.token_file {
+        let address = wish.server.clone().ok_or(Error::TokenWithoutAddress)?;
+        // Read when it is sent; a file that is not there is reported as that now.
+        fs::metadata(file).map_err(unreadable(file))?;
+        let auth = AuthInfo { token_file: Some(file.display().to_string()), ..AuthInfo::default() };
+        return Ok(Found { target: Target { address, authority, auth }, leader: None });
+    }
+    let connection = client::connect(&wish.connection).await?;
+    if let (Some(address), Some(_)) = (&wish.server, &authority) {
+        let target = Target { address: address.clone(), authority, auth: connection.auth };
         return Ok(Found { target, leader: None });
     }
-    let connection = client::connect(&wish.connection).await;
-    let Some(address) = &wish.server else {
-        let connection = connection?;
-        let leader = leader(&connection, wish).await?;
-        let advertised = leader.advertised.clone();
-        let advertised = advertised.ok_or_else(|| Error::NotServed { leader: leader.identity.clone() })?;
-        let auth = own_token.unwrap_or_else(|| connection.auth.clone());
-        let authority = authority.or(advertised.certificate);
-        let target = Target { address: advertised.address, authority, auth };
-        return Ok(Found { target, leader: Some(leader) });
-    };
-    // With an address the cluster is only a help: what it does not tell may not be needed.
-    let connection = connection.ok();
-    let leader = match &connection {
-        Some(connection) if authority.is_none() => leader(connection, wish).await.ok(),
-        _ => None,
-    };
-    let told = leader.as_ref().and_then(|leader| leader.advertised.clone()?.certificate);
-    let auth = own_token.or_else(|| connection.map(|c| c.auth)).unwrap_or_default();
-    let target = Target { address: address.clone(), authority: authority.or(told), auth };
-    Ok(Found { target, leader })
+    let namespace = wish.namespace.as_deref().unwrap_or(USUAL_NAMESPACE);
+    let leader = leader(&connection, namespace, &wish.lease).await?;
+    let advertised = leader.advertised.clone();
+    let advertised = advertised.ok_or_else(|| Error::NotServed { leader: leader.identity.clone() })?;
+    let auth = Tokens::new(connection.client, namespace).for_server(&advertised).await?;
+    let address = wish.server.clone().unwrap_or(advertised.address);
+    let target = Target { address, authority: authority.or(advertised.certificate), auth };
+    Ok(Found { target, leader: Some(leader) })
 }
 
-async fn leader(connection: &Connection, wish: &Wish) -> Result<Leader, Error> {
-    let usual = || [USUAL_NAMESPACE.to_owned(), connection.namespace.clone()];
-    let namespaces = wish.namespace.clone().map_or_else(|| usual().to_vec(), |namespace| vec![namespace]);
-    let (mut empty, mut failed) = (None, None);
-    for namespace in namespaces {
-        let found = timeout(PATIENCE, find_leader(connection.client.clone(), &namespace, &wish.lease)).await;
-        match found.map_err(|_| Error::Silent { server: connection.server.clone() })? {
-            Ok(Some(leader)) => return Ok(leader),
-            Ok(None) => empty = Some(Error::NobodyLeads { namespace, name: wish.lease.clone() }),
-            Err(error) => failed = failed.or(Some(Error::Lease(error))),
-        }
-    }
-    Err(empty.or(failed).unwrap_or_else(|| Error::Silent { server: connection.server.clone() }))
+async fn leader(connection: &Connection, namespace: &str, name: &str) -> Result<Leader, Error> {
+    let found = timeout(PATIENCE, find_leader(connection.client.clone(), namespace, name)).await;
+    let found = found.map_err(|_| Error::Silent { server: connection.server.clone() })??;
+    found.ok_or_else(|| Error::NobodyLeads { namespace: namespace.to_owned(), name: name.to_owned() })
 }
