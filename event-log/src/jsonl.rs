@@ -6,26 +6,31 @@
 //! digests but the last, which proves the others. Tests: `tests/jsonl.rs`.
 
 mod line;
+mod packed;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
-use flate2::bufread::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use model::{Position, Term};
 
 pub(crate) use self::line::read_checkpoint_line;
 use self::line::{CheckpointLine, RecordLine, write_record};
 pub use self::line::{checkpoint_line, write_frame};
-use crate::block::MAX_STATE_BYTES;
+use self::packed::Packed;
+use crate::block::{MAX_BODY_BYTES, MAX_STATE_BYTES};
 use crate::chain::RecordHasher;
 use crate::memory::MemoryLog;
 use crate::types::{Checkpoint, Digest, EventLog, Frame, Head, NewRecord};
 
-/// Longest line that is read: the largest checkpoint in hexadecimal, and its members.
-const MAX_LINE_BYTES: u64 = 2 * MAX_STATE_BYTES as u64 + 4096;
+/// Maximum length of a first line with a checkpoint: the largest one in hexadecimal, and its members.
+const MAX_CHECKPOINT_LINE_BYTES: u64 = 2 * MAX_STATE_BYTES as u64 + 4096;
+/// Maximum length of every other line: the largest body, and its members.
+const MAX_LINE_BYTES: u64 = MAX_BODY_BYTES as u64 + 4096;
+/// Begins a line with a checkpoint.
+const CHECKPOINT: &[u8] = br#"{"checkpoint""#;
 const IMPORT_GROUP_RECORDS: usize = 256;
 const IMPORT_GROUP_BYTES: usize = 1 << 20;
 
@@ -220,8 +225,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Reader<Box<dyn BufRead>>, Error> {
     let fail = |action| move |source| Error::Io { action, file: path.to_owned(), source };
     let mut input = BufReader::new(File::open(path).map_err(fail("open"))?);
     let packed = input.fill_buf().map_err(fail("read"))?.starts_with(&[0x1f, 0x8b]);
-    let input: Box<dyn BufRead> =
-        if packed { Box::new(BufReader::new(MultiGzDecoder::new(input))) } else { Box::new(input) };
+    let input: Box<dyn BufRead> = if packed { Box::new(BufReader::new(Packed::new(input))) } else { Box::new(input) };
     Reader::new(input, path)
 }
 
@@ -240,7 +244,7 @@ impl<R: BufRead> Reader<R> {
                     reader.term = checkpoint.term;
                     reader.checkpoint = Some(checkpoint);
                 }
-                Err(error) if reader.buffer.starts_with(br#"{"checkpoint""#) => {
+                Err(error) if reader.buffer.starts_with(CHECKPOINT) => {
                     return Err(reader.fault(Fault::Unreadable(error.to_string())));
                 }
                 Err(_) => reader.held = true,
@@ -290,8 +294,14 @@ impl<R: BufRead> Reader<R> {
     fn next_line(&mut self) -> Result<bool, Error> {
         loop {
             self.buffer.clear();
-            let read = (&mut self.input).take(MAX_LINE_BYTES).read_until(b'\n', &mut self.buffer);
+            let mut read = (&mut self.input).take(MAX_LINE_BYTES).read_until(b'\n', &mut self.buffer);
             self.line += 1;
+            let mut limit = MAX_LINE_BYTES;
+            if self.line == 1 && self.buffer.starts_with(CHECKPOINT) && !self.buffer.ends_with(b"\n") {
+                limit = MAX_CHECKPOINT_LINE_BYTES;
+                let rest = (&mut self.input).take(limit - MAX_LINE_BYTES).read_until(b'\n', &mut self.buffer);
+                read = read.and_then(|begun| rest.map(|more| begun + more));
+            }
             let count = match read {
                 Ok(count) => count,
                 Err(e) if matches!(e.kind(), io::ErrorKind::UnexpectedEof) => return Err(self.fault(Fault::CutShort)),
@@ -303,7 +313,7 @@ impl<R: BufRead> Reader<R> {
             if count == 0 {
                 return Ok(false);
             }
-            if count as u64 == MAX_LINE_BYTES && self.buffer.last() != Some(&b'\n') {
+            if count as u64 == limit && self.buffer.last() != Some(&b'\n') {
                 return Err(self.fault(Fault::TooLong));
             }
             if !self.buffer.iter().all(u8::is_ascii_whitespace) {

@@ -300,3 +300,26 @@ fn a_salvaged_log_is_exported() {
     assert_eq!(read(&exported(&saved, Digests::Every)).unwrap(), frames(&log(100), 1)[..60]);
     let _: Option<Checkpoint> = saved.checkpoint().unwrap();
 }
+
+/// A small file must not become gigabytes of memory or disk.
+#[test]
+fn a_compressed_file_that_expands_without_end_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.jsonl.gz");
+    let pack = |piece: &[u8], times: usize| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        (0..times).for_each(|_| packed.write_all(piece).unwrap());
+        std::fs::write(&path, packed.finish().unwrap()).unwrap();
+    };
+    // One line without an end.
+    pack(&vec![b'x'; 1 << 20], 20);
+    let error = jsonl::load(&path).unwrap_err();
+    assert!(error.to_string().ends_with("x.jsonl.gz:1: longer than any record"), "{error}");
+    // Lines that hold nothing, and would be skipped for ever.
+    let mut blank = vec![b' '; 1 << 16];
+    blank.push(b'\n');
+    pack(&blank, 160 << 4);
+    let error = jsonl::load(&path).unwrap_err();
+    let jsonl::Error::Io { source, .. } = &error else { panic!("{error}") };
+    assert!(source.to_string().contains("more than 200 times its compressed size"), "{source}");
+}
