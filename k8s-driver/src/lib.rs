@@ -39,7 +39,7 @@ pub mod selection;
 mod served;
 pub mod sources;
 pub mod standing;
-mod transport;
+pub mod transport;
 pub mod trim;
 pub mod turns;
 pub mod watching;

@@ -1,8 +1,10 @@
 //! What carries requests, to the API server and to a leader's log: HTTP/2 where the server speaks it, so that all calls and
 //! watches share one connection, as with client-go.
 //!
-//! Owns the connection's settings and the layers around it. kube's own transport speaks HTTP/1.1 alone, with a connection for each
+//! Owns the connection's settings, the layers around it, and the size of answers (`bounded`). kube's own transport speaks HTTP/1.1 alone, with a connection for each
 //! call under way; that costs the API server and this process a quarter more. Tests: at the end of this file.
+
+mod bounded;
 
 use std::time::Duration;
 
@@ -33,7 +35,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 ///
 /// # Errors
 /// When certificates or credentials cannot be used.
-pub(crate) fn client(config: Config) -> Result<Client, Error> {
+pub fn client(config: Config) -> Result<Client, Error> {
     let mut tcp = HttpConnector::new();
     // It is given addresses with either scheme.
     tcp.enforce_http(false);
@@ -58,7 +60,7 @@ pub(crate) fn client(config: Config) -> Result<Client, Error> {
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
-        .service(carrier);
+        .service(bounded::Bounded(carrier));
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
