@@ -18,7 +18,7 @@ mod auth;
 pub(crate) mod certificate;
 mod health;
 mod log;
-pub(crate) mod serve;
+pub mod serve;
 #[cfg(test)]
 mod tests;
 
@@ -171,7 +171,7 @@ impl Bound {
         let log = async {
             if let Some((listener, certificate, advertised)) = self.log {
                 let router = log::router(&surface, advertised.audience());
-                serve::tls(listener, certificate, router, stop.clone()).await;
+                serve::tls(listener, move || certificate.acceptor(), router, stop.clone()).await;
             }
         };
         tokio::join!(health, log);

@@ -7,12 +7,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use event_log::{Head, jsonl};
 use futures_util::stream;
 use http::{StatusCode, header};
@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::auth::{Gate, Verdict};
+use super::serve::{Kept, Place};
 use super::{HEAD, Surface, refusal, unknown_paths};
 use crate::standing::Standing;
 use crate::turns::{Batch, View};
@@ -141,7 +142,7 @@ impl Wanted {
     }
 }
 
-async fn log(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuery(query): RawQuery) -> Response {
     let wanted = match Wanted::parse(query.as_deref().unwrap_or_default()) {
         Ok(wanted) => wanted,
         Err(message) => return refusal(StatusCode::BAD_REQUEST, "BadRequest", &message, &Value::Null),
@@ -149,7 +150,7 @@ async fn log(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
     if let Some(refused) = not_leader(&app) {
         return refused;
     }
-    let Ok(place) = app.readers.clone().try_acquire_owned() else {
+    let Ok(reader) = app.readers.clone().try_acquire_owned() else {
         let message = format!("{MOST_READERS} readers have the log open; try again later");
         return refusal(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", &message, &Value::Null);
     };
@@ -168,7 +169,8 @@ async fn log(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
         until: (!wanted.follow).then_some(now.head.position),
         ready: VecDeque::new(),
         app,
-        _place: place,
+        _reader: reader,
+        _kept: place.keep(),
     };
     // The first page before the answer begins: what goes wrong with it has a status of its own.
     if let Err(message) = reading.page(true).await {
@@ -199,7 +201,9 @@ struct Reading {
     until: Option<Position>,
     /// What is read and not yet sent.
     ready: VecDeque<Bytes>,
-    _place: OwnedSemaphorePermit,
+    _reader: OwnedSemaphorePermit,
+    /// The connection stays, whatever strangers do. There are fewer readers than places.
+    _kept: Kept,
 }
 
 impl Reading {

@@ -106,7 +106,7 @@ impl Stranger {
             noted.lock().unwrap().push(header);
             async { StatusCode::UNAUTHORIZED }
         });
-        tokio::spawn(serve::tls(listener, certificate, router, CancellationToken::new()));
+        tokio::spawn(serve::tls(listener, move || certificate.acceptor(), router, CancellationToken::new()));
         Self { advertised, heard }
     }
 
