@@ -24,6 +24,8 @@
 //! | `security`, `accounts` | users, groups and capabilities of containers, and what cannot be honoured |
 //! | [`supervisor`], `lifecycle`, `status` | one pod: processes; decisions (pure); the status that shows them |
 //! | [`shim`], `tree` | one container: starting the program, ending everything below |
+//! | `last_words` | the end of a failed container's output, as its message |
+//! | `nearest` | near names of a program that is not there |
 //! | `tail` | log files to the terminal |
 //! | `wire` | what these processes say to each other |
 //!
@@ -36,8 +38,10 @@ mod environment;
 mod expand;
 mod gpus;
 mod handle;
+mod last_words;
 mod lifecycle;
 mod names;
+mod nearest;
 mod objects;
 pub mod options;
 mod plan;

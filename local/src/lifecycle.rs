@@ -19,8 +19,8 @@ pub(crate) enum Input {
     Running { slot: Slot, pid: i32 },
     /// It could not be started.
     NotStarted { slot: Slot, message: String },
-    /// It ended, with everything it started.
-    Exited { slot: Slot, code: i32, message: String },
+    /// It ended at that time, and meanwhile everything it started.
+    Exited { slot: Slot, code: i32, message: String, at: Timestamp },
     /// The pod is to end.
     Stop { grace_ms: u64 },
     /// What runs is to be killed and to count as ended with this code.
@@ -187,12 +187,12 @@ impl Lifecycle {
             }
             Input::NotStarted { slot, message } => {
                 // Kubernetes' own numbers for a program that is not there: code 128, started at the beginning of time.
-                self.ended(slot, 128, "StartError", message, now);
+                self.ended(slot, 128, "StartError", message, (now, now));
             }
-            Input::Exited { slot, code, message } => {
+            Input::Exited { slot, code, message, at } => {
                 let forced = self.tracks.get(slot).and_then(|track| track.forced);
                 let code = forced.unwrap_or(code);
-                self.ended(slot, code, if code == 0 { "Completed" } else { "Error" }, message, now);
+                self.ended(slot, code, if code == 0 { "Completed" } else { "Error" }, message, (at.min(now), now));
             }
             Input::Stop { grace_ms } => self.stop(grace_ms, false, now),
             Input::Exit { code } => self.exit_when_running = Some(code),
@@ -207,7 +207,14 @@ impl Lifecycle {
         self.stopping = Some(Stopping { deadline, sidecars_only });
     }
 
-    fn ended(&mut self, slot: Slot, code: i32, reason: &'static str, message: String, now: Timestamp) {
+    fn ended(
+        &mut self,
+        slot: Slot,
+        code: i32,
+        reason: &'static str,
+        message: String,
+        (at, now): (Timestamp, Timestamp),
+    ) {
         let back_off = self.plan.back_off;
         let Some(track) = self.tracks.get_mut(slot) else { return };
         let started_at = match track.state {
@@ -215,10 +222,12 @@ impl Lifecycle {
             State::Starting if reason != "StartError" => now,
             _ => Timestamp(0),
         };
+        // The start is when this process heard of it, which may be later than a short program's end.
+        let finished_at = at.max(started_at);
         if started_at.0 > 0 && now.since_ms(started_at) >= back_off.forget_ms {
             track.next_wait_ms = 0;
         }
-        track.state = State::Terminated(Terminated { code, reason, message, started_at, finished_at: now });
+        track.state = State::Terminated(Terminated { code, reason, message, started_at, finished_at });
         (track.term_sent, track.kill_sent, track.forced) = (false, false, None);
     }
 

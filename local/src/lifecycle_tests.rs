@@ -68,7 +68,7 @@ impl Run {
     }
 
     fn exited(&mut self, slot: Slot, code: i32) -> String {
-        self.step(Input::Exited { slot, code, message: String::new() })
+        self.step(Input::Exited { slot, code, message: String::new(), at: Timestamp(u64::MAX) })
     }
 
     fn after(&mut self, ms: u64) -> String {
@@ -192,8 +192,8 @@ fn what_a_waiting_container_shows() {
     assert_eq!(shown["state"]["waiting"]["message"], "back-off 10s restarting failed container=a pod=p_ns");
     let last = &shown["lastState"]["terminated"];
     assert_eq!((&last["exitCode"], &last["reason"]), (&9.into(), &"Error".into()));
-    assert_eq!(last["startedAt"], "2023-11-14T22:13:20Z");
-    assert_eq!(last["finishedAt"], "2023-11-14T22:13:22Z");
+    assert_eq!(last["startedAt"], "2023-11-14T22:13:20.000Z");
+    assert_eq!(last["finishedAt"], "2023-11-14T22:13:22.000Z");
     assert_eq!(shown["restartCount"], 2);
     assert_eq!(shown["ready"], false);
 }
@@ -207,7 +207,7 @@ fn a_program_that_is_not_there() {
     assert_eq!((&terminated["exitCode"], &terminated["reason"]), (&128.into(), &"StartError".into()));
     assert_eq!(
         (&terminated["message"], &terminated["startedAt"]),
-        (&"no such file".into(), &"1970-01-01T00:00:00Z".into())
+        (&"no such file".into(), &"1970-01-01T00:00:00.000Z".into())
     );
     assert_eq!(run.phase(), "Failed");
 }
@@ -397,7 +397,12 @@ fn random_walks_keep_the_rules() {
                 }
                 (3..=7, Some(true)) => {
                     live[slot] = None;
-                    Input::Exited { slot, code: i32::try_from(random(2)).unwrap(), message: String::new() }
+                    Input::Exited {
+                        slot,
+                        code: i32::try_from(random(2)).unwrap(),
+                        message: String::new(),
+                        at: Timestamp(u64::MAX),
+                    }
                 }
                 _ => Input::Tick,
             };

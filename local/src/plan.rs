@@ -28,6 +28,9 @@ pub(crate) const HOST_IP: &str = "127.0.0.1";
 /// Grace period of a pod that names none, in seconds.
 const DEFAULT_GRACE_SECONDS: u64 = 30;
 
+/// Names the file in which torch's error handlers leave the exception that ended a program.
+const ERROR_FILE: &str = "TORCHELASTIC_ERROR_FILE";
+
 /// Why a pod cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -130,6 +133,9 @@ impl Planner<'_> {
         let identity = identity(pod, container)?;
         let hostname = if pod.spec.hostname.is_empty() { &metadata.name } else { &pod.spec.hostname };
         let mut given = vec![("HOSTNAME".to_owned(), hostname.clone())];
+        let error_file =
+            volumes::pod_dir(&self.options.data_dir, &metadata.uid).join(format!("{}.error", container.name));
+        given.push((ERROR_FILE.to_owned(), error_file.to_string_lossy().into_owned()));
         for place in places {
             given.push((volumes::variable(&place.name), place.path.to_string_lossy().into_owned()));
         }
@@ -150,6 +156,7 @@ impl Planner<'_> {
             argv.push(self.names.rewrite_arg(&metadata.namespace, &before, &expanded));
             before = expanded;
         }
+        let error_file = lookup(ERROR_FILE).map_or(error_file, PathBuf::from);
         if argv[0] == OWN_PROGRAM {
             argv[0] = self.options.supervisor_program.to_string_lossy().into_owned();
         }
@@ -165,7 +172,10 @@ impl Planner<'_> {
                 incarnation(metadata),
             ),
             sidecar: container.restart_policy.as_deref() == Some("Always"),
-            message_from_log: container.termination_message_policy == "FallbackToLogsOnError",
+            // A pod that names no policy gets the one that needs no termination message file. An API server has written
+            // Kubernetes' default (`File`) into the pods that a node agent gets.
+            message_from_log: container.termination_message_policy != "File",
+            error_file,
         })
     }
 

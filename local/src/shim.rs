@@ -14,14 +14,14 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread::{sleep, spawn};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Gid, Signal, Uid};
 use rustix::thread;
 
 use crate::security::{self, Identity};
-use crate::tree;
 use crate::wire::{self, Program, ShimNote, ShimOrder};
+use crate::{nearest, tree};
 
 /// This very binary, also when its file was replaced or removed since it was started.
 pub(crate) const SELF: &str = "/proc/self/exe";
@@ -63,10 +63,11 @@ fn run() -> ExitCode {
     let pid = i32::try_from(child.id()).unwrap_or_default();
     tell(&ShimNote::Running { pid });
     spawn(move || obey(&mut control));
-    let mut code = 255;
+    let (mut code, mut at_ms) = (255, 0);
     while let Some((ended, status)) = tree::reap() {
         if ended == pid {
-            code = tree::exit_code(status);
+            // Read before what it left behind is ended, which takes its time: the order of failures in a job is told by this.
+            (code, at_ms) = (tree::exit_code(status), epoch_ms());
             break;
         }
     }
@@ -74,7 +75,7 @@ fn run() -> ExitCode {
     if !tree::end_all(&[], KILL_PATIENCE) {
         eprintln!("container shim: some processes cannot be ended");
     }
-    tell(&ShimNote::Exited { code });
+    tell(&ShimNote::Exited { code, at_ms });
     ExitCode::SUCCESS
 }
 
@@ -148,9 +149,22 @@ fn enter(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let Ok(problems) = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3) else { return ExitCode::FAILURE };
     let error = become_program(parent, &identity, &program, args);
+    let near = (error.kind() == io::ErrorKind::NotFound).then(|| nearest_program(&program)).flatten();
+    let near = near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
     // If the shim is gone nobody reads this, and nothing was started.
-    let _ = UnixStream::from(problems).write_all(format!("cannot start {}: {error}", program.display()).as_bytes());
+    let _ =
+        UnixStream::from(problems).write_all(format!("cannot start {}: {error}{near}", program.display()).as_bytes());
     ExitCode::from(127)
+}
+
+/// The program of a near name, where one is on `PATH`.
+fn nearest_program(program: &OsStr) -> Option<String> {
+    nearest::program(program.to_str()?, &std::env::var("PATH").ok()?)
+}
+
+fn epoch_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn become_program(

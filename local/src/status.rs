@@ -67,7 +67,7 @@ pub(crate) fn lost(status: &Value, message: &str, now: Timestamp) -> Value {
                     "reason": "Error",
                     "message": message,
                     "startedAt": container["state"]["running"]["startedAt"],
-                    "finishedAt": now.to_rfc3339(),
+                    "finishedAt": now.to_rfc3339_ms(),
                 }});
                 container["ready"] = json!(false);
                 container["started"] = json!(false);
@@ -142,7 +142,7 @@ fn container(pod: &Lifecycle, track: &Track, blocked: bool) -> Value {
             json!({"waiting": {"reason": if blocked || track.init { "PodInitializing" } else { "ContainerCreating" }}})
         }
         State::Starting => json!({"waiting": {"reason": "ContainerCreating"}}),
-        State::Running { started_at, .. } => json!({"running": {"startedAt": started_at.to_rfc3339()}}),
+        State::Running { started_at, .. } => json!({"running": {"startedAt": started_at.to_rfc3339_ms()}}),
         State::Terminated(run) => terminated(run, &id(track.restarts)),
         State::BackOff { wait_ms, .. } => json!({"waiting": {
             "reason": "CrashLoopBackOff",
@@ -178,8 +178,8 @@ fn terminated(run: &Terminated, id: &str) -> Value {
     let mut state = json!({
         "exitCode": run.code,
         "reason": run.reason,
-        "startedAt": run.started_at.to_rfc3339(),
-        "finishedAt": run.finished_at.to_rfc3339(),
+        "startedAt": run.started_at.to_rfc3339_ms(),
+        "finishedAt": run.finished_at.to_rfc3339_ms(),
         "containerID": id,
     });
     if !run.message.is_empty() {

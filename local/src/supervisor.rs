@@ -5,7 +5,7 @@
 //! objects: it gets a finished plan. Tests: `tests/processes.rs`, `tests/trees.rs`.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -19,11 +19,7 @@ use serde_json::Value;
 use crate::lifecycle::{Action, Input, Lifecycle, Slot, State};
 use crate::shim::{KILL_PATIENCE, SELF};
 use crate::wire::{self, Note, Order, Plan, ShimNote, ShimOrder};
-use crate::{status, tree};
-
-/// How much of the end of a log becomes a container's message, as a kubelet limits it.
-const MESSAGE_BYTES: u64 = 2048;
-const MESSAGE_LINES: usize = 80;
+use crate::{last_words, status, tree};
 
 /// Runs this process as the supervisor of the pod whose plan comes on standard input.
 #[must_use]
@@ -195,6 +191,11 @@ impl Supervisor {
         let log = log_of_run(&spec.log, run);
         let file = open_log(&log)?;
         let log_from = file.metadata()?.len();
+        // A file of an earlier run would be taken for this run's. Without its directory there is just no such file.
+        let _ = fs::remove_file(&spec.error_file);
+        if let Some(dir) = spec.error_file.parent() {
+            let _ = fs::create_dir_all(dir);
+        }
         let plan = &self.pod.plan;
         let mut child = Command::new(SELF)
             // What `ps` shows.
@@ -257,22 +258,31 @@ impl Supervisor {
         let _ = shim.child.wait();
         let input = match shim.outcome.take() {
             Some(ShimNote::NotStarted { message }) => Input::NotStarted { slot, message },
-            Some(ShimNote::Exited { code }) => {
-                let wanted = code != 0 && self.pod.tracks.get(slot).is_some_and(|track| track.spec.message_from_log);
-                let message = if wanted { end_of_log(&shim.log, shim.log_from) } else { String::new() };
-                Input::Exited { slot, code, message }
+            Some(ShimNote::Exited { code, at_ms }) => {
+                let message = if code == 0 { String::new() } else { self.last_words(slot, &shim) };
+                Input::Exited { slot, code, message, at: Timestamp(at_ms) }
             }
             Some(ShimNote::Running { .. }) | None => {
                 // Somebody killed the shim: its container's processes were given to this one.
                 self.end_orphans();
                 let message = "the process that watched over this container was killed".to_owned();
-                Input::Exited { slot, code: 137, message }
+                Input::Exited { slot, code: 137, message, at: self.clock.now() }
             }
         };
         if matches!(self.pod.tracks.get(slot).map(|track| &track.state), Some(State::Terminated(_))) {
             return;
         }
         self.step(input);
+    }
+
+    /// Why a container failed, in its own words.
+    fn last_words(&self, slot: Slot, shim: &Shim) -> String {
+        let Some(spec) = self.pod.tracks.get(slot).map(|track| &track.spec) else { return String::new() };
+        match last_words::of_error_file(&spec.error_file) {
+            Some(exception) => exception,
+            None if spec.message_from_log => last_words::of_log(&shim.log, shim.log_from),
+            None => String::new(),
+        }
     }
 
     /// Kills whatever below this process belongs to no shim.
@@ -297,21 +307,6 @@ fn open_log(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// The last lines a container wrote; empty when they cannot be read.
-fn end_of_log(path: &Path, from: u64) -> String {
-    let read = || -> io::Result<String> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(from.max(length.saturating_sub(MESSAGE_BYTES))))?;
-        let mut bytes = Vec::new();
-        file.take(MESSAGE_BYTES).read_to_end(&mut bytes)?;
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        Ok(lines[lines.len().saturating_sub(MESSAGE_LINES)..].join("\n"))
-    };
-    read().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,16 +315,5 @@ mod tests {
     fn one_log_file_per_run() {
         assert_eq!(log_of_run(Path::new("/a/c-3.log"), 0), Path::new("/a/c-3.log"));
         assert_eq!(log_of_run(Path::new("/a/c.d-3.log"), 2), Path::new("/a/c.d-3.2.log"));
-    }
-
-    #[test]
-    fn the_end_of_a_log() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.log");
-        assert_eq!(end_of_log(&path, 0), "");
-        fs::write(&path, "old\none\ntwo\n").unwrap();
-        assert_eq!(end_of_log(&path, 4), "one\ntwo");
-        fs::write(&path, "x\n".repeat(5000)).unwrap();
-        assert_eq!(end_of_log(&path, 0), vec!["x"; MESSAGE_LINES].join("\n"));
     }
 }

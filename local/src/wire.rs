@@ -55,6 +55,8 @@ pub(crate) struct Container {
     pub(crate) sidecar: bool,
     /// Whether the end of the log becomes the message of a failed run.
     pub(crate) message_from_log: bool,
+    /// Where torch's error handler leaves an exception, which is a better message.
+    pub(crate) error_file: PathBuf,
 }
 
 /// What a shim starts.
@@ -102,8 +104,8 @@ pub(crate) enum ShimNote {
     Running { pid: i32 },
     /// The program could not be started.
     NotStarted { message: String },
-    /// The program ended with this code and nothing it started is left.
-    Exited { code: i32 },
+    /// The program ended with this code, at that time in milliseconds since the epoch, and nothing it started is left.
+    Exited { code: i32, at_ms: u64 },
 }
 
 /// Writes one message.

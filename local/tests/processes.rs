@@ -48,6 +48,7 @@ fn a_program_that_cannot_be_started() {
     fs::write(&plain, "not a program").unwrap();
     for (name, program, workdir, want) in [
         ("missing", "no-such-program-anywhere", "/", "No such file"),
+        ("mistyped", "slepe", "/", "did you mean sleep?"),
         ("plain", plain.to_str().unwrap(), "/", "Permission denied"),
         ("nodir", "true", "/no/such/directory", "/no/such/directory does not exist"),
     ] {
@@ -135,9 +136,52 @@ fn containers_are_started_again_in_place() {
 #[test]
 fn the_last_words_as_message() {
     let mut harness = Harness::new();
-    let mut pod = shell_pod("p", "echo first; echo Xid 79 >&2; exit 1");
-    pod["spec"]["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
-    assert_eq!(terminated(&harness.run(&pod))["message"], "first\nXid 79");
+    let pod = |name: &str, script: &str, policy: serde_json::Value| {
+        let mut pod = shell_pod(name, script);
+        pod["spec"]["containers"][0]["terminationMessagePolicy"] = policy;
+        pod
+    };
+    let fails = "echo first; echo Xid 79 >&2; exit 1";
+    let fallback = json!("FallbackToLogsOnError");
+    for (name, policy) in [("p", json!(null)), ("q", fallback.clone())] {
+        assert_eq!(terminated(&harness.run(&pod(name, fails, policy)))["message"], "first\nXid 79");
+    }
+    // As with a kubelet: nothing where a file was to hold it, nothing of a success.
+    let silent = [pod("r", fails, json!("File")), pod("s", "echo first", fallback)];
+    assert!(silent.iter().all(|pod| terminated(&harness.run(pod)).get("message").is_none()));
+}
+
+#[test]
+fn an_exception_in_the_error_file_is_the_message() {
+    let mut harness = Harness::new();
+    let script =
+        r#"echo noise; echo '{"message": {"message": "KeyError: loss"}}' > "$TORCHELASTIC_ERROR_FILE"; exit 1"#;
+    assert_eq!(terminated(&harness.run(&shell_pod("p", script)))["message"], "KeyError: loss");
+    // A second run in the same pod does not get the file of the first.
+    let script = format!(
+        "test $(ls $TRAINYARD_VOLUME_V | wc -l) = 0 || {{ echo second; exit 3; }}; touch $TRAINYARD_VOLUME_V/x; {script}"
+    );
+    let mut pod = shell_pod("q", &script);
+    pod["spec"]["restartPolicy"] = json!("OnFailure");
+    pod["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+    harness.start(&pod);
+    let status = harness.wait_for("q", "failed twice", |report| {
+        report.status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 3
+    });
+    assert_eq!(status["containerStatuses"][0]["lastState"]["terminated"]["message"], "second");
+    harness.stop("q", 0);
+    harness.wait_ended("q");
+}
+
+#[test]
+fn a_container_ends_when_its_program_does() {
+    let mut harness = Harness::new();
+    // What it leaves behind withstands SIGTERM; ending that is not part of the container's time.
+    let status = harness.run(&shell_pod("p", "sh -c 'trap \"\" TERM; sleep 1000' & date +%s%3N; exit 1"));
+    let written: u64 = harness.log("p", 0).trim().parse().unwrap();
+    let end = model::Timestamp::parse_rfc3339(terminated(&status)["finishedAt"].as_str().unwrap()).unwrap();
+    assert!(end.0 >= written, "{} is before {written}", end.0);
+    assert!(terminated(&status)["finishedAt"].as_str().unwrap().contains('.'), "{status}");
 }
 
 #[test]

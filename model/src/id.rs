@@ -84,6 +84,14 @@ impl Timestamp {
         format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", secs / 3600, secs / 60 % 60, secs % 60)
     }
 
+    /// Writes RFC 3339 text in UTC with milliseconds, for times whose order matters.
+    #[must_use]
+    pub fn to_rfc3339_ms(self) -> String {
+        let mut text = self.to_rfc3339();
+        text.pop();
+        text + &format!(".{:03}Z", self.0 % 1000)
+    }
+
     /// Reads RFC 3339 text in UTC (`Z`) or with a numeric offset, with or without a fraction.
     #[must_use]
     pub fn parse_rfc3339(text: &str) -> Option<Self> {

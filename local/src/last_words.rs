@@ -1,0 +1,120 @@
+//! The end of what a failed container wrote, as the message of its termination.
+//!
+//! Owns its bounds, which are the kubelet's for `FallbackToLogsOnError`, and the file in which torch's error handlers leave an
+//! exception. Must not decide which runs have a message. Tests: at the end, and `tests/processes.rs`.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use serde_json::Value;
+
+/// Maximum size of a message in bytes.
+const MAX_BYTES: usize = 2048;
+
+/// Maximum number of lines of a message.
+const MAX_LINES: usize = 80;
+
+/// Bytes read from the end of a log: more than a message holds, since progress bars overwrite most of what they write.
+const READ_BYTES: u64 = 32 * 1024;
+
+/// Maximum size in bytes of an error file that is read.
+const MAX_ERROR_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Returns the last lines a container wrote from byte `from` of its log on; empty when they cannot be read.
+pub(crate) fn of_log(path: &Path, from: u64) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let start = from.max(file.metadata()?.len().saturating_sub(READ_BYTES));
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(READ_BYTES).read_to_end(&mut bytes)?;
+        Ok(last_lines(&String::from_utf8_lossy(&bytes), start > from))
+    };
+    read().unwrap_or_default()
+}
+
+/// The last lines of a text that fit a message; of a line that overwrote itself, what stood there in the end.
+fn last_lines(text: &str, begins_inside: bool) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    if begins_inside && lines.len() > 1 {
+        lines.remove(0);
+    }
+    let mut kept = Vec::new();
+    let mut size = 0;
+    for line in lines.into_iter().rev().take(MAX_LINES) {
+        let line = line.trim_end_matches('\r');
+        let line = line.rsplit_once('\r').map_or(line, |(_, last)| last);
+        size += line.len() + 1;
+        if size > MAX_BYTES + 1 {
+            if kept.is_empty() {
+                kept.push(end_of(line));
+            }
+            break;
+        }
+        kept.push(line);
+    }
+    kept.reverse();
+    kept.join("\n")
+}
+
+/// The end of a text, as much as a message holds.
+fn end_of(text: &str) -> &str {
+    let mut start = text.len().saturating_sub(MAX_BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+/// Returns the exception that torch's error handler wrote to the file named by `TORCHELASTIC_ERROR_FILE`; `None` without one.
+///
+/// The file is `{"message": {"message": TEXT, "extraInfo": {...}}}`, or `{"message": TEXT}` from older handlers.
+pub(crate) fn of_error_file(path: &Path) -> Option<String> {
+    if fs::metadata(path).ok()?.len() > MAX_ERROR_FILE_BYTES {
+        return None;
+    }
+    let written: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let text = written.pointer("/message/message").or_else(|| written.get("message"))?.as_str()?;
+    let text = last_lines(text, false);
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.log");
+        assert_eq!(of_log(&path, 0), "");
+        fs::write(&path, "old\none\ntwo\n").unwrap();
+        assert_eq!(of_log(&path, 4), "one\ntwo");
+        fs::write(&path, "x\n".repeat(50_000)).unwrap();
+        assert_eq!(of_log(&path, 0), vec!["x"; MAX_LINES].join("\n"));
+        fs::write(&path, format!("{}\nlast\n", "y".repeat(MAX_BYTES))).unwrap();
+        assert_eq!(of_log(&path, 0), "last");
+        fs::write(&path, "é".repeat(MAX_BYTES)).unwrap();
+        assert_eq!(of_log(&path, 0).len(), MAX_BYTES);
+        fs::write(&path, format!("a\n{}b 100%\r\nc\n", "b 1%\r".repeat(3000))).unwrap();
+        assert_eq!(of_log(&path, 0), "a\nb 100%\nc");
+    }
+
+    #[test]
+    fn what_torch_wrote() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("error.json");
+        assert_eq!(of_error_file(&path), None);
+        for (text, want) in [
+            (r#"{"message": {"message": "ValueError: x", "extraInfo": {"timestamp": "1"}}}"#, Some("ValueError: x")),
+            (r#"{"message": "old"}"#, Some("old")),
+            (r#"{"message": {"message": ""}}"#, None),
+            (r#"{"message": 3}"#, None),
+            ("no json", None),
+        ] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(of_error_file(&path).as_deref(), want, "{text}");
+        }
+    }
+}
