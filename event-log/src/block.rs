@@ -9,9 +9,9 @@ use std::borrow::Cow;
 
 use model::{Position, Term};
 
+use crate::digest::{Digest, Head};
 use crate::error::{Damage, Error};
 use crate::pack::{pack, unpack};
-use crate::types::{Digest, Head};
 
 /// The newest format this build writes and reads. Blocks that are not packed are of format 1.
 pub const FORMAT: u16 = 2;

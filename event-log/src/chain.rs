@@ -1,6 +1,6 @@
 //! The chain: turning stored blocks back into verified frames.
 //!
-//! Owns the digest of a record, the iterator that checks every block and frame against its place, and the checkpoint's
+//! Owns the iterator that checks every block and frame against its place, and the checkpoint's
 //! bytes. It writes nothing. Whatever comes out of [`Frames`] is contiguous, checksummed and follows from the digest
 //! before it. Tests: `tests/conformance.rs` and `tests/damage.rs`.
 
@@ -8,40 +8,14 @@ use std::borrow::Cow;
 
 use model::{Position, Term};
 
-use crate::ahead::Reader;
 use crate::block::{
     Block, BlockKey, BlockKind, HEADER_BYTES, Header, MAX_STATE_BYTES, encode_checkpoint, read_entry, tag,
 };
+use crate::digest::{Head, RecordHasher};
 use crate::error::{Damage, Error};
+use crate::read_ahead::Reader;
 use crate::store::{BlockIter, Blocks};
-use crate::types::{Checkpoint, Digest, Frame, Head};
-
-/// Small inputs are hashed in one piece, which BLAKE3 does faster than the same bytes in parts.
-const ONE_CHUNK_BYTES: usize = 1024;
-const PREFIX_BYTES: usize = 48;
-
-/// Hashes records; keeps a buffer so that hashing allocates nothing.
-#[derive(Debug, Default)]
-pub(crate) struct RecordHasher {
-    scratch: Vec<u8>,
-}
-
-impl RecordHasher {
-    /// The digest of a record: BLAKE3 of the digest before it, its position, its term (little-endian) and its body.
-    pub(crate) fn digest(&mut self, previous: &Digest, position: Position, term: Term, body: &[u8]) -> Digest {
-        self.scratch.clear();
-        self.scratch.extend_from_slice(&previous.0);
-        self.scratch.extend_from_slice(&position.0.to_le_bytes());
-        self.scratch.extend_from_slice(&term.0.to_le_bytes());
-        if body.len() <= ONE_CHUNK_BYTES - PREFIX_BYTES {
-            self.scratch.extend_from_slice(body);
-            return Digest(*blake3::hash(&self.scratch).as_bytes());
-        }
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.scratch).update(body);
-        Digest(*hasher.finalize().as_bytes())
-    }
-}
+use crate::types::{Checkpoint, Frame};
 
 /// How far a chain reaches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

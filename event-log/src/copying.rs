@@ -6,9 +6,10 @@ use model::Position;
 
 use crate::block::{Placed, encode_group};
 use crate::chain::{Tip, checkpoint_blocks, frames_from, read_checkpoint};
+use crate::digest::Head;
 use crate::error::Error;
 use crate::store::Blocks;
-use crate::types::{Checkpoint, Frame, Head};
+use crate::types::{Checkpoint, Frame};
 
 /// How many bytes of bodies are written in one go, and how many records at most.
 const GROUP_BYTES: usize = 256 << 10;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use model::{Position, Term};
 
-use crate::types::Head;
+use crate::digest::Head;
 
 /// Why a log or an operation on it is refused.
 #[derive(Debug, thiserror::Error)]
@@ -17,13 +17,13 @@ pub enum Error {
     Damaged {
         /// First position that cannot be trusted.
         at: Position,
-        /// What was found.
+        /// The fault.
         reason: Damage,
     },
     /// Written by a newer build. Use that build, or its export.
     #[error("log has format {needed}, this build reads up to format {have}")]
     TooNew {
-        /// The format that was found.
+        /// The format of the file.
         needed: u16,
         /// The newest format this build reads.
         have: u16,
@@ -130,10 +130,10 @@ pub enum Damage {
     /// The digest before this record is not the one its block was written after.
     #[error("digest chain broken")]
     Chain,
-    /// The log ends before the head noted beside it.
+    /// The log ends before the stored head.
     #[error("log ends before its noted head {}", .0.position)]
     Behind(Head),
-    /// The head noted beside the log is not one of this log's.
+    /// The stored head is not on this log's chain.
     #[error("noted head {} has another digest", .0.position)]
     OtherHead(Head),
     /// The file that notes the head is unreadable.

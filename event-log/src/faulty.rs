@@ -7,8 +7,9 @@ use std::io;
 
 use model::Position;
 
+use crate::digest::Head;
 use crate::error::Error;
-use crate::types::{Checkpoint, EventLog, Frame, Head, NewRecord, Stats};
+use crate::types::{Checkpoint, EventLog, Frame, NewRecord, Stats};
 
 /// How an append fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,12 +91,12 @@ impl<L: EventLog> EventLog for FaultyLog<L> {
         self.inner.compact(checkpoint)
     }
 
-    fn keep(&mut self, state: Checkpoint) -> Result<(), Error> {
-        self.inner.keep(state)
+    fn cache_state(&mut self, state: Checkpoint) -> Result<(), Error> {
+        self.inner.cache_state(state)
     }
 
-    fn kept(&self) -> Result<Option<Checkpoint>, Error> {
-        self.inner.kept()
+    fn cached_state(&self) -> Result<Option<Checkpoint>, Error> {
+        self.inner.cached_state()
     }
 
     fn stats(&self) -> Stats {

@@ -21,9 +21,9 @@ use self::line::{CheckpointLine, RecordLine, write_record};
 pub use self::line::{checkpoint_line, write_frame};
 use self::packed::Packed;
 use crate::block::{MAX_BODY_BYTES, MAX_STATE_BYTES};
-use crate::chain::RecordHasher;
+use crate::digest::{Digest, Head, RecordHasher};
 use crate::memory::MemoryLog;
-use crate::types::{Checkpoint, Digest, EventLog, Frame, Head, NewRecord};
+use crate::types::{Checkpoint, EventLog, Frame, NewRecord};
 
 /// Maximum length of a first line with a checkpoint: the largest one in hexadecimal, and its members.
 const MAX_CHECKPOINT_LINE_BYTES: u64 = 2 * MAX_STATE_BYTES as u64 + 4096;

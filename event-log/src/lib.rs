@@ -5,19 +5,19 @@
 //! format is written down in `docs/log-format.md`.
 //!
 //! * [`EventLog`] is what the operator is written against; [`MemoryLog`] and [`SledLog`] implement it, [`FaultyLog`]
-//!   wraps either for tests of whoever uses a log.
+//!   wraps either in tests of crates that use a log.
 //! * [`Blocks`] and [`Store`] are what a back end implements; [`log::Log`] is the log on top of any of them, so both
 //!   back ends verify alike.
-//! * What the storage engine returns is never trusted: contiguity, checksums, the digest chain and the noted head are
+//! * What the storage engine returns is never trusted: contiguity, checksums, the digest chain and the stored head are
 //!   checked whatever the engine itself says.
 //!
 //! Tests: beside the modules, and in `tests/` (`conformance.rs` runs one suite against every back end).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::todo)]
 
-mod ahead;
 mod block;
 mod chain;
 mod copying;
+mod digest;
 pub mod disk;
 mod error;
 mod faulty;
@@ -25,15 +25,17 @@ pub mod jsonl;
 pub mod log;
 mod memory;
 mod pack;
+mod read_ahead;
 mod recover;
 mod store;
 mod types;
 
 pub use block::{Block, BlockKey, FORMAT, MAX_BLOCK_BYTES, MAX_BODY_BYTES};
 
+pub use digest::{Digest, Head};
 pub use disk::{Options, Report, SledLog, Verify, salvage, verify};
 pub use error::{Damage, Error};
 pub use faulty::{Fault, FaultyLog};
 pub use memory::{MemoryDisk, MemoryLog};
 pub use store::{BlockIter, Blocks, Store};
-pub use types::{Checkpoint, Digest, EventLog, Frame, Head, NewRecord, Stats};
+pub use types::{Checkpoint, EventLog, Frame, NewRecord, Stats};

@@ -6,13 +6,14 @@
 use model::{Position, Term};
 
 use crate::block::{MAX_BODY_BYTES, MAX_GROUP_BYTES, Placed, encode_group};
-use crate::chain::{RecordHasher, Tip, base_of, frames_from, read_checkpoint};
+use crate::chain::{Tip, base_of, frames_from, read_checkpoint};
 use crate::copying::{copy_frames, put_checkpoint};
+use crate::digest::{Head, RecordHasher};
 use crate::error::{Damage, Error};
 use crate::jsonl::{checkpoint_line, read_checkpoint_line};
-use crate::recover::{check_noted, full_chain, settle_tail};
+use crate::recover::{check_stored_head, finish_tail, full_chain};
 use crate::store::{Blocks as _, Store};
-use crate::types::{Checkpoint, EventLog, Frame, Head, NewRecord, Stats};
+use crate::types::{Checkpoint, EventLog, Frame, NewRecord, Stats};
 
 /// How much of a log is read when it is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,14 +39,14 @@ pub struct Log<S> {
 impl<S: Store> Log<S> {
     /// Opens what the store holds.
     ///
-    /// A commit group that is incomplete, last, and not covered by the noted head was never acknowledged: it is removed.
+    /// A commit group that is incomplete, last, and not covered by the stored head was never acknowledged: it is removed.
     ///
     /// # Errors
     /// [`Error::Damaged`] with the first position that cannot be trusted.
     pub fn open(mut store: S, verify: Verify) -> Result<Self, Error> {
-        let noted = store.noted_head();
+        let stored = store.stored_head();
         let base = base_of(store.blocks())?.unwrap_or_default();
-        let tip = match settle_tail(&mut store, base, noted) {
+        let tip = match finish_tail(&mut store, base, stored) {
             // Tell the first bad position, not the last group's.
             Err(Error::Damaged { at, reason }) => {
                 full_chain(store.blocks(), base)?;
@@ -62,9 +63,9 @@ impl<S: Store> Log<S> {
                 return Err(Error::damaged(verified.head.position.next(), Damage::Chain));
             }
         }
-        check_noted(store.blocks(), base, tip, noted)?;
-        if noted != Some(tip.head) {
-            store.note_head(tip.head)?;
+        check_stored_head(store.blocks(), base, tip, stored)?;
+        if stored != Some(tip.head) {
+            store.store_head(tip.head)?;
         }
         Self::assume(store, base, tip)
     }
@@ -127,7 +128,7 @@ impl<S: Store> Log<S> {
         let blocks = encode_group(self.tip.head.position.next(), tip.head, self.tip.body_bytes, &placed);
         self.store.blocks_mut().put(&blocks)?;
         self.store.blocks_mut().sync()?;
-        self.store.note_head(tip.head)?;
+        self.store.store_head(tip.head)?;
         Ok(tip)
     }
 
@@ -165,17 +166,17 @@ impl<S: Store> Log<S> {
         Ok(())
     }
 
-    /// Writes the checkpoint and the frames after it into `draft`; gives where the new epoch begins and ends.
-    fn write_draft(&self, draft: &mut S::Blocks, checkpoint: &Checkpoint) -> Result<(Tip, Tip), Error> {
-        put_checkpoint(checkpoint, draft)?;
+    /// Writes the checkpoint and the frames after it into `new_epoch`; returns its beginning and end.
+    fn write_draft(&self, new_epoch: &mut S::Blocks, checkpoint: &Checkpoint) -> Result<(Tip, Tip), Error> {
+        put_checkpoint(checkpoint, new_epoch)?;
         let head = Head { position: checkpoint.position, digest: checkpoint.digest };
         let base = Tip { head, term: checkpoint.term, body_bytes: 0 };
         let tip = if self.tip.head.position > checkpoint.position {
-            copy_frames(self.read(checkpoint.position.next())?, base, draft)?
+            copy_frames(self.read(checkpoint.position.next())?, base, new_epoch)?
         } else {
             base
         };
-        draft.sync()?;
+        new_epoch.sync()?;
         Ok((base, tip))
     }
 }
@@ -236,39 +237,40 @@ impl<S: Store> EventLog for Log<S> {
             return Err(Error::Poisoned);
         }
         self.check_checkpoint(checkpoint)?;
-        let mut draft = self.store.draft()?;
-        let (base, tip) = self.write_draft(&mut draft, checkpoint)?;
+        let mut new_epoch = self.store.new_epoch()?;
+        let (base, tip) = self.write_draft(&mut new_epoch, checkpoint)?;
         // It is about to become the only copy: read back what was written before anything is given up for it.
-        read_checkpoint(&draft, &base)?;
-        let copied = full_chain(&draft, base)?;
+        read_checkpoint(&new_epoch, &base)?;
+        let copied = full_chain(&new_epoch, base)?;
         if copied.head != tip.head || (self.tip.head.position > Position(0) && tip.head != self.tip.head) {
             return Err(Error::damaged(copied.head.position.next(), Damage::Chain));
         }
         self.poisoned = true;
-        self.store.switch(draft)?;
-        self.store.note_head(tip.head)?;
+        self.store.activate(new_epoch)?;
+        self.store.store_head(tip.head)?;
         (self.base, self.tip) = (base, tip);
         self.first_term = self.find_first_term()?;
         self.poisoned = false;
         Ok(())
     }
 
-    fn keep(&mut self, state: Checkpoint) -> Result<(), Error> {
+    fn cache_state(&mut self, state: Checkpoint) -> Result<(), Error> {
         self.check_checkpoint(&state)?;
-        self.store.keep(&checkpoint_line(state))
+        self.store.cache_state(&checkpoint_line(state))
     }
 
-    fn kept(&self) -> Result<Option<Checkpoint>, Error> {
-        let kept = self.store.kept().map(|bytes| bytes.and_then(|bytes| read_checkpoint_line(&bytes)));
-        let kept = kept.unwrap_or_else(|error| {
+    fn cached_state(&self) -> Result<Option<Checkpoint>, Error> {
+        let stored = self.store.cached_state().map(|bytes| bytes.and_then(|bytes| read_checkpoint_line(&bytes)));
+        let stored = stored.unwrap_or_else(|error| {
             tracing::warn!(%error, "the state beside the log cannot be read; the log is");
             None
         });
-        let Some(kept) = kept.filter(|kept| (self.first()..=self.tip.head.position).contains(&kept.position)) else {
+        let Some(state) = stored.filter(|state| (self.first()..=self.tip.head.position).contains(&state.position))
+        else {
             return Ok(None);
         };
-        match self.check_checkpoint(&kept) {
-            Ok(()) => Ok(Some(kept)),
+        match self.check_checkpoint(&state) {
+            Ok(()) => Ok(Some(state)),
             Err(Error::BadCheckpoint { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -319,12 +321,12 @@ macro_rules! delegate_log {
                 self.0.compact(checkpoint)
             }
 
-            fn keep(&mut self, state: $crate::Checkpoint) -> Result<(), $crate::Error> {
-                self.0.keep(state)
+            fn cache_state(&mut self, state: $crate::Checkpoint) -> Result<(), $crate::Error> {
+                self.0.cache_state(state)
             }
 
-            fn kept(&self) -> Result<Option<$crate::Checkpoint>, $crate::Error> {
-                self.0.kept()
+            fn cached_state(&self) -> Result<Option<$crate::Checkpoint>, $crate::Error> {
+                self.0.cached_state()
             }
 
             fn stats(&self) -> $crate::Stats {

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::Position;
 
 use crate::block::{Block, BlockKey};
+use crate::digest::Head;
 use crate::error::Error;
 use crate::log::{Log, Verify, delegate_log};
 use crate::store::{BlockIter, Blocks, Store};
-use crate::types::{EventLog, Head, NewRecord};
+use crate::types::{EventLog, NewRecord};
 
 type Map = BTreeMap<BlockKey, Arc<[u8]>>;
 
@@ -26,7 +27,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Contents {
     live: Arc<Mutex<Map>>,
     head: Option<Head>,
-    kept: Option<Arc<[u8]>>,
+    cached_state: Option<Arc<[u8]>>,
     open: bool,
 }
 
@@ -67,26 +68,26 @@ impl MemoryDisk {
     pub fn copy(&self) -> Self {
         let contents = lock(&self.contents);
         let live = Arc::new(Mutex::new(lock(&contents.live).clone()));
-        let contents = Contents { live, head: contents.head, kept: contents.kept.clone(), open: false };
+        let contents = Contents { live, head: contents.head, cached_state: contents.cached_state.clone(), open: false };
         Self { contents: Arc::new(Mutex::new(contents)) }
     }
 
-    /// Loses everything, the noted head included. Handles that are open go on writing to what is lost.
+    /// Loses everything, the stored head included. Open handles go on writing to the lost contents.
     pub fn lose(&self) {
         let mut contents = lock(&self.contents);
         contents.live = Arc::default();
         contents.head = None;
-        contents.kept = None;
+        contents.cached_state = None;
     }
 
-    /// Loses the noted head, as a power failure may.
+    /// Loses the stored head, as a power failure may.
     pub fn forget_head(&self) {
         lock(&self.contents).head = None;
     }
 
-    /// The noted head.
+    /// Returns the stored head.
     #[must_use]
-    pub fn noted_head(&self) -> Option<Head> {
+    pub fn stored_head(&self) -> Option<Head> {
         lock(&self.contents).head
     }
 
@@ -96,7 +97,7 @@ impl MemoryDisk {
         lock(&lock(&self.contents).live).keys().copied().collect()
     }
 
-    /// Loses one block; the noted head stays. Gives whether it was there.
+    /// Loses one block; the stored head stays. Returns false if there was none.
     pub fn cut(&self, key: BlockKey) -> bool {
         lock(&lock(&self.contents).live).remove(&key).is_some()
     }
@@ -223,31 +224,31 @@ impl Store for MemoryStore {
         &mut self.blocks
     }
 
-    fn noted_head(&self) -> Option<Head> {
+    fn stored_head(&self) -> Option<Head> {
         lock(&self.disk.contents).head
     }
 
-    fn note_head(&mut self, head: Head) -> Result<(), Error> {
+    fn store_head(&mut self, head: Head) -> Result<(), Error> {
         self.change(|contents| contents.head = Some(head));
         Ok(())
     }
 
-    fn keep(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error> {
-        self.change(|contents| contents.kept = Some(pieces.concat().into()));
+    fn cache_state(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error> {
+        self.change(|contents| contents.cached_state = Some(pieces.concat().into()));
         Ok(())
     }
 
-    fn kept(&self) -> Result<Option<Vec<u8>>, Error> {
-        Ok(lock(&self.disk.contents).kept.as_deref().map(<[u8]>::to_vec))
+    fn cached_state(&self) -> Result<Option<Vec<u8>>, Error> {
+        Ok(lock(&self.disk.contents).cached_state.as_deref().map(<[u8]>::to_vec))
     }
 
-    fn draft(&mut self) -> Result<MemoryBlocks, Error> {
+    fn new_epoch(&mut self) -> Result<MemoryBlocks, Error> {
         Ok(MemoryBlocks { map: Arc::default() })
     }
 
-    fn switch(&mut self, draft: MemoryBlocks) -> Result<(), Error> {
-        lock(&self.disk.contents).live = Arc::clone(&draft.map);
-        self.blocks = draft;
+    fn activate(&mut self, new_epoch: MemoryBlocks) -> Result<(), Error> {
+        lock(&self.disk.contents).live = Arc::clone(&new_epoch.map);
+        self.blocks = new_epoch;
         Ok(())
     }
 }

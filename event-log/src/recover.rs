@@ -1,4 +1,4 @@
-//! What an opened log must prove about itself: a whole last group, a sound chain, and the head noted beside it.
+//! Checks of an opened log: a whole last group, a sound chain, and the stored head.
 //!
 //! Owns those three checks and the removal of a torn group that nobody was promised. Tests: `tests/conformance.rs`,
 //! `tests/damage.rs`.
@@ -7,9 +7,9 @@ use model::Position;
 
 use crate::block::{BlockKey, Header};
 use crate::chain::{Tip, frames_from, verify_all};
+use crate::digest::Head;
 use crate::error::{Damage, Error};
 use crate::store::{Blocks, Store};
-use crate::types::Head;
 
 /// Verifies everything after `base`; gives the tip.
 pub(crate) fn full_chain<B: Blocks>(blocks: &B, base: Tip) -> Result<Tip, Error> {
@@ -18,7 +18,7 @@ pub(crate) fn full_chain<B: Blocks>(blocks: &B, base: Tip) -> Result<Tip, Error>
 }
 
 /// Verifies the last commit group and gives the tip; removes the group when it is torn and was never acknowledged.
-pub(crate) fn settle_tail<S: Store>(store: &mut S, base: Tip, noted: Option<Head>) -> Result<Tip, Error> {
+pub(crate) fn finish_tail<S: Store>(store: &mut S, base: Tip, stored: Option<Head>) -> Result<Tip, Error> {
     loop {
         let Some((key, bytes)) = store.blocks().last_at(BlockKey::last(Position(u64::MAX)))? else { return Ok(base) };
         if key.position == Position(0) {
@@ -41,7 +41,7 @@ pub(crate) fn settle_tail<S: Store>(store: &mut S, base: Tip, noted: Option<Head
             Ok(()) | Err(Error::Damaged { reason: Damage::Missing, .. }) => {}
             Err(other) => return Err(other),
         }
-        if noted.is_some_and(|head| head.position >= header.group_first) {
+        if stored.is_some_and(|head| head.position >= header.group_first) {
             return Err(Error::damaged(tip.head.position.next(), Damage::Missing));
         }
         let keys: Result<Vec<BlockKey>, Error> =
@@ -56,28 +56,28 @@ pub(crate) fn settle_tail<S: Store>(store: &mut S, base: Tip, noted: Option<Head
     }
 }
 
-/// The noted head must be one of the chain's: a log behind it, or on another chain, has lost acknowledged records.
-pub(crate) fn check_noted<B: Blocks>(blocks: &B, base: Tip, tip: Tip, noted: Option<Head>) -> Result<(), Error> {
-    let Some(noted) = noted else { return Ok(()) };
-    if noted.position > tip.head.position {
-        return Err(Error::damaged(tip.head.position.next(), Damage::Behind(noted)));
+/// Fails unless the stored head is on the chain. A log behind it, or on another chain, has lost acknowledged records.
+pub(crate) fn check_stored_head<B: Blocks>(blocks: &B, base: Tip, tip: Tip, stored: Option<Head>) -> Result<(), Error> {
+    let Some(stored) = stored else { return Ok(()) };
+    if stored.position > tip.head.position {
+        return Err(Error::damaged(tip.head.position.next(), Damage::Behind(stored)));
     }
-    if noted.position < base.head.position {
-        return Ok(()); // noted before the checkpoint was made
+    if stored.position < base.head.position {
+        return Ok(()); // stored before the checkpoint was made
     }
-    let there = if noted.position == tip.head.position {
+    let there = if stored.position == tip.head.position {
         tip.head
-    } else if noted.position == base.head.position {
+    } else if stored.position == base.head.position {
         base.head
     } else {
-        let mut frames = frames_from(blocks, base, noted.position, None, 1)?;
+        let mut frames = frames_from(blocks, base, stored.position, None, 1)?;
         match frames.next().transpose()? {
             Some(frame) => Head { position: frame.position, digest: frame.digest },
-            None => return Err(Error::damaged(noted.position, Damage::Missing)),
+            None => return Err(Error::damaged(stored.position, Damage::Missing)),
         }
     };
-    if there != noted {
-        return Err(Error::damaged(noted.position, Damage::OtherHead(noted)));
+    if there != stored {
+        return Err(Error::damaged(stored.position, Damage::OtherHead(stored)));
     }
     Ok(())
 }

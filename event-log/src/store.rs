@@ -1,11 +1,11 @@
-//! What a back end implements: somewhere to put blocks, and the head noted beside them.
+//! The traits of a back end: storage for blocks, and the head stored beside them.
 //!
 //! Owns two traits and no code. A back end stores opaque values under ordered keys; it need not verify anything, because
 //! [`crate::log::Log`] verifies whatever comes back. Tests: `tests/conformance.rs` runs against every implementation.
 
 use crate::block::{Block, BlockKey};
+use crate::digest::Head;
 use crate::error::Error;
-use crate::types::Head;
 
 /// Stored blocks in key order.
 pub type BlockIter<'a, B> = Box<dyn Iterator<Item = Result<(BlockKey, B), Error>> + 'a>;
@@ -46,7 +46,7 @@ pub trait Blocks: Send {
     fn disk_bytes(&self) -> u64;
 }
 
-/// A place that holds one log: the blocks of its live epoch and the noted head.
+/// Storage of one log: the blocks of its live epoch, and the stored head.
 pub trait Store: Send {
     /// How it holds blocks.
     type Blocks: Blocks;
@@ -57,36 +57,36 @@ pub trait Store: Send {
     /// The live epoch, for writing.
     fn blocks_mut(&mut self) -> &mut Self::Blocks;
 
-    /// The head noted after the last commit; not necessarily durable, never ahead of what was acknowledged.
-    fn noted_head(&self) -> Option<Head>;
+    /// Returns the head stored after the last commit. It may be older than the log after a crash, never newer.
+    fn stored_head(&self) -> Option<Head>;
 
     /// Notes the head.
     ///
     /// # Errors
     /// When it could not be written.
-    fn note_head(&mut self, head: Head) -> Result<(), Error>;
+    fn store_head(&mut self, head: Head) -> Result<(), Error>;
 
     /// Keeps bytes, in pieces, beside the log, durably: when this is interrupted, they or the ones before are there.
     ///
     /// # Errors
     /// When they could not be written. The log is not touched.
-    fn keep(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error>;
+    fn cache_state(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error>;
 
-    /// The bytes that are kept.
+    /// Returns the cached bytes.
     ///
     /// # Errors
     /// When they cannot be read.
-    fn kept(&self) -> Result<Option<Vec<u8>>, Error>;
+    fn cached_state(&self) -> Result<Option<Vec<u8>>, Error>;
 
     /// A new, empty epoch that is not live yet. What an earlier, unfinished attempt left is removed.
     ///
     /// # Errors
     /// When it cannot be made.
-    fn draft(&mut self) -> Result<Self::Blocks, Error>;
+    fn new_epoch(&mut self) -> Result<Self::Blocks, Error>;
 
-    /// Makes a draft the live epoch, durably, and removes the old one.
+    /// Makes a new epoch the live one, durably, and removes the old one.
     ///
     /// # Errors
     /// When it is not known which of the two is live.
-    fn switch(&mut self, draft: Self::Blocks) -> Result<(), Error>;
+    fn activate(&mut self, new_epoch: Self::Blocks) -> Result<(), Error>;
 }

@@ -217,7 +217,7 @@ fn an_empty_log_begins_at_a_checkpoint<P: Place>() {
 }
 
 fn faults_leave_what_they_say<P: Place>() {
-    for (fault, kept) in [(Fault::Lost, 2), (Fault::Full, 2), (Fault::Stored, 3)] {
+    for (fault, records) in [(Fault::Lost, 2), (Fault::Full, 2), (Fault::Stored, 3)] {
         let place = P::new();
         let mut log = FaultyLog::new(place.reopen(), vec![(3, fault)]);
         append_next(&mut log, 1).unwrap();
@@ -227,7 +227,7 @@ fn faults_leave_what_they_say<P: Place>() {
         assert_eq!(log.appends(), 3);
         drop(log);
         let mut log = place.reopen();
-        assert_eq!(log.head().position, Position(kept), "{fault:?}");
+        assert_eq!(log.head().position, Position(records), "{fault:?}");
         fill(&mut *log, 10);
         check_contents(&*log, Head::default());
     }
@@ -362,7 +362,7 @@ fn a_lost_disk_is_an_empty_one() {
     append_next(&mut log, 1).unwrap();
     drop(log);
     assert_eq!(disk.open().unwrap().head(), Head::default());
-    assert_eq!(disk.noted_head(), Some(Head::default()));
+    assert_eq!(disk.stored_head(), Some(Head::default()));
 }
 
 #[test]

@@ -118,12 +118,12 @@ impl EventLog for Timed {
         self.log.compact(checkpoint)
     }
 
-    fn keep(&mut self, state: Checkpoint) -> Result<(), Error> {
-        self.log.keep(state)
+    fn cache_state(&mut self, state: Checkpoint) -> Result<(), Error> {
+        self.log.cache_state(state)
     }
 
-    fn kept(&self) -> Result<Option<Checkpoint>, Error> {
-        self.log.kept()
+    fn cached_state(&self) -> Result<Option<Checkpoint>, Error> {
+        self.log.cached_state()
     }
 
     fn stats(&self) -> Stats {

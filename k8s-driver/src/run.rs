@@ -33,7 +33,7 @@ const ROOM_PER_CALL: usize = 4;
 /// Least time between two writes of a job's status that tell of nothing but progress, in milliseconds.
 const STATUS_PACE_MS: u64 = 1_000;
 /// Records after which the state is kept beside the log: folding so many takes about a third of a second.
-pub const KEEP_AFTER: u64 = 100_000;
+pub const CACHE_AFTER: u64 = 100_000;
 /// How long giving the lease back may take at the end.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
@@ -149,7 +149,7 @@ async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Resu
         metrics: handles.metrics.clone(),
         room: options.most_at_once.saturating_mul(ROOM_PER_CALL),
         compact_after: options.compact_after,
-        keep_after: KEEP_AFTER,
+        cache_after: CACHE_AFTER,
     };
     let runtime = tokio::runtime::Handle::current();
     Ok(tokio::task::spawn_blocking(move || turns::start(parts, runtime)).await??.0)

@@ -99,7 +99,7 @@ pub(crate) fn turns_on(place: &Place) -> Turns {
         metrics: Metrics::new(),
         room: 16,
         compact_after: 0,
-        keep_after: 0,
+        cache_after: 0,
     };
     turns::start(parts, tokio::runtime::Handle::current()).unwrap().0
 }

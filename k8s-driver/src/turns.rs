@@ -211,8 +211,8 @@ pub struct Parts {
     pub room: usize,
     /// Records after which the log is made to begin at the present state; 0 for never.
     pub compact_after: u64,
-    /// Records after which the present state is kept beside the log, so that the next start takes no longer than those do.
-    pub keep_after: u64,
+    /// Maximum number of records a start has to fold: after as many the state is cached beside the log.
+    pub cache_after: u64,
 }
 
 impl Parts {

@@ -96,8 +96,8 @@ pub(crate) struct Rendered {
 /// The turn loop of one process.
 pub struct Operator {
     pub(crate) log: Box<dyn EventLog>,
-    /// Up to where a start need not fold the log: a state is kept beside it, or it begins there.
-    kept: Position,
+    /// Position of the newest state a start can begin with: the cached one, or the log's checkpoint.
+    cached: Position,
     pub(crate) registry: Registry,
     pub(crate) options: Options,
     pub(crate) state: State,
@@ -132,8 +132,8 @@ impl Operator {
     /// # Errors
     /// When the log cannot be read or does not fold.
     pub fn open(log: Box<dyn EventLog>, registry: Registry, options: Options) -> Result<Self, Error> {
-        let (mut state, folded) = match kept(&*log)? {
-            Some(kept) => kept,
+        let (mut state, folded) = match cached(&*log)? {
+            Some(cached) => cached,
             None => match log.checkpoint()? {
                 None => (State::default(), Position(0)),
                 Some(c) => {
@@ -151,7 +151,7 @@ impl Operator {
         let pace = Pace::new(options.status_pace_ms);
         Ok(Self {
             log,
-            kept: folded,
+            cached: folded,
             registry,
             options,
             state,
@@ -213,7 +213,7 @@ impl Operator {
         let state = State::from_checkpoint(&checkpoint.state)
             .map_err(|source| Error::Record { at: checkpoint.position, source })?;
         self.log.compact(checkpoint)?;
-        self.kept = checkpoint.position;
+        self.cached = checkpoint.position;
         self.state = state;
         Ok(())
     }
@@ -288,28 +288,28 @@ impl Operator {
     pub fn compact(&mut self) -> Result<(), Error> {
         let checkpoint = self.checkpoint()?;
         self.log.compact(&checkpoint)?;
-        self.kept = checkpoint.position;
+        self.cached = checkpoint.position;
         Ok(())
     }
 
-    /// Keeps the present state beside the log, so that the next [`Operator::open`] folds only what comes after. Without new
-    /// records there is nothing to do.
+    /// Caches the present state beside the log, so that the next [`Operator::open`] folds only newer records. Does nothing
+    /// without new records.
     ///
     /// # Errors
-    /// When it cannot be written. The log is none the worse for it, and it counts as done, so that it is not tried at once again.
-    pub fn keep_state(&mut self) -> Result<(), Error> {
-        if self.unkept() == 0 {
+    /// When it cannot be written. The log stays usable, and the next attempt waits for as many records again.
+    pub fn cache_state(&mut self) -> Result<(), Error> {
+        if self.uncached() == 0 {
             return Ok(());
         }
-        self.kept = self.log.head().position;
+        self.cached = self.log.head().position;
         let checkpoint = self.checkpoint()?;
-        self.log.keep(checkpoint)?;
+        self.log.cache_state(checkpoint)?;
         Ok(())
     }
 
-    /// Records that a start would fold.
-    pub fn unkept(&self) -> u64 {
-        self.log.head().position.0.saturating_sub(self.kept.0)
+    /// Returns the number of records that a start would fold.
+    pub fn uncached(&self) -> u64 {
+        self.log.head().position.0.saturating_sub(self.cached.0)
     }
 
     /// The present state, as that of the log's head.
@@ -320,9 +320,9 @@ impl Operator {
     }
 }
 
-/// The state that is kept beside the log, and its position; `None` when there is none that this build can read.
-fn kept(log: &dyn EventLog) -> Result<Option<(State, Position)>, Error> {
-    let Some(kept) = log.kept()? else { return Ok(None) };
-    let state = State::from_checkpoint(&kept.state).ok();
-    Ok(state.filter(|state| state.stamp.position == kept.position).map(|state| (state, kept.position)))
+/// Returns the cached state and its position, or `None` when there is none that this build can read.
+fn cached(log: &dyn EventLog) -> Result<Option<(State, Position)>, Error> {
+    let Some(cached) = log.cached_state()? else { return Ok(None) };
+    let state = State::from_checkpoint(&cached.state).ok();
+    Ok(state.filter(|state| state.stamp.position == cached.position).map(|state| (state, cached.position)))
 }

@@ -166,12 +166,12 @@ impl<L: EventLog> EventLog for MortalLog<L> {
         self.inner.compact(checkpoint)
     }
 
-    fn keep(&mut self, state: Checkpoint) -> Result<(), Error> {
-        self.inner.keep(state)
+    fn cache_state(&mut self, state: Checkpoint) -> Result<(), Error> {
+        self.inner.cache_state(state)
     }
 
-    fn kept(&self) -> Result<Option<Checkpoint>, Error> {
-        self.inner.kept()
+    fn cached_state(&self) -> Result<Option<Checkpoint>, Error> {
+        self.inner.cached_state()
     }
 
     fn stats(&self) -> Stats {

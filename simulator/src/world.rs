@@ -296,7 +296,7 @@ impl<G: Ground> World<G> {
             let calls = match operator.turn(self.ground.now()) {
                 Ok(calls) => {
                     if self.keeps_state {
-                        operator.keep_state()?;
+                        operator.cache_state()?;
                     }
                     self.take_phases();
                     calls

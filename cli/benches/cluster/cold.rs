@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use engine::{Record, Scope, State};
 use event_log::disk::{Options, SledLog};
 use event_log::{Checkpoint, EventLog as _, NewRecord, jsonl};
-use k8s_driver::run::KEEP_AFTER;
+use k8s_driver::run::CACHE_AFTER;
 use model::{Fact, JobKey, ResourceVersion, Text, Uid};
 use serde_json::json;
 
@@ -54,7 +54,7 @@ pub(crate) fn run(bed: &Bed, export: &Path, rounds: u32) -> Result<(), AnyError>
     for round in 0..rounds {
         empty.push(start(bed, None, &format!("cold-empty-{round}"))?.0);
         if let Some(state) = &state {
-            SledLog::open(&log, Options::default())?.keep(state.clone())?;
+            SledLog::open(&log, Options::default())?.cache_state(state.clone())?;
         }
         let (seconds, held) = start(bed, Some((data.path(), records)), &format!("cold-{round}"))?;
         long.push(seconds);
@@ -121,7 +121,7 @@ fn import(export: &Path, to: &Path) -> Result<(u64, Option<Checkpoint>), AnyErro
         let mut record = Record::decode(frame.position, frame.term, &frame.body)?;
         versions.renumber(&mut record);
         group.push((frame.term, record.encode()?));
-        let due = frame.position.0.is_multiple_of(KEEP_AFTER);
+        let due = frame.position.0.is_multiple_of(CACHE_AFTER);
         if group.len() == TOGETHER || due {
             append(&mut log, &mut group)?;
         }

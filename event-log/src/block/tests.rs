@@ -1,7 +1,7 @@
 //! Tests of blocks: limits, damage, formats.
 
 use super::*;
-use crate::chain::RecordHasher;
+use crate::digest::RecordHasher;
 
 fn group(sizes: &[usize]) -> (Vec<Vec<u8>>, Vec<Block>) {
     let bodies: Vec<Vec<u8>> = sizes.iter().map(|n| vec![b'x'; *n]).collect();

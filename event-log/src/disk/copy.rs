@@ -13,12 +13,12 @@ use super::engine::data_file;
 use super::examine::{Examined, examine};
 use super::layout::{Layout, read_head};
 use super::medium::Direct;
-use super::raw::{Chosen, CopyStore, Harvest};
+use super::raw::{Chosen, CopyStore, RawScan};
 use super::{Report, SledLog};
 use crate::chain::{Tip, frames_from};
+use crate::digest::Head;
 use crate::error::{Damage, Error};
 use crate::log::Log;
-use crate::types::Head;
 
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 struct Look {
     chosen: Chosen,
     examined: Examined,
-    noted: Option<Head>,
+    stored: Option<Head>,
     has_writer: bool,
 }
 
@@ -35,22 +35,22 @@ impl Look {
     /// Whether everything that was acknowledged when the look began is there.
     fn is_whole(&self) -> bool {
         let reach = self.examined.tip.head.position;
-        match self.noted {
-            // What a writer is about to commit may look like damage beyond the noted head.
-            Some(noted) if self.has_writer => reach >= noted.position && !self.contradicts(noted),
+        match self.stored {
+            // What a writer is about to commit may look like damage beyond the stored head.
+            Some(stored) if self.has_writer => reach >= stored.position && !self.contradicts(stored),
             _ => self.examined.first_bad.is_none(),
         }
     }
 
-    fn contradicts(&self, noted: Head) -> bool {
-        matches!(&self.examined.first_bad, Some((at, _)) if *at <= noted.position)
+    fn contradicts(&self, stored: Head) -> bool {
+        matches!(&self.examined.first_bad, Some((at, _)) if *at <= stored.position)
     }
 }
 
 /// Looks at a log until all that was acknowledged has been seen, or it is clear that it is not there.
 fn look(dir: &Path) -> Result<Look, Error> {
     let layout = Layout::new(dir, Arc::new(Direct));
-    let mut gathered: Option<(u64, Harvest)> = None;
+    let mut gathered: Option<(u64, RawScan)> = None;
     let mut last = Err(Error::NotALog { path: dir.to_owned(), reason: "no log is there" });
     let mut head_file_bad = false;
     for attempt in 0..TRIES {
@@ -58,9 +58,9 @@ fn look(dir: &Path) -> Result<Look, Error> {
             std::thread::sleep(PAUSE);
         }
         let has_writer = layout.has_writer();
-        // The head first: it is noted after its records are stored.
-        let noted = match read_head(dir) {
-            Ok(noted) => noted.map(|noted| noted.head),
+        // The head first: it is stored after its records.
+        let stored = match read_head(dir) {
+            Ok(stored) => stored.map(|stored| stored.head),
             Err(error @ Error::Damaged { .. }) if has_writer => {
                 last = Err(error); // being overwritten just now
                 continue;
@@ -72,11 +72,11 @@ fn look(dir: &Path) -> Result<Look, Error> {
             Err(other) => return Err(other),
         };
         let Some(live) = layout.live()? else { return last };
-        let mut harvest = match gathered.take() {
-            Some((epoch, harvest)) if epoch == live => harvest,
-            _ => Harvest::new(&std::env::temp_dir())?,
+        let mut scan = match gathered.take() {
+            Some((epoch, scan)) if epoch == live => scan,
+            _ => RawScan::new(&std::env::temp_dir())?,
         };
-        match harvest.read(&data_file(&layout.epoch_dir(live))) {
+        match scan.read(&data_file(&layout.epoch_dir(live))) {
             Ok(()) => {}
             Err(error) => {
                 let missing = !data_file(&layout.epoch_dir(live)).exists();
@@ -90,19 +90,19 @@ fn look(dir: &Path) -> Result<Look, Error> {
         let evidence = layout.evidence(live);
         if evidence.exists() {
             // An opening that did not come to its end, or is under way; gone again in the latter case, perhaps.
-            let _ = harvest.read(&evidence);
+            let _ = scan.read(&evidence);
         }
-        let (chosen, harvest) = harvest.choose(noted)?;
-        let mut examined = examine(&chosen, noted)?;
+        let (chosen, scan) = scan.choose(stored)?;
+        let mut examined = examine(&chosen, stored)?;
         if head_file_bad && examined.first_bad.is_none() {
             examined.first_bad = Some((examined.tip.head.position.next(), Damage::HeadFile));
         }
-        let seen = Look { chosen, examined, noted, has_writer };
+        let seen = Look { chosen, examined, stored, has_writer };
         if seen.is_whole() || !(has_writer || layout.has_writer()) {
             return Ok(seen);
         }
         last = Ok(seen);
-        gathered = Some((live, harvest));
+        gathered = Some((live, scan));
     }
     last
 }
@@ -130,8 +130,8 @@ pub(super) fn open_copy(dir: &Path) -> Result<SledLog, Error> {
         let (at, reason) = look.examined.first_bad.unwrap_or((Position(0), Damage::Missing));
         return Err(Error::Damaged { at, reason });
     }
-    let head = match look.noted {
-        Some(noted) if look.has_writer => noted,
+    let head = match look.stored {
+        Some(stored) if look.has_writer => stored,
         _ => look.examined.tip.head,
     };
     log_upto(look, head)
@@ -151,7 +151,7 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Report, Error> {
         first: base.head.position.next(),
         records: tip.head.position.0.saturating_sub(base.head.position.0),
         body_bytes: tip.body_bytes,
-        noted_head: look.noted,
+        stored_head: look.stored,
         first_bad,
     })
 }

@@ -18,11 +18,10 @@ use crate::block::{Block, BlockKey};
 use crate::error::{Damage, Error};
 use crate::store::{BlockIter, Blocks};
 
-/// sled's own cache. The log is read in order and once, so a large one would only cost memory. It has 256 parts, each of which
-/// keeps the page that was used last, whatever size is given.
+/// Size of sled's cache, in bytes. The log is read once and in order, so a larger cache gains nothing.
 const CACHE_BYTES: u64 = 256 << 10;
-/// How long sled may take to open before it is taken to hang. It reads about 1 GB/s.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit of opening sled, which reads about 1 GB/s. Beyond it sled counts as hung.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 const LOCK_TRIES: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
@@ -165,7 +164,7 @@ fn start_watched(dir: &Path) -> io::Result<sled::Db> {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::Builder::new().name("event-log-open".to_owned());
     thread.spawn(move || send.send(guard(|| config.open())))?;
-    match receive.recv_timeout(PATIENCE) {
+    match receive.recv_timeout(OPEN_TIMEOUT) {
         Ok(opened) => opened,
         Err(_) => Err(io::Error::other(EngineFault("no answer while opening".to_owned()))),
     }

@@ -6,9 +6,9 @@ use model::Position;
 
 use super::raw::Chosen;
 use crate::chain::{Tip, base_of, read_checkpoint, verify_all};
+use crate::digest::Head;
 use crate::error::{Damage, Error};
-use crate::recover::check_noted;
-use crate::types::Head;
+use crate::recover::check_stored_head;
 
 /// What reading a chosen chain shows.
 pub(super) struct Examined {
@@ -18,7 +18,7 @@ pub(super) struct Examined {
 }
 
 /// Reads the whole chain.
-pub(super) fn examine(chosen: &Chosen, noted: Option<Head>) -> Result<Examined, Error> {
+pub(super) fn examine(chosen: &Chosen, stored: Option<Head>) -> Result<Examined, Error> {
     let blocks = &chosen.blocks;
     let bad_base = |at, reason| Examined { base: Tip::default(), tip: Tip::default(), first_bad: Some((at, reason)) };
     let base = match base_of(blocks) {
@@ -39,7 +39,7 @@ pub(super) fn examine(chosen: &Chosen, noted: Option<Head>) -> Result<Examined, 
         Err(Error::Damaged { at, reason }) => Some((at, reason)),
         Err(other) => return Err(other),
         Ok(()) if chosen.beyond_gap => Some((next, Damage::Missing)),
-        Ok(()) => match check_noted(blocks, base, tip, noted) {
+        Ok(()) => match check_stored_head(blocks, base, tip, stored) {
             Ok(()) => None,
             Err(Error::Damaged { at, reason }) => Some((at, reason)),
             Err(other) => return Err(other),

@@ -1,6 +1,6 @@
 //! Files of a log's directory, other than the engine's own.
 //!
-//! Owns `lock`, `current`, `HEAD`, `kept` and the names of epochs; knows nothing of blocks. `current` changes only by rename;
+//! Owns `lock`, `current`, `HEAD`, `cached_state` and the names of epochs; knows nothing of blocks. `current` changes only by rename;
 //! `HEAD` is overwritten in place and is never the only witness of anything. Tests: at the end of this file, and
 //! `tests/damage.rs`.
 
@@ -15,13 +15,13 @@ use model::Position;
 
 use super::medium::{Medium, Step};
 use crate::block::FORMAT;
+use crate::digest::{Digest, Head};
 use crate::error::{Damage, Error};
-use crate::types::{Digest, Head};
 
 const CURRENT: &str = "current";
 const CURRENT_NEW: &str = "current.new";
-const KEPT: &str = "kept";
-const KEPT_NEW: &str = "kept.new";
+const CACHED_STATE: &str = "kept";
+const CACHED_STATE_NEW: &str = "kept.new";
 const HEAD: &str = "HEAD";
 const LOCK: &str = "lock";
 const EPOCH: &str = "epoch-";
@@ -55,7 +55,7 @@ impl Layout {
         self.dir.join(format!("{EPOCH}{epoch}"))
     }
 
-    /// The copy of an epoch's blocks that is kept while the engine opens it.
+    /// Returns the path of the copy of an epoch's blocks, which exists while the engine opens it.
     pub(super) fn evidence(&self, epoch: u64) -> PathBuf {
         self.dir.join(format!("{EVIDENCE}{epoch}"))
     }
@@ -117,13 +117,13 @@ impl Layout {
     }
 
     /// Keeps a state beside the log, durably and at once.
-    pub(super) fn keep(&self, pieces: &[Vec<u8>]) -> Result<(), Error> {
-        self.replace((KEPT_NEW, Step::WriteKept), (KEPT, Step::RenameKept), pieces)
+    pub(super) fn cache_state(&self, pieces: &[Vec<u8>]) -> Result<(), Error> {
+        self.replace((CACHED_STATE_NEW, Step::WriteKept), (CACHED_STATE, Step::RenameKept), pieces)
     }
 
-    /// The state that is kept.
-    pub(super) fn kept(&self) -> Result<Option<Vec<u8>>, Error> {
-        self.read(KEPT)
+    /// Returns the cached state.
+    pub(super) fn cached_state(&self) -> Result<Option<Vec<u8>>, Error> {
+        self.read(CACHED_STATE)
     }
 
     /// The bytes of a file; `None` when there is none.
@@ -138,14 +138,14 @@ impl Layout {
 
     /// Puts a file in place of another, which is there until the new one is there as a whole.
     fn replace(&self, new: (&str, Step), file: (&str, Step), pieces: &[Vec<u8>]) -> Result<(), Error> {
-        let (draft, path) = (self.dir.join(new.0), self.dir.join(file.0));
+        let (new_epoch, path) = (self.dir.join(new.0), self.dir.join(file.0));
         let write = || {
-            let mut file = File::create(&draft)?;
+            let mut file = File::create(&new_epoch)?;
             pieces.iter().try_for_each(|piece| file.write_all(piece))?;
             file.sync_all()
         };
-        self.step(new.1, "write", &draft, write)?;
-        self.step(file.1, "rename", &draft, || fs::rename(&draft, &path))?;
+        self.step(new.1, "write", &new_epoch, write)?;
+        self.step(file.1, "rename", &new_epoch, || fs::rename(&new_epoch, &path))?;
         self.sync_dir()
     }
 
@@ -199,7 +199,8 @@ impl Layout {
         for entry in fs::read_dir(&self.dir).map_err(fail)? {
             let name = entry.map_err(fail)?.file_name();
             let name = name.to_string_lossy();
-            let ours = [HEAD, LOCK, CURRENT_NEW, KEPT, KEPT_NEW, EVIDENCE_NEW, "lost+found"].contains(&&*name)
+            let ours = [HEAD, LOCK, CURRENT_NEW, CACHED_STATE, CACHED_STATE_NEW, EVIDENCE_NEW, "lost+found"]
+                .contains(&&*name)
                 || epoch_number(&name).is_some();
             if !ours && !name.starts_with('.') {
                 return Err(Error::NotALog { path: self.dir.clone(), reason: "it holds other files" });
@@ -227,19 +228,19 @@ fn epoch_number(name: &str) -> Option<u64> {
 
 /// What the head file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Noted {
+pub(super) struct StoredHead {
     pub(super) head: Head,
     /// Whether the log was closed in an orderly way after this head.
     pub(super) shut: bool,
 }
 
-fn head_text(noted: Noted) -> String {
-    let state = if noted.shut { "shut" } else { "open" };
-    let text = format!("trainyard-head 1 {:020} {} {state}", noted.head.position.0, noted.head.digest);
+fn head_text(stored: StoredHead) -> String {
+    let state = if stored.shut { "shut" } else { "open" };
+    let text = format!("trainyard-head 1 {:020} {} {state}", stored.head.position.0, stored.head.digest);
     format!("{text} {:08x}\n", crc32c::crc32c(text.as_bytes()))
 }
 
-fn parse_head(text: &str) -> Option<Noted> {
+fn parse_head(text: &str) -> Option<StoredHead> {
     let (body, crc) = text.strip_suffix('\n')?.rsplit_once(' ')?;
     if crc != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
         return None;
@@ -252,11 +253,11 @@ fn parse_head(text: &str) -> Option<Noted> {
         "open" => false,
         _ => return None,
     };
-    Some(Noted { head, shut })
+    Some(StoredHead { head, shut })
 }
 
-/// Reads what is noted. Nothing, or zeros, is what a power failure leaves of a file that was never synced.
-pub(super) fn read_head(dir: &Path) -> Result<Option<Noted>, Error> {
+/// Reads the stored head. A power failure leaves nothing, or zeros, of a file that was never synced.
+pub(super) fn read_head(dir: &Path) -> Result<Option<StoredHead>, Error> {
     let path = dir.join(HEAD);
     let mut bytes = Vec::new();
     match File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes)) {
@@ -267,8 +268,8 @@ pub(super) fn read_head(dir: &Path) -> Result<Option<Noted>, Error> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
-    let noted = std::str::from_utf8(&bytes).ok().and_then(parse_head);
-    noted.map(Some).ok_or(Error::damaged(Position(0), Damage::HeadFile))
+    let stored = std::str::from_utf8(&bytes).ok().and_then(parse_head);
+    stored.map(Some).ok_or(Error::damaged(Position(0), Damage::HeadFile))
 }
 
 /// The head file, open for writing.
@@ -286,8 +287,8 @@ impl HeadFile {
         Ok(Self { file, path, medium: Arc::clone(&layout.medium) })
     }
 
-    pub(super) fn write(&self, noted: Noted) -> Result<(), Error> {
-        let text = head_text(noted);
+    pub(super) fn write(&self, stored: StoredHead) -> Result<(), Error> {
+        let text = head_text(stored);
         let mut act = || self.file.write_all_at(text.as_bytes(), 0);
         self.medium.run(Step::WriteHead, &mut act).map_err(|e| Error::io("write", &self.path, e))
     }
@@ -305,9 +306,9 @@ mod tests {
     fn heads_round_trip_at_one_length() {
         let mut lengths = Vec::new();
         for (position, shut) in [(0, false), (7, true), (u64::MAX, false)] {
-            let noted = Noted { head: Head { position: Position(position), digest: Digest([171; 32]) }, shut };
-            let text = head_text(noted);
-            assert_eq!(parse_head(&text), Some(noted));
+            let stored = StoredHead { head: Head { position: Position(position), digest: Digest([171; 32]) }, shut };
+            let text = head_text(stored);
+            assert_eq!(parse_head(&text), Some(stored));
             lengths.push(text.len());
         }
         assert!(lengths.windows(2).all(|w| w[0] == w[1]), "overwriting in place leaves nothing of the old text");
@@ -315,8 +316,8 @@ mod tests {
 
     #[test]
     fn every_changed_byte_of_a_head_is_noticed() {
-        let noted = Noted { head: Head { position: Position(12), digest: Digest([5; 32]) }, shut: false };
-        let text = head_text(noted);
+        let stored = StoredHead { head: Head { position: Position(12), digest: Digest([5; 32]) }, shut: false };
+        let text = head_text(stored);
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] ^= 1;

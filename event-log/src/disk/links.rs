@@ -1,4 +1,4 @@
-//! Which of the blocks that were found make the log: groups, and the links between them.
+//! Selects the blocks that make the log: groups, and the links between them.
 //!
 //! Owns the choice of one chain among groups of which some are torn, some superseded and some from appends that failed.
 //! It sees block headers only; contents are verified afterwards by [`crate::chain`]. Tests: in `raw.rs`.
@@ -9,11 +9,11 @@ use std::ops::Range;
 use model::Position;
 
 use crate::block::{BlockKey, BlockKind, Header, read_entry, tag};
-use crate::types::Head;
+use crate::digest::Head;
 
-/// A block that was found, and where its copy is.
+/// A block of the raw scan, and the offset of its copy.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct RawBlock {
     pub(super) key: BlockKey,
     pub(super) checkpoint: bool,
     /// Last position it holds, as far as its frames could be read.
@@ -29,7 +29,7 @@ pub(super) struct Found {
     pub(super) length: u32,
 }
 
-impl Found {
+impl RawBlock {
     pub(super) fn read(block: &[u8], header: &Header, offset: u64) -> Self {
         let entries = header.entries(block);
         let (mut rest, mut count, mut sound) = (entries.as_deref().unwrap_or_default(), 0, entries.is_ok());
@@ -74,7 +74,7 @@ pub(super) struct Node {
 }
 
 /// Groups in order of their first position.
-pub(super) fn nodes(found: &[Found]) -> Vec<Node> {
+pub(super) fn nodes(found: &[RawBlock]) -> Vec<Node> {
     let mut nodes = Vec::new();
     let mut start = 0;
     for group in found.chunk_by(|a, b| a.group() == b.group()) {
@@ -95,7 +95,7 @@ pub(super) fn nodes(found: &[Found]) -> Vec<Node> {
 }
 
 /// Whether the blocks of a group, in key order, cover all of its positions.
-fn is_complete(group: &[Found]) -> bool {
+fn is_complete(group: &[RawBlock]) -> bool {
     let Some(first) = group.first() else { return false };
     let (mut position, mut fragment) = if first.checkpoint { (0, 0) } else { (first.group_first, 0) };
     for (n, found) in group.iter().enumerate() {
@@ -123,19 +123,19 @@ pub(super) struct Picked<'a> {
     pub(super) end: (u64, u64),
 }
 
-/// Follows links from `start`. Where a failed append left two groups at one place, the one that leads to the noted head
+/// Follows links from `start`. Where a failed append left two groups at one place, the one that leads to the stored head
 /// is taken, else the one that leads furthest.
-pub(super) fn pick<'a>(nodes: &[&'a Node], start: (u64, u64), noted: Option<Head>) -> Picked<'a> {
-    let noted = noted.map(|head| (head.position.0, tag(&head.digest)));
+pub(super) fn pick<'a>(nodes: &[&'a Node], start: (u64, u64), stored: Option<Head>) -> Picked<'a> {
+    let stored = stored.map(|head| (head.position.0, tag(&head.digest)));
     let mut reached: HashMap<(u64, u64), (Option<usize>, bool)> = HashMap::new();
-    reached.insert(start, (None, noted == Some(start)));
-    let mut best = (noted == Some(start), start);
+    reached.insert(start, (None, stored == Some(start)));
+    let mut best = (stored == Some(start), start);
     // A group's predecessor ends before it begins, so one pass in order of `first` meets every predecessor in time.
     for (n, node) in nodes.iter().enumerate() {
         let before = (node.first.saturating_sub(1), node.previous);
         let end = (node.end, node.tag);
         let Some((_, through)) = reached.get(&before).copied().filter(|_| node.complete) else { continue };
-        let through = through || noted == Some(end);
+        let through = through || stored == Some(end);
         if reached.get(&end).is_none_or(|(_, other)| through && !other) {
             reached.insert(end, (Some(n), through));
         }

@@ -3,7 +3,7 @@
 //! Owns opening, copying, verifying and saving what a directory holds:
 //!
 //! * [`SledLog::open`] for the one writer. Before the engine may touch its files, the blocks in them are read as raw bytes
-//!   and linked up to the noted head: sled erases what it takes for torn, and damage must stay as it was found. If the
+//!   and linked up to the stored head: sled erases what it takes for torn, and damage must stay as it was found. If the
 //!   blocks are all there and sled loses them, the epoch is rebuilt from them.
 //! * [`SledLog::open_copy`] for readers in other processes, writer or not.
 //! * [`verify`] and [`salvage`] for damaged logs: what is wrong where, and the records before it.
@@ -29,10 +29,11 @@ use model::Position;
 
 use self::layout::{Layout, read_head};
 use self::medium::{Direct, Medium};
+use crate::digest::Head;
 use crate::error::{Damage, Error};
 pub use crate::log::Verify;
 use crate::log::delegate_log;
-use crate::types::{EventLog, Head};
+use crate::types::EventLog;
 
 pub use self::copy::{salvage, verify};
 
@@ -58,8 +59,8 @@ pub struct Report {
     pub records: u64,
     /// Bytes of their bodies.
     pub body_bytes: u64,
-    /// The head noted beside the log.
-    pub noted_head: Option<Head>,
+    /// The stored head.
+    pub stored_head: Option<Head>,
     /// The first position that cannot be trusted, and why; `None` for a sound log.
     pub first_bad: Option<(Position, Damage)>,
 }
@@ -104,10 +105,10 @@ impl SledLog {
             layout.check_unused()?;
         }
         let lock = layout.lock()?;
-        let noted = read_head(dir)?;
+        let stored = read_head(dir)?;
         let log = match layout.live()? {
-            None => open::begin(&layout, noted, lock)?,
-            Some(live) => open::reopen(&layout, live, noted, options.verify, &lock)?,
+            None => open::begin(&layout, stored, lock)?,
+            Some(live) => open::reopen(&layout, live, stored, options.verify, &lock)?,
         };
         Ok(Self(Box::new(log)))
     }

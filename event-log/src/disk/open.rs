@@ -1,6 +1,6 @@
 //! Opening a log for writing: beginning one, or trusting the engine with one that is there.
 //!
-//! Owns the order that keeps records safe from the engine: raw blocks are copied and linked up to the noted head before
+//! Owns the order that keeps records safe from the engine: raw blocks are copied and linked up to the stored head before
 //! sled may open its files, because sled erases what it takes for torn. The copy has a name until the log is open, so that
 //! even a process that ends in between loses nothing. Tests: `tests/damage.rs`, `tests/compaction.rs`.
 
@@ -12,30 +12,30 @@ use model::Position;
 use super::Verify;
 use super::engine::{Epoch, data_file};
 use super::examine::examine;
-use super::layout::{Layout, Noted};
-use super::raw::{Harvest, RawBlocks};
+use super::layout::{Layout, StoredHead};
+use super::raw::{RawBlocks, RawScan};
 use super::store::DiskStore;
 use crate::chain::{base_of, verify_all};
 use crate::copying::copy_chain;
+use crate::digest::Head;
 use crate::error::{Damage, Error};
 use crate::log::Log;
-use crate::types::Head;
 
 /// Begins a log in a directory that holds none.
-pub(super) fn begin(layout: &Layout, noted: Option<Noted>, lock: File) -> Result<Log<DiskStore>, Error> {
+pub(super) fn begin(layout: &Layout, stored: Option<StoredHead>, lock: File) -> Result<Log<DiskStore>, Error> {
     // Epochs without a name for the live one: a first start that was interrupted, unless there are records in them.
     for epoch in layout.epochs()? {
         let path = data_file(&layout.epoch_dir(epoch));
         if path.exists() {
-            let mut harvest = Harvest::new(layout.dir())?;
-            harvest.read(&path)?;
-            let (chosen, _) = harvest.choose(None)?;
+            let mut scan = RawScan::new(layout.dir())?;
+            scan.read(&path)?;
+            let (chosen, _) = scan.choose(None)?;
             if chosen.end > Position(0) || chosen.suspect {
                 return Err(Error::damaged(Position(0), Damage::Current("missing")));
             }
         }
     }
-    if noted.is_some_and(|noted| noted.head.position > Position(0)) {
+    if stored.is_some_and(|stored| stored.head.position > Position(0)) {
         return Err(Error::damaged(Position(0), Damage::Current("missing")));
     }
     layout.sweep(0)?;
@@ -51,16 +51,16 @@ pub(super) fn begin(layout: &Layout, noted: Option<Noted>, lock: File) -> Result
 pub(super) fn reopen(
     layout: &Layout,
     live: u64,
-    noted: Option<Noted>,
+    stored: Option<StoredHead>,
     verify: Verify,
     lock: &File,
 ) -> Result<Log<DiskStore>, Error> {
-    let head = noted.map(|noted| noted.head);
+    let head = stored.map(|stored| stored.head);
     if !data_file(&layout.epoch_dir(live)).exists() {
         return Err(Error::damaged(Position(0), Damage::Current("it names an epoch that is not there")));
     }
-    let kept = layout.evidence(live).exists();
-    let trusted = verify == Verify::Tail && !kept && noted.is_some_and(|noted| noted.shut);
+    let has_evidence = layout.evidence(live).exists();
+    let trusted = verify == Verify::Tail && !has_evidence && stored.is_some_and(|stored| stored.shut);
     let evidence = if trusted { None } else { Some(sound_evidence(layout, live, head)?) };
     layout.sweep(live)?;
     let attempt = Epoch::open(layout, live).and_then(|epoch| {
@@ -89,25 +89,25 @@ fn share(lock: &File, layout: &Layout) -> Result<File, Error> {
     lock.try_clone().map_err(|e| Error::io("share the lock of", layout.dir(), e))
 }
 
-/// Copies the raw blocks of an epoch, makes sure that they reach the noted head, and keeps the copy under a name.
-fn sound_evidence(layout: &Layout, epoch: u64, noted: Option<Head>) -> Result<RawBlocks, Error> {
-    let (new, kept) = (layout.evidence_new(), layout.evidence(epoch));
+/// Copies the raw blocks of an epoch, checks that they reach the stored head, and names the copy.
+fn sound_evidence(layout: &Layout, epoch: u64, stored: Option<Head>) -> Result<RawBlocks, Error> {
+    let (new, evidence) = (layout.evidence_new(), layout.evidence(epoch));
     let fail = |action| move |e: io::Error| Error::io(action, layout.dir(), e);
     let file = File::options().create(true).truncate(true).read(true).write(true).open(&new);
-    let mut harvest = Harvest::into_file(file.map_err(fail("copy blocks to"))?);
-    harvest.read(&data_file(&layout.epoch_dir(epoch)))?;
-    if kept.exists() {
-        harvest.read(&kept)?; // an earlier opening did not come to its end
+    let mut scan = RawScan::into_file(file.map_err(fail("copy blocks to"))?);
+    scan.read(&data_file(&layout.epoch_dir(epoch)))?;
+    if evidence.exists() {
+        scan.read(&evidence)?; // an earlier opening did not come to its end
     }
-    let (chosen, _) = harvest.choose(noted)?;
+    let (chosen, _) = scan.choose(stored)?;
     if chosen.suspect {
-        let examined = examine(&chosen, noted)?;
+        let examined = examine(&chosen, stored)?;
         if let Some((at, reason)) = examined.first_bad {
             fs::remove_file(&new).map_err(fail("remove a copy in"))?;
             return Err(Error::Damaged { at, reason });
         }
     }
-    fs::rename(&new, &kept).map_err(fail("name a copy in"))?;
+    fs::rename(&new, &evidence).map_err(fail("name a copy in"))?;
     Ok(chosen.blocks)
 }
 
@@ -115,7 +115,7 @@ fn sound_evidence(layout: &Layout, epoch: u64, noted: Option<Head>) -> Result<Ra
 fn rebuild(
     layout: &Layout,
     live: u64,
-    noted: Option<Head>,
+    stored: Option<Head>,
     blocks: &RawBlocks,
     lock: File,
     lost: String,
@@ -123,7 +123,7 @@ fn rebuild(
     let base = base_of(blocks)?.unwrap_or_default();
     let (tip, result) = verify_all(blocks, base)?;
     result?;
-    if noted.is_some_and(|noted| noted.position > tip.head.position) {
+    if stored.is_some_and(|stored| stored.position > tip.head.position) {
         return Err(Error::damaged(tip.head.position.next(), Damage::Engine(lost)));
     }
     tracing::warn!(reason = %lost, head = %tip.head.position, "storage engine lost records its file held; epoch rebuilt");
@@ -132,7 +132,7 @@ fn rebuild(
     copy_chain(blocks, base, tip, &mut epoch)?;
     layout.sync_epoch(next)?;
     layout.set_live(next)?;
-    let mut log = Log::open(DiskStore::new(layout.clone(), next, epoch, noted, lock)?, Verify::Full)?;
+    let mut log = Log::open(DiskStore::new(layout.clone(), next, epoch, stored, lock)?, Verify::Full)?;
     layout.remove_epoch(live)?;
     layout.drop_evidence(live)?;
     log.store_mut().opened();

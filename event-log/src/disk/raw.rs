@@ -1,6 +1,6 @@
 //! Blocks read back from raw bytes, without the storage engine.
 //!
-//! Owns the harvest: every block found in a data file, live or superseded, copied to a file of our own, and the reading of
+//! Owns the raw scan: every block found in a data file, live or superseded, copied to a file of our own, and the reading of
 //! those that [`super::links`] chooses. It never writes to what it reads. This is how damaged logs are judged before the engine
 //! gets to "repair" them, how logs are read while a writer has them, and how records are saved. Blocks describe
 //! themselves (group, tag, previous digest), so links between groups need no hashing; contents are verified afterwards by
@@ -14,19 +14,19 @@ use std::path::Path;
 use memchr::memmem;
 use model::Position;
 
-use super::links::{Found, Node, nodes, pick};
+use super::links::{Node, RawBlock, nodes, pick};
 use crate::block::{Block, BlockKey, HEADER_BYTES, Header, HeaderFault, MAGIC, MAX_BLOCK_BYTES};
+use crate::digest::Head;
 use crate::error::Error;
 use crate::store::{BlockIter, Blocks, Store};
-use crate::types::Head;
 
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// Every block found so far. Blocks never change, so what several passes over a moving file find may be put together.
-pub(super) struct Harvest {
+/// Every block found so far. Blocks never change, so passes over a growing file may be combined.
+pub(super) struct RawScan {
     copy: File,
     copied: u64,
-    found: Vec<Found>,
+    found: Vec<RawBlock>,
     newer: Option<u16>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Chosen {
     pub(super) end: Position,
 }
 
-impl Harvest {
+impl RawScan {
     /// An empty harvest that copies to an unnamed file in `dir`, or in the system's directory where that is not writable.
     pub(super) fn new(dir: &Path) -> Result<Self, Error> {
         let copy = tempfile::tempfile_in(dir).or_else(|_| tempfile::tempfile());
@@ -89,7 +89,7 @@ impl Harvest {
         match Header::read(bytes) {
             Ok(header) => {
                 let block = bytes.get(..HEADER_BYTES + header.payload_bytes).unwrap_or_default();
-                let found = Found::read(block, &header, self.copied);
+                let found = RawBlock::read(block, &header, self.copied);
                 out.write_all(block)?;
                 self.copied += block.len() as u64;
                 self.found.push(found);
@@ -104,9 +104,9 @@ impl Harvest {
         }
     }
 
-    /// Chooses the chain: from the checkpoint or the beginning, group by group, through the noted head if that can be
+    /// Chooses the chain: from the checkpoint or the beginning, group by group, through the stored head if that can be
     /// reached, as far as possible.
-    pub(super) fn choose(mut self, noted: Option<Head>) -> Result<(Chosen, Self), Error> {
+    pub(super) fn choose(mut self, stored: Option<Head>) -> Result<(Chosen, Self), Error> {
         if let Some(needed) = self.newer {
             return Err(Error::TooNew { needed, have: crate::block::FORMAT });
         }
@@ -117,7 +117,7 @@ impl Harvest {
         let (records, checkpoints): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|node| !node.checkpoint);
         let base = checkpoints.last().copied();
         let start = base.map_or((0, 0), |node| (node.end, node.tag));
-        let picked = pick(&records, start, noted);
+        let picked = pick(&records, start, stored);
 
         let mut index = Vec::new();
         let mut suspect = false;
@@ -134,7 +134,7 @@ impl Harvest {
             !node.complete && (node.first, node.previous) == (picked.end.0.saturating_add(1), picked.end.1)
         });
         let torn = torn.max_by_key(|node| node.range.len());
-        let covered = noted.map_or(0, |head| head.position.0);
+        let covered = stored.map_or(0, |head| head.position.0);
         if let Some(node) = torn.filter(|node| node.first <= covered) {
             add(node);
             suspect = true;
@@ -209,27 +209,27 @@ impl Store for CopyStore {
         &mut self.blocks
     }
 
-    fn noted_head(&self) -> Option<Head> {
+    fn stored_head(&self) -> Option<Head> {
         None
     }
 
-    fn note_head(&mut self, _head: Head) -> Result<(), Error> {
+    fn store_head(&mut self, _head: Head) -> Result<(), Error> {
         Err(Error::ReadOnly)
     }
 
-    fn keep(&mut self, _pieces: &[Vec<u8>]) -> Result<(), Error> {
+    fn cache_state(&mut self, _pieces: &[Vec<u8>]) -> Result<(), Error> {
         Err(Error::ReadOnly)
     }
 
-    fn kept(&self) -> Result<Option<Vec<u8>>, Error> {
+    fn cached_state(&self) -> Result<Option<Vec<u8>>, Error> {
         Ok(None)
     }
 
-    fn draft(&mut self) -> Result<RawBlocks, Error> {
+    fn new_epoch(&mut self) -> Result<RawBlocks, Error> {
         Err(Error::ReadOnly)
     }
 
-    fn switch(&mut self, _draft: RawBlocks) -> Result<(), Error> {
+    fn activate(&mut self, _draft: RawBlocks) -> Result<(), Error> {
         Err(Error::ReadOnly)
     }
 }
@@ -238,8 +238,7 @@ impl Store for CopyStore {
 mod tests {
     use super::*;
     use crate::block::{Placed, encode_group};
-    use crate::chain::RecordHasher;
-    use crate::types::Digest;
+    use crate::digest::{Digest, RecordHasher};
     use model::Term;
 
     /// A group of bodies after `head`, as blocks, and its own head.
@@ -254,15 +253,15 @@ mod tests {
         (encode_group(head.position.next(), end, 0, &placed), end)
     }
 
-    fn harvest(parts: &[&[Block]], noise: &[u8]) -> Harvest {
+    fn scan(parts: &[&[Block]], noise: &[u8]) -> RawScan {
         let mut bytes = noise.to_vec();
         for block in parts.iter().copied().flatten() {
             bytes.extend_from_slice(&block.bytes);
             bytes.extend_from_slice(noise);
         }
-        let mut harvest = Harvest::new(&std::env::temp_dir()).unwrap();
-        harvest.read_from(&bytes[..]).unwrap();
-        harvest
+        let mut scan = RawScan::new(&std::env::temp_dir()).unwrap();
+        scan.read_from(&bytes[..]).unwrap();
+        scan
     }
 
     fn keys(chosen: &Chosen) -> Vec<(u64, u32)> {
@@ -276,7 +275,7 @@ mod tests {
         let (b, head) = group(head, &[&big, &small]);
         let (c, _) = group(head, &[b"end"]);
         let noise = vec![0xF5; WINDOW_BYTES - 1234];
-        let (chosen, _) = harvest(&[&c, &b, &a, &b], &noise).choose(None).unwrap();
+        let (chosen, _) = scan(&[&c, &b, &a, &b], &noise).choose(None).unwrap();
         assert!(!chosen.suspect);
         assert_eq!(chosen.end, Position(5));
         assert_eq!(keys(&chosen), [(1, 0), (3, 0), (3, 1), (3, 2), (3, 3), (4, 0), (5, 0)]);
@@ -286,14 +285,14 @@ mod tests {
     fn of_two_groups_at_one_place_the_noted_one_is_taken() {
         let (a, at) = group(Head::default(), &[b"one"]);
         let (lost, _) = group(at, &[b"lost"]);
-        let (kept, kept_end) = group(at, &[b"kept"]);
-        let (next, next_end) = group(kept_end, &[b"next"]);
-        for noted in [None, Some(kept_end), Some(next_end)] {
-            let (chosen, _) = harvest(&[&a, &lost, &kept, &next], b"").choose(noted).unwrap();
-            assert_eq!((chosen.end, chosen.suspect), (Position(3), false), "{noted:?}");
+        let (intact, intact_end) = group(at, &[b"kept"]);
+        let (next, next_end) = group(intact_end, &[b"next"]);
+        for stored in [None, Some(intact_end), Some(next_end)] {
+            let (chosen, _) = scan(&[&a, &lost, &intact, &next], b"").choose(stored).unwrap();
+            assert_eq!((chosen.end, chosen.suspect), (Position(3), false), "{stored:?}");
         }
-        let (chosen, _) = harvest(&[&a, &lost, &kept], b"").choose(Some(kept_end)).unwrap();
-        assert_eq!(chosen.blocks.load(&chosen.blocks.index[1]).unwrap().1, kept[0].bytes);
+        let (chosen, _) = scan(&[&a, &lost, &intact], b"").choose(Some(intact_end)).unwrap();
+        assert_eq!(chosen.blocks.load(&chosen.blocks.index[1]).unwrap().1, intact[0].bytes);
     }
 
     #[test]
@@ -302,9 +301,9 @@ mod tests {
         let (a, at) = group(Head::default(), &[b"one"]);
         let (b, end) = group(at, &[b"whole", &big]);
         let torn = [b[0].clone(), b[1].clone(), b[3].clone()];
-        let (chosen, _) = harvest(&[&a, &torn], b"").choose(Some(at)).unwrap();
+        let (chosen, _) = scan(&[&a, &torn], b"").choose(Some(at)).unwrap();
         assert_eq!((keys(&chosen), chosen.suspect), (vec![(1, 0)], false));
-        let (chosen, _) = harvest(&[&a, &torn], b"").choose(Some(end)).unwrap();
+        let (chosen, _) = scan(&[&a, &torn], b"").choose(Some(end)).unwrap();
         assert!(chosen.suspect && keys(&chosen).contains(&(2, 0)), "the whole record before the torn one is kept");
     }
 
@@ -313,7 +312,7 @@ mod tests {
         let (a, at) = group(Head::default(), &[b"one"]);
         let (_, mid) = group(at, &[b"two"]);
         let (c, _) = group(mid, &[b"three"]);
-        let (chosen, _) = harvest(&[&a, &c], b"").choose(None).unwrap();
+        let (chosen, _) = scan(&[&a, &c], b"").choose(None).unwrap();
         assert!(chosen.suspect && chosen.beyond_gap);
         assert_eq!(chosen.end, Position(1));
     }
@@ -324,12 +323,12 @@ mod tests {
         let mut bad = a.clone();
         let last = bad[0].bytes.len() - 1;
         bad[0].bytes[last] ^= 1;
-        let (chosen, _) = harvest(&[&bad, &a], b"").choose(Some(end)).unwrap();
+        let (chosen, _) = scan(&[&bad, &a], b"").choose(Some(end)).unwrap();
         assert!(!chosen.suspect);
-        let (chosen, _) = harvest(&[&bad], b"").choose(Some(end)).unwrap();
+        let (chosen, _) = scan(&[&bad], b"").choose(Some(end)).unwrap();
         assert!(chosen.suspect);
         assert_eq!(chosen.end, Position(1));
-        let (chosen, _) = harvest(&[], b"").choose(Some(Head { position: Position(1), digest: Digest::ZERO })).unwrap();
+        let (chosen, _) = scan(&[], b"").choose(Some(Head { position: Position(1), digest: Digest::ZERO })).unwrap();
         assert!(chosen.suspect);
     }
 }

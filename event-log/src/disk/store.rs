@@ -1,4 +1,4 @@
-//! The log's directory as a back end: the live epoch, the head file, and the switch from one epoch to the next.
+//! The log's directory as a back end: the live epoch, the head file, and the activation of a new epoch.
 //!
 //! Owns the order of steps that makes creation and compaction safe to interrupt. It judges nothing: that is
 //! [`crate::log::Log`]'s part. Tests: `tests/compaction.rs`, `tests/crash.rs`.
@@ -6,19 +6,19 @@
 use std::fs::File;
 
 use super::engine::Epoch;
-use super::layout::{HeadFile, Layout, Noted};
+use super::layout::{HeadFile, Layout, StoredHead};
+use crate::digest::Head;
 use crate::error::Error;
 use crate::store::Store;
-use crate::types::Head;
 
 /// A directory that is open for writing.
 pub(super) struct DiskStore {
     layout: Layout,
     live: u64,
     epoch: Epoch,
-    drafted: u64,
+    new_epoch: u64,
     head_file: HeadFile,
-    noted: Option<Head>,
+    stored: Option<Head>,
     opened: bool,
     failed: bool,
     /// Held until everything else is closed.
@@ -27,15 +27,21 @@ pub(super) struct DiskStore {
 
 impl DiskStore {
     /// A store over an epoch that is live and open.
-    pub(super) fn new(layout: Layout, live: u64, epoch: Epoch, noted: Option<Head>, lock: File) -> Result<Self, Error> {
+    pub(super) fn new(
+        layout: Layout,
+        live: u64,
+        epoch: Epoch,
+        stored: Option<Head>,
+        lock: File,
+    ) -> Result<Self, Error> {
         let head_file = HeadFile::open(&layout)?;
         // From here on a crash leaves a log that was not shut.
-        head_file.write(Noted { head: noted.unwrap_or_default(), shut: false })?;
+        head_file.write(StoredHead { head: stored.unwrap_or_default(), shut: false })?;
         head_file.sync()?;
-        Ok(Self { layout, live, epoch, drafted: live, head_file, noted, opened: false, failed: false, _lock: lock })
+        Ok(Self { layout, live, epoch, new_epoch: live, head_file, stored, opened: false, failed: false, _lock: lock })
     }
 
-    /// What the store holds has been proven; closing it may be noted as orderly.
+    /// Marks the contents as verified, so that closing may be recorded as orderly.
     pub(super) const fn opened(&mut self) {
         self.opened = true;
     }
@@ -43,8 +49,8 @@ impl DiskStore {
     /// Notes that the log was closed in an orderly way, if it was.
     fn shut(&mut self) -> Result<(), Error> {
         let closed = self.epoch.close();
-        if let Some(head) = self.noted.filter(|_| closed && self.opened && !self.failed) {
-            self.head_file.write(Noted { head, shut: true })?;
+        if let Some(head) = self.stored.filter(|_| closed && self.opened && !self.failed) {
+            self.head_file.write(StoredHead { head, shut: true })?;
             self.head_file.sync()?;
         }
         Ok(())
@@ -70,38 +76,38 @@ impl Store for DiskStore {
         &mut self.epoch
     }
 
-    fn noted_head(&self) -> Option<Head> {
-        self.noted
+    fn stored_head(&self) -> Option<Head> {
+        self.stored
     }
 
-    fn note_head(&mut self, head: Head) -> Result<(), Error> {
+    fn store_head(&mut self, head: Head) -> Result<(), Error> {
         self.failed = true;
-        self.head_file.write(Noted { head, shut: false })?;
+        self.head_file.write(StoredHead { head, shut: false })?;
         self.failed = false;
-        self.noted = Some(head);
+        self.stored = Some(head);
         Ok(())
     }
 
-    fn keep(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error> {
-        self.layout.keep(pieces)
+    fn cache_state(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error> {
+        self.layout.cache_state(pieces)
     }
 
-    fn kept(&self) -> Result<Option<Vec<u8>>, Error> {
-        self.layout.kept()
+    fn cached_state(&self) -> Result<Option<Vec<u8>>, Error> {
+        self.layout.cached_state()
     }
 
-    fn draft(&mut self) -> Result<Epoch, Error> {
+    fn new_epoch(&mut self) -> Result<Epoch, Error> {
         self.layout.sweep(self.live)?;
-        self.drafted = self.live.saturating_add(1);
-        Epoch::create(&self.layout, self.drafted)
+        self.new_epoch = self.live.saturating_add(1);
+        Epoch::create(&self.layout, self.new_epoch)
     }
 
-    fn switch(&mut self, draft: Epoch) -> Result<(), Error> {
+    fn activate(&mut self, new_epoch: Epoch) -> Result<(), Error> {
         self.failed = true;
-        self.layout.sync_epoch(self.drafted)?;
-        self.layout.set_live(self.drafted)?;
-        let old = std::mem::replace(&mut self.live, self.drafted);
-        drop(std::mem::replace(&mut self.epoch, draft));
+        self.layout.sync_epoch(self.new_epoch)?;
+        self.layout.set_live(self.new_epoch)?;
+        let old = std::mem::replace(&mut self.live, self.new_epoch);
+        drop(std::mem::replace(&mut self.epoch, new_epoch));
         self.failed = false;
         if let Err(error) = self.layout.remove_epoch(old) {
             tracing::warn!(%error, "old epoch not removed; the next start will");

@@ -1,6 +1,6 @@
 //! One line: a record, or the checkpoint before the first.
 //!
-//! Owns the members of a line, and what may stand in one. Tests: `tests/jsonl.rs`, `tests/kept.rs`.
+//! Owns the members of a line, and what may stand in one. Tests: `tests/jsonl.rs`, `tests/cached_state.rs`.
 
 use std::io::Write;
 
@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 
 use super::{Error, Fault, write_error};
 use crate::chain::checkpoint_digest;
-use crate::types::{Checkpoint, Digest, Frame};
+use crate::digest::Digest;
+use crate::types::{Checkpoint, Frame};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

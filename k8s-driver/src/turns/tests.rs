@@ -46,7 +46,7 @@ fn parts(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Parts {
         metrics: Metrics::new(),
         room: 100,
         compact_after: 0,
-        keep_after: 0,
+        cache_after: 0,
     }
 }
 
@@ -228,31 +228,31 @@ async fn a_long_log_begins_anew_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_state_is_kept_beside_a_long_log_and_the_next_start_begins_there() {
+async fn a_state_is_cached_beside_a_long_log_and_the_next_start_begins_there() {
     let disk = MemoryDisk::default();
-    let turns = start(Parts { keep_after: 3, ..parts(&disk, Vec::new()) }, Handle::current()).unwrap().0;
+    let turns = start(Parts { cache_after: 3, ..parts(&disk, Vec::new()) }, Handle::current()).unwrap().0;
     let mut around = begin(&turns, 0).await;
     around.lead(&turns, vec![job(5)]).await;
     around.eight_turns().await;
     let look = |operator: &mut Operator| {
         let log = operator.log();
-        (log.head(), operator.state().to_checkpoint().unwrap(), log.kept().unwrap())
+        (log.head(), operator.state().to_checkpoint().unwrap(), log.cached_state().unwrap())
     };
-    let (head, state, kept) = turns.with(look).await.unwrap();
-    let kept = kept.expect("calls are under way, but it has grown to twice the limit");
-    assert!((Position(6)..=head.position).contains(&kept.position), "{:?} of {head:?}", kept.position);
+    let (head, state, cached) = turns.with(look).await.unwrap();
+    let cached = cached.expect("calls are under way, but it has grown to twice the limit");
+    assert!((Position(6)..=head.position).contains(&cached.position), "{:?} of {head:?}", cached.position);
 
-    // The same state, whether all of the log is folded, or what follows the state that was kept; and a kept state that no
-    // operator of this build keeps is left aside.
-    let beginning = Checkpoint { state: engine::State::default().to_checkpoint().unwrap(), ..kept.clone() };
-    let torn = Checkpoint { state: b"{".to_vec(), ..kept.clone() };
-    // A state that this log never had shows that it is the kept one that is read.
-    let mut changed: serde_json::Value = serde_json::from_slice(&kept.state).unwrap();
+    // The state is the same whether all of the log is folded or what follows the cached state. A cached state that this build
+    // cannot read is ignored.
+    let beginning = Checkpoint { state: engine::State::default().to_checkpoint().unwrap(), ..cached.clone() };
+    let torn = Checkpoint { state: b"{".to_vec(), ..cached.clone() };
+    // A state that this log never had shows that the cached one is read.
+    let mut changed: serde_json::Value = serde_json::from_slice(&cached.state).unwrap();
     changed["nodes"] = json!({});
-    let changed = Checkpoint { state: changed.to_string().into_bytes(), ..kept.clone() };
+    let changed = Checkpoint { state: changed.to_string().into_bytes(), ..cached.clone() };
     let records = turns.frames(Position(1), usize::MAX, usize::MAX).await.unwrap().unwrap().frames;
     for (mark, same) in
-        [(None, true), (Some(kept), true), (Some(beginning), true), (Some(torn), true), (Some(changed), false)]
+        [(None, true), (Some(cached), true), (Some(beginning), true), (Some(torn), true), (Some(changed), false)]
     {
         let disk = MemoryDisk::default();
         let mut log = disk.open().unwrap();
@@ -260,7 +260,7 @@ async fn a_state_is_kept_beside_a_long_log_and_the_next_start_begins_there() {
             log.append(&[event_log::NewRecord { term: frame.term, body: &frame.body }]).unwrap();
         }
         if let Some(mark) = mark {
-            log.keep(mark).unwrap();
+            log.cache_state(mark).unwrap();
         }
         drop(log);
         let turns = thread(&disk, Vec::new());

@@ -135,12 +135,12 @@ impl TurnThread {
         Ok(())
     }
 
-    /// Makes a log that has grown long begin at the present state, or keeps that state beside one that has grown less: when
-    /// nothing is under way, or when it has grown very much. Whoever follows another's log sees to that himself.
+    /// Compacts a long log, or caches the state beside a shorter one. Waits until no call is in flight, or until the log is
+    /// twice as long. A follower does this itself.
     fn shorten(&mut self) -> Result<(), operator::Error> {
         let Some(operator) = self.operator.as_mut().filter(|operator| operator.is_ready()) else { return Ok(()) };
         let patience = if operator.calls_under_way() == 0 { 1 } else { 2 };
-        let (records, unkept, begun) = (operator.log().records(), operator.unkept(), Instant::now());
+        let (records, uncached, begun) = (operator.log().records(), operator.uncached(), Instant::now());
         let seconds = || begun.elapsed().as_secs_f64();
         if is_due(records, self.parts.compact_after.saturating_mul(patience)) {
             match operator.compact() {
@@ -152,10 +152,10 @@ impl TurnThread {
                 }
                 Err(error) => return Err(error),
             }
-        } else if is_due(unkept, self.parts.keep_after.saturating_mul(patience)) {
-            match operator.keep_state() {
-                Ok(()) => tracing::info!(unkept, seconds = seconds(), "state kept beside the log"),
-                Err(error) => tracing::warn!(%error, unkept, "the state cannot be kept beside the log"),
+        } else if is_due(uncached, self.parts.cache_after.saturating_mul(patience)) {
+            match operator.cache_state() {
+                Ok(()) => tracing::info!(uncached, seconds = seconds(), "state cached beside the log"),
+                Err(error) => tracing::warn!(%error, uncached, "the state cannot be cached beside the log"),
             }
         }
         Ok(())

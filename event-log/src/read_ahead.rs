@@ -1,4 +1,4 @@
-//! Reading ahead: long reads are hashed by other threads while the caller works on the frames it has.
+//! Read-ahead: other threads hash the next blocks while the caller works on the present frames.
 //!
 //! Owns cutting a scan into batches, the threads, and joining what they verified; every check is [`Frames`]' own, and the
 //! joints between batches are checked here, so the result is what one thread would give. Possible because a block states
@@ -14,9 +14,10 @@ use model::{Position, Term};
 
 use crate::block::{BlockKey, Header};
 use crate::chain::{Frames, Tip};
+use crate::digest::Head;
 use crate::error::{Damage, Error};
 use crate::store::BlockIter;
-use crate::types::{Frame, Head};
+use crate::types::Frame;
 
 /// Shorter reads are not worth a thread.
 const WORTH_RECORDS: u64 = 2048;
@@ -36,7 +37,7 @@ struct Work<B> {
     reply: Sender<Done>,
 }
 
-/// What a worker found.
+/// The result of one batch.
 struct Done {
     start: Tip,
     end: Tip,
@@ -104,7 +105,7 @@ impl<B> Drop for Workers<B> {
 }
 
 /// Verified frames in order, like [`Frames`] with several threads behind it.
-pub(crate) struct Ahead<'a, B> {
+pub(crate) struct ReadAhead<'a, B> {
     blocks: BlockIter<'a, B>,
     held: Option<Result<(BlockKey, B), Error>>,
     workers: Workers<B>,
@@ -122,7 +123,7 @@ pub(crate) struct Ahead<'a, B> {
     done: bool,
 }
 
-impl<'a, B: AsRef<[u8]> + Send + 'static> Ahead<'a, B> {
+impl<'a, B: AsRef<[u8]> + Send + 'static> ReadAhead<'a, B> {
     fn new(blocks: BlockIter<'a, B>, start: Tip, from: Position, until: Option<Head>, workers: Workers<B>) -> Self {
         Self {
             blocks,
@@ -238,7 +239,7 @@ impl<'a, B: AsRef<[u8]> + Send + 'static> Ahead<'a, B> {
     }
 }
 
-impl<B: AsRef<[u8]> + Send + 'static> Iterator for Ahead<'_, B> {
+impl<B: AsRef<[u8]> + Send + 'static> Iterator for ReadAhead<'_, B> {
     type Item = Result<Frame, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -256,14 +257,14 @@ pub(crate) enum Reader<'a, B> {
     /// For short reads.
     One(Box<Frames<'a, B>>),
     /// For long ones.
-    Many(Box<Ahead<'a, B>>),
+    Many(Box<ReadAhead<'a, B>>),
 }
 
 impl<'a, B: AsRef<[u8]> + Send + 'static> Reader<'a, B> {
     /// As [`Frames::new`]; `records` is about how many will be read.
     pub(crate) fn new(blocks: BlockIter<'a, B>, start: Tip, from: Position, until: Option<Head>, records: u64) -> Self {
         match (records >= WORTH_RECORDS).then(Workers::start).flatten() {
-            Some(workers) => Self::Many(Box::new(Ahead::new(blocks, start, from, until, workers))),
+            Some(workers) => Self::Many(Box::new(ReadAhead::new(blocks, start, from, until, workers))),
             None => Self::One(Box::new(Frames::new(blocks, start, from, until))),
         }
     }

@@ -16,26 +16,26 @@ fn what_was_kept_last_is_given_back<P: Place>() {
     let place = P::new();
     let mut log = place.reopen();
     fill(&mut *log, 30);
-    assert_eq!(log.kept().unwrap(), None);
+    assert_eq!(log.cached_state().unwrap(), None);
     for (position, state) in [(1, b"".to_vec()), (20, b"{\"x\":1}".to_vec()), (30, b"no JSON\n\xff".to_vec())] {
         let state = checkpoint_at(&*log, position, state);
-        log.keep(state.clone()).unwrap();
-        assert_eq!(log.kept().unwrap(), Some(state.clone()));
+        log.cache_state(state.clone()).unwrap();
+        assert_eq!(log.cached_state().unwrap(), Some(state.clone()));
         append_next(&mut *log, 3).unwrap();
         drop(log);
         log = place.open(Verify::Tail).unwrap();
-        assert_eq!(log.kept().unwrap(), Some(state));
+        assert_eq!(log.cached_state().unwrap(), Some(state));
         check_contents(&*log, Head::default());
     }
     // The log begins with a later state; then with that very one.
-    let kept = checkpoint_at(&*log, 25, b"[25]".to_vec());
-    log.keep(kept.clone()).unwrap();
+    let state = checkpoint_at(&*log, 25, b"[25]".to_vec());
+    log.cache_state(state.clone()).unwrap();
     log.compact(&checkpoint_at(&*log, 10, b"[10]".to_vec())).unwrap();
-    assert_eq!(log.kept().unwrap(), Some(kept.clone()));
-    log.compact(&kept).unwrap();
-    assert_eq!(log.kept().unwrap(), None, "the log itself begins with that state");
+    assert_eq!(log.cached_state().unwrap(), Some(state.clone()));
+    log.compact(&state).unwrap();
+    assert_eq!(log.cached_state().unwrap(), None, "the log itself begins with that state");
     append_next(&mut *log, 3).unwrap();
-    assert_eq!(log.kept().unwrap(), None);
+    assert_eq!(log.cached_state().unwrap(), None);
 }
 
 fn what_does_not_fit_is_refused<P: Place>() {
@@ -43,15 +43,15 @@ fn what_does_not_fit_is_refused<P: Place>() {
     let mut log = place.reopen();
     fill(&mut *log, 30);
     let state = checkpoint_at(&*log, 20, b"[]".to_vec());
-    log.keep(state.clone()).unwrap();
+    log.cache_state(state.clone()).unwrap();
     for other in [
         Checkpoint { digest: Digest([1; 32]), ..state.clone() },
         Checkpoint { term: Term(4), ..state.clone() },
         Checkpoint { position: Position(0), ..state.clone() },
         Checkpoint { position: Position(31), ..state.clone() },
     ] {
-        assert!(matches!(log.keep(other), Err(Error::BadCheckpoint { .. })));
-        assert_eq!(log.kept().unwrap(), Some(state.clone()));
+        assert!(matches!(log.cache_state(other), Err(Error::BadCheckpoint { .. })));
+        assert_eq!(log.cached_state().unwrap(), Some(state.clone()));
     }
 }
 
@@ -72,22 +72,22 @@ fn a_copy_of_a_disk_has_it_and_a_lost_one_has_not() {
     let mut log = MemoryLog::new();
     fill(&mut log, 10);
     let state = checkpoint_at(&log, 10, b"[]".to_vec());
-    log.keep(state.clone()).unwrap();
+    log.cache_state(state.clone()).unwrap();
     let disk = log.disk();
-    assert_eq!(disk.copy().open().unwrap().kept().unwrap(), Some(state.clone()));
+    assert_eq!(disk.copy().open().unwrap().cached_state().unwrap(), Some(state.clone()));
     disk.lose();
-    log.keep(state).unwrap();
+    log.cache_state(state).unwrap();
     drop(log);
-    assert_eq!(disk.open().unwrap().kept().unwrap(), None);
+    assert_eq!(disk.open().unwrap().cached_state().unwrap(), None);
 }
 
-/// A directory with a log of ten records and a state kept beside it.
+/// A directory with a log of ten records and a state cached beside it.
 fn kept_on_disk() -> (OnDisk, Checkpoint) {
     let place = OnDisk::new();
     let mut log = place.reopen();
     fill(&mut *log, 10);
     let state = checkpoint_at(&*log, 9, b"{\"state\":\"of some length\"}".to_vec());
-    log.keep(state.clone()).unwrap();
+    log.cache_state(state.clone()).unwrap();
     (place, state)
 }
 
@@ -99,7 +99,7 @@ fn whatever_else_is_in_the_file_counts_as_none() {
     let whole = fs::read(&path).unwrap();
     let read = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        log.kept().unwrap()
+        log.cached_state().unwrap()
     };
     for length in 0..whole.len() {
         assert_eq!(read(&whole[..length]), None, "cut to {length}");
@@ -113,7 +113,7 @@ fn whatever_else_is_in_the_file_counts_as_none() {
     assert_eq!(read(&whole), Some(state));
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    assert_eq!(log.kept().unwrap(), None, "it cannot be read at all");
+    assert_eq!(log.cached_state().unwrap(), None, "it cannot be read at all");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn it_fits_its_own_log_alone() {
             log.append(&[NewRecord { term: Term(1), body: format!("{n}").as_bytes() }]).unwrap();
         }
         fs::write(other.path().join("kept"), &bytes).unwrap();
-        assert_eq!(log.kept().unwrap(), None, "another log of {records} records");
+        assert_eq!(log.cached_state().unwrap(), None, "another log of {records} records");
     }
 }
 
@@ -142,21 +142,21 @@ fn a_failure_at_any_step_leaves_the_old_one_or_the_new_one_and_the_log() {
             let mut log = SledLog::open_with(place.path(), Options::default(), failing.clone()).unwrap();
             let later = checkpoint_at(&log, 10, b"[10]".to_vec());
             failing.left.store(nth, Ordering::SeqCst);
-            assert!(log.keep(later.clone()).is_err(), "step {nth}");
+            assert!(log.cache_state(later.clone()).is_err(), "step {nth}");
             // The log is none the worse for it.
             append_next(&mut log, 3).unwrap();
             drop(log);
             let mut log = SledLog::open_with(place.path(), Options::default(), Arc::new(Direct)).unwrap();
             check_contents(&log, Head::default());
-            let kept = log.kept().unwrap();
-            assert!(kept == Some(before) || kept.as_ref() == Some(&later), "step {nth}, after {after}");
-            if kept.as_ref() == Some(&later) {
+            let found = log.cached_state().unwrap();
+            assert!(found == Some(before) || found.as_ref() == Some(&later), "step {nth}, after {after}");
+            if found.as_ref() == Some(&later) {
                 new += 1;
             } else {
                 old += 1;
             }
-            log.keep(later.clone()).unwrap();
-            assert_eq!(log.kept().unwrap(), Some(later));
+            log.cache_state(later.clone()).unwrap();
+            assert_eq!(log.cached_state().unwrap(), Some(later));
             let names = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name());
             assert_eq!(
                 names.filter(|name| name.to_string_lossy().starts_with("kept")).count(),
