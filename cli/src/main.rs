@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("trainyard: {error}");
+            out::warn(&error.to_string());
             ExitCode::from(out::USAGE)
         }
     }

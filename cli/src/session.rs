@@ -11,7 +11,7 @@ use model::{Config, JobKey, Phase, ResourceVersion, Timestamp};
 use operator::{Operator, Options, Step};
 use serde_json::Value;
 
-use crate::out::Failure;
+use crate::out::{self, Failure};
 
 /// Rounds without rest after which something is wrong.
 const MOST_ROUNDS: u32 = 100_000;
@@ -110,7 +110,7 @@ impl Session {
             return Err(Failure::new(refused.join("\ntrainyard: ")));
         }
         for line in &refused {
-            eprintln!("trainyard: {line}");
+            out::warn(line);
         }
         Ok(refused)
     }

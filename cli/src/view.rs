@@ -79,11 +79,14 @@ impl Progress {
         self.replace(&format!("{line}\n"), self.shown.clone());
     }
 
-    /// Prints a line of a pod's output above the table.
-    pub(crate) fn pod_line(&mut self, pod: &str, text: &str) {
-        let colour = FIRST_COLOUR + pod.bytes().fold(0u8, u8::wrapping_add) % 6;
-        let line = format!("{} | {}", self.screen.paint(colour, pod), self.screen.line_of_program(text));
-        self.say(&line);
+    /// Prints lines of pods' output, each with its pod, above the table.
+    pub(crate) fn pod_lines(&mut self, lines: &[(String, String)]) {
+        let mut text = String::new();
+        for (pod, line) in lines {
+            let colour = FIRST_COLOUR + pod.bytes().fold(0u8, u8::wrapping_add) % 6;
+            let _ = writeln!(text, "{} | {}", self.screen.paint(colour, pod), self.screen.line_of_program(line));
+        }
+        self.replace(&text, self.shown.clone());
     }
 
     /// Leaves the screen as it is: what comes next is printed below.

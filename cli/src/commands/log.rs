@@ -1,6 +1,6 @@
 //! `trainyard log`: look into logs, check them, move them.
 
-use std::io::{BufRead, Write as _};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -244,20 +244,16 @@ fn export(source: &Source, to: Option<&Path>) -> Result<ExitCode, Failure> {
     let log = disk::salvage(&dir)?;
     if let Some(file) = to {
         let head = records::export(&log, file)?;
-        eprintln!("trainyard: {} up to position {}", file.display(), head.position);
+        out::warn(&format!("{} up to position {}", file.display(), head.position));
     } else {
-        let mut stdout = std::io::stdout().lock();
-        if let Err(error) = jsonl::export(&log, &mut stdout, jsonl::Digests::default()) {
-            // A reader that went away is no failure of the log.
-            return if stdout.flush().is_err() { Ok(ExitCode::SUCCESS) } else { Err(error.into()) };
-        }
+        jsonl::export(&log, out::Stdout, jsonl::Digests::default())?;
     }
     match damaged {
         None => Ok(ExitCode::SUCCESS),
         Some((position, reason)) => {
-            eprintln!(
-                "trainyard: the log is damaged from position {position} on ({reason}); what came before is exported"
-            );
+            out::warn(&format!(
+                "the log is damaged from position {position} on ({reason}); what came before is exported"
+            ));
             Ok(ExitCode::from(out::FOUND))
         }
     }
@@ -266,14 +262,11 @@ fn export(source: &Source, to: Option<&Path>) -> Result<ExitCode, Failure> {
 /// Writes what a live operator sends: verified line by line, never held as a whole.
 fn export_lines(reader: jsonl::Reader<Box<dyn BufRead>>, to: Option<&Path>) -> Result<ExitCode, Failure> {
     let Some(file) = to else {
-        let mut stdout = std::io::stdout().lock();
-        if let Err(error) = jsonl::copy(reader, &mut stdout, jsonl::Digests::default()) {
-            return if stdout.flush().is_err() { Ok(ExitCode::SUCCESS) } else { Err(error.into()) };
-        }
+        jsonl::copy(reader, out::Stdout, jsonl::Digests::default())?;
         return Ok(ExitCode::SUCCESS);
     };
     let head = records::copy(reader, file)?;
-    eprintln!("trainyard: {} up to position {}", file.display(), head.position);
+    out::warn(&format!("{} up to position {}", file.display(), head.position));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,6 +3,7 @@
 mod data_dir;
 mod images;
 mod nodes;
+mod output;
 mod signals;
 mod turns;
 
@@ -10,8 +11,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use event_log::disk::SledLog;
@@ -21,6 +22,7 @@ use serde_json::Value;
 
 use self::data_dir::DataDir;
 use self::images::Spoiling;
+use self::output::Lines;
 use self::turns::{Run, Wake};
 use crate::commands::simulate::{config, flag};
 use crate::faults::{self, Fault, Faults};
@@ -28,9 +30,6 @@ use crate::manifests;
 use crate::out::{self, Failure};
 use crate::session::Session;
 use crate::view::{self, Progress};
-
-/// How long the loop waits for more output when all is over.
-const LAST_WORDS: Duration = Duration::from_millis(150);
 
 /// Arguments of `trainyard run`.
 #[derive(Debug, Args)]
@@ -76,7 +75,34 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     }
     let log = SledLog::open(args.data_dir.join("log"), event_log::disk::Options::default())?;
     let (wake, woken) = mpsc::channel();
-    let processes = processes(args, &wake)?;
+    out::start_printer(format!("The pods' output is in {}", args.data_dir.join("logs").display()))?;
+    let lines = Arc::new(Lines::default());
+    let result = go(args, &manifests, log, (&wake, &woken), &lines);
+    // Threads that read log files may wait for room.
+    lines.close();
+    let stopped = result.as_ref().is_ok_and(|end| end.stopped);
+    turns::finish_printing(&woken, stopped || result.is_err());
+    let end = result?;
+    Ok(if end.well { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+}
+
+/// How a run ended.
+struct End {
+    /// Whether every job succeeded, and nothing was refused or stopped.
+    well: bool,
+    /// Whether the user stopped the run, or the printing of its output.
+    stopped: bool,
+}
+
+/// Runs the jobs to their end. Returns when nothing of them runs any more.
+fn go(
+    args: &RunArgs,
+    manifests: &[Value],
+    log: SledLog,
+    (wake, woken): (&Sender<Wake>, &Receiver<Wake>),
+    lines: &Arc<Lines>,
+) -> Result<End, Failure> {
+    let processes = processes(args, wake, lines)?;
     let runtime = Spoiling::new(processes.clone(), faults::spoilt_images(&args.faults));
     let machine = nodes::Machine { nodes: args.nodes, gpus: args.gpus.unwrap_or_default() };
     let cluster = nodes::cluster(&args.data_dir.join("cluster.json"), machine, now(), Box::new(runtime))?;
@@ -84,33 +110,43 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         Session::open(cluster, Box::new(log), config(&args.flags)?, Some(args.data_dir.join("cluster.json")))?;
     let stop = wake.clone();
     signals::on_stop(move || stop.send(Wake::Stop).is_ok())?;
-    let refused = session.apply(&manifests)?;
+    let refused = session.apply(manifests)?;
     for object in manifests.iter().cloned().chain(session.cluster.objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);
     }
     let mine: BTreeSet<(String, String)> = manifests.iter().filter(|m| session.is_job(m)).map(address).collect();
-    let mut run = Run { progress: Progress::new(now()), processes, faults: Faults::new(&args.faults), stops: 0 };
-    run.until_done(&mut session, &woken)?;
-    // What the pods wrote last may still be on its way.
-    while let Ok(wake) = woken.recv_timeout(LAST_WORDS) {
-        run.woken(wake, &mut session)?;
-    }
+    let mut run = Run {
+        progress: Progress::new(now()),
+        processes,
+        faults: Faults::new(&args.faults),
+        lines: Arc::clone(lines),
+        stops: 0,
+    };
+    run.until_done(&mut session, woken)?;
+    let stopped_printing = run.last_lines(woken);
     run.progress.finish();
     let well = view::outcomes(&session, &|key| mine.contains(&(key.namespace.to_string(), key.name.to_string())));
-    let stopped = run.stops > 0;
-    Ok(if well && !stopped && refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+    Ok(End { well: well && refused.is_empty() && run.stops == 0, stopped: run.stops > 0 || stopped_printing })
 }
 
-fn processes(args: &RunArgs, wake: &Sender<Wake>) -> Result<Processes, Failure> {
+fn processes(args: &RunArgs, wake: &Sender<Wake>, lines: &Arc<Lines>) -> Result<Processes, Failure> {
     let mut options = local::Options::new(&args.data_dir, std::env::current_exe()?);
     options.gpus = args.gpus;
     options.workdir.clone_from(&args.workdir);
-    let (logs, sink) = (args.logs, wake.clone());
+    let (logs, sink, lines) = (args.logs, wake.clone(), Arc::clone(lines));
     options.log_sink = Some(Arc::new(move |output| {
-        if logs || matches!(output, Output::Warning { .. }) {
-            // The loop ends before the runtime does; what is said after that has no reader.
-            let _ = sink.send(Wake::Output(output));
-        }
+        // The loop ends before the runtime does; what is said after that has no reader.
+        let _ = match output {
+            Output::Line { .. } if !logs || out::is_gone() => Ok(()),
+            Output::Line { pod, text, .. } => {
+                if lines.offer(pod, text) {
+                    sink.send(Wake::Lines)
+                } else {
+                    Ok(())
+                }
+            }
+            Output::Warning { pod, message, .. } => sink.send(Wake::Warning { pod, message }),
+        };
     }));
     let waker = wake.clone();
     options.waker = Some(Arc::new(move || {

@@ -210,7 +210,7 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<ExitCode, Failure> {
         out::line(&json!({"job": format!("{namespace}/{name}"), "timeline": lines_json(&all)}).to_string());
     }
     if found == 0 {
-        eprintln!("trainyard: {namespace}/{name}: no record of it in this log");
+        out::warn(&format!("{namespace}/{name}: no record of it in this log"));
         return Ok(ExitCode::from(out::FOUND));
     }
     Ok(ExitCode::SUCCESS)

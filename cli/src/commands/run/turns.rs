@@ -1,13 +1,15 @@
 //! The loop of a run: what wakes it, what it does then, and when it ends.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use apis::{ApiAnswer, ApiCall, Resource, Verb};
-use local::{Output, Processes};
+use local::Processes;
 use model::Phase;
 
 use super::now;
+use super::output::Lines;
 use crate::faults::Faults;
 use crate::out::{self, Failure};
 use crate::session::Session;
@@ -18,12 +20,25 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Records after which the log is made to begin at the present state.
 const COMPACT_AFTER: u64 = 200_000;
 
+/// Maximum time without output after the end of a run before its outcome is printed.
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_millis(150);
+/// Maximum number of batches of the pods' output printed in one turn.
+const MAX_BATCHES: usize = 8;
+/// Interval at which output that found no room is tried again.
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum time for which a run that was stopped waits for the reader of its standard output.
+const STOPPED_PRINT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time after which the user is told that the run waits for the reader of its standard output.
+const READER_HINT_AFTER: Duration = Duration::from_secs(5);
+
 /// What wakes the loop.
 pub(super) enum Wake {
     /// A pod has something to say.
     Pods,
-    /// A line of a pod, or a warning.
-    Output(Output),
+    /// Lines of pods wait to be printed.
+    Lines,
+    /// A pod differs from what a cluster would run.
+    Warning { pod: String, message: String },
     /// The user wants to stop.
     Stop,
 }
@@ -33,6 +48,7 @@ pub(super) struct Run {
     pub(super) progress: Progress,
     pub(super) processes: Processes,
     pub(super) faults: Faults,
+    pub(super) lines: Arc<Lines>,
     pub(super) stops: u32,
 }
 
@@ -48,7 +64,11 @@ impl Run {
                 Ok(())
             })?;
             session.pump(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
-            self.progress.update(session, at);
+            let more = self.show_lines();
+            // A table that waits for a reader would be old when it is read.
+            if out::has_room() {
+                self.progress.update(session, at);
+            }
             if session.operator.log().records() > COMPACT_AFTER {
                 session.operator.compact()?;
             }
@@ -71,7 +91,11 @@ impl Run {
             if ended {
                 return Ok(());
             }
-            let wait = session.next_wake().map_or(LOOK, |wake| Duration::from_millis(wake.since_ms(now())).min(LOOK));
+            let mut wait =
+                session.next_wake().map_or(LOOK, |wake| Duration::from_millis(wake.since_ms(now())).min(LOOK));
+            if more {
+                wait = wait.min(if out::has_room() { Duration::ZERO } else { ROOM_POLL_INTERVAL });
+            }
             match woken.recv_timeout(wait) {
                 Ok(wake) => self.woken(wake, session)?,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -85,17 +109,13 @@ impl Run {
 
     pub(super) fn woken(&mut self, wake: Wake, session: &mut Session) -> Result<(), Failure> {
         match wake {
-            Wake::Pods => {}
-            Wake::Output(Output::Line { pod, container: _, text, .. }) => {
-                self.progress.pod_line(&pod, &text);
-            }
-            Wake::Output(Output::Warning { pod, message, .. }) => {
-                self.progress.say(&format!("warning: pod {pod}: {message}"));
-            }
+            Wake::Pods | Wake::Lines => {}
+            Wake::Warning { pod, message } => self.progress.say(&format!("warning: pod {pod}: {message}")),
             Wake::Stop => {
                 self.stops += 1;
                 if self.stops > 1 {
                     self.progress.finish();
+                    out::wait_written(ROOM_POLL_INTERVAL);
                     // The supervisors end every pod as soon as this process is gone.
                     std::process::exit(i32::from(out::FOUND));
                 }
@@ -108,6 +128,64 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// Prints lines of pods while standard output takes them. Returns whether some are left.
+    fn show_lines(&mut self) -> bool {
+        for _ in 0..MAX_BATCHES {
+            if !out::has_room() {
+                return !self.lines.is_empty();
+            }
+            let Some(batch) = self.lines.take() else { return false };
+            if !batch.lines.is_empty() {
+                self.progress.pod_lines(&batch.lines);
+            }
+            if batch.dropped > 0 {
+                let dropped = batch.dropped;
+                self.progress.say(&format!(
+                    "... {dropped} lines of pods are not shown: standard output is too slow. The log files have them"
+                ));
+            }
+        }
+        true
+    }
+
+    /// Prints what the pods wrote last: it may still be on its way. Returns whether the user wants no more of it.
+    pub(super) fn last_lines(&mut self, woken: &Receiver<Wake>) -> bool {
+        let started = Instant::now();
+        loop {
+            match woken.recv_timeout(LAST_OUTPUT_TIMEOUT) {
+                Ok(Wake::Stop) => return true,
+                Ok(Wake::Warning { pod, message }) => self.progress.say(&format!("warning: pod {pod}: {message}")),
+                Err(_) if self.lines.is_empty() => return false,
+                Ok(Wake::Pods | Wake::Lines) | Err(_) => {}
+            }
+            self.show_lines();
+            if self.stops > 0 && started.elapsed() > STOPPED_PRINT_TIMEOUT {
+                return true;
+            }
+        }
+    }
+}
+
+/// Waits until everything is printed, or the user wants to wait no longer. Says what was not printed.
+pub(super) fn finish_printing(woken: &Receiver<Wake>, stopped: bool) {
+    let (started, mut hinted) = (Instant::now(), false);
+    while !out::wait_written(ROOM_POLL_INTERVAL) {
+        let stop = woken.try_iter().any(|wake| matches!(wake, Wake::Stop));
+        if stop || stopped && started.elapsed() > STOPPED_PRINT_TIMEOUT {
+            break;
+        }
+        if !hinted && started.elapsed() > READER_HINT_AFTER {
+            hinted = true;
+            out::warn(
+                "the run has ended; what it printed waits for the reader of standard output. Ctrl-C: do not wait",
+            );
+        }
+    }
+    let left = out::unwritten();
+    if left > 0 {
+        out::warn(&format!("{left} lines were not printed: standard output did not take them"));
     }
 }
 
