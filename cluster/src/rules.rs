@@ -10,8 +10,8 @@ use serde_json::Value;
 use crate::kinds::{Kind, KindId};
 use crate::merge::{at, items, text};
 
-/// Annotations of one object together, in bytes.
-const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+/// Maximum size of all annotations of one object, in bytes.
+const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
 /// What a DNS label is, for messages.
 pub(crate) const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
@@ -87,8 +87,8 @@ pub(crate) fn check_metadata(kind: &Kind, name: &str, object: &Value, problems: 
             }
         }
     }
-    if bytes > MOST_ANNOTATION_BYTES {
-        problems.push(format!("metadata.annotations: Too long: may not be more than {MOST_ANNOTATION_BYTES} bytes"));
+    if bytes > MAX_ANNOTATION_BYTES {
+        problems.push(format!("metadata.annotations: Too long: may not be more than {MAX_ANNOTATION_BYTES} bytes"));
     }
     let mut controllers = 0_u32;
     for (n, reference) in items(object, &["metadata", "ownerReferences"]).iter().enumerate() {

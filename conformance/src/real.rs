@@ -23,10 +23,10 @@ use crate::names::Names;
 use crate::server::Server;
 use crate::watches::{MARK, Watches, is_mark_object};
 
-/// How long the garbage collector may take.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// How often it is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time limit of the garbage collector.
+const GC_TIMEOUT: Duration = Duration::from_secs(300);
+/// Interval between two looks at it.
+const GC_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What the server refused, kept for whoever runs the scenario.
 pub type Refusals = Arc<Mutex<Vec<String>>>;
@@ -197,7 +197,7 @@ impl Real {
 
     /// Waits until nothing is left of what an object owned but what is being deleted.
     fn await_collection(&self, namespace: &str, uid: &str) -> Result<(), ApiError> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + GC_TIMEOUT;
         let namespace = self.names.out(namespace);
         while Instant::now() < until {
             let mut left = 0;
@@ -212,7 +212,7 @@ impl Real {
             if left == 0 {
                 return Ok(());
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(GC_POLL_INTERVAL);
         }
         Err(ApiError { code: 0, reason: "".into(), message: format!("{uid} still owns objects in {namespace}") })
     }

@@ -12,8 +12,8 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of an answer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection, used by threads that wait for each answer.
 #[derive(Clone)]
@@ -96,7 +96,7 @@ impl Server {
     pub fn make(&self, call: ApiCall, registry: &Registry) -> ApiAnswer {
         let prepared = request::prepare(call, registry)?;
         let (request, shape) = prepared.into_request();
-        match self.runtime.block_on(wire::exchange(&self.client, request, PATIENCE)) {
+        match self.runtime.block_on(wire::exchange(&self.client, request, CALL_TIMEOUT)) {
             Ok(answer) => request::answer(shape.as_ref(), answer.status.as_u16(), &answer.body),
             Err(error) => Err(request::silence(error.to_string())),
         }

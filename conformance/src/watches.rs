@@ -24,8 +24,8 @@ use crate::server::Server;
 
 /// Name of the objects that mark how far a watch has come.
 pub const MARK: &str = "zz-mark";
-/// How long a watch may take to tell what was written.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Time limit of a watch to report a write.
+const MARK_TIMEOUT: Duration = Duration::from_secs(300);
 
 struct Watch {
     news: mpsc::Receiver<Observation<Seen>>,
@@ -135,7 +135,7 @@ impl Watches {
         let marks =
             behind.into_iter().map(|kind| Ok((kind, self.mark(kind)?))).collect::<Result<Vec<_>, ApiError>>()?;
         for (kind, mark) in marks {
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + MARK_TIMEOUT;
             while let Some(watch) = self.kinds.get_mut(&kind) {
                 let left = until.saturating_duration_since(Instant::now());
                 let next = self.server.runtime.block_on(async { tokio::time::timeout(left, watch.news.recv()).await });

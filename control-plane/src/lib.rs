@@ -56,4 +56,4 @@ pub use kubeconfig::Identity;
 pub use options::Options;
 pub use plane::ControlPlane;
 pub use process::{ProcessId, Usage};
-pub use wait::{PATIENCE, until, until_within};
+pub use wait::{TEST_TIMEOUT, until, until_within};

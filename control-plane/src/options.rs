@@ -52,7 +52,7 @@ impl Default for Options {
 }
 
 /// Each node has a pod network of its own, 10.0.0.0/24 to 10.63.255.0/24.
-const MOST_NODES: u32 = 64 * 256;
+const MAX_NODES: u32 = 64 * 256;
 const SHORTEST_GRACE: Duration = Duration::from_secs(5);
 
 impl Options {
@@ -79,7 +79,7 @@ impl Options {
         if self.nodes > 0 && !self.kwok {
             return wrong("nodes", self.nodes.to_string(), "simulated nodes need kwok");
         }
-        if self.nodes > MOST_NODES {
+        if self.nodes > MAX_NODES {
             return wrong("nodes", self.nodes.to_string(), "at most 16384");
         }
         if self.node_grace.is_some_and(|grace| grace < SHORTEST_GRACE) {

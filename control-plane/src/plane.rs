@@ -28,8 +28,8 @@ use crate::port::Port;
 use crate::process::{ProcessId, Running, Usage};
 use crate::wait::Deadline;
 
-/// How long a component may take to end by itself.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Time limit of a component to end by itself.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A running control plane. When it is dropped, all its processes end; they end as well if the process that owns it does,
 /// however that happens.
@@ -226,7 +226,7 @@ impl ControlPlane {
     /// # Errors
     /// When it does not run.
     pub fn stop(&self, component: Component) -> Result<(), Error> {
-        self.take(component)?.end(PATIENCE)
+        self.take(component)?.end(STOP_TIMEOUT)
     }
 
     /// Ends a component by SIGKILL.

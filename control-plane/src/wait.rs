@@ -5,19 +5,20 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-const EVERY: Duration = Duration::from_millis(50);
-/// For tests: longer than anything takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+/// Interval between two looks.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// For tests: time limit of any one step on a busy machine.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// For tests: looks again and again until `look` finds something, for up to [`PATIENCE`].
+/// For tests: polls `look` until it finds something, for up to [`TEST_TIMEOUT`].
 ///
 /// # Panics
 /// When that is over, with what `look` saw last.
 pub fn until<T, E: Display>(what: &str, look: impl FnMut() -> Result<T, E>) -> T {
-    until_within(PATIENCE, what, look)
+    until_within(TEST_TIMEOUT, what, look)
 }
 
-/// For tests: as [`until`], for things that come sooner than that or not at all.
+/// For tests: as [`until`], with a limit of its own.
 ///
 /// # Panics
 /// After `limit`, with what `look` saw last.
@@ -51,7 +52,7 @@ impl Deadline {
                 return seen;
             }
             // Looking must not keep those busy that are waited for.
-            std::thread::sleep(EVERY.max(start.elapsed()));
+            std::thread::sleep(POLL_INTERVAL.max(start.elapsed()));
         }
     }
 

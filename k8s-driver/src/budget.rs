@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Longest pause that a server is believed to mean.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Maximum `Retry-After` that is honoured.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Pause after an overloaded server that named none.
 const USUAL_PAUSE: Duration = Duration::from_secs(1);
 /// Parts of a call the window is counted in.
@@ -96,7 +96,7 @@ impl Budget {
             }
             Health::Overloaded(pause) => {
                 self.halve(sent, now);
-                let until = now + pause.unwrap_or(USUAL_PAUSE).min(LONGEST_PAUSE);
+                let until = now + pause.unwrap_or(USUAL_PAUSE).min(MAX_PAUSE);
                 self.resume = Some(self.resume.map_or(until, |at| at.max(until)));
             }
             Health::Silent => self.halve(sent, now),

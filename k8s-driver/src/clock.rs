@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use model::Timestamp;
 use tokio::sync::Notify;
 
-/// Longest sleep at a stretch: a clock that is set forward is noticed at least this often.
-const LOOK: Duration = Duration::from_secs(5);
+/// Maximum sleep: a clock that is set forward is noticed within this time.
+const MAX_SLEEP: Duration = Duration::from_secs(5);
 
 /// A wall clock that is behind by more than this was set back; by less it goes a little slowly.
 const STEP_MS: u64 = 1_000;
@@ -54,7 +54,7 @@ impl Clock {
     /// Sleeps until `at`, or a while if that is far away; without `at` for a while.
     pub async fn sleep_until(&self, at: Option<Timestamp>) {
         let moved = self.moved.notified();
-        let wait = at.map_or(LOOK, |at| Duration::from_millis(at.since_ms(self.now())).min(LOOK));
+        let wait = at.map_or(MAX_SLEEP, |at| Duration::from_millis(at.since_ms(self.now())).min(MAX_SLEEP));
         tokio::select! {
             () = moved => {}
             () = tokio::time::sleep(wait) => {}

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::budget::{Budget, Health};
-use crate::chatter::Chatter;
+use crate::event_limiter::EventLimiter;
 use crate::guard::Guard;
 use crate::metrics::Metrics;
 use crate::queue::FairQueue;
@@ -25,8 +25,8 @@ use crate::rehearse::Rehearsal;
 use crate::request::{self, Prepared};
 use crate::wire;
 
-/// Kubernetes Events under way at once.
-const MOST_EVENTS: usize = 2;
+/// Maximum number of Kubernetes Events in flight.
+const MAX_EVENTS_IN_FLIGHT: usize = 2;
 
 /// What makes the calls of one leadership.
 pub struct Dispatch {
@@ -64,7 +64,7 @@ impl Dispatch {
     pub async fn run(self, mut calls: mpsc::UnboundedReceiver<Vec<ApiCall>>, drain: CancellationToken) {
         let mut budget = Budget::new(self.most_at_once);
         let mut queue: FairQueue<(Instant, Prepared)> = FairQueue::default();
-        let mut chatter = Chatter::new(Instant::now());
+        let mut limiter = EventLimiter::new(Instant::now());
         let mut under_way = FuturesUnordered::new();
         let mut events_under_way = 0;
         let mut draining = false;
@@ -75,7 +75,7 @@ impl Dispatch {
                     self.metrics.queue_waited("calls", since.elapsed());
                     prepared
                 });
-                let Some(prepared) = next.or_else(|| self.next_event(&mut chatter, events_under_way)) else { break };
+                let Some(prepared) = next.or_else(|| self.next_event(&mut limiter, events_under_way)) else { break };
                 // The last look before it leaves; what is under way is given up when the leave is lost.
                 if !self.guard.holds() {
                     return;
@@ -85,7 +85,7 @@ impl Dispatch {
                 under_way.push(self.send(prepared));
             }
             self.metrics.queue_depth("calls", queue.len());
-            self.metrics.queue_depth("events", chatter.len());
+            self.metrics.queue_depth("events", limiter.len());
             if draining && under_way.is_empty() {
                 return;
             }
@@ -99,7 +99,7 @@ impl Dispatch {
                     self.finish(done, &mut budget);
                 }
                 batch = calls.recv(), if !draining => match batch {
-                    Some(batch) => self.accept(batch, &mut queue, &mut chatter),
+                    Some(batch) => self.accept(batch, &mut queue, &mut limiter),
                     None => draining = true,
                 },
                 () = until(resume), if resume.is_some() => {}
@@ -108,11 +108,13 @@ impl Dispatch {
     }
 
     /// Takes calls in. What is to be sent is made at once: a body as bytes is a tenth of the same body in memory.
-    fn accept(&self, batch: Vec<ApiCall>, queue: &mut FairQueue<(Instant, Prepared)>, chatter: &mut Chatter) {
+    fn accept(&self, batch: Vec<ApiCall>, queue: &mut FairQueue<(Instant, Prepared)>, limiter: &mut EventLimiter) {
         let now = Instant::now();
         for call in batch {
             if call.object.is_none() {
-                chatter.add(call, now);
+                if !limiter.add(call, now) {
+                    self.metrics.event_dropped();
+                }
                 continue;
             }
             let id = call.id;
@@ -128,12 +130,12 @@ impl Dispatch {
         }
     }
 
-    fn next_event(&self, chatter: &mut Chatter, under_way: usize) -> Option<Prepared> {
-        if under_way >= MOST_EVENTS {
+    fn next_event(&self, limiter: &mut EventLimiter, under_way: usize) -> Option<Prepared> {
+        if under_way >= MAX_EVENTS_IN_FLIGHT {
             return None;
         }
         // An Event no request can be made of is no loss.
-        std::iter::from_fn(|| chatter.take()).find_map(|call| request::prepare(call, &self.registry).ok())
+        std::iter::from_fn(|| limiter.take()).find_map(|call| request::prepare(call, &self.registry).ok())
     }
 
     async fn send(&self, prepared: Prepared) -> Done {

@@ -32,10 +32,10 @@ use crate::turns::Turns;
 
 use self::session::{Session, Stopped};
 
-/// Pause after the first failure; it doubles up to [`LONGEST_PAUSE`].
+/// Pause after the first failure; it doubles up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(500);
-/// Longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Maximum pause.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// How a standby gets on with following.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl Follower {
                         // Another leader, or another address: the session is dropped where it waits for the network only.
                         () = changed(&mut leader, &identity, &advertised) => Stopped::Asked,
                     };
-                    if begun.elapsed() > LONGEST_PAUSE {
+                    if begun.elapsed() > MAX_PAUSE {
                         pause = PAUSE;
                     }
                     why
@@ -157,7 +157,7 @@ impl Follower {
                         gone = leader.changed() => if gone.is_err() { return },
                         () = sleep(pause) => {}
                     }
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_PAUSE);
                 }
             }
         }

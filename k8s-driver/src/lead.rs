@@ -24,8 +24,8 @@ use crate::turns::{Ask, Ended, Milestone, Period, Turns};
 use crate::watching::{End, Watching};
 use crate::wire::words;
 
-/// Observations that wait for the operator, of all kinds together.
-const NEWS: usize = 1024;
+/// Capacity of the channel of observations, all kinds together.
+const OBSERVATION_CHANNEL_CAPACITY: usize = 1024;
 
 /// How long calls under way are waited for at the end: well within the grace period of a pod.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -104,7 +104,7 @@ impl Ground {
     }
 
     async fn begin(&self, guard: &Guard) -> Result<Tasks, Ended> {
-        let (news, take_news) = mpsc::channel(NEWS);
+        let (news, take_news) = mpsc::channel(OBSERVATION_CHANNEL_CAPACITY);
         let (answers, take_answers) = mpsc::unbounded_channel();
         let (calls, take_calls) = mpsc::unbounded_channel();
         let (tell, milestones) = mpsc::unbounded_channel();

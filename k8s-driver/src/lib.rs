@@ -7,18 +7,18 @@
 //! * `turns` the one thread that owns the [`operator::Operator`] and its log; `logs` where that log is kept; `clock` time; `hash` what is remembered in
 //!   place of names;
 //! * `sources`, `selection`, `watching`, `decode`, `trim` what comes in: lists and watches, cut down while they are read;
-//! * `request`, `dispatch`, `budget`, `chatter` what goes out: calls, as fast as the API server takes them; `rehearse` calls
+//! * `request`, `dispatch`, `budget`, `event_limiter` what goes out: calls, as fast as the API server takes them; `rehearse` calls
 //!   that are only printed;
 //! * `lease` who may write; `follow` a standby's log; `metrics` and `http` what can be looked at from outside.
 //!
 //! Tests: beside each file against a mock of the API server, and in `tests/` against a real one.
 
 pub mod budget;
-pub mod chatter;
 pub mod client;
 pub mod clock;
 pub mod decode;
 pub mod dispatch;
+pub mod event_limiter;
 pub mod follow;
 pub mod guard;
 mod hash;

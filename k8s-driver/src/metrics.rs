@@ -44,6 +44,7 @@ struct Inner {
     queues: Family<Queue, Gauge>,
     queue_wait: Family<Queue, Histogram, fn() -> Histogram>,
     turns: Counter,
+    events_dropped: Counter,
     turn_seconds: Histogram,
     append_seconds: Histogram,
     log_first: Gauge<u64, AtomicU64>,
@@ -227,6 +228,7 @@ impl Metrics {
             queues: Family::default(),
             queue_wait: Family::new_with_constructor(call_buckets),
             turns: Counter::default(),
+            events_dropped: Counter::default(),
             turn_seconds: work_buckets(),
             append_seconds: work_buckets(),
             log_first: Gauge::default(),
@@ -277,6 +279,11 @@ impl Metrics {
         let (verb, kind) = (verb_word(verb), Word(kind.clone()));
         self.0.call_seconds.get_or_create(&Target { verb, kind: kind.clone() }).observe(took.as_secs_f64());
         self.0.calls.get_or_create(&Call { verb, kind, code }).inc();
+    }
+
+    /// Counts a Kubernetes Event that the limiter dropped.
+    pub fn event_dropped(&self) {
+        self.0.events_dropped.inc();
     }
 
     /// How much waits in a queue.
@@ -376,6 +383,11 @@ impl Inner {
         let help = "Time that something waited in a queue before it was taken";
         r.register("trainyard_queue_wait_seconds", help, self.queue_wait.clone());
         r.register("trainyard_turns", "Turns done", self.turns.clone());
+        r.register(
+            "trainyard_events_dropped",
+            "Kubernetes Events not sent, by their limits",
+            self.events_dropped.clone(),
+        );
         r.register("trainyard_turn_duration_seconds", "Time of a turn, its append included", self.turn_seconds.clone());
         let help = "Time to make the records of a turn durable";
         r.register("trainyard_log_append_duration_seconds", help, self.append_seconds.clone());

@@ -66,10 +66,10 @@ impl Default for Lease {
 }
 
 impl Options {
-    /// Records after which a log is compacted unless told otherwise.
+    /// Default number of records after which a log is compacted.
     pub const COMPACT_AFTER: u64 = 500_000;
-    /// Most calls at once unless told otherwise: more gains nothing on an API server of usual size.
-    pub const MOST_AT_ONCE: usize = 32;
+    /// Default maximum number of calls in flight; more gains nothing on an API server of usual size.
+    pub const MAX_IN_FLIGHT: usize = 32;
     /// How long one call may take unless told otherwise. A busy API server takes seconds, and giving up makes it busier; what
     /// is under way when the lease is lost is given up at once, whatever this says.
     pub const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -84,7 +84,7 @@ impl Default for Options {
             data_directory: PathBuf::from("./trainyard-operator"),
             lease: Some(Lease::default()),
             http: HttpOptions::default(),
-            most_at_once: Self::MOST_AT_ONCE,
+            most_at_once: Self::MAX_IN_FLIGHT,
             call_limit: Self::CALL_LIMIT,
             compact_after: Self::COMPACT_AFTER,
             accept_new_cluster: false,

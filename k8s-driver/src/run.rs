@@ -25,17 +25,18 @@ use crate::remote::credentials::Tokens;
 use crate::standing::{Board, Standing};
 use crate::turns::{self, Ask, Parts, Turns};
 
-/// First and longest wait after a leadership that broke.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// Calls that are rendered ahead for each that may be under way: enough that none waits for the operator's next turn.
+/// Wait after the first leadership that failed; it doubles up to [`MAX_BACKOFF`].
+const MIN_BACKOFF: Duration = Duration::from_millis(500);
+/// Maximum wait after a leadership that failed.
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// Rendered calls per call in flight, so that the dispatcher never waits for the next turn.
 const ROOM_PER_CALL: usize = 4;
-/// Least time between two writes of a job's status that tell of nothing but progress, in milliseconds.
+/// Minimum interval between two progress writes of a job's status, in milliseconds.
 const STATUS_PACE_MS: u64 = 1_000;
 /// Records after which the state is kept beside the log: folding so many takes about a third of a second.
 pub const CACHE_AFTER: u64 = 100_000;
-/// How long giving the lease back may take at the end.
-const RELEASE_LIMIT: Duration = Duration::from_secs(3);
+/// Time limit of releasing the Lease at the end.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why a process ends by itself.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +118,7 @@ pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
         rehearsal: handles.rehearsal.clone(),
     };
     let bound = Bound::new(&options.http).await?;
-    let mut process = Process { options, handles, turns, ground, wait: FIRST_WAIT };
+    let mut process = Process { options, handles, turns, ground, wait: MIN_BACKOFF };
     let mut candidate = process.candidate(&connection, bound.advertised())?;
     let quiet = CancellationToken::new();
     let surface = process.surface(&connection, candidate.as_ref());
@@ -262,15 +263,15 @@ impl Process {
         loop {
             let begun = Instant::now();
             let outcome = self.ground.lead(&guard, &self.handles.stop).await?;
-            if begun.elapsed() > LONGEST_WAIT {
-                self.wait = FIRST_WAIT;
+            if begun.elapsed() > MAX_BACKOFF {
+                self.wait = MIN_BACKOFF;
             }
             match self.after(outcome).await? {
                 Next::Again => {}
                 Next::End | Next::Elect => break,
             }
         }
-        guard.release(RELEASE_LIMIT).await;
+        guard.release(RELEASE_TIMEOUT).await;
         Ok(())
     }
 
@@ -306,7 +307,7 @@ impl Process {
             () = self.handles.stop.cancelled() => return Ok(Next::End),
             () = tokio::time::sleep(self.wait) => {}
         }
-        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        self.wait = (self.wait * 2).min(MAX_BACKOFF);
         Ok(next)
     }
 

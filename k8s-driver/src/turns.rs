@@ -26,8 +26,8 @@ use crate::clock::Clock;
 use crate::logs::Logs;
 use crate::metrics::Metrics;
 
-/// Questions that may wait for the thread.
-const ASKS: usize = 64;
+/// Capacity of the channel of requests to the thread.
+const REQUEST_CHANNEL_CAPACITY: usize = 64;
 
 /// A batch of records, verified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -252,7 +252,7 @@ pub enum Error {
 /// # Errors
 /// When the log cannot be opened.
 pub fn start(parts: Parts, runtime: Handle) -> Result<(Turns, JoinHandle<()>), Error> {
-    let (asks, asked) = mpsc::channel(ASKS);
+    let (asks, asked) = mpsc::channel(REQUEST_CHANNEL_CAPACITY);
     let (show, view) = watch::channel(View::default());
     let mut thread = TurnThread::new(parts, show, runtime);
     thread.open()?;

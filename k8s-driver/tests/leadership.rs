@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use control_plane::{Component, ControlPlane, Identity, Options as PlaneOptions, PATIENCE, until};
+use control_plane::{Component, ControlPlane, Identity, Options as PlaneOptions, TEST_TIMEOUT, until};
 use k8s_driver::client::{self, Connection, connect};
 use k8s_driver::lease::{Elector, Error, LeaseOptions, Tenure, find_leader};
 use k8s_driver::metrics::Metrics;
@@ -97,7 +97,7 @@ impl Candidate {
     }
 
     fn leads(&self) -> Tenure {
-        self.tenures.recv_timeout(PATIENCE).expect("it leads")
+        self.tenures.recv_timeout(TEST_TIMEOUT).expect("it leads")
     }
 
     fn block_on<F: Future>(&self, future: F) -> F::Output {
@@ -170,13 +170,13 @@ fn an_api_server_that_stands_still_ends_the_tenure_and_gives_a_new_one() {
         tenure.claim(Term(7)).await.unwrap();
         plane.pause(Component::ApiServer).unwrap();
         let paused = Instant::now();
-        tokio::time::timeout(PATIENCE, tenure.lost()).await.unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, tenure.lost()).await.unwrap();
         assert!(paused.elapsed() < Duration::from_millis(4500), "{:?}", paused.elapsed());
         assert!(!tenure.holds());
         tokio::time::sleep(4 * SECOND).await;
         plane.resume(Component::ApiServer).unwrap();
         let resumed = Instant::now();
-        let again = tokio::time::timeout(PATIENCE, elector.acquire()).await.unwrap().unwrap();
+        let again = tokio::time::timeout(TEST_TIMEOUT, elector.acquire()).await.unwrap().unwrap();
         // It still was the holder: there is nobody to wait for.
         assert!(resumed.elapsed() < 5 * SECOND, "{:?}", resumed.elapsed());
         assert_eq!(again.last_term(), Term(7));

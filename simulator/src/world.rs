@@ -18,10 +18,10 @@ use crate::ground::{Embedded, Ground};
 use crate::runner::Transition;
 use crate::scenario::{Boundary, NodeSpec};
 
-/// Rounds of one settling after which it is given up: nothing sensible takes so many.
-const MOST_ROUNDS: u32 = 20_000;
-/// Stops of time in one `advance` after which it is given up.
-const MOST_STOPS: u32 = 200_000;
+/// Maximum number of rounds until the operator is idle.
+const MAX_ROUNDS: u32 = 20_000;
+/// Maximum number of deadlines in one `advance`.
+const MAX_STOPS: u32 = 200_000;
 
 /// What keeps a world from going on.
 #[derive(Debug, thiserror::Error)]
@@ -282,7 +282,7 @@ impl<G: Ground> World<G> {
     /// When the operator stops or never comes to rest.
     pub fn settle(&mut self) -> Result<(), Error> {
         let mut last = Vec::new();
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let news = self.ground.news(&self.registry);
             let Some(operator) = self.operator.as_mut() else { return Ok(()) };
             let quiet = news.is_empty();
@@ -320,7 +320,7 @@ impl<G: Ground> World<G> {
             }
             self.execute(calls)?;
         }
-        Err(Error::NoRest { rounds: MOST_ROUNDS, at: self.ground.now().to_rfc3339(), calls: last.join(", ") })
+        Err(Error::NoRest { rounds: MAX_ROUNDS, at: self.ground.now().to_rfc3339(), calls: last.join(", ") })
     }
 
     fn take_phases(&mut self) {
@@ -398,7 +398,7 @@ impl<G: Ground> World<G> {
     /// As for [`World::settle`].
     pub fn advance(&mut self, by_ms: u64) -> Result<(), Error> {
         let target = self.ground.now().plus_ms(by_ms);
-        for _ in 0..MOST_STOPS {
+        for _ in 0..MAX_STOPS {
             let Some(next) = self.next_wake().filter(|at| *at < target) else {
                 self.ground.set_now(target);
                 return self.settle();
@@ -407,7 +407,7 @@ impl<G: Ground> World<G> {
             self.happened.stops = self.happened.stops.saturating_add(1);
             self.settle()?;
         }
-        Err(Error::NoRest { rounds: MOST_STOPS, at: self.ground.now().to_rfc3339(), calls: String::new() })
+        Err(Error::NoRest { rounds: MAX_STOPS, at: self.ground.now().to_rfc3339(), calls: String::new() })
     }
 
     /// When somebody wants to look again.

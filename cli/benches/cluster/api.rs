@@ -19,10 +19,10 @@ use crate::table::AnyError;
 
 /// How long one request may take: deleting a collection takes as long as it has objects.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Requests at once where many objects are made or deleted: as many as the operator's calls.
-pub(crate) const AT_ONCE: usize = k8s_driver::options::Options::MOST_AT_ONCE;
-/// How long clearing away may take.
-const PATIENCE: Duration = Duration::from_secs(1800);
+/// Requests in flight where many objects are made or deleted: as many as the operator's.
+pub(crate) const MAX_IN_FLIGHT: usize = k8s_driver::options::Options::MAX_IN_FLIGHT;
+/// Time limit of removing all objects.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// A connection to the API server.
 #[derive(Clone)]
@@ -62,7 +62,7 @@ impl Api {
 
     /// Creates objects, all of them at one path.
     pub(crate) async fn create_all(&self, path: &str, objects: &[Value]) -> Result<(), AnyError> {
-        all(AT_ONCE, objects.iter().map(|object| self.request(Method::POST, path, Some(object)))).await
+        all(MAX_IN_FLIGHT, objects.iter().map(|object| self.request(Method::POST, path, Some(object)))).await
     }
 
     /// Watches, and gives each line to `each`, until the server ends the watch or it breaks off.
@@ -123,7 +123,7 @@ impl Api {
             if self.count(collection).await? == 0 {
                 return Ok(());
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > CLEANUP_TIMEOUT {
                 return Err(deleted.err().unwrap_or_else(|| format!("{collection} is not empty").into()));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use apis::{ApiCall, Registry};
 use k8s_driver::{request, wire};
 
-use crate::api::{self, AT_ONCE, Api};
+use crate::api::{self, Api, MAX_IN_FLIGHT};
 use crate::table::AnyError;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -43,6 +43,6 @@ impl Bare {
                 Err::<(), AnyError>(format!("creating {name}: {} {text}", answer.status).into())
             }
         });
-        api::all(AT_ONCE, sent).await
+        api::all(MAX_IN_FLIGHT, sent).await
     }
 }

@@ -11,10 +11,10 @@ use crate::operator::{HOME, Operator, Start};
 use crate::table::AnyError;
 use crate::watcher::Watcher;
 
-/// A component that uses less CPU than this, in seconds a second, above what it uses when idle, is at rest.
-const REST: f64 = 0.05;
-/// How long to wait for rest: on a busy machine, or with thousands of nodes, it may never come.
-const REST_LIMIT: Duration = Duration::from_secs(60);
+/// CPU seconds a second above its idle rate below which a component counts as idle.
+const IDLE_CPU_RATE: f64 = 0.05;
+/// Time limit of waiting for an idle component; a busy machine may never be idle.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Over which use at rest is averaged.
 const IDLE_WINDOW: Duration = Duration::from_secs(4);
@@ -127,14 +127,14 @@ impl Bed {
     pub(crate) fn until_rest(&self) -> Result<(), AnyError> {
         let begun = Instant::now();
         let mut calm = 0;
-        while calm < 2 && begun.elapsed() < REST_LIMIT {
+        while calm < 2 && begun.elapsed() < IDLE_TIMEOUT {
             let mark = self.mark()?;
             std::thread::sleep(SAMPLE);
             let used = self.since(mark)?;
-            calm = if used.api_server - self.idle.api_server < REST { calm + 1 } else { 0 };
+            calm = if used.api_server - self.idle.api_server < IDLE_CPU_RATE { calm + 1 } else { 0 };
         }
         if calm < 2 {
-            eprintln!("(the API server did not come to rest within {REST_LIMIT:?}; figures go on without)");
+            eprintln!("(the API server did not come to rest within {IDLE_TIMEOUT:?}; figures go on without)");
         }
         Ok(())
     }

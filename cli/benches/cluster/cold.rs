@@ -28,7 +28,8 @@ use crate::watcher::{Group, last};
 use crate::work;
 
 const SPACE: &str = "cold";
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of the first pod.
+const POD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Records made durable at once.
 const TOGETHER: usize = 4096;
 /// With so many records and more, the time is aimed at.
@@ -91,7 +92,7 @@ fn start(bed: &Bed, data: Option<(&Path, u64)>, name: &str) -> Result<(f64, f64)
     };
     let begun = Instant::now();
     let mut operator = Operator::start(bed, name, &start)?;
-    if let Err(error) = bed.watcher.until_running(&group, 1, PATIENCE) {
+    if let Err(error) = bed.watcher.until_running(&group, 1, POD_TIMEOUT) {
         // Its own words say more.
         operator.until_says("leading")?;
         return Err(error);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::api::{self, AT_ONCE};
+use crate::api::{self, MAX_IN_FLIGHT};
 use crate::bed::Bed;
 use crate::operator::Operator;
 use crate::table::{AnyError, Row, figure, heading, mb, mib};
@@ -16,10 +16,10 @@ const LIVE: &str = "live";
 const FOREIGN: &str = "foreign";
 /// Pods of each live job.
 const PODS: u32 = 8;
-/// Without any news for so long, pods are taken to be stuck.
-const PATIENCE: Duration = Duration::from_secs(180);
-/// Freed memory is given back when nothing has happened for two seconds, and then three times more.
-const REST: Duration = Duration::from_secs(12);
+/// Time without any watch event after which pods count as stuck.
+const STALL_TIMEOUT: Duration = Duration::from_secs(180);
+/// Wait before memory is read: the allocator releases freed pages after a second.
+const SETTLE_TIME: Duration = Duration::from_secs(6);
 /// Of a `ConfigMap`: as much as one may hold, nearly.
 const CONFIG_MAP_BYTES: u64 = 1_000_000;
 
@@ -49,7 +49,7 @@ pub(crate) fn run(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
 /// Resident memory once the API server is at rest, and a little later.
 fn resident(bed: &Bed, operator: &Operator) -> Result<f64, AnyError> {
     bed.until_rest()?;
-    std::thread::sleep(REST);
+    std::thread::sleep(SETTLE_TIME);
     Ok(figure(operator.usage()?.rss_bytes))
 }
 
@@ -107,7 +107,7 @@ fn live(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     bed.runtime.block_on(bed.admin.create_all(&api::jobs(LIVE), &jobs))?;
     drop(jobs);
     let wanted = amounts.jobs * PODS;
-    let reached = bed.watcher.until_running(&group, wanted as usize, PATIENCE);
+    let reached = bed.watcher.until_running(&group, wanted as usize, STALL_TIMEOUT);
     let seconds = begun.elapsed().as_secs_f64();
     let running = bed.watcher.look(&group, |pods| pods.values().filter(|pod| pod.running.is_some()).count())?;
     let held = resident(bed, &operator)?;
@@ -172,7 +172,7 @@ fn finish(
 }
 
 fn until_gone(bed: &Bed, group: &Group) -> Result<(), AnyError> {
-    bed.watcher.until(group, PATIENCE, |pods| match pods.values().filter(|pod| pod.gone.is_none()).count() {
+    bed.watcher.until(group, STALL_TIMEOUT, |pods| match pods.values().filter(|pod| pod.gone.is_none()).count() {
         0 => Ok(()),
         left => Err(format!("{left} pods of jobs that are over are still there")),
     })
@@ -188,5 +188,5 @@ async fn end(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     let patch = json!({"metadata": {"annotations": {annotation: value}}});
     let path = |n| format!("{of}/j{n}{suffix}");
     let paths: Vec<String> = (0..amounts.jobs).map(path).collect();
-    api::all(AT_ONCE, paths.iter().map(|path| bed.admin.request(Method::PATCH, path, Some(&patch)))).await
+    api::all(MAX_IN_FLIGHT, paths.iter().map(|path| bed.admin.request(Method::PATCH, path, Some(&patch)))).await
 }

@@ -15,8 +15,8 @@ use crate::table::AnyError;
 
 /// Where its lease is.
 pub(crate) const HOME: &str = "trainyard-system";
-/// How long it may take until it says what it is to say.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Time limit of the expected line of its log.
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Labels of a counted call in words; an answer other than success is named.
 fn call_words(labels: &str) -> String {
@@ -91,7 +91,7 @@ impl Operator {
                 return Ok(());
             }
             let ended = self.child.try_wait()?;
-            if ended.is_some() || begun.elapsed() > PATIENCE {
+            if ended.is_some() || begun.elapsed() > START_TIMEOUT {
                 let told = fs::read_to_string(&self.log).unwrap_or_default();
                 let lines: Vec<&str> = told.lines().collect();
                 let tail = lines[lines.len().saturating_sub(12)..].join("\n");

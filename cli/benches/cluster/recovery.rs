@@ -5,14 +5,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use model::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::{self, AT_ONCE};
+use crate::api::{self, MAX_IN_FLIGHT};
 use crate::bed::Bed;
 use crate::operator::{HOME, Operator, Start};
 use crate::table::{AnyError, Row, figure, heading, median};
 use crate::watcher::{Group, Pods, last};
 use crate::work;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of pods to run.
+const POD_TIMEOUT: Duration = Duration::from_secs(60);
 const FAILOVER: &str = "failover";
 const DELETED: &str = "deleted";
 
@@ -40,7 +41,7 @@ fn job(bed: &Bed, namespace: &str, pods: u32) -> Result<Group, AnyError> {
     bed.watcher.follow(group.clone());
     let manifest = work::job(namespace, "j", pods, false, &json!({}));
     bed.runtime.block_on(bed.admin.create_all(&api::jobs(namespace), &[manifest]))?;
-    bed.watcher.until_running(&group, pods as usize, PATIENCE)?;
+    bed.watcher.until_running(&group, pods as usize, POD_TIMEOUT)?;
     Ok(group)
 }
 
@@ -71,7 +72,7 @@ fn failovers(bed: &Bed, rounds: u32, short_lease: bool) -> Result<Vec<f64>, AnyE
             .block_on(bed.admin.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/trainyard")))?;
         let seen = until_more(bed, &group, known + 1)?;
         times.push(seconds_since_epoch(seen)? - expiry(&lease)?);
-        bed.watcher.until_running(&group, 2, PATIENCE)?;
+        bed.watcher.until_running(&group, 2, POD_TIMEOUT)?;
         leader = standby;
     }
     leader.stop()?;
@@ -82,7 +83,7 @@ fn failovers(bed: &Bed, rounds: u32, short_lease: bool) -> Result<Vec<f64>, AnyE
 
 /// When the first pod beyond those known was seen.
 fn until_more(bed: &Bed, group: &Group, count: usize) -> Result<Instant, AnyError> {
-    bed.watcher.until(group, PATIENCE, |pods| {
+    bed.watcher.until(group, POD_TIMEOUT, |pods| {
         let newest = pods.values().map(|pod| pod.first).max();
         newest.filter(|_| pods.len() >= count).ok_or_else(|| format!("{} of {count} pods were created", pods.len()))
     })
@@ -116,7 +117,7 @@ fn deletions(bed: &Bed, rounds: u32) -> Result<(f64, f64), AnyError> {
         let begun = Instant::now();
         bed.runtime.block_on(delete(bed, DELETED, &names))?;
         until_more(bed, &group, before.len() + names.len())?;
-        bed.watcher.until_running(&group, 32, PATIENCE)?;
+        bed.watcher.until_running(&group, 32, POD_TIMEOUT)?;
         let mut new: Pods = bed.watcher.look(&group, Clone::clone)?;
         new.retain(|uid, _| !before.contains_key(uid));
         let times = last(&new, begun);
@@ -132,5 +133,5 @@ fn deletions(bed: &Bed, rounds: u32) -> Result<(f64, f64), AnyError> {
 /// As a user deletes pods: with their own grace period.
 async fn delete(bed: &Bed, namespace: &str, names: &[String]) -> Result<(), AnyError> {
     let paths: Vec<String> = names.iter().map(|name| format!("{}/{name}", api::pods(namespace))).collect();
-    api::all(AT_ONCE, paths.iter().map(|path| bed.admin.request(http::Method::DELETE, path, None))).await
+    api::all(MAX_IN_FLIGHT, paths.iter().map(|path| bed.admin.request(http::Method::DELETE, path, None))).await
 }

@@ -14,8 +14,8 @@ use crate::table::{AnyError, Row, figure, heading, mb, median, note};
 use crate::watcher::{Group, last};
 use crate::work::{self, Shape};
 
-/// Without any news for so long, pods are taken to be stuck.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time without any watch event after which pods count as stuck.
+const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The aim of 0.4 CPU seconds per 1,000 pods is for a machine whose API server spends 5.2 on the bare client's 1,000 pods without
 /// services. On others this share of it is what can be compared.
@@ -67,7 +67,7 @@ fn bare_round(bed: &Bed, shape: Shape, namespace: &str) -> Result<Round, AnyErro
     bed.watcher.follow(group.clone());
     let (mark, begun) = (bed.mark()?, Instant::now());
     let sending = bed.runtime.spawn(client.send());
-    let waited = bed.watcher.until_running(&group, shape.all_pods() as usize, PATIENCE);
+    let waited = bed.watcher.until_running(&group, shape.all_pods() as usize, STALL_TIMEOUT);
     bed.runtime.block_on(sending)??;
     waited?;
     finish(bed, shape, namespace, mark, begun, None)
@@ -82,7 +82,7 @@ fn operator_round(bed: &Bed, shape: Shape, namespace: &str) -> Result<Round, Any
     let before = (operator.usage()?.cpu_seconds, operator.calls()?);
     let (mark, begun) = (bed.mark()?, Instant::now());
     bed.runtime.block_on(bed.admin.create_all(&api::jobs(namespace), &jobs))?;
-    bed.watcher.until_running(&group, shape.all_pods() as usize, PATIENCE)?;
+    bed.watcher.until_running(&group, shape.all_pods() as usize, STALL_TIMEOUT)?;
     finish(bed, shape, namespace, mark, begun, Some((operator, before.0, before.1)))
 }
 
@@ -126,7 +126,7 @@ async fn until_services(bed: &Bed, shape: Shape, namespace: &str) -> Result<(), 
         if there >= wanted {
             return Ok(());
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > STALL_TIMEOUT {
             return Err(format!("{there} of {wanted} services are there").into());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;

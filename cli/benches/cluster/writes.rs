@@ -15,7 +15,8 @@ use crate::table::{AnyError, Row, heading, note};
 use crate::watcher::Group;
 use crate::work;
 
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Time limit of one job.
+const JOB_TIMEOUT: Duration = Duration::from_secs(300);
 const SPACE: &str = "writes";
 
 /// One job after the other, of so many pods each. Every pod has a service: only containers that take part in a job can end it.
@@ -66,8 +67,8 @@ fn life(bed: &Bed, operator: &Operator, pods: u32) -> Result<(), AnyError> {
         if phase == "Succeed" && all_gone {
             break;
         }
-        if begun.elapsed() > PATIENCE {
-            return Err(format!("{name} is {phase:?} after {PATIENCE:?}").into());
+        if begun.elapsed() > JOB_TIMEOUT {
+            return Err(format!("{name} is {phase:?} after {JOB_TIMEOUT:?}").into());
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -14,8 +14,10 @@ use control_plane::{ControlPlane, ProcessId};
 use super::arguments::Wanted;
 use super::{Failure, failed};
 
-const EVERY: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Interval between two looks at the agents.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Time limit of the agents to end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The agents that run.
 #[derive(Debug)]
@@ -40,13 +42,13 @@ impl ProcessNodes {
         for (name, agent) in &mut agents {
             while !is_ready(plane, name) {
                 let ended = agent.try_wait().map_err(failed("a node agent"))?;
-                if ended.is_some() || start.elapsed() > PATIENCE {
+                if ended.is_some() || start.elapsed() > STOP_TIMEOUT {
                     let log = plane.directory().join("logs").join(format!("{name}.log"));
                     let said = fs::read_to_string(&log).unwrap_or_default();
                     let what = ended.map_or_else(|| "is not ready".to_owned(), |status| format!("ended ({status})"));
                     return Err(Failure::Other(format!("node agent {name} {what}:\n{}", said.trim_end())));
                 }
-                sleep(EVERY);
+                sleep(POLL_INTERVAL);
             }
         }
         Ok(Self { agents })

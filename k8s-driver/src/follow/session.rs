@@ -18,8 +18,8 @@ use crate::turns::{Ask, Turns};
 const BATCH_RECORDS: usize = 512;
 /// Bytes of text that are gathered before they are appended.
 const BATCH_BYTES: usize = 1 << 20;
-/// A line longer than this is no record and no checkpoint this side could hold.
-const MOST_LINE: usize = 512 << 20;
+/// Maximum length of a line, in bytes: above that of any record or checkpoint.
+const MAX_LINE_BYTES: usize = 512 << 20;
 /// How long after a piece of text the next one is waited for before what is there is appended.
 const LINGER: Duration = Duration::from_millis(2);
 
@@ -133,7 +133,7 @@ impl Session<'_> {
                 }
                 leader_head.position = leader_head.position.max(head.position);
                 self.metrics.followed(head.position, leader_head.position);
-            } else if text.len() > MOST_LINE {
+            } else if text.len() > MAX_LINE_BYTES {
                 return Ok(Stopped::Failed("the leader sends a line longer than any record".to_owned()));
             }
             unfinished = text.len();

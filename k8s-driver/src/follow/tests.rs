@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::served::{Place, Served, append, checkpoint, frames, records, tokens, turns_on};
 use crate::standing::Standing;
 
-const SOON: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Standby {
     place: Place,
@@ -46,7 +46,7 @@ impl Standby {
     async fn reaches(&self, position: u64) {
         let mut view = self.turns.view();
         let reached = view.wait_for(|view| view.head.position == Position(position));
-        timeout(SOON, reached)
+        timeout(TEST_TIMEOUT, reached)
             .await
             .unwrap_or_else(|_| panic!("#{position} was not reached: {:?}", self.told.borrow()))
             .unwrap();
@@ -58,19 +58,19 @@ impl Standby {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(SOON, aside).await.expect("nothing was set aside");
+        timeout(TEST_TIMEOUT, aside).await.expect("nothing was set aside");
         // Once the thread answers, it has told of the log that began since.
         self.turns.with(|_| ()).await.unwrap();
     }
 
     async fn tells(&mut self, wanted: impl FnMut(&Following) -> bool) -> Following {
-        timeout(SOON, self.told.wait_for(wanted)).await.expect("it does not tell so").unwrap().clone()
+        timeout(TEST_TIMEOUT, self.told.wait_for(wanted)).await.expect("it does not tell so").unwrap().clone()
     }
 
     /// Stops it; gives its log.
     async fn end(self) -> Vec<Frame> {
         self.stop.cancel();
-        timeout(SOON, self.task).await.expect("it does not stop").unwrap();
+        timeout(TEST_TIMEOUT, self.task).await.expect("it does not stop").unwrap();
         frames(&self.place.disk())
     }
 }

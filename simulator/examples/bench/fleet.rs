@@ -24,7 +24,7 @@ const LIVE_JOBS: u32 = 32;
 /// Pods of each job.
 pub(crate) const PODS: u32 = 8;
 const NODES: u64 = 24;
-const MOST_ROUNDS: u32 = 10_000;
+const MAX_ROUNDS: u32 = 10_000;
 
 /// Something that will happen.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,7 +151,7 @@ impl Fleet {
     }
 
     fn settle(&mut self) -> Result<(), AnyError> {
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let news = self.cluster.watch(self.watcher);
             let quiet = news.is_empty();
             for observation in news {
