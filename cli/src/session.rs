@@ -126,6 +126,14 @@ impl Session {
         self.registry.get(&resource.kind).is_some_and(|api| api.resource() == resource)
     }
 
+    /// Uid of the stored job that a manifest names.
+    pub(crate) fn job_uid(&self, manifest: &Value) -> Option<String> {
+        let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let resource = apis::Resource::of(manifest);
+        let object = self.cluster.get(&resource, text("/metadata/namespace"), text("/metadata/name"))?;
+        self.is_job(manifest).then(|| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+    }
+
     /// A phase in the words of the job's API.
     pub(crate) fn phase_word(&self, key: &JobKey, phase: Phase) -> &'static str {
         self.registry.get(&key.kind).map_or("", |api| api.phase_word(phase))

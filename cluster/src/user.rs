@@ -46,6 +46,12 @@ impl Cluster {
         Ok(applied)
     }
 
+    /// The manifest applied last to an object, as it was written.
+    pub fn last_applied(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let served = self.kinds.served(resource)?;
+        self.applied.get(&address(&served.kind, namespace, name)).cloned()
+    }
+
     /// Plants an object as it is written, status included: no schema, no checks, no garbage collection for missing owners.
     /// What the server has to set is set where the manifest leaves it out. An existing object is replaced.
     ///

@@ -1,5 +1,6 @@
 //! `trainyard run`: the manifests' jobs on this machine, pods as real processes.
 
+mod attempts;
 mod data_dir;
 mod images;
 mod nodes;
@@ -52,6 +53,9 @@ pub(crate) struct RunArgs {
     /// Nodes that this machine stands for.
     #[arg(long, default_value_t = 2, value_name = "N")]
     nodes: u32,
+    /// Run jobs again that ended in an earlier run and are unchanged.
+    #[arg(long)]
+    rerun: bool,
     /// Remove what earlier runs left in the data directory, but for volume claims, and start over.
     #[arg(long)]
     again: bool,
@@ -110,11 +114,13 @@ fn go(
         Session::open(cluster, Box::new(log), config(&args.flags)?, Some(args.data_dir.join("cluster.json")))?;
     let stop = wake.clone();
     signals::on_stop(move || stop.send(Wake::Stop).is_ok())?;
-    let refused = session.apply(manifests)?;
+    let prepared = attempts::prepare(&mut session, manifests, args.rerun)?;
+    let refused = session.apply(&prepared)?;
     for object in manifests.iter().cloned().chain(session.cluster.objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);
     }
-    let mine: BTreeSet<(String, String)> = manifests.iter().filter(|m| session.is_job(m)).map(address).collect();
+    // By uid: earlier attempts have the same names.
+    let mine: BTreeSet<String> = manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect();
     let mut run = Run {
         progress: Progress::new(now()),
         processes,
@@ -125,7 +131,7 @@ fn go(
     run.until_done(&mut session, woken)?;
     let stopped_printing = run.last_lines(woken);
     run.progress.finish();
-    let well = view::outcomes(&session, &|key| mine.contains(&(key.namespace.to_string(), key.name.to_string())));
+    let well = view::outcomes(&session, &|key| mine.contains(&*key.uid.0));
     Ok(End { well: well && refused.is_empty() && run.stops == 0, stopped: run.stops > 0 || stopped_printing })
 }
 
@@ -153,11 +159,6 @@ fn processes(args: &RunArgs, wake: &Sender<Wake>, lines: &Arc<Lines>) -> Result<
         let _ = waker.send(Wake::Pods);
     }));
     Ok(Processes::new(options)?)
-}
-
-fn address(manifest: &Value) -> (String, String) {
-    let text = |path: &str| manifest.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-    (text("/metadata/namespace"), text("/metadata/name"))
 }
 
 fn now() -> Timestamp {
