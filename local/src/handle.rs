@@ -17,6 +17,7 @@ use cluster::runtime::PodReport;
 use model::Timestamp;
 use serde_json::Value;
 
+use crate::leftovers::{self, Mark};
 use crate::options::Waker;
 use crate::tail::{Label, Tail};
 use crate::tree::{self, Process};
@@ -30,6 +31,8 @@ const ORPHAN_PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone)]
 pub(crate) struct Hub {
     pub(crate) program: PathBuf,
+    /// Identifies the data directory in the mark of every process.
+    pub(crate) directory: Arc<str>,
     /// Variables of this process that pods do not get.
     pub(crate) hidden_variables: Arc<[String]>,
     pub(crate) reports: Sender<PodReport>,
@@ -127,7 +130,9 @@ impl Running {
             for variable in &*self.hub.hidden_variables {
                 command.env_remove(variable);
             }
+            let mark = Mark::of_pod(&self.hub.directory, &self.plan.namespace, &self.plan.name);
             let mut child = command
+                .env(leftovers::VARIABLE, mark.value())
                 // The second argument is for who looks at `ps`.
                 .args([SUPERVISOR_COMMAND, &format!("{}/{}", self.plan.namespace, self.plan.name)])
                 .arg0("trainyard")

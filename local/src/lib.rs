@@ -26,6 +26,8 @@
 //! | [`shim`], `tree` | one container: starting the program, ending everything below |
 //! | `last_words` | the end of a failed container's output, as its message |
 //! | `nearest` | near names of a program that is not there |
+//! | `leftovers` | processes that an earlier run left |
+//! | `signals` | what supervisors and shims do not listen to |
 //! | `tail` | log files to the terminal |
 //! | `wire` | what these processes say to each other |
 //!
@@ -39,6 +41,7 @@ mod expand;
 mod gpus;
 mod handle;
 mod last_words;
+mod leftovers;
 mod lifecycle;
 mod names;
 mod nearest;
@@ -49,6 +52,7 @@ mod pod;
 pub mod processes;
 mod security;
 pub mod shim;
+mod signals;
 mod status;
 pub mod supervisor;
 mod tail;

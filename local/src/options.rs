@@ -76,6 +76,8 @@ pub struct Options {
     /// What tells this cluster from every other, when pods run on several nodes: all of them then give a name the same
     /// address. Absent: every pod runs here.
     pub cluster: Option<String>,
+    /// Identifies the data directory to later runs, wherever it is moved. Absent: its path does.
+    pub directory_id: Option<String>,
     /// Variables of the runner's own environment that pods do not get, for example where its credentials are.
     pub hidden_variables: Vec<String>,
 }
@@ -92,6 +94,7 @@ impl Options {
             waker: None,
             back_off: BackOff::default(),
             cluster: None,
+            directory_id: None,
             hidden_variables: Vec::new(),
         }
     }

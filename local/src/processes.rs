@@ -23,7 +23,7 @@ use crate::options::{Options, Output, Sink};
 use crate::plan::{Planner, Refusal, log_path};
 use crate::tail::Tail;
 use crate::wire::Order;
-use crate::{status, volumes};
+use crate::{leftovers, status, volumes};
 
 /// How long dropping the runtime waits for pods to be gone.
 const DROP_PATIENCE: Duration = Duration::from_secs(20);
@@ -54,6 +54,12 @@ pub enum Error {
         address: Ipv4Addr,
         /// Why.
         source: io::Error,
+    },
+    /// Processes of an earlier run cannot be ended.
+    #[error("processes of an earlier run still run and cannot be ended: {processes}; end them first")]
+    Leftovers {
+        /// Their pids and names.
+        processes: String,
     },
     /// No such pod runs.
     #[error("pod {namespace}/{name} does not run here")]
@@ -119,7 +125,7 @@ impl Processes {
     /// A runtime without pods.
     ///
     /// # Errors
-    /// When the data directory cannot be made, the supervisor program is not there, or this machine has only one
+    /// When the data directory cannot be made, processes of an earlier run cannot be ended, the supervisor program is not there, or this machine has only one
     /// loopback address.
     pub fn new(mut options: Options) -> Result<Self, Error> {
         let dir = options.data_dir.clone();
@@ -140,6 +146,14 @@ impl Processes {
         };
         let address = names.sample();
         TcpListener::bind((address, 0)).map_err(|source| Error::Loopback { address, source })?;
+        let directory: Arc<str> = match &options.directory_id {
+            Some(id) => id.as_str().into(),
+            None => options.data_dir.to_string_lossy().into(),
+        };
+        let leftovers = leftovers::end(&directory, &options.data_dir.join("logs"));
+        if !leftovers.left.is_empty() {
+            return Err(Error::Leftovers { processes: leftovers::words(&leftovers.left) });
+        }
         // Directories of pods that a runner left when it was killed; their processes ended with it.
         let _ = fs::remove_dir_all(options.data_dir.join("pods"));
 
@@ -147,13 +161,14 @@ impl Processes {
         let (alive, all_gone) = mpsc::channel();
         let hub = Hub {
             program: options.supervisor_program.clone(),
+            directory,
             hidden_variables: options.hidden_variables.as_slice().into(),
             reports: reports_in,
             tail: options.log_sink.clone().map(|sink| Arc::new(Tail::new(sink))),
             waker: options.waker.clone(),
             alive,
         };
-        let inner = Inner {
+        let mut inner = Inner {
             gpus: Gpus::new(options.gpus),
             options,
             names,
@@ -165,6 +180,11 @@ impl Processes {
             reports,
             all_gone,
         };
+        for ((namespace, pod), processes) in leftovers.ended {
+            let words = leftovers::words(&processes);
+            let message = format!("ended processes that an earlier run left when it was killed: {words}");
+            inner.warn(&namespace, &pod, &pod, message);
+        }
         Ok(Self { inner: Arc::new(Mutex::new(inner)) })
     }
 

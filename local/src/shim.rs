@@ -13,15 +13,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Gid, Signal, Uid};
 use rustix::thread;
 
+use crate::nearest;
 use crate::security::{self, Identity};
+use crate::signals::{self, Asked};
+use crate::tree::{self, Process};
 use crate::wire::{self, Program, ShimNote, ShimOrder};
-use crate::{nearest, tree};
 
 /// This very binary, also when its file was replaced or removed since it was started.
 pub(crate) const SELF: &str = "/proc/self/exe";
@@ -31,6 +35,9 @@ const ENTER: &str = "enter";
 
 /// How long to try to end what does not end at once (a process in an uninterruptible wait).
 pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Time that a run has to order an end after signals to all of its processes.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs this process as a container shim, as its arguments say.
 #[must_use]
@@ -43,6 +50,13 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
+    let asked = match signals::catch_requests() {
+        Ok(asked) => asked,
+        Err(error) => {
+            tell(&ShimNote::NotStarted { message: format!("cannot catch signals: {error}") });
+            return ExitCode::SUCCESS;
+        }
+    };
     let mut control = BufReader::new(io::stdin());
     let program = match wire::receive::<Program>(&mut control) {
         Ok(Some(program)) => program,
@@ -62,7 +76,10 @@ fn run() -> ExitCode {
     };
     let pid = i32::try_from(child.id()).unwrap_or_default();
     tell(&ShimNote::Running { pid });
-    spawn(move || obey(&mut control));
+    let program = tree::process(pid);
+    let ordered = Arc::new(AtomicBool::new(false));
+    let (given, signalled) = (Arc::clone(&ordered), asked.clone());
+    spawn(move || obey(&mut control, program, &signalled, &given));
     let (mut code, mut at_ms) = (255, 0);
     while let Some((ended, status)) = tree::reap() {
         if ended == pid {
@@ -75,6 +92,11 @@ fn run() -> ExitCode {
     if !tree::end_all(&[], KILL_PATIENCE) {
         eprintln!("container shim: some processes cannot be ended");
     }
+    // Others end the run (systemd, Slurm): it is about to say so. An end that is told first would count as a failure.
+    let told_by = Instant::now() + STOP_TIMEOUT;
+    while asked.get() && !ordered.load(Ordering::Relaxed) && Instant::now() < told_by {
+        sleep(Duration::from_millis(5));
+    }
     tell(&ShimNote::Exited { code, at_ms });
     ExitCode::SUCCESS
 }
@@ -85,10 +107,18 @@ fn tell(note: &ShimNote) {
 }
 
 /// Follows the supervisor's orders until it is gone, which is the last order.
-fn obey(control: &mut BufReader<io::Stdin>) {
+///
+/// A signal to this process went most likely to all of the run. The program's handler may be at work in a child then, which a
+/// second SIGTERM would end: it is for the program alone, as from a kubelet.
+fn obey(control: &mut BufReader<io::Stdin>, program: Option<Process>, asked: &Asked, ordered: &AtomicBool) {
     loop {
-        match wire::receive::<ShimOrder>(control) {
-            Ok(Some(ShimOrder::Term)) => tree::signal_all(Signal::TERM),
+        let order = wire::receive::<ShimOrder>(control);
+        ordered.store(true, Ordering::Relaxed);
+        match order {
+            Ok(Some(ShimOrder::Term)) => match program.filter(|_| asked.get()) {
+                Some(program) => tree::signal(program, Signal::TERM),
+                None => tree::signal_all(Signal::TERM),
+            },
             Ok(Some(ShimOrder::Kill)) => kill_all(),
             Ok(None) | Err(_) => {
                 kill_all();
@@ -181,6 +211,7 @@ fn become_program(
         if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
             return Err(io::Error::other("its supervisor is gone"));
         }
+        signals::reset_at_exec()?;
         rustix::process::setsid()?;
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         Ok(())

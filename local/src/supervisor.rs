@@ -1,7 +1,7 @@
 //! The hidden command `pod-supervisor`: one pod.
 //!
 //! Owns the shims of the pod's containers, its clock and its log files; does what `lifecycle` says and reports the
-//! status after every change. When the runner is gone it ends everything below itself, at once. Must not read Pod
+//! status after every change. Signals are no orders to it. When the runner is gone it ends everything below itself, at once. Must not read Pod
 //! objects: it gets a finished plan. Tests: `tests/processes.rs`, `tests/trees.rs`.
 
 use std::fs::{self, File, OpenOptions};
@@ -19,11 +19,15 @@ use serde_json::Value;
 use crate::lifecycle::{Action, Input, Lifecycle, Slot, State};
 use crate::shim::{KILL_PATIENCE, SELF};
 use crate::wire::{self, Note, Order, Plan, ShimNote, ShimOrder};
-use crate::{last_words, status, tree};
+use crate::{last_words, signals, status, tree};
 
 /// Runs this process as the supervisor of the pod whose plan comes on standard input.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Err(error) = signals::catch_requests() {
+        eprintln!("pod supervisor: cannot catch signals: {error}");
+        return ExitCode::FAILURE;
+    }
     let mut control = BufReader::new(io::stdin());
     let plan = match wire::receive::<Plan>(&mut control) {
         Ok(Some(plan)) => plan,

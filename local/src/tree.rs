@@ -38,6 +38,11 @@ pub(crate) fn process(pid: i32) -> Option<Process> {
     (!stat.zombie).then_some(Process { pid, start_ticks: stat.start_ticks })
 }
 
+/// The parent of a process.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    Some(stat(pid)?.parent)
+}
+
 /// Every live process below `root`, leaving out the subtrees of `except`.
 pub(crate) fn descendants(root: i32, except: &[i32]) -> Vec<Process> {
     let mut children: BTreeMap<i32, Vec<(Process, bool)>> = BTreeMap::new();

@@ -2,34 +2,14 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
+use std::process::{Command, Stdio};
 
-use common::{Harness, eventually, marker, processes_with, shell_pod, terminated, wait_until_gone};
+use common::{
+    Harness, Runner, SHELLS, escape_artist, marker, processes_with, shell_pod, shells, terminated, wait_for_shells,
+    wait_until_gone,
+};
 use rustix::process::{Pid, Signal};
-
-/// Starts processes that leave the group, the session, the parent and the environment behind, ignores SIGTERM, and says
-/// when all are up. Every one has `marker` in its arguments.
-fn escape_artist(marker: &str) -> String {
-    let stay = format!("trap \"\" TERM HUP INT; while :; do sleep 1; done; : {marker}");
-    format!(
-        "setsid sh -c '{stay}' & \
-         (setsid sh -c '{stay}' &) ; \
-         (setsid sh -c '(setsid env -i PATH=\"$PATH\" sh -c \"trap : TERM; while :; do sleep 1; done; : {marker}\" &) ; {stay}' &) ; \
-         trap '' TERM HUP INT; echo up; while :; do sleep 1; done; : {marker}"
-    )
-}
-
-/// The shells of [`escape_artist`]: itself and four more. Their sleeps come and go.
-const SHELLS: usize = 5;
-
-fn shells(marker: &str) -> Vec<(i32, String)> {
-    processes_with(marker).into_iter().filter(|(_, arguments)| arguments.starts_with("sh ")).collect()
-}
-
-fn wait_for_shells(marker: &str, count: usize) {
-    eventually("all shells are up", || (shells(marker).len() == count).then_some(()));
-}
 
 fn kill(pid: i32) {
     rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
@@ -140,48 +120,6 @@ fn dropping_the_runtime_ends_everything() {
     wait_for_shells(&marker, 3 * SHELLS);
     drop(harness);
     assert_eq!(processes_with(&marker), [], "the drop waits until all are gone");
-}
-
-/// Another process with a runtime in it.
-struct Runner {
-    child: Child,
-    _dir: tempfile::TempDir,
-}
-
-impl Runner {
-    /// Starts pods and waits until each says that it is up.
-    fn start(marker: &str, pods: usize) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut child = Command::new(common::program())
-            .arg(dir.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        for n in 0..pods {
-            writeln!(input, "{}", shell_pod(&format!("{marker}-{n}"), &escape_artist(marker))).unwrap();
-        }
-        drop(input);
-        let mut reports = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut running = std::collections::BTreeSet::new();
-        while running.len() < pods {
-            let report: serde_json::Value = serde_json::from_str(&reports.next().unwrap().unwrap()).unwrap();
-            if report["status"]["phase"] == "Running" {
-                running.insert(report["name"].to_string());
-            }
-        }
-        wait_for_shells(marker, pods * SHELLS);
-        Self { child, _dir: dir }
-    }
-}
-
-impl Drop for Runner {
-    fn drop(&mut self) {
-        // Already killed, or the test failed before that.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]

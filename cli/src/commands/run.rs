@@ -81,7 +81,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let (wake, woken) = mpsc::channel();
     out::start_printer(format!("The pods' output is in {}", args.data_dir.join("logs").display()))?;
     let lines = Arc::new(Lines::default());
-    let result = go(args, &manifests, log, (&wake, &woken), &lines);
+    let result = go(args, dir.id(), &manifests, log, (&wake, &woken), &lines);
     // Threads that read log files may wait for room.
     lines.close();
     let stopped = result.as_ref().is_ok_and(|end| end.stopped);
@@ -101,12 +101,13 @@ struct End {
 /// Runs the jobs to their end. Returns when nothing of them runs any more.
 fn go(
     args: &RunArgs,
+    directory_id: &str,
     manifests: &[Value],
     log: SledLog,
     (wake, woken): (&Sender<Wake>, &Receiver<Wake>),
     lines: &Arc<Lines>,
 ) -> Result<End, Failure> {
-    let processes = processes(args, wake, lines)?;
+    let processes = processes(args, directory_id, wake, lines)?;
     let runtime = Spoiling::new(processes.clone(), faults::spoilt_images(&args.faults));
     let machine = nodes::Machine { nodes: args.nodes, gpus: args.gpus.unwrap_or_default() };
     let cluster = nodes::cluster(&args.data_dir.join("cluster.json"), machine, now(), Box::new(runtime))?;
@@ -135,9 +136,15 @@ fn go(
     Ok(End { well: well && refused.is_empty() && run.stops == 0, stopped: run.stops > 0 || stopped_printing })
 }
 
-fn processes(args: &RunArgs, wake: &Sender<Wake>, lines: &Arc<Lines>) -> Result<Processes, Failure> {
+fn processes(
+    args: &RunArgs,
+    directory_id: &str,
+    wake: &Sender<Wake>,
+    lines: &Arc<Lines>,
+) -> Result<Processes, Failure> {
     let mut options = local::Options::new(&args.data_dir, std::env::current_exe()?);
     options.gpus = args.gpus;
+    options.directory_id = Some(directory_id.to_owned());
     options.workdir.clone_from(&args.workdir);
     let (logs, sink, lines) = (args.logs, wake.clone(), Arc::clone(lines));
     options.log_sink = Some(Arc::new(move |output| {

@@ -3,7 +3,9 @@
 #![allow(dead_code)] // every test file uses its own part of this
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -173,4 +175,65 @@ pub(crate) fn read(path: &Path) -> String {
 /// State of the first container in a status.
 pub(crate) fn terminated(status: &Value) -> &Value {
     &status["containerStatuses"][0]["state"]["terminated"]
+}
+
+/// Starts processes that leave the group, the session, the parent and the environment behind, ignores SIGTERM, and says
+/// when all are up. Every one has `marker` in its arguments.
+pub(crate) fn escape_artist(marker: &str) -> String {
+    let stay = format!("trap \"\" TERM HUP INT; while :; do sleep 1; done; : {marker}");
+    format!(
+        "setsid sh -c '{stay}' & \
+         (setsid sh -c '{stay}' &) ; \
+         (setsid sh -c '(setsid env -i PATH=\"$PATH\" sh -c \"trap : TERM; while :; do sleep 1; done; : {marker}\" &) ; {stay}' &) ; \
+         trap '' TERM HUP INT; echo up; while :; do sleep 1; done; : {marker}"
+    )
+}
+
+/// The shells of [`escape_artist`]: itself and four more. Their sleeps come and go.
+pub(crate) const SHELLS: usize = 5;
+
+pub(crate) fn shells(marker: &str) -> Vec<(i32, String)> {
+    processes_with(marker).into_iter().filter(|(_, arguments)| arguments.starts_with("sh ")).collect()
+}
+
+pub(crate) fn wait_for_shells(marker: &str, count: usize) {
+    eventually("all shells are up", || (shells(marker).len() == count).then_some(()));
+}
+
+/// Another process with a runtime in it.
+pub(crate) struct Runner {
+    pub(crate) child: Child,
+    pub(crate) dir: TempDir,
+}
+
+impl Runner {
+    /// Starts pods and waits until each says that it is up.
+    pub(crate) fn start(marker: &str, pods: usize) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child =
+            Command::new(program()).arg(dir.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        for n in 0..pods {
+            writeln!(input, "{}", shell_pod(&format!("{marker}-{n}"), &escape_artist(marker))).unwrap();
+        }
+        drop(input);
+        let mut reports = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut running = std::collections::BTreeSet::new();
+        while running.len() < pods {
+            let report: Value = serde_json::from_str(&reports.next().unwrap().unwrap()).unwrap();
+            if report["status"]["phase"] == "Running" {
+                running.insert(report["name"].to_string());
+            }
+        }
+        wait_for_shells(marker, pods * SHELLS);
+        Self { child, dir }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        // Already killed, or the test failed before that.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

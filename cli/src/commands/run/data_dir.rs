@@ -91,7 +91,6 @@ impl DataDir {
     }
 
     /// Identifies the directory, whatever its path: 32 hexadecimal digits.
-    #[allow(dead_code, reason = "marks the processes of a run")]
     pub(super) fn id(&self) -> &str {
         &self.marker.id
     }
