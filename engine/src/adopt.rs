@@ -11,6 +11,8 @@ use crate::job::Job;
 
 /// Up to this many doomed pods are named by uid in the mirror; of more, whole groups are named by an incarnation.
 const MAX_WAIT_UIDS: usize = 64;
+/// Maximum number of slots whose back-off the mirror names; of more, the last one stands for the whole job.
+const MAX_SLOT_RETRIES: usize = 64;
 
 /// Resets `job` to what its object tells.
 pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestamp) {
@@ -48,6 +50,9 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
     for (name, charged) in &mirror.charged {
         job.groups.entry(name.clone()).or_default().charged = *charged;
     }
+    for (slot, until) in mirror.slot_retry.iter().filter_map(|(name, until)| Some((SlotId::parse(name)?, *until))) {
+        job.groups.entry(slot.group).or_default().delay(slot.index, until);
+    }
     job.waits_below.clone_from(&mirror.wait_below);
     job.slot_counts.clone_from(&mirror.slot_counts);
     job.note(stamp, at, format!("adopted from its object: phase {:?}, mirror {}", mirror.phase, mirror.stamp));
@@ -73,6 +78,11 @@ impl Job {
         }
         if !ended {
             mirror.slot_counts = self.pinned_counts();
+            if self.groups.values().map(|g| g.delays.len()).sum::<usize>() > MAX_SLOT_RETRIES {
+                mirror.retry_at = self.last_delay();
+            } else {
+                mirror.slot_retry = self.delays().map(|(slot, until)| (slot.to_string(), until)).collect();
+            }
         }
         mirror
     }

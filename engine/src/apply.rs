@@ -1,7 +1,7 @@
 //! Folds decisions in. Needs no rule: what an event says is done to the state, whatever made it.
 
 use model::fact::Milestone;
-use model::{Decision, Event, JobKey, Phase, RestartScope, SlotId, Stamp, Text, Uid};
+use model::{Decision, Event, JobKey, Phase, RestartScope, SlotId, Stamp, Text, Timestamp, Uid};
 
 use crate::job::{Doom, Job, MAX_MILESTONES};
 use crate::slots;
@@ -19,7 +19,7 @@ impl State {
     }
 
     pub(crate) fn apply_job(&mut self, key: &JobKey, event: &Event) -> Result<(), ApplyError> {
-        let (at, stamp) = (self.at, self.stamp);
+        let (at, stamp, behaviour) = (self.at, self.stamp, self.behaviour);
         let around = Surroundings {
             nodes: &self.nodes,
             listed: self.floors.get(&model::Kind::Node).is_some_and(|rv| rv.0 > 0),
@@ -41,8 +41,13 @@ impl State {
                         slot.cancelled = false;
                         slot.incarnation = *incarnation;
                         job.planned_pods.insert(id.clone());
+                        job.drop_delay(id);
                         slots::refresh(job, id, &around);
                     }
+                }
+                if behaviour.delays_slots() {
+                    // Pods are planned only once it has passed.
+                    job.retry_at = None;
                 }
             }
             Event::ServicesPlanned { slots } => {
@@ -75,7 +80,11 @@ impl State {
                 job.creating_at = None;
                 match &**decision {
                     Decision::Restart { group, scope, slot, cause, failures, retry_at } => {
-                        job.retry_at = *retry_at;
+                        if !behaviour.delays_slots() {
+                            job.retry_at = *retry_at;
+                        } else if let Some(until) = retry_at {
+                            delay(job, group, *scope, slot, *until);
+                        }
                         if let Some(slot) = job.slot_mut(slot) {
                             slot.failures.insert(cause.kind, *failures);
                         }
@@ -123,7 +132,7 @@ impl State {
     }
 }
 
-fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: model::Timestamp) {
+fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp) {
     // Beside the decision it follows from, a change of phase needs no words of its own.
     let told = job.trail.back().is_some_and(|last| last.stamp == stamp);
     let words = if message.is_empty() || told { String::new() } else { format!(": {message}") };
@@ -169,10 +178,7 @@ fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stam
     if let Some(charged) = job.groups.get_mut(group) {
         charged.charged = charged.charged.saturating_add(1);
     }
-    let taken: Vec<Text> = match scope {
-        RestartScope::All => job.spec().map(|s| s.groups.iter().map(|g| g.name.clone()).collect()).unwrap_or_default(),
-        RestartScope::Replica | RestartScope::Pod => vec![group.clone()],
-    };
+    let taken = groups_taken(job, group, scope);
     for name in &taken {
         let Some(group) = job.groups.get_mut(name) else { continue };
         group.restarts = group.restarts.saturating_add(1);
@@ -200,8 +206,28 @@ fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stam
     }
 }
 
+/// Groups that a restart takes along, wholly or in part.
+fn groups_taken(job: &Job, group: &Text, scope: RestartScope) -> Vec<Text> {
+    match scope {
+        RestartScope::All => job.spec().map(|s| s.groups.iter().map(|g| g.name.clone()).collect()).unwrap_or_default(),
+        RestartScope::Replica | RestartScope::Pod => vec![group.clone()],
+    }
+}
+
+/// Holds back the replacements of a restart, and nothing else.
+fn delay(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, until: Timestamp) {
+    for name in groups_taken(job, group, scope) {
+        let Some(group) = job.groups.get_mut(&name) else { continue };
+        let indexes = if scope == RestartScope::Pod { slot.index..slot.index.saturating_add(1) } else { 0..group.replicas };
+        for index in indexes {
+            group.delay(index, until);
+        }
+    }
+}
+
 fn end(job: &mut Job, clean: bool, stamp: Stamp, around: &Surroundings<'_>) {
     job.retry_at = None;
+    job.groups.values_mut().for_each(|group| group.delays.clear());
     let finals = job.groups.iter().map(|(name, g)| (name.clone(), (g.counters.succeeded, g.counters.failed)));
     job.finals = finals.collect();
     let planned: Vec<SlotId> = job.planned_pods.iter().cloned().collect();

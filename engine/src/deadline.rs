@@ -24,6 +24,7 @@ pub(crate) fn of(job: &Job, at: Timestamp, around: &Surroundings<'_>, config: &C
     }
     if job.ending().is_none() {
         job.time_limit_at().into_iter().chain(job.retry_at).for_each(&mut at_or_after);
+        job.groups.values().flat_map(|group| group.delays.values().copied()).for_each(&mut at_or_after);
     }
     for group in job.groups.values() {
         for index in &group.suspects {

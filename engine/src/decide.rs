@@ -73,7 +73,7 @@ fn rules(bench: &Bench<'_>, job: &Job) -> Vec<Event> {
         if endings::is_over_time(bench, job) {
             return endings::time_limit(job, spec);
         }
-        return restarts::clear(job, restart);
+        return restarts::clear(bench, job, restart);
     }
     let reports: Vec<(usize, Report)> =
         job.spec_groups().enumerate().filter_map(|(n, (spec, _))| Some((n, report(bench, job, spec)?))).collect();

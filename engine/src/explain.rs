@@ -152,17 +152,13 @@ fn pod_words(pod: &PodFact) -> String {
 
 /// An event in words; `None` for those that a phase change beside them says better.
 pub fn event_words(event: &Event) -> Option<String> {
-    let list = |slots: Vec<String>| match slots.len() {
-        0..=6 => slots.join(", "),
-        n => format!("{}, ... ({n} in all)", slots.iter().take(4).cloned().collect::<Vec<_>>().join(", ")),
-    };
     Some(match event {
         Event::Fenced => "this term takes the job over: its mirror is written first".to_owned(),
         Event::PodsPlanned { slots } => {
-            format!("create pods {}", list(slots.iter().map(|(s, _)| s.to_string()).collect()))
+            format!("create pods {}", named_list(&slots.iter().map(|(s, _)| s.to_string()).collect::<Vec<_>>()))
         }
         Event::ServicesPlanned { slots } => {
-            format!("create services {}", list(slots.iter().map(ToString::to_string).collect()))
+            format!("create services {}", named_list(&slots.iter().map(ToString::to_string).collect::<Vec<_>>()))
         }
         Event::PodsDropped { uids } => format!("delete {} surplus pods", uids.len()),
         Event::ServicesDropped { uids } => format!("delete {} services", uids.len()),
@@ -269,9 +265,7 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
             job.doomed.iter().take(6).map(|uid| job.pods.get(uid).map_or(&*uid.0, |p| &*p.fact.name)).collect();
         out.push(format!("{} pods to be gone: {}", job.doomed.len(), names.join(", ")));
     }
-    if let Some(at) = job.retry_at.filter(|at| *at > state.at && !job.phase.is_terminal()) {
-        out.push(format!("back-off of the restart, until {}", at.to_rfc3339()));
-    }
+    out.extend(backing_off(&job, state.at));
     for (object, attempt) in &job.attempts {
         let when = attempt.retry_at.map_or_else(|| "after an edit of the spec".to_owned(), Timestamp::to_rfc3339);
         out.push(format!("next try {when}: {}", answer_words(object, &attempt.last)));
@@ -286,6 +280,32 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
         out.push(format!("its time limit, at {}", at.to_rfc3339()));
     }
     out
+}
+
+/// Back-offs that hold pods back, those that end at the same time together.
+fn backing_off(job: &Job, now: Timestamp) -> Vec<String> {
+    if job.phase.is_terminal() {
+        return Vec::new();
+    }
+    let mut held: BTreeMap<Timestamp, Vec<String>> = BTreeMap::new();
+    for (slot, until) in job.delays().filter(|(_, until)| *until > now) {
+        held.entry(until).or_default().push(slot.to_string());
+    }
+    let whole = job.retry_at.filter(|until| *until > now).map(|until| (until, "every pod of the job".to_owned()));
+    let slots = held.into_iter().map(|(until, slots)| (until, named_list(&slots)));
+    whole
+        .into_iter()
+        .chain(slots)
+        .map(|(until, who)| format!("back-off of a restart: {who} waits until {}", until.to_rfc3339()))
+        .collect()
+}
+
+/// Joins names; of more than a line holds, the first ones and their number.
+fn named_list(names: &[String]) -> String {
+    match names.len() {
+        0..=6 => names.join(", "),
+        n => format!("{}, ... ({n} in all)", names.get(..4).unwrap_or_default().join(", ")),
+    }
 }
 
 fn starting(job: &Job) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use model::{Event, Position};
 
-use crate::state::{ApplyError, Scope, State};
+use crate::state::{ApplyError, Behaviour, Scope, State};
 use crate::wire::Record;
 
 /// A record that does not follow from the ones before it.
@@ -27,11 +27,18 @@ pub enum FoldError {
 }
 
 impl State {
-    /// Folds a record: its facts, then the events decided from them.
+    /// Folds a record: its facts, then the events decided from them, by the behaviour it was written with.
     ///
     /// # Errors
     /// When it does not follow from the state.
     pub fn fold(&mut self, record: &Record) -> Result<(), FoldError> {
+        self.behaviour = Behaviour(record.behaviour);
+        let folded = self.fold_as_recorded(record);
+        self.behaviour = Behaviour::default();
+        folded
+    }
+
+    fn fold_as_recorded(&mut self, record: &Record) -> Result<(), FoldError> {
         self.take_facts(record)?;
         for event in &record.events {
             self.apply(&record.scope, event).map_err(|source| FoldError::Apply { at: record.position, source })?;

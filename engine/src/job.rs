@@ -65,7 +65,7 @@ pub struct Job {
     pub planned_pods: BTreeSet<SlotId>,
     /// Slots with an unresolved creation of a service.
     pub planned_services: BTreeSet<SlotId>,
-    /// No pod is created before this: back-off of a restart.
+    /// No pod is created before this: a back-off that is known for the whole job only, from an older build or a short mirror.
     pub retry_at: Option<Timestamp>,
     /// Newest record that changed what the status shows.
     pub shown: Stamp,
@@ -145,6 +145,9 @@ pub struct Group {
     pub done: BTreeSet<u32>,
     /// Wanted slots whose pod is to be judged: failed, on a bad node, or stuck in creation.
     pub suspects: BTreeSet<u32>,
+    /// Slots whose next pod is not created before this time: back-off of a restart.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub delays: BTreeMap<u32, Timestamp>,
 }
 
 /// Pods by phase.
@@ -306,6 +309,24 @@ impl Job {
         }
     }
 
+    /// Returns the back-offs that hold pods back, by slot. Some may have passed.
+    pub fn delays(&self) -> impl Iterator<Item = (SlotId, Timestamp)> {
+        self.groups.iter().flat_map(|(name, group)| {
+            group.delays.iter().map(|(index, at)| (SlotId { group: name.clone(), index: *index }, *at))
+        })
+    }
+
+    /// Returns the time at which the last of its back-offs ends.
+    pub fn last_delay(&self) -> Option<Timestamp> {
+        self.groups.values().flat_map(|group| group.delays.values().copied()).chain(self.retry_at).max()
+    }
+
+    pub(crate) fn drop_delay(&mut self, id: &SlotId) {
+        if let Some(group) = self.groups.get_mut(&id.group) {
+            group.delays.remove(&id.index);
+        }
+    }
+
     /// Groups of the spec with their state, in spec order.
     pub fn spec_groups(&self) -> impl Iterator<Item = (&GroupSpec, &Group)> {
         self.spec().into_iter().flat_map(|s| &s.groups).filter_map(|g| Some((g, &**self.groups.get(&g.name)?)))
@@ -366,6 +387,12 @@ impl Job {
 }
 
 impl Group {
+    /// Holds the next pod of a slot back. A longer back-off that it waits for already stays.
+    pub(crate) fn delay(&mut self, index: u32, until: Timestamp) {
+        let at = self.delays.entry(index).or_default();
+        *at = until.max(*at);
+    }
+
     /// The slot at an index.
     pub fn slot(&self, index: u32) -> Option<&Slot> {
         self.slots.get(usize::try_from(index).ok()?)

@@ -129,10 +129,7 @@ pub(crate) fn lay_out(job: &mut Job, around: &Surroundings<'_>) {
         }
     }
     for (name, count) in std::mem::take(&mut job.slot_counts) {
-        let id = name
-            .rsplit_once('-')
-            .and_then(|(group, index)| Some(SlotId { group: Text::from(group), index: index.parse().ok()? }));
-        if let Some(slot) = id.and_then(|id| job.slot_mut(&id)) {
+        if let Some(slot) = SlotId::parse(&name).and_then(|id| job.slot_mut(&id)) {
             slot.count = Some(count);
         }
     }
@@ -162,6 +159,7 @@ fn resize(group: &mut Group, replicas: u32) {
             set.retain(|index| *index < replicas);
         }
     }
+    group.delays.retain(|index, _| *index < replicas);
     group.slots.resize(len, Slot::default());
     group.replicas = replicas;
 }

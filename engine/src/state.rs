@@ -50,6 +50,23 @@ pub struct Node {
     pub not_ready_since: Option<Timestamp>,
 }
 
+/// A numbered set of rules. What each number stands for is listed at [`crate::wire::BEHAVIOUR`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Behaviour(pub(crate) u32);
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self(crate::wire::BEHAVIOUR)
+    }
+}
+
+impl Behaviour {
+    /// Returns whether each slot has a back-off of its own, instead of one for the whole job.
+    pub(crate) const fn delays_slots(self) -> bool {
+        self.0 >= 2
+    }
+}
+
 /// Everything that is known.
 #[derive(Debug, Clone, Default)]
 pub struct State {
@@ -67,6 +84,8 @@ pub struct State {
     pub floors: BTreeMap<Kind, ResourceVersion>,
     /// Where each term begins in this log, in order.
     pub terms: Vec<(Term, Position)>,
+    /// Behaviour by which facts and events are folded: that of the record, or this build's.
+    pub(crate) behaviour: Behaviour,
     pub(crate) on_node: BTreeMap<Text, BTreeMap<Arc<JobKey>, u32>>,
     pub(crate) deadlines: BTreeSet<(Timestamp, JobKey)>,
 }

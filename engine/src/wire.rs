@@ -15,7 +15,9 @@ use crate::state::{Node, Scope, State};
 /// Format version of record bodies that this build writes.
 pub const VERSION: u16 = 1;
 /// Behaviour of the engine that this build decides by.
-pub const BEHAVIOUR: u32 = 1;
+///
+/// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job.
+pub const BEHAVIOUR: u32 = 2;
 
 /// One record: the facts of a turn about one scope, and what was decided from them.
 #[derive(Debug, Clone, PartialEq, Eq)]

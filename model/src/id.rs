@@ -217,6 +217,14 @@ pub struct SlotId {
     pub index: u32,
 }
 
+impl SlotId {
+    /// Returns the slot a text names, as [`fmt::Display`] writes it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (group, index) = text.rsplit_once('-')?;
+        Some(Self { group: Text::from(group), index: index.parse().ok()? })
+    }
+}
+
 impl fmt::Display for SlotId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.group, self.index)

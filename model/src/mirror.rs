@@ -29,9 +29,12 @@ pub struct Mirror {
     /// Restarts charged to each group's limit.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub charged: BTreeMap<Text, u32>,
-    /// No pod is created again before this.
+    /// No pod of the job is created again before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
+    /// The pods of these slots are not created again before these times.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slot_retry: BTreeMap<String, Timestamp>,
     /// When the job first waited for containers to be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_creating_at: Option<Timestamp>,

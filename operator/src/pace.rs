@@ -22,7 +22,7 @@ struct Told {
     words: [Option<Text>; 2],
     /// Whether there are refusals: a job that is refused a thousand pods does not write a thousand times.
     refused: bool,
-    /// `retry_at`, `creating_at`, `first_running_at`.
+    /// The end of the last back-off, `creating_at`, `first_running_at`.
     clocks: [Option<Timestamp>; 3],
 }
 
@@ -33,7 +33,7 @@ impl Told {
             phase: job.phase,
             words: [words, job.stalled.clone()],
             refused: job.refusals().next().is_some(),
-            clocks: [job.retry_at, job.creating_at, job.first_running_at],
+            clocks: [job.last_delay(), job.creating_at, job.first_running_at],
         }
     }
 }

@@ -41,12 +41,14 @@ fn next_try(bench: &Bench<'_>, job: &Job, slot: &SlotId, kind: CauseKind) -> (u3
 }
 
 /// The restart is over when every pod that is to go is gone.
-pub(super) fn clear(job: &Job, restart: &Decision) -> Vec<Event> {
-    let Decision::Restart { scope, slot, group, .. } = restart else { return Vec::new() };
+pub(super) fn clear(bench: &Bench<'_>, job: &Job, restart: &Decision) -> Vec<Event> {
+    let Decision::Restart { scope, slot, group, retry_at, .. } = restart else { return Vec::new() };
     if !job.doomed.is_empty() {
         return Vec::new();
     }
     let display = job.spec().and_then(|s| s.group(group)).map_or(group, |g| g.display());
-    let message = Text::from(format!("restarting {}", scope_words(*scope, display, slot)));
+    let wait = retry_at.filter(|until| *until > bench.now);
+    let wait = wait.map(|until| format!(", not before {}", until.to_rfc3339())).unwrap_or_default();
+    let message = Text::from(format!("restarting {}{wait}", scope_words(*scope, display, slot)));
     vec![Event::RestartCleared, Event::PhaseChanged { to: Phase::Restarting, message }]
 }

@@ -1,6 +1,6 @@
 //! Upkeep: what the spec asks for exists, what it does not is gone, and progress is shown.
 
-use model::{Event, JobSpec, Phase, SlotId, Text, Uid};
+use model::{Event, JobSpec, Phase, SlotId, Text, Timestamp, Uid};
 
 use crate::job::Job;
 use crate::judge::Bench;
@@ -21,9 +21,7 @@ pub(super) fn keep_up(bench: &Bench<'_>, job: &Job, spec: &JobSpec) -> Vec<Event
     if !job.stray_services.is_empty() {
         events.push(Event::ServicesDropped { uids: job.stray_services.iter().cloned().collect() });
     }
-    if job.retry_at.is_none_or(|at| at <= bench.now) {
-        create(job, spec, &mut events);
-    }
+    create(bench, job, spec, &mut events);
     progress(job, spec, &mut events);
     let stalled = is_stalled(job);
     if stalled != job.stalled.is_some() {
@@ -67,12 +65,16 @@ fn stuck(bench: &Bench<'_>, job: &Job, spec: &JobSpec) -> Vec<Uid> {
     found
 }
 
-fn create(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
+/// A back-off holds back the pods it was decided for. Services and other pods do not wait.
+fn create(bench: &Bench<'_>, job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
     let (mut pods, mut services) = (Vec::new(), Vec::new());
+    let passed = |until: Option<&Timestamp>| until.is_none_or(|until| *until <= bench.now);
+    let all_held = !passed(job.retry_at.as_ref());
     for (name, group) in spec.groups.iter().filter_map(|g| Some((&g.name, job.groups.get(&g.name)?))) {
         let id = |index: &u32| SlotId { group: name.clone(), index: *index };
         let next = |index: &u32| Some((id(index), group.slot(*index)?.incarnation.next()));
-        pods.extend(group.missing.iter().filter_map(next).take(MAX_PLANNED.saturating_sub(pods.len())));
+        let due = |index: &&u32| !all_held && passed(group.delays.get(*index));
+        pods.extend(group.missing.iter().filter(due).filter_map(next).take(MAX_PLANNED.saturating_sub(pods.len())));
         services.extend(group.unserved.iter().map(id).take(MAX_PLANNED.saturating_sub(services.len())));
     }
     if !pods.is_empty() {

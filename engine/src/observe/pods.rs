@@ -83,6 +83,9 @@ impl Turn<'_> {
             job.planned_pods.remove(&id);
             job.attempts.remove(&ObjectRef::Pod(id.clone()));
         }
+        if !doomed {
+            job.drop_delay(&id);
+        }
         self.refresh_shown(job, &id);
     }
 
