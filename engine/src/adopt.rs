@@ -53,6 +53,9 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
     for (slot, until) in mirror.slot_retry.iter().filter_map(|(name, until)| Some((SlotId::parse(name)?, *until))) {
         job.groups.entry(slot.group).or_default().delay(slot.index, until);
     }
+    for (name, from) in &mirror.grown_from {
+        job.groups.entry(name.clone()).or_default().grown_from = Some(*from);
+    }
     job.waits_below.clone_from(&mirror.wait_below);
     job.slot_counts.clone_from(&mirror.slot_counts);
     job.note(stamp, at, format!("adopted from its object: phase {:?}, mirror {}", mirror.phase, mirror.stamp));
@@ -78,6 +81,8 @@ impl Job {
         }
         if !ended {
             mirror.slot_counts = self.pinned_counts();
+            let grown = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.grown_from?)));
+            mirror.grown_from = grown.collect();
             if self.groups.values().map(|g| g.delays.len()).sum::<usize>() > MAX_SLOT_RETRIES {
                 mirror.retry_at = self.last_delay();
             } else {

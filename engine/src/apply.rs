@@ -4,6 +4,7 @@ use model::fact::Milestone;
 use model::{Decision, Event, JobKey, Phase, RestartScope, SlotId, Stamp, Text, Timestamp, Uid};
 
 use crate::job::{Doom, Job, MAX_MILESTONES};
+use crate::observe::answers;
 use crate::slots;
 use crate::state::{ApplyError, Scope, State, Surroundings};
 use crate::words::scope_words;
@@ -148,6 +149,7 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp
         Phase::Running => {
             job.running_at = job.running_at.or(Some(at));
             job.creating_at = None;
+            job.groups.values_mut().for_each(|group| group.forget_growth());
         }
         Phase::New
         | Phase::Restarting
@@ -182,6 +184,9 @@ fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stam
     for name in &taken {
         let Some(group) = job.groups.get_mut(name) else { continue };
         group.restarts = group.restarts.saturating_add(1);
+        if scope != RestartScope::Pod {
+            group.forget_growth();
+        }
         let (restarts, len) = (group.restarts, group.replicas);
         for (index, each) in (0..len).zip(&mut group.slots) {
             if scope != RestartScope::Pod || index == slot.index {
@@ -230,17 +235,8 @@ fn end(job: &mut Job, clean: bool, stamp: Stamp, around: &Surroundings<'_>) {
     job.groups.values_mut().for_each(|group| group.delays.clear());
     let finals = job.groups.iter().map(|(name, g)| (name.clone(), (g.counters.succeeded, g.counters.failed)));
     job.finals = finals.collect();
-    let planned: Vec<SlotId> = job.planned_pods.iter().cloned().collect();
-    for id in planned {
-        let refused = job
-            .attempts
-            .get(&model::ObjectRef::Pod(id.clone()))
-            .is_some_and(|a| matches!(a.last, model::Outcome::Refused { .. } | model::Outcome::Taken { .. }));
-        if refused {
-            crate::observe::answers::give_up(job, &id);
-        } else if let Some(slot) = job.slot_mut(&id) {
-            slot.cancelled = true;
-        }
+    for id in job.planned_pods.clone() {
+        answers::cancel(job, &id);
     }
     let planned = std::mem::take(&mut job.planned_services);
     for id in planned {

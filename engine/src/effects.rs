@@ -48,16 +48,17 @@ impl State {
             return;
         }
         for slot in &job.planned_pods {
-            let Some(state) = job.slot(slot) else { continue };
-            commands.push(if state.cancelled {
-                Command::ReadPod { slot: slot.clone() }
-            } else {
-                let restarts = job.groups.get(&slot.group).map_or(0, |g| g.restarts);
-                Command::CreatePod {
-                    slot: slot.clone(),
-                    incarnation: state.incarnation,
-                    count: state.count.unwrap_or(restarts),
+            commands.push(match job.slot(slot) {
+                Some(state) if !state.cancelled => {
+                    let restarts = job.groups.get(&slot.group).map_or(0, |g| g.restarts);
+                    Command::CreatePod {
+                        slot: slot.clone(),
+                        incarnation: state.incarnation,
+                        count: state.count.unwrap_or(restarts),
+                    }
                 }
+                // Given up, or its slot was scaled away: it only needs to be known whether it was created.
+                Some(_) | None => Command::ReadPod { slot: slot.clone() },
             });
         }
         for slot in &job.planned_services {

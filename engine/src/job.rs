@@ -148,6 +148,19 @@ pub struct Group {
     /// Slots whose next pod is not created before this time: back-off of a restart.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub delays: BTreeMap<u32, Timestamp>,
+    /// Greatest incarnation of the slots that were scaled away. New slots continue from it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub past: Incarnation,
+    /// Slots from this index on were added after the group's last restart. Forgotten once the job runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grown_from: Option<u32>,
+    /// Pods in those slots by phase.
+    #[serde(skip_serializing_if = "is_default")]
+    pub grown: Counters,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Pods by phase.
@@ -181,6 +194,18 @@ pub enum Counter {
 }
 
 impl Counters {
+    /// Moves one pod from a counter to another.
+    pub(crate) fn shift(&mut self, from: Option<Counter>, to: Option<Counter>) {
+        if let Some(from) = from {
+            let n = self.get_mut(from);
+            *n = n.saturating_sub(1);
+        }
+        if let Some(to) = to {
+            let n = self.get_mut(to);
+            *n = n.saturating_add(1);
+        }
+    }
+
     /// The counter of that name.
     pub fn get_mut(&mut self, counter: Counter) -> &mut u32 {
         match counter {
@@ -398,15 +423,29 @@ impl Group {
         self.slots.get(usize::try_from(index).ok()?)
     }
 
+    /// Returns the pods that wait for a node and those that wait to start, without those of a restart.
+    pub const fn starting(&self) -> (u32, u32) {
+        let of = if self.restarts > 0 { &self.grown } else { &self.counters };
+        (of.pending, of.scheduled)
+    }
+
     /// Pods waiting to run after a restart, as users see them.
     pub fn restarting(&self) -> u32 {
-        if self.restarts > 0 { self.counters.pending.saturating_add(self.counters.scheduled) } else { 0 }
+        let (pending, scheduled) = self.starting();
+        let c = self.counters;
+        c.pending.saturating_sub(pending).saturating_add(c.scheduled.saturating_sub(scheduled))
+    }
+
+    /// The slots it has been given since its last restart are like any other.
+    pub(crate) fn forget_growth(&mut self) {
+        self.grown_from = None;
+        self.grown = Counters::default();
     }
 
     /// Whether every wanted slot has a pod on a node, or one that ended.
     pub fn all_scheduled(&self) -> bool {
         let c = self.counters;
-        let restarting = if self.restarts > 0 { c.pending } else { 0 };
+        let restarting = c.pending.saturating_sub(self.starting().0);
         let placed =
             [c.scheduled, c.active, c.succeeded, c.failed, restarting].iter().fold(0u32, |a, b| a.saturating_add(*b));
         placed == self.replicas

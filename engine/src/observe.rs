@@ -11,7 +11,7 @@ use model::{Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, SlotId, SpecFact, 
 
 use crate::job::Job;
 use crate::slots;
-use crate::state::{Dirty, Node, Scope, State, Surroundings};
+use crate::state::{Behaviour, Dirty, Node, Scope, State, Surroundings};
 
 /// A fact that cannot be taken in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,7 +119,7 @@ impl State {
             grace_ms: self.config.node_grace_ms,
             faults: &self.config.gpu_faults,
         };
-        let turn = Turn { at, stamp, around };
+        let turn = Turn { at, stamp, behaviour: self.behaviour, around };
         let mut moves = Vec::new();
         match fact {
             Fact::Job(fact) => Turn::job(job, fact),
@@ -181,6 +181,7 @@ type Moves = Vec<(Option<model::Text>, Option<model::Text>)>;
 struct Turn<'a> {
     at: Timestamp,
     stamp: Stamp,
+    behaviour: Behaviour,
     around: Surroundings<'a>,
 }
 
@@ -205,10 +206,11 @@ impl Turn<'_> {
         // An edit after the ending was decided changes nothing any more.
         let too_late = job.valid.is_some() && job.ending().is_some();
         if fact.spec.is_ok() && !too_late {
+            let edited = job.valid.is_some();
             job.valid = Some(fact.clone());
             // What was refused may be accepted now.
             job.attempts.retain(|_, attempt| !matches!(attempt.last, Outcome::Refused { .. }));
-            slots::lay_out(job, &self.around);
+            slots::lay_out(job, edited, self.behaviour, &self.around);
         }
         if job.spec.is_some() || fact.spec.is_err() || !fact.warnings.is_empty() {
             job.shown = self.stamp;

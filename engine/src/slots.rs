@@ -4,10 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use model::{ContainerState, PodPhase, SlotId, Text, Uid};
+use model::{ContainerState, ObjectRef, PodPhase, SlotId, Text, Uid};
 
 use crate::job::{Counter, Group, Job, Pod, Slot};
-use crate::state::Surroundings;
+use crate::observe::answers;
+use crate::state::{Behaviour, Surroundings};
 
 /// Waiting reasons that mean a container could not be created.
 pub(crate) const CREATION_ERRORS: [&str; 8] = [
@@ -34,18 +35,14 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, around: &Surroundings<'_>) {
     let (services, gpus) = job.spec().and_then(|s| s.group(&id.group)).map_or((false, false), |g| (g.services, g.gpus));
     let Job { groups, pods, .. } = job;
     let Some(group) = groups.get_mut(&id.group) else { return };
-    let Group { slots, counters, missing, unserved, done, suspects, .. } = &mut **group;
+    let Group { slots, counters, missing, unserved, done, suspects, grown_from, grown, .. } = &mut **group;
     let Some(slot) = usize::try_from(id.index).ok().and_then(|n| slots.get_mut(n)) else { return };
     let pod = slot.pod.as_ref().and_then(|uid| pods.get(uid));
     let counter = pod.map(|pod| pod.counter()).or_else(|| slot.done.then_some(Counter::Succeeded));
     if counter != slot.counter {
-        if let Some(old) = slot.counter {
-            let n = counters.get_mut(old);
-            *n = n.saturating_sub(1);
-        }
-        if let Some(new) = counter {
-            let n = counters.get_mut(new);
-            *n = n.saturating_add(1);
+        counters.shift(slot.counter, counter);
+        if grown_from.is_some_and(|from| from <= id.index) {
+            grown.shift(slot.counter, counter);
         }
         slot.counter = counter;
     }
@@ -78,18 +75,19 @@ pub(crate) fn has_gpu_condition(pod: &Pod, around: &Surroundings<'_>) -> bool {
     pod.fact.conditions.iter().any(|c| around.names_fault(c))
 }
 
-/// Lays the job's groups out for its present valid spec and sorts its pods into slots and strays.
-pub(crate) fn lay_out(job: &mut Job, around: &Surroundings<'_>) {
+/// Lays the job's groups out for its present valid spec and sorts its pods into slots and strays. `edited`: another valid spec
+/// was in force before.
+pub(crate) fn lay_out(job: &mut Job, edited: bool, behaviour: Behaviour, around: &Surroundings<'_>) {
     let Some(valid) = job.valid.clone() else { return };
     let Ok(spec) = &valid.spec else { return };
     for (name, group) in &mut job.groups {
         if spec.group(name).is_none() {
-            resize(group, 0);
+            resize(group, 0, false);
         }
     }
     for wanted in &spec.groups {
         let group = job.groups.entry(wanted.name.clone()).or_default();
-        resize(group, wanted.replicas);
+        resize(group, wanted.replicas, edited && behaviour.tells_growth());
         // New pods must be told from those that an adopted mirror still waits for.
         if let Some(below) = job.waits_below.get(&wanted.name) {
             for slot in &mut group.slots {
@@ -97,15 +95,7 @@ pub(crate) fn lay_out(job: &mut Job, around: &Surroundings<'_>) {
             }
         }
     }
-    let fits = |job: &Job, id: &SlotId| job.slot(id).is_some();
-    let planned: Vec<SlotId> = job.planned_pods.iter().filter(|id| !fits(job, id)).cloned().collect();
-    for id in planned {
-        job.planned_pods.remove(&id);
-    }
-    let planned: Vec<SlotId> = job.planned_services.iter().filter(|id| !fits(job, id)).cloned().collect();
-    for id in planned {
-        job.planned_services.remove(&id);
-    }
+    sort_plans(job, behaviour);
     // What stood when an ending that keeps pods was decided is nobody's surplus.
     let kept = job.ending().is_some_and(|(_, clean, _)| !clean);
     job.strays.clear();
@@ -138,6 +128,26 @@ pub(crate) fn lay_out(job: &mut Job, around: &Surroundings<'_>) {
     }
 }
 
+/// Gives up what was planned for slots that were scaled away. A pod that may have been created stays planned until that is
+/// known: its slot may come back before.
+fn sort_plans(job: &mut Job, behaviour: Behaviour) {
+    for id in job.planned_pods.clone() {
+        match job.slot_mut(&id) {
+            Some(slot) if !slot.planned => {
+                slot.planned = true;
+                slot.cancelled = false;
+            }
+            Some(_) => {}
+            None if behaviour.cancels_plans() => answers::cancel(job, &id),
+            None => answers::give_up(job, &id),
+        }
+    }
+    let Job { groups, attempts, planned_services, .. } = job;
+    let fits = |id: &SlotId| groups.get(&id.group).is_some_and(|group| id.index < group.replicas);
+    planned_services.retain(fits);
+    attempts.retain(|object, _| !matches!(object, ObjectRef::Service(id) if !fits(id)));
+}
+
 /// Refreshes every slot of a group.
 pub(crate) fn refresh_group(job: &mut Job, name: &Text, around: &Surroundings<'_>) {
     let replicas = job.groups.get(name).map_or(0, |g| g.replicas);
@@ -146,20 +156,28 @@ pub(crate) fn refresh_group(job: &mut Job, name: &Text, around: &Surroundings<'_
     }
 }
 
-fn resize(group: &mut Group, replicas: u32) {
+fn resize(group: &mut Group, replicas: u32, tells_growth: bool) {
     let len = usize::try_from(replicas).unwrap_or(usize::MAX);
-    if group.slots.len() > len {
-        for slot in group.slots.get(len..).unwrap_or_default() {
-            if let Some(counter) = slot.counter {
-                let n = group.counters.get_mut(counter);
-                *n = n.saturating_sub(1);
+    let Group { slots, counters, grown, grown_from, past, .. } = group;
+    if slots.len() > len {
+        for (index, slot) in (replicas..).zip(slots.get(len..).unwrap_or_default()) {
+            *past = slot.incarnation.max(*past);
+            counters.shift(slot.counter, None);
+            if grown_from.is_some_and(|from| from <= index) {
+                grown.shift(slot.counter, None);
             }
         }
         for set in [&mut group.missing, &mut group.unserved, &mut group.done, &mut group.suspects] {
             set.retain(|index| *index < replicas);
         }
     }
+    if tells_growth && group.restarts > 0 && group.replicas < replicas {
+        group.grown_from.get_or_insert(group.replicas);
+    }
+    if group.grown_from.is_some_and(|from| from >= replicas) {
+        group.forget_growth();
+    }
     group.delays.retain(|index, _| *index < replicas);
-    group.slots.resize(len, Slot::default());
+    group.slots.resize(len, Slot { incarnation: group.past, ..Slot::default() });
     group.replicas = replicas;
 }

@@ -65,6 +65,16 @@ impl Behaviour {
     pub(crate) const fn delays_slots(self) -> bool {
         self.0 >= 2
     }
+
+    /// Returns whether the planned pod of a slot that was scaled away is cancelled, instead of forgotten.
+    pub(crate) const fn cancels_plans(self) -> bool {
+        self.0 >= 2
+    }
+
+    /// Returns whether pods that a group grew by after a restart are told from those of the restart.
+    pub(crate) const fn tells_growth(self) -> bool {
+        self.0 >= 2
+    }
 }
 
 /// Everything that is known.

@@ -16,7 +16,8 @@ use crate::state::{Node, Scope, State};
 pub const VERSION: u16 = 1;
 /// Behaviour of the engine that this build decides by.
 ///
-/// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job.
+/// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job; the planned pod
+/// of a slot that was scaled away is cancelled; pods a group grows by after a restart are not `Restarting`.
 pub const BEHAVIOUR: u32 = 2;
 
 /// One record: the facts of a turn about one scope, and what was decided from them.

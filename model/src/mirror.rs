@@ -35,6 +35,9 @@ pub struct Mirror {
     /// The pods of these slots are not created again before these times.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub slot_retry: BTreeMap<String, Timestamp>,
+    /// Slots of the group from this index on were added after its last restart.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grown_from: BTreeMap<Text, u32>,
     /// When the job first waited for containers to be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_creating_at: Option<Timestamp>,

@@ -40,6 +40,10 @@ impl Operator {
         let object = command.object();
         self.announce(key, &command, &answer);
         let outcome = match (&command, answer) {
+            // The name belongs to another object by now: ours is not there.
+            (Command::ReadPod { .. }, Ok(held)) if objects::owner(&self.registry, &held).as_ref() != Some(key) => {
+                Outcome::Gone
+            }
             (Command::CreatePod { .. } | Command::CreateService { .. } | Command::ReadPod { .. }, Ok(created)) => {
                 self.offer_now(&created, facts);
                 return;

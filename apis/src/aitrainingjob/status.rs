@@ -62,7 +62,7 @@ fn replica_statuses(job: &Job) -> Map<String, Value> {
     for (spec, group) in job.spec_groups() {
         let now = group.counters;
         let restarting = group.restarting();
-        let (pending, scheduled) = if group.restarts > 0 { (0, 0) } else { (now.pending, now.scheduled) };
+        let (pending, scheduled) = group.starting();
         // What an ended job came to stays readable when its pods are gone.
         let (succeeded, failed) = match job.finals.get(&spec.name) {
             Some(finals) if ending => *finals,

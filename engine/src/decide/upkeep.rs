@@ -91,7 +91,7 @@ fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
     let groups = || job.spec_groups().map(|(_, g)| g);
     let all_running = groups().all(|g| g.counters.active == g.replicas);
     let some_restarting = groups().any(|g| g.restarting() > 0);
-    let some_starting = groups().any(|g| g.restarts == 0 && g.counters.scheduled > 0);
+    let some_starting = groups().any(|g| g.starting().1 > 0);
     let all_scheduled = groups().all(crate::job::Group::all_scheduled);
     let to = if all_running {
         Phase::Running

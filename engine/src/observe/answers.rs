@@ -20,6 +20,24 @@ pub(crate) fn give_up(job: &mut Job, id: &SlotId) {
     }
 }
 
+/// Gives a planned pod up. One that may have been created stays planned until that is known.
+pub(crate) fn cancel(job: &mut Job, id: &SlotId) {
+    let refused = job
+        .attempts
+        .get(&ObjectRef::Pod(id.clone()))
+        .is_some_and(|a| matches!(a.last, Outcome::Refused { .. } | Outcome::Taken { .. }));
+    if refused {
+        give_up(job, id);
+    } else if let Some(slot) = job.slot_mut(id) {
+        slot.cancelled = true;
+    }
+}
+
+/// Whether a planned pod was given up: its slot says so, or was scaled away.
+fn is_cancelled(job: &Job, id: &SlotId) -> bool {
+    job.slot(id).is_none_or(|slot| slot.cancelled)
+}
+
 pub(super) fn answered(
     job: &mut Job,
     object: &ObjectRef,
@@ -55,8 +73,7 @@ pub(super) fn answered(
             if job.attempts.remove(object).is_some_and(|a| shows(&a.last)) {
                 job.shown = stamp;
             }
-            let cancelled = job.slot(id).is_some_and(|s| s.cancelled);
-            if cancelled {
+            if is_cancelled(job, id) {
                 give_up(job, id);
             }
         }
@@ -80,7 +97,7 @@ pub(super) fn answered(
             }
             // A creation that was given up and refused did not happen.
             if let (ObjectRef::Pod(id), Outcome::Refused { .. }) = (object, outcome)
-                && job.slot(id).is_some_and(|s| s.cancelled)
+                && is_cancelled(job, id)
             {
                 give_up(job, id);
             }

@@ -2,7 +2,7 @@
 
 use model::{ObjectRef, Phase, PodFact, PodPhase, SlotId, Stamp, Uid};
 
-use super::{Moves, Turn, share};
+use super::{Moves, Turn, answers, share};
 use crate::job::{Doom, Job, Pod};
 use crate::slots;
 
@@ -16,6 +16,10 @@ impl Turn<'_> {
             return;
         }
         let id = fact.slot.as_ref().filter(|id| job.slot(id).is_some()).cloned();
+        if let (Some(scaled_away), None) = (&fact.slot, &id) {
+            // Its creation had been given up; now it is known that it took place.
+            answers::give_up(job, scaled_away);
+        }
         if let Some(id) = &id {
             let holder = job.slot(id).and_then(|s| s.pod.clone()).filter(|held| held != uid);
             if job.slot(id).is_some_and(|s| s.last_gone.as_ref() == Some(uid)) {
