@@ -17,8 +17,14 @@ const USUAL_CONDITIONS: [&str; 6] =
 /// Words that a device failure is described with, in lower case.
 const DEVICE_WORDS: [&str; 8] = ["xid", "gpu", "nvml", "cuda", "ecc", "nvlink", "rocm", "npu"];
 
-/// Longest part of a container's last words that is kept, in characters.
+/// Waiting reasons that every healthy container goes through, or whose message changes with each try.
+const USUAL_WAITS: [&str; 3] = ["ContainerCreating", "CrashLoopBackOff", "PodInitializing"];
+
+/// Longest part of a container's last words that is kept for a device failure they name, in characters.
 const LAST_WORDS_MAX: usize = 200;
+
+/// Longest part of a container's message that is kept, in characters.
+const CONTAINER_MESSAGE_MAX: usize = 256;
 
 /// Longest part of a pod's message that is kept, in characters.
 const MESSAGE_MAX: usize = 512;
@@ -95,14 +101,32 @@ fn state(status: &Value) -> ContainerState {
             // A code beyond 32 bits is no code a process can exit with: it must not read as success.
             code: i32::try_from(code).unwrap_or(-1),
             reason: reason(terminated),
-            message: text_at(terminated, &["message"]).and_then(device_words),
+            message: text_at(terminated, &["message"])
+                .and_then(|message| device_words(message).or_else(|| last_part(message).filter(|_| code != 0))),
         };
     }
     if state.get("running").is_some_and(Value::is_object) {
         return ContainerState::Running;
     }
     // No state at all means waiting, as for Kubernetes itself.
-    ContainerState::Waiting { reason: state.get("waiting").map(reason).unwrap_or_default() }
+    let waiting = state.get("waiting").unwrap_or(&Value::Null);
+    let reason = reason(waiting);
+    let message = text_at(waiting, &["message"]).filter(|_| !reason.is_empty() && !USUAL_WAITS.contains(&&*reason));
+    ContainerState::Waiting { message: message.and_then(last_part), reason }
+}
+
+/// The end of a container's message: what went wrong stands last, whether a runtime nests its errors or a program prints them.
+fn last_part(message: &str) -> Option<Text> {
+    let message = message.trim();
+    let cut = message.chars().count().saturating_sub(CONTAINER_MESSAGE_MAX);
+    let Some((start, _)) = message.char_indices().nth(cut) else { return None };
+    if start == 0 {
+        return Some(Text::from(message));
+    }
+    let part = message.get(start..)?;
+    // A line that was cut is left out where whole ones follow.
+    let part = part.split_once('\n').map_or(part, |(_, rest)| rest).trim();
+    Some(Text::from(format!("... {part}")))
 }
 
 /// The part of a container's last words that may name a device failure.
@@ -154,7 +178,7 @@ mod tests {
                 ContainerFact {
                     name: "aitj-main".into(),
                     main: true,
-                    state: ContainerState::Waiting { reason: "ImagePullBackOff".into() }
+                    state: ContainerState::Waiting { reason: "ImagePullBackOff".into(), message: Some("long".into()) }
                 },
                 ContainerFact { name: "side".into(), main: false, state: ContainerState::Running },
             ]
@@ -175,14 +199,23 @@ mod tests {
         }
         let terminated =
             |code: i32, reason: &str| ContainerState::Terminated { code, reason: reason.into(), message: None };
+        let waiting = |reason: &str, message: Option<&str>| ContainerState::Waiting {
+            reason: reason.into(),
+            message: message.map(Text::from),
+        };
         for (state, want) in [
             (json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}), terminated(137, "OOMKilled")),
             (json!({"terminated": {"exitCode": 0}}), terminated(0, "")),
             (json!({"terminated": {"exitCode": 5_000_000_000_i64}}), terminated(-1, "")),
             (json!({"running": {}}), ContainerState::Running),
-            (json!({"running": null, "waiting": {}}), ContainerState::Waiting { reason: "".into() }),
-            (json!({}), ContainerState::Waiting { reason: "".into() }),
-            (json!(null), ContainerState::Waiting { reason: "".into() }),
+            (json!({"running": null, "waiting": {}}), waiting("", None)),
+            (json!({}), waiting("", None)),
+            (json!(null), waiting("", None)),
+            (json!({"waiting": {"reason": "ContainerCreating", "message": "x"}}), waiting("ContainerCreating", None)),
+            (
+                json!({"waiting": {"reason": "CreateContainerConfigError", "message": "secret \"s\" not found"}}),
+                waiting("CreateContainerConfigError", Some("secret \"s\" not found")),
+            ),
         ] {
             let fact = fact_of(&json!({"containerStatuses": [{"name": "m", "state": state}]}));
             assert_eq!(fact.containers[0].state, want, "{state}");
@@ -190,12 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_kept_only_when_they_may_name_a_device() {
+    fn of_last_words_the_line_of_a_device_is_kept_and_of_a_failure_the_end() {
         let early = format!("NVRM: Xid 79 {}", "x".repeat(900));
+        let nested = format!("{}exec: \"pyhton3\": executable file not found in $PATH", "failed to create task: ".repeat(20));
+        let lines = format!("{}\nModuleNotFoundError: No module named 'torch'\n", "x".repeat(400));
         let late = format!("{}\nloss 0.1\nCUDA error: uncorrectable ECC", "é".repeat(2000));
         for (message, want) in [
-            ("Traceback: KeyError", None),
+            ("Traceback: KeyError", Some("Traceback: KeyError".to_owned())),
+            (&*nested, Some(format!("... {}", nested.chars().skip(nested.len() - 256).collect::<String>()))),
+            (&*lines, Some("... ModuleNotFoundError: No module named 'torch'".to_owned())),
             ("", None),
+            (" \n", None),
             ("nvml failed", Some("nvml failed".to_owned())),
             (&*early, Some(early.chars().take(200).collect())),
             (&*late, Some("CUDA error: uncorrectable ECC".to_owned())),
@@ -208,6 +246,12 @@ mod tests {
             };
             assert_eq!(kept.as_deref(), want.as_deref(), "{message}");
         }
+        let status = json!({"containerStatuses": [
+            {"name": "m", "state": {"terminated": {"exitCode": 0, "message": "all is well"}}}]});
+        let ContainerState::Terminated { message, .. } = fact_of(&status).containers[0].state.clone() else {
+            panic!("terminated")
+        };
+        assert_eq!(message, None, "of a success nothing is kept");
     }
 
     #[test]

@@ -79,6 +79,8 @@ impl State {
                 job.decided = stamp;
                 job.shown = stamp;
                 job.creating_at = None;
+                // Something follows from its pods after all.
+                job.stalled = None;
                 match &**decision {
                     Decision::Restart { group, scope, slot, cause, failures, retry_at } => {
                         if !behaviour.delays_slots() {
@@ -236,7 +238,7 @@ fn end(job: &mut Job, clean: bool, stamp: Stamp, around: &Surroundings<'_>) {
     let finals = job.groups.iter().map(|(name, g)| (name.clone(), (g.counters.succeeded, g.counters.failed)));
     job.finals = finals.collect();
     for id in job.planned_pods.clone() {
-        answers::cancel(job, &id);
+        answers::cancel(job, &id, stamp);
     }
     let planned = std::mem::take(&mut job.planned_services);
     for id in planned {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::job::Job;
 use crate::state::{Scope, State};
 use crate::wire::Record;
+use crate::words::with_message;
 
 /// One line of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,10 +131,12 @@ fn pod_words(pod: &PodFact) -> String {
     }
     for container in &pod.containers {
         match &container.state {
-            ContainerState::Waiting { reason } => {
+            ContainerState::Waiting { reason, message } => {
+                let reason = with_message(reason, message.as_ref());
                 let _ = write!(text, ", {} waits: {reason}", container.name);
             }
-            ContainerState::Terminated { code, .. } => {
+            ContainerState::Terminated { code, message, .. } => {
+                let code = with_message(&code.to_string(), message.as_ref());
                 let _ = write!(text, ", {} exited {code}", container.name);
             }
             ContainerState::Running => {}

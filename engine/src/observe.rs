@@ -146,7 +146,7 @@ impl State {
             Fact::Answered { object, outcome } => answers::answered(job, object, outcome, stamp, at, &self.config),
             Fact::Published { stamp, rv } => {
                 job.acked = job.acked.max(*stamp);
-                job.attempts.remove(&ObjectRef::Status);
+                answers::forget(job, &ObjectRef::Status, self.stamp);
                 if *rv > job.rv {
                     job.rv = *rv;
                     job.mirror = *stamp;
@@ -178,11 +178,12 @@ impl State {
 
 type Moves = Vec<(Option<model::Text>, Option<model::Text>)>;
 
-struct Turn<'a> {
+/// The record that is observed, and what is known besides the job.
+pub(crate) struct Turn<'a> {
     at: Timestamp,
-    stamp: Stamp,
-    behaviour: Behaviour,
-    around: Surroundings<'a>,
+    pub(crate) stamp: Stamp,
+    pub(crate) behaviour: Behaviour,
+    pub(crate) around: Surroundings<'a>,
 }
 
 impl Turn<'_> {
@@ -210,7 +211,7 @@ impl Turn<'_> {
             job.valid = Some(fact.clone());
             // What was refused may be accepted now.
             job.attempts.retain(|_, attempt| !matches!(attempt.last, Outcome::Refused { .. }));
-            slots::lay_out(job, edited, self.behaviour, &self.around);
+            slots::lay_out(job, edited, self);
         }
         if job.spec.is_some() || fact.spec.is_err() || !fact.warnings.is_empty() {
             job.shown = self.stamp;

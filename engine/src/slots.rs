@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use model::{ContainerState, ObjectRef, PodPhase, SlotId, Text, Uid};
 
 use crate::job::{Counter, Group, Job, Pod, Slot};
-use crate::observe::answers;
-use crate::state::{Behaviour, Surroundings};
+use crate::observe::{Turn, answers};
+use crate::state::Surroundings;
 
 /// Waiting reasons that mean a container could not be created.
 pub(crate) const CREATION_ERRORS: [&str; 8] = [
@@ -22,10 +22,12 @@ pub(crate) const CREATION_ERRORS: [&str; 8] = [
     "RegistryUnavailable",
 ];
 
-/// The creation error a pod shows: container name and reason.
-pub(crate) fn creation_error(pod: &Pod) -> Option<(&Text, &Text)> {
+/// The creation error a pod shows: container name, reason, and the node's words on it.
+pub(crate) fn creation_error(pod: &Pod) -> Option<(&Text, &Text, Option<&Text>)> {
     pod.fact.containers.iter().find_map(|c| match &c.state {
-        ContainerState::Waiting { reason } if CREATION_ERRORS.contains(&&**reason) => Some((&c.name, reason)),
+        ContainerState::Waiting { reason, message } if CREATION_ERRORS.contains(&&**reason) => {
+            Some((&c.name, reason, message.as_ref()))
+        }
         ContainerState::Waiting { .. } | ContainerState::Running | ContainerState::Terminated { .. } => None,
     })
 }
@@ -77,7 +79,8 @@ pub(crate) fn has_gpu_condition(pod: &Pod, around: &Surroundings<'_>) -> bool {
 
 /// Lays the job's groups out for its present valid spec and sorts its pods into slots and strays. `edited`: another valid spec
 /// was in force before.
-pub(crate) fn lay_out(job: &mut Job, edited: bool, behaviour: Behaviour, around: &Surroundings<'_>) {
+pub(crate) fn lay_out(job: &mut Job, edited: bool, turn: &Turn<'_>) {
+    let around = &turn.around;
     let Some(valid) = job.valid.clone() else { return };
     let Ok(spec) = &valid.spec else { return };
     for (name, group) in &mut job.groups {
@@ -87,7 +90,7 @@ pub(crate) fn lay_out(job: &mut Job, edited: bool, behaviour: Behaviour, around:
     }
     for wanted in &spec.groups {
         let group = job.groups.entry(wanted.name.clone()).or_default();
-        resize(group, wanted.replicas, edited && behaviour.tells_growth());
+        resize(group, wanted.replicas, edited && turn.behaviour.tells_growth());
         // New pods must be told from those that an adopted mirror still waits for.
         if let Some(below) = job.waits_below.get(&wanted.name) {
             for slot in &mut group.slots {
@@ -95,7 +98,7 @@ pub(crate) fn lay_out(job: &mut Job, edited: bool, behaviour: Behaviour, around:
             }
         }
     }
-    sort_plans(job, behaviour);
+    sort_plans(job, turn);
     // What stood when an ending that keeps pods was decided is nobody's surplus.
     let kept = job.ending().is_some_and(|(_, clean, _)| !clean);
     job.strays.clear();
@@ -130,7 +133,7 @@ pub(crate) fn lay_out(job: &mut Job, edited: bool, behaviour: Behaviour, around:
 
 /// Gives up what was planned for slots that were scaled away. A pod that may have been created stays planned until that is
 /// known: its slot may come back before.
-fn sort_plans(job: &mut Job, behaviour: Behaviour) {
+fn sort_plans(job: &mut Job, turn: &Turn<'_>) {
     for id in job.planned_pods.clone() {
         match job.slot_mut(&id) {
             Some(slot) if !slot.planned => {
@@ -138,8 +141,8 @@ fn sort_plans(job: &mut Job, behaviour: Behaviour) {
                 slot.cancelled = false;
             }
             Some(_) => {}
-            None if behaviour.cancels_plans() => answers::cancel(job, &id),
-            None => answers::give_up(job, &id),
+            None if turn.behaviour.cancels_plans() => answers::cancel(job, &id, turn.stamp),
+            None => answers::give_up(job, &id, turn.stamp),
         }
     }
     let Job { groups, attempts, planned_services, .. } = job;

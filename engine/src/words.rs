@@ -11,6 +11,16 @@ use crate::slots::creation_error;
 /// Pods named in one message; more are counted.
 const MAX_NAMED: usize = 8;
 
+/// Reasons of containers whose program never ran.
+const NOT_STARTED: [&str; 2] = ["ContainerCannotRun", "StartError"];
+
+/// What is known of a container, followed by its message on one line.
+pub(crate) fn with_message(what: &str, message: Option<&Text>) -> String {
+    let lines = message.into_iter().flat_map(|message| message.lines());
+    let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() { what.to_owned() } else { format!("{what}: {}", lines.join(" | ")) }
+}
+
 /// What became of one pod.
 pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
     let fact = &pod.fact;
@@ -21,8 +31,9 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
             let _ = write!(out, " lost its node {}", node.unwrap_or("(none)"));
         }
         CauseKind::CreationFailed => {
-            let (container, reason) = creation_error(pod).map_or(("", "creation failed"), |(c, r)| (c, r));
-            let _ = write!(out, ", container {container}, on node {}: {reason}", node.unwrap_or("(none)"));
+            let (container, trouble) =
+                creation_error(pod).map_or(("", "creation failed".to_owned()), |(c, r, m)| (c, with_message(r, m)));
+            let _ = write!(out, ", container {container}, on node {}: {trouble}", node.unwrap_or("(none)"));
         }
         CauseKind::Completed => out.push_str(" succeeded"),
         CauseKind::Exited | CauseKind::GpuFault => {
@@ -31,13 +42,13 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
             }
             for container in &fact.containers {
                 if let ContainerState::Terminated { code, reason, message } = &container.state {
-                    let _ = write!(out, ", container {} exited with code {code}", container.name);
-                    if !reason.is_empty() {
-                        let _ = write!(out, " ({reason})");
-                    }
-                    if let Some(message) = message {
-                        let _ = write!(out, ": {message}");
-                    }
+                    let what = if NOT_STARTED.contains(&&**reason) {
+                        format!(", container {} could not be started", container.name)
+                    } else {
+                        format!(", container {} exited with code {code}", container.name)
+                    };
+                    let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+                    out.push_str(&with_message(&format!("{what}{reason}"), message.as_ref()));
                 }
             }
             if let Some(node) = node {
@@ -108,11 +119,12 @@ pub(crate) fn creation_trouble(job: &Job) -> Text {
     for (name, group) in &job.groups {
         for index in group.suspects.iter().take(MAX_NAMED) {
             let pod = group.slot(*index).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid));
-            if let Some((pod, (container, reason))) =
+            if let Some((pod, (container, reason, message))) =
                 pod.filter(|p| !p.is_leaving()).and_then(|p| Some((p, creation_error(p)?)))
             {
                 let sep = if out.is_empty() { "" } else { "; " };
-                let _ = write!(out, "{sep}pod {}, container {container}: {reason}", pod.fact.name);
+                let trouble = with_message(reason, message);
+                let _ = write!(out, "{sep}pod {}, container {container}: {trouble}", pod.fact.name);
             }
             if out.len() > 1024 {
                 let _ = write!(out, "; more of {name}");

@@ -231,6 +231,9 @@ pub enum ContainerState {
     Waiting {
         /// Why, for example `ImagePullBackOff`.
         reason: Text,
+        /// The node's words on it, cut when long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Text>,
     },
     /// Running.
     Running,
@@ -241,7 +244,7 @@ pub enum ContainerState {
         /// Why, for example `OOMKilled`; empty when it is not said.
         #[serde(default, skip_serializing_if = "str::is_empty")]
         reason: Text,
-        /// Its last words, kept only when they name a possible device failure.
+        /// Its termination message, cut when long. Kept of a failure, and where it names a possible device failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Text>,
     },

@@ -96,7 +96,9 @@ fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
     let mut conditions = Vec::new();
     if let Some(errors) = job.invalid() {
         let mut message = field_messages(errors);
-        if job.valid.is_some() {
+        if job.phase.is_terminal() || job.ending().is_some() {
+            message.push_str("; the job has ended and no edit changes it");
+        } else if job.valid.is_some() {
             message.push_str("; the job goes on with the spec before");
         }
         conditions.push(remark("Invalid", &message));
@@ -118,11 +120,11 @@ fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
     if !degraded.is_empty() {
         conditions.push(remark("Degraded", &join(degraded)));
     }
-    if let Some(why) = &job.stalled {
-        conditions.push(remark("Warning", why));
-    }
-    if !job.warnings().is_empty() {
-        conditions.push(remark("Warning", &field_messages(job.warnings())));
+    // One condition a type: readers of conditions look them up by it.
+    let stalled = job.stalled.iter().map(ToString::to_string);
+    let warnings: Vec<String> = stalled.chain(job.warnings().iter().map(ToString::to_string)).collect();
+    if !warnings.is_empty() {
+        conditions.push(remark("Warning", &join(warnings)));
     }
     let last = job.milestones.len().saturating_sub(1);
     conditions.extend(job.milestones.iter().enumerate().map(|(n, milestone)| phase_condition(milestone, n == last)));

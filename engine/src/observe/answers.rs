@@ -7,13 +7,20 @@ use crate::job::{Attempt, Job};
 
 /// Whether users are told of an answer in the status.
 const fn shows(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Refused { .. } | Outcome::Taken { waiting: false })
+    matches!(outcome, Outcome::Refused { .. } | Outcome::Taken { .. })
+}
+
+/// Forgets the calls about an object that did not succeed. What the status says of them goes with the next write.
+pub(crate) fn forget(job: &mut Job, object: &ObjectRef, stamp: Stamp) {
+    if job.attempts.remove(object).is_some_and(|attempt| shows(&attempt.last)) {
+        job.shown = stamp;
+    }
 }
 
 /// Forgets the planned creation of a pod.
-pub(crate) fn give_up(job: &mut Job, id: &SlotId) {
+pub(crate) fn give_up(job: &mut Job, id: &SlotId, stamp: Stamp) {
     job.planned_pods.remove(id);
-    job.attempts.remove(&ObjectRef::Pod(id.clone()));
+    forget(job, &ObjectRef::Pod(id.clone()), stamp);
     if let Some(slot) = job.slot_mut(id) {
         slot.planned = false;
         slot.cancelled = false;
@@ -21,13 +28,13 @@ pub(crate) fn give_up(job: &mut Job, id: &SlotId) {
 }
 
 /// Gives a planned pod up. One that may have been created stays planned until that is known.
-pub(crate) fn cancel(job: &mut Job, id: &SlotId) {
+pub(crate) fn cancel(job: &mut Job, id: &SlotId, stamp: Stamp) {
     let refused = job
         .attempts
         .get(&ObjectRef::Pod(id.clone()))
         .is_some_and(|a| matches!(a.last, Outcome::Refused { .. } | Outcome::Taken { .. }));
     if refused {
-        give_up(job, id);
+        give_up(job, id, stamp);
     } else if let Some(slot) = job.slot_mut(id) {
         slot.cancelled = true;
     }
@@ -48,7 +55,7 @@ pub(super) fn answered(
 ) {
     match (object, outcome) {
         (ObjectRef::PodUid(uid), Outcome::Done | Outcome::Forced) => {
-            job.attempts.remove(object);
+            forget(job, object, stamp);
             if let Some(pod) = job.pods.get_mut(uid)
                 && let Some(doom) = &mut pod.doom
             {
@@ -57,7 +64,7 @@ pub(super) fn answered(
             }
         }
         (ObjectRef::ServiceUid(uid), Outcome::Done) => {
-            job.attempts.remove(object);
+            forget(job, object, stamp);
             if let Some(service) = job.services.get_mut(uid)
                 && let Some(doom) = &mut service.doom
             {
@@ -65,23 +72,17 @@ pub(super) fn answered(
             }
         }
         (ObjectRef::Marker, Outcome::Done | Outcome::Gone) => {
-            job.attempts.remove(object);
+            forget(job, object, stamp);
             job.marker = true;
         }
         (ObjectRef::Pod(id), Outcome::Gone) => {
             // A creation that was given up did not happen; or a name that was taken is free.
-            if job.attempts.remove(object).is_some_and(|a| shows(&a.last)) {
-                job.shown = stamp;
-            }
+            forget(job, object, stamp);
             if is_cancelled(job, id) {
-                give_up(job, id);
+                give_up(job, id, stamp);
             }
         }
-        (_, Outcome::Done | Outcome::Forced | Outcome::Gone) => {
-            if job.attempts.remove(object).is_some_and(|a| shows(&a.last)) {
-                job.shown = stamp;
-            }
-        }
+        (_, Outcome::Done | Outcome::Forced | Outcome::Gone) => forget(job, object, stamp),
         (_, Outcome::Taken { .. } | Outcome::Refused { .. } | Outcome::Unknown { .. }) => {
             let failures = job.attempts.get(object).map_or(0, |a| a.failures).saturating_add(1);
             let retry_at = match outcome {
@@ -92,14 +93,15 @@ pub(super) fn answered(
                 }
             };
             let before = job.attempts.insert(object.clone(), Attempt { failures, retry_at, last: outcome.clone() });
-            if shows(outcome) && before.is_none_or(|a| a.last != *outcome) {
+            let said = before.map(|attempt| attempt.last).filter(shows);
+            if said.as_ref() != Some(outcome).filter(|outcome| shows(outcome)) {
                 job.shown = stamp;
             }
             // A creation that was given up and refused did not happen.
             if let (ObjectRef::Pod(id), Outcome::Refused { .. }) = (object, outcome)
                 && is_cancelled(job, id)
             {
-                give_up(job, id);
+                give_up(job, id, stamp);
             }
         }
     }

@@ -18,7 +18,7 @@ impl Turn<'_> {
         let id = fact.slot.as_ref().filter(|id| job.slot(id).is_some()).cloned();
         if let (Some(scaled_away), None) = (&fact.slot, &id) {
             // Its creation had been given up; now it is known that it took place.
-            answers::give_up(job, scaled_away);
+            answers::give_up(job, scaled_away, self.stamp);
         }
         if let Some(id) = &id {
             let holder = job.slot(id).and_then(|s| s.pod.clone()).filter(|held| held != uid);
@@ -85,7 +85,7 @@ impl Turn<'_> {
             slot.planned = false;
             slot.cancelled = false;
             job.planned_pods.remove(&id);
-            job.attempts.remove(&ObjectRef::Pod(id.clone()));
+            answers::forget(job, &ObjectRef::Pod(id.clone()), self.stamp);
         }
         if !doomed {
             job.drop_delay(&id);
@@ -124,7 +124,7 @@ impl Turn<'_> {
         job.doomed.remove(uid);
         job.strays.remove(uid);
         job.schedulable(uid);
-        job.attempts.remove(&ObjectRef::PodUid(uid.clone()));
+        answers::forget(job, &ObjectRef::PodUid(uid.clone()), self.stamp);
         let Some(pod) = job.pods.remove(uid) else {
             if job.dead.len() >= MAX_DEAD {
                 job.dead.pop_front();

@@ -2,7 +2,7 @@
 
 use model::{ObjectRef, ServiceFact, Uid};
 
-use super::{Turn, share};
+use super::{Turn, answers, share};
 use crate::job::{Job, Service};
 use crate::slots;
 
@@ -35,12 +35,12 @@ impl Turn<'_> {
         }
         let Some(id) = fact.slot.as_ref() else { return };
         job.planned_services.remove(id);
-        job.attempts.remove(&ObjectRef::Service(id.clone()));
+        answers::forget(job, &ObjectRef::Service(id.clone()), self.stamp);
         slots::refresh(job, id, &self.around);
     }
 
     pub(super) fn service_gone(&self, job: &mut Job, uid: &Uid) {
-        job.attempts.remove(&ObjectRef::ServiceUid(uid.clone()));
+        answers::forget(job, &ObjectRef::ServiceUid(uid.clone()), self.stamp);
         job.stray_services.remove(uid);
         let Some(id) = job.services.remove(uid).and_then(|s| s.slot) else { return };
         if let Some(slot) = job.slot_mut(&id)
