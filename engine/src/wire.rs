@@ -1,8 +1,9 @@
 //! Record bodies: what stands in the log, and checkpoints of the state.
 //!
-//! Version 1. Bodies are compact JSON with members in a fixed order; members that are absent are not written, and unknown
-//! ones are refused by nobody, so a member may be added. A body that says a newer version is refused with a readable
-//! reason. Never renumber or reuse a behaviour number.
+//! Version 1. Bodies are compact JSON with members in a fixed order. Members that are absent are not written. Unknown ones
+//! are passed over, so a member may be added under the same version if it comes with a new behaviour number. A body with a
+//! newer version, a newer behaviour or an unknown word was written by a newer build: it is refused, and the reason says so.
+//! Never renumber or reuse a behaviour number.
 
 use std::collections::BTreeMap;
 
@@ -44,12 +45,9 @@ pub struct Record {
 /// A body that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// It was written by a newer build.
-    #[error("record format {have} is newer than format {VERSION}, the newest this build reads")]
-    TooNew {
-        /// The version it says.
-        have: u16,
-    },
+    /// It was written by a newer build, so folding it here would lead to another state than there.
+    #[error("written by a newer build of Trainyard ({0}); use that build or newer")]
+    TooNew(Newer),
     /// It is not a record.
     #[error("not a record: {0}")]
     Malformed(#[from] serde_json::Error),
@@ -74,8 +72,6 @@ struct BodyRef<'a> {
 
 #[derive(Deserialize)]
 struct Body {
-    #[serde(default = "version")]
-    v: u16,
     at: Timestamp,
     #[serde(default = "first")]
     behaviour: u32,
@@ -88,10 +84,55 @@ struct Body {
     events: Vec<Event>,
 }
 
+/// What of a body this build does not know.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Newer {
+    /// Its format.
+    #[error("record format {0}, this build reads up to {VERSION}")]
+    Format(u16),
+    /// The rules it was decided by.
+    #[error("behaviour {0}, this build knows up to {BEHAVIOUR}")]
+    Behaviour(u32),
+    /// A kind of fact, event, phase, or another word.
+    #[error("{0}")]
+    Word(String),
+}
+
+/// The members that say which build can read a body. They stand in every format.
 #[derive(Deserialize)]
 struct Version {
     #[serde(default = "version")]
     v: u16,
+    #[serde(default = "first")]
+    behaviour: u32,
+}
+
+impl Version {
+    fn newer(&self) -> Option<Newer> {
+        if self.v > VERSION {
+            return Some(Newer::Format(self.v));
+        }
+        (self.behaviour > BEHAVIOUR).then_some(Newer::Behaviour(self.behaviour))
+    }
+}
+
+/// Reads a body of this build's format or an older one.
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, WireError> {
+    // A newer body may lack this build's members: that it is newer says more than which member is missing.
+    if let Some(newer) = serde_json::from_slice::<Version>(body).ok().and_then(|version| version.newer()) {
+        return Err(WireError::TooNew(newer));
+    }
+    serde_json::from_slice(body).map_err(|error| match unknown_word(&error) {
+        Some(word) => WireError::TooNew(Newer::Word(word)),
+        None => WireError::Malformed(error),
+    })
+}
+
+/// The word that an enum of this build does not have. The digest of the frame vouches for the text, so a newer build wrote it.
+fn unknown_word(error: &serde_json::Error) -> Option<String> {
+    let text = error.to_string();
+    let (word, _) = text.strip_prefix("unknown variant `")?.split_once('`')?;
+    Some(format!("`{word}` is a word that this build does not know"))
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
@@ -140,24 +181,17 @@ impl Record {
     /// # Errors
     /// When it is newer than this build, or no record.
     pub fn decode(position: Position, term: Term, body: &[u8]) -> Result<Self, WireError> {
-        match serde_json::from_slice::<Body>(body) {
-            Ok(b) if b.v <= VERSION => Ok(Self {
-                position,
-                term,
-                scope: b.job.map_or(Scope::Cluster, Scope::Job),
-                at: b.at,
-                behaviour: b.behaviour,
-                facts: b.facts,
-                causes: b.causes,
-                events: b.events,
-            }),
-            Ok(b) => Err(WireError::TooNew { have: b.v }),
-            // A newer format may not even have this build's members: say so rather than name a missing member.
-            Err(error) => match serde_json::from_slice::<Version>(body) {
-                Ok(v) if v.v > VERSION => Err(WireError::TooNew { have: v.v }),
-                Ok(_) | Err(_) => Err(WireError::Malformed(error)),
-            },
-        }
+        let body: Body = read(body)?;
+        Ok(Self {
+            position,
+            term,
+            scope: body.job.map_or(Scope::Cluster, Scope::Job),
+            at: body.at,
+            behaviour: body.behaviour,
+            facts: body.facts,
+            causes: body.causes,
+            events: body.events,
+        })
     }
 }
 
@@ -165,6 +199,9 @@ impl Record {
 #[derive(Serialize, Deserialize)]
 struct CheckpointBody<J> {
     v: u16,
+    /// Behaviour of the build that wrote it. Absent in those of the first build.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    behaviour: u32,
     stamp: Stamp,
     at: Timestamp,
     config: Config,
@@ -182,6 +219,7 @@ impl State {
     pub fn to_checkpoint(&self) -> Result<Vec<u8>, WireError> {
         Ok(serde_json::to_vec(&CheckpointBody {
             v: VERSION,
+            behaviour: BEHAVIOUR,
             stamp: self.stamp,
             at: self.at,
             config: self.config.clone(),
@@ -197,11 +235,7 @@ impl State {
     /// # Errors
     /// When it is newer than this build, or no checkpoint.
     pub fn from_checkpoint(body: &[u8]) -> Result<Self, WireError> {
-        let have = serde_json::from_slice::<Version>(body)?.v;
-        if have > VERSION {
-            return Err(WireError::TooNew { have });
-        }
-        let body: CheckpointBody<Vec<(JobKey, Box<Job>)>> = serde_json::from_slice(body)?;
+        let body: CheckpointBody<Vec<(JobKey, Box<Job>)>> = read(body)?;
         let mut state = Self {
             stamp: body.stamp,
             at: body.at,
@@ -249,14 +283,31 @@ mod tests {
     }
 
     #[test]
-    fn members_added_later_are_passed_over_and_newer_formats_are_refused_by_name() {
+    fn members_added_later_are_passed_over_and_what_a_newer_build_wrote_is_refused_by_name() {
         let added = br#"{"at":5,"colour":"blue","facts":["Due"]}"#;
         assert_eq!(Record::decode(Position(1), Term(1), added).unwrap().facts, vec![Fact::Due]);
-        for newer in [&br#"{"v":2,"at":5}"#[..], br#"{"v":2,"what":[{"Unheard":1}]}"#] {
-            let error = Record::decode(Position(1), Term(1), newer).unwrap_err();
-            assert!(matches!(error, WireError::TooNew { have: 2 }), "{error}");
+        let word = |word: &str| Newer::Word(format!("`{word}` is a word that this build does not know"));
+        let job = r#""job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"}"#;
+        let in_job = |members: &str| format!(r#"{{"at":5,{job},{members}}}"#);
+        for (newer, want) in [
+            (r#"{"v":2,"at":5}"#.to_owned(), Newer::Format(2)),
+            (r#"{"v":2,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(2)),
+            (format!(r#"{{"at":5,"behaviour":{},"facts":["Due"]}}"#, BEHAVIOUR + 1), Newer::Behaviour(BEHAVIOUR + 1)),
+            (r#"{"behaviour":4000000000,"what":1}"#.to_owned(), Newer::Behaviour(4_000_000_000)),
+            (in_job(r#""facts":["Unheard"]"#), word("Unheard")),
+            (in_job(r#""facts":[{"Unheard":{"a":[1]}}]"#), word("Unheard")),
+            (in_job(r#""events":[{"PhaseChanged":{"to":"Suspended"}}]"#), word("Suspended")),
+            (in_job(r#""facts":[{"Answered":{"object":"Status","outcome":"Odd"}}]"#), word("Odd")),
+        ] {
+            match Record::decode(Position(1), Term(1), newer.as_bytes()) {
+                Err(error @ WireError::TooNew(_)) => assert_eq!(
+                    error.to_string(),
+                    format!("written by a newer build of Trainyard ({want}); use that build or newer")
+                ),
+                other => panic!("{newer}: {other:?}"),
+            }
         }
-        for bad in [&b""[..], b"{", b"{}", br#"{"at":-1}"#, br#"{"at":5,"facts":["Nonsense"]}"#] {
+        for bad in [&b""[..], b"{", b"{}", br#"{"at":-1}"#, br#"{"at":5,"facts":[{"Due":1}]}"#] {
             let error = Record::decode(Position(1), Term(1), bad).unwrap_err();
             assert!(matches!(error, WireError::Malformed(_)), "{error}");
         }
@@ -266,7 +317,19 @@ mod tests {
     fn a_checkpoint_of_a_newer_build_is_refused() {
         let body = State::default().to_checkpoint().unwrap();
         assert!(State::from_checkpoint(&body).is_ok());
-        let newer = String::from_utf8(body).unwrap().replacen("\"v\":1", "\"v\":9", 1);
-        assert!(matches!(State::from_checkpoint(newer.as_bytes()), Err(WireError::TooNew { have: 9 })));
+        let body = String::from_utf8(body).unwrap();
+        let newer = body.replacen("\"v\":1", "\"v\":9", 1);
+        assert!(matches!(
+            State::from_checkpoint(newer.as_bytes()),
+            Err(WireError::TooNew(Newer::Format(9)))
+        ));
+        let newer = body.replacen(&format!("\"behaviour\":{BEHAVIOUR}"), "\"behaviour\":9", 1);
+        assert!(matches!(
+            State::from_checkpoint(newer.as_bytes()),
+            Err(WireError::TooNew(Newer::Behaviour(9)))
+        ));
+        // The first build wrote none.
+        let first = body.replacen(&format!("\"behaviour\":{BEHAVIOUR},"), "", 1);
+        assert!(State::from_checkpoint(first.as_bytes()).is_ok());
     }
 }
