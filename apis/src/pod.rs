@@ -225,7 +225,8 @@ mod tests {
     #[test]
     fn of_last_words_the_line_of_a_device_is_kept_and_of_a_failure_the_end() {
         let early = format!("NVRM: Xid 79 {}", "x".repeat(900));
-        let nested = format!("{}exec: \"pyhton3\": executable file not found in $PATH", "failed to create task: ".repeat(20));
+        let nested =
+            format!("{}exec: \"pyhton3\": executable file not found in $PATH", "failed to create task: ".repeat(20));
         let lines = format!("{}\nModuleNotFoundError: No module named 'torch'\n", "x".repeat(400));
         let late = format!("{}\nloss 0.1\nCUDA error: uncorrectable ECC", "é".repeat(2000));
         for (message, want) in [

@@ -56,6 +56,12 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
     for (name, from) in &mirror.grown_from {
         job.groups.entry(name.clone()).or_default().grown_from = Some(*from);
     }
+    for (name, replicas) in &mirror.replicas {
+        job.groups.entry(name.clone()).or_default().replicas = *replicas;
+    }
+    if adopted.remarks {
+        job.shown = stamp;
+    }
     job.waits_below.clone_from(&mirror.wait_below);
     job.slot_counts.clone_from(&mirror.slot_counts);
     job.note(stamp, at, format!("adopted from its object: phase {:?}, mirror {}", mirror.phase, mirror.stamp));
@@ -83,6 +89,8 @@ impl Job {
             mirror.slot_counts = self.pinned_counts();
             let grown = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.grown_from?)));
             mirror.grown_from = grown.collect();
+            let restarted = self.groups.iter().filter(|(_, group)| group.restarts > 0);
+            mirror.replicas = restarted.map(|(name, group)| (name.clone(), group.replicas)).collect();
             if self.groups.values().map(|g| g.delays.len()).sum::<usize>() > MAX_SLOT_RETRIES {
                 mirror.retry_at = self.last_delay();
             } else {

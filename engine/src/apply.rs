@@ -225,7 +225,8 @@ fn groups_taken(job: &Job, group: &Text, scope: RestartScope) -> Vec<Text> {
 fn delay(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, until: Timestamp) {
     for name in groups_taken(job, group, scope) {
         let Some(group) = job.groups.get_mut(&name) else { continue };
-        let indexes = if scope == RestartScope::Pod { slot.index..slot.index.saturating_add(1) } else { 0..group.replicas };
+        let indexes =
+            if scope == RestartScope::Pod { slot.index..slot.index.saturating_add(1) } else { 0..group.replicas };
         for index in indexes {
             group.delay(index, until);
         }

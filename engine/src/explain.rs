@@ -299,7 +299,7 @@ fn backing_off(job: &Job, now: Timestamp) -> Vec<String> {
     whole
         .into_iter()
         .chain(slots)
-        .map(|(until, who)| format!("back-off of a restart: {who} waits until {}", until.to_rfc3339()))
+        .map(|(until, who)| format!("back-off of {who}, until {}", until.to_rfc3339()))
         .collect()
 }
 
@@ -405,4 +405,32 @@ fn compare(path: String, before: &Value, after: &Value, out: &mut Vec<(String, V
 /// Whether a record is about a job, by namespace and name.
 pub fn concerns(record: &Record, namespace: &str, name: &str) -> bool {
     matches!(&record.scope, Scope::Job(key) if &*key.namespace == namespace && &*key.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Group;
+
+    #[test]
+    fn back_offs_are_told_by_slot_and_until_when() {
+        let mut group = Group::default();
+        for (index, until) in [(0, 9_000), (1, 9_000), (2, 30_000), (3, 500)] {
+            group.delay(index, Timestamp(until));
+        }
+        let mut job = Job { phase: Phase::Restarting, ..Job::default() };
+        job.groups.insert("trainer".into(), Box::new(group));
+        let told = |job: &Job| backing_off(job, Timestamp(1000));
+        assert_eq!(
+            told(&job),
+            [
+                "back-off of trainer-0, trainer-1, until 1970-01-01T00:00:09Z",
+                "back-off of trainer-2, until 1970-01-01T00:00:30Z",
+            ]
+        );
+        job.retry_at = Some(Timestamp(5000));
+        assert_eq!(told(&job)[0], "back-off of every pod of the job, until 1970-01-01T00:00:05Z");
+        job.phase = Phase::Failed;
+        assert_eq!(told(&job), [""; 0]);
+    }
 }

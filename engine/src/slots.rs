@@ -90,7 +90,9 @@ pub(crate) fn lay_out(job: &mut Job, edited: bool, turn: &Turn<'_>) {
     }
     for wanted in &spec.groups {
         let group = job.groups.entry(wanted.name.clone()).or_default();
-        resize(group, wanted.replicas, edited && turn.behaviour.tells_growth());
+        // Of an adopted job its mirror may tell the number before.
+        let was_known = edited || group.replicas > 0;
+        resize(group, wanted.replicas, was_known && turn.behaviour.tells_growth());
         // New pods must be told from those that an adopted mirror still waits for.
         if let Some(below) = job.waits_below.get(&wanted.name) {
             for slot in &mut group.slots {

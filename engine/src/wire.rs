@@ -266,7 +266,7 @@ mod tests {
                 uid: "u1".into(),
             }),
             at: Timestamp(1000),
-            behaviour: BEHAVIOUR,
+            behaviour: 1,
             facts: vec![Fact::Due, Fact::PodGone { uid: "p1".into() }],
             causes: vec![Position(6)],
             events: vec![Event::RestartCleared],
@@ -280,6 +280,8 @@ mod tests {
         // What stands in old logs must not change: a change of this text is a new format.
         let text = r#"{"at":1000,"job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"},"facts":["Due",{"PodGone":{"uid":"p1"}}],"causes":[6],"events":["RestartCleared"]}"#;
         assert_eq!(String::from_utf8(body).unwrap(), text);
+        let now = Record { behaviour: BEHAVIOUR, ..record() };
+        assert_eq!(Record::decode(Position(7), Term(3), &now.encode().unwrap()).unwrap(), now);
     }
 
     #[test]
@@ -319,15 +321,9 @@ mod tests {
         assert!(State::from_checkpoint(&body).is_ok());
         let body = String::from_utf8(body).unwrap();
         let newer = body.replacen("\"v\":1", "\"v\":9", 1);
-        assert!(matches!(
-            State::from_checkpoint(newer.as_bytes()),
-            Err(WireError::TooNew(Newer::Format(9)))
-        ));
+        assert!(matches!(State::from_checkpoint(newer.as_bytes()), Err(WireError::TooNew(Newer::Format(9)))));
         let newer = body.replacen(&format!("\"behaviour\":{BEHAVIOUR}"), "\"behaviour\":9", 1);
-        assert!(matches!(
-            State::from_checkpoint(newer.as_bytes()),
-            Err(WireError::TooNew(Newer::Behaviour(9)))
-        ));
+        assert!(matches!(State::from_checkpoint(newer.as_bytes()), Err(WireError::TooNew(Newer::Behaviour(9)))));
         // The first build wrote none.
         let first = body.replacen(&format!("\"behaviour\":{BEHAVIOUR},"), "", 1);
         assert!(State::from_checkpoint(first.as_bytes()).is_ok());

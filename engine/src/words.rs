@@ -31,8 +31,8 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
             let _ = write!(out, " lost its node {}", node.unwrap_or("(none)"));
         }
         CauseKind::CreationFailed => {
-            let (container, trouble) =
-                creation_error(pod).map_or(("", "creation failed".to_owned()), |(c, r, m)| (c, with_message(r, m)));
+            let (container, trouble) = creation_error(pod)
+                .map_or_else(|| ("", "creation failed".to_owned()), |(c, r, m)| (c, with_message(r, m)));
             let _ = write!(out, ", container {container}, on node {}: {trouble}", node.unwrap_or("(none)"));
         }
         CauseKind::Completed => out.push_str(" succeeded"),

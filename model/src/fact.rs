@@ -289,9 +289,6 @@ pub struct Adopted {
     /// Restarts shown per group.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub restarts: BTreeMap<Text, u32>,
-    /// The group whose restart waits for old pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub restarting: Option<Text>,
     /// Milestones shown, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub milestones: Vec<Milestone>,
@@ -307,6 +304,9 @@ pub struct Adopted {
     /// Final counters (succeeded, failed) per group of a job that ended.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub finals: BTreeMap<Text, (u32, u32)>,
+    /// Whether its status shows remarks besides its phases. Those that are over by now have to be taken off it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub remarks: bool,
 }
 
 /// One change of phase as users see it.

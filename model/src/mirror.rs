@@ -38,6 +38,9 @@ pub struct Mirror {
     /// Slots of the group from this index on were added after its last restart.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grown_from: BTreeMap<Text, u32>,
+    /// Number of replicas of the group, where it was restarted: what it grows by later is told from that.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub replicas: BTreeMap<Text, u32>,
     /// When the job first waited for containers to be created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_creating_at: Option<Timestamp>,

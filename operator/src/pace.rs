@@ -24,6 +24,8 @@ struct Told {
     refused: bool,
     /// The end of the last back-off, `creating_at`, `first_running_at`.
     clocks: [Option<Timestamp>; 3],
+    /// Number of replicas of each group that was restarted.
+    replicas: Vec<u32>,
 }
 
 impl Told {
@@ -34,6 +36,7 @@ impl Told {
             words: [words, job.stalled.clone()],
             refused: job.refusals().next().is_some(),
             clocks: [job.last_delay(), job.creating_at, job.first_running_at],
+            replicas: job.groups.values().filter(|group| group.restarts > 0).map(|group| group.replicas).collect(),
         }
     }
 }

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use engine::explain::{self, Chain};
 use engine::wire::BEHAVIOUR;
 use engine::{Record, Scope, State};
-use event_log::{Digest, Frame, jsonl};
-use model::Event;
+use event_log::{Digest, EventLog, Frame, MemoryLog, NewRecord, jsonl};
+use model::{Event, Position};
+use operator::{Operator, Options};
 use serde_json::Value;
 
 fn folder(name: &str) -> PathBuf {
@@ -229,4 +230,53 @@ fn frozen_logs_fold_to_what_they_always_did() {
         }
     }
     snapshot("frozen", &out);
+}
+
+/// A log of these bodies.
+fn memory(bodies: &[(model::Term, Vec<u8>)]) -> MemoryLog {
+    let mut log = MemoryLog::default();
+    let group: Vec<NewRecord<'_>> = bodies.iter().map(|(term, body)| NewRecord { term: *term, body }).collect();
+    log.append(&group).unwrap();
+    log
+}
+
+#[test]
+fn what_a_newer_build_wrote_is_neither_opened_nor_followed() {
+    let mut bodies: Vec<(model::Term, Vec<u8>)> = log(&folder("logs").join("normal-run.jsonl"))
+        .frames
+        .into_iter()
+        .take(20)
+        .map(|(frame, _)| (frame.term, frame.body))
+        .collect();
+    let open = |log: MemoryLog| Operator::open(Box::new(log), apis::Registry::all(), Options::default());
+    let edited = |body: &[u8], from: &str, to: &str| {
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert!(text.contains(from), "{text}");
+        text.replacen(from, to, 1).into_bytes()
+    };
+    let (known, newest) = (format!("\"behaviour\":{BEHAVIOUR}"), format!("\"behaviour\":{}", BEHAVIOUR + 1));
+    let (term, last) = bodies.pop().unwrap();
+    for (newer, why) in [
+        (edited(&last, &known, &newest), format!("behaviour {}", BEHAVIOUR + 1)),
+        (edited(&last, "\"facts\":[", "\"facts\":[\"Unheard\","), "`Unheard`".to_owned()),
+    ] {
+        let mut with = bodies.clone();
+        with.push((term, newer));
+        let leader = memory(&with);
+        let says = |error: operator::Error| {
+            let text = error.to_string();
+            let wanted = ["record 20: written by a newer build of Trainyard", &*why, "use that build or newer"];
+            assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
+        };
+        says(open(memory(&with)).err().expect("the log is newer"));
+        // A standby takes nothing of it over, and goes on with what it can read.
+        let frames: Vec<Frame> = leader.read(Position(1)).unwrap().map(Result::unwrap).collect();
+        let mut standby = open(MemoryLog::default()).unwrap();
+        says(standby.follow(&frames).unwrap_err());
+        assert_eq!(standby.log().head().position, Position(0));
+        standby.follow(&frames[..19]).unwrap();
+        assert_eq!((standby.log().head().position, standby.state().stamp.position), (Position(19), Position(19)));
+        says(standby.follow(&frames[19..]).unwrap_err());
+        assert_eq!(standby.log().head().position, Position(19));
+    }
 }

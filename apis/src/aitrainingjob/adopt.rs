@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::metadata::endings;
 use super::spec::spec_fact;
-use super::words::phase_of;
+use super::words::{phase_of, remark};
 use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
 
 /// Reads the state of a job back from its object.
@@ -34,13 +34,19 @@ pub(super) fn adopt(object: &Value) -> Adopted {
     Adopted {
         mirror,
         restarts,
-        restarting,
         milestones,
         started_at: time_at(object, &["status", "startTime"]),
         running_at,
         ended_at: time_at(object, &["status", "endTime"]),
         finals,
+        remarks: shows_remarks(object),
     }
+}
+
+/// Whether a condition is there that is no phase. It was written by a log that is not known: it may be over.
+fn shows_remarks(object: &Value) -> bool {
+    let kinds = list_at(object, &["status", "conditions"]).iter().filter_map(|condition| text_at(condition, &["type"]));
+    kinds.into_iter().any(|kind| remark::ALL.contains(&kind))
 }
 
 /// The mirror that the original operator would have written.

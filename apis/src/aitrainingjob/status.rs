@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::metadata::marker_patch;
 use super::slot_name;
-use super::words::{phase_reason, phase_word};
+use super::words::{phase_reason, phase_word, remark};
 use crate::objects::MIRROR;
 
 /// Remarks of one kind that are spelt out; more are counted.
@@ -101,7 +101,7 @@ fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
         } else if job.valid.is_some() {
             message.push_str("; the job goes on with the spec before");
         }
-        conditions.push(remark("Invalid", &message));
+        conditions.push(remark_condition(remark::INVALID, &message));
     }
     let taken = attempts(key, job, |outcome| {
         let Outcome::Taken { waiting } = outcome else { return None };
@@ -109,7 +109,7 @@ fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
         Some(format!("the name belongs to another object{going}"))
     });
     if !taken.is_empty() {
-        conditions.push(remark("NameTaken", &join(taken)));
+        conditions.push(remark_condition(remark::NAME_TAKEN, &join(taken)));
     }
     let mut degraded: Vec<String> =
         job.quarantine.iter().map(|text| format!("nothing is done for this job: {text}")).collect();
@@ -118,13 +118,14 @@ fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
         Some(format!("refused with {code}: {message}"))
     }));
     if !degraded.is_empty() {
-        conditions.push(remark("Degraded", &join(degraded)));
+        conditions.push(remark_condition(remark::DEGRADED, &join(degraded)));
     }
     // One condition a type: readers of conditions look them up by it.
     let stalled = job.stalled.iter().map(ToString::to_string);
-    let warnings: Vec<String> = stalled.chain(job.warnings().iter().map(ToString::to_string)).collect();
+    let of_spec = Some(field_messages(job.warnings())).filter(|text| !text.is_empty());
+    let warnings: Vec<String> = stalled.chain(of_spec).collect();
     if !warnings.is_empty() {
-        conditions.push(remark("Warning", &join(warnings)));
+        conditions.push(remark_condition(remark::WARNING, &warnings.join("; ")));
     }
     let last = job.milestones.len().saturating_sub(1);
     conditions.extend(job.milestones.iter().enumerate().map(|(n, milestone)| phase_condition(milestone, n == last)));
@@ -141,7 +142,7 @@ fn phase_condition(milestone: &Milestone, current: bool) -> Value {
 }
 
 /// A condition that is no phase. It has no times: when it began is not part of the job's state.
-fn remark(kind: &str, message: &str) -> Value {
+fn remark_condition(kind: &str, message: &str) -> Value {
     Value::Object(condition(kind, true, &format!("TrainingJob{kind}"), message))
 }
 

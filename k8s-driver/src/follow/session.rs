@@ -206,6 +206,8 @@ impl Session<'_> {
         match taken.await {
             Ok(Ok(head)) => Fate::Taken(head),
             Ok(Err(error @ operator::Error::Diverged { .. })) => Fate::Diverged(error.to_string()),
+            // Records that cannot be read are not taken over, so the own log is as before.
+            Ok(Err(error @ operator::Error::Record { .. })) => Fate::Failed(format!("the leader's log: {error}")),
             Ok(Err(error)) => {
                 // What reached the disk is not known: the operator starts again from its log.
                 let reopened = self.reopen().await;

@@ -84,7 +84,7 @@ fn sample(kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
         "Adopted" => Fact::Adopted(Box::new(Adopted {
             mirror: job.mirror(),
             restarts: std::collections::BTreeMap::new(),
-            restarting: None,
+            remarks: false,
             milestones: job.milestones.iter().cloned().collect(),
             started_at: job.started_at,
             running_at: job.running_at,

@@ -29,6 +29,8 @@ fn what_was_written_is_read_back() {
     job.milestones = [milestone(Phase::Pending, 0, "waiting"), milestone(Phase::Terminating, 7, "restart")].into();
     job.groups.get_mut("trainer").unwrap().restarts = 3;
     job.groups.get_mut("trainer").unwrap().charged = 2;
+    job.groups.get_mut("trainer").unwrap().grown_from = Some(1);
+    job.groups.get_mut("trainer").unwrap().delays = [(1, Timestamp(T0).plus_ms(7000))].into();
     job.doomed = [Uid::from("p1")].into();
     job.decision = Some(Decision::Restart {
         group: "trainer".into(),
@@ -45,12 +47,12 @@ fn what_was_written_is_read_back() {
         Adopted {
             mirror: job.mirror(),
             restarts: [("trainer".into(), 3)].into(),
-            restarting: Some("trainer".into()),
             milestones: job.milestones.iter().cloned().collect(),
             started_at: job.started_at,
             running_at: job.running_at,
             ended_at: None,
             finals: BTreeMap::new(),
+            remarks: false,
         }
     );
     assert_eq!(AiTrainingJob.job_fact(&object).mirror, job.shown);
@@ -60,7 +62,9 @@ fn what_was_written_is_read_back() {
     job.finals = [("ps".into(), (0, 0)), ("trainer".into(), (1, 1))].into();
     job.ended_at = Some(Timestamp(T0).plus_ms(60_000));
     let adopted = AiTrainingJob.adopt(&written(&object, &key, &job));
-    assert_eq!((adopted.finals, adopted.ended_at, adopted.restarting), (job.finals.clone(), job.ended_at, None));
+    assert_eq!((adopted.finals, adopted.ended_at, adopted.remarks), (job.finals.clone(), job.ended_at, false));
+    job.quarantine = Some("fact out of place".into());
+    assert!(AiTrainingJob.adopt(&written(&object, &key, &job)).remarks);
     assert_eq!(adopted.mirror.decision, job.decision);
 }
 
@@ -114,7 +118,6 @@ fn a_restart_of_the_original_waits_for_its_old_pods() {
         ("Pod", RestartScope::Pod, vec![]),
     ] {
         let adopted = trainer(word);
-        assert_eq!(adopted.restarting.as_deref(), Some("trainer"));
         assert_eq!(adopted.mirror.phase, Phase::Terminating);
         let Some(Decision::Restart { group, scope: found, cause, .. }) = &adopted.mirror.decision else {
             panic!("{:?}", adopted.mirror)
