@@ -1,16 +1,19 @@
 //! What a person sees of a run: lines as things happen, a table that keeps itself up to date on a terminal, timelines at the end.
 
+mod closing;
 mod screen;
 mod table;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use apis::Resource;
+use engine::explain;
 use model::{JobKey, Phase, Timestamp};
 use serde_json::Value;
 
-use crate::out;
+use crate::out::{self, Failure};
 use crate::session::Session;
 
 use self::screen::Screen;
@@ -18,6 +21,12 @@ use self::table::Row;
 
 /// Maximum number of lines of the table, however high the terminal is.
 const MAX_LINES: usize = 22;
+
+/// Waiting reason of a container that cannot be made from what there is.
+const CONFIG_ERROR: &str = "CreateContainerConfigError";
+
+/// Follows what stands in the way of a job that cannot go on by itself.
+const WHAT_TO_DO: &str = "end the run with Ctrl-C, change the manifest, run it again";
 
 /// Attributes of a terminal: bold, and the first of six colours.
 const BOLD: u8 = 1;
@@ -29,6 +38,8 @@ pub(crate) struct Progress {
     start: Timestamp,
     phases: BTreeMap<JobKey, (Phase, model::Text)>,
     pods: BTreeMap<String, String>,
+    /// What the API refused, as it was told.
+    refusals: BTreeMap<JobKey, Vec<String>>,
     /// The table as it stands on the screen, line by line.
     shown: Vec<String>,
 }
@@ -36,7 +47,14 @@ pub(crate) struct Progress {
 impl Progress {
     /// Progress from `start` on: a table where standard output is a terminal that can replace text, plain lines elsewhere.
     pub(crate) fn new(start: Timestamp) -> Self {
-        Self { screen: Screen::stdout(), start, phases: BTreeMap::new(), pods: BTreeMap::new(), shown: Vec::new() }
+        Self {
+            screen: Screen::stdout(),
+            start,
+            phases: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            refusals: BTreeMap::new(),
+            shown: Vec::new(),
+        }
     }
 
     /// Tells what happened since the last call.
@@ -65,9 +83,20 @@ impl Progress {
         for (uid, words) in &pods {
             if self.pods.get(uid) != Some(words) {
                 let _ = writeln!(lines, "{}    {words}", self.age(now));
+                if words.contains(CONFIG_ERROR) && !self.pods.get(uid).is_some_and(|old| old.contains(CONFIG_ERROR)) {
+                    let _ = writeln!(lines, "{}    the pod cannot start as it is: {WHAT_TO_DO}", self.age(now));
+                }
             }
         }
         self.pods = pods;
+        for (key, _) in session.jobs() {
+            let refusals = session.operator.state().job(&key).map(|job| explain::refusals(&job)).unwrap_or_default();
+            if !refusals.is_empty() && self.refusals.get(&key) != Some(&refusals) {
+                let _ = writeln!(lines, "{}  {key}  {}", self.age(now), refusals.join("; "));
+                let _ = writeln!(lines, "{}    nothing changes that but another spec: {WHAT_TO_DO}", self.age(now));
+            }
+            self.refusals.insert(key, refusals);
+        }
         let table = if self.screen.is_live() { self.table(session, now) } else { Vec::new() };
         if !lines.is_empty() || table != self.shown {
             self.replace(&lines, table);
@@ -177,7 +206,14 @@ fn pod_words(pod: &Value) -> String {
     for status in pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten() {
         let name = status["name"].as_str().unwrap_or_default();
         if let Some(code) = status.pointer("/state/terminated/exitCode").and_then(Value::as_i64) {
-            let _ = write!(words, ", {name} exited with code {code}");
+            let text = |path: &str| status.pointer(path).and_then(Value::as_str).unwrap_or_default();
+            let reason = text("/state/terminated/reason");
+            let end = model::exit::words(i32::try_from(code).unwrap_or(-1), reason);
+            let _ = write!(words, ", {name} {end}");
+            // The program's own last words follow in the closing lines; of one that never ran there is nothing else.
+            if reason == "StartError" {
+                let _ = write!(words, ": {}", text("/state/terminated/message"));
+            }
         }
         if let Some(reason) = status.pointer("/state/waiting/reason").and_then(Value::as_str)
             && reason != "ContainerCreating"
@@ -192,9 +228,15 @@ fn pod_words(pod: &Value) -> String {
     words.trim_end().to_owned()
 }
 
-/// What became of every job: its timeline and its outcome. Returns whether all of them succeeded.
-pub(crate) fn outcomes(session: &Session, wanted: &dyn Fn(&JobKey) -> bool) -> bool {
+/// Prints each job's timeline and outcome, and of one that did not succeed what failed. `data_dir` holds the pods' output.
+/// Returns whether all of them succeeded.
+pub(crate) fn outcomes(
+    session: &Session,
+    wanted: &dyn Fn(&JobKey) -> bool,
+    data_dir: Option<&Path>,
+) -> Result<bool, Failure> {
     let mut all_well = true;
+    let mut failures = None;
     for (key, job) in session.operator.state().jobs.iter().filter(|(key, job)| job.known && wanted(key)) {
         out::line(&format!("\n{} {key}", key.kind));
         for entry in &job.trail {
@@ -211,6 +253,16 @@ pub(crate) fn outcomes(session: &Session, wanted: &dyn Fn(&JobKey) -> bool) -> b
         };
         out::line(&format!("  {word}, {restarts} restarts{took}{}", invalid.unwrap_or_default()));
         all_well &= job.phase == Phase::Succeeded;
+        if job.phase == Phase::Succeeded {
+            continue;
+        }
+        let known = match &mut failures {
+            Some(known) => known,
+            none => none.insert(closing::failures(session.operator.log())?),
+        };
+        for line in known.get(key).map(|failures| closing::lines(key, failures, data_dir)).unwrap_or_default() {
+            out::line(&format!("  {line}"));
+        }
     }
-    all_well
+    Ok(all_well)
 }

@@ -244,6 +244,13 @@ impl Chain {
     }
 }
 
+/// Calls for a job that were refused for good, in words.
+pub fn refusals(job: &Job) -> Vec<String> {
+    let refused = |attempt: &crate::job::Attempt| matches!(attempt.last, Outcome::Refused { .. });
+    let attempts = job.attempts.iter().filter(|(_, attempt)| refused(attempt));
+    attempts.map(|(object, attempt)| answer_words(object, &attempt.last)).collect()
+}
+
 /// What a job waits for, in words; empty when nothing is due.
 pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
     let Some(job) = state.job(key) else { return vec!["the job is not known".to_owned()] };

@@ -25,6 +25,7 @@ mod deadline;
 mod decide;
 mod effects;
 pub mod explain;
+pub mod failures;
 mod fold;
 pub mod job;
 mod jobs;

@@ -34,6 +34,12 @@ pub(crate) fn of_log(path: &Path, from: u64) -> String {
     read().unwrap_or_default()
 }
 
+/// Returns the last lines of a log file of a container; empty when it cannot be read.
+#[must_use]
+pub fn of_file(path: &Path) -> String {
+    of_log(path, 0)
+}
+
 /// The last lines of a text that fit a message; of a line that overwrote itself, what stood there in the end.
 fn last_lines(text: &str, begins_inside: bool) -> String {
     let mut lines: Vec<&str> = text.lines().collect();

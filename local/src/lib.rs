@@ -62,6 +62,7 @@ mod wire;
 
 use std::process::ExitCode;
 
+pub use last_words::of_file as last_output;
 pub use options::{BackOff, Options, Output, Sink, Waker};
 pub use processes::{Error, Processes, log_file};
 pub use security::{Unhonoured, unhonoured};

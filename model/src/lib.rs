@@ -17,6 +17,7 @@
 pub mod command;
 pub mod config;
 pub mod event;
+pub mod exit;
 pub mod fact;
 pub mod id;
 pub mod json;

@@ -132,7 +132,7 @@ fn go(
     run.until_done(&mut session, woken)?;
     let stopped_printing = run.last_lines(woken);
     run.progress.finish();
-    let well = view::outcomes(&session, &|key| mine.contains(&*key.uid.0));
+    let well = view::outcomes(&session, &|key| mine.contains(&*key.uid.0), Some(&args.data_dir))?;
     Ok(End { well: well && refused.is_empty() && run.stops == 0, stopped: run.stops > 0 || stopped_printing })
 }
 

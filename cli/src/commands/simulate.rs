@@ -108,7 +108,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.log {
         crate::records::export(session.operator.log(), path)?;
     }
-    let well = view::outcomes(&session, &|_| true);
+    let well = view::outcomes(&session, &|_| true, None)?;
     let stuck: Vec<String> = session
         .jobs()
         .iter()

@@ -1,0 +1,68 @@
+//! The last lines of a run that failed, with real pods: what failed, its output, its log, what to do.
+
+#[path = "common/local.rs"]
+mod local;
+
+use local::{Place, job, told};
+
+/// Runs a job of one script to its end; what was printed after the timeline.
+fn closing(place: &Place, manifest: &str) -> Vec<String> {
+    place.write("job.yaml", manifest);
+    let (code, out, err) = told(&place.run(&["run", "job.yaml"]));
+    assert_eq!(code, Some(1), "{out}{err}");
+    let lines: Vec<&str> = out.lines().collect();
+    let outcome = lines.iter().rposition(|line| line.contains(" restarts")).unwrap_or_else(|| panic!("{out}"));
+    lines[outcome..].iter().map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn a_failed_run_ends_with_what_failed() {
+    let place = Place::new();
+    let script = "for n in 1 2 3 4 5 6 7; do echo line $n; done; echo 'ModuleNotFoundError: torch' >&2; exit 3";
+    let lines = closing(&place, &job("j", script));
+    assert!(lines[0].starts_with("Failed, 0 restarts"), "{lines:#?}");
+    assert!(
+        lines[1].starts_with("because pod j-trainer-0, container main exited with code 3 (Error) at "),
+        "{lines:#?}"
+    );
+    assert_eq!(lines[2..7], ["| line 4", "| line 5", "| line 6", "| line 7", "| ModuleNotFoundError: torch"]);
+    let log = lines[7].strip_prefix("log: ").unwrap_or_else(|| panic!("{lines:#?}"));
+    assert!(place.read(log).starts_with("line 1\n"), "{log}");
+    assert!(lines[8].starts_with("more: trainyard explain j;"), "{lines:#?}");
+    assert_eq!(lines.len(), 9, "{lines:#?}");
+}
+
+#[test]
+fn tries_that_ended_alike_are_said_to() {
+    let place = Place::new();
+    let limit = "restartPolicy: OnFailure\n      restartLimit: 1";
+    let lines = closing(&place, &job("j", "echo port $$$$; kill -KILL $$$$").replace("restartPolicy: Never", limit));
+    assert!(lines[1].contains("main was killed by signal 9 (SIGKILL, code 137) at "), "{lines:#?}");
+    assert!(lines.iter().any(|line| line == "all 2 tries ended with the same error"), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.ends_with("main-2.log")), "the log of the last try: {lines:#?}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let place = Place::new();
+    let lines = closing(&place, &job("j", "").replace("\"sh\"", "\"slepe\""));
+    assert!(lines[1].contains("main could not be started (StartError)"), "{lines:#?}");
+}
+
+#[test]
+fn a_container_that_cannot_be_made_is_told_at_once() {
+    let place = Place::new();
+    let from = "envFrom: [{configMapRef: {name: settings}}], image: none";
+    place.write("job.yaml", &job("j", "true").replace("image: none", from));
+    let mut child = place
+        .trainyard(&["run", "job.yaml"])
+        .stdout(std::fs::File::create(place.path("out")).unwrap())
+        .spawn()
+        .unwrap();
+    local::until("it is said", || place.read("out").contains("Ctrl-C, change the manifest"));
+    local::signal(&child, "INT");
+    assert_eq!(local::ended(&mut child), Some(1));
+    let out = place.read("out");
+    assert!(out.contains("main waits: CreateContainerConfigError configmap \"settings\" not found"), "{out}");
+    assert_eq!(out.matches("the pod cannot start as it is").count(), 1, "{out}");
+}

@@ -1,0 +1,210 @@
+//! The failed tries of a job, as its records tell them: which container failed first, how, and whether every try ended alike.
+//!
+//! Reads records; decides nothing. For the end of a run and for `explain`. Tests: at the end.
+
+use std::collections::BTreeMap;
+
+use model::{
+    CauseKind, ContainerFact, ContainerState, Decision, Event, Fact, Incarnation, PodFact, PodPhase, SlotId, Text,
+    Timestamp,
+};
+
+use crate::wire::Record;
+
+/// Pods remembered between two decisions: enough for every slot that is ever named in one.
+const MAX_PODS: usize = 4096;
+
+/// What ended one try of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// When it was decided upon.
+    pub at: Timestamp,
+    /// What kind of thing happened.
+    pub kind: CauseKind,
+    /// The decision's own words.
+    pub words: Text,
+    /// The pod that failed first; `None` where the cause is none of a pod's, or its record is gone.
+    pub pod: Option<FailedPod>,
+}
+
+/// A pod that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedPod {
+    /// Its name.
+    pub name: Text,
+    /// Which creation of its slot it was.
+    pub incarnation: Incarnation,
+    /// Its container that failed, if one did.
+    pub container: Option<ContainerFact>,
+}
+
+/// The failed tries of one job.
+#[derive(Debug, Clone, Default)]
+pub struct Failures {
+    pods: BTreeMap<SlotId, PodFact>,
+    last: Option<Failure>,
+    count: u32,
+    differ: bool,
+}
+
+impl Failures {
+    /// Takes one more record of the job in.
+    pub fn take(&mut self, record: &Record) {
+        for fact in &record.facts {
+            if let Fact::Pod(pod) = fact
+                && let Some(slot) = &pod.slot
+                && (matches!(pod.phase, PodPhase::Failed | PodPhase::Unknown) || self.pods.contains_key(slot))
+                && (self.pods.len() < MAX_PODS || self.pods.contains_key(slot))
+            {
+                self.pods.insert(slot.clone(), (**pod).clone());
+            }
+        }
+        for event in &record.events {
+            if let Event::Decided(decision) = event
+                && decision.cause().kind != CauseKind::Completed
+            {
+                self.push(record.at, decision);
+            }
+        }
+    }
+
+    fn push(&mut self, at: Timestamp, decision: &Decision) {
+        let cause = decision.cause();
+        let pod = cause.slots.first().and_then(|slot| self.pods.get(slot)).map(|pod| FailedPod {
+            name: pod.name.clone(),
+            incarnation: pod.incarnation,
+            container: failed_container(pod).cloned(),
+        });
+        let failure = Failure { at, kind: cause.kind, words: cause.message.clone(), pod };
+        self.differ |= self.last.as_ref().is_some_and(|last| !alike(last, &failure));
+        self.count = self.count.saturating_add(1);
+        self.last = Some(failure);
+        self.pods.clear();
+    }
+
+    /// Returns the last failure.
+    pub fn last(&self) -> Option<&Failure> {
+        self.last.as_ref()
+    }
+
+    /// Returns the number of tries that failed.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Returns whether there were several failed tries, and all ended with the same error.
+    pub fn all_alike(&self) -> bool {
+        self.count > 1 && !self.differ
+    }
+}
+
+/// The container whose end failed a pod: one whose result counts before one of a side car.
+fn failed_container(pod: &PodFact) -> Option<&ContainerFact> {
+    let failed = |c: &&ContainerFact| matches!(&c.state, ContainerState::Terminated { code, .. } if *code != 0);
+    pod.containers.iter().filter(failed).min_by_key(|c| !c.main)
+}
+
+/// Whether two failures are the same error. Another rank and other numbers (ports, times, addresses) do not make another error.
+fn alike(one: &Failure, other: &Failure) -> bool {
+    let error = |failure: &Failure| {
+        let container = failure.pod.as_ref().and_then(|pod| pod.container.as_ref())?;
+        match &container.state {
+            ContainerState::Terminated { code, reason, message, .. } => {
+                let last = message.as_ref().and_then(|m| m.lines().rfind(|line| !line.trim().is_empty()).map(masked));
+                Some((container.name.clone(), *code, reason.clone(), last))
+            }
+            ContainerState::Waiting { .. } | ContainerState::Running => None,
+        }
+    };
+    one.kind == other.kind && error(one) == error(other)
+}
+
+/// A line with its numbers left out.
+fn masked(line: &str) -> String {
+    let mut out: String = line.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    while out.contains("00") {
+        out = out.replace("00", "0");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Cause, Position, RestartScope, Term};
+
+    use super::*;
+    use crate::state::Scope;
+
+    fn failed(index: u32, code: i32, message: &str) -> Fact {
+        let value = serde_json::json!({
+            "uid": format!("u{index}"), "name": format!("j-w-{index}"), "slot": {"group": "w", "index": index}, "rv": 7,
+            "incarnation": 2, "phase": "Failed", "containers": [
+                {"name": "side", "state": {"Terminated": {"code": 9}}},
+                {"name": "main", "main": true, "state": {"Terminated": {"code": code, "message": message}}}],
+        });
+        Fact::Pod(Box::new(serde_json::from_value(value).unwrap()))
+    }
+
+    fn restart(index: u32) -> Event {
+        let slot = SlotId { group: "w".into(), index };
+        let cause = Cause { kind: CauseKind::Exited, slots: vec![slot.clone()], message: "why".into() };
+        let scope = RestartScope::All;
+        Event::Decided(Box::new(Decision::Restart {
+            group: "w".into(),
+            scope,
+            slot,
+            cause,
+            failures: 1,
+            retry_at: None,
+        }))
+    }
+
+    fn record(facts: Vec<Fact>, events: Vec<Event>) -> Record {
+        Record {
+            position: Position(1),
+            term: Term(1),
+            scope: Scope::Cluster,
+            at: Timestamp(5),
+            behaviour: crate::wire::BEHAVIOUR,
+            facts,
+            causes: Vec::new(),
+            events,
+        }
+    }
+
+    #[test]
+    fn the_failure_is_that_of_the_pod_the_decision_names() {
+        let mut failures = Failures::default();
+        assert_eq!((failures.last(), failures.count()), (None, 0));
+        failures
+            .take(&record(vec![failed(0, 1, "reset by peer"), failed(1, 3, "x\nNo module named 'torch'\n")], vec![]));
+        failures.take(&record(vec![], vec![restart(1)]));
+        let failure = failures.last().unwrap();
+        let pod = failure.pod.as_ref().unwrap();
+        assert_eq!((&*pod.name, pod.incarnation, failure.at), ("j-w-1", Incarnation(2), Timestamp(5)));
+        assert_eq!(&*pod.container.as_ref().unwrap().name, "main");
+        assert!(!failures.all_alike(), "one try is alike to nothing");
+    }
+
+    #[test]
+    fn tries_are_alike_when_only_ranks_and_numbers_differ() {
+        let tries = |ends: &[(u32, i32, &str)]| {
+            let mut failures = Failures::default();
+            for (index, code, message) in ends {
+                failures.take(&record(vec![failed(*index, *code, message)], vec![restart(*index)]));
+            }
+            (failures.count(), failures.all_alike())
+        };
+        assert_eq!(
+            tries(&[(0, 1, "a\nport 1234 in use"), (1, 1, "b\nport 99 in use"), (0, 1, "port 5 in use")]),
+            (3, true)
+        );
+        assert_eq!(tries(&[(0, 1, "x"), (0, 1, "y"), (0, 1, "x")]), (3, false));
+        assert_eq!(tries(&[(0, 1, "x"), (0, 2, "x")]), (2, false));
+        // Decisions whose pods no record names any more.
+        let mut failures = Failures::default();
+        failures.take(&record(vec![], vec![restart(0)]));
+        failures.take(&record(vec![], vec![restart(0)]));
+        assert_eq!((failures.count(), failures.all_alike(), &failures.last().unwrap().pod), (2, true, &None));
+    }
+}
