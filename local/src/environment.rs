@@ -212,7 +212,7 @@ mod tests {
         let mut objects = Objects::default();
         objects.put(&json!({"kind": "ConfigMap", "metadata": {"name": "m", "namespace": "ns"}, "data": {"k": "v", "host": "j-w-1.ns", "A": "map"}}));
         objects.put(&json!({"kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}, "stringData": {"p": "j-w-1.ns", "bad=name": "x"}}));
-        let mut names = Names::new("seed");
+        let mut names = Names::new(64);
         names.add_owner("ns", "j");
         let peer = names.address("ns", "j-w-1").to_string();
         let scope = Scope { pod: &pod, objects: &objects, pod_ip: "127.9.9.9", host_ip: "127.0.0.1" };

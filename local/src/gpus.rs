@@ -1,43 +1,145 @@
-//! The GPUs of this machine and who has them. Tests: at the end.
+//! The GPUs that this run allots, and the pods that have them. Tests: at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
-/// Hands out GPU indices.
+use crate::claims::{Claim, claim};
+
+/// Allots GPUs to pods.
 #[derive(Debug, Default)]
 pub(crate) struct Gpus {
     configured: bool,
-    free: BTreeSet<u32>,
-    held: BTreeMap<String, Vec<u32>>,
+    /// Names as `CUDA_VISIBLE_DEVICES` has them: numbers or identifiers.
+    devices: Vec<String>,
+    /// Indices of `devices` that no pod has.
+    free: BTreeSet<usize>,
+    held: BTreeMap<String, Vec<usize>>,
+    /// Other runs of this machine cannot take these GPUs while they are held.
+    _claims: Vec<Claim>,
+}
+
+/// GPUs that a run may take, by the environment it was started in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VisibleGpus {
+    /// `CUDA_VISIBLE_DEVICES`: the GPUs to choose from.
+    pub devices: Option<String>,
+    /// The same GPUs as the whole machine numbers them, where the scheduler that started this run says so.
+    pub machine_devices: Option<String>,
+}
+
+impl VisibleGpus {
+    /// Reads `CUDA_VISIBLE_DEVICES`, and `SLURM_STEP_GPUS` or `SLURM_JOB_GPUS`: Slurm numbers a job's GPUs from 0.
+    #[must_use]
+    pub fn of_environment() -> Self {
+        let read = |name: &str| std::env::var(name).ok();
+        Self {
+            devices: read("CUDA_VISIBLE_DEVICES"),
+            machine_devices: read("SLURM_STEP_GPUS").or_else(|| read("SLURM_JOB_GPUS")),
+        }
+    }
+
+    /// Each GPU with the name that is claimed for it. Without a list: as many as the machine has, or as are wanted.
+    fn candidates(&self, wanted: u32) -> Vec<(String, String)> {
+        let split = |list: &String| -> Vec<String> {
+            let names = list.split(',').map(str::trim);
+            // CUDA ignores what follows a name that means no GPU.
+            names
+                .take_while(|name| !name.is_empty() && *name != "-1" && *name != "NoDevFiles")
+                .map(str::to_owned)
+                .collect()
+        };
+        let Some(list) = &self.devices else {
+            let count = wanted.max(count_on_machine());
+            return (0..count).map(|n| (n.to_string(), n.to_string())).collect();
+        };
+        let devices = split(list);
+        let machine = self.machine_devices.as_ref().map(split).filter(|machine| machine.len() == devices.len());
+        let machine = machine.unwrap_or_else(|| devices.clone());
+        devices.into_iter().zip(machine).collect()
+    }
+}
+
+/// GPUs that the driver shows; 0 where it cannot be asked.
+fn count_on_machine() -> u32 {
+    let entries = fs::read_dir("/proc/driver/nvidia/gpus").into_iter().flatten();
+    u32::try_from(entries.count()).unwrap_or(u32::MAX)
 }
 
 impl Gpus {
-    /// `count` GPUs, numbered from 0; `None`: GPUs are not looked after.
-    pub(crate) fn new(count: Option<u32>) -> Self {
-        Self { configured: count.is_some(), free: (0..count.unwrap_or(0)).collect(), held: BTreeMap::new() }
+    /// GPUs are not looked after.
+    pub(crate) fn none() -> Self {
+        Self::default()
     }
 
-    /// Whether there is a number of GPUs to hand out from, be it 0.
+    /// `count` GPUs, numbered from 0, that nothing else is kept from using.
+    pub(crate) fn unclaimed(count: u32) -> Self {
+        Self::of((0..count).map(|n| n.to_string()).collect(), Vec::new())
+    }
+
+    fn of(devices: Vec<String>, claims: Vec<Claim>) -> Self {
+        let free = (0..devices.len()).collect();
+        Self { configured: true, devices, free, held: BTreeMap::new(), _claims: claims }
+    }
+
+    /// Takes `count` GPUs that no other run of this machine has, the first ones first.
+    ///
+    /// # Errors
+    /// When there are not as many; the message names those that are held, and by which process.
+    pub(crate) fn claim(count: u32, visible: &VisibleGpus) -> Result<Self, String> {
+        let wanted = usize::try_from(count).unwrap_or(usize::MAX);
+        let candidates = visible.candidates(count);
+        if candidates.len() < wanted {
+            let list = visible.devices.as_deref().unwrap_or_default();
+            let there = candidates.len();
+            return Err(format!("--gpus {count}: CUDA_VISIBLE_DEVICES=\"{list}\" allows {there}"));
+        }
+        let (mut devices, mut claims, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+        for (device, on_machine) in &candidates {
+            if devices.len() == wanted {
+                break;
+            }
+            match claim(&format!("gpu/{on_machine}")) {
+                Ok(Ok(one)) => {
+                    devices.push(device.clone());
+                    claims.push(one);
+                }
+                Ok(Err(holder)) => taken.push(format!("GPU {on_machine} is held by {holder}")),
+                Err(error) => return Err(format!("--gpus {count}: GPU {on_machine} cannot be claimed: {error}")),
+            }
+        }
+        if devices.len() < wanted {
+            let (free, all) = (devices.len(), candidates.len());
+            return Err(format!(
+                "--gpus {count}: {free} of {all} GPUs are free: {}. Wait for that to end, or ask for fewer",
+                taken.join(", ")
+            ));
+        }
+        Ok(Self::of(devices, claims))
+    }
+
+    /// Whether there is a number of GPUs to allot from, be it 0.
     pub(crate) fn configured(&self) -> bool {
         self.configured
     }
 
-    /// How many nobody has.
+    /// Number of GPUs that no pod has.
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Takes the lowest free ones for a pod, all or none.
-    pub(crate) fn take(&mut self, uid: &str, count: u32) -> Option<Vec<u32>> {
+    /// Takes the first free ones for a pod, all or none.
+    pub(crate) fn take(&mut self, uid: &str, count: u32) -> Option<Vec<String>> {
         let count = usize::try_from(count).ok()?;
         if count > self.free.len() {
             return None;
         }
-        let taken: Vec<u32> = self.free.iter().copied().take(count).collect();
+        let taken: Vec<usize> = self.free.iter().copied().take(count).collect();
         for index in &taken {
             self.free.remove(index);
         }
-        self.held.entry(uid.to_owned()).or_default().extend(&taken);
-        Some(taken)
+        let names = taken.iter().filter_map(|index| self.devices.get(*index).cloned()).collect();
+        self.held.entry(uid.to_owned()).or_default().extend(taken);
+        Some(names)
     }
 
     /// Takes back all a pod has.
@@ -57,16 +159,46 @@ mod tests {
 
     #[test]
     fn lowest_first_all_or_none_and_back() {
-        let mut gpus = Gpus::new(Some(4));
-        assert_eq!(gpus.take("a", 1), Some(vec![0]));
-        assert_eq!(gpus.take("b", 2), Some(vec![1, 2]));
+        let mut gpus = Gpus::unclaimed(4);
+        assert_eq!(gpus.take("a", 1).unwrap(), ["0"]);
+        assert_eq!(gpus.take("b", 2).unwrap(), ["1", "2"]);
         assert_eq!(gpus.take("c", 2), None);
         assert_eq!(gpus.free(), 1);
         gpus.give_back("a");
         gpus.give_back("a");
-        assert_eq!(gpus.take("c", 2), Some(vec![0, 3]));
+        assert_eq!(gpus.take("c", 2).unwrap(), ["0", "3"]);
         assert_eq!(gpus.take("d", u32::MAX), None);
-        assert!(!Gpus::new(None).configured() && Gpus::new(Some(0)).configured());
+        assert!(!Gpus::none().configured() && Gpus::unclaimed(0).configured());
+    }
+
+    fn visible(devices: &str) -> VisibleGpus {
+        VisibleGpus { devices: Some(devices.to_owned()), machine_devices: None }
+    }
+
+    #[test]
+    fn two_runs_never_have_the_same_gpu() {
+        let name = |n: u32| format!("t{}-{n}", std::process::id());
+        let three = visible(&format!("{},{} ,{}", name(0), name(1), name(2)));
+        let mut first = Gpus::claim(2, &three).unwrap();
+        assert_eq!(first.take("a", 2).unwrap(), [name(0), name(1)]);
+        let error = Gpus::claim(2, &three).unwrap_err();
+        let own = format!("GPU {} is held by pid {}", name(0), std::process::id());
+        assert!(error.starts_with("--gpus 2: 1 of 3 GPUs are free") && error.contains(&own), "{error}");
+        assert_eq!(Gpus::claim(1, &three).unwrap().take("b", 1).unwrap(), [name(2)]);
+        drop(first);
+        assert!(Gpus::claim(3, &three).is_ok());
+    }
+
+    #[test]
+    fn the_environment_restricts_what_is_allotted() {
+        for list in ["", "-1", "NoDevFiles", "-1,7"] {
+            assert!(Gpus::claim(1, &visible(list)).unwrap_err().contains("allows 0"), "{list}");
+        }
+        let slurm = VisibleGpus { devices: Some("0,1".into()), machine_devices: Some("4,6".into()) };
+        let pairs = slurm.candidates(1);
+        assert_eq!(pairs, [("0".into(), "4".into()), ("1".into(), "6".into())], "claimed by the machine's numbers");
+        assert_eq!(VisibleGpus::default().candidates(2).first(), Some(&("0".into(), "0".into())));
+        assert!(Gpus::claim(0, &visible("")).is_ok());
     }
 
     #[test]

@@ -26,6 +26,7 @@
 //! | [`shim`], `tree` | one container: starting the program, ending everything below |
 //! | `last_words` | the end of a failed container's output, as its message |
 //! | `nearest` | near names of a program that is not there |
+//! | `claims` | what other runs of this machine must not take as well |
 //! | `leftovers` | processes that an earlier run left |
 //! | `signals` | what supervisors and shims do not listen to |
 //! | `tail` | log files to the terminal |
@@ -36,6 +37,7 @@
 #![cfg(target_os = "linux")]
 
 mod accounts;
+mod claims;
 mod environment;
 mod expand;
 mod gpus;
@@ -62,6 +64,7 @@ mod wire;
 
 use std::process::ExitCode;
 
+pub use gpus::VisibleGpus;
 pub use last_words::of_file as last_output;
 pub use options::{BackOff, Options, Output, Sink, Waker};
 pub use processes::{Error, Processes, log_file};

@@ -31,6 +31,13 @@ const FIRST_NETWORK: u8 = 64;
 /// Addresses of a network: 256 x 254, no .0 and no .255.
 const HOSTS: u64 = 65_024;
 
+/// The second parts of all networks, in the order in which a runner tries them. `seed` is the same whenever the same runner
+/// comes back, so that it mostly gets the same network.
+pub(crate) fn networks(seed: &str) -> impl Iterator<Item = u8> {
+    let first = hash(&[seed]) % NETWORKS;
+    (0..NETWORKS).map(move |step| FIRST_NETWORK + u8::try_from((first + step) % NETWORKS).unwrap_or_default())
+}
+
 /// Addresses by name.
 #[derive(Debug)]
 pub(crate) struct Names {
@@ -44,9 +51,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// No names yet, of a runner that runs every pod. `seed` is the same whenever the same runner comes back.
-    pub(crate) fn new(seed: &str) -> Self {
-        let network = FIRST_NETWORK + u8::try_from(hash(&[seed]) % NETWORKS).unwrap_or_default();
+    /// No names yet, of a runner that runs every pod and has a network for itself.
+    pub(crate) fn new(network: u8) -> Self {
         Self::of(Space::Runner(network))
     }
 
@@ -301,7 +307,7 @@ mod tests {
 
     /// A job `j` in `default`, its first pod seen; a Service `db` in `other`.
     fn names() -> Names {
-        let mut names = Names::new("/data");
+        let mut names = Names::new(FIRST_NETWORK);
         names.add_pod("default", "j-trainer-0", &Labels::new(), Some("j"));
         names.add_service("other", "db", Labels::new());
         names

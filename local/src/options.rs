@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::gpus::VisibleGpus;
 use serde::{Deserialize, Serialize};
 
 /// Something a person at the terminal wants to see.
@@ -63,8 +64,10 @@ pub struct Options {
     pub data_dir: PathBuf,
     /// Working directory of containers without `workingDir`; absent: the runner's own.
     pub workdir: Option<PathBuf>,
-    /// GPUs of this machine to hand out; absent: GPUs are not looked after at all.
+    /// Number of GPUs of this machine to allot; absent: GPUs are not looked after at all.
     pub gpus: Option<u32>,
+    /// GPUs that may be taken.
+    pub visible_gpus: VisibleGpus,
     /// The binary that calls [`crate::reexec`]. Also what a container command `trainyard` stands for.
     pub supervisor_program: PathBuf,
     /// Takes container output and warnings; absent: output goes to the log files only.
@@ -89,6 +92,7 @@ impl Options {
             data_dir: data_dir.into(),
             workdir: None,
             gpus: None,
+            visible_gpus: VisibleGpus::default(),
             supervisor_program: supervisor_program.into(),
             log_sink: None,
             waker: None,

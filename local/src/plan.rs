@@ -203,7 +203,6 @@ impl Planner<'_> {
                 let free = self.gpus.free();
                 return Err(Refusal::Admission { message: format!("{total} GPUs are asked for, {free} are free") });
             };
-            let indices: Vec<String> = indices.iter().map(u32::to_string).collect();
             visible.push(Some(indices.join(",")));
         }
         Ok(visible)
@@ -276,7 +275,7 @@ mod tests {
     }
 
     fn plan_with(options: &Options, gpus: &mut Gpus, object: &Value) -> (Result<Plan, Refusal>, Vec<String>) {
-        let (objects, mut names) = (Objects::default(), Names::new("seed"));
+        let (objects, mut names) = (Objects::default(), Names::new(64));
         let mut planner = Planner { options, objects: &objects, names: &mut names, gpus, warnings: Vec::new() };
         let plan = planner.plan(object);
         (plan, planner.warnings)
@@ -285,7 +284,7 @@ mod tests {
     fn plan(object: &Value) -> Result<Plan, Refusal> {
         let mut options = Options::new("/data", "/bin/the-binary");
         options.workdir = Some("/some-dir".into());
-        plan_with(&options, &mut Gpus::new(None), object).0
+        plan_with(&options, &mut Gpus::none(), object).0
     }
 
     #[test]
@@ -296,14 +295,14 @@ mod tests {
         })))
         .unwrap();
         let container = &got.main[0];
-        let peer = Names::new("seed").address("ns", "j-w-1").to_string();
+        let peer = Names::new(64).address("ns", "j-w-1").to_string();
         assert_eq!(container.program.argv, ["/bin/the-binary", "x y", &format!("{peer}:80"), "$(A)", "trainyard"]);
         assert_eq!(container.program.workdir, Path::new("/some-dir/sub"));
         assert_eq!(container.log, Path::new("/data/logs/ns/j-w-0/c-3.log"));
         assert_eq!(container.program.env[0], ("HOSTNAME".to_owned(), "j-w-0".to_owned()));
         assert!(container.program.env.iter().all(|(name, _)| name != "CUDA_VISIBLE_DEVICES"));
         assert_eq!((got.grace_ms, got.restart_policy), (30_000, RestartPolicy::Never));
-        assert_eq!(got.pod_ip, Names::new("seed").address("ns", "j-w-0").to_string());
+        assert_eq!(got.pod_ip, Names::new(64).address("ns", "j-w-0").to_string());
     }
 
     #[test]
@@ -329,7 +328,7 @@ mod tests {
     #[test]
     fn gpus_are_handed_out_and_given_back_when_refused() {
         let options = Options::new("/data", "/bin/the-binary");
-        let mut gpus = Gpus::new(Some(3));
+        let mut gpus = Gpus::unclaimed(3);
         let visible = |plan: &Plan| {
             let find = |(name, value): &(String, String)| (name == "CUDA_VISIBLE_DEVICES").then(|| value.clone());
             plan.main[0].program.env.iter().find_map(find)
@@ -344,7 +343,7 @@ mod tests {
         assert!(matches!(plan_with(&options, &mut gpus, &two).0, Err(Refusal::Admission { .. })));
         assert!(matches!(plan_with(&options, &mut gpus, &bad).0, Err(Refusal::Container { .. })));
         assert_eq!(gpus.free(), 3);
-        let (unlooked, warnings) = plan_with(&options, &mut Gpus::new(None), &two);
+        let (unlooked, warnings) = plan_with(&options, &mut Gpus::none(), &two);
         assert_eq!(visible(&unlooked.unwrap()), None);
         assert!(warnings[0].contains("2 GPUs"));
     }

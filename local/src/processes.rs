@@ -15,9 +15,10 @@ use std::{fmt, fs, io};
 use cluster::runtime::{PodReport, PodRuntime};
 use serde_json::Value;
 
+use crate::claims::{Claim, claim};
 use crate::gpus::Gpus;
 use crate::handle::{Handle, Hub};
-use crate::names::Names;
+use crate::names::{self, Names};
 use crate::objects::Objects;
 use crate::options::{Options, Output, Sink};
 use crate::plan::{Planner, Refusal, log_path};
@@ -55,6 +56,17 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The GPUs asked for are not to be had.
+    #[error("{0}")]
+    Gpus(String),
+    /// Other runs have every loopback network.
+    #[error(
+        "pods need loopback addresses of their own, and other runs of this machine have them all: wait for one to end"
+    )]
+    NoNetwork,
+    /// Other runs cannot be seen.
+    #[error("cannot claim loopback addresses: {0}")]
+    Claim(#[source] io::Error),
     /// Processes of an earlier run cannot be ended.
     #[error("processes of an earlier run still run and cannot be ended: {processes}; end them first")]
     Leftovers {
@@ -111,6 +123,8 @@ struct Inner {
     options: Options,
     names: Names,
     gpus: Gpus,
+    /// Other runs of this machine take other loopback addresses while it is held.
+    _network: Option<Claim>,
     objects: Objects,
     pods: BTreeMap<String, Pod>,
     /// Pods that wait for an object they refer to, by uid.
@@ -140,9 +154,18 @@ impl Processes {
             options.workdir = std::path::absolute(workdir).ok();
         }
         options.log_sink = options.log_sink.map(survivable);
-        let names = match &options.cluster {
-            Some(cluster) => Names::of_cluster(cluster),
-            None => Names::new(&options.data_dir.to_string_lossy()),
+        let (names, network) = if let Some(cluster) = &options.cluster {
+            // Nodes of a cluster share its addresses, also on one machine.
+            (Names::of_cluster(cluster), None)
+        } else {
+            let (network, claim) = free_network(&options.data_dir.to_string_lossy())?;
+            (Names::new(network), Some(claim))
+        };
+        let gpus = match (options.gpus, &options.cluster) {
+            (None, _) => Gpus::none(),
+            // Nodes of a cluster are given theirs by the administrator, who may let several stand for one machine.
+            (Some(count), Some(_)) => Gpus::unclaimed(count),
+            (Some(count), None) => Gpus::claim(count, &options.visible_gpus).map_err(Error::Gpus)?,
         };
         let address = names.sample();
         TcpListener::bind((address, 0)).map_err(|source| Error::Loopback { address, source })?;
@@ -169,7 +192,8 @@ impl Processes {
             alive,
         };
         let mut inner = Inner {
-            gpus: Gpus::new(options.gpus),
+            gpus,
+            _network: network,
             options,
             names,
             objects: Objects::default(),
@@ -355,6 +379,16 @@ impl Drop for Inner {
         self.hub = None;
         let _ = self.all_gone.recv_timeout(DROP_PATIENCE);
     }
+}
+
+/// Claims a network of loopback addresses that no other run of this machine has.
+fn free_network(seed: &str) -> Result<(u8, Claim), Error> {
+    for network in names::networks(seed) {
+        if let Ok(claim) = claim(&format!("127.{network}")).map_err(Error::Claim)? {
+            return Ok((network, claim));
+        }
+    }
+    Err(Error::NoNetwork)
 }
 
 /// A sink that is not asked again once it has panicked (a terminal that is gone): pods go on without being shown.

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use event_log::disk::SledLog;
-use local::{Output, Processes};
+use local::{Output, Processes, VisibleGpus};
 use model::Timestamp;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ pub(crate) struct RunArgs {
     /// Show the pods' output.
     #[arg(long)]
     logs: bool,
-    /// GPUs of this machine to hand out.
+    /// Number of GPUs to take, of those that no other run has and `CUDA_VISIBLE_DEVICES` allows.
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
     /// Working directory of containers that name none.
@@ -144,6 +144,7 @@ fn processes(
 ) -> Result<Processes, Failure> {
     let mut options = local::Options::new(&args.data_dir, std::env::current_exe()?);
     options.gpus = args.gpus;
+    options.visible_gpus = VisibleGpus::of_environment();
     options.directory_id = Some(directory_id.to_owned());
     options.workdir.clone_from(&args.workdir);
     let (logs, sink, lines) = (args.logs, wake.clone(), Arc::clone(lines));
