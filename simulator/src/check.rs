@@ -242,9 +242,17 @@ fn check_job(checks: &Checks, view: &View<'_>, place: &str, found: &mut Vec<Stri
     }
     for (kind, words) in &checks.conditions {
         let condition = conditions.iter().find(|c| text(c, "/type") == kind && text(c, "/status") == "True");
-        let Some(condition) = condition else {
-            found.push(format!("{place}: there is no condition {kind}"));
-            continue;
+        let (words, condition) = match (words, condition) {
+            (Some(words), Some(condition)) => (words, condition),
+            (None, None) => continue,
+            (Some(_), None) => {
+                found.push(format!("{place}: there is no condition {kind}"));
+                continue;
+            }
+            (None, Some(condition)) => {
+                found.push(format!("{place}: there is a condition {kind}: {:?}", text(condition, "/message")));
+                continue;
+            }
         };
         let message = text(condition, "/message");
         let missing = words.iter().filter(|words| !message.contains(words.as_str()));
@@ -322,13 +330,13 @@ mod tests {
             found
         };
         let good = json!({"phase": "Failed", "restarts": {"t": 1}, "pods": ["j-t-0#1"], "message": ["j-t-0"], "created": [],
-            "conditions": {"Invalid": ["spec"]}, "objects": {"Pod/j-t-0": {"kind": "Pod"}, "Pod/j-t-1": null}, "commands": [],
+            "conditions": {"Invalid": ["spec"], "Degraded": null}, "objects": {"Pod/j-t-0": {"kind": "Pod"}, "Pod/j-t-1": null}, "commands": [],
             "status": {"phase": "<set>"}, "events": {"X": 0}});
         assert_eq!(run(good), Vec::<String>::new());
         let bad = json!({"phase": "Succeed", "restarts": {"t": 2}, "pods": [], "message": ["j-t-1"], "created": ["x"],
-            "conditions": {"Invalid": ["spec.y"], "NameTaken": []}, "objects": {"Pod/j-t-0": null}, "commands": ["CreatePod x"],
+            "conditions": {"Invalid": ["spec.y"], "NameTaken": [], "Failed": null}, "objects": {"Pod/j-t-0": null}, "commands": ["CreatePod x"],
             "status": {"phase": "<absent>"}, "events": {"X": 1}, "counters": {"t": {"active": 1}}});
-        assert_eq!(run(bad).len(), 12);
+        assert_eq!(run(bad).len(), 13);
         assert_eq!(run(json!({"job": "k", "phase": ""})), ["end: no such job, or several: Some(\"k\")"]);
     }
 }

@@ -134,9 +134,9 @@ pub struct Checks {
     /// Words that the message of the job's condition in force contains.
     #[serde(default)]
     pub message: Vec<String>,
-    /// Conditions by type that the job must show as True, with words their messages contain.
+    /// Conditions by type that the job must show as True, with words their messages contain; null for one it must not show.
     #[serde(default)]
-    pub conditions: BTreeMap<String, Vec<String>>,
+    pub conditions: BTreeMap<String, Option<Vec<String>>>,
     /// Patterns of objects by `Kind/name`; null for one that must not exist.
     #[serde(default)]
     pub objects: BTreeMap<String, Value>,
