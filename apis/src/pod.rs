@@ -119,7 +119,7 @@ fn state(status: &Value) -> ContainerState {
 fn last_part(message: &str) -> Option<Text> {
     let message = message.trim();
     let cut = message.chars().count().saturating_sub(CONTAINER_MESSAGE_MAX);
-    let Some((start, _)) = message.char_indices().nth(cut) else { return None };
+    let (start, _) = message.char_indices().nth(cut)?;
     if start == 0 {
         return Some(Text::from(message));
     }
