@@ -7,6 +7,7 @@ use model::{FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, SlotId
 use serde_json::Value;
 
 use crate::call::Resource;
+use crate::fields::Finding;
 
 /// Everything rendering an object of a job needs besides the slot.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +49,9 @@ pub trait JobApi: Send + Sync {
 
     /// Reads the job object's spec. Never fails: what cannot be accepted is field errors inside the fact.
     fn spec_fact(&self, object: &Value) -> SpecFact;
+
+    /// Returns what is to be said of the job object's spec, warnings of [`Self::spec_fact`] included.
+    fn findings(&self, object: &Value) -> Vec<Finding>;
 
     /// Reads the state of a job back from its object, for a log that does not cover it.
     fn adopt(&self, object: &Value) -> Adopted;

@@ -7,16 +7,37 @@
 use model::FieldError;
 use serde_json::{Map, Value};
 
+use crate::nearest::nearest;
+
 /// Longest part of a bad value that is shown.
 const SHOWN_MAX: usize = 120;
 
-/// What was found wrong, or worth a remark, in a manifest.
+/// How much is wrong with a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It cannot be accepted.
+    Error,
+    /// A cluster accepts it, with a warning: it has another effect than its author expects, or none.
+    Mistake,
+    /// It is accepted, and may be meant so.
+    Remark,
+}
+
+/// One thing found in a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How much is wrong.
+    pub severity: Severity,
+    /// Whether the name of the field is wrong, rather than its value.
+    pub in_name: bool,
+    /// Path, value, problem, and the nearest right word.
+    pub field: FieldError,
+}
+
+/// What was found in a manifest, in the order in which it was looked at.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What cannot be accepted.
-    pub errors: Vec<FieldError>,
-    /// Remarks on what is accepted.
-    pub warnings: Vec<FieldError>,
+    list: Vec<Finding>,
 }
 
 /// One accepted word of a field and what it means.
@@ -32,14 +53,64 @@ pub enum Unknown<T> {
 }
 
 impl Findings {
-    /// Notes something that cannot be accepted.
+    /// Adds something that cannot be accepted.
     pub fn error(&mut self, path: impl Into<String>, value: Option<&Value>, problem: impl Into<String>) {
-        self.errors.push(FieldError { path: path.into(), value: shown(value), problem: problem.into() });
+        self.add(Severity::Error, FieldError::new(path, shown(value), problem));
     }
 
-    /// Notes a remark.
+    /// Adds something that is accepted and has another effect than expected.
+    pub fn mistake(&mut self, path: impl Into<String>, value: Option<&Value>, problem: impl Into<String>) {
+        self.add(Severity::Mistake, FieldError::new(path, shown(value), problem));
+    }
+
+    /// Adds a remark.
     pub fn warn(&mut self, path: impl Into<String>, value: Option<&Value>, problem: impl Into<String>) {
-        self.warnings.push(FieldError { path: path.into(), value: shown(value), problem: problem.into() });
+        self.add(Severity::Remark, FieldError::new(path, shown(value), problem));
+    }
+
+    fn add(&mut self, severity: Severity, field: FieldError) {
+        self.list.push(Finding { severity, in_name: false, field });
+    }
+
+    /// Adds one finding.
+    pub fn push(&mut self, finding: Finding) {
+        self.list.push(finding);
+    }
+
+    /// Adds findings of another check. A field that has one already only takes its suggestion.
+    pub fn merge(&mut self, others: Vec<Finding>) {
+        let own = self.list.len();
+        for other in others {
+            let path = &other.field.path;
+            match self.list.iter_mut().take(own).find(|finding| finding.field.path == *path) {
+                Some(known) if known.field.suggestion.is_none() => known.field.suggestion = other.field.suggestion,
+                Some(_) => {}
+                None => self.list.push(other),
+            }
+        }
+    }
+
+    /// Whether something cannot be accepted.
+    pub fn has_errors(&self) -> bool {
+        self.list.iter().any(|finding| finding.severity == Severity::Error)
+    }
+
+    /// Whether there is an error about a field.
+    pub fn has_error_at(&self, path: &str) -> bool {
+        self.list.iter().any(|finding| finding.severity == Severity::Error && finding.field.path == path)
+    }
+
+    /// Returns all findings.
+    pub fn into_list(self) -> Vec<Finding> {
+        self.list
+    }
+
+    /// Returns the errors, and what is accepted with a warning.
+    pub fn into_errors_and_warnings(self) -> (Vec<FieldError>, Vec<FieldError>) {
+        let (errors, warnings): (Vec<_>, Vec<_>) =
+            self.list.into_iter().partition(|finding| finding.severity == Severity::Error);
+        let fields = |list: Vec<Finding>| list.into_iter().map(|finding| finding.field).collect();
+        (fields(errors), fields(warnings))
     }
 
     /// A text field; `None` when absent or not text.
@@ -84,18 +155,18 @@ impl Findings {
         if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
             return *meaning;
         }
-        let accepted = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-        let value = parent.get(key);
-        match unknown {
-            Unknown::Refused => {
-                self.error(join(base, key), value, format!("must be one of {accepted}"));
-                default
-            }
+        let names = || words.iter().map(|(word, _)| *word);
+        let accepted = names().collect::<Vec<_>>().join(", ");
+        let (severity, problem, meaning) = match unknown {
+            Unknown::Refused => (Severity::Error, format!("must be one of {accepted}"), default),
             Unknown::ActsAs((word, meaning)) => {
-                self.warn(join(base, key), value, format!("is none of {accepted}; it acts as {word}"));
-                meaning
+                (Severity::Mistake, format!("is none of {accepted}; it acts as {word}"), meaning)
             }
-        }
+        };
+        let mut field = FieldError::new(join(base, key), shown(parent.get(key)), problem);
+        field.suggestion = nearest(text, names()).map(str::to_owned);
+        self.add(severity, field);
+        meaning
     }
 
     /// A list; empty when absent or no list.
@@ -164,6 +235,10 @@ mod tests {
 
     use super::*;
 
+    fn texts(findings: Findings) -> Vec<String> {
+        findings.into_list().iter().map(|finding| finding.field.to_string()).collect()
+    }
+
     #[test]
     fn wrong_types_name_the_field_and_the_value() {
         let parent =
@@ -177,9 +252,8 @@ mod tests {
         assert_eq!(findings.integer(&parent, "p", "f", 0, 9), None);
         assert_eq!(findings.integer(&parent, "p", "a", 2, 9), None);
         findings.check_text_map(&json!({"m": {"k": 1, "l": "x"}}), "p", "m");
-        let text: Vec<String> = findings.errors.iter().map(ToString::to_string).collect();
         assert_eq!(
-            text,
+            texts(findings),
             [
                 "p.a: must be text, not a number (1)",
                 "p.b: must be a whole number, not text (\"x\")",
@@ -203,7 +277,7 @@ mod tests {
             assert!(findings.list(&parent, "p", "a").is_empty());
             assert_eq!(findings.word(&parent, "p", "a", &[("X", 1)], 7, Unknown::Refused), 7);
         }
-        assert!(findings.errors.is_empty() && findings.warnings.is_empty());
+        assert_eq!(texts(findings), [""; 0]);
     }
 
     #[test]
@@ -216,13 +290,31 @@ mod tests {
         assert_eq!(findings.word(&parent, "p", "b", &words, 1, Unknown::ActsAs(("Y", 2))), 2);
         assert_eq!(findings.word(&parent, "p", "b", &words, 1, Unknown::Refused), 1);
         assert_eq!(
-            findings.warnings.first().map(ToString::to_string).as_deref(),
-            Some("p.b: is none of X, Y; it acts as Y (\"y\")")
+            texts(findings),
+            [
+                "p.b: is none of X, Y; it acts as Y (\"y\"); did you mean Y?",
+                "p.b: must be one of X, Y (\"y\"); did you mean Y?"
+            ]
         );
-        assert_eq!(
-            findings.errors.first().map(ToString::to_string).as_deref(),
-            Some("p.b: must be one of X, Y (\"y\")")
-        );
+    }
+
+    #[test]
+    fn a_field_has_findings_of_one_check_only() {
+        let mut findings = Findings::default();
+        findings.error("a", None, "first");
+        findings.warn("c", None, "first");
+        let other = |path: &str| {
+            let mut field = FieldError::new(path, "1", "second");
+            field.suggestion = Some("2".to_owned());
+            Finding { severity: Severity::Mistake, in_name: false, field }
+        };
+        findings.merge(vec![other("a"), other("b"), other("b")]);
+        assert!(findings.has_errors() && findings.has_error_at("a") && !findings.has_error_at("b"));
+        let (errors, warnings) = findings.into_errors_and_warnings();
+        let texts = |list: &[FieldError]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(&errors), ["a: first (missing); did you mean 2?"]);
+        let second = "b: second (1); did you mean 2?";
+        assert_eq!(texts(&warnings), ["c: first (missing)", second, second]);
     }
 
     #[test]

@@ -17,13 +17,18 @@ pub mod aitrainingjob;
 pub mod api;
 pub mod call;
 pub mod fields;
+pub mod kubernetes;
+pub mod manifest;
 pub mod names;
+pub mod nearest;
 pub mod node;
 pub mod objects;
 pub mod pod;
+pub mod schema;
 pub mod seen;
 pub mod service;
 
 pub use api::{JobApi, Registry};
 pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};
+pub use fields::{Finding, Severity};
 pub use seen::Seen;

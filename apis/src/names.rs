@@ -29,6 +29,38 @@ pub fn is_label_value(text: &str) -> bool {
         && text.bytes().last().is_none_or(|b| b.is_ascii_alphanumeric())
 }
 
+/// Whether `text` can be the key of a label: a name of at most 63 characters, after a DNS subdomain and a slash or not.
+pub fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_dns_subdomain(prefix) && !name.is_empty() && is_label_value(name),
+        None => !text.is_empty() && is_label_value(text),
+    }
+}
+
+/// Whether `text` is a quantity of Kubernetes: a decimal number and a suffix or an exponent.
+pub fn is_quantity(text: &str) -> bool {
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let Some((number, suffix)) = text.split_at_checked(end) else { return false };
+    let is_number = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;
+    let is_exponent = |text: &str| {
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    let suffixes = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    is_number && (suffixes.contains(&suffix) || suffix.strip_prefix(['e', 'E']).is_some_and(is_exponent))
+}
+
+/// Whether `text` is base64 with padding; white space between does not matter.
+pub fn is_base64(text: &str) -> bool {
+    let bytes: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    let padding = bytes.iter().rev().take_while(|b| **b == b'=').count();
+    let digits = bytes.iter().take(bytes.len().saturating_sub(padding));
+    bytes.len().is_multiple_of(4)
+        && padding <= 2
+        && digits.into_iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/'))
+}
+
 fn is_dns_word(text: &str) -> bool {
     let is_edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -39,6 +71,28 @@ fn is_dns_word(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantities_are_told_from_other_texts() {
+        for text in ["1", "1.5", ".5", "5.", "-1", "+2", "100m", "1Gi", "1.0Gi", "16G", "1e3", "1E-3", "12E", "5n"] {
+            assert!(is_quantity(text), "{text}");
+        }
+        for text in ["", "-", ".", "G", "16GB", "1 Gi", "1.2.3", "1gi", "0x10", "1e", "1e+", "one", "1Gib"] {
+            assert!(!is_quantity(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn base64_and_label_keys_are_told() {
+        for (text, want) in [("", true), ("aGk=", true), ("aGVs\nbG8h", true), ("aGk", false), ("hi!=", false)] {
+            assert_eq!(is_base64(text), want, "{text}");
+        }
+        for (text, want) in
+            [("a", true), ("x.y/a_b", true), ("", false), ("/a", false), ("x/", false), ("a b", false), ("X/a", false)]
+        {
+            assert_eq!(is_label_key(text), want, "{text}");
+        }
+    }
 
     #[test]
     fn names_are_judged_as_kubernetes_does() {

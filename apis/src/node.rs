@@ -13,11 +13,7 @@ use crate::objects::{list_at, name, resource_version};
 pub fn fact(object: &Value) -> Result<NodeFact, FieldError> {
     let name = name(object);
     if name.is_empty() {
-        return Err(FieldError {
-            path: "metadata.name".to_owned(),
-            value: "missing".to_owned(),
-            problem: "a node without a name".to_owned(),
-        });
+        return Err(FieldError::new("metadata.name", "missing", "a node without a name"));
     }
     let mut conditions = true_conditions(object);
     let ready = conditions.iter().any(|condition| &**condition == "Ready");

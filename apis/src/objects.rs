@@ -56,11 +56,11 @@ pub fn namespace(object: &Value) -> Text {
 pub fn uid(object: &Value) -> Result<Uid, FieldError> {
     match text_at(object, &["metadata", "uid"]) {
         Some(uid) if !uid.is_empty() => Ok(Uid::from(uid)),
-        Some(_) | None => Err(FieldError {
-            path: "metadata.uid".to_owned(),
-            value: at(object, &["metadata", "uid"]).map_or_else(|| "missing".to_owned(), Value::to_string),
-            problem: "every object of an API server has a uid".to_owned(),
-        }),
+        Some(_) | None => Err(FieldError::new(
+            "metadata.uid",
+            at(object, &["metadata", "uid"]).map_or_else(|| "missing".to_owned(), Value::to_string),
+            "every object of an API server has a uid",
+        )),
     }
 }
 

@@ -87,10 +87,24 @@ pub struct FieldError {
     pub value: String,
     /// What is wrong with it and what would be right.
     pub problem: String,
+    /// The nearest right field name or value, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+}
+
+impl FieldError {
+    /// Returns an error without a suggestion.
+    pub fn new(path: impl Into<String>, value: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { path: path.into(), value: value.into(), problem: problem.into(), suggestion: None }
+    }
 }
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({})", self.path, self.problem, self.value)
+        write!(f, "{}: {} ({})", self.path, self.problem, self.value)?;
+        match &self.suggestion {
+            Some(suggestion) => write!(f, "; did you mean {suggestion}?"),
+            None => Ok(()),
+        }
     }
 }

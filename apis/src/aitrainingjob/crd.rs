@@ -3,11 +3,17 @@
 //! The original had no schema, so this one refuses only what made the original crash: a replica group that is null and a
 //! negative number of replicas. Everything else is kept as written, and what cannot be served becomes a condition. That is
 //! why fields of the spec have no type, and why there is no CEL rule: a rule sees typed fields only, and a type would refuse
-//! what users have stored. Must not hold anything of other APIs. Tests: `tests/crd.rs`.
+//! what users have stored. The definition is made from the schema as it is meant ([`spec_schema`]), which manifests are checked
+//! against. Must not hold anything of other APIs. Tests: `tests/crd.rs`.
 
-use serde_json::{Value, json};
+use std::sync::LazyLock;
 
+use serde_json::{Map, Value, json};
+
+use super::spec::{CLEAN, GROUP_END, JOB_END, RESTART, SCOPE};
 use super::words::{GROUP, KIND, PLURAL};
+use crate::fields::Word;
+use crate::kubernetes;
 
 /// The definition, as `apiextensions.k8s.io/v1`.
 pub(super) fn crd() -> Value {
@@ -65,64 +71,107 @@ fn open(kind: &str, description: &str) -> Value {
     json!({"type": kind, "description": description, "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// A field of any type: a wrong one is a condition on the job, not a refusal.
-fn any(description: &str) -> Value {
-    json!({"description": description, "x-kubernetes-preserve-unknown-fields": true})
+/// The schema of `spec` as it is meant: types, words, and the fields of pod templates.
+pub(super) fn spec_schema() -> &'static Value {
+    static SCHEMA: LazyLock<Value> = LazyLock::new(strict_spec);
+    &SCHEMA
 }
 
+/// What the definition says of `spec`: of its fields only what the original could not bear.
 fn spec() -> Value {
-    let mut spec = open("object", "What the job asks for.");
-    if let Some(spec) = spec.as_object_mut() {
-        spec.insert(
-            "properties".to_owned(),
-            json!({
-                "restartingExitCode": any("Exit codes that count as restartable: numbers between commas, or one number."),
-                "frameworkType": any("Name of the framework; not acted on."),
-                "faultTolerant": any("Not acted on: each group's restartPolicy says what is restarted."),
-                "priority": any("Value of the label `priority` of every pod."),
-                "schedulerName": any("Scheduler of every pod; the template's own when empty."),
-                "timeLimit": any("Seconds from the first pod running after which the job ends as Timeout."),
-                "cleanPodPolicy": any("What becomes of the pods of a job that succeeded or failed: All (deleted) or None (kept)."),
-                "failPolicy": any("Which groups fail the job: Any (default), All or None."),
-                "completePolicy": any("Which groups complete the job: All (default), Any or None."),
-                "replicaSpecs": replica_specs(),
-            }),
-        );
+    let mut spec = strict_spec();
+    let fields = [&["properties"][..], &["properties", "replicaSpecs", "additionalProperties", "properties"]];
+    for path in fields {
+        let Some(fields) = path.iter().try_fold(&mut spec, |schema, key| schema.get_mut(*key)) else { continue };
+        for (name, field) in fields.as_object_mut().into_iter().flatten() {
+            if name != "replicaSpecs" {
+                loosen(field);
+            }
+        }
+    }
+    for path in [&[][..], &["properties", "replicaSpecs", "additionalProperties"]] {
+        let schema = path.iter().try_fold(&mut spec, |schema, key| schema.get_mut(*key));
+        keep_unknown(schema.and_then(Value::as_object_mut));
     }
     spec
 }
 
-fn replica_specs() -> Value {
+/// Makes a field one of any type: a wrong one is a condition on the job, not a refusal.
+fn loosen(field: &mut Value) {
+    let Some(field) = field.as_object_mut() else { return };
+    field.retain(|key, _| matches!(key.as_str(), "description" | "minimum"));
+    keep_unknown(Some(field));
+}
+
+fn keep_unknown(schema: Option<&mut Map<String, Value>>) {
+    if let Some(schema) = schema {
+        schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+    }
+}
+
+fn strict_spec() -> Value {
     json!({
         "type": "object",
-        "description": "The replica groups by name.",
-        "additionalProperties": {
-            "type": "object",
-            "x-kubernetes-preserve-unknown-fields": true,
-            "properties": {
-                "replicas": {
-                    "description": "Number of pods, with indices from 0; 1 when absent.",
-                    "minimum": 0,
-                    "x-kubernetes-preserve-unknown-fields": true,
-                },
-                "minReplicas": any("Not acted on."),
-                "maxReplicas": any("Not acted on."),
-                "edlPolicy": any("Not acted on."),
-                "restartPolicy": any(
-                    "Which failures are restarted: Always, OnFailure, OnNodeFail, Never (default), ExitCode or \
-                     OnNodeFailWithExitCode.",
-                ),
-                "restartScope": any("What a restart takes along: All (default), Replica or Pod."),
-                "restartLimit": any("Restarts this group may cause; unlimited when absent."),
-                "failPolicy": any("Which pods fail the group: Any (default), Rank0, All or None."),
-                "completePolicy": any("Which pods complete the group: All (default), Any, Rank0 or None."),
-                "template": any(
-                    "The pod template, a core/v1 PodTemplateSpec. Containers whose names start with aitj- decide the pod's \
-                     result; their ports of such names are announced to all pods of the job.",
-                ),
+        "description": "What the job asks for.",
+        "properties": {
+            "restartingExitCode": {
+                "x-kubernetes-int-or-string": true,
+                "description": "Exit codes that count as restartable: numbers between commas, or one number.",
+            },
+            "frameworkType": field("string", "Name of the framework; not acted on."),
+            "faultTolerant": field("boolean", "Not acted on: each group's restartPolicy says what is restarted."),
+            "priority": field("string", "Value of the label `priority` of every pod."),
+            "schedulerName": field("string", "Scheduler of every pod; the template's own when empty."),
+            "timeLimit": field("integer", "Seconds from the first pod running after which the job ends as Timeout."),
+            "cleanPodPolicy": one_of(
+                &CLEAN,
+                "What becomes of the pods of a job that succeeded or failed: All (deleted) or None (kept).",
+            ),
+            "failPolicy": one_of(&JOB_END, "Which groups fail the job: Any (default), All or None."),
+            "completePolicy": one_of(&JOB_END, "Which groups complete the job: All (default), Any or None."),
+            "replicaSpecs": {
+                "type": "object",
+                "description": "The replica groups by name.",
+                "additionalProperties": {"type": "object", "properties": replica_spec()},
             },
         },
     })
+}
+
+fn replica_spec() -> Value {
+    json!({
+        "replicas": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "Number of pods, with indices from 0; 1 when absent.",
+        },
+        "minReplicas": field("integer", "Not acted on."),
+        "maxReplicas": field("integer", "Not acted on."),
+        "edlPolicy": one_of(&[("Auto", ()), ("Manual", ()), ("Never", ())], "Not acted on."),
+        "restartPolicy": one_of(
+            &RESTART,
+            "Which failures are restarted: Always, OnFailure, OnNodeFail, Never (default), ExitCode or \
+             OnNodeFailWithExitCode.",
+        ),
+        "restartScope": one_of(&SCOPE, "What a restart takes along: All (default), Replica or Pod."),
+        "restartLimit": field("integer", "Restarts this group may cause; unlimited when absent."),
+        "failPolicy": one_of(&GROUP_END, "Which pods fail the group: Any (default), Rank0, All or None."),
+        "completePolicy": one_of(&GROUP_END, "Which pods complete the group: All (default), Any, Rank0 or None."),
+        "template": {
+            "$ref": kubernetes::POD_TEMPLATE,
+            "description": "The pod template, a core/v1 PodTemplateSpec. Containers whose names start with aitj- decide the \
+                pod's result; their ports of such names are announced to all pods of the job.",
+        },
+    })
+}
+
+fn field(kind: &str, description: &str) -> Value {
+    json!({"type": kind, "description": description})
+}
+
+fn one_of<T>(words: &[Word<T>], description: &str) -> Value {
+    let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    json!({"type": "string", "enum": words, "description": description})
 }
 
 /// The status is ours alone, so its fields have types; `null` stays possible where the original wrote it. Maps are written as a

@@ -24,6 +24,7 @@ use serde_json::Value;
 
 use crate::api::{JobApi, PodSlot, Source};
 use crate::call::Resource;
+use crate::fields::Finding;
 use crate::objects::{at, label};
 
 pub use peers::PeerEnv;
@@ -54,6 +55,10 @@ impl JobApi for AiTrainingJob {
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
         spec::spec_fact(object)
+    }
+
+    fn findings(&self, object: &Value) -> Vec<Finding> {
+        spec::findings(object)
     }
 
     fn adopt(&self, object: &Value) -> Adopted {

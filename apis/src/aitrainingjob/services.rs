@@ -16,10 +16,8 @@ use crate::objects::owner_reference;
 /// # Errors
 /// When the spec or the manifest lacks the group.
 pub(super) fn service(source: Source<'_>, slot: &SlotId) -> Result<Value, FieldError> {
-    let group: &GroupSpec = source.spec.group(&slot.group).ok_or_else(|| FieldError {
-        path: format!("spec.replicaSpecs.{}", slot.group),
-        value: "missing".to_owned(),
-        problem: "the spec in force has no such group".to_owned(),
+    let group: &GroupSpec = source.spec.group(&slot.group).ok_or_else(|| {
+        FieldError::new(format!("spec.replicaSpecs.{}", slot.group), "missing", "the spec in force has no such group")
     })?;
     let template = template_of(source.manifest, group).ok_or_else(|| lost_template(group))?;
     let labels: Map<String, Value> =

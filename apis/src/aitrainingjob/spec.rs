@@ -12,11 +12,13 @@ use model::{
 };
 use serde_json::{Map, Value, json};
 
+use super::crd::spec_schema;
 use super::peers::peer_text_bytes;
 use super::{slot_name, template};
-use crate::fields::{Findings, Unknown, Word, join, type_of};
+use crate::fields::{Finding, Findings, Unknown, Word, join, type_of};
 use crate::names::{LABEL_MAX, is_dns_subdomain, is_label_value, is_service_name};
 use crate::objects::text_at;
+use crate::schema;
 
 /// Most pods one job may ask for: more than the largest supported cluster runs.
 pub const MAX_PODS: u32 = 100_000;
@@ -24,17 +26,20 @@ pub const MAX_PODS: u32 = 100_000;
 /// Longest environment entry, with its name, that Linux passes to a process: 128 KiB with the closing zero.
 const ENV_ENTRY_MAX: u64 = 131_071;
 
-const JOB_END: [Word<JobEndPolicy>; 3] =
+/// Words of the job's `failPolicy` and `completePolicy`.
+pub(super) const JOB_END: [Word<JobEndPolicy>; 3] =
     [("Any", JobEndPolicy::Any), ("All", JobEndPolicy::All), ("None", JobEndPolicy::None)];
 
-const GROUP_END: [Word<GroupEndPolicy>; 4] = [
+/// Words of a group's `failPolicy` and `completePolicy`.
+pub(super) const GROUP_END: [Word<GroupEndPolicy>; 4] = [
     ("Any", GroupEndPolicy::Any),
     ("Rank0", GroupEndPolicy::Rank0),
     ("All", GroupEndPolicy::All),
     ("None", GroupEndPolicy::None),
 ];
 
-const RESTART: [Word<RestartPolicy>; 6] = [
+/// Words of `restartPolicy`.
+pub(super) const RESTART: [Word<RestartPolicy>; 6] = [
     ("Always", RestartPolicy::Always),
     ("OnFailure", RestartPolicy::OnFailure),
     ("OnNodeFail", RestartPolicy::OnNodeFail),
@@ -43,22 +48,35 @@ const RESTART: [Word<RestartPolicy>; 6] = [
     ("OnNodeFailWithExitCode", RestartPolicy::OnNodeFailWithExitCode),
 ];
 
-const SCOPE: [Word<RestartScope>; 3] =
+/// Words of `restartScope`.
+pub(super) const SCOPE: [Word<RestartScope>; 3] =
     [("All", RestartScope::All), ("Replica", RestartScope::Replica), ("Pod", RestartScope::Pod)];
 
-const CLEAN: [Word<CleanPodPolicy>; 2] = [("All", CleanPodPolicy::All), ("None", CleanPodPolicy::None)];
+/// Words of `cleanPodPolicy`.
+pub(super) const CLEAN: [Word<CleanPodPolicy>; 2] = [("All", CleanPodPolicy::All), ("None", CleanPodPolicy::None)];
 
 /// Reads the spec of a job object. What cannot be accepted is field errors inside the fact.
 pub(super) fn spec_fact(object: &Value) -> SpecFact {
-    let mut findings = Findings::default();
-    let spec = read(object, &mut findings);
-    let Findings { errors, warnings } = findings;
+    let (spec, findings) = examine(object);
+    let (errors, warnings) = findings.into_errors_and_warnings();
     match spec {
         Some(spec) if errors.is_empty() => {
             SpecFact { spec: Ok(spec), warnings, manifest: Text::from(model::json::canonical(&manifest(object))) }
         }
         Some(_) | None => SpecFact { spec: Err(errors), warnings, manifest: Text::from("{}") },
     }
+}
+
+/// Returns everything that is to be said of the spec of a job object.
+pub(super) fn findings(object: &Value) -> Vec<Finding> {
+    examine(object).1.into_list()
+}
+
+fn examine(object: &Value) -> (Option<JobSpec>, Findings) {
+    let mut findings = Findings::default();
+    let spec = read(object, &mut findings);
+    findings.merge(schema::check(spec_schema(), object.get("spec").unwrap_or(&Value::Null), "spec"));
+    (spec, findings)
 }
 
 fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
@@ -143,7 +161,7 @@ fn exit_codes(spec: &Value, findings: &mut Findings) -> Vec<i32> {
             for token in text.split(',').map(str::trim).filter(|token| !token.is_empty()) {
                 match token.parse::<i32>() {
                     Ok(code) => codes.push(code),
-                    Err(_) => findings.warn(PATH, value, format!("`{token}` is no exit code; it is left out")),
+                    Err(_) => findings.mistake(PATH, value, format!("`{token}` is no exit code; it is left out")),
                 }
             }
         }
@@ -266,7 +284,7 @@ fn check_service_names(job: &str, group: &str, replicas: u32, value: &Value, pat
     };
     match about_job {
         // Once is enough, however many groups there are.
-        Some(_) if findings.errors.iter().any(|error| error.path == "metadata.name") => {}
+        Some(_) if findings.has_error_at("metadata.name") => {}
         Some(problem) => findings.error("metadata.name", Some(&Value::from(job)), problem),
         None if group.contains('.') => findings.error(path, Some(value), format!("must have no dots: {pods}")),
         None => {
@@ -350,9 +368,9 @@ fn sorted(map: &Map<String, Value>) -> Vec<(&str, &Value)> {
 
 /// Errors about a template that was accepted once and cannot be found again.
 pub(super) fn lost_template(group: &GroupSpec) -> FieldError {
-    FieldError {
-        path: format!("spec.replicaSpecs.{}.template", group.display()),
-        value: "missing".to_owned(),
-        problem: "the manifest in force has no template for this group".to_owned(),
-    }
+    FieldError::new(
+        format!("spec.replicaSpecs.{}.template", group.display()),
+        "missing",
+        "the manifest in force has no template for this group",
+    )
 }

@@ -244,7 +244,7 @@ fn remarks_stand_before_the_phases() {
 fn an_invalid_job_shows_the_first_errors_and_counts_the_rest() {
     let key = accepted(&object()).0;
     let mut fact = AiTrainingJob.spec_fact(&json!({}));
-    let error = |n: usize| FieldError { path: format!("p{n}"), value: "v".into(), problem: "bad".into() };
+    let error = |n: usize| FieldError::new(format!("p{n}"), "v", "bad");
     fact.spec = Err((0..6).map(error).collect());
     let job = Job { spec: Some(Arc::new(fact)), ..Job::default() };
     let status = status(&key, &job);

@@ -1,0 +1,163 @@
+//! Manifests of every kind: what is said of kind, metadata and contents.
+
+use serde_json::{Value, json};
+
+use super::findings;
+use crate::api::Registry;
+use crate::fields::Severity;
+
+const API: &str = "elasticdeeplearning.ai/v1";
+
+fn job() -> Value {
+    json!({"apiVersion": API, "kind": "AITrainingJob", "metadata": {"name": "j"}, "spec": {"replicaSpecs": {"trainer": {
+        "replicas": 2, "template": {"spec": {"containers": [{"name": "aitj-main", "command": ["true"]}]}}}}}})
+}
+
+fn texts(manifest: &Value) -> Vec<String> {
+    findings(&Registry::all(), manifest).iter().map(|finding| finding.field.to_string()).collect()
+}
+
+fn with(pointer: &str, value: Value) -> Value {
+    let mut job = job();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    job.pointer_mut(parent).unwrap()[key] = value;
+    job
+}
+
+#[test]
+fn right_manifests_have_no_findings() {
+    assert_eq!(texts(&job()), [""; 0]);
+    for manifest in [
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}}),
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "aGk="},
+            "stringData": {"b": "plain"}}),
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "p"},
+            "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"a": "b"}}}}),
+    ] {
+        assert_eq!(texts(&manifest), [""; 0], "{manifest}");
+    }
+}
+
+#[test]
+fn wrong_manifests_say_what_was_meant() {
+    let rows: Vec<(Value, Vec<&str>)> = vec![
+        (json!([1]), vec![": a manifest must be an object ([1])"]),
+        (
+            json!({"kind": 5}),
+            vec![
+                "apiVersion: must name the type of the object (missing)",
+                "kind: must name the type of the object (5)",
+            ],
+        ),
+        (
+            with("/apiVersion", json!("elasticdeeplearning.ai/v2")),
+            vec![
+                "apiVersion: AITrainingJob is served in another version (\"elasticdeeplearning.ai/v2\"); did you mean \
+                elasticdeeplearning.ai/v1?",
+            ],
+        ),
+        (with("/sepc", json!({})), vec!["sepc: unknown field; it has no effect ({}); did you mean spec?"]),
+        (
+            with(
+                "/metadata",
+                json!({"name": "My_Job", "namespace": "Team A", "label": {}, "labels": {"a b": "c", "x": 1, "y": "a b"}}),
+            ),
+            vec![
+                "metadata.name: must be lower-case letters, digits and inner hyphens: it is part of the names of all pods \
+                 (\"My_Job\"); did you mean my-job?",
+                "metadata.namespace: must be lower-case letters, digits and inner hyphens, at most 63 (\"Team A\"); did you \
+                 mean team-a?",
+                "metadata.labels.a b: a name must be letters, digits and inner -_. up to 63, after a domain and / or not \
+                 (\"c\")",
+                "metadata.labels.y: must be letters, digits and inner -_. up to 63 (\"a b\")",
+                "metadata.label: unknown field in Kubernetes 1.36 ({}); did you mean labels?",
+                "metadata.labels.x: must be text, not a number (1); did you mean \"1\"?",
+            ],
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "Configmap", "metadata": {"name": "c"}, "data": {"n": 1}}),
+            vec![
+                "kind: this kind is not served (\"Configmap\"); did you mean ConfigMap?",
+                "data.n: must be text, not a number (1); did you mean \"1\"?",
+            ],
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "plain!"}}),
+            vec!["data.a: must be base64; stringData takes plain text (\"plain!\")"],
+        ),
+        (json!({"apiVersion": "v1", "kind": "Secret"}), vec!["metadata.name: an object needs a name (missing)"]),
+        (
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": "s"}),
+            vec!["metadata: must be an object, not text (\"s\")"],
+        ),
+    ];
+    for (manifest, want) in rows {
+        assert_eq!(texts(&manifest), want, "{manifest}");
+    }
+}
+
+#[test]
+fn a_job_is_checked_by_its_api() {
+    let group = "/spec/replicaSpecs/trainer";
+    let rows: Vec<(String, Value, Severity, &str)> = vec![
+        (
+            format!("{group}/replica"),
+            json!(2),
+            Severity::Mistake,
+            "spec.replicaSpecs.trainer.replica: unknown field; it has no effect (2); did you mean replicas?",
+        ),
+        (
+            format!("{group}/restartPolicy"),
+            json!("onfailure"),
+            Severity::Mistake,
+            "spec.replicaSpecs.trainer.restartPolicy: is none of Always, OnFailure, OnNodeFail, Never, ExitCode, \
+             OnNodeFailWithExitCode; it acts as Never (\"onfailure\"); did you mean OnFailure?",
+        ),
+        (
+            format!("{group}/restartScope"),
+            json!("pod"),
+            Severity::Error,
+            "spec.replicaSpecs.trainer.restartScope: must be one of All, Replica, Pod (\"pod\"); did you mean Pod?",
+        ),
+        (
+            "/spec/timeLimit".to_owned(),
+            json!("60"),
+            Severity::Error,
+            "spec.timeLimit: must be a whole number, not text (\"60\"); did you mean 60?",
+        ),
+        (
+            format!("{group}/edlPolicy"),
+            json!("auto"),
+            Severity::Mistake,
+            "spec.replicaSpecs.trainer.edlPolicy: must be one of Auto, Manual, Never (\"auto\"); did you mean Auto?",
+        ),
+        (
+            "/spec/replicas".to_owned(),
+            json!(2),
+            Severity::Mistake,
+            "spec.replicas: unknown field; it has no effect (2); did you mean replicaSpecs.*.replicas?",
+        ),
+        (
+            format!("{group}/image"),
+            json!("i"),
+            Severity::Mistake,
+            "spec.replicaSpecs.trainer.image: unknown field; it has no effect (\"i\"); did you mean \
+             template.spec.containers[].image?",
+        ),
+        (
+            format!("{group}/template/spec/containers/0/comand"),
+            json!([]),
+            Severity::Mistake,
+            "spec.replicaSpecs.trainer.template.spec.containers[0].comand: unknown field in Kubernetes 1.36 ([]); did you mean \
+             command?",
+        ),
+    ];
+    for (pointer, value, severity, text) in rows {
+        let mut manifest = job();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        manifest.pointer_mut(parent).unwrap()[key] = value;
+        let found = findings(&Registry::all(), &manifest);
+        let told: Vec<_> = found.iter().map(|f| (f.severity, f.field.to_string())).collect();
+        assert_eq!(told, [(severity, text.to_owned())]);
+    }
+}
