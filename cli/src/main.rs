@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{crd, log, node_agent, operator, replay, run, schedule, simulate, story};
+use crate::commands::{crd, log, node_agent, operator, replay, run, schedule, simulate, story, validate};
 
 /// With musl's own the operator takes up to 1.6 times the processor time.
 #[cfg(target_env = "musl")]
@@ -38,6 +38,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run the jobs of manifests with virtual pods in virtual time.
     Simulate(simulate::SimulateArgs),
+    /// Check manifests: name unknown fields and wrong values, with line, column and the nearest right word.
+    Validate(validate::ValidateArgs),
     /// Serve the job APIs on a Kubernetes cluster.
     Operator(Box<operator::OperatorArgs>),
     /// Be a node of a Kubernetes cluster whose pods are processes of this machine.
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse_from(operator::hyphenated(std::env::args_os())).command {
         Command::Run(args) => run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Validate(args) => Ok(validate::run(&args)),
         Command::Operator(args) => operator::run(&args),
         Command::NodeAgent(args) => node_agent::run(&args),
         Command::Replay(args) => replay::run(&args),

@@ -1,59 +1,149 @@
-//! Manifest files: YAML or JSON, several documents each.
+//! Manifest files: YAML or JSON, several documents each, checked before anything is started.
+//!
+//! Owns which objects the files hold, and everything that is wrong with them, by file, line and column. What is wrong with one
+//! object is said by `apis::manifest`. Tests: `tests/validate.rs` of the
+//! package, `manifests/tests.rs`, and beside [`yaml`].
 
+mod problem;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use apis::Resource;
+use apis::{Registry, Resource};
 use serde_json::Value;
 
-use crate::out::Failure;
+use crate::out::{self, Failure};
+pub(crate) use problem::Problem;
+use yaml::{Document, Place};
 
-/// Reads every document of some files. Lists are unfolded; a missing namespace becomes `default`.
-pub(crate) fn read(files: &[PathBuf]) -> Result<Vec<Value>, Failure> {
-    let mut manifests = Vec::new();
+/// The objects of some files, and what is wrong with them.
+#[derive(Debug, Default)]
+pub(crate) struct Manifests {
+    /// Every object that can be applied, Lists unfolded. A missing namespace became `default`.
+    pub(crate) objects: Vec<Value>,
+    /// What was found, by file, line and column.
+    pub(crate) problems: Vec<Problem>,
+    /// Whether something could not be read at all, or is no object with a type and a name.
+    pub(crate) unusable: bool,
+    /// Whether a file could not be read.
+    pub(crate) unreadable: bool,
+    /// Where each object was seen first.
+    seen: BTreeMap<(Resource, String, String), String>,
+}
+
+/// Reads the objects of some files. What is wrong with them is printed on stderr; without `lax` errors are a failure.
+pub(crate) fn load(files: &[PathBuf], lax: bool) -> Result<Vec<Value>, Failure> {
+    let manifests = examine(files);
+    for problem in &manifests.problems {
+        out::tell(&problem.line(lax && !manifests.unusable));
+    }
+    let errors = manifests.problems.iter().filter(|problem| problem.is_error()).count();
+    if errors == 0 || lax && !manifests.unusable {
+        return Ok(manifests.objects);
+    }
+    let found = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
+    Err(Failure::new(if manifests.unusable {
+        format!("{found} in the manifests: nothing was started")
+    } else {
+        format!("{found} in the manifests: nothing was started; correct them, or say --lax to go on as they are")
+    }))
+}
+
+/// Reads some files and checks everything in them.
+pub(crate) fn examine(files: &[PathBuf]) -> Manifests {
+    let registry = Registry::all();
+    let mut manifests = Manifests::default();
     for file in files {
-        let found = read_file(file)?;
-        if found.is_empty() {
-            return Err(Failure::new(format!("{}: no manifest in it", file.display())));
+        let shown = file.display().to_string();
+        let before = manifests.problems.len();
+        match fs::read(file) {
+            Ok(bytes) => manifests.file(&registry, &shown, &bytes),
+            Err(error) => {
+                manifests.unreadable = true;
+                manifests.unusable(Problem::of_file(&shown, Place::default(), error.to_string()));
+            }
         }
-        manifests.extend(found);
+        if let Some(found) = manifests.problems.get_mut(before..) {
+            found.sort_by(|a, b| (a.place, &a.field.path).cmp(&(b.place, &b.field.path)));
+        }
     }
-    Ok(manifests)
+    manifests
 }
 
-fn read_file(file: &Path) -> Result<Vec<Value>, Failure> {
-    let shown = file.display();
-    let text = fs::read_to_string(file).map_err(|e| Failure::new(format!("{shown}: {e}")))?;
-    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple_with_options(&text, options).map_err(|e| Failure::new(format!("{shown}: {e}")))?;
-    let mut manifests = Vec::new();
-    for (n, document) in documents.into_iter().enumerate().filter(|(_, d)| !d.is_null()) {
-        let listed = document.get("kind").and_then(Value::as_str).is_some_and(|kind| kind == "List");
-        match document.get("items").and_then(Value::as_array).filter(|_| listed) {
-            Some(items) => manifests.extend(items.iter().cloned()),
-            None => manifests.push(document),
+impl Manifests {
+    fn unusable(&mut self, problem: Problem) {
+        self.unusable = true;
+        self.problems.push(problem);
+    }
+
+    fn file(&mut self, registry: &Registry, file: &str, bytes: &[u8]) {
+        let documents = match yaml::read(bytes) {
+            Ok(documents) => documents,
+            Err(error) => return self.unusable(Problem::of_file(file, error.place, error.message)),
+        };
+        if documents.is_empty() {
+            return self.unusable(Problem::of_file(file, Place { line: 1, column: 1 }, "no manifest in it".to_owned()));
         }
-        for manifest in &mut manifests {
-            check(manifest).map_err(|problem| Failure::new(format!("{shown}: document {}: {problem}", n + 1)))?;
+        for document in &documents {
+            for (path, place, first) in &document.duplicates {
+                let problem = format!("this field is there already, in line {}", first.line);
+                self.problems.push(Problem::new(file, *place, path, document.value_at(path), problem));
+            }
+            let listed = document.value.get("kind").and_then(Value::as_str) == Some("List");
+            match document.value.get("items").and_then(Value::as_array).filter(|_| listed) {
+                Some(items) => {
+                    for (n, item) in items.iter().enumerate() {
+                        self.object(registry, file, document, item, &format!("items[{n}]"));
+                    }
+                }
+                None => self.object(registry, file, document, &document.value, ""),
+            }
         }
     }
-    Ok(manifests)
+
+    /// Checks one object, which stands at `base` in its document.
+    fn object(&mut self, registry: &Registry, file: &str, document: &Document, object: &Value, base: &str) {
+        for finding in apis::manifest::findings(registry, object) {
+            let path = match (base, finding.field.path.as_str()) {
+                ("", path) => path.to_owned(),
+                (base, "") => base.to_owned(),
+                (base, path) => format!("{base}.{path}"),
+            };
+            let place = document.place(&path, finding.in_name);
+            let mut field = finding.field;
+            field.path = path;
+            self.problems.push(Problem { file: file.to_owned(), place, severity: finding.severity, field });
+        }
+        let Some(object) = addressable(object) else {
+            self.unusable = true;
+            return;
+        };
+        let text = |key: &str| object.pointer(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+        let resource = Resource::of(&object);
+        let path = if base.is_empty() { "metadata.name".to_owned() } else { format!("{base}.metadata.name") };
+        let place = document.place(&path, false);
+        let here = format!("{file}:{}", place.line);
+        if let Some(first) = self.seen.insert((resource.clone(), namespace.clone(), name), here) {
+            let problem = format!("is the name of another {} of namespace {namespace}, at {first}", resource.kind);
+            self.problems.push(Problem::new(file, place, &path, object.pointer("/metadata/name"), problem));
+        }
+        self.objects.push(object);
+    }
 }
 
-fn check(manifest: &mut Value) -> Result<(), String> {
-    let resource = Resource::of(manifest);
-    for (field, value) in [("apiVersion", &resource.api_version), ("kind", &resource.kind)] {
-        if value.is_empty() {
-            return Err(format!("{field} is missing"));
-        }
+/// The object with its namespace, if it says its type and its name.
+fn addressable(object: &Value) -> Option<Value> {
+    let resource = Resource::of(object);
+    let mut object = object.clone();
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    let named = metadata.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
+    if metadata.get("namespace").is_none_or(Value::is_null) {
+        metadata.insert("namespace".to_owned(), "default".into());
     }
-    let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return Err("metadata is missing".to_owned());
-    };
-    if metadata.get("name").and_then(Value::as_str).is_none_or(str::is_empty) {
-        return Err("metadata.name is missing".to_owned());
-    }
-    metadata.entry("namespace").or_insert_with(|| "default".into());
-    Ok(())
+    (named && !resource.api_version.is_empty() && !resource.kind.is_empty()).then_some(object)
 }

@@ -80,7 +80,12 @@ impl Write for Stdout {
 
 /// Prints a line on standard error. What becomes of it is not known.
 pub(crate) fn warn(text: &str) {
-    let _ = writeln!(io::stderr(), "trainyard: {text}");
+    tell(&format!("trainyard: {text}"));
+}
+
+/// Prints a line on standard error as it stands. What becomes of it is not known.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Makes [`print`] return at once from now on, whatever becomes of standard output. `hint` says where else its text is.

@@ -9,3 +9,4 @@ pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
 pub(crate) mod story;
+pub(crate) mod validate;

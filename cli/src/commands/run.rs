@@ -38,6 +38,9 @@ pub(crate) struct RunArgs {
     /// Manifest files (YAML or JSON): jobs, and the `ConfigMaps` and Secrets they use.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Only warn of unknown fields and wrong values in the manifests (`trainyard validate` lists them).
+    #[arg(long)]
+    lax: bool,
     /// Where the log, the cluster's objects and the pods' output are kept.
     #[arg(long, alias = "data-directory", default_value = "./trainyard-data", value_name = "DIR")]
     data_dir: PathBuf,
@@ -72,7 +75,7 @@ pub(crate) struct RunArgs {
 
 /// Runs.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let manifests = manifests::read(&args.files)?;
+    let manifests = manifests::load(&args.files, args.lax)?;
     let mut dir = DataDir::open(&args.data_dir)?;
     if args.again {
         dir.clear(args.claims)?;

@@ -20,6 +20,9 @@ pub(crate) struct SimulateArgs {
     /// Manifest files (YAML or JSON).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Only warn of unknown fields and wrong values in the manifests (`trainyard validate` lists them).
+    #[arg(long)]
+    lax: bool,
     /// Number of nodes.
     #[arg(long, default_value_t = 3)]
     nodes: u32,
@@ -64,7 +67,7 @@ pub(crate) fn config(flags: &[(String, String)]) -> Result<model::Config, Failur
 
 /// Simulates.
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
-    let manifests = manifests::read(&args.files)?;
+    let manifests = manifests::load(&args.files, args.lax)?;
     let nodes =
         (1..=args.nodes).map(|n| NodeSpec::named(&format!("n{n}")).with("nvidia.com/gpu", &args.gpus.to_string()));
     let cluster = Cluster::new(&cluster::Options {
