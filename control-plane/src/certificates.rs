@@ -41,6 +41,8 @@ impl Authority {
         let authority = Self { directory: directory.to_path_buf(), issuer };
         authority.write("ca.crt", &authority.issuer.pem())?;
         authority.serve()?;
+        // With it the API server asks nodes for the output of containers.
+        authority.client("kubelet-client", "kube-apiserver-kubelet-client", Some("system:masters"))?;
         let accounts = KeyPair::generate()?;
         authority.write("service-account.key", &accounts.serialize_pem())?;
         authority.write("service-account.pub", &accounts.public_key_pem())?;

@@ -100,6 +100,8 @@ fn api_server(settings: &Settings) -> Vec<String> {
         "--tls-cert-file=pki/server.crt".into(),
         "--tls-private-key-file=pki/server.key".into(),
         "--client-ca-file=pki/ca.crt".into(),
+        "--kubelet-client-certificate=pki/kubelet-client.crt".into(),
+        "--kubelet-client-key=pki/kubelet-client.key".into(),
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         "--service-account-key-file=pki/service-account.pub".into(),
         "--service-account-signing-key-file=pki/service-account.key".into(),

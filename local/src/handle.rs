@@ -33,8 +33,8 @@ pub(crate) struct Hub {
     pub(crate) program: PathBuf,
     /// Identifies the data directory in the mark of every process.
     pub(crate) directory: Arc<str>,
-    /// Variables of this process that pods do not get.
-    pub(crate) hidden_variables: Arc<[String]>,
+    /// Variables of this process that pods get; absent: all of them.
+    pub(crate) inherited_variables: Option<Arc<[String]>>,
     pub(crate) reports: Sender<PodReport>,
     pub(crate) tail: Option<Arc<Tail>>,
     pub(crate) waker: Option<Waker>,
@@ -127,8 +127,9 @@ impl Running {
             };
             let orders = std::mem::take(orders);
             let mut command = Command::new(&self.hub.program);
-            for variable in &*self.hub.hidden_variables {
-                command.env_remove(variable);
+            if let Some(inherited) = &self.hub.inherited_variables {
+                command.env_clear();
+                command.envs(inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
             }
             let mark = Mark::of_pod(&self.hub.directory, &self.plan.namespace, &self.plan.name);
             let mut child = command

@@ -69,6 +69,7 @@ pub use last_words::of_file as last_output;
 pub use options::{BackOff, Options, Output, Sink, Waker};
 pub use processes::{Error, Processes, log_file};
 pub use security::{Unhonoured, unhonoured};
+pub use volumes::is_plain_name;
 
 /// First argument that makes this binary a pod supervisor.
 pub const SUPERVISOR_COMMAND: &str = "pod-supervisor";

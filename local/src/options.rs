@@ -81,8 +81,10 @@ pub struct Options {
     pub cluster: Option<String>,
     /// Identifies the data directory to later runs, wherever it is moved. Absent: its path does.
     pub directory_id: Option<String>,
-    /// Variables of the runner's own environment that pods do not get, for example where its credentials are.
-    pub hidden_variables: Vec<String>,
+    /// Variables of the runner's own environment that pods get; absent: all of them.
+    pub inherited_variables: Option<Vec<String>>,
+    /// Whether a pod is refused whose security contexts cannot be honoured. Otherwise it runs without, and a warning says so.
+    pub refuse_unhonoured: bool,
 }
 
 impl Options {
@@ -99,7 +101,8 @@ impl Options {
             back_off: BackOff::default(),
             cluster: None,
             directory_id: None,
-            hidden_variables: Vec::new(),
+            inherited_variables: None,
+            refuse_unhonoured: false,
         }
     }
 }
@@ -113,7 +116,8 @@ impl fmt::Debug for Options {
             .field("supervisor_program", &self.supervisor_program)
             .field("back_off", &self.back_off)
             .field("cluster", &self.cluster)
-            .field("hidden_variables", &self.hidden_variables)
+            .field("inherited_variables", &self.inherited_variables)
+            .field("refuse_unhonoured", &self.refuse_unhonoured)
             .finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ use crate::objects::Objects;
 use crate::options::Options;
 use crate::pod::{self, Pod, Resources};
 use crate::security::{self, Identity, Rights};
-use crate::volumes::{self, Place};
+use crate::volumes::{self, Place, is_plain_name};
 use crate::wire::{Container, Plan, Program, RestartPolicy};
 
 /// The program name that stands for this product's own binary, wherever that is.
@@ -68,18 +68,23 @@ impl Planner<'_> {
             serde::Deserialize::deserialize(object).map_err(|error| whole(format!("unreadable pod: {error}")))?;
         let metadata = &pod.metadata;
         for (what, name) in [("name", &metadata.name), ("namespace", &metadata.namespace), ("uid", &metadata.uid)] {
-            if !volumes::is_file_name(name) {
+            if !is_plain_name(name) {
                 return Err(whole(format!("metadata.{what}: {name:?} cannot be used")));
             }
         }
         if pod.spec.containers.is_empty() {
             return Err(whole("spec.containers: a pod needs a container".to_owned()));
         }
+        let unhonoured = security::unhonoured(object);
+        if let Some(first) = unhonoured.first().filter(|_| self.options.refuse_unhonoured) {
+            let message = format!("{first}; leave it out, or run the pod on another node");
+            return Err(Refusal::Container { name: first.container.clone().unwrap_or_default(), message });
+        }
         self.names.add_pod(&metadata.namespace, &metadata.name, &metadata.labels, metadata.controller());
         let pod_ip = self.names.address(&metadata.namespace, &metadata.name).to_string();
         let places = volumes::prepare(&self.options.data_dir, &pod, self.objects, &mut self.warnings).map_err(whole)?;
         self.warn_of_ignored(&pod);
-        self.warnings.extend(security::unhonoured(object).iter().map(ToString::to_string));
+        self.warnings.extend(unhonoured.iter().map(ToString::to_string));
 
         let mut plan = Plan {
             namespace: metadata.namespace.clone(),
@@ -120,7 +125,7 @@ impl Planner<'_> {
         visible: Option<&str>,
     ) -> Result<Container, String> {
         let metadata = &pod.metadata;
-        if !volumes::is_file_name(&container.name) {
+        if !is_plain_name(&container.name) {
             return Err(format!("the container name {:?} cannot be used", container.name));
         }
         if container.command.is_empty() {
@@ -234,7 +239,7 @@ fn identity(pod: &Pod, container: &pod::Container) -> Result<Identity, String> {
 /// Tells the logs of pods that had the same name one after the other apart.
 fn incarnation(metadata: &pod::Metadata) -> &str {
     let written = metadata.annotations.get("trainyard.dev/incarnation").map_or("0", String::as_str);
-    if volumes::is_file_name(written) { written } else { "0" }
+    if is_plain_name(written) { written } else { "0" }
 }
 
 /// Whole GPUs a container asks for, of all makers together.
@@ -323,6 +328,20 @@ mod tests {
                 other => panic!("{object}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_context_that_cannot_be_honoured_is_warned_of_or_refused() {
+        let object = pod(&json!({"name": "c", "command": ["x"], "securityContext": {"readOnlyRootFilesystem": true}}));
+        let mut options = Options::new("/data", "/bin/the-binary");
+        let (planned, warnings) = plan_with(&options, &mut Gpus::none(), &object);
+        assert!(planned.is_ok() && warnings[0].contains("readOnlyRootFilesystem true"), "{warnings:?}");
+        options.refuse_unhonoured = true;
+        let Err(Refusal::Container { name, message }) = plan_with(&options, &mut Gpus::none(), &object).0 else {
+            panic!("it is planned");
+        };
+        assert_eq!(name, "c");
+        assert!(message.contains("readOnlyRootFilesystem true of container \"c\" is not honoured"), "{message}");
     }
 
     #[test]

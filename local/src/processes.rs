@@ -185,7 +185,7 @@ impl Processes {
         let hub = Hub {
             program: options.supervisor_program.clone(),
             directory,
-            hidden_variables: options.hidden_variables.as_slice().into(),
+            inherited_variables: options.inherited_variables.as_deref().map(Arc::from),
             reports: reports_in,
             tail: options.log_sink.clone().map(|sink| Arc::new(Tail::new(sink))),
             waker: options.waker.clone(),
@@ -344,7 +344,10 @@ impl Inner {
             }
             Err(Refusal::Container { name: container, message }) => {
                 self.warn(namespace, name, &owner_of(object), message.clone());
-                let status = status::of_refused(&containers_of(object), &container, &message);
+                let containers = containers_of(object);
+                // An init container has no status of its own yet: the others say what is the matter.
+                let shown = containers.iter().any(|(name, _)| *name == container);
+                let status = status::of_refused(&containers, if shown { &container } else { "" }, &message);
                 self.refused.insert(uid.to_owned(), object.clone());
                 self.report(namespace, name, uid, status, false);
             }

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use crate::objects::{Data, Objects, Source};
 use crate::pod::{Container, HostPath, Item, Pod, Volume};
@@ -37,7 +37,7 @@ pub(crate) fn prepare(
 ) -> Result<Vec<Place>, String> {
     let mut places = Vec::new();
     for volume in &pod.spec.volumes {
-        if !is_file_name(&volume.name) {
+        if !is_plain_name(&volume.name) {
             return Err(format!("volume name {:?} cannot be used", volume.name));
         }
         match place(data_dir, pod, objects, volume) {
@@ -81,7 +81,7 @@ fn place(data_dir: &Path, pod: &Pod, objects: &Objects, volume: &Volume) -> Resu
     } else if let Some(path) = &volume.host_path {
         host_path(path).map(Some)
     } else if let Some(claim) = &volume.persistent_volume_claim {
-        if !is_file_name(&claim.claim_name) {
+        if !is_plain_name(&claim.claim_name) {
             return Err(format!("claim name {:?} cannot be used", claim.claim_name));
         }
         made(data_dir.join("claims").join(namespace).join(&claim.claim_name)).map(Some)
@@ -129,7 +129,7 @@ fn write_files(dir: &Path, data: &Data, items: &[Item], optional: bool) -> Resul
             }
             return Err(format!("references non-existent key {key:?}"));
         };
-        if path.is_empty() || !Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
+        if !path.split('/').all(is_plain_name) {
             return Err(format!("{path:?} is not a path inside the volume"));
         }
         let write = || -> io::Result<()> {
@@ -142,10 +142,14 @@ fn write_files(dir: &Path, data: &Data, items: &[Item], optional: bool) -> Resul
     Ok(())
 }
 
-/// Whether a name can be one part of a path.
-pub(crate) fn is_file_name(name: &str) -> bool {
-    let mut parts = Path::new(name).components();
-    matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name)
+/// Whether a name from an API server can be one part of a path, of a file or of a URL, and nothing else. All names that Kubernetes
+/// itself allows for pods, volumes, claims and the keys of `ConfigMap`s can.
+#[must_use]
+pub fn is_plain_name(name: &str) -> bool {
+    /// Longest name of an object, in bytes.
+    const MAX_BYTES: usize = 253;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    (1..=MAX_BYTES).contains(&name.len()) && name != "." && name != ".." && name.chars().all(is_plain)
 }
 
 #[cfg(test)]
@@ -163,6 +167,8 @@ mod tests {
         objects.put(
             &json!({"kind": "ConfigMap", "metadata": {"name": "m", "namespace": "ns"}, "data": {"a": "A", "b": "B"}}),
         );
+        objects
+            .put(&json!({"kind": "ConfigMap", "metadata": {"name": "bad", "namespace": "ns"}, "data": {"../b": "B"}}));
         let mut warnings = Vec::new();
         prepare(data_dir, &pod, &objects, &mut warnings).map(|places| (places, warnings))
     }
@@ -212,6 +218,11 @@ mod tests {
                 json!({"name": "x", "configMap": {"name": "m", "items": [{"key": "a", "path": "../p"}]}}),
                 "not a path inside",
             ),
+            (
+                json!({"name": "x", "configMap": {"name": "m", "items": [{"key": "a", "path": "/p"}]}}),
+                "not a path inside",
+            ),
+            (json!({"name": "x", "configMap": {"name": "bad"}}), "\"../b\" is not a path inside"),
             (json!({"name": "x", "hostPath": {"path": "/no/such", "type": "Directory"}}), "not a directory"),
             (json!({"name": "x", "persistentVolumeClaim": {"claimName": "a/b"}}), "cannot be used"),
         ] {
@@ -221,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names() {
+    fn plain_names() {
         for (name, want) in [
             ("a", true),
             ("a.b-c", true),
@@ -231,8 +242,14 @@ mod tests {
             ("a/b", false),
             ("/a", false),
             ("a/", false),
+            ("a b", false),
+            ("a\0", false),
+            ("%2e%2e", false),
+            ("A_b.json", true),
+            (&"a".repeat(253), true),
+            (&"a".repeat(254), false),
         ] {
-            assert_eq!(is_file_name(name), want, "{name}");
+            assert_eq!(is_plain_name(name), want, "{name}");
         }
     }
 }

@@ -39,6 +39,43 @@ fn a_container_runs_as_the_user_it_names_or_a_warning_says_why_not() {
 }
 
 #[test]
+fn a_runner_that_refuses_what_cannot_be_honoured_says_so_in_the_status() {
+    let mut harness = Harness::with(|options| options.refuse_unhonoured = true);
+    harness.start(&with_context(
+        "p",
+        "echo started",
+        &json!({}),
+        &json!({"seccompProfile": {"type": "RuntimeDefault"}}),
+    ));
+    let status = harness.wait_for("p", "was refused", |report| report.status["phase"] == "Pending");
+    let waiting = &status["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(waiting["reason"], "CreateContainerConfigError");
+    assert!(waiting["message"].as_str().unwrap().contains("securityContext.seccompProfile"), "{waiting}");
+    // An init container has no status yet: the others say it.
+    let mut pod = with_context("q", "echo started", &json!({}), &json!({}));
+    pod["spec"]["initContainers"] =
+        json!([{"name": "first", "command": ["true"], "securityContext": {"readOnlyRootFilesystem": true}}]);
+    harness.start(&pod);
+    let status = harness.wait_for("q", "was refused", |report| report.status["phase"] == "Pending");
+    let message = &status["containerStatuses"][0]["state"]["waiting"]["message"];
+    assert!(message.as_str().is_some_and(|text| text.contains("container \"first\"")), "{status}");
+}
+
+#[test]
+fn pods_get_the_variables_that_are_named_and_no_others() {
+    let mut harness = Harness::with(|options| options.inherited_variables = Some(vec!["PATH".to_owned()]));
+    assert_eq!(harness.run(&shell_pod("p", "env"))["phase"], "Succeeded");
+    let inherited = std::env::vars().filter(|(name, _)| {
+        !["PATH", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "TRAINYARD_RUN"].contains(&name.as_str())
+    });
+    let lines = harness.lines("p");
+    for (name, _) in inherited {
+        assert!(!lines.iter().any(|line| line.starts_with(&format!("{name}="))), "{name}: {lines:?}");
+    }
+    assert!(lines.iter().any(|line| line.starts_with("PATH=")), "{lines:?}");
+}
+
+#[test]
 fn what_cannot_be_honoured_is_said_once() {
     let mut harness = Harness::new();
     for name in ["p", "q"] {

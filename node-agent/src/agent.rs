@@ -19,15 +19,19 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
+use crate::access::{self, Gate};
 use crate::api::{News, Refusal, Server};
 use crate::heartbeat::Heartbeat;
 use crate::pods::{Answer, Call, Effect, Pods};
 use crate::references::{self, Reference};
-use crate::serve::{Logs, Running};
+use crate::serve::{self, Logs, Running};
 use crate::{Error, Options, machine};
 
 /// The longest time between two looks at timers.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Variables that pods get of the agent's own environment: where programs are. The rest may hold its credentials.
+const INHERITED: [&str; 1] = ["PATH"];
 
 /// Runs the node until `stop` is ready, then ends its pods and says that it is no longer Ready.
 ///
@@ -36,7 +40,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let _lock = lock(&options.data_directory)?;
     let options = Arc::new(options);
-    let server = Server::connect(options.kubeconfig.as_deref()).await?;
+    let server = Server::connect(options.kubeconfig.clone()).await?;
     let logs = Logs::bind().await?;
     let machine = machine::read(&options.data_directory, logs.port());
     let mut heartbeat = Heartbeat::new(server.clone(), Arc::clone(&options), machine);
@@ -45,6 +49,8 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(),
         registered = heartbeat.register() => registered?,
         () = &mut stop => return Ok(()),
     }
+    let acceptor = serve::acceptor(access::authorities(&server, options.client_ca_file.as_deref()).await?.as_deref())?;
+    let gate = Gate::new(server.clone(), options.node_name.clone());
     let woken = Arc::new(Notify::new());
     let processes = processes(&options, cluster_id(&server).await?, &woken)?;
     let running = Running::default();
@@ -57,7 +63,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(),
         reads: JoinSet::new(),
     };
     {
-        let serving = logs.serve(options.data_directory.clone(), running);
+        let serving = logs.serve(acceptor, gate, options.data_directory.clone(), running);
         let mut background = pin!(async { tokio::join!(heartbeat.keep(), serving) });
         agent.work(&options, &woken, &mut stop, &mut background).await;
     }
@@ -92,7 +98,8 @@ fn processes(options: &Options, cluster: String, woken: &Arc<Notify>) -> Result<
     settings.gpus = Some(options.gpus);
     settings.workdir.clone_from(&options.workdir);
     settings.cluster = Some(cluster);
-    settings.hidden_variables = hidden_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()));
+    settings.inherited_variables = Some(INHERITED.map(str::to_owned).to_vec());
+    settings.refuse_unhonoured = true;
     settings.log_sink = Some(Arc::new(|output| match output {
         Output::Line { namespace, pod, container, text } => debug!(namespace, pod, container, text, "printed"),
         // The runtime has logged it.
@@ -101,12 +108,6 @@ fn processes(options: &Options, cluster: String, woken: &Arc<Notify>) -> Result<
     let woken = Arc::clone(woken);
     settings.waker = Some(Arc::new(move || woken.notify_one()));
     Ok(Processes::new(settings)?)
-}
-
-/// Variables that are the agent's own: where its credentials are, and what it is set to.
-fn hidden_variables(all: impl Iterator<Item = String>) -> Vec<String> {
-    all.filter(|name| name == "KUBECONFIG" || name.starts_with("KUBERNETES_") || name.starts_with("TRAINYARD_"))
-        .collect()
 }
 
 /// What reading the objects of one pod came to.
@@ -257,6 +258,10 @@ impl Agent {
     fn pod_news(&mut self, news: News, listed: &mut Vec<String>) {
         match news {
             News::Listing => listed.clear(),
+            News::Applied { object, .. } | News::Deleted(object) if !is_plainly_named(&object) => {
+                let metadata = &object["metadata"];
+                warn!(namespace = %metadata["namespace"], pod = %metadata["name"], "left alone: it has no name as pods have");
+            }
             News::Applied { object, listing } => {
                 if listing {
                     listed.push(object["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
@@ -310,6 +315,11 @@ struct Services {
     listed: BTreeSet<(String, String)>,
 }
 
+/// Whether a pod's names can be parts of paths, as all that an API server accepts can.
+fn is_plainly_named(pod: &Value) -> bool {
+    ["namespace", "name", "uid"].iter().all(|field| pod["metadata"][*field].as_str().is_some_and(local::is_plain_name))
+}
+
 /// An object that is nothing but its name.
 fn named(kind: &str, namespace: &str, name: &str) -> Value {
     json!({"kind": kind, "metadata": {"namespace": namespace, "name": name}})
@@ -319,4 +329,18 @@ fn named(kind: &str, namespace: &str, name: &str) -> Value {
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere() {
+        let pod = |namespace: &str, name: &str, uid: &str| json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}});
+        assert!(is_plainly_named(&pod("ns", "j-w-0", "0f3c-9")));
+        for odd in [pod("../x", "p", "u"), pod("ns", "..", "u"), pod("ns", "p", "a/b"), pod("ns", "", "u"), json!({})] {
+            assert!(!is_plainly_named(&odd), "{odd}");
+        }
+    }
 }

@@ -3,15 +3,15 @@
 //! Owns paths, content types and what an answer means. Requests are not repeated here: whoever asks decides. Tests: `tests/`.
 
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
 use http::{Method, Request};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use k8s_driver::client;
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use kube_runtime::watcher::{self, Event};
 use kube_runtime::{WatchStreamExt, watcher as watch};
 use serde_json::{Value, json};
@@ -73,20 +73,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Finds the API server; sends nothing yet.
-    pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Self, Error> {
-        let explain = |error: &dyn fmt::Display| Error::Config(error.to_string());
-        let mut config = match kubeconfig {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path).map_err(|error| explain(&error))?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(|e| explain(&e))?
-            }
-            None => Config::infer().await.map_err(|error| explain(&error))?,
-        };
-        // What failed is decided upon here, not behind our back.
-        config.default_retry = false;
-        let client = Client::try_from(config).map_err(|error| explain(&error))?;
-        Ok(Self { client })
+    /// Finds the API server; sends nothing yet. What fails is decided upon here: the client does not retry.
+    pub(crate) async fn connect(kubeconfig: Option<PathBuf>) -> Result<Self, Error> {
+        let options = client::Options { kubeconfig, ..client::Options::default() };
+        let connection = client::connect(&options).await;
+        let connection = connection.map_err(|error| Error::Config(k8s_driver::wire::words(&error)))?;
+        Ok(Self { client: connection.client })
     }
 
     async fn send(&self, method: Method, path: &str, content: &str, body: &Value) -> Result<Value, Refusal> {
@@ -130,6 +122,10 @@ impl Server {
     /// An object that pods refer to; `None` when there is none.
     pub(crate) async fn referred(&self, namespace: &str, reference: &Reference) -> Result<Option<Value>, Refusal> {
         let (kind, name) = reference;
+        // Pods may write what they like here, and an API server does not look: it must not lead to another object.
+        if !local::is_plain_name(name) {
+            return Ok(None);
+        }
         match self.get(&format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.plural())).await {
             Ok(mut object) => {
                 object["kind"] = json!(kind.name());

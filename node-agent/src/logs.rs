@@ -13,14 +13,6 @@ const PIECE: usize = 64 * 1024;
 /// A container's run: the pod's incarnation, and how often the container had been started in it before.
 type Run = (u32, u32);
 
-/// Whether a name can be one part of a path and nothing else.
-fn is_plain(name: &str) -> bool {
-    !name.is_empty()
-        && name != "."
-        && name != ".."
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
-}
-
 /// The file of a container's newest run, or of the run before that in the same pod.
 ///
 /// # Errors
@@ -32,7 +24,7 @@ pub(crate) fn find(
     container: &str,
     previous: bool,
 ) -> io::Result<Option<PathBuf>> {
-    if ![namespace, pod, container].into_iter().all(is_plain) {
+    if ![namespace, pod, container].into_iter().all(local::is_plain_name) {
         return Ok(None);
     }
     let folder = data_directory.join("logs").join(namespace).join(pod);

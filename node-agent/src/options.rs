@@ -12,6 +12,8 @@ pub struct Options {
     pub node_name: String,
     /// The way to the API server; absent: `$KUBECONFIG`, `~/.kube/config`, or the service account of the pod this runs in.
     pub kubeconfig: Option<PathBuf>,
+    /// Certificates (PEM) that sign clients who may read the output of containers; absent: as the API server publishes them.
+    pub client_ca_file: Option<PathBuf>,
     /// Where logs, volumes and the like of pods go. One agent each.
     pub data_directory: PathBuf,
     /// The binary that calls [`local::reexec`].
@@ -42,6 +44,7 @@ impl Options {
         Self {
             node_name: node_name.into(),
             kubeconfig: None,
+            client_ca_file: None,
             data_directory: data_directory.into(),
             program: program.into(),
             workdir: None,

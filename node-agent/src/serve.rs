@@ -1,8 +1,7 @@
 //! What `kubectl logs` asks a node for: the output of containers, over HTTPS on the loopback address.
 //!
-//! Only the API server knows the port, from the Node object; it asks without a certificate of its own unless it is given one,
-//! so there is no question of who asks: whoever can connect here can read the files on this machine as well. Nothing else of a
-//! kubelet's surface is served. Tests: `tests/`.
+//! Every process of this machine can connect, so a client must show a certificate, and the API server says whether its holder may
+//! read (`access`). Nothing else of a kubelet's surface is served. Connections are `k8s_driver::http::serve`'s. Tests: `tests/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -11,34 +10,35 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use futures_util::stream;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use k8s_driver::http::serve::{self, Kept, Peer, Place};
+use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::Error;
+use crate::access::{Gate, User};
 use crate::logs::{self, Reader};
 
-/// Connections at a time; further ones wait.
-const MOST_CONNECTIONS: usize = 32;
-/// How long a client may take for its handshake, and for the head of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a file that is followed is looked at.
-const LOOK: Duration = Duration::from_millis(200);
+/// Maximum number of answers at a time; less than there are connections.
+const MAX_READERS: usize = 32;
+/// Time between two looks at a file that is followed.
+const FOLLOW_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Namespace and name of the pods that run now.
 pub(crate) type Running = Arc<Mutex<BTreeSet<(String, String)>>>;
@@ -46,7 +46,6 @@ pub(crate) type Running = Arc<Mutex<BTreeSet<(String, String)>>>;
 /// A listener that is bound.
 pub(crate) struct Logs {
     listener: TcpListener,
-    acceptor: TlsAcceptor,
     port: u16,
 }
 
@@ -54,25 +53,18 @@ pub(crate) struct Logs {
 struct Files {
     data_directory: PathBuf,
     running: Running,
+    readers: Arc<Semaphore>,
 }
 
 impl Logs {
     /// Binds a free port.
     ///
     /// # Errors
-    /// When there is none, or no certificate can be made.
+    /// When there is none.
     pub(crate) async fn bind() -> Result<Self, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        let certificate = rcgen::generate_simple_self_signed([Ipv4Addr::LOCALHOST.to_string()]).map_err(failed)?;
-        let key = PrivateKeyDer::try_from(certificate.signing_key.serialize_der()).map_err(failed)?;
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(failed)?
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.cert.der().clone()], key)
-            .map_err(failed)?;
-        Ok(Self { listener, acceptor: TlsAcceptor::from(Arc::new(config)), port })
+        Ok(Self { listener, port })
     }
 
     /// Where it listens.
@@ -81,42 +73,60 @@ impl Logs {
     }
 
     /// Serves until it is dropped.
-    pub(crate) async fn serve(self, data_directory: PathBuf, running: Running) {
+    pub(crate) async fn serve(self, acceptor: TlsAcceptor, gate: Gate, data_directory: PathBuf, running: Running) {
         let route = "/containerLogs/{namespace}/{pod}/{container}";
-        let router = Router::new().route(route, get(container_logs)).with_state(Files { data_directory, running });
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        loop {
-            let place = Arc::clone(&places).acquire_owned().await;
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    let (acceptor, router) = (self.acceptor.clone(), router.clone());
-                    tokio::spawn(async move {
-                        connection(stream, acceptor, router).await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    debug!(%error, "a connection could not be accepted");
-                    sleep(LOOK).await;
-                }
-            }
-        }
+        let files = Files { data_directory, running, readers: Arc::new(Semaphore::new(MAX_READERS)) };
+        let router = Router::new().route(route, get(container_logs)).with_state(files);
+        let router = router.layer(from_fn_with_state(Arc::new(gate), admit));
+        serve::tls(self.listener, move || acceptor.clone(), router, CancellationToken::new()).await;
     }
+}
+
+/// Makes a certificate of this process's own, and a verifier for clients of the cluster's `authorities` (PEM). A client without a
+/// certificate gets as far as being told that it needs one.
+///
+/// # Errors
+/// When the authorities are no certificates.
+pub(crate) fn acceptor(authorities: Option<&str>) -> Result<TlsAcceptor, Error> {
+    let certificate = rcgen::generate_simple_self_signed([Ipv4Addr::LOCALHOST.to_string()]).map_err(failed)?;
+    let key = PrivateKeyDer::try_from(certificate.signing_key.serialize_der()).map_err(failed)?;
+    let provider = Arc::new(ring::default_provider());
+    let config = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let config = config.with_safe_default_protocol_versions().map_err(failed)?;
+    let config = match authorities {
+        Some(pem) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+                roots.add(certificate.map_err(failed)?).map_err(failed)?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            config.with_client_cert_verifier(verifier.allow_unauthenticated().build().map_err(failed)?)
+        }
+        None => config.with_no_client_auth(),
+    };
+    let config = config.with_single_cert(vec![certificate.cert.der().clone()], key).map_err(failed)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {
     Error::Serve(error.to_string())
 }
 
-async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
-    let Ok(Ok(stream)) = timeout(PATIENCE, acceptor.accept(stream)).await else {
-        debug!("a TLS handshake failed");
-        return;
+async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let shown = request.extensions().get::<Peer>().and_then(|peer| peer.0.as_deref());
+    let Some(user) = shown.and_then(User::of_certificate) else {
+        let why = "a client certificate of the cluster's authority is needed; the API server has one where it was started with \
+                   --kubelet-client-certificate\n";
+        return (StatusCode::UNAUTHORIZED, why).into_response();
     };
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    if let Err(error) = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await {
-        debug!(%error, "a connection ended early");
+    match gate.lets_in(&user).await {
+        Ok(true) => next.run(request).await,
+        Ok(false) => (StatusCode::FORBIDDEN, format!("{} may not get nodes/proxy\n", user.name())).into_response(),
+        Err(refusal) => {
+            debug!(%refusal, "the API server does not say who may read");
+            let why = format!("the API server does not say whether {} may get nodes/proxy: {refusal}\n", user.name());
+            (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+        }
     }
 }
 
@@ -125,6 +135,7 @@ const UNKNOWN: [&str; 2] = ["sinceTime", "sinceSeconds"];
 
 async fn container_logs(
     State(files): State<Files>,
+    Extension(place): Extension<Place>,
     Path((namespace, pod, container)): Path<(String, String, String)>,
     Query(options): Query<BTreeMap<String, String>>,
 ) -> Response {
@@ -137,6 +148,12 @@ async fn container_logs(
     let (Ok(lines), Ok(limit)) = (number("tailLines"), number("limitBytes")) else {
         return refuse(StatusCode::BAD_REQUEST, "tailLines and limitBytes must be whole numbers".to_owned());
     };
+    let Ok(permit) = Arc::clone(&files.readers).try_acquire_owned() else {
+        return refuse(
+            StatusCode::TOO_MANY_REQUESTS,
+            format!("{MAX_READERS} readers are being answered; try again later"),
+        );
+    };
     let opened = match logs::find(&files.data_directory, &namespace, &pod, &container, is_set("previous")) {
         Ok(Some(path)) => Reader::open(&path, lines, limit),
         Ok(None) => {
@@ -148,29 +165,37 @@ async fn container_logs(
     match opened {
         Ok(reader) => {
             let follow = is_set("follow").then_some((files.running, (namespace, pod)));
-            Body::from_stream(stream::unfold((reader, follow), next_piece)).into_response()
+            let held = Held { follow, _permit: permit, _kept: place.keep() };
+            Body::from_stream(stream::unfold((reader, held), next_piece)).into_response()
         }
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
 
-type Follow = Option<(Running, (String, String))>;
+/// What an answer holds until its end.
+struct Held {
+    /// The pod that is followed, and those that run.
+    follow: Option<(Running, (String, String))>,
+    _permit: OwnedSemaphorePermit,
+    _kept: Kept,
+}
 
 /// The next piece of a file; while its pod runs and it is followed, there is always one to wait for.
-async fn next_piece((mut reader, follow): (Reader, Follow)) -> Option<(Result<Bytes, Infallible>, (Reader, Follow))> {
+async fn next_piece((mut reader, held): (Reader, Held)) -> Option<(Result<Bytes, Infallible>, (Reader, Held))> {
     loop {
-        let runs = follow
+        let runs = held
+            .follow
             .as_ref()
             .is_some_and(|(running, pod)| running.lock().unwrap_or_else(PoisonError::into_inner).contains(pod));
         // A file that cannot be read any more has no more to tell.
         let piece = reader.next().ok()?;
         if !piece.is_empty() {
-            return Some((Ok(Bytes::from(piece)), (reader, follow)));
+            return Some((Ok(Bytes::from(piece)), (reader, held)));
         }
         // Asked before it was read: what a pod printed last is not missed.
         if !runs || reader.is_full() {
             return None;
         }
-        sleep(LOOK).await;
+        sleep(FOLLOW_POLL_INTERVAL).await;
     }
 }

@@ -27,6 +27,9 @@ pub(crate) struct NodeAgentArgs {
     /// Kubeconfig file. Default: $KUBECONFIG, ~/.kube/config, then the pod's service account.
     #[arg(long, env = "TRAINYARD_KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Certificates (PEM) that sign the clients who may read containers' output. Default: as the API server publishes them.
+    #[arg(long, env = "TRAINYARD_CLIENT_CA_FILE", value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
     /// Where the pods' output and volumes are kept; each agent needs its own. [default: ./trainyard-node-<NAME>]
     #[arg(long, alias = "data-dir", env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
     data_directory: Option<PathBuf>,
@@ -89,6 +92,7 @@ pub(crate) fn run(args: &NodeAgentArgs) -> Result<ExitCode, Failure> {
     let data_directory = data_directory.unwrap_or_else(|| format!("./trainyard-node-{}", args.node_name).into());
     let options = Options {
         kubeconfig: args.kubeconfig.clone(),
+        client_ca_file: args.client_ca_file.clone(),
         workdir: args.workdir.clone(),
         gpus: args.gpus,
         cpus: args.cpus,

@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use control_plane::{ControlPlane, Identity, Options, until};
+use kube::Config;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_trainyard");
@@ -43,6 +45,11 @@ impl Bench {
 
     pub(crate) fn create(&self, object: &Value) {
         self.plane.apply(&object.to_string()).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Creates an object that the API server may refuse.
+    pub(crate) fn try_create(&self, object: &Value) -> Result<String, String> {
+        self.plane.apply(&object.to_string()).map_err(|error| error.to_string())
     }
 
     pub(crate) fn get(&self, kind: &str, name: &str) -> Value {
@@ -141,7 +148,27 @@ impl<'a> Node<'a> {
         command.arg("--data-directory").arg(self.directory());
         // The agent's own, which no pod is to see.
         command.env("KUBECONFIG", self.bench.plane.kubeconfig());
+        command.env("AWS_SECRET_ACCESS_KEY", "of-the-agent");
         command
+    }
+
+    /// The status code with which the node itself answers a request for a container's output: to a user with a certificate of the
+    /// cluster, or to somebody without.
+    pub(crate) fn answers(&self, user: Option<&str>, path: &str) -> u16 {
+        let node = self.bench.get("node", &self.name);
+        let port = node.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64).unwrap();
+        let identity = Identity::User { name: user.unwrap_or("nobody"), group: None };
+        let kubeconfig = Kubeconfig::read_from(self.bench.plane.kubeconfig_for(identity).unwrap()).unwrap();
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+            config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
+            (config.root_cert, config.accept_invalid_certs) = (None, true);
+            if user.is_none() {
+                config.auth_info = AuthInfo::default();
+            }
+            let request = http::Request::get(path).body(kube::client::Body::empty()).unwrap();
+            kube::Client::try_from(config).unwrap().send(request).await.unwrap().status().as_u16()
+        })
     }
 
     /// Starts the agent, the first time or after it was killed.

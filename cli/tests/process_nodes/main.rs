@@ -52,11 +52,50 @@ fn a_node_runs_pods_and_tells_what_becomes_of_them() {
     assert_eq!(node.output("good", "main-0"), format!("gpus=0 ip={ip}\ncredentials=\n"));
     assert_eq!(bench.kubectl(&["logs", "good"]), format!("gpus=0 ip={ip}\ncredentials=\n"));
     assert_eq!(bench.kubectl(&["logs", "good", "--tail=1"]), "credentials=\n");
+    // The node answers the API server, and nobody else who happens to be on this machine.
+    let output = "/containerLogs/default/good/main";
+    assert_eq!((node.answers(None, output), node.answers(Some("eve"), output)), (401, 403));
+    bench.kubectl(&["create", "clusterrolebinding", "eve", "--clusterrole=system:kubelet-api-admin", "--user=eve"]);
+    assert_eq!(node.answers(Some("eve"), output), 200);
     let bad = bench.wait_phase("bad", "Failed");
     assert_eq!(bad.pointer("/status/containerStatuses/0/state/terminated/exitCode"), Some(&json!(7)));
     // What the scheduler wrote is still there.
     let conditions = bad["status"]["conditions"].as_array().unwrap();
     assert!(conditions.iter().any(|c| c["type"] == "PodScheduled" && c["status"] == "True"), "{conditions:?}");
+
+    // Of the agent's own environment a pod gets the way to programs; the rest is the runtime's.
+    bench.create(&shell("clean", "Never", "env"));
+    bench.wait_phase("clean", "Succeeded");
+    let environment = node.output("clean", "main-0");
+    let mut names: Vec<&str> = environment.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        ["CUDA_VISIBLE_DEVICES", "HOSTNAME", "PATH", "TORCHELASTIC_ERROR_FILE", "TRAINYARD_RUN"],
+        "{environment}"
+    );
+
+    // What a process cannot have is refused, in words; names that lead elsewhere are those of nothing.
+    let mut sealed = shell("sealed", "Never", "true");
+    sealed["spec"]["containers"][0]["securityContext"] = json!({"readOnlyRootFilesystem": true});
+    let mut astray = shell("astray", "Never", "env");
+    astray["spec"]["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "../../kube-system/configmaps/x"}}]);
+    for (pod, want) in
+        [(sealed, "readOnlyRootFilesystem true of container \"main\" is not honoured"), (astray, "not found")]
+    {
+        // An API server that looks at names itself is as good.
+        let name = text(&pod, "/metadata/name");
+        if bench.try_create(&pod).is_err() && name == "astray" {
+            continue;
+        }
+        let refused = bench.wait("pod", &name, "refused", |pod| {
+            text(pod, "/status/containerStatuses/0/state/waiting/reason") == "CreateContainerConfigError"
+        });
+        let message = text(&refused, "/status/containerStatuses/0/state/waiting/message");
+        assert!(message.contains(want), "{message}");
+        bench.kubectl(&["delete", "pod", &name]);
+    }
 
     // An object it refers to comes later.
     let mut waiting = shell("waiting", "Never", "test \"$WORD\" = yes");
