@@ -21,6 +21,7 @@ mod trouble;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use apis::{Observation, Registry, Seen};
@@ -116,7 +117,6 @@ impl Watching {
                     continue;
                 }
             };
-            backoff.reset();
             self.board.trouble(self.kind, None);
             let versions: Vec<Option<String>> = views.iter().map(|view| view.version.clone()).collect();
             let rv = views.iter().map(|view| view.at).max().unwrap_or_default();
@@ -136,13 +136,15 @@ impl Watching {
             if self.news.send(Observation::Listed { kind: self.kind, rv, items }).await.is_err() {
                 return End::Unheard;
             }
+            let (begun, progress) = (Instant::now(), AtomicBool::new(false));
             let pairs = self.sources.iter().zip(versions);
             let mut watches: FuturesUnordered<_> =
-                pairs.map(|(source, version)| self.keep_watching(source, version, &nodes)).collect();
+                pairs.map(|(source, version)| self.keep_watching(source, version, &nodes, &progress)).collect();
             // The first that cannot go on ends all: the next view is of all sources.
             let ended = tokio::select! {
                 ended = watches.next() => ended,
                 _ = departures.changed(), if self.belongs_to_jobs() => {
+                    progress.store(true, Ordering::Relaxed);
                     Some(Trouble::Broken("a job left the selection".to_owned()))
                 }
             };
@@ -152,13 +154,26 @@ impl Watching {
                 Some(trouble) => {
                     self.metrics.watch_restarted(self.kind, "expired");
                     tracing::warn!(kind = ?self.kind, %trouble, "watch cannot go on; everything is listed again");
+                    // A list proves nothing: a server that refuses every watch would be listed without end.
+                    if begun.elapsed() > WELL_AFTER || progress.load(Ordering::Relaxed) {
+                        backoff.reset();
+                    } else if !self.pause(&trouble, "watch", &mut backoff).await {
+                        return End::Unheard;
+                    }
                 }
             }
         }
     }
 
     /// Watches a source from a version on until it cannot go on. Without a version it waits for the source to appear.
-    async fn keep_watching(&self, source: &Source, version: Option<String>, nodes: &Known) -> Trouble {
+    /// Sets `progress` once the watch has reported something.
+    async fn keep_watching(
+        &self,
+        source: &Source,
+        version: Option<String>,
+        nodes: &Known,
+        progress: &AtomicBool,
+    ) -> Trouble {
         let Some(mut version) = version else { return self.wait_for(source).await };
         let mut backoff = DefaultBackoff::default();
         let mut refusals = 0;
@@ -171,7 +186,11 @@ impl Watching {
                 }
                 self.watch(source, &mut version, nodes).await
             };
-            let trouble = match went.await {
+            let went = went.await;
+            if version != before {
+                progress.store(true, Ordering::Relaxed);
+            }
+            let trouble = match went {
                 Ok(()) => None,
                 Err(trouble @ (Trouble::Over | Trouble::Expired | Trouble::Missing | Trouble::Older)) => {
                     return trouble;

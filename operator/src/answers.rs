@@ -133,10 +133,11 @@ impl Doing {
     }
 }
 
-/// What an error means for whoever asked: overload, server faults and silence leave it open, the rest is a refusal.
+/// Returns the outcome of a call that failed. Overload, server faults, silence and an expired token (401) leave it unknown; other
+/// codes are refusals.
 fn outcome_of(error: ApiError) -> Outcome {
     match error.code {
-        0 | 408 | 409 | 429 | 500.. => Outcome::Unknown { code: error.code },
+        0 | 401 | 408 | 409 | 429 | 500.. => Outcome::Unknown { code: error.code },
         code => Outcome::Refused { code, message: Text::from(error.message) },
     }
 }

@@ -155,11 +155,43 @@ async fn an_expired_version_is_listed_again_however_the_server_says_it() {
         if has_news {
             assert!(matches!(world.reported().await, Observation::Applied(_)));
         }
-        let (uri, reply) = world.request(100).await;
+        // Without any progress since the last list, the next one waits for a back-off.
+        let (uri, reply) = world.request(if has_news { 100 } else { 60_000 }).await;
         assert!(uri.contains("limit=500") && !uri.contains("watch"), "{uri}");
         reply.send_response(list(90, "", &[pod("y", 80)]));
         assert_eq!(world.listed().await, (90, vec!["y".to_owned()]));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_expire_at_once_are_not_listed_again_without_end() {
+    let mut world = world(Kind::Pod);
+    let begun = Instant::now();
+    let mut lists = 0;
+    while begun.elapsed() < Duration::from_secs(60) {
+        let (uri, reply) = world.request(60_000).await;
+        if uri.contains("watch=true") {
+            reply.send_response(refusal(410));
+        } else {
+            lists += 1;
+            reply.send_response(list(50, "", &[]));
+            world.listed().await;
+        }
+    }
+    assert!((10..80).contains(&lists), "{lists} lists in a minute");
+    // Progress makes the next list immediate again.
+    let (uri, reply) = world.request(60_000).await;
+    if !uri.contains("watch=true") {
+        reply.send_response(list(50, "", &[]));
+        world.listed().await;
+        world.request(100).await.1.send_response(watch(&[("ADDED", pod("x", 51))]));
+    } else {
+        reply.send_response(watch(&[("ADDED", pod("x", 51))]));
+    }
+    assert!(matches!(world.reported().await, Observation::Applied(_)));
+    world.request(100).await.1.send_response(refusal(410));
+    let (uri, _reply) = world.request(100).await;
+    assert!(uri.contains("limit=500"), "{uri}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,7 +265,7 @@ async fn a_view_that_is_older_than_the_one_before_ends_the_task() {
     world.request(100).await.1.send_response(list(50, "", &[]));
     world.listed().await;
     world.request(100).await.1.send_response(refusal(410));
-    world.request(100).await.1.send_response(list(49, "", &[pod("a", 3)]));
+    world.request(60_000).await.1.send_response(list(49, "", &[pod("a", 3)]));
     assert_eq!(tokio::time::timeout(Duration::from_secs(1), world.task).await.unwrap().unwrap(), End::WentBack);
     assert!(world.news.recv().await.is_none());
 }
@@ -356,7 +388,7 @@ async fn a_chosen_job_that_is_missing_in_the_next_view_has_left() {
     jobs.listed().await;
     let departures = selection.departures();
     jobs.request(100).await.1.send_response(refusal(410));
-    jobs.request(100).await.1.send_response(list(90, "", &[job("b", 31), job("c", 80)]));
+    jobs.request(60_000).await.1.send_response(list(90, "", &[job("b", 31), job("c", 80)]));
     jobs.listed().await;
     assert!(departures.has_changed().unwrap());
 }
