@@ -36,11 +36,16 @@ impl Seen {
         match &*Resource::of(&object).kind {
             "Pod" => {
                 let (key, api) = owner()?;
-                Some(Self::Pod(key, Box::new(crate::pod::fact(&**api, &object).ok()?)))
+                let mut fact = crate::pod::fact(&**api, &object).ok()?;
+                // A slot has one name. A copy of a pod, with its labels and owner, is surplus.
+                fact.slot = fact.slot.filter(|slot| api.slot_name(&key, slot) == fact.name);
+                Some(Self::Pod(key, Box::new(fact)))
             }
             "Service" => {
                 let (key, api) = owner()?;
-                Some(Self::Service(key, Box::new(crate::service::fact(&**api, &object).ok()?)))
+                let mut fact = crate::service::fact(&**api, &object).ok()?;
+                fact.slot = fact.slot.filter(|slot| api.slot_name(&key, slot) == fact.name);
+                Some(Self::Service(key, Box::new(fact)))
             }
             "Node" => Some(Self::Node(Box::new(crate::node::fact(&object).ok()?))),
             _ => Some(Self::Job(objects::job_key(registry, &object)?, object)),
@@ -86,6 +91,25 @@ mod tests {
         assert_eq!(rv, ResourceVersion(7));
         assert!(matches!(items.as_slice(), [Seen::Pod(key, fact)] if &*key.name == "j" && &*fact.uid.0 == "p"));
         assert!(Observation::Applied(pod("ReplicaSet")).read(&Registry::all()).is_none());
+    }
+
+    #[test]
+    fn a_copy_under_another_name_claims_no_slot() {
+        let slot_of = |kind: &str, name: &str| {
+            let mut object = (*pod("AITrainingJob")).clone();
+            object["kind"] = json!(kind);
+            object["metadata"]["name"] = json!(name);
+            object["metadata"]["labels"] = json!({"TrainingJobReplicaName": "a", "TrainingJobReplicaIndex": "0"});
+            match Seen::read(&Registry::all(), Arc::new(object)) {
+                Some(Seen::Pod(_, fact)) => fact.slot.map(|slot| slot.to_string()),
+                Some(Seen::Service(_, fact)) => fact.slot.map(|slot| slot.to_string()),
+                other => panic!("{other:?}"),
+            }
+        };
+        for kind in ["Pod", "Service"] {
+            assert_eq!(slot_of(kind, "j-a-0").as_deref(), Some("a-0"), "{kind}");
+            assert_eq!(slot_of(kind, "copy"), None, "{kind}");
+        }
     }
 
     #[test]

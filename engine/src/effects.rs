@@ -110,13 +110,13 @@ impl Job {
     /// Calls about its objects that users should know of: what could not be done, and why.
     pub fn refusals(&self) -> impl Iterator<Item = (&ObjectRef, &model::Outcome)> {
         self.attempts.iter().filter_map(|(object, attempt)| match &attempt.last {
-            outcome @ (model::Outcome::Refused { .. } | model::Outcome::Taken { waiting: false }) => {
+            outcome @ (model::Outcome::Refused { .. } | model::Outcome::Taken { waiting: false, .. }) => {
                 Some((object, outcome))
             }
             model::Outcome::Done
             | model::Outcome::Forced
             | model::Outcome::Gone
-            | model::Outcome::Taken { waiting: true }
+            | model::Outcome::Taken { waiting: true, .. }
             | model::Outcome::Unknown { .. } => None,
         })
     }

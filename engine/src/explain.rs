@@ -46,7 +46,7 @@ fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
     let pod = |uid| job.pods.get(uid).map(|p| format!("pod {}", p.fact.name));
     let service = |uid| job.services.get(uid).map(|s| format!("service {}", s.name));
     match fact {
-        Fact::PodGone { uid } => Some(format!("{} is gone", pod(uid)?)),
+        Fact::PodGone { uid, .. } => Some(format!("{} is gone", pod(uid)?)),
         Fact::ServiceGone { uid } => Some(format!("{} is gone", service(uid)?)),
         Fact::Answered { object: ObjectRef::PodUid(uid), outcome } => {
             Some(outcome_words(&format!("delete of {}", pod(uid)?), outcome))
@@ -96,7 +96,7 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         },
         Fact::JobGone => "the job object is gone".to_owned(),
         Fact::Pod(pod) => pod_words(pod),
-        Fact::PodGone { uid } => format!("pod with uid {uid} is gone"),
+        Fact::PodGone { uid, .. } => format!("pod with uid {uid} is gone"),
         Fact::Service(service) => format!("service {} seen", service.name),
         Fact::ServiceGone { uid } => format!("service with uid {uid} is gone"),
         Fact::Node(node) => format!("node {} is {}", node.name, if node.ready { "ready" } else { "not ready" }),
@@ -115,8 +115,13 @@ fn outcome_words(object: &str, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done | Outcome::Forced => format!("{object}: done"),
         Outcome::Gone => format!("{object}: not there"),
-        Outcome::Taken { waiting: true } => format!("{object}: the name is still held by an object that is going away"),
-        Outcome::Taken { waiting: false } => format!("{object}: the name belongs to something else"),
+        Outcome::Taken { waiting: true, .. } => {
+            format!("{object}: the name is still held by an object that is going away")
+        }
+        Outcome::Taken { unseen: true, .. } => {
+            format!("{object}: it is there, but its labels were changed so that it is not watched")
+        }
+        Outcome::Taken { .. } => format!("{object}: the name belongs to something else"),
         Outcome::Refused { code, message } => format!("{object}: refused ({code} {message})"),
         Outcome::Unknown { code } => format!("{object}: no clear answer ({code})"),
     }

@@ -243,6 +243,9 @@ pub struct Slot {
     pub failures: BTreeMap<model::CauseKind, u32>,
     /// Uid of the pod that last left it, so that late news of it is told from a new pod.
     pub last_gone: Option<Uid>,
+    /// Version as of which that pod was not shown any more; zero where that is not known. Later news of it is not late.
+    #[serde(skip_serializing_if = "is_default")]
+    pub last_gone_rv: ResourceVersion,
     /// Which counter its pod is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counter: Option<Counter>,

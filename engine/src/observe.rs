@@ -129,7 +129,7 @@ impl State {
                 job.orphan_since = Some(at);
             }
             Fact::Pod(fact) => turn.pod(job, fact, &mut moves),
-            Fact::PodGone { uid } => turn.pod_gone(job, uid, &mut moves),
+            Fact::PodGone { uid, rv } => turn.pod_gone(job, uid, *rv, &mut moves),
             Fact::Service(fact) => turn.service(job, fact),
             Fact::ServiceGone { uid } => turn.service_gone(job, uid),
             Fact::NodeChanged { name } => {

@@ -71,6 +71,11 @@ impl Behaviour {
         self.0 >= 2
     }
 
+    /// Returns whether only a pod that holds a slot starts the time limit.
+    pub(crate) const fn times_by_slots(self) -> bool {
+        self.0 >= 2
+    }
+
     /// Returns whether pods that a group grew by after a restart are told from those of the restart.
     pub(crate) const fn tells_growth(self) -> bool {
         self.0 >= 2

@@ -18,7 +18,8 @@ pub const VERSION: u16 = 1;
 /// Behaviour of the engine that this build decides by.
 ///
 /// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job; the planned pod
-/// of a slot that was scaled away is cancelled; pods a group grows by after a restart are not `Restarting`.
+/// of a slot that was scaled away is cancelled; pods a group grows by after a restart are not `Restarting`;
+/// only a pod that holds a slot starts the time limit.
 pub const BEHAVIOUR: u32 = 2;
 
 /// One record: the facts of a turn about one scope, and what was decided from them.
@@ -267,7 +268,7 @@ mod tests {
             }),
             at: Timestamp(1000),
             behaviour: 1,
-            facts: vec![Fact::Due, Fact::PodGone { uid: "p1".into() }],
+            facts: vec![Fact::Due, Fact::PodGone { uid: "p1".into(), rv: None }],
             causes: vec![Position(6)],
             events: vec![Event::RestartCleared],
         }

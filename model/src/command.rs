@@ -122,6 +122,9 @@ pub enum Outcome {
     Taken {
         /// Whether the other object is on its way out.
         waiting: bool,
+        /// Whether it is this job's own, but its labels were changed, so that no watch shows it.
+        #[serde(default, skip_serializing_if = "crate::fact::is_false")]
+        unseen: bool,
     },
     /// Refused for good: trying the same again cannot help by itself.
     Refused {

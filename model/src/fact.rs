@@ -35,6 +35,9 @@ pub enum Fact {
     PodGone {
         /// Its uid.
         uid: Uid,
+        /// The version as of which no watch shows it. If it is shown later, it was not gone: its labels were changed for a while.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rv: Option<ResourceVersion>,
     },
     /// A service as it stands.
     Service(Box<ServiceFact>),
@@ -322,6 +325,6 @@ pub struct Milestone {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde's `skip_serializing_if` asks for
-fn is_false(value: &bool) -> bool {
+pub(crate) fn is_false(value: &bool) -> bool {
     !*value
 }

@@ -33,13 +33,15 @@ impl Operator {
         self.tell(key, kind_of_event, &reason, &message, salt);
     }
 
-    /// Tells that a name belongs to something else.
-    pub(crate) fn announce_taken(&mut self, key: &JobKey, command: &Command, held: &Value) {
+    /// Tells that a name belongs to something else, or to an object of the job that is not seen.
+    pub(crate) fn announce_taken(&mut self, key: &JobKey, command: &Command, held: &Value, unseen: bool) {
         let kind = match command.object() {
             ObjectRef::Service(_) => "Service",
             _ => "Pod",
         };
-        let message = format!("{} {} exists and does not belong to this job", kind.to_lowercase(), objects::name(held));
+        let what =
+            if unseen { "its labels were changed so that it is not watched" } else { "does not belong to this job" };
+        let message = format!("{} {} exists and {what}", kind.to_lowercase(), objects::name(held));
         self.tell(key, "Warning", &format!("FailedCreate{kind}"), &message, 0);
     }
 

@@ -40,10 +40,8 @@ impl Operator {
         let object = command.object();
         self.announce(key, &command, &answer);
         let outcome = match (&command, answer) {
-            // The name belongs to another object by now: ours is not there.
-            (Command::ReadPod { .. }, Ok(held)) if objects::owner(&self.registry, &held).as_ref() != Some(key) => {
-                Outcome::Gone
-            }
+            // The name belongs to another object by now, or to one that is not watched: there is none that is waited for.
+            (Command::ReadPod { .. }, Ok(held)) if self.whose(key, &held) != Whose::Ours => Outcome::Gone,
             (Command::CreatePod { .. } | Command::CreateService { .. } | Command::ReadPod { .. }, Ok(created)) => {
                 self.offer_now(&created, facts);
                 return;
@@ -61,7 +59,7 @@ impl Operator {
                 }
             }
             (Command::DeletePod { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
-                facts.job(key).push(Fact::PodGone { uid: uid.clone() });
+                facts.job(key).push(Fact::PodGone { uid: uid.clone(), rv: None });
                 return;
             }
             (Command::DeleteService { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
@@ -98,21 +96,32 @@ impl Operator {
             }
         };
         let owner = objects::owner(&self.registry, &held);
-        let ours = owner.as_ref() == Some(key);
-        if ours {
+        let whose = self.whose(key, &held);
+        if whose == Whose::Ours {
             self.offer_now(&held, facts);
         }
         let going = objects::uid(&held).is_ok_and(|uid| self.state.job(key).is_some_and(|j| j.doomed.contains(&uid)));
-        if ours && !going {
+        if whose == Whose::Ours && !going {
             return;
         }
         let owner_is_gone = owner.is_some_and(|o| o != *key && !self.state.job(&o).is_some_and(|j| j.known && !j.gone));
         let waiting = going || owner_is_gone || objects::deleting_at(&held).is_some();
-        let outcome = Outcome::Taken { waiting };
+        let unseen = whose == Whose::Unseen;
         if !waiting {
-            self.announce_taken(key, command, &held);
+            self.announce_taken(key, command, &held, unseen);
         }
+        let outcome = Outcome::Taken { waiting, unseen };
         facts.job(key).push(Fact::Answered { object: object.clone(), outcome });
+    }
+
+    /// Whose an object is that holds a name of this job.
+    fn whose(&self, key: &JobKey, held: &Value) -> Whose {
+        if objects::owner(&self.registry, held).as_ref() != Some(key) {
+            return Whose::Other;
+        }
+        let is_watched =
+            self.registry.get(&key.kind).is_some_and(|api| objects::is_selected(&api.selector().to_string(), held));
+        if is_watched { Whose::Ours } else { Whose::Unseen }
     }
 
     /// Looks at an object an answer carried as if a watch had shown it.
@@ -121,6 +130,17 @@ impl Operator {
             self.applied(seen, facts, false);
         }
     }
+}
+
+/// Whose an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// The job's.
+    Ours,
+    /// The job's, but its labels were changed: what becomes of it is not seen, so it cannot serve as one of its pods or services.
+    Unseen,
+    /// Not the job's.
+    Other,
 }
 
 impl Doing {

@@ -80,7 +80,7 @@ impl Operator {
         match seen {
             Seen::Pod(key, fact) => {
                 self.name_is_free(&key, &fact.name, facts);
-                facts.job(&key).push(Fact::PodGone { uid: fact.uid });
+                facts.job(&key).push(Fact::PodGone { uid: fact.uid, rv: Some(fact.rv) });
             }
             Seen::Service(key, fact) => facts.job(&key).push(Fact::ServiceGone { uid: fact.uid }),
             Seen::Node(fact) => facts.cluster.push(Fact::NodeGone { name: fact.name }),
@@ -157,11 +157,11 @@ impl Operator {
             Kind::Pod => {
                 for (key, job) in self.state.jobs.all_awake() {
                     let gone = job.pods.values().filter(|p| p.fact.rv <= rv && !uids.contains(&p.fact.uid));
-                    gone.for_each(|p| facts.job(key).push(Fact::PodGone { uid: p.fact.uid.clone() }));
+                    gone.for_each(|p| facts.job(key).push(Fact::PodGone { uid: p.fact.uid.clone(), rv: Some(rv) }));
                     // Pods that an adopted mirror waits for and that are not there are gone as well.
                     let never_seen =
                         job.doomed.iter().filter(|uid| !job.pods.contains_key(*uid) && !uids.contains(*uid));
-                    never_seen.for_each(|uid| facts.job(key).push(Fact::PodGone { uid: uid.clone() }));
+                    never_seen.for_each(|uid| facts.job(key).push(Fact::PodGone { uid: uid.clone(), rv: None }));
                 }
                 facts.jobs.iter_mut().for_each(|(_, list)| adopted_waits(list, &uids));
             }
@@ -213,7 +213,7 @@ impl Operator {
             Fact::Pod(pod) => job.and_then(|j| j.pods.get(&pod.uid)).is_none_or(|known| {
                 known.fact.rv < pod.rv && PodFact { rv: known.fact.rv, ..(**pod).clone() } != known.fact
             }),
-            Fact::PodGone { uid } => job.is_some_and(|j| {
+            Fact::PodGone { uid, .. } => job.is_some_and(|j| {
                 // Of a pod never seen it matters only while its creation may be unresolved, or a mirror waits for it.
                 j.pods.contains_key(uid) || j.doomed.contains(uid) || !j.planned_pods.is_empty()
             }),
@@ -266,7 +266,7 @@ fn adopted_waits(list: &mut Vec<Fact>, there: &BTreeSet<Uid>) {
         })
         .flatten()
         .filter(|uid| !there.contains(*uid))
-        .map(|uid| Fact::PodGone { uid: uid.clone() })
+        .map(|uid| Fact::PodGone { uid: uid.clone(), rv: None })
         .collect();
     list.extend(gone);
 }

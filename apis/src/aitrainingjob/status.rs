@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::metadata::marker_patch;
 use super::slot_name;
-use super::words::{phase_reason, phase_word, remark};
+use super::words::{GROUP, GROUP_LABEL, phase_reason, phase_word, remark};
 use crate::objects::MIRROR;
 
 /// Remarks of one kind that are spelt out; more are counted.
@@ -104,8 +104,13 @@ fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
         conditions.push(remark_condition(remark::INVALID, &message));
     }
     let taken = attempts(key, job, |outcome| {
-        let Outcome::Taken { waiting } = outcome else { return None };
+        let Outcome::Taken { waiting, unseen } = outcome else { return None };
         let going = if *waiting { ", which is going away" } else { "" };
+        if *unseen {
+            return Some(format!(
+                "it exists without its label {GROUP_LABEL}={GROUP}{going}: put the label back, or delete it"
+            ));
+        }
         Some(format!("the name belongs to another object{going}"))
     });
     if !taken.is_empty() {

@@ -175,7 +175,7 @@ impl Versions {
                 Fact::Service(service) => self.number(Some(Object::Uid(service.uid.clone())), &mut service.rv),
                 Fact::Node(node) => self.number(Some(Object::Node(node.name.clone())), &mut node.rv),
                 Fact::JobGone => self.forget(job.clone().map(Object::Job)),
-                Fact::PodGone { uid } | Fact::ServiceGone { uid } => self.forget(Some(Object::Uid(uid.clone()))),
+                Fact::PodGone { uid, .. } | Fact::ServiceGone { uid } => self.forget(Some(Object::Uid(uid.clone()))),
                 _ => {}
             }
         }

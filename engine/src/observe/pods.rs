@@ -1,9 +1,9 @@
 //! Facts about pods: identity gates first, then slots and strays, then the counters that follow.
 
-use model::{ObjectRef, Phase, PodFact, PodPhase, SlotId, Stamp, Uid};
+use model::{ObjectRef, Phase, PodFact, PodPhase, ResourceVersion, SlotId, Stamp, Timestamp, Uid};
 
 use super::{Moves, Turn, answers, share};
-use crate::job::{Doom, Job, Pod};
+use crate::job::{Doom, Job, Pod, Slot};
 use crate::slots;
 
 /// How many uids of unknown pods that are gone are remembered per job.
@@ -22,7 +22,7 @@ impl Turn<'_> {
         }
         if let Some(id) = &id {
             let holder = job.slot(id).and_then(|s| s.pod.clone()).filter(|held| held != uid);
-            if job.slot(id).is_some_and(|s| s.last_gone.as_ref() == Some(uid)) {
+            if job.slot(id).is_some_and(|s| s.is_late(uid, fact.rv)) {
                 return;
             }
             if let Some(held) = holder
@@ -32,9 +32,10 @@ impl Turn<'_> {
                     return;
                 }
                 // One name holds one pod at a time: the one known before is gone.
-                self.pod_gone(job, &held, moves);
+                self.pod_gone(job, &held, None, moves);
             }
         }
+        self.leave_slot(job, fact);
         let before = job.pods.get(uid);
         moves.push((before.and_then(|p| p.fact.node.clone()), fact.node.clone()));
         let running = (fact.phase == PodPhase::Running).then_some(self.at);
@@ -45,10 +46,6 @@ impl Turn<'_> {
             running_at: before.and_then(|p| p.running_at).or(running),
             fact: self.share_texts(job, fact),
         };
-        if running.is_some() && job.first_running_at.is_none() && !job.phase.is_terminal() {
-            job.first_running_at = running;
-            job.shown = self.stamp;
-        }
         let doomed = pod.doom.is_some();
         if doomed {
             job.doomed.insert(uid.clone());
@@ -64,6 +61,9 @@ impl Turn<'_> {
             Some(_) | None => job.schedulable(uid),
         }
         job.pods.insert(uid.clone(), Box::new(pod));
+        if !self.behaviour.times_by_slots() {
+            self.first_run(job, running);
+        }
         let kept = !late && job.ending().is_some_and(|(_, clean, _)| !clean);
         let held = id
             .as_ref()
@@ -78,6 +78,10 @@ impl Turn<'_> {
         };
         let Some(slot) = job.slot_mut(&id) else { return };
         slot.incarnation = slot.incarnation.max(fact.incarnation);
+        if self.behaviour.times_by_slots() && !doomed {
+            self.first_run(job, running);
+        }
+        let Some(slot) = job.slot_mut(&id) else { return };
         if fact.phase == PodPhase::Succeeded && !leaving {
             slot.done = true;
         }
@@ -91,6 +95,14 @@ impl Turn<'_> {
             job.drop_delay(&id);
         }
         self.refresh_shown(job, &id);
+    }
+
+    /// Starts the time limit with the first pod that runs.
+    fn first_run(&self, job: &mut Job, running: Option<Timestamp>) {
+        if running.is_some() && job.first_running_at.is_none() && !job.phase.is_terminal() {
+            job.first_running_at = running;
+            job.shown = self.stamp;
+        }
     }
 
     /// The fact, its texts shared with what is known: a record that was read brings its own copy of each.
@@ -120,7 +132,21 @@ impl Turn<'_> {
         fact
     }
 
-    pub(super) fn pod_gone(&self, job: &mut Job, uid: &Uid, moves: &mut Moves) {
+    /// A pod whose labels name another slot, or none, leaves the one it had.
+    fn leave_slot(&self, job: &mut Job, fact: &PodFact) {
+        let Some(old) = job.pods.get(&fact.uid).and_then(|pod| pod.fact.slot.clone()) else { return };
+        if fact.slot.as_ref() == Some(&old) || job.slot(&old).is_none_or(|slot| slot.pod.as_ref() != Some(&fact.uid)) {
+            return;
+        }
+        let promoted = job.promote(&old);
+        if let Some(slot) = job.slot_mut(&old) {
+            slot.count = None;
+            slot.pod = promoted;
+        }
+        self.refresh_shown(job, &old);
+    }
+
+    pub(super) fn pod_gone(&self, job: &mut Job, uid: &Uid, rv: Option<ResourceVersion>, moves: &mut Moves) {
         job.doomed.remove(uid);
         job.strays.remove(uid);
         job.schedulable(uid);
@@ -136,17 +162,9 @@ impl Turn<'_> {
         let Some(id) = pod.fact.slot else { return };
         let mut promoted = None;
         if job.slot(&id).is_some_and(|s| s.pod.as_ref() == Some(uid)) {
-            // Another pod that claimed the slot takes it.
-            promoted = job
-                .strays
-                .iter()
-                .find(|s| job.pods.get(*s).is_some_and(|p| p.fact.slot.as_ref() == Some(&id)))
-                .cloned();
+            promoted = job.promote(&id);
         } else if job.slot(&id).is_none_or(|s| s.pod.is_some()) {
             return;
-        }
-        if let Some(uid) = &promoted {
-            job.strays.remove(uid);
         }
         if let Some(slot) = job.slot_mut(&id) {
             if pod.doom.is_none() {
@@ -154,6 +172,7 @@ impl Turn<'_> {
                 slot.count = None;
             }
             slot.last_gone = Some(pod.fact.uid);
+            slot.last_gone_rv = rv.unwrap_or_default();
             slot.pod = promoted;
         }
         if let Some(attempt) = job.attempts.get_mut(&ObjectRef::Pod(id.clone())) {
@@ -177,7 +196,23 @@ impl Turn<'_> {
     }
 }
 
+impl Slot {
+    /// Whether news of a pod with this version comes after the pod left the slot.
+    fn is_late(&self, uid: &Uid, rv: ResourceVersion) -> bool {
+        let came_back = self.last_gone_rv.0 > 0 && rv > self.last_gone_rv;
+        self.last_gone.as_ref() == Some(uid) && !came_back
+    }
+}
+
 impl Job {
+    /// Takes out of the strays the first pod that claims a slot which became free.
+    fn promote(&mut self, id: &SlotId) -> Option<Uid> {
+        let claims = |uid: &&Uid| self.pods.get(*uid).is_some_and(|pod| pod.fact.slot.as_ref() == Some(id));
+        let found = self.strays.iter().find(claims).cloned()?;
+        self.strays.remove(&found);
+        Some(found)
+    }
+
     /// The pod is not waiting for a node (any more).
     fn schedulable(&mut self, uid: &Uid) {
         if self.unschedulable.as_ref().is_some_and(|(held, _)| held == uid) {

@@ -66,7 +66,7 @@ fn sample(kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
         "Spec" => Fact::Spec(Box::new((**job.spec.as_ref()?).clone())),
         "JobGone" => Fact::JobGone,
         "Pod" => Fact::Pod(Box::new(model::PodFact { rv, ..pod.unwrap_or_else(|| stranger(rv)) })),
-        "PodGone" => Fact::PodGone { uid: pod.map_or_else(|| Uid::from("pod-x"), |p| p.uid) },
+        "PodGone" => Fact::PodGone { uid: pod.map_or_else(|| Uid::from("pod-x"), |p| p.uid), rv: None },
         "Service" => Fact::Service(Box::new(ServiceFact {
             uid: Uid::from("service-x"),
             slot: Some(slot),

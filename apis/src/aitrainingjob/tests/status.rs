@@ -198,8 +198,8 @@ fn remarks_stand_before_the_phases() {
     job.quarantine = Some("fact out of place".into());
     let attempt = |last: Outcome| Attempt { failures: 1, retry_at: None, last };
     job.attempts = [
-        (ObjectRef::Pod(slot("trainer", 0)), attempt(Outcome::Taken { waiting: false })),
-        (ObjectRef::Pod(slot("trainer", 1)), attempt(Outcome::Taken { waiting: true })),
+        (ObjectRef::Pod(slot("trainer", 0)), attempt(Outcome::Taken { waiting: false, unseen: false })),
+        (ObjectRef::Pod(slot("trainer", 1)), attempt(Outcome::Taken { waiting: true, unseen: false })),
         (ObjectRef::Service(slot("trainer", 0)), attempt(Outcome::Refused { code: 403, message: "quota".into() })),
         (ObjectRef::PodUid(Uid::from("u9")), attempt(Outcome::Unknown { code: 500 })),
     ]
