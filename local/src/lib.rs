@@ -27,6 +27,7 @@
 //! | `last_words` | the end of a failed container's output, as its message |
 //! | `nearest` | near names of a program that is not there |
 //! | `claims` | what other runs of this machine must not take as well |
+//! | `private` | who may read what a run writes |
 //! | `leftovers` | processes that an earlier run left |
 //! | `signals` | what supervisors and shims do not listen to |
 //! | `tail` | log files to the terminal |
@@ -51,6 +52,7 @@ mod objects;
 pub mod options;
 mod plan;
 mod pod;
+mod private;
 pub mod processes;
 mod security;
 pub mod shim;
@@ -67,6 +69,7 @@ use std::process::ExitCode;
 pub use gpus::VisibleGpus;
 pub use last_words::of_file as last_output;
 pub use options::{BackOff, Options, Output, Sink, Waker};
+pub use private::keep_files_private;
 pub use processes::{Error, Processes, log_file};
 pub use security::{Unhonoured, unhonoured};
 pub use volumes::is_plain_name;

@@ -15,6 +15,7 @@ use crate::names::Names;
 use crate::objects::Objects;
 use crate::options::Options;
 use crate::pod::{self, Pod, Resources};
+use crate::private::{self, Access};
 use crate::security::{self, Identity, Rights};
 use crate::volumes::{self, Place, is_plain_name};
 use crate::wire::{Container, Plan, Program, RestartPolicy};
@@ -82,7 +83,8 @@ impl Planner<'_> {
         }
         self.names.add_pod(&metadata.namespace, &metadata.name, &metadata.labels, metadata.controller());
         let pod_ip = self.names.address(&metadata.namespace, &metadata.name).to_string();
-        let places = volumes::prepare(&self.options.data_dir, &pod, self.objects, &mut self.warnings).map_err(whole)?;
+        let places = volumes::prepare(&self.options.data_dir, &pod, &access(&pod), self.objects, &mut self.warnings)
+            .map_err(whole)?;
         self.warn_of_ignored(&pod);
         self.warnings.extend(unhonoured.iter().map(ToString::to_string));
 
@@ -135,7 +137,8 @@ impl Planner<'_> {
                 container.name, container.image
             ));
         }
-        let identity = identity(pod, container)?;
+        let mut identity = identity(pod, container)?;
+        identity.umask = private::program_mask();
         let hostname = if pod.spec.hostname.is_empty() { &metadata.name } else { &pod.spec.hostname };
         let mut given = vec![("HOSTNAME".to_owned(), hostname.clone())];
         let error_file =
@@ -224,6 +227,16 @@ impl Planner<'_> {
                 self.warnings.push(format!("lifecycle hooks of container {name:?} are not run"));
             }
         }
+    }
+}
+
+/// Who the pod's volumes are for. A container that is refused for its security context needs none.
+fn access(pod: &Pod) -> Access {
+    let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let identities: Vec<Identity> = containers.filter_map(|container| identity(pod, container).ok()).collect();
+    Access {
+        users: identities.iter().filter_map(|identity| identity.uid).collect(),
+        group: identities.iter().find_map(|identity| identity.volume_group),
     }
 }
 

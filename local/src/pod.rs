@@ -94,9 +94,9 @@ members! {
         persistent_volume_claim: Option<Claim>,
     }
     HostPath { path: String, r#type: String, }
-    ConfigFiles { name: String, optional: bool, items: Vec<Item>, }
-    SecretFiles { secret_name: String, optional: bool, items: Vec<Item>, }
-    Item { key: String, path: String, }
+    ConfigFiles { name: String, optional: bool, items: Vec<Item>, default_mode: Option<u32>, }
+    SecretFiles { secret_name: String, optional: bool, items: Vec<Item>, default_mode: Option<u32>, }
+    Item { key: String, path: String, mode: Option<u32>, }
     Claim { claim_name: String, }
 }
 

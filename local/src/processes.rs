@@ -24,7 +24,7 @@ use crate::options::{Options, Output, Sink};
 use crate::plan::{Planner, Refusal, log_path};
 use crate::tail::Tail;
 use crate::wire::Order;
-use crate::{leftovers, status, volumes};
+use crate::{leftovers, private, status, volumes};
 
 /// How long dropping the runtime waits for pods to be gone.
 const DROP_PATIENCE: Duration = Duration::from_secs(20);
@@ -143,10 +143,12 @@ impl Processes {
     /// loopback address.
     pub fn new(mut options: Options) -> Result<Self, Error> {
         let dir = options.data_dir.clone();
+        private::keep_files_private();
         // Containers have working directories of their own, so every path they get is made absolute.
         options.data_dir = fs::create_dir_all(&dir)
             .and_then(|()| fs::canonicalize(&dir))
             .map_err(|source| Error::DataDir { path: dir, source })?;
+        private::tighten(&options.data_dir);
         let program = options.supervisor_program.clone();
         options.supervisor_program =
             fs::canonicalize(&program).map_err(|source| Error::Supervisor { path: program, source })?;

@@ -77,6 +77,8 @@ pub(crate) struct Identity {
     pub(crate) volume_group: Option<u32>,
     /// `HOME` of the new user.
     pub(crate) home: Option<String>,
+    /// File mode creation mask.
+    pub(crate) umask: Option<u32>,
     /// Whether set-user-id programs are to give nothing.
     pub(crate) no_new_privileges: bool,
     /// Capabilities that are taken away for good, as bits.

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::Mode;
 use rustix::process::{Gid, Signal, Uid};
 use rustix::thread;
 
@@ -224,6 +225,9 @@ fn become_program(
 
 /// Takes on user, groups and capabilities. This stage has one thread, so the calls for a thread are those for the process.
 fn become_user(identity: &Identity) -> io::Result<()> {
+    if let Some(mask) = identity.umask {
+        rustix::process::umask(Mode::from_raw_mode(mask));
+    }
     for capability in security::each(identity.dropped_capabilities) {
         // A newer name than this kernel knows is nothing that could be had.
         let _ = thread::remove_capability_from_bounding_set(capability);

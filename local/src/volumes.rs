@@ -3,12 +3,14 @@
 //! `emptyDir`, `ConfigMap`s and `Secret`s live below the pod's own directory and go with it; a claim is a directory that stays;
 //! a host path is itself. Nothing is mounted anywhere. Tests: at the end.
 
-use std::fs;
-use std::io;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::objects::{Data, Objects, Source};
 use crate::pod::{Container, HostPath, Item, Pod, Volume};
+use crate::private::{self, Access};
 
 /// Where a volume is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,7 @@ pub(crate) fn variable(volume: &str) -> String {
 pub(crate) fn prepare(
     data_dir: &Path,
     pod: &Pod,
+    access: &Access,
     objects: &Objects,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Place>, String> {
@@ -40,7 +43,7 @@ pub(crate) fn prepare(
         if !is_plain_name(&volume.name) {
             return Err(format!("volume name {:?} cannot be used", volume.name));
         }
-        match place(data_dir, pod, objects, volume) {
+        match place(data_dir, pod, access, objects, volume) {
             Ok(Some(path)) => places.push(Place { name: volume.name.clone(), path }),
             Ok(None) => {
                 warnings.push(format!("volume {:?} is of a kind that is not there on this machine", volume.name));
@@ -72,10 +75,19 @@ fn mentions(container: &Container, variable: &str) -> bool {
     container.command.iter().chain(&container.args).chain(env).any(|text| text.contains(variable))
 }
 
-fn place(data_dir: &Path, pod: &Pod, objects: &Objects, volume: &Volume) -> Result<Option<PathBuf>, String> {
+fn place(
+    data_dir: &Path,
+    pod: &Pod,
+    access: &Access,
+    objects: &Objects,
+    volume: &Volume,
+) -> Result<Option<PathBuf>, String> {
     let namespace = &pod.metadata.namespace;
     let own = pod_dir(data_dir, &pod.metadata.uid).join("volumes").join(&volume.name);
-    let made = |path: PathBuf| fs::create_dir_all(&path).map(|()| path).map_err(|error| error.to_string());
+    let made = |path: PathBuf| {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.and_then(|()| access.open(data_dir, &path)).map(|()| path).map_err(|error| error.to_string())
+    };
     if volume.empty_dir.is_some() {
         made(own).map(Some)
     } else if let Some(path) = &volume.host_path {
@@ -86,16 +98,16 @@ fn place(data_dir: &Path, pod: &Pod, objects: &Objects, volume: &Volume) -> Resu
         }
         made(data_dir.join("claims").join(namespace).join(&claim.claim_name)).map(Some)
     } else {
-        let (source, name, optional, items) = if let Some(files) = &volume.config_map {
-            (Source::ConfigMap, &files.name, files.optional, &files.items)
+        let (source, name, optional, items, mode) = if let Some(files) = &volume.config_map {
+            (Source::ConfigMap, &files.name, files.optional, &files.items, files.default_mode)
         } else if let Some(files) = &volume.secret {
-            (Source::Secret, &files.secret_name, files.optional, &files.items)
+            (Source::Secret, &files.secret_name, files.optional, &files.items, files.default_mode)
         } else {
             return Ok(None);
         };
         let own = made(own)?;
         match objects.get(source, namespace, name) {
-            Some(data) => write_files(&own, data, items, optional)?,
+            Some(data) => write_files(&own, data, items, optional, (mode, access))?,
             None if optional => {}
             None => return Err(format!("{} \"{name}\" not found", source.word())),
         }
@@ -106,6 +118,7 @@ fn place(data_dir: &Path, pod: &Pod, objects: &Objects, volume: &Volume) -> Resu
 fn host_path(volume: &HostPath) -> Result<PathBuf, String> {
     let path = PathBuf::from(&volume.path);
     let shown = path.display();
+    let exists = path.exists();
     let done = match volume.r#type.as_str() {
         "DirectoryOrCreate" => fs::create_dir_all(&path),
         "FileOrCreate" => fs::OpenOptions::new().append(true).create(true).open(&path).map(drop),
@@ -113,16 +126,32 @@ fn host_path(volume: &HostPath) -> Result<PathBuf, String> {
         "File" if !path.is_file() => return Err(format!("{shown} is not a file")),
         _ => Ok(()),
     };
-    done.map(|()| path.clone()).map_err(|error| format!("{shown}: {error}"))
+    // It is the machine's, not the run's: its mode follows the mask of the pods' programs.
+    let opened = done.and_then(|()| match private::program_mask() {
+        Some(mask) if !exists && path.exists() => {
+            let mode = if path.is_dir() { 0o777 } else { 0o666 };
+            fs::set_permissions(&path, Permissions::from_mode(mode & !mask))
+        }
+        _ => Ok(()),
+    });
+    opened.map(|()| path.clone()).map_err(|error| format!("{shown}: {error}"))
 }
 
-fn write_files(dir: &Path, data: &Data, items: &[Item], optional: bool) -> Result<(), String> {
-    let named: Vec<(&str, &str)> = if items.is_empty() {
-        data.keys().map(|key| (key.as_str(), key.as_str())).collect()
+fn write_files(
+    dir: &Path,
+    data: &Data,
+    items: &[Item],
+    optional: bool,
+    (default_mode, access): (Option<u32>, &Access),
+) -> Result<(), String> {
+    let default_mode = default_mode.unwrap_or_else(|| access.file_mode());
+    let named: Vec<(&str, &str, u32)> = if items.is_empty() {
+        data.keys().map(|key| (key.as_str(), key.as_str(), default_mode)).collect()
     } else {
-        items.iter().map(|item| (item.key.as_str(), item.path.as_str())).collect()
+        let of = |item: &'_ Item| item.mode.unwrap_or(default_mode);
+        items.iter().map(|item| (item.key.as_str(), item.path.as_str(), of(item))).collect()
     };
-    for (key, path) in named {
+    for (key, path, mode) in named {
         let Some(content) = data.get(key) else {
             if optional {
                 continue;
@@ -134,8 +163,22 @@ fn write_files(dir: &Path, data: &Data, items: &[Item], optional: bool) -> Resul
         }
         let write = || -> io::Result<()> {
             let file = dir.join(path);
-            fs::create_dir_all(file.parent().unwrap_or(dir))?;
-            fs::write(file, content)
+            let folder = file.parent().unwrap_or(dir);
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            for above in folder.ancestors().take_while(|above| *above != dir) {
+                access.open(above, above)?;
+            }
+            // One from an earlier attempt may not be writable.
+            if file.exists() {
+                fs::remove_file(&file)?;
+            }
+            // Written before it is opened to more readers than its owner; the mode is exact, whatever the mask.
+            let mut open = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&file)?;
+            open.write_all(content)?;
+            if let Some(group) = access.group {
+                std::os::unix::fs::chown(&file, None, Some(group))?;
+            }
+            fs::set_permissions(&file, Permissions::from_mode(mode & 0o777))
         };
         write().map_err(|error| format!("{path}: {error}"))?;
     }
@@ -170,7 +213,7 @@ mod tests {
         objects
             .put(&json!({"kind": "ConfigMap", "metadata": {"name": "bad", "namespace": "ns"}, "data": {"../b": "B"}}));
         let mut warnings = Vec::new();
-        prepare(data_dir, &pod, &objects, &mut warnings).map(|places| (places, warnings))
+        prepare(data_dir, &pod, &Access::default(), &objects, &mut warnings).map(|places| (places, warnings))
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub(crate) struct RunArgs {
 /// Runs.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let manifests = manifests::load(&args.files, args.lax)?;
+    local::keep_files_private();
     let mut dir = DataDir::open(&args.data_dir)?;
     if args.again {
         dir.clear(args.claims)?;
