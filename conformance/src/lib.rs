@@ -7,6 +7,8 @@
 //!   and the certainty that they told everything; [`by_hand`] scheduler, kubelets and nodes, worked out on a copy;
 //! * [`real`] the ground made of these; [`compare`] what has to come out the same.
 //!
+//! [`types`] is apart: the types that manifests are checked against, as the API server publishes them.
+//!
 //! Tests: `tests/scenarios.rs` runs every scenario that a real API server can express.
 
 pub mod by_hand;
@@ -14,4 +16,5 @@ pub mod compare;
 pub mod names;
 pub mod real;
 pub mod server;
+pub mod types;
 pub mod watches;
