@@ -71,7 +71,10 @@ impl Rehearsal {
                 }
                 made
             }
-            Verb::ApplyStatus => json!({"metadata": {"resourceVersion": body.pointer("/metadata/resourceVersion")}}),
+            Verb::ApplyStatus => json!({
+                "metadata": {"resourceVersion": body.pointer("/metadata/resourceVersion")},
+                "status": body.pointer("/status"),
+            }),
             Verb::Delete | Verb::Patch | Verb::Get => Value::Null,
         }))
     }

@@ -4,11 +4,15 @@
 use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiError, Seen, objects};
-use model::{Command, Fact, JobKey, Kind, ObjectRef, Outcome, Text};
+use model::{Command, Fact, JobKey, Kind, ObjectRef, Outcome, Stamp, Text};
 use serde_json::Value;
 
 use crate::operator::{Doing, Error, Operator};
 use crate::turn::Intake;
+
+/// Message of a status write that was accepted without the mirror.
+const PRUNED: &str = "the API server dropped status.trainyard: the installed CustomResourceDefinition is older than this operator; \
+                      apply the output of `trainyard crd`";
 
 impl Operator {
     /// Turns the answers that came in into facts.
@@ -66,6 +70,9 @@ impl Operator {
                 facts.job(key).push(Fact::ServiceGone { uid: uid.clone() });
                 return;
             }
+            (Command::WriteStatus { stamp, .. }, Ok(job)) if !self.shows_mirror(key, &job, *stamp) => {
+                Outcome::Refused { code: 200, message: Text::from(PRUNED) }
+            }
             (Command::WriteStatus { stamp, .. }, Ok(job)) => {
                 facts.job(key).push(Fact::Published { stamp: *stamp, rv: objects::resource_version(&job) });
                 return;
@@ -79,6 +86,12 @@ impl Operator {
             (_, Err(error)) => outcome_of(error),
         };
         facts.job(key).push(Fact::Answered { object, outcome });
+    }
+
+    /// Returns true if the object that a status write returned shows the written mirror. An accepted write proves nothing: a
+    /// CRD without the member has the API server drop it.
+    fn shows_mirror(&self, key: &JobKey, job: &Value, stamp: Stamp) -> bool {
+        self.registry.get(&key.kind).is_some_and(|api| api.job_fact(job).mirror >= stamp)
     }
 
     /// A name was taken: what holds it has been read.

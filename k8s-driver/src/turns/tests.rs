@@ -126,7 +126,9 @@ async fn a_term_is_proposed_when_all_is_listed_and_calls_follow_when_it_is_grant
     assert_eq!(calls.iter().map(|call| call.verb).collect::<Vec<_>>(), [Verb::ApplyStatus]);
     assert_eq!(calls[0].cause.term, term);
     turns.view().wait_for(|view| view.term == term).await.unwrap();
-    around.answers.send((calls[0].id, Ok(version(11)))).unwrap();
+    let status = &calls[0].body.as_ref().unwrap()["status"];
+    let written = json!({"metadata": {"resourceVersion": "11"}, "status": status});
+    around.answers.send((calls[0].id, Ok(Arc::new(written)))).unwrap();
     let mut calls = around.calls().await;
     calls.retain(|call| &*call.resource.kind == "Pod");
     assert_eq!(calls.iter().map(|call| call.name.to_string()).collect::<Vec<_>>(), ["j-t-0", "j-t-1"]);

@@ -181,12 +181,13 @@ async fn watches_that_expire_at_once_are_not_listed_again_without_end() {
     assert!((10..80).contains(&lists), "{lists} lists in a minute");
     // Progress makes the next list immediate again.
     let (uri, reply) = world.request(60_000).await;
-    if !uri.contains("watch=true") {
+    let event = || watch(&[("ADDED", pod("x", 51))]);
+    if uri.contains("watch=true") {
+        reply.send_response(event());
+    } else {
         reply.send_response(list(50, "", &[]));
         world.listed().await;
-        world.request(100).await.1.send_response(watch(&[("ADDED", pod("x", 51))]));
-    } else {
-        reply.send_response(watch(&[("ADDED", pod("x", 51))]));
+        world.request(100).await.1.send_response(event());
     }
     assert!(matches!(world.reported().await, Observation::Applied(_)));
     world.request(100).await.1.send_response(refusal(410));

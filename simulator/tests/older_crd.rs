@@ -1,0 +1,59 @@
+//! A cluster whose CRD is older than the operator: its API server prunes the mirror from every status write.
+
+use apis::{Registry, Resource};
+use model::Config;
+use serde_json::{Value, json};
+use simulator::ground::Embedded;
+use simulator::scenario::NodeSpec;
+use simulator::world::World;
+
+fn crd() -> Value {
+    let registry = Registry::all();
+    let api = registry.iter().next().expect("an API is served");
+    api.crd()
+}
+
+/// The definition without `status.trainyard`, as the original operator's installs have it.
+fn older() -> Value {
+    let mut crd = crd();
+    let status = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
+    status.as_object_mut().unwrap().remove("x-kubernetes-preserve-unknown-fields");
+    let removed = status["properties"].as_object_mut().unwrap().remove("trainyard");
+    assert!(removed.is_some(), "the mirror stands elsewhere now: {status}");
+    crd
+}
+
+fn status(world: &World<Embedded>) -> Value {
+    let resource = Resource::new("elasticdeeplearning.ai/v1", "AITrainingJob");
+    let job = world.ground.cluster.get(&resource, "default", "j").expect("the job exists");
+    job["status"].clone()
+}
+
+#[test]
+fn a_pruned_mirror_counts_as_refused_until_the_definition_is_replaced() {
+    let mut world = World::new(&[NodeSpec { name: "n1".to_owned(), gpus: 0 }], Config::default()).unwrap();
+    world.ground.cluster.register(&older()).unwrap();
+    let job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {"replicaSpecs": {"t": {"replicas": 2, "template": {"spec": {"containers": [
+            {"name": "aitj-c", "image": "i", "command": ["true"]}]}}}}}});
+    world.ground.cluster.apply(&job).unwrap();
+    world.settle().unwrap();
+    world.advance(600_000).unwrap();
+    let writes = world.take_happened().done.len();
+    // One a minute, and the second attempt at once; every second before, and 600 of them.
+    assert!((2..=14).contains(&writes), "{writes} calls in ten minutes");
+    let pods = world.ground.cluster.objects_of(&Resource::new("v1", "Pod"));
+    assert_eq!(pods.len(), 0, "nothing is created before the term stands in the mirror");
+    let seen = status(&world);
+    assert_eq!(seen.get("trainyard"), None);
+    let degraded = seen["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Degraded").expect("{seen}");
+    assert!(degraded["message"].as_str().unwrap().contains("trainyard crd"), "{degraded}");
+
+    world.ground.cluster.register(&crd()).unwrap();
+    world.advance(61_000).unwrap();
+    let seen = status(&world);
+    assert!(seen.get("trainyard").is_some(), "{seen}");
+    assert_eq!(seen["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Degraded"), None, "{seen}");
+    assert_eq!(world.ground.cluster.objects_of(&Resource::new("v1", "Pod")).len(), 2);
+}
