@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::call::Resource;
 use crate::fields::Finding;
+use crate::watched::Selector;
 
 /// Everything rendering an object of a job needs besides the slot.
 #[derive(Debug, Clone, Copy)]
@@ -41,8 +42,8 @@ pub trait JobApi: Send + Sync {
     /// Plural name of the resource, as in URLs.
     fn plural(&self) -> &'static str;
 
-    /// Label selector of the pods and services of this API's jobs, whoever made them.
-    fn selector(&self) -> &'static str;
+    /// Selects the pods and services of this API's jobs, including those of an earlier operator.
+    fn selector(&self) -> Selector;
 
     /// Reads the job object's metadata and mirror.
     fn job_fact(&self, object: &Value) -> JobFact;

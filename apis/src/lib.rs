@@ -27,8 +27,10 @@ pub mod pod;
 pub mod schema;
 pub mod seen;
 pub mod service;
+pub mod watched;
 
 pub use api::{JobApi, Registry};
 pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};
 pub use fields::{Finding, Severity};
 pub use seen::Seen;
+pub use watched::{Selector, WatchTarget};

@@ -40,7 +40,7 @@ impl Session {
             cluster.register(&api.crd())?;
         }
         let operator = Operator::open(log, registry.clone(), Options { config, ..Options::default() })?;
-        let watcher = cluster.subscribe();
+        let watcher = cluster.subscribe_to(&registry.watch_targets());
         let kept = keep.map(|path| (path, ResourceVersion(0)));
         Ok(Self { cluster, operator, registry, watcher, kept, steps: Vec::new() })
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use apis::{Observation, Resource};
+use apis::Resource;
 use model::{ResourceVersion, Text, Timestamp};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::kinds::{Kind, KindId, Kinds};
 use crate::node::NodeSpec;
 use crate::runtime::{PodRuntime, VirtualPods};
 use crate::store::{Key, Store};
-use crate::watch::Watchers;
+use crate::watch::streams::{Change, Watchers, labels};
 
 /// Kubernetes Events kept at most; the oldest go first.
 const MOST_EVENTS: usize = 20_000;
@@ -180,7 +180,7 @@ impl Cluster {
     /// A new object came.
     pub(crate) fn commit_new(&mut self, kind: &Kind, key: &Key, object: Value) -> Arc<Value> {
         let object = self.store.insert(key, object);
-        self.told(kind, &Observation::Applied(Arc::clone(&object)));
+        self.told(kind, &object, &Change::Created);
         if kind.id == KindId::EVENT
             && let Some(oldest) = self.store.surplus_event(MOST_EVENTS)
         {
@@ -191,23 +191,23 @@ impl Cluster {
 
     /// An object changed.
     pub(crate) fn commit_edit(&mut self, kind: &Kind, key: &Key, edit: impl FnOnce(&mut Value)) -> Option<Arc<Value>> {
+        let selected = self.watchers.select(kind);
+        let labels = selected.then(|| self.store.get(key).and_then(|object| labels(object))).flatten();
         let object = self.store.edit(key, edit)?;
-        self.told(kind, &Observation::Applied(Arc::clone(&object)));
+        self.told(kind, &object, &Change::Edited { labels });
         Some(object)
     }
 
     /// An object went. What follows from that is `deletion`'s.
     pub(crate) fn commit_removal(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
         let object = self.store.remove(key)?;
-        self.told(kind, &Observation::Deleted(Arc::clone(&object)));
+        self.told(kind, &object, &Change::Removed);
         self.applied.remove(key);
         Some(object)
     }
 
-    fn told(&mut self, kind: &Kind, observation: &Observation) {
-        if let Some(watch) = kind.watch {
-            self.watchers.notify(watch, self.store.revision, observation);
-        }
+    fn told(&mut self, kind: &Kind, object: &Arc<Value>, change: &Change) {
+        self.watchers.notify(kind, self.store.revision, object, change);
         self.binding_due |= matches!(kind.id, KindId::POD | KindId::NODE);
     }
 }

@@ -9,7 +9,7 @@
 //! | `execute` | `ApiCall` -> `ApiAnswer`: create, patch, status, get, with every precondition |
 //! | `deletion` | graceful deletion, finalizers, namespaces, owner-reference garbage collection |
 //! | `user` | what people do: `kubectl apply`, `patch`, `delete`, planting an object past its schema |
-//! | `watch` | per-consumer watches: lists, changes in order, hold and release, broken lists |
+//! | `watch` | per-consumer watches with label selectors: lists, changes in order, hold and release, broken lists |
 //! | `fault` | API calls that are made to fail |
 //! | `kubelet`, `pod_status`, `node` | pods and nodes by hand, for scenarios |
 //! | `schedule`, `quantity` | pods and nodes by themselves, for local runs |
@@ -44,4 +44,5 @@ pub use cluster::{Cluster, Mode, Options};
 pub use error::{DefinitionError, Error, FileError};
 pub use fault::{FailRule, FailVerb};
 pub use node::{NodeSpec, NodeState};
-pub use watch::{CatchUp, WatcherId};
+pub use watch::CatchUp;
+pub use watch::streams::WatcherId;

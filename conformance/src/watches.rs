@@ -166,8 +166,9 @@ impl Watches {
         let job = self.server.create(&jobs, &job)?;
         let owner = json!([{"apiVersion": api_version, "kind": kind, "name": MARK,
             "uid": objects::at(&job, &["metadata", "uid"]), "controller": true}]);
-        let (label, value) = api.selector().split_once('=').unwrap_or_default();
-        let metadata = json!({"name": MARK, "labels": {label: value}, "ownerReferences": owner});
+        let selector = api.selector();
+        let labels: BTreeMap<&str, &str> = selector.labels().map(|(key, value)| (&**key, &**value)).collect();
+        let metadata = json!({"name": MARK, "labels": labels, "ownerReferences": owner});
         let container = json!({"name": "c", "image": "none"});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}});
         self.server.create(&collection("v1", "pods", Some(&self.namespace)), &pod)?;

@@ -1,10 +1,9 @@
-//! What is watched: for each kind the resources, where they are served, and which of their objects.
+//! Where what is watched is served, and how it is read. Which types and labels they are is `apis::watched`'.
 //!
-//! Pods and services are selected by the label that every object of an API's jobs carries, so other people's pods are not
-//! even sent. Tests: at the end of this file.
+//! Tests: at the end of this file.
 
-use apis::{Registry, Resource};
-use model::{Kind, Text};
+use apis::Registry;
+use model::Kind;
 
 use crate::decode::Shape;
 use crate::trim;
@@ -37,18 +36,32 @@ pub struct Source {
 
 /// Every source of a kind.
 pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
-    let mut sources: Vec<Source> = match kind {
-        Kind::Node => vec![core("nodes", "Node", trim::NODE, None, String::new())],
-        Kind::Job => registry.iter().map(|api| job(&api.resource(), api.plural(), scope)).collect(),
-        Kind::Pod => owned(registry, |selector| core("pods", "Pod", trim::POD, Some(scope), selector)),
-        Kind::Service => owned(registry, |selector| Source {
-            metadata_only: true,
-            ..core("services", "Service", trim::SERVICE, Some(scope), selector)
-        }),
+    registry
+        .watch_targets()
+        .into_iter()
+        .filter(|target| target.kind == kind)
+        .map(|target| in_scope(target, scope))
+        .collect()
+}
+
+fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
+    let apis::WatchTarget { kind, resource, plural, selector } = target;
+    let namespace = scope.namespace.as_deref().filter(|_| kind != Kind::Node);
+    let keep = match kind {
+        Kind::Node => trim::NODE,
+        Kind::Job => trim::JOB,
+        Kind::Pod => trim::POD,
+        Kind::Service => trim::SERVICE,
     };
-    // Two APIs of one family select by the same label.
-    sources.dedup_by(|a, b| a.path == b.path && a.selector == b.selector);
-    sources
+    Source {
+        path: collection(&resource.api_version, plural, namespace),
+        plural,
+        // The user's labels choose jobs; what belongs to them is chosen by its owner.
+        selector: if kind == Kind::Job { scope.label_selector.clone() } else { selector.to_string() },
+        shape: Shape { api_version: resource.api_version, kind: resource.kind, keep },
+        metadata_only: kind == Kind::Service,
+        optional: kind == Kind::Job,
+    }
 }
 
 /// Path of the collection of a resource in a namespace; in all of them, or outside of them, without one.
@@ -58,32 +71,6 @@ pub fn collection(api_version: &str, plural: &str, namespace: Option<&str>) -> S
         Some(namespace) => format!("{root}{api_version}/namespaces/{namespace}/{plural}"),
         None => format!("{root}{api_version}/{plural}"),
     }
-}
-
-fn core(plural: &'static str, kind: &str, keep: trim::Keep, scope: Option<&Scope>, selector: String) -> Source {
-    Source {
-        path: collection("v1", plural, scope.and_then(|scope| scope.namespace.as_deref())),
-        plural,
-        selector,
-        shape: Shape { api_version: Text::from("v1"), kind: Text::from(kind), keep },
-        metadata_only: false,
-        optional: false,
-    }
-}
-
-fn job(resource: &Resource, plural: &'static str, scope: &Scope) -> Source {
-    Source {
-        path: collection(&resource.api_version, plural, scope.namespace.as_deref()),
-        plural,
-        selector: scope.label_selector.clone(),
-        shape: Shape { api_version: resource.api_version.clone(), kind: resource.kind.clone(), keep: trim::JOB },
-        metadata_only: false,
-        optional: true,
-    }
-}
-
-fn owned(registry: &Registry, source: impl Fn(String) -> Source) -> Vec<Source> {
-    registry.iter().map(|api| source(api.selector().to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -120,7 +107,7 @@ mod tests {
     fn what_is_rendered_is_selected() {
         let registry = Registry::all();
         for api in registry.iter() {
-            let (key, value) = api.selector().split_once('=').unwrap();
+            let selector = api.selector();
             let manifest = serde_json::json!({"apiVersion": &*api.resource().api_version, "kind": &*api.resource().kind,
                 "metadata": {"name": "j", "namespace": "ns", "uid": "u"},
                 "spec": {"replicaSpecs": {"trainer": {"template": {"spec": {"containers": [
@@ -140,7 +127,7 @@ mod tests {
             let pod = api.pods(source, &[pod]).remove(0).unwrap();
             let service = api.service(source, &slot).unwrap();
             for object in [pod, service] {
-                assert_eq!(apis::objects::label(&object, key), Some(value), "{object}");
+                assert!(selector.selects(&object), "{object}");
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use apis::{ApiAnswer, ApiCall, ApiError, Observation, Registry, Resource, Seen, Verb};
+use apis::{ApiAnswer, ApiCall, ApiError, Observation, Registry, Resource, Seen, Verb, WatchTarget};
 use cluster::{CatchUp, Cluster, FailRule, WatcherId};
 use model::{Kind, ResourceVersion, Timestamp};
 use serde_json::Value;
@@ -105,14 +105,16 @@ pub trait Ground {
 pub struct Embedded {
     /// The cluster.
     pub cluster: Cluster,
+    targets: Vec<WatchTarget>,
     watcher: WatcherId,
 }
 
 impl Embedded {
-    /// Watches a cluster.
-    pub fn new(mut cluster: Cluster) -> Self {
-        let watcher = cluster.subscribe();
-        Self { cluster, watcher }
+    /// Watches a cluster as the operator of a registry's APIs does.
+    pub fn new(mut cluster: Cluster, registry: &Registry) -> Self {
+        let targets = registry.watch_targets();
+        let watcher = cluster.subscribe_to(&targets);
+        Self { cluster, targets, watcher }
     }
 }
 
@@ -135,7 +137,7 @@ impl Ground for Embedded {
 
     fn watch_anew(&mut self) {
         self.cluster.unsubscribe(self.watcher);
-        self.watcher = self.cluster.subscribe();
+        self.watcher = self.cluster.subscribe_to(&self.targets);
     }
 
     fn news(&mut self, registry: &Registry) -> Vec<Observation<Seen>> {

@@ -107,7 +107,7 @@ impl World {
         for api in Registry::all().iter() {
             cluster.register(&api.crd())?;
         }
-        Self::on(Embedded::new(cluster), config)
+        Self::on(Embedded::new(cluster, &Registry::all()), config)
     }
 }
 

@@ -26,6 +26,7 @@ use crate::api::{JobApi, PodSlot, Source};
 use crate::call::Resource;
 use crate::fields::Finding;
 use crate::objects::{at, label};
+use crate::watched::Selector;
 
 pub use peers::PeerEnv;
 pub use pods::pod;
@@ -45,8 +46,8 @@ impl JobApi for AiTrainingJob {
         words::PLURAL
     }
 
-    fn selector(&self) -> &'static str {
-        words::SELECTOR
+    fn selector(&self) -> Selector {
+        Selector::label(words::GROUP_LABEL, words::GROUP)
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {

@@ -13,8 +13,6 @@ pub(super) const PLURAL: &str = "aitrainingjobs";
 
 /// Label: the operator's API group.
 pub(super) const GROUP_LABEL: &str = "GroupName";
-/// What every pod and service of this API carries: [`GROUP_LABEL`] with [`GROUP`].
-pub(super) const SELECTOR: &str = "GroupName=elasticdeeplearning.ai";
 /// Label: the job.
 pub(super) const JOB_LABEL: &str = "TrainingJobName";
 /// Label: the job, as other tools of that family look for it.

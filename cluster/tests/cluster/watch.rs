@@ -1,7 +1,7 @@
 //! What consumers of watches are told: lists, changes, holds, relists, broken lists; and failing calls.
 
 use crate::common::*;
-use apis::{ApiCall, Observation, Verb};
+use apis::{ApiCall, Observation, Selector, Verb, WatchTarget};
 use cluster::{CatchUp, Error, FailRule, FailVerb};
 use model::{Kind, ResourceVersion};
 use serde_json::json;
@@ -196,4 +196,75 @@ fn a_call_that_was_carried_out_but_not_answered_shows_in_the_watch() {
     assert_eq!(verdict(&cluster.execute(&lost)), "0 ConnectionLost");
     assert_eq!(told(&cluster.watch(watcher)), ["deleted p"]);
     assert_eq!(verdict(&cluster.execute(&lost)), "404 NotFound");
+}
+
+fn labelled(name: &str, team: Option<&str>) -> serde_json::Value {
+    let mut pod = pod_manifest(name, &[]);
+    if let Some(team) = team {
+        pod["metadata"]["labels"] = json!({"team": team});
+    }
+    pod
+}
+
+#[test]
+fn a_consumer_of_labels_is_told_of_what_they_select() {
+    let mut cluster = cluster();
+    create(&mut cluster, &labelled("a", Some("red"))).unwrap();
+    create(&mut cluster, &labelled("b", Some("blue"))).unwrap();
+    create(&mut cluster, &labelled("c", None)).unwrap();
+    let target = |selector| WatchTarget { kind: Kind::Pod, resource: pods(), plural: "pods", selector };
+    let red = cluster.subscribe_to(&[target(Selector::label("team", "red"))]);
+    let both = cluster.subscribe_to(&["red", "blue"].map(|team| target(Selector::label("team", team))));
+    assert_eq!(told(&cluster.watch(red)), ["listed Pod 1"]);
+    assert_eq!(told(&cluster.watch(both)), ["listed Pod 1", "listed Pod 1"]);
+
+    // The watch of a label tells of an object whose label comes or goes as if the object did.
+    let label = |team| json!({"metadata": {"labels": {"team": team}}});
+    patch(&mut cluster, "Pod", "c", label(json!("red"))).unwrap();
+    patch(&mut cluster, "Pod", "a", json!({"metadata": {"labels": {"team": null}, "annotations": {"x": "y"}}}))
+        .unwrap();
+    patch(&mut cluster, "Pod", "b", label(json!("red"))).unwrap();
+    create(&mut cluster, &labelled("d", Some("green"))).unwrap();
+    cluster.run("default", "c").unwrap();
+    cluster.run("default", "d").unwrap();
+    let news = cluster.watch(red);
+    assert_eq!(told(&news), ["applied c", "deleted a", "applied b", "applied c"]);
+    let Observation::Deleted(gone) = &news[1] else { panic!("{news:?}") };
+    assert_eq!(gone["metadata"]["labels"]["team"], "red", "it is told as it was when it fitted");
+    assert_eq!(rv(gone), rv(&pod(&cluster, "a")), "at the version at which it ceased to");
+    let mut all = told(&cluster.watch(both));
+    all.sort();
+    assert_eq!(all, ["applied b", "applied c", "applied c", "deleted a", "deleted b"]);
+
+    // What is not selected goes without a word; what still is, does not.
+    for name in ["a", "b", "d"] {
+        delete(&mut cluster, "Pod", name, Some(0)).unwrap();
+    }
+    assert_eq!(told(&cluster.watch(red)), ["deleted b"]);
+    cluster.relist(Kind::Pod);
+    assert_eq!(told(&cluster.watch(red)), ["listed Pod 1"]);
+}
+
+#[test]
+fn a_consumer_of_one_type_is_told_of_no_other() {
+    let mut cluster = cluster();
+    let mut other = crd();
+    other["spec"]["names"] = json!({"kind": "Tram", "plural": "trams"});
+    cluster.register(&other).unwrap();
+    create(&mut cluster, &train_manifest("t")).unwrap();
+    let target = |kind: &str, plural| WatchTarget {
+        kind: Kind::Job,
+        resource: apis::Resource::new("example.dev/v1", kind),
+        plural,
+        selector: Selector::default(),
+    };
+    let trains = cluster.subscribe_to(&[target("Train", "trains")]);
+    let trams = cluster.subscribe_to(&[target("Tram", "trams")]);
+    assert_eq!(told(&cluster.watch(trains)), ["listed Job 1"]);
+    assert_eq!(told(&cluster.watch(trams)), ["listed Job 0"]);
+    create(&mut cluster, &train_manifest("u")).unwrap();
+    // A list that fails is that of its own type.
+    cluster.fail(rule(FailVerb::List, "Tram", 1, 500, false)).unwrap();
+    assert_eq!(told(&cluster.watch(trains)), ["applied u"]);
+    assert!(cluster.watch(trams).is_empty());
 }

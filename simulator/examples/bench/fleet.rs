@@ -99,8 +99,8 @@ impl Fleet {
         for api in registry.iter() {
             cluster.register(&api.crd())?;
         }
+        let (watcher, agents) = (cluster.subscribe_to(&registry.watch_targets()), cluster.subscribe());
         let operator = Operator::open(Box::new(MemoryLog::new()), registry, operator::Options::default())?;
-        let (watcher, agents) = (cluster.subscribe(), cluster.subscribe());
         let mut fleet = Self {
             cluster,
             operator,

@@ -1,0 +1,137 @@
+//! What is listed and watched: for each kind the types of object, and which objects of a type, by their labels.
+//!
+//! Owns the one list that the driver asks a server for and that the embedded cluster serves. Pods and services are selected
+//! by the label that every object of an API's jobs carries, so objects of others are not even sent. It must not know paths
+//! or how a watch is kept. Tests: at the end of this file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use model::{Kind, Text};
+use serde_json::Value;
+
+use crate::api::Registry;
+use crate::call::Resource;
+use crate::objects;
+
+/// Labels that an object must carry to be selected, each with its value. The empty selector selects every object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Selector(BTreeMap<Text, Text>);
+
+impl Selector {
+    /// Selects objects that carry a label with a value.
+    pub fn label(key: &str, value: &str) -> Self {
+        Self(BTreeMap::from([(Text::from(key), Text::from(value))]))
+    }
+
+    /// Returns true if it selects every object.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns true if it selects the object.
+    pub fn selects(&self, object: &Value) -> bool {
+        self.selects_labels(objects::at(object, &["metadata", "labels"]))
+    }
+
+    /// Returns true if it selects an object with these `metadata.labels`.
+    pub fn selects_labels(&self, labels: Option<&Value>) -> bool {
+        let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
+        self.0.iter().all(|(key, value)| label(key) == Some(value))
+    }
+
+    /// The labels it asks for.
+    pub fn labels(&self) -> impl Iterator<Item = (&Text, &Text)> {
+        self.0.iter()
+    }
+}
+
+/// As an API server takes it in `labelSelector`.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (key, value)) in self.0.iter().enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            write!(f, "{comma}{key}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Objects of one type that are listed and watched together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WatchTarget {
+    /// The kind they are to the engine.
+    pub kind: Kind,
+    /// Their type.
+    pub resource: Resource,
+    /// Plural name of the type, as in URLs.
+    pub plural: &'static str,
+    /// Which of them.
+    pub selector: Selector,
+}
+
+impl Registry {
+    /// Every target, in the order of [`Kind::ALL`]. APIs that select the same objects share one.
+    pub fn watch_targets(&self) -> Vec<WatchTarget> {
+        let mut targets: Vec<WatchTarget> = Vec::new();
+        for kind in Kind::ALL {
+            let core =
+                |name, plural, selector| WatchTarget { kind, resource: Resource::new("v1", name), plural, selector };
+            let of_kind: Vec<WatchTarget> = match kind {
+                Kind::Node => vec![core("Node", "nodes", Selector::default())],
+                Kind::Job => self.iter().map(|api| job(&**api)).collect(),
+                Kind::Pod => self.iter().map(|api| core("Pod", "pods", api.selector())).collect(),
+                Kind::Service => self.iter().map(|api| core("Service", "services", api.selector())).collect(),
+            };
+            for target in of_kind {
+                if !targets.contains(&target) {
+                    targets.push(target);
+                }
+            }
+        }
+        targets
+    }
+}
+
+fn job(api: &dyn crate::JobApi) -> WatchTarget {
+    WatchTarget { kind: Kind::Job, resource: api.resource(), plural: api.plural(), selector: Selector::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_select_and_nothing_else_does() {
+        let selector = Selector::label("team", "a");
+        for (labels, selected) in [
+            (json!({"team": "a"}), true),
+            (json!({"team": "a", "more": "b"}), true),
+            (json!({"team": "b"}), false),
+            (json!({"team": 1}), false),
+            (json!({}), false),
+            (Value::Null, false),
+        ] {
+            let object = json!({"metadata": {"labels": labels}});
+            assert_eq!(selector.selects(&object), selected, "{object}");
+            assert!(Selector::default().selects(&object), "{object}");
+        }
+        assert!(!selector.selects(&json!({"metadata": {}})));
+        assert_eq!(selector.to_string(), "team=a");
+        assert_eq!(Selector::default().to_string(), "");
+    }
+
+    #[test]
+    fn each_kind_has_its_targets_once() {
+        let named = |target: &WatchTarget| format!("{:?} {} {}", target.kind, target.plural, target.selector);
+        let want = [
+            "Node nodes ",
+            "Job aitrainingjobs ",
+            "Pod pods GroupName=elasticdeeplearning.ai",
+            "Service services GroupName=elasticdeeplearning.ai",
+        ];
+        assert_eq!(Registry::all().watch_targets().iter().map(named).collect::<Vec<_>>(), want);
+    }
+}
