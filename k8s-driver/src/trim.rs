@@ -47,7 +47,7 @@ const CONTAINER: Keep = Only(&[
         "state",
         Only(&[
             ("running", Only(&[])),
-            ("waiting", Only(&[("reason", All)])),
+            ("waiting", Only(&[("reason", All), ("message", All)])),
             ("terminated", Only(&[("exitCode", All), ("reason", All), ("message", All)])),
         ]),
     ),
