@@ -82,11 +82,6 @@ pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     text_at(object, &["metadata", "labels", key])
 }
 
-/// Returns true if the object carries every label of a selector (`key=value`, separated by commas).
-pub fn is_selected(selector: &str, object: &Value) -> bool {
-    selector.split(',').all(|pair| pair.split_once('=').is_none_or(|(key, value)| label(object, key) == Some(value)))
-}
-
 /// An annotation of the object.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     text_at(object, &["metadata", "annotations", key])

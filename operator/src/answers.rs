@@ -132,8 +132,7 @@ impl Operator {
         if objects::owner(&self.registry, held).as_ref() != Some(key) {
             return Whose::Other;
         }
-        let is_watched =
-            self.registry.get(&key.kind).is_some_and(|api| objects::is_selected(&api.selector().to_string(), held));
+        let is_watched = self.registry.get(&key.kind).is_some_and(|api| api.selector().selects(held));
         if is_watched { Whose::Ours } else { Whose::Unseen }
     }
 
