@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use apis::{ApiAnswer, ApiCall, Registry, Verb};
-use cluster::{Cluster, WatcherId};
+use cluster::{Cluster, ClusterFile, WatcherId};
 use event_log::EventLog;
-use model::{Config, JobKey, Phase, ResourceVersion, Timestamp};
+use model::{Config, JobKey, Phase, Timestamp};
 use operator::{Operator, Options, Step};
 use serde_json::Value;
 
@@ -22,8 +22,8 @@ pub(crate) struct Session {
     pub(crate) operator: Operator,
     registry: Registry,
     watcher: WatcherId,
-    /// Where the cluster is kept, and the version that stands there.
-    kept: Option<(PathBuf, ResourceVersion)>,
+    /// The file that the cluster is kept in.
+    kept: Option<ClusterFile>,
     steps: Vec<Step>,
 }
 
@@ -41,7 +41,7 @@ impl Session {
         }
         let operator = Operator::open(log, registry.clone(), Options { config, ..Options::default() })?;
         let watcher = cluster.subscribe_to(&registry.watch_targets());
-        let kept = keep.map(|path| (path, ResourceVersion(0)));
+        let kept = keep.map(|path| ClusterFile::new(&path));
         Ok(Self { cluster, operator, registry, watcher, kept, steps: Vec::new() })
     }
 
@@ -80,12 +80,8 @@ impl Session {
     }
 
     fn keep(&mut self) -> Result<(), Failure> {
-        let revision = self.cluster.revision();
-        if let Some((path, stands)) = &mut self.kept
-            && *stands != revision
-        {
-            self.cluster.save(path)?;
-            *stands = revision;
+        if let Some(file) = &mut self.kept {
+            file.keep(&mut self.cluster)?;
         }
         Ok(())
     }

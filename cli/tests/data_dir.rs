@@ -111,3 +111,27 @@ fn a_directory_of_an_older_build_is_told_by_its_log() {
     assert!(err.contains("its log"), "{err}");
     assert_eq!(names(&place.path("trainyard-data")), before);
 }
+
+#[test]
+fn a_killed_run_goes_on_from_its_journal() {
+    let place = Place::new();
+    place.write("job.yaml", &job("j", "echo run >> runs; test -e go || sleep 300"));
+    let mut live = place.trainyard(&["run", "job.yaml"]).stdout(Stdio::null()).spawn().unwrap();
+    until("the pod", || place.path("runs").exists());
+    assert!(place.path("trainyard-data/cluster.journal").exists());
+    signal(&live, "KILL");
+    assert_eq!(ended(&mut live), None);
+    place.write("go", "");
+    let (code, out, err) = told(&place.run(&["run", "job.yaml"]));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert_eq!(place.read("runs"), "run\nrun\n");
+}
+
+#[test]
+fn a_simulation_has_a_limited_number_of_nodes() {
+    let place = Place::new();
+    place.write("job.yaml", &job("j", "true"));
+    let (code, _, err) = told(&place.run(&["simulate", "--nodes", "4294967295", "job.yaml"]));
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("4294967295 is not in 0..=10000"), "{err}");
+}

@@ -20,6 +20,8 @@ use crate::watch::streams::{Change, Watchers, labels};
 
 /// Kubernetes Events kept at most; the oldest go first.
 const MOST_EVENTS: usize = 20_000;
+/// Time, in milliseconds, for which a Kubernetes Event is kept after it was written last: kube-apiserver's `--event-ttl`.
+const EVENT_TTL_MS: u64 = 3_600_000;
 
 /// Who moves pods along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,6 +67,8 @@ pub struct Cluster {
     pub(crate) ended: BTreeSet<Text>,
     /// Whether something changed that may let a waiting pod be bound.
     pub(crate) binding_due: bool,
+    /// Whether a definition was registered since the cluster was kept last.
+    pub(crate) redefined: bool,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -110,6 +114,7 @@ impl Cluster {
             applied: BTreeMap::new(),
             ended: BTreeSet::new(),
             binding_due: true,
+            redefined: true,
         }
     }
 
@@ -119,6 +124,7 @@ impl Cluster {
     /// # Errors
     /// When the definition lacks a name, scope or schema, or its schema makes no sense.
     pub fn register(&mut self, crd: &Value) -> Result<(), DefinitionError> {
+        self.redefined = true;
         self.kinds.register(crd)
     }
 
@@ -204,6 +210,15 @@ impl Cluster {
         self.told(kind, &object, &Change::Removed);
         self.applied.remove(key);
         Some(object)
+    }
+
+    /// Removes the Kubernetes Events whose time is over. No watch delivers them.
+    pub(crate) fn expire_events(&mut self) {
+        let oldest = Timestamp(self.now.0.saturating_sub(EVENT_TTL_MS));
+        while let Some(key) = self.store.event_written_before(oldest) {
+            self.store.remove(&key);
+            self.applied.remove(&key);
+        }
     }
 
     fn told(&mut self, kind: &Kind, object: &Arc<Value>, change: &Change) {

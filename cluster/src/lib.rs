@@ -15,7 +15,7 @@
 //! | `schedule`, `quantity` | pods and nodes by themselves, for local runs |
 //! | `kinds`, `schema`, `schema_check`, `rules` | served kinds, structural schemas, the checks on built-in kinds |
 //! | `store`, `merge` | the object map and its indices; JSON merge patches |
-//! | `file` | the cluster in one file |
+//! | `file` | the cluster in a file, and what changed since in a journal beside it |
 //!
 //! Everything is deterministic: ordered maps, counted uids, one resourceVersion counter, a clock that is set from outside.
 //! Tests: `tests/cluster/*.rs` by topic, and beside `merge`, `quantity` and `schema`.
@@ -43,6 +43,7 @@ mod watch;
 pub use cluster::{Cluster, Mode, Options};
 pub use error::{DefinitionError, Error, FileError};
 pub use fault::{FailRule, FailVerb};
+pub use file::ClusterFile;
 pub use node::{NodeSpec, NodeState};
 pub use watch::CatchUp;
 pub use watch::streams::WatcherId;

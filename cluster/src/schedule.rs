@@ -95,6 +95,9 @@ impl Cluster {
         for report in self.runtime.poll() {
             self.take_report(&report);
         }
+        if self.mode == Mode::Automatic {
+            self.expire_events();
+        }
         if self.mode == Mode::Automatic && std::mem::take(&mut self.binding_due) {
             self.collect_lost_pods();
             self.bind_waiting();

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{ResourceVersion, Text};
+use model::{ResourceVersion, Text, Timestamp};
 use serde_json::Value;
 
 use crate::kinds::KindId;
@@ -39,6 +39,17 @@ struct Stored {
     node: Option<Text>,
     /// Whether it is a pod that waits for a node.
     unbound: bool,
+    /// Last time a Kubernetes Event was written.
+    written: Option<Timestamp>,
+}
+
+/// Changes since they were taken last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changes {
+    /// Objects that came or changed, or whose applied manifest did, by address.
+    pub(crate) keys: BTreeSet<Key>,
+    /// Uids of objects that went.
+    pub(crate) gone: Vec<Text>,
 }
 
 /// Objects in memory.
@@ -52,6 +63,10 @@ pub(crate) struct Store {
     unbound: BTreeMap<u64, Key>,
     /// Kubernetes Events, oldest first.
     events: BTreeMap<u64, Key>,
+    /// Kubernetes Events by the time they were written last.
+    events_by_age: BTreeSet<(Timestamp, Key)>,
+    /// What changed; absent while it is not recorded.
+    changes: Option<Changes>,
     /// Number of objects in each namespace.
     population: BTreeMap<Text, usize>,
     /// The newest resourceVersion.
@@ -122,6 +137,33 @@ impl Store {
         oldest.filter(|_| self.events.len() > most).cloned()
     }
 
+    /// A Kubernetes Event that was last written before a time.
+    pub(crate) fn event_written_before(&self, time: Timestamp) -> Option<Key> {
+        self.events_by_age.first().filter(|(written, _)| *written < time).map(|(_, key)| key.clone())
+    }
+
+    /// Records changes from now on.
+    pub(crate) fn record_changes(&mut self) {
+        self.changes = Some(Changes::default());
+    }
+
+    /// Takes the changes since the last call; absent while they are not recorded.
+    pub(crate) fn take_changes(&mut self) -> Option<Changes> {
+        self.changes.as_mut().map(std::mem::take)
+    }
+
+    /// Records that something about an object changed.
+    pub(crate) fn touch(&mut self, key: &Key) {
+        if let Some(changes) = &mut self.changes {
+            changes.keys.insert(key.clone());
+        }
+    }
+
+    /// An object with the revision of its creation.
+    pub(crate) fn get_with_creation(&self, key: &Key) -> Option<(&Arc<Value>, u64)> {
+        self.objects.get(key).map(|stored| (&stored.object, stored.created))
+    }
+
     /// Number of objects in a namespace.
     pub(crate) fn population(&self, namespace: &str) -> usize {
         self.population.get(namespace).copied().unwrap_or_default()
@@ -154,13 +196,21 @@ impl Store {
         self.uids.insert(uid.clone(), key.clone());
         let count = self.population.entry(key.namespace.clone()).or_default();
         *count = count.saturating_add(1);
-        let stored =
-            Stored { object: Arc::clone(&object), uid, created, owners: Vec::new(), node: None, unbound: false };
+        let stored = Stored {
+            object: Arc::clone(&object),
+            uid,
+            created,
+            owners: Vec::new(),
+            node: None,
+            unbound: false,
+            written: None,
+        };
         if key.kind == KindId::EVENT {
             self.events.insert(created, key.clone());
         }
         self.objects.insert(key.clone(), stored);
         self.index(key);
+        self.touch(key);
         object
     }
 
@@ -174,6 +224,7 @@ impl Store {
             stored.object = Arc::clone(&shared);
         }
         self.index(key);
+        self.touch(key);
         Some(shared)
     }
 
@@ -182,6 +233,10 @@ impl Store {
         let stored = self.objects.remove(key)?;
         self.uids.remove(&stored.uid);
         self.unindex(key, &stored);
+        if let Some(changes) = &mut self.changes {
+            changes.keys.remove(key);
+            changes.gone.push(stored.uid.clone());
+        }
         if let Some(count) = self.population.get_mut(&key.namespace) {
             *count = count.saturating_sub(1);
         }
@@ -203,6 +258,9 @@ impl Store {
         if key.kind == KindId::EVENT {
             self.events.remove(&stored.created);
         }
+        if let Some(written) = stored.written {
+            self.events_by_age.remove(&(written, key.clone()));
+        }
     }
 
     /// Brings the indices up to what the object says now.
@@ -218,6 +276,14 @@ impl Store {
             for owner in &stored.owners {
                 self.dependents.entry(owner.clone()).or_default().insert(key.clone());
             }
+        }
+        if key.kind == KindId::EVENT {
+            let times = [&["lastTimestamp"][..], &["eventTime"], &["metadata", "creationTimestamp"]];
+            let written = times.iter().filter_map(|path| Timestamp::parse_rfc3339(text(object, path))).max();
+            if let Some(old) = std::mem::replace(&mut stored.written, written) {
+                self.events_by_age.remove(&(old, key.clone()));
+            }
+            self.events_by_age.extend(written.map(|written| (written, key.clone())));
         }
         if key.kind != KindId::POD {
             return;

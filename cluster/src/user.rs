@@ -41,6 +41,7 @@ impl Cluster {
             self.create(&served, key.clone(), manifest.clone(), Unknown::Refuse)?
         };
         if self.store.get(&key).is_some() {
+            self.store.touch(&key);
             self.applied.insert(key, Arc::new(manifest.clone()));
         }
         Ok(applied)

@@ -203,3 +203,28 @@ fn a_pod_that_waited_is_forgotten_when_it_goes() {
     cluster.tick();
     assert_eq!(script.calls(), ["start p on a"]);
 }
+
+#[test]
+fn events_are_kept_for_an_hour_after_they_were_written_last() {
+    let (mut cluster, _) = automatic(Vec::new());
+    let event = |name: &str| json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}});
+    let names = |cluster: &Cluster| -> Vec<String> {
+        cluster.kubernetes_events().iter().map(|event| meta(event, "name").to_owned()).collect()
+    };
+    let minutes = |cluster: &mut Cluster, n: u64| {
+        cluster.set_now(cluster.now().plus_ms(n * 60_000));
+        cluster.tick();
+    };
+    create(&mut cluster, &event("old")).unwrap();
+    create(&mut cluster, &event("repeated")).unwrap();
+    minutes(&mut cluster, 30);
+    let at = cluster.now().to_rfc3339();
+    patch(&mut cluster, "Event", "repeated", json!({"lastTimestamp": at, "count": 2})).unwrap();
+    create(&mut cluster, &event("young")).unwrap();
+    minutes(&mut cluster, 30);
+    assert_eq!(names(&cluster), ["old", "repeated", "young"]);
+    minutes(&mut cluster, 1);
+    assert_eq!(names(&cluster), ["repeated", "young"]);
+    minutes(&mut cluster, 30);
+    assert!(names(&cluster).is_empty());
+}

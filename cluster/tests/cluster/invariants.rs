@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use apis::Observation;
 use cluster::runtime::VirtualPods;
-use cluster::{CatchUp, Cluster, FailRule, FailVerb, Mode, NodeState, WatcherId};
+use cluster::{CatchUp, Cluster, ClusterFile, FailRule, FailVerb, Mode, NodeState, WatcherId};
 use model::Kind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -211,7 +211,7 @@ proptest! {
 
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cluster.json");
-        cluster.save(&path).unwrap();
+        ClusterFile::new(&path).keep(&mut cluster).unwrap();
         let mut back = Cluster::load(&path, Mode::ByHand, Box::new(VirtualPods)).unwrap();
         prop_assert_eq!(back.objects(), cluster.objects());
         for step in &steps {

@@ -84,8 +84,8 @@ mod tests {
     use super::*;
 
     fn open(path: &Path, nodes: u32, gpus: u32) -> Cluster {
-        let cluster = cluster(path, Machine { nodes, gpus }, Timestamp(1_000), Box::new(VirtualPods)).unwrap();
-        cluster.save(path).unwrap();
+        let mut cluster = cluster(path, Machine { nodes, gpus }, Timestamp(1_000), Box::new(VirtualPods)).unwrap();
+        cluster::ClusterFile::new(path).keep(&mut cluster).unwrap();
         cluster
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let mut grown = open(&path, 3, 5);
         assert_eq!(shown(&grown), ["local-1 2/2 True", "local-2 2/2 True", "local-3 1/1 True"]);
         grown.node("local-1", NodeState::Unknown).unwrap();
-        grown.save(&path).unwrap();
+        cluster::ClusterFile::new(&path).keep(&mut grown).unwrap();
         assert_eq!(shown(&open(&path, 1, 4)), ["local-1 4/4 True"], "fewer nodes, and the one that was lost is back");
     }
 
