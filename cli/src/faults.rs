@@ -1,13 +1,15 @@
 //! Faults that a run or a simulation is told to have: `--fault`.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use apis::Resource;
+use apis::{Registry, Resource};
 use cluster::NodeState;
-use model::Timestamp;
+use model::{JobKey, SlotId, Text, Timestamp};
+use serde_json::Value;
 
-use crate::out::Failure;
+use crate::out::{self, Failure};
 use crate::session::Session;
 
 /// What goes wrong.
@@ -44,6 +46,82 @@ pub(crate) struct Fault {
     pub(crate) what: What,
     /// Milliseconds after its pod (its job, for a node: any job) was first seen running; for images: how long, 0 is for good.
     pub(crate) after_ms: u64,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            What::Exit { pod, code } => write!(f, "exit={pod}:{code}"),
+            What::Node { node } => write!(f, "node={node}"),
+            What::Image { pod } => write!(f, "image={pod}"),
+            What::Preempt { job } => write!(f, "preempt={job}"),
+        }
+    }
+}
+
+/// Maximum number of names listed for one that does not exist.
+const MAX_LISTED_NAMES: usize = 10;
+
+/// Refuses faults of pods, nodes and jobs that will not exist once `manifests` are applied.
+pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) -> Result<(), Failure> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let registry = Registry::all();
+    let (mut pods, mut jobs) = (BTreeSet::new(), BTreeSet::new());
+    let stored = session.cluster.objects();
+    for job in manifests.iter().chain(stored.iter().map(|object| &**object)).filter(|object| session.is_job(object)) {
+        let Some(api) = registry.get(&Resource::of(job).kind) else { continue };
+        let text = |name: &str| Text::from(job["metadata"][name].as_str().unwrap_or_default());
+        let (kind, namespace, name) = (Resource::of(job).kind, text("namespace"), text("name"));
+        let key = JobKey { kind, namespace, name, uid: model::Uid(text("uid")) };
+        jobs.insert(key.name.to_string());
+        // What is wrong with a spec is told when it is applied.
+        for group in api.spec_fact(job).spec.into_iter().flat_map(|spec| spec.groups) {
+            let slot = |index| SlotId { group: group.name.clone(), index };
+            pods.extend((0..group.replicas).map(|index| api.slot_name(&key, &slot(index)).to_string()));
+        }
+    }
+    let name_of = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let of_kind = |kind: &str| session.cluster.objects_of(&Resource::new("v1", kind));
+    pods.extend(of_kind("Pod").iter().map(|pod| name_of(pod)));
+    let nodes = of_kind("Node").iter().map(|node| name_of(node)).collect();
+    for fault in faults {
+        let (kind, name, known) = match &fault.what {
+            What::Exit { pod, .. } | What::Image { pod } => ("pod", pod, &pods),
+            What::Node { node } => ("node", node, &nodes),
+            What::Preempt { job } => ("job", job, &jobs),
+        };
+        if known.contains(name) {
+            continue;
+        }
+        let listed: Vec<&str> = known.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();
+        let more = known.len().saturating_sub(MAX_LISTED_NAMES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        return Err(Failure::new(format!(
+            "--fault {fault}: there will be no {kind} {name}{}; {kind}s are {}{more}",
+            did_you_mean(name, known.iter().map(String::as_str)),
+            listed.join(", "),
+        )));
+    }
+    Ok(())
+}
+
+/// Words that name the known name nearest to a mistyped one, if one is near.
+pub(crate) fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let most = name.len() / 3;
+    let near = known.map(|known| (strsim::damerau_levenshtein(name, known), known)).filter(|(far, _)| *far <= most);
+    near.min().map(|(_, known)| format!(": did you mean {known}?")).unwrap_or_default()
+}
+
+/// Says which faults did not happen. Returns whether all did.
+pub(crate) fn report_missed<'a>(missed: impl Iterator<Item = &'a Fault>) -> bool {
+    let mut all = true;
+    for fault in missed {
+        all = false;
+        out::line(&format!("fault {fault} did not happen: what it is about was never in the state that it needs"));
+    }
+    all
 }
 
 /// How faults are written, for messages.
@@ -120,6 +198,11 @@ impl Faults {
     /// When the next one happens, as far as that is known.
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         self.waiting.iter().filter_map(|(_, at)| *at).min()
+    }
+
+    /// Faults that did not happen yet.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Fault> {
+        self.waiting.iter().map(|(fault, _)| fault)
     }
 
     /// Sets the clock of faults whose pod or job runs, and lets those happen whose time has come.

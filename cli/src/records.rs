@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::BufRead;
+use std::io::{self, BufRead, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use engine::{Record, State};
-use event_log::disk::SledLog;
+use event_log::disk::{Options, SledLog};
 use event_log::{Checkpoint, EventLog, Frame, Head, jsonl};
 
 use crate::out::Failure;
@@ -149,20 +149,72 @@ pub(crate) fn copy(reader: jsonl::Reader<Box<dyn BufRead>>, to: &Path) -> Result
     })
 }
 
-/// Writes a file beside its name and renames it: a failed export leaves no half file under the name asked for.
+/// Writes a file. A regular file, or a new one, appears as a whole or not at all, and one that was there keeps its permissions.
+/// Links are followed; what is no regular file (a pipe, a device) is written through.
 fn written(to: &Path, write: impl FnOnce(File, bool) -> Result<Head, jsonl::Error>) -> Result<Head, Failure> {
-    let shown = to.display();
-    let mut name = to.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let new = to.with_file_name(name);
-    let file = File::create(&new).map_err(|e| Failure::new(format!("{shown}: {e}")))?;
-    let head = match write(file, to.extension().is_some_and(|e| e == "gz")) {
-        Ok(head) => head,
-        Err(error) => {
-            let _ = fs::remove_file(&new);
-            return Err(error.into());
+    let fail = |e: io::Error| Failure::new(format!("{}: {e}", to.display()));
+    let packed = to.extension().is_some_and(|e| e == "gz");
+    let through = || File::options().write(true).create(true).truncate(true).open(to).map_err(fail);
+    let (path, permissions) = match fs::metadata(to) {
+        // The files below these stand for what this process has open.
+        Ok(found) if found.is_file() && !to.starts_with("/dev") && !to.starts_with("/proc") => {
+            (fs::canonicalize(to).map_err(fail)?, Some(found.permissions()))
         }
+        Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(to).is_err() => (to.to_owned(), None),
+        _ => return Ok(write(through()?, packed)?),
     };
-    fs::rename(&new, to).map_err(|e| Failure::new(format!("{shown}: {e}")))?;
-    Ok(head)
+    let draft = draft_of(&path);
+    let file = match File::options().write(true).create_new(true).open(&draft) {
+        Ok(file) => file,
+        // A file may be writable in a directory that is not.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && permissions.is_some() => {
+            return Ok(write(through()?, packed)?);
+        }
+        Err(error) => return Err(fail(error)),
+    };
+    let finish = || {
+        let disk = file.try_clone().map_err(fail)?;
+        if let Some(permissions) = permissions {
+            disk.set_permissions(permissions).map_err(fail)?;
+        }
+        let head = write(file, packed)?;
+        disk.sync_all().and_then(|()| fs::rename(&draft, &path)).map_err(fail)?;
+        Ok(head)
+    };
+    finish().inspect_err(|_| {
+        let _ = fs::remove_file(&draft);
+    })
+}
+
+/// Makes a log directory of an export. It appears as a whole or not at all.
+pub(crate) fn import(reader: jsonl::Reader<Box<dyn BufRead>>, to: &Path) -> Result<Head, Failure> {
+    let fail = |e: io::Error| Failure::new(format!("{}: {e}", to.display()));
+    let path = match fs::read_dir(to).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => fs::canonicalize(to).map_err(fail)?,
+        Ok(false) => return Err(Failure::new(format!("{}: not empty: name a new log directory", to.display()))),
+        Err(error) if error.kind() == ErrorKind::NotFound => std::path::absolute(to).map_err(fail)?,
+        Err(error) => return Err(fail(error)),
+    };
+    let draft = draft_of(&path);
+    let parent = path.parent().unwrap_or(&path);
+    fs::create_dir_all(parent).and_then(|()| fs::create_dir(&draft)).map_err(fail)?;
+    let finish = || {
+        let mut log = SledLog::open(&draft, Options::default())?;
+        let head = jsonl::import(reader, &mut log)?;
+        // Closed before it gets its name.
+        drop(log);
+        fs::rename(&draft, &path).and_then(|()| File::open(parent)?.sync_all()).map_err(fail)?;
+        Ok(head)
+    };
+    finish().inspect_err(|_| {
+        let _ = fs::remove_dir_all(&draft);
+    })
+}
+
+/// Name beside a file, for this process alone, of what is to take its place.
+fn draft_of(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", std::process::id()));
+    path.with_file_name(name)
 }

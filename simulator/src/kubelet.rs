@@ -67,6 +67,11 @@ impl Kubelet {
         self.stuck.insert(pod.to_owned(), for_ms);
     }
 
+    /// Whether a pod of this name is still to meet an image that cannot be pulled.
+    pub fn is_spoilt(&self, pod: &str) -> bool {
+        self.stuck.contains_key(pod)
+    }
+
     /// Looks at every pod and plans what will become of those it sees for the first time, or dying for the first time.
     pub fn look(&mut self, cluster: &mut Cluster) {
         let now = cluster.now();

@@ -59,7 +59,7 @@ enum Command {
     Import {
         /// The export.
         file: PathBuf,
-        /// The log directory to make; must not hold a log yet.
+        /// The log directory to make; new or empty. Nothing is left of it when the import fails.
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
     },
@@ -273,9 +273,7 @@ fn export_lines(reader: jsonl::Reader<Box<dyn BufRead>>, to: Option<&Path>) -> R
 fn import(file: &Path, to: &Path) -> Result<ExitCode, Failure> {
     // A log that no operator of this build could open is not made.
     records::fold(&Source::from(file), &mut |_, _| Ok(Flow::Go))?;
-    let reader = jsonl::open(file)?;
-    let mut log = SledLog::open(to, disk::Options::default())?;
-    let head = jsonl::import(reader, &mut log)?;
+    let head = records::import(jsonl::open(file)?, to)?;
     out::line(&format!("{}: up to position {}, digest {}", to.display(), head.position, head.digest));
     Ok(ExitCode::SUCCESS)
 }

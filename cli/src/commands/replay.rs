@@ -39,12 +39,31 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
 
 fn replay_scenario(file: &Path, output: Output) -> Result<ExitCode, Failure> {
     let scenario = simulator::load(file)?;
-    let outcome = simulator::run(&scenario)?;
+    let run = simulator::run(&scenario);
+    let expected = !scenario.expect.is_empty();
+    let differences = if expected { simulator::check::failures(&scenario, &run) } else { Vec::new() };
+    // A step that cannot be done is told as such, whether that was expected or not.
+    let outcome = run.inspect_err(|_| {
+        for difference in differences.iter().filter(|_| scenario.expect.error.is_some()) {
+            out::warn(&format!("not as expected: {difference}"));
+        }
+    })?;
     match output {
-        Output::Json => out::line(&outcome.to_json().to_string()),
-        Output::Text => out::print(&simulator::text::render(&scenario, &outcome)),
+        Output::Json => {
+            let mut value = outcome.to_json();
+            if let Some(value) = value.as_object_mut().filter(|_| !differences.is_empty()) {
+                value.insert("differences".to_owned(), json!(differences));
+            }
+            out::line(&value.to_string());
+        }
+        Output::Text => {
+            out::print(&simulator::text::render(&scenario, &outcome));
+            for difference in &differences {
+                out::line(&format!("not as expected: {difference}"));
+            }
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }
 
 /// Where a record decides otherwise today.

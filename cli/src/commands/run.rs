@@ -11,8 +11,8 @@ mod turns;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -22,11 +22,11 @@ use model::Timestamp;
 use serde_json::Value;
 
 use self::data_dir::DataDir;
-use self::images::Spoiling;
+use self::images::{Images, Spoiling};
 use self::output::Lines;
 use self::turns::{Run, Wake};
 use crate::commands::simulate::{config, flag};
-use crate::faults::{self, Fault, Faults};
+use crate::faults::{self, Fault, Faults, What};
 use crate::manifests;
 use crate::out::{self, Failure};
 use crate::session::Session;
@@ -112,13 +112,15 @@ fn go(
     lines: &Arc<Lines>,
 ) -> Result<End, Failure> {
     let processes = processes(args, directory_id, wake, lines)?;
-    let runtime = Spoiling::new(processes.clone(), faults::spoilt_images(&args.faults));
+    let images: Images = Arc::new(Mutex::new(faults::spoilt_images(&args.faults).into_iter().collect()));
+    let runtime = Spoiling::new(processes.clone(), Arc::clone(&images));
     let machine = nodes::Machine { nodes: args.nodes, gpus: args.gpus.unwrap_or_default() };
     let cluster = nodes::cluster(&args.data_dir.join("cluster.json"), machine, now(), Box::new(runtime))?;
     let mut session =
         Session::open(cluster, Box::new(log), config(&args.flags)?, Some(args.data_dir.join("cluster.json")))?;
     let stop = wake.clone();
     signals::on_stop(move || stop.send(Wake::Stop).is_ok())?;
+    faults::check(&args.faults, &session, manifests)?;
     let prepared = attempts::prepare(&mut session, manifests, args.rerun)?;
     let refused = session.apply(&prepared)?;
     for object in manifests.iter().cloned().chain(session.cluster.objects().iter().map(|o| (**o).clone())) {
@@ -137,7 +139,10 @@ fn go(
     let stopped_printing = run.last_lines(woken);
     run.progress.finish();
     let well = view::outcomes(&session, &|key| mine.contains(&*key.uid.0), Some(&args.data_dir))?;
-    Ok(End { well: well && refused.is_empty() && run.stops == 0, stopped: run.stops > 0 || stopped_printing })
+    let images = images.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_images = |fault: &&Fault| matches!(&fault.what, What::Image { pod } if images.contains_key(pod));
+    let struck = faults::report_missed(run.faults.waiting().chain(args.faults.iter().filter(of_images)));
+    Ok(End { well: well && struck && refused.is_empty() && run.stops == 0, stopped: run.stops > 0 || stopped_printing })
 }
 
 fn processes(

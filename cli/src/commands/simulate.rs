@@ -14,6 +14,9 @@ use crate::out::{self, Failure};
 use crate::session::Session;
 use crate::view::{self, Progress};
 
+/// Maximum number of nodes of a simulation: each is an object in memory.
+const MAX_NODES: i64 = 10_000;
+
 /// Arguments of `trainyard simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
@@ -24,7 +27,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     lax: bool,
     /// Number of nodes.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=MAX_NODES))]
     nodes: u32,
     /// GPUs of each node.
     #[arg(long, default_value_t = 8)]
@@ -62,7 +65,16 @@ pub(crate) fn flag(text: &str) -> Result<(String, String), String> {
 /// The settings that flags make.
 pub(crate) fn config(flags: &[(String, String)]) -> Result<model::Config, Failure> {
     let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::String(text.clone()));
-    Ok(settings::flags::config(&flags.iter().map(|(name, text)| (name.clone(), value(text))).collect())?)
+    settings::flags::config(&flags.iter().map(|(name, text)| (name.clone(), value(text))).collect()).map_err(|error| {
+        match &error {
+            settings::flags::Error::Unknown { name, .. } => {
+                let plain = name.trim_start_matches('-').replace('_', "-");
+                let near = faults::did_you_mean(&plain, settings::flags::names());
+                Failure::new(format!("--flag {name}{near} ({error})"))
+            }
+            _ => Failure::new(format!("--flag: {error}")),
+        }
+    })
 }
 
 /// Simulates.
@@ -78,6 +90,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     let start = cluster.now();
     let log = MemoryLog::new();
     let mut session = Session::open(cluster, Box::new(log), config(&args.flags)?, None)?;
+    faults::check(&args.faults, &session, &manifests)?;
     let mut kubelet = Kubelet::new(Habits { run_ms: args.duration, ..Habits::default() });
     for (pod, for_ms) in faults::spoilt_images(&args.faults) {
         kubelet.spoil_image(&pod, for_ms);
@@ -123,5 +136,8 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     for line in stuck {
         out::line(&line);
     }
-    Ok(if well && refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+    let images =
+        args.faults.iter().filter(|fault| matches!(&fault.what, faults::What::Image { pod } if kubelet.is_spoilt(pod)));
+    let struck = faults::report_missed(faults.waiting().chain(images));
+    Ok(if well && struck && refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }

@@ -3,6 +3,7 @@
 //! Owns what stands between the embedded cluster and the processes. Every other pod starts unchanged.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cluster::runtime::{PodReport, PodRuntime};
 use local::Processes;
@@ -11,26 +12,30 @@ use serde_json::{Value, json};
 
 use super::now;
 
+/// Pods that are still to meet an image that cannot be pulled, and for how long in milliseconds.
+pub(super) type Images = Arc<Mutex<BTreeMap<String, Option<u64>>>>;
+
 /// Real pods, but for images that cannot be pulled the first time, for a while or for good.
 pub(super) struct Spoiling {
     inner: Processes,
-    images: BTreeMap<String, Option<u64>>,
+    images: Images,
     /// Pods whose image can be pulled from a time on.
     later: Vec<(Timestamp, Value)>,
     reports: Vec<PodReport>,
 }
 
 impl Spoiling {
-    /// Runs pods with `inner`; `images` are the pods of which the image cannot be pulled, and for how long in milliseconds.
-    pub(super) fn new(inner: Processes, images: impl IntoIterator<Item = (String, Option<u64>)>) -> Self {
-        Self { inner, images: images.into_iter().collect(), later: Vec::new(), reports: Vec::new() }
+    /// Runs pods with `inner`, but for `images`, of which those are taken out that were met.
+    pub(super) fn new(inner: Processes, images: Images) -> Self {
+        Self { inner, images, later: Vec::new(), reports: Vec::new() }
     }
 }
 
 impl PodRuntime for Spoiling {
     fn start(&mut self, pod: &Value) {
         let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        match self.images.remove(&text("/metadata/name")) {
+        let spoilt = self.images.lock().unwrap_or_else(PoisonError::into_inner).remove(&text("/metadata/name"));
+        match spoilt {
             None => return self.inner.start(pod),
             Some(None) => {}
             Some(Some(ms)) => self.later.push((now().plus_ms(ms), pod.clone())),
