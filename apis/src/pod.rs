@@ -14,6 +14,24 @@ use crate::objects::{deleting_at, incarnation, list_at, name, resource_version, 
 const USUAL_CONDITIONS: [&str; 6] =
     ["ContainersReady", "Initialized", "PodHasNetwork", "PodReadyToStartContainers", "PodScheduled", "Ready"];
 
+/// Words of programs, and of the libraries they reach each other by, whose peer is gone. In lower case.
+const LOST_PEER_WORDS: [&str; 14] = [
+    "broken pipe",
+    "closed the connection",
+    "connection aborted",
+    "connection closed by",
+    "connection refused",
+    "connection reset",
+    "connectionreseterror",
+    "distbackenderror",
+    "gloo",
+    "lost rank",
+    "ncclremoteerror",
+    "nccl communicator was aborted",
+    "remote process exited",
+    "socket timeout",
+];
+
 /// Words that a device failure is described with, in lower case.
 const DEVICE_WORDS: [&str; 8] = ["xid", "gpu", "nvml", "cuda", "ecc", "nvlink", "rocm", "npu"];
 
@@ -92,6 +110,12 @@ fn containers(api: &dyn JobApi, object: &Value) -> Vec<ContainerFact> {
     containers
 }
 
+/// Whether a container's last words blame the connection to another pod: its failure then followed that pod's.
+fn tells_of_a_lost_peer(message: &str) -> bool {
+    let lower = message.to_ascii_lowercase();
+    LOST_PEER_WORDS.iter().any(|words| lower.contains(words))
+}
+
 fn state(status: &Value) -> ContainerState {
     let state = status.get("state").unwrap_or(&Value::Null);
     let reason = |of: &Value| Text::from(text_at(of, &["reason"]).unwrap_or_default());
@@ -103,6 +127,8 @@ fn state(status: &Value) -> ContainerState {
             reason: reason(terminated),
             message: text_at(terminated, &["message"])
                 .and_then(|message| device_words(message).or_else(|| last_part(message).filter(|_| code != 0))),
+            finished: time_at(terminated, &["finishedAt"]).filter(|_| code != 0),
+            lost_peer: code != 0 && text_at(terminated, &["message"]).is_some_and(tells_of_a_lost_peer),
         };
     }
     if state.get("running").is_some_and(Value::is_object) {
@@ -197,8 +223,13 @@ mod tests {
         ] {
             assert_eq!(fact_of(&json!({"phase": phase})).phase, want, "{phase}");
         }
-        let terminated =
-            |code: i32, reason: &str| ContainerState::Terminated { code, reason: reason.into(), message: None };
+        let terminated = |code: i32, reason: &str| ContainerState::Terminated {
+            code,
+            reason: reason.into(),
+            message: None,
+            finished: None,
+            lost_peer: false,
+        };
         let waiting = |reason: &str, message: Option<&str>| ContainerState::Waiting {
             reason: reason.into(),
             message: message.map(Text::from),

@@ -26,6 +26,7 @@ pub(crate) fn of(job: &Job, at: Timestamp, around: &Surroundings<'_>, config: &C
         job.time_limit_at().into_iter().chain(job.retry_at).for_each(&mut at_or_after);
         job.groups.values().flat_map(|group| group.delays.values().copied()).for_each(&mut at_or_after);
     }
+    crate::decide::failures_awaited_until(job, config.failure_window_ms).into_iter().for_each(&mut at_or_after);
     for group in job.groups.values() {
         for index in &group.suspects {
             let Some(pod) = group.slot(*index).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid)) else {

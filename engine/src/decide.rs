@@ -5,11 +5,13 @@
 //! [`endings`], [`restarts`], [`upkeep`].
 
 mod endings;
+mod first_failure;
 mod restarts;
 mod upkeep;
 
 use model::{CauseKind, Event, JobKey, Phase, SlotId, Term, Timestamp};
 
+use self::first_failure::Rank;
 use crate::job::Job;
 use crate::judge::{Bench, Judgement};
 use crate::state::State;
@@ -32,6 +34,8 @@ pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<Event> {
     }
     fence(job, state.stamp.term, rules(&bench, job))
 }
+
+pub(crate) use self::first_failure::until as failures_awaited_until;
 
 /// Decides and applies until nothing follows or the phase changed: the events of one record. At its end the job's deadline stands.
 pub fn step(state: &mut State, key: &JobKey) -> Vec<Event> {
@@ -77,10 +81,13 @@ fn rules(bench: &Bench<'_>, job: &Job) -> Vec<Event> {
     }
     let reports: Vec<(usize, Report)> =
         job.spec_groups().enumerate().filter_map(|(n, (spec, _))| Some((n, report(bench, job, spec)?))).collect();
+    if first_failure::is_awaited(bench, job, &reports) {
+        return Vec::new();
+    }
     if let Some(events) = restarts::first(bench, job, spec, &reports) {
         return events;
     }
-    if let Some(events) = endings::by_policy(job, spec, &reports) {
+    if let Some(events) = endings::by_policy(bench, job, spec, &reports) {
         return events;
     }
     if endings::is_over_time(bench, job) {
@@ -106,14 +113,14 @@ fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Report {
     /// A pod is to be restarted.
-    Restart { index: u32, kind: CauseKind },
+    Restart { index: u32, kind: CauseKind, rank: Rank },
     /// The group completed.
     Complete { slots: Vec<(SlotId, CauseKind)> },
     /// The group failed, as this phase; `limited`: a restart would have been the answer, had its limit allowed one.
-    Failed { phase: Phase, slots: Vec<(SlotId, CauseKind)>, limited: bool },
+    Failed { phase: Phase, slots: Vec<(SlotId, CauseKind)>, limited: bool, rank: Rank },
 }
 
-/// Walks a group's slots that have something to say, in index order, up to the first that decides.
+/// Walks a group's slots that have something to say, in index order. Of those that decide, the one that failed first does.
 fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Report> {
     use model::GroupEndPolicy as Policy;
     let group = job.groups.get(&spec.name)?;
@@ -123,10 +130,16 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
         Policy::Rank0 => group.done.first().copied().filter(|n| *n == 0),
         Policy::All | Policy::None => None,
     };
-    let open = spec.restart_limit.is_none_or(|limit| group.charged < limit);
+    let open = restart_limit(bench, spec).is_none_or(|limit| group.charged < limit);
     let mut ended = Vec::new();
     let mut node_failed = false;
     let mut limited = false;
+    let mut first: Option<(Rank, Report)> = None;
+    let mut decides_if_first = |rank: Rank, report: Report| {
+        if first.as_ref().is_none_or(|(known, _)| rank < *known) {
+            first = Some((rank, report));
+        }
+    };
     for index in &group.suspects {
         if first_done.is_some_and(|done| done < *index) {
             break;
@@ -136,10 +149,12 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
         };
         match bench.judge(job, spec, pod) {
             Judgement::Retry if open => {
-                return Some(Report::Restart { index: *index, kind: CauseKind::CreationFailed });
+                let (index, kind, rank) = (*index, CauseKind::CreationFailed, Rank::LAST);
+                decides_if_first(rank, Report::Restart { index, kind, rank });
             }
             Judgement::Failed { kind, restartable: true, .. } if open => {
-                return Some(Report::Restart { index: *index, kind });
+                let (index, rank) = (*index, Rank::of(pod));
+                decides_if_first(rank, Report::Restart { index, kind, rank });
             }
             Judgement::Failed { phase, kind, restartable } => {
                 limited |= restartable;
@@ -149,7 +164,9 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
                     Policy::All | Policy::None => false,
                 };
                 if decides {
-                    return Some(Report::Failed { phase, slots: vec![(id(*index), kind)], limited: restartable });
+                    let (slots, rank) = (vec![(id(*index), kind)], Rank::of(pod));
+                    decides_if_first(rank, Report::Failed { phase, slots, limited: restartable, rank });
+                    continue;
                 }
                 node_failed |= phase == Phase::NodeFailed;
                 if kind == CauseKind::CreationFailed || counts_as_failed(pod) {
@@ -160,6 +177,9 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
             Judgement::Retry | Judgement::Fine => {}
         }
     }
+    if let Some((_, report)) = first {
+        return Some(report);
+    }
     if let Some(done) = first_done {
         return Some(Report::Complete { slots: vec![(id(done), CauseKind::Completed)] });
     }
@@ -169,9 +189,14 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
     }
     if spec.fail == Policy::All && all(ended.len()) {
         let phase = if node_failed { Phase::NodeFailed } else { Phase::Failed };
-        return Some(Report::Failed { phase, slots: ended, limited });
+        return Some(Report::Failed { phase, slots: ended, limited, rank: Rank::LAST });
     }
     None
+}
+
+/// The limit of a group's restarts: its own, or else the configured one.
+fn restart_limit(bench: &Bench<'_>, spec: &model::GroupSpec) -> Option<u32> {
+    spec.restart_limit.or(bench.config.restart_limit)
 }
 
 /// Whether a pod counts where all pods of a group have to fail: by its phase, and not while it is on its way out.

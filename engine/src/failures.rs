@@ -101,7 +101,11 @@ impl Failures {
 /// The container whose end failed a pod: one whose result counts before one of a side car.
 fn failed_container(pod: &PodFact) -> Option<&ContainerFact> {
     let failed = |c: &&ContainerFact| matches!(&c.state, ContainerState::Terminated { code, .. } if *code != 0);
-    pod.containers.iter().filter(failed).min_by_key(|c| !c.main)
+    let order = |c: &&ContainerFact| match &c.state {
+        ContainerState::Terminated { finished, .. } => (!c.main, *finished),
+        ContainerState::Waiting { .. } | ContainerState::Running => (!c.main, None),
+    };
+    pod.containers.iter().filter(failed).min_by_key(order)
 }
 
 /// Whether two failures are the same error. Another rank and other numbers (ports, times, addresses) do not make another error.

@@ -260,6 +260,9 @@ pub struct Pod {
     pub doom: Option<Box<Doom>>,
     /// Since when it runs.
     pub running_at: Option<Timestamp>,
+    /// Since when it is known to have failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<Timestamp>,
 }
 
 /// That a pod is to go.

@@ -19,7 +19,8 @@ pub const VERSION: u16 = 1;
 ///
 /// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job; the planned pod
 /// of a slot that was scaled away is cancelled; pods a group grows by after a restart are not `Restarting`;
-/// only a pod that holds a slot starts the time limit.
+/// only a pod that holds a slot starts the time limit;
+/// of several failures the first by time and kind is the cause.
 pub const BEHAVIOUR: u32 = 2;
 
 /// One record: the facts of a turn about one scope, and what was decided from them.

@@ -41,7 +41,7 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
                 out.push_str(" had a GPU fault");
             }
             for container in &fact.containers {
-                if let ContainerState::Terminated { code, reason, message } = &container.state {
+                if let ContainerState::Terminated { code, reason, message, .. } = &container.state {
                     let what = if NOT_STARTED.contains(&&**reason) {
                         format!(", container {} could not be started", container.name)
                     } else {

@@ -48,7 +48,7 @@ const CONTAINER: Keep = Only(&[
         Only(&[
             ("running", Only(&[])),
             ("waiting", Only(&[("reason", All), ("message", All)])),
-            ("terminated", Only(&[("exitCode", All), ("reason", All), ("message", All)])),
+            ("terminated", Only(&[("exitCode", All), ("reason", All), ("message", All), ("finishedAt", All)])),
         ]),
     ),
 ]);

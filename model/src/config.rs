@@ -28,6 +28,18 @@ pub struct Config {
     pub orphan_grace_ms: u64,
     /// Node or pod condition types, and words in container messages, that name a GPU failure.
     pub gpu_faults: Vec<String>,
+    /// Restarts of a group whose spec names no limit; `None`: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_limit: Option<u32>,
+    /// Time after a first failed pod in which failures of other pods are waited for, so that the cause is told from what
+    /// followed. 0: none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failure_window_ms: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde's `skip_serializing_if` asks for
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 impl Default for Config {
@@ -44,6 +56,8 @@ impl Default for Config {
             retry_max_ms: 60_000,
             orphan_grace_ms: 10 * 60_000,
             gpu_faults: ["GpuUnhealthy", "GPUUnhealthy", "NvidiaXidError", "Xid"].map(str::to_owned).to_vec(),
+            restart_limit: None,
+            failure_window_ms: 0,
         }
     }
 }

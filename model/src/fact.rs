@@ -250,6 +250,12 @@ pub enum ContainerState {
         /// Its termination message, cut when long. Kept of a failure, and where it names a possible device failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Text>,
+        /// When it failed; absent where it did not, or it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        finished: Option<Timestamp>,
+        /// Whether it failed because another pod was gone, as its message says.
+        #[serde(default, skip_serializing_if = "is_false")]
+        lost_peer: bool,
     },
 }
 

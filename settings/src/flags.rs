@@ -44,6 +44,8 @@ pub enum Error {
 enum Setting {
     Duration(fn(&mut Config) -> &mut u64),
     Switch(fn(&mut Config) -> &mut bool),
+    /// A number, or `none`.
+    Limit(fn(&mut Config) -> &mut Option<u32>),
     Words(fn(&mut Config) -> &mut Vec<String>),
     /// Accepted because command lines of the original operator have it; means nothing to decisions.
     Inert,
@@ -60,6 +62,8 @@ const FLAGS: &[(&str, Setting)] = &[
     ("retry-period", Setting::Duration(|c| &mut c.retry_ms)),
     ("retry-period-max", Setting::Duration(|c| &mut c.retry_max_ms)),
     ("orphan-grace-period", Setting::Duration(|c| &mut c.orphan_grace_ms)),
+    ("restart-limit", Setting::Limit(|c| &mut c.restart_limit)),
+    ("failure-window", Setting::Duration(|c| &mut c.failure_window_ms)),
     ("gpu-faults", Setting::Words(|c| &mut c.gpu_faults)),
     ("master", Setting::Inert),
     ("kubeconfig", Setting::Inert),
@@ -117,6 +121,19 @@ fn set(config: &mut Config, name: &str, value: &Value) -> Result<(), Error> {
                 _ => return Err(bad("boolean")),
             };
         }
+        Setting::Limit(field) => {
+            let number = match value {
+                Value::Number(number) => number.as_u64(),
+                Value::String(text) if text == "none" => {
+                    *field(config) = None;
+                    return Ok(());
+                }
+                Value::String(text) => text.parse().ok(),
+                _ => None,
+            };
+            let limit = number.and_then(|number| u32::try_from(number).ok());
+            *field(config) = Some(limit.ok_or_else(|| bad("number of restarts or `none`"))?);
+        }
         Setting::Words(field) => {
             *field(config) = match value {
                 Value::String(text) => text.split(',').map(|w| w.trim().to_owned()).filter(|w| !w.is_empty()).collect(),
@@ -149,6 +166,7 @@ mod tests {
             "node-grace-period": "1m", "restart-backoff": "1s", "restart-backoff-max": "2s", "restart_backoff-reset": "3s",
             "retry-period": "4s", "retry-period-max": "5s", "orphan-grace-period": "6s", "gpu-faults": "A, B",
             "thread-num": 1000,
+            "restart-limit": "3", "failure-window": "500ms",
         }));
         let want = Config {
             creating_restart_ms: 3_600_000,
@@ -162,9 +180,13 @@ mod tests {
             retry_max_ms: 5_000,
             orphan_grace_ms: 6_000,
             gpu_faults: vec!["A".to_owned(), "B".to_owned()],
+            restart_limit: Some(3),
+            failure_window_ms: 500,
         };
         assert_eq!(set, Ok(want));
         assert_eq!(of(json!({})), Ok(Config::default()));
+        assert_eq!(of(json!({"restart-limit": "none"})), Ok(Config::default()));
+        assert_eq!(of(json!({"restart-limit": 0})).unwrap().restart_limit, Some(0));
     }
 
     #[test]
@@ -176,6 +198,8 @@ mod tests {
             (json!({"node-grace-period": [1]}), "[1] is no duration"),
             (json!({"enable-creating-failed": "maybe"}), "is no boolean"),
             (json!({"gpu-faults": [1]}), "is no list of words"),
+            (json!({"restart-limit": -1}), "-1 is no number of restarts or `none`"),
+            (json!({"restart-limit": "few"}), "is no number of restarts or `none`"),
         ] {
             let error = of(flags).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

@@ -48,7 +48,12 @@ pub(super) fn time_limit(job: &Job, spec: &JobSpec) -> Vec<Event> {
 }
 
 /// Groups complete the job, or fail it.
-pub(super) fn by_policy(job: &Job, spec: &JobSpec, reports: &[(usize, Report)]) -> Option<Vec<Event>> {
+pub(super) fn by_policy(
+    bench: &Bench<'_>,
+    job: &Job,
+    spec: &JobSpec,
+    reports: &[(usize, Report)],
+) -> Option<Vec<Event>> {
     let decides = |policy: JobEndPolicy, count: usize| match policy {
         JobEndPolicy::Any => count > 0,
         JobEndPolicy::All => count == spec.groups.len(),
@@ -65,21 +70,23 @@ pub(super) fn by_policy(job: &Job, spec: &JobSpec, reports: &[(usize, Report)]) 
         let found: Vec<_> = complete.into_iter().flatten().cloned().collect();
         return Some(end(job, spec, Phase::Succeeded, cause_of_pods(job, "completed", &found)));
     }
-    let failed: Vec<_> = reports
+    let mut failed: Vec<_> = reports
         .iter()
         .filter_map(|(_, r)| match r {
-            Report::Failed { phase, slots, limited } => Some((*phase, slots.as_slice(), *limited)),
+            Report::Failed { phase, slots, limited, rank } => Some((*rank, *phase, slots.as_slice(), *limited)),
             Report::Complete { .. } | Report::Restart { .. } => None,
         })
         .collect();
-    let (phase, _, limited) = failed.first().copied()?;
+    failed.sort_by_key(|(rank, ..)| *rank);
+    let (_, phase, _, limited) = failed.first().copied()?;
     if !decides(spec.fail, failed.len()) {
         return None;
     }
-    let found: Vec<_> = failed.into_iter().flat_map(|(_, slots, _)| slots).cloned().collect();
+    let found: Vec<_> = failed.into_iter().flat_map(|(_, _, slots, _)| slots).cloned().collect();
     let mut lead = String::new();
     let group = found.first().and_then(|(id, _)| spec.group(&id.group)).filter(|_| limited);
-    if let Some((group, limit)) = group.and_then(|group| Some((group, group.restart_limit.filter(|limit| *limit > 0)?)))
+    if let Some((group, limit)) =
+        group.and_then(|group| Some((group, super::restart_limit(bench, group).filter(|limit| *limit > 0)?)))
     {
         lead = format!("restart limit {limit} of {} already used", group.display());
     }

@@ -8,12 +8,13 @@ use crate::judge::Bench;
 use crate::observe::answers::backoff;
 use crate::words::{cause_of_pods, scope_words};
 
-/// The first group, in spec order, that asks for a restart gets it.
+/// The group whose pod failed first gets its restart; among equals the first in spec order.
 pub(super) fn first(bench: &Bench<'_>, job: &Job, spec: &JobSpec, reports: &[(usize, Report)]) -> Option<Vec<Event>> {
-    let (group, index, kind) = reports.iter().find_map(|(n, report)| match report {
-        Report::Restart { index, kind } => Some((spec.groups.get(*n)?, *index, *kind)),
+    let asking = reports.iter().filter_map(|(n, report)| match report {
+        Report::Restart { index, kind, rank } => Some((spec.groups.get(*n)?, *index, *kind, *rank)),
         Report::Complete { .. } | Report::Failed { .. } => None,
-    })?;
+    });
+    let (group, index, kind, _) = asking.min_by_key(|(.., rank)| *rank)?;
     let slot = SlotId { group: group.name.clone(), index };
     let cause = cause_of_pods(job, "", &[(slot.clone(), kind)]);
     let (failures, retry_at) = next_try(bench, job, &slot, kind);

@@ -38,12 +38,14 @@ impl Turn<'_> {
         self.leave_slot(job, fact);
         let before = job.pods.get(uid);
         moves.push((before.and_then(|p| p.fact.node.clone()), fact.node.clone()));
+        let failed = (fact.phase == PodPhase::Failed).then_some(self.at);
         let running = (fact.phase == PodPhase::Running).then_some(self.at);
         let pod = Pod {
             doom: before
                 .and_then(|p| p.doom.clone())
                 .or_else(|| job.awaits(fact).then(|| Box::new(Doom::without_evidence()))),
             running_at: before.and_then(|p| p.running_at).or(running),
+            failed_at: before.and_then(|p| p.failed_at).or(failed),
             fact: self.share_texts(job, fact),
         };
         let doomed = pod.doom.is_some();

@@ -103,7 +103,7 @@ fn foreign_members_are_left_out_and_odd_types_do_no_harm() {
             "ownerReferences": [{"kind": "K", "controller": true, "blockOwnerDeletion": true}]},
         "spec": {"nodeName": "n", "containers": [{"name": "c", "env": [{"name": "E"}]}]},
         "status": {"phase": "Running", "podIP": "1.2.3.4", "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": null}],
-            "containerStatuses": [{"name": "c", "image": "i", "state": {"terminated": {"exitCode": 3, "finishedAt": "x"}}}]}});
+            "containerStatuses": [{"name": "c", "image": "i", "state": {"terminated": {"exitCode": 3, "startedAt": "x"}}}]}});
     assert_eq!(
         trimmed(&pod, POD),
         json!({"apiVersion": "v1", "kind": "Pod",
