@@ -4,7 +4,7 @@ mod closing;
 mod screen;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -40,6 +40,8 @@ pub(crate) struct Progress {
     pods: BTreeMap<String, String>,
     /// What the API refused, as it was told.
     refusals: BTreeMap<JobKey, Vec<String>>,
+    /// Jobs whose default limit of restarts was told.
+    limited: BTreeSet<JobKey>,
     /// The table as it stands on the screen, line by line.
     shown: Vec<String>,
 }
@@ -53,6 +55,7 @@ impl Progress {
             phases: BTreeMap::new(),
             pods: BTreeMap::new(),
             refusals: BTreeMap::new(),
+            limited: BTreeSet::new(),
             shown: Vec::new(),
         }
     }
@@ -89,11 +92,15 @@ impl Progress {
             }
         }
         self.pods = pods;
-        for (key, _) in session.jobs() {
+        for (key, phase) in session.jobs() {
             let refusals = session.operator.state().job(&key).map(|job| explain::refusals(&job)).unwrap_or_default();
             if !refusals.is_empty() && self.refusals.get(&key) != Some(&refusals) {
                 let _ = writeln!(lines, "{}  {key}  {}", self.age(now), refusals.join("; "));
                 let _ = writeln!(lines, "{}    nothing changes that but another spec: {WHAT_TO_DO}", self.age(now));
+            }
+            let told = if phase.is_terminal() { None } else { default_limit(session, &key) };
+            if let Some(words) = told.filter(|_| self.limited.insert(key.clone())) {
+                let _ = writeln!(lines, "{}  {key}  {words}", self.age(now));
             }
             self.refusals.insert(key, refusals);
         }
@@ -188,6 +195,19 @@ impl Progress {
         }
         table
     }
+}
+
+/// The limit of restarts that a job gets because it names none, in words.
+fn default_limit(session: &Session, key: &JobKey) -> Option<String> {
+    let state = session.operator.state();
+    let limit = state.config.restart_limit?;
+    let job = state.job(key)?;
+    let unlimited =
+        |group: &&model::GroupSpec| group.restart_limit.is_none() && group.restart != model::RestartPolicy::Never;
+    let names: Vec<&str> = job.spec()?.groups.iter().filter(unlimited).map(|group| &**group.display()).collect();
+    let words =
+        format!("{} without restartLimit: at most {limit} restarts here (--restart-limit N|none)", names.join(", "));
+    (!names.is_empty()).then_some(words)
 }
 
 /// A time span as minutes and seconds, with hours where there are any.

@@ -47,6 +47,13 @@ fn a_program_that_is_not_there_is_named() {
     let place = Place::new();
     let lines = closing(&place, &job("j", "").replace("\"sh\"", "\"slepe\""));
     assert!(lines[1].contains("main could not be started (StartError)"), "{lines:#?}");
+    assert!(
+        lines[2].contains("cannot start slepe: No such file or directory") && lines[2].contains("did you mean sleep?")
+    );
+    let (_, out, _) = told(&place.run(&["explain", "j"]));
+    assert!(out.contains("cannot start slepe"), "{out}");
+    let (_, out, _) = told(&place.run(&["history", "j"]));
+    assert!(out.contains("cannot start slepe"), "{out}");
 }
 
 #[test]
@@ -65,4 +72,28 @@ fn a_container_that_cannot_be_made_is_told_at_once() {
     let out = place.read("out");
     assert!(out.contains("main waits: CreateContainerConfigError configmap \"settings\" not found"), "{out}");
     assert_eq!(out.matches("the pod cannot start as it is").count(), 1, "{out}");
+}
+
+#[test]
+fn the_worker_that_failed_first_is_blamed() {
+    let place = Place::new();
+    // Worker 0 says at once that its peer is gone, and worker 1 needs some time to end of its own error.
+    let script =
+        "case $HOSTNAME in *-0) echo 'Connection closed by peer'; exit 1;; esac; sleep 0.2; echo KeyError; exit 3";
+    let lines = closing(&place, &job("j", script).replace("replicas: 1", "replicas: 2"));
+    assert!(lines[1].starts_with("because pod j-trainer-1, container main exited with code 3"), "{lines:#?}");
+    assert_eq!(lines[2], "| KeyError");
+}
+
+#[test]
+fn a_job_without_a_limit_gets_one_that_is_said() {
+    let place = Place::new();
+    let manifest = job("j", "exit 1").replace("restartPolicy: Never", "restartPolicy: OnFailure");
+    place.write("job.yaml", &manifest);
+    let limit = "--restart-limit=1";
+    let (code, out, _) = told(&place.run(&["run", "job.yaml", limit]));
+    assert_eq!(code, Some(1), "{out}");
+    assert_eq!(out.matches("trainer without restartLimit: at most 1 restarts here").count(), 1, "{out}");
+    assert!(out.contains("restart limit 1 of trainer already used"), "{out}");
+    assert_eq!(told(&place.run(&["run", "job.yaml", "--restart-limit=few"])).0, Some(2));
 }

@@ -32,6 +32,10 @@ use crate::out::{self, Failure};
 use crate::session::Session;
 use crate::view::{self, Progress};
 
+/// Time after a first failure in which failures of other pods are waited for. The workers of one machine lose a peer within
+/// milliseconds, and take some time to end.
+const FAILURE_WINDOW: &str = "500ms";
+
 /// Arguments of `trainyard run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -56,6 +60,9 @@ pub(crate) struct RunArgs {
     /// Nodes that this machine stands for.
     #[arg(long, default_value_t = 2, value_name = "N")]
     nodes: u32,
+    /// Restarts of a group that names no restartLimit: a number, or `none`.
+    #[arg(long, default_value = "3", value_name = "N|none", value_parser = restart_limit)]
+    restart_limit: String,
     /// Run jobs again that ended in an earlier run and are unchanged.
     #[arg(long)]
     rerun: bool,
@@ -102,6 +109,20 @@ struct End {
     stopped: bool,
 }
 
+impl RunArgs {
+    /// Returns the operator's flags: those of every run, then the given ones, which win.
+    fn settings(&self) -> Vec<(String, String)> {
+        let own = [("restart-limit", self.restart_limit.as_str()), ("failure-window", FAILURE_WINDOW)];
+        own.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().chain(self.flags.clone()).collect()
+    }
+}
+
+/// Reads the value of `--restart-limit`.
+fn restart_limit(text: &str) -> Result<String, String> {
+    let known = text == "none" || text.parse::<u32>().is_ok();
+    known.then(|| text.to_owned()).ok_or_else(|| "a number of restarts, or `none`".to_owned())
+}
+
 /// Runs the jobs to their end. Returns when nothing of them runs any more.
 fn go(
     args: &RunArgs,
@@ -117,7 +138,7 @@ fn go(
     let machine = nodes::Machine { nodes: args.nodes, gpus: args.gpus.unwrap_or_default() };
     let cluster = nodes::cluster(&args.data_dir.join("cluster.json"), machine, now(), Box::new(runtime))?;
     let mut session =
-        Session::open(cluster, Box::new(log), config(&args.flags)?, Some(args.data_dir.join("cluster.json")))?;
+        Session::open(cluster, Box::new(log), config(&args.settings())?, Some(args.data_dir.join("cluster.json")))?;
     let stop = wake.clone();
     signals::on_stop(move || stop.send(Wake::Stop).is_ok())?;
     faults::check(&args.faults, &session, manifests)?;
