@@ -41,7 +41,7 @@ fn every_mistake_is_told_with_its_place() {
         let errors = found.lines().filter(|line| !line.contains(": warning: ")).count();
         assert_eq!(output.status.code(), Some(i32::from(errors > 0)), "{name}: {found}");
         assert!(found.lines().all(|line| line.starts_with(&format!("{name}:"))), "{found}");
-        told += &format!("{found}{}\n", text(&output.stderr));
+        told.extend([&*found, &text(&output.stderr), "\n"]);
     }
     insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
         insta::assert_snapshot!("wrong_manifests", told);

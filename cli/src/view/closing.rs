@@ -78,7 +78,7 @@ fn log_of(data_dir: &Path, key: &JobKey, pod: &FailedPod) -> Option<PathBuf> {
     let container = pod.container.as_ref()?;
     let path =
         |restart| local::log_file(data_dir, &key.namespace, &pod.name, &container.name, pod.incarnation.0, restart);
-    (0..).map(path).take_while(|path| path.exists()).last()
+    (0..=u32::MAX).map(path).take_while(|path| path.exists()).last()
 }
 
 /// The last lines of a container's output. A message that does not stand among them comes first.

@@ -75,13 +75,11 @@ fn widths(rows: &[&Row], columns: usize) -> [Option<usize>; COLUMNS.len()] {
             return widths;
         }
         let last = (1..COLUMNS.len()).filter(|n| widths[*n].is_some()).max_by_key(|n| COLUMNS[*n].2);
-        match last {
-            Some(n) => widths[n] = None,
-            None => {
-                widths[0] = Some(name.min(columns));
-                return widths;
-            }
-        }
+        let Some(last) = last else {
+            widths[0] = Some(name.min(columns));
+            return widths;
+        };
+        widths[last] = None;
     }
 }
 
@@ -123,7 +121,8 @@ mod tests {
         let table = render(rows, columns, lines);
         assert!(table.len() <= lines, "{table:?}");
         assert!(table.iter().all(|line| console::measure_text_width(line) <= columns), "{columns}: {table:?}");
-        table.iter().map(|line| format!("{}|\n", pad_str(line, columns, Alignment::Left, None))).collect()
+        let lines = table.iter().map(|line| pad_str(line, columns, Alignment::Left, None));
+        lines.fold(String::new(), |text, line| text + &line + "|\n")
     }
 
     #[test]
