@@ -84,7 +84,8 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
         Verb::ApplyStatus => {
             let body = application(&mut call)?;
             let uri = query(&format!("{one}/status"), &[("fieldManager", MANAGER), ("force", "true")]);
-            (Method::PATCH, uri, Some(APPLY), METADATA, Some(body), Some(trim::VERSION))
+            // The whole object: only it shows whether the mirror was kept.
+            (Method::PATCH, uri, Some(APPLY), JSON, Some(body), Some(trim::STATUS_ANSWER))
         }
     };
     let body = match body {

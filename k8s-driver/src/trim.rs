@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use apis::objects;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -88,7 +89,11 @@ pub const JOB: Keep = Except(&[(
     ])),
 )]);
 
-/// Version alone: what is needed of the answer to a status write.
+/// Fields read of the answer to a status write: version and mirror.
+pub const STATUS_ANSWER: Keep =
+    Only(&[("metadata", Only(&[("resourceVersion", All), ("uid", All)])), ("status", Only(&[(objects::MIRROR, All)]))]);
+
+/// Version alone: what is needed of the answer to a patch.
 pub const VERSION: Keep = Only(&[("metadata", Only(&[("resourceVersion", All), ("uid", All)]))]);
 
 impl Keep {

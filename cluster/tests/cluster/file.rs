@@ -154,7 +154,8 @@ fn a_journal_is_folded_into_the_file_when_it_is_long() {
         let size = fs::metadata(&journal).map_or(0, |m| m.len());
         folded += u32::from(size < most && n > 0);
         most = if size < most { size } else { most.max(size) };
-        assert!(size <= 1 << 20, "{size}");
+        // The change that reaches the limit is still written.
+        assert!(size <= (1 << 20) + 8_192, "{size}");
     }
     assert!(folded >= 2);
     assert_eq!(load(&path).unwrap().objects(), cluster.objects());

@@ -111,13 +111,24 @@ fn patches_and_statuses_carry_their_preconditions_in_the_metadata() {
     let (line, types, body) = sent(status);
     let path = "/apis/elasticdeeplearning.ai/v1/namespaces/ns/aitrainingjobs/j/status";
     assert_eq!(line, format!("PATCH {path}?fieldManager=trainyard&force=true"));
-    assert_eq!(types, format!("application/apply-patch+yaml <- {PARTIAL}"));
+    assert_eq!(types, "application/apply-patch+yaml <- application/json");
     assert_eq!(
         body,
         json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
             "metadata": {"name": "j", "namespace": "ns", "uid": "ju", "resourceVersion": "31"},
             "status": {"phase": "Running", "conditions": null}})
     );
+}
+
+#[test]
+fn an_answer_to_a_status_write_shows_the_mirror() {
+    let prepared =
+        prepare(call(Verb::ApplyStatus, jobs(), "j", Some(json!({"status": {}}))), &Registry::all()).unwrap();
+    let whole = json!({"metadata": {"name": "j", "uid": "ju", "resourceVersion": "32", "managedFields": []},
+        "spec": {"replicaSpecs": {}}, "status": {"phase": "Running", "trainyard": {"term": 3, "position": 7}}});
+    let read = answer(prepared.read.as_ref(), 200, whole.to_string().as_bytes()).unwrap();
+    assert_eq!(apis::objects::mirror_stamp(&read), model::Stamp { term: model::Term(3), position: model::Position(7) });
+    assert_eq!((&read["metadata"]["resourceVersion"], read.get("spec")), (&json!("32"), None));
 }
 
 #[test]

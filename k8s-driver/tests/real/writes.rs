@@ -115,6 +115,8 @@ fn statuses_are_applied_to_the_very_version_that_was_seen() {
     };
     let applied = caller.send(apply.clone()).unwrap();
     assert!(version(&applied) > version(&job), "{applied}");
+    let mirror = apis::objects::mirror_stamp(&applied);
+    assert_eq!((mirror.term.0, mirror.position.0), (1, 2), "the answer shows what was kept: {applied}");
     let stands = caller.space.job("j")["status"].clone();
     assert_eq!((&stands["phase"], &stands["trainyard"]["position"]), (&json!("Pending"), &json!(2)), "{stands}");
     // The version that was seen is not the present one any more.
