@@ -16,6 +16,7 @@
 pub mod budget;
 pub mod client;
 pub mod clock;
+mod crd_check;
 pub mod decode;
 pub mod dispatch;
 pub mod event_limiter;

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{self, Connection};
 use crate::clock::Clock;
+use crate::crd_check;
 use crate::follow::{Follower, Following};
 use crate::guard::Guard;
 use crate::http::{self, Bound, Surface};
@@ -123,7 +124,10 @@ pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
     let quiet = CancellationToken::new();
     let surface = process.surface(&connection, candidate.as_ref());
     let served = tokio::spawn(bound.serve(surface, quiet.clone()));
+    let registry = process.ground.registry.clone();
+    let check = tokio::spawn(crd_check::run(connection.client.clone(), registry, process.handles.board.clone()));
     let outcome = process.live(&mut candidate).await;
+    check.abort();
     // What can be looked at lasts as long as there is something to see.
     quiet.cancel();
     served.await?;

@@ -79,6 +79,8 @@ struct Shared {
     troubles: Mutex<BTreeMap<Kind, String>>,
     /// Resources that are watched, by path: whether the server knows them.
     served: Mutex<BTreeMap<String, bool>>,
+    /// Shortcomings of installed CRDs, by path of the resource.
+    outdated: Mutex<BTreeMap<String, String>>,
 }
 
 impl Default for Board {
@@ -87,6 +89,7 @@ impl Default for Board {
             standing: watch::Sender::new(Standing::Starting),
             troubles: Mutex::default(),
             served: Mutex::default(),
+            outdated: Mutex::default(),
         }))
     }
 }
@@ -116,6 +119,27 @@ impl Board {
     /// Notes whether the server knows a resource that may be installed later.
     pub fn served(&self, path: &str, served: bool) {
         self.known().insert(path.to_owned(), served);
+    }
+
+    /// Records what the CRD of a resource lacks, or `None` if nothing.
+    pub fn outdated(&self, path: &str, problem: Option<String>) {
+        let mut outdated = self.0.outdated.lock().unwrap_or_else(PoisonError::into_inner);
+        match problem {
+            Some(problem) => outdated.insert(path.to_owned(), problem),
+            None => outdated.remove(path),
+        };
+    }
+
+    /// Returns what installed CRDs lack, in words, with the remedy; `None` if nothing.
+    pub fn shortcomings(&self) -> Option<String> {
+        let outdated = self.0.outdated.lock().unwrap_or_else(PoisonError::into_inner);
+        let told: Vec<String> = outdated.iter().map(|(path, problem)| format!("{path}: {problem}")).collect();
+        (!told.is_empty()).then(|| {
+            let told = told.join("; ");
+            format!(
+                "the installed CustomResourceDefinition is too old ({told}): run `trainyard crd | kubectl apply -f -`"
+            )
+        })
     }
 
     /// What the server does not know of what it was last asked for.
@@ -173,6 +197,17 @@ mod tests {
         board.set(Standing::Leading { term: Term(7) });
         assert!(board.get().is_ready());
         assert_eq!(board.get().to_string(), "leading, term 7");
+    }
+
+    #[test]
+    fn an_outdated_definition_is_reported_until_it_is_replaced() {
+        let board = Board::default();
+        assert_eq!(board.shortcomings(), None);
+        board.outdated("/apis/a/v1/as", Some("it has no status.trainyard".to_owned()));
+        let told = board.shortcomings().unwrap();
+        assert!(told.contains("/apis/a/v1/as: it has no status.trainyard") && told.contains("trainyard crd"), "{told}");
+        board.outdated("/apis/a/v1/as", None);
+        assert_eq!(board.shortcomings(), None);
     }
 
     #[test]

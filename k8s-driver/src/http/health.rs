@@ -101,7 +101,11 @@ pub(crate) fn readiness(board: &Board, following: &Following) -> (bool, String) 
             let missing = board.missing();
             // One kind of several may be left out on purpose; without any there is nothing it could do.
             let words = if missing.paths.is_empty() { standing.to_string() } else { format!("{standing}; {missing}") };
-            (!missing.all, words)
+            match board.shortcomings() {
+                // Jobs of such an API wait until it is replaced.
+                Some(problem) => (false, format!("{words}; {problem}")),
+                None => (!missing.all, words),
+            }
         }
         other => (other.is_ready(), other.to_string()),
     }
