@@ -44,8 +44,13 @@ pub(crate) fn until(job: &Job, window_ms: u64) -> Option<Timestamp> {
     if window_ms == 0 {
         return None;
     }
-    let staying = || job.pods.values().filter(|pod| !pod.is_leaving());
-    let first = staying().filter(|pod| pod.fact.phase == PodPhase::Failed).filter_map(|pod| pod.failed_at).min()?;
+    let staying = || job.pods.values().map(|pod| &**pod).filter(|pod| !pod.is_leaving());
+    // The end that the container tells survives a lost log. A node's clock may be ahead: it does not lengthen the window.
+    let failed_at = |pod: &Pod| match (pod.failed_at, Rank::of(pod).at) {
+        (Some(seen), Some(ended)) => Some(seen.min(ended)),
+        (seen, _) => seen,
+    };
+    let first = staying().filter(|pod| pod.fact.phase == PodPhase::Failed).filter_map(failed_at).min()?;
     let may_fail = staying().any(|pod| pod.fact.phase == PodPhase::Running);
     may_fail.then(|| first.plus_ms(window_ms))
 }

@@ -155,12 +155,34 @@ pub(super) struct Settings {
     /// Upper bound of that delay. [default: 1m]
     #[arg(long, env = "TRAINYARD_RETRY_PERIOD_MAX", value_name = "TIME", help_heading = "Decisions")]
     retry_period_max: Option<String>,
+    /// Maximum number of restarts of a group that names no restartLimit: a number, or none. [default: none]
+    #[arg(long, env = "TRAINYARD_RESTART_LIMIT", value_name = "N", help_heading = "Decisions")]
+    restart_limit: Option<Limit>,
+    /// Time after a failure in which the failure of another pod may prove to be the first. [default: 0s]
+    #[arg(long, env = "TRAINYARD_FAILURE_WINDOW", value_name = "TIME", help_heading = "Decisions")]
+    failure_window: Option<String>,
     /// How long a pod whose job does not exist may stay. [default: 10m]
     #[arg(long, env = "TRAINYARD_ORPHAN_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     orphan_grace_period: Option<String>,
     /// Conditions and words that name a GPU failure, between commas.
     #[arg(long, env = "TRAINYARD_GPU_FAULTS", value_delimiter = ',', value_name = "WORDS", help_heading = "Decisions")]
     gpu_faults: Option<Vec<String>>,
+}
+
+/// A number, or a word, as a flag and in the settings file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Limit {
+    /// A number.
+    Number(u64),
+    /// A word: `none`.
+    Word(String),
+}
+
+impl From<String> for Limit {
+    fn from(text: String) -> Self {
+        text.parse().map_or(Self::Word(text), Self::Number)
+    }
 }
 
 /// Flags of the original trainingjob-operator and its logger that mean nothing here.
