@@ -98,13 +98,15 @@ pub enum Observation<O = Arc<Value>> {
     Applied(O),
     /// An object is gone; this is how it last was.
     Deleted(O),
-    /// A complete view of one kind. For [`Kind::Job`] it holds the objects of every served API.
+    /// A complete view of one kind, or of those of its objects that one source shows.
     Listed {
         /// The kind.
         kind: Kind,
+        /// The source's name, as in [`crate::WatchTarget::of`]; `None` for the whole kind.
+        of: Option<Text>,
         /// resourceVersion of the view.
         rv: ResourceVersion,
-        /// Every object of the kind.
+        /// Every object of the view.
         items: Vec<O>,
     },
 }
@@ -115,8 +117,8 @@ impl<O> Observation<O> {
         Some(match self {
             Self::Applied(object) => Observation::Applied(read(object)?),
             Self::Deleted(object) => Observation::Deleted(read(object)?),
-            Self::Listed { kind, rv, items } => {
-                Observation::Listed { kind, rv, items: items.into_iter().filter_map(read).collect() }
+            Self::Listed { kind, of, rv, items } => {
+                Observation::Listed { kind, of, rv, items: items.into_iter().filter_map(read).collect() }
             }
         })
     }

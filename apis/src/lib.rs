@@ -33,4 +33,4 @@ pub use api::{JobApi, Registry};
 pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};
 pub use fields::{Finding, Severity};
 pub use seen::Seen;
-pub use watched::{Selector, WatchTarget};
+pub use watched::{Selector, Views, WatchTarget};

@@ -61,6 +61,14 @@ impl Seen {
             Self::Node(_) => Kind::Node,
         }
     }
+
+    /// The job that it is, or that it belongs to.
+    pub const fn job(&self) -> Option<&JobKey> {
+        match self {
+            Self::Job(key, _) | Self::Pod(key, _) | Self::Service(key, _) => Some(key),
+            Self::Node(_) => None,
+        }
+    }
 }
 
 impl Observation {
@@ -86,7 +94,7 @@ mod tests {
     #[test]
     fn what_is_nobodys_is_left_out_of_a_view() {
         let items = vec![pod("AITrainingJob"), pod("ReplicaSet")];
-        let listed = Observation::Listed { kind: Kind::Pod, rv: ResourceVersion(7), items };
+        let listed = Observation::Listed { kind: Kind::Pod, of: None, rv: ResourceVersion(7), items };
         let Some(Observation::Listed { rv, items, .. }) = listed.read(&Registry::all()) else { panic!("it is a view") };
         assert_eq!(rv, ResourceVersion(7));
         assert!(matches!(items.as_slice(), [Seen::Pod(key, fact)] if &*key.name == "j" && &*fact.uid.0 == "p"));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::{Kind, Text};
+use model::{JobKey, Kind, Text};
 use serde_json::Value;
 
 use crate::api::Registry;
@@ -68,6 +68,43 @@ pub struct WatchTarget {
     pub plural: &'static str,
     /// Which of them.
     pub selector: Selector,
+    /// Name of its view among those of its kind; `None` while the kind has no other.
+    pub of: Option<Text>,
+}
+
+impl WatchTarget {
+    fn new(kind: Kind, resource: Resource, plural: &'static str, selector: Selector) -> Self {
+        Self { kind, resource, plural, selector, of: None }
+    }
+
+    fn name(&self) -> Text {
+        if self.kind == Kind::Job { self.resource.kind.clone() } else { Text::from(self.selector.to_string()) }
+    }
+
+    /// Returns true if it shows the jobs of an API, or what belongs to them.
+    fn shows(&self, api: &dyn crate::JobApi) -> bool {
+        match self.kind {
+            Kind::Node => false,
+            Kind::Job => self.resource == api.resource(),
+            Kind::Pod | Kind::Service => self.selector == api.selector(),
+        }
+    }
+}
+
+/// The views in which the objects of each API's jobs are shown, by kind and API. Empty while each kind has one view.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Views(BTreeMap<Kind, BTreeMap<Text, Text>>);
+
+impl Views {
+    /// Returns the view of a kind that shows the job, or what belongs to it; `None` while the kind has one view.
+    pub fn of(&self, kind: Kind, job: &JobKey) -> Option<&Text> {
+        self.0.get(&kind)?.get(&job.kind)
+    }
+
+    /// Returns true if a view shows the job, or what belongs to it. `None` is the view of the whole kind.
+    pub fn shows(&self, kind: Kind, view: Option<&Text>, job: &JobKey) -> bool {
+        view.is_none_or(|view| self.of(kind, job) == Some(view))
+    }
 }
 
 impl Registry {
@@ -75,26 +112,44 @@ impl Registry {
     pub fn watch_targets(&self) -> Vec<WatchTarget> {
         let mut targets: Vec<WatchTarget> = Vec::new();
         for kind in Kind::ALL {
-            let core =
-                |name, plural, selector| WatchTarget { kind, resource: Resource::new("v1", name), plural, selector };
+            let core = |name, plural, selector| WatchTarget::new(kind, Resource::new("v1", name), plural, selector);
             let of_kind: Vec<WatchTarget> = match kind {
                 Kind::Node => vec![core("Node", "nodes", Selector::default())],
                 Kind::Job => self.iter().map(|api| job(&**api)).collect(),
                 Kind::Pod => self.iter().map(|api| core("Pod", "pods", api.selector())).collect(),
                 Kind::Service => self.iter().map(|api| core("Service", "services", api.selector())).collect(),
             };
+            let mut views: Vec<WatchTarget> = Vec::new();
             for target in of_kind {
-                if !targets.contains(&target) {
-                    targets.push(target);
+                if !views.contains(&target) {
+                    views.push(target);
                 }
             }
+            if views.len() > 1 {
+                for target in &mut views {
+                    target.of = Some(target.name());
+                }
+            }
+            targets.append(&mut views);
         }
         targets
+    }
+
+    /// The views in which the objects of each API's jobs are shown.
+    pub fn views(&self) -> Views {
+        let mut views = Views::default();
+        for target in self.watch_targets() {
+            let Some(of) = &target.of else { continue };
+            for api in self.iter().filter(|api| target.shows(&***api)) {
+                views.0.entry(target.kind).or_default().insert(api.resource().kind, of.clone());
+            }
+        }
+        views
     }
 }
 
 fn job(api: &dyn crate::JobApi) -> WatchTarget {
-    WatchTarget { kind: Kind::Job, resource: api.resource(), plural: api.plural(), selector: Selector::default() }
+    WatchTarget::new(Kind::Job, api.resource(), api.plural(), Selector::default())
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl Cluster {
         let kinds = self.kinds.iter().filter(|kind| stream.covers(kind));
         let objects = kinds.flat_map(|kind| self.store.of_kind(kind.id)).map(|(_, object)| object);
         let items = objects.filter(|object| stream.selects(object)).map(Arc::clone).collect();
-        Observation::Listed { kind: stream.kind, rv: self.revision(), items }
+        Observation::Listed { kind: stream.kind, of: stream.of.clone(), rv: self.revision(), items }
     }
 
     /// The resourceVersion of the newest change. It moves exactly when something changed.

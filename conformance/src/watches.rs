@@ -18,7 +18,7 @@ use k8s_driver::watching::{End, Watching};
 use model::{Kind, ResourceVersion};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use crate::server::Server;
 
@@ -29,13 +29,8 @@ const MARK_TIMEOUT: Duration = Duration::from_secs(300);
 
 struct Watch {
     news: mpsc::Receiver<Observation<Seen>>,
-    task: JoinHandle<End>,
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    /// One for each source. They end when this is dropped.
+    _tasks: JoinSet<End>,
 }
 
 /// The watches of one operator process.
@@ -95,18 +90,22 @@ impl Watches {
     pub fn begin(&mut self, kind: Kind) {
         // A small queue: this is where the driver is slowed down when nobody takes what it tells.
         let (tell, news) = mpsc::channel(16);
-        let watching = Watching {
-            client: self.server.client.clone(),
-            kind,
-            sources: sources(kind, &self.registry, &self.scope),
-            registry: self.registry.clone(),
-            news: tell,
-            metrics: Metrics::new(),
-            selection: Arc::new(Selection::new(false)),
-            board: Board::default(),
-        };
-        let task = self.server.runtime.spawn(watching.run());
-        self.kinds.insert(kind, Watch { news, task });
+        let mut tasks = JoinSet::new();
+        for source in sources(kind, &self.registry, &self.scope) {
+            let watching = Watching {
+                client: self.server.client.clone(),
+                kind,
+                source,
+                views: self.registry.views(),
+                registry: self.registry.clone(),
+                news: tell.clone(),
+                metrics: Metrics::new(),
+                selection: Arc::new(Selection::new(false, 0)),
+                board: Board::default(),
+            };
+            tasks.spawn_on(watching.run(), &self.server.runtime);
+        }
+        self.kinds.insert(kind, Watch { news, _tasks: tasks });
         self.behind.insert(kind);
     }
 

@@ -55,9 +55,12 @@ impl State {
                 self.nodes.remove(name);
                 Ok(self.on_node(name))
             }
-            Fact::Relisted { kind, rv } => {
-                let first = self.floor(*kind).0 == 0;
-                let floor = self.floors.entry(*kind).or_default();
+            Fact::Relisted { kind, of, rv } => {
+                let first = self.floor(*kind, None).0 == 0;
+                let floor = match of {
+                    None => self.floors.entry(*kind).or_default(),
+                    Some(of) => self.source_floors.entry((*kind, of.clone())).or_default(),
+                };
                 *floor = (*floor).max(*rv);
                 if !(first && *kind == Kind::Node) {
                     return Ok(Dirty::new());

@@ -95,8 +95,10 @@ pub struct State {
     pub jobs: Jobs,
     /// Nodes by name.
     pub nodes: BTreeMap<Text, Node>,
-    /// Version of the newest complete view of each kind; 0 before the first.
+    /// Version of the newest complete view of each whole kind; 0 before the first.
     pub floors: BTreeMap<Kind, ResourceVersion>,
+    /// Version of the newest complete view of each source, where a kind has several.
+    pub source_floors: BTreeMap<(Kind, Text), ResourceVersion>,
     /// Where each term begins in this log, in order.
     pub terms: Vec<(Term, Position)>,
     /// Behaviour by which facts and events are folded: that of the record, or this build's.
@@ -117,9 +119,12 @@ impl State {
         self.jobs.get(key)
     }
 
-    /// Version of the newest complete view of a kind.
-    pub fn floor(&self, kind: Kind) -> ResourceVersion {
-        self.floors.get(&kind).copied().unwrap_or_default()
+    /// Version of the newest complete view of a source, or of a kind whatever its source (`None`). A view of the whole
+    /// kind counts for each of its sources.
+    pub fn floor(&self, kind: Kind, of: Option<&Text>) -> ResourceVersion {
+        let whole = self.floors.get(&kind).copied().unwrap_or_default();
+        let sources = self.source_floors.iter().filter(|((k, name), _)| *k == kind && of.is_none_or(|of| of == name));
+        sources.map(|(_, rv)| *rv).fold(whole, ResourceVersion::max)
     }
 
     /// Jobs whose deadline is not after `now`, earliest first.
@@ -145,7 +150,7 @@ impl State {
     pub(crate) fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {
             nodes: &self.nodes,
-            listed: self.floor(Kind::Node).0 > 0,
+            listed: self.floor(Kind::Node, None).0 > 0,
             grace_ms: self.config.node_grace_ms,
             faults: &self.config.gpu_faults,
         }

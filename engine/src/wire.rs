@@ -210,6 +210,9 @@ struct CheckpointBody<J> {
     jobs: J,
     nodes: BTreeMap<Text, Node>,
     floors: Vec<(Kind, ResourceVersion)>,
+    /// Absent while each kind has one source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    source_floors: Vec<(Kind, Text, ResourceVersion)>,
     terms: Vec<(Term, Position)>,
 }
 
@@ -228,6 +231,7 @@ impl State {
             jobs: &self.jobs,
             nodes: self.nodes.clone(),
             floors: self.floors.iter().map(|(k, v)| (*k, *v)).collect(),
+            source_floors: self.source_floors.iter().map(|((k, of), v)| (*k, of.clone(), *v)).collect(),
             terms: self.terms.clone(),
         })?)
     }
@@ -245,6 +249,7 @@ impl State {
             jobs: body.jobs.into_iter().collect(),
             nodes: body.nodes,
             floors: body.floors.into_iter().collect(),
+            source_floors: body.source_floors.into_iter().map(|(k, of, v)| ((k, of), v)).collect(),
             terms: body.terms,
             ..Self::default()
         };

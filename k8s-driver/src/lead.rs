@@ -111,13 +111,18 @@ impl Ground {
         let period =
             Period { last_term: guard.last_term(), news: take_news, answers: take_answers, calls, milestones: tell };
         self.turns.ask(Ask::Begin(Box::new(period))).await?;
-        let selection = Arc::new(Selection::new(!self.scope.label_selector.is_empty()));
+        let job_sources = sources::sources(Kind::Job, &self.registry, &self.scope).len();
+        let selection = Arc::new(Selection::new(!self.scope.label_selector.is_empty(), job_sources));
+        let all = Kind::ALL.into_iter().flat_map(|kind| {
+            sources::sources(kind, &self.registry, &self.scope).into_iter().map(move |source| (kind, source))
+        });
         let mut watches = JoinSet::new();
-        for kind in Kind::ALL {
+        for (kind, source) in all {
             let watching = Watching {
                 client: self.client.clone(),
                 kind,
-                sources: sources::sources(kind, &self.registry, &self.scope),
+                source,
+                views: self.registry.views(),
                 selection: Arc::clone(&selection),
                 registry: self.registry.clone(),
                 news: news.clone(),

@@ -7,7 +7,7 @@
 //!
 //! Without a selector everything is passed on. Tests: `watching/tests.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use apis::Seen;
@@ -17,17 +17,21 @@ use tokio::sync::watch;
 /// The chosen jobs.
 #[derive(Debug)]
 pub struct Selection {
-    chosen: Option<Mutex<BTreeSet<Uid>>>,
-    /// How many views of the jobs there were; pods and services wait for the first.
-    views: watch::Sender<u64>,
+    /// By the source that shows them.
+    chosen: Option<Mutex<BTreeMap<String, BTreeSet<Uid>>>>,
+    /// Number of sources of jobs.
+    sources: usize,
+    /// Sources of jobs that were listed; pods and services wait for all of them.
+    listed: watch::Sender<BTreeSet<String>>,
     /// How many jobs left the selection without being deleted.
     left: watch::Sender<u64>,
 }
 
 impl Selection {
-    /// All jobs, or those that are listed and watched.
-    pub fn new(only_some: bool) -> Self {
-        Self { chosen: only_some.then(Mutex::default), views: watch::Sender::new(0), left: watch::Sender::new(0) }
+    /// All jobs, or those that are listed and watched by so many sources.
+    pub fn new(only_some: bool, sources: usize) -> Self {
+        let chosen = only_some.then(Mutex::default);
+        Self { chosen, sources, listed: watch::Sender::default(), left: watch::Sender::new(0) }
     }
 
     /// Whether only some jobs are served.
@@ -39,7 +43,7 @@ impl Selection {
     pub async fn known(&self) {
         if self.is_some() {
             // The sender is here; it cannot be gone.
-            let _ = self.views.subscribe().wait_for(|views| *views > 0).await;
+            let _ = self.listed.subscribe().wait_for(|listed| listed.len() >= self.sources).await;
         }
     }
 
@@ -48,30 +52,33 @@ impl Selection {
         self.left.subscribe()
     }
 
-    /// A complete view of the chosen jobs.
-    pub fn listed(&self, jobs: &[Seen]) {
+    /// A complete view of the chosen jobs of a source.
+    pub fn listed(&self, source: &str, jobs: &[Seen]) {
         if let Some(mut chosen) = self.chosen() {
             let now: BTreeSet<Uid> = jobs.iter().filter_map(job).cloned().collect();
+            let before = chosen.entry(source.to_owned()).or_default();
             // Those that are missing may have been deleted or have left; either way their pods are not looked at any more.
-            if !chosen.is_subset(&now) {
+            if !before.is_subset(&now) {
                 self.left.send_modify(|left| *left += 1);
             }
-            *chosen = now;
+            *before = now;
         }
-        self.views.send_modify(|views| *views += 1);
+        self.listed.send_if_modified(|listed| listed.insert(source.to_owned()));
     }
 
-    /// A job is chosen.
-    pub fn add(&self, seen: &Seen) {
+    /// A source shows that a job is chosen.
+    pub fn add(&self, source: &str, seen: &Seen) {
         if let (Some(mut chosen), Some(uid)) = (self.chosen(), job(seen)) {
-            chosen.insert(uid.clone());
+            chosen.entry(source.to_owned()).or_default().insert(uid.clone());
         }
     }
 
     /// A job is not chosen any more; `exists` when it was not deleted.
     pub fn remove(&self, seen: &Seen, exists: bool) {
         if let (Some(mut chosen), Some(uid)) = (self.chosen(), job(seen)) {
-            chosen.remove(uid);
+            chosen.values_mut().for_each(|jobs| {
+                jobs.remove(uid);
+            });
         }
         if exists {
             self.left.send_modify(|left| *left += 1);
@@ -84,10 +91,10 @@ impl Selection {
             Seen::Pod(key, _) | Seen::Service(key, _) => key,
             Seen::Job(..) | Seen::Node(_) => return true,
         };
-        self.chosen().is_none_or(|chosen| chosen.contains(&owner.uid))
+        self.chosen().is_none_or(|chosen| chosen.values().any(|jobs| jobs.contains(&owner.uid)))
     }
 
-    fn chosen(&self) -> Option<MutexGuard<'_, BTreeSet<Uid>>> {
+    fn chosen(&self) -> Option<MutexGuard<'_, BTreeMap<String, BTreeSet<Uid>>>> {
         // A set is whole after every single change of it.
         self.chosen.as_ref().map(|chosen| chosen.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -2,8 +2,10 @@
 //!
 //! Tests: at the end of this file.
 
+use std::fmt;
+
 use apis::Registry;
-use model::Kind;
+use model::{Kind, Text};
 
 use crate::decode::Shape;
 use crate::trim;
@@ -32,6 +34,19 @@ pub struct Source {
     pub metadata_only: bool,
     /// Whether it may not be there (yet): a custom resource whose definition nobody installed.
     pub optional: bool,
+    /// Name of its view, as in [`apis::WatchTarget::of`].
+    pub of: Option<Text>,
+}
+
+/// Its path, with the selector where that tells it from another source.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)?;
+        if self.of.is_some() && !self.selector.is_empty() {
+            write!(f, "?labelSelector={}", self.selector)?;
+        }
+        Ok(())
+    }
 }
 
 /// Every source of a kind.
@@ -45,7 +60,7 @@ pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
 }
 
 fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
-    let apis::WatchTarget { kind, resource, plural, selector } = target;
+    let apis::WatchTarget { kind, resource, plural, selector, of } = target;
     let namespace = scope.namespace.as_deref().filter(|_| kind != Kind::Node);
     let keep = match kind {
         Kind::Node => trim::NODE,
@@ -61,6 +76,7 @@ fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
         shape: Shape { api_version: resource.api_version, kind: resource.kind, keep },
         metadata_only: kind == Kind::Service,
         optional: kind == Kind::Job,
+        of,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::{Kind, Term};
+use model::Term;
 use tokio::sync::watch;
 
 /// Where a process stands.
@@ -75,8 +75,8 @@ pub struct Board(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     standing: watch::Sender<Standing>,
-    /// What keeps a kind from being listed or watched.
-    troubles: Mutex<BTreeMap<Kind, String>>,
+    /// What keeps a source from being listed or watched, by source.
+    troubles: Mutex<BTreeMap<String, String>>,
     /// Resources that are watched, by path: whether the server knows them.
     served: Mutex<BTreeMap<String, bool>>,
     /// Shortcomings of installed CRDs, by path of the resource.
@@ -107,12 +107,12 @@ impl Board {
         });
     }
 
-    /// Notes what keeps a kind from being listed or watched; `None` when nothing does any more.
-    pub fn trouble(&self, kind: Kind, why: Option<String>) {
+    /// Notes what keeps a source from being listed or watched; `None` when nothing does any more.
+    pub fn trouble(&self, source: &str, why: Option<String>) {
         let mut troubles = self.troubles();
         match why {
-            Some(why) => troubles.insert(kind, why),
-            None => troubles.remove(&kind),
+            Some(why) => troubles.insert(source.to_owned(), why),
+            None => troubles.remove(source),
         };
     }
 
@@ -156,7 +156,7 @@ impl Board {
         let mut standing = self.0.standing.borrow().clone();
         if let Standing::Listing { missing } = &mut standing {
             let troubles = self.troubles();
-            let told: Vec<String> = troubles.iter().map(|(kind, why)| format!("{kind:?}: {why}")).collect();
+            let told: Vec<String> = troubles.iter().map(|(source, why)| format!("{source}: {why}")).collect();
             if !told.is_empty() {
                 *missing = told.join("; ");
             }
@@ -169,7 +169,7 @@ impl Board {
         self.0.standing.subscribe()
     }
 
-    fn troubles(&self) -> MutexGuard<'_, BTreeMap<Kind, String>> {
+    fn troubles(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         // A map is whole after every single change of it.
         self.0.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,10 +189,10 @@ mod tests {
         assert!(!board.get().is_ready());
         board.set(Standing::Listing { missing: "lists are under way".to_owned() });
         assert_eq!(board.get().to_string(), "waiting for complete views of the cluster: lists are under way");
-        board.trouble(Kind::Pod, Some("list: 403 Forbidden".to_owned()));
-        let text = "waiting for complete views of the cluster: Pod: list: 403 Forbidden";
+        board.trouble("/api/v1/pods", Some("list: 403 Forbidden".to_owned()));
+        let text = "waiting for complete views of the cluster: /api/v1/pods: list: 403 Forbidden";
         assert_eq!(board.get().to_string(), text);
-        board.trouble(Kind::Pod, None);
+        board.trouble("/api/v1/pods", None);
         assert!(board.get().to_string().ends_with("lists are under way"));
         board.set(Standing::Leading { term: Term(7) });
         assert!(board.get().is_ready());

@@ -1,4 +1,4 @@
-//! Lists and watches one kind, for as long as somebody takes what it reports.
+//! Lists and watches one source of a kind, for as long as somebody takes what it reports.
 //!
 //! Owns the list-and-watch protocol: pages, bookmarks, going on after a break, listing again when the server has forgotten
 //! (410), and noticing a connection that died without a word. Nothing that was seen is dropped; whoever is slow to take it
@@ -8,10 +8,10 @@
 //! A cluster that was restored from a copy accepts a watch from a version that is still to come, and says nothing until then.
 //! So after a failure it is asked how far it is, and a cluster that went back ends the task: whoever leads begins anew.
 //!
-//! A kind that several served APIs share (jobs) is one view: all of its sources are listed, then all are watched from there,
-//! and when one has to be listed again, all are. The version of the view is the greatest of theirs. That is right
-//! because no watch begins before all lists are done: whatever is older than the view and not in it is gone, and
-//! whatever came later is yet to be reported. The versions of custom resources count together in one store.
+//! A kind that several served APIs share has a source for each of them, and each source is a view by itself, with a version,
+//! a watch and a back-off of its own. One view of all of them would claim the greatest version of their lists, while each
+//! watch goes on from its own list: what a slower watch has yet to report would count as gone. A source that is refused
+//! is tried again by itself, and readiness names it; a term begins once all are listed.
 //!
 //! Tests: `watching/tests.rs`.
 
@@ -21,12 +21,9 @@ mod trouble;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use apis::{Observation, Registry, Seen};
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
+use apis::{Observation, Registry, Seen, Views};
 use http::{HeaderValue, Request};
 use http_body_util::BodyExt as _;
 use kube::Client;
@@ -35,10 +32,11 @@ use kube::client::Body;
 use kube_runtime::utils::Backoff;
 use kube_runtime::watcher::DefaultBackoff;
 use model::{Kind, ResourceVersion, Text};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::lines::Lines;
+use self::listing::View;
 use self::trouble::{Trouble, broken, is_expired, trouble};
 use crate::decode::{self, Event};
 use crate::hash::hash;
@@ -77,14 +75,16 @@ pub enum End {
     WentBack,
 }
 
-/// One kind to watch.
+/// One source to watch.
 pub struct Watching {
     /// The client.
     pub client: Client,
     /// The kind.
     pub kind: Kind,
-    /// Its sources.
-    pub sources: Vec<Source>,
+    /// The source.
+    pub source: Source,
+    /// Of which jobs' objects it speaks.
+    pub views: Views,
     /// Whose objects are passed on.
     pub selection: Arc<Selection>,
     /// The served APIs, with which objects are read.
@@ -100,7 +100,7 @@ pub struct Watching {
 impl Watching {
     /// Watches until nobody takes the reports any more, or the cluster is older than what was reported.
     pub async fn run(self) -> End {
-        let nodes = Mutex::new(HashMap::new());
+        let mut nodes = Known::new();
         let mut newest = ResourceVersion::default();
         let mut backoff = DefaultBackoff::default();
         loop {
@@ -108,8 +108,8 @@ impl Watching {
                 self.selection.known().await;
             }
             let mut departures = self.selection.departures();
-            let views = match self.list_all().await {
-                Ok(views) => views,
+            let view = match self.list_served().await {
+                Ok(view) => view,
                 Err(trouble) => {
                     if !self.pause(&trouble, "list", &mut backoff).await {
                         return End::Unheard;
@@ -117,45 +117,41 @@ impl Watching {
                     continue;
                 }
             };
-            self.board.trouble(self.kind, None);
-            let versions: Vec<Option<String>> = views.iter().map(|view| view.version.clone()).collect();
-            let rv = views.iter().map(|view| view.at).max().unwrap_or_default();
+            self.board.trouble(&self.source.to_string(), None);
+            let View { version, at: rv, items } = view;
             if rv < newest {
                 return self.went_back();
             }
             newest = rv;
-            let items = views.into_iter().flat_map(|view| view.items);
-            let items: Vec<Seen> = items.filter(|seen| self.selection.takes(seen)).collect();
+            let items: Vec<Seen> =
+                items.into_iter().filter(|seen| self.shows(seen) && self.selection.takes(seen)).collect();
             if self.kind == Kind::Job {
-                self.selection.listed(&items);
+                self.selection.listed(&self.source.path, &items);
             }
-            tracing::debug!(kind = ?self.kind, objects = items.len(), version = rv.0, "listed");
+            tracing::debug!(source = %self.source, objects = items.len(), version = rv.0, "listed");
             if self.kind == Kind::Node {
-                *nodes.lock().await = items.iter().filter_map(known).collect();
+                nodes = items.iter().filter_map(known).collect();
             }
-            if self.news.send(Observation::Listed { kind: self.kind, rv, items }).await.is_err() {
+            let listed = Observation::Listed { kind: self.kind, of: self.source.of.clone(), rv, items };
+            if self.news.send(listed).await.is_err() {
                 return End::Unheard;
             }
-            let (begun, progress) = (Instant::now(), AtomicBool::new(false));
-            let pairs = self.sources.iter().zip(versions);
-            let mut watches: FuturesUnordered<_> =
-                pairs.map(|(source, version)| self.keep_watching(source, version, &nodes, &progress)).collect();
-            // The first that cannot go on ends all: the next view is of all sources.
+            let (begun, mut progress) = (Instant::now(), false);
             let ended = tokio::select! {
-                ended = watches.next() => ended,
+                ended = self.keep_watching(version, &mut nodes, &mut progress) => ended,
                 _ = departures.changed(), if self.belongs_to_jobs() => {
-                    progress.store(true, Ordering::Relaxed);
-                    Some(Trouble::Broken("a job left the selection".to_owned()))
+                    progress = true;
+                    Trouble::Broken("a job left the selection".to_owned())
                 }
             };
             match ended {
-                Some(Trouble::Over) | None => return End::Unheard,
-                Some(Trouble::Older) => return self.went_back(),
-                Some(trouble) => {
+                Trouble::Over => return End::Unheard,
+                Trouble::Older => return self.went_back(),
+                trouble => {
                     self.metrics.watch_restarted(self.kind, "expired");
-                    tracing::warn!(kind = ?self.kind, %trouble, "watch cannot go on; everything is listed again");
+                    tracing::warn!(source = %self.source, %trouble, "watch cannot go on; everything is listed again");
                     // A list proves nothing: a server that refuses every watch would be listed without end.
-                    if begun.elapsed() > WELL_AFTER || progress.load(Ordering::Relaxed) {
+                    if begun.elapsed() > WELL_AFTER || progress {
                         backoff.reset();
                     } else if !self.pause(&trouble, "watch", &mut backoff).await {
                         return End::Unheard;
@@ -165,16 +161,10 @@ impl Watching {
         }
     }
 
-    /// Watches a source from a version on until it cannot go on. Without a version it waits for the source to appear.
+    /// Watches from a version on until that cannot go on. Without a version it waits for the source to appear.
     /// Sets `progress` once the watch has reported something.
-    async fn keep_watching(
-        &self,
-        source: &Source,
-        version: Option<String>,
-        nodes: &Known,
-        progress: &AtomicBool,
-    ) -> Trouble {
-        let Some(mut version) = version else { return self.wait_for(source).await };
+    async fn keep_watching(&self, version: Option<String>, nodes: &mut Known, progress: &mut bool) -> Trouble {
+        let Some(mut version) = version else { return self.wait_until_served().await };
         let mut backoff = DefaultBackoff::default();
         let mut refusals = 0;
         let mut failed = false;
@@ -182,13 +172,13 @@ impl Watching {
             let (begun, before) = (Instant::now(), version.clone());
             let went = async {
                 if failed {
-                    self.reaches(source, &version).await?;
+                    self.reaches(&version).await?;
                 }
-                self.watch(source, &mut version, nodes).await
+                self.watch(&mut version, nodes).await
             };
             let went = went.await;
             if version != before {
-                progress.store(true, Ordering::Relaxed);
+                *progress = true;
             }
             let trouble = match went {
                 Ok(()) => None,
@@ -220,7 +210,8 @@ impl Watching {
     }
 
     /// One watch, to its end. `version` is that of the last thing reported.
-    async fn watch(&self, source: &Source, version: &mut String, nodes: &Known) -> Result<(), Trouble> {
+    async fn watch(&self, version: &mut String, nodes: &mut Known) -> Result<(), Trouble> {
+        let source = &self.source;
         let params = WatchParams {
             label_selector: Some(source.selector.clone()).filter(|selector| !selector.is_empty()),
             timeout: Some(WATCH_SECONDS),
@@ -248,13 +239,13 @@ impl Watching {
                 }
                 let event = decode::event(line, &source.shape);
                 let event = event.map_err(|error| Trouble::Broken(format!("unreadable watch event: {error}")))?;
-                self.report(event, source, version, nodes).await?;
+                self.report(event, version, nodes).await?;
             }
             lines.forget();
         }
     }
 
-    async fn report(&self, event: Event, source: &Source, version: &mut String, nodes: &Known) -> Result<(), Trouble> {
+    async fn report(&self, event: Event, version: &mut String, nodes: &mut Known) -> Result<(), Trouble> {
         let observation = match event {
             Event::Error(error) if is_expired(error.code) => return Err(Trouble::Expired),
             Event::Error(error) => return Err(Trouble::Refused(error)),
@@ -266,27 +257,30 @@ impl Watching {
                 decode::version(&object).clone_into(version);
                 let Some(seen) = Seen::read(&self.registry, Arc::new(object)) else { return Ok(()) };
                 if let Some((name, judged)) = known(&seen)
-                    && nodes.lock().await.insert(name, judged) == Some(judged)
+                    && nodes.insert(name, judged) == Some(judged)
                 {
                     return Ok(());
                 }
-                if !self.selection.takes(&seen) {
+                if !self.shows(&seen) || !self.selection.takes(&seen) {
                     return Ok(());
                 }
                 if self.kind == Kind::Job {
-                    self.selection.add(&seen);
+                    self.selection.add(&self.source.path, &seen);
                 }
                 Observation::Applied(seen)
             }
             Event::Deleted(object) => {
                 decode::version(&object).clone_into(version);
                 let Some(seen) = Seen::read(&self.registry, Arc::new(object)) else { return Ok(()) };
+                if !self.shows(&seen) {
+                    return Ok(());
+                }
                 if let Seen::Node(fact) = &seen {
-                    nodes.lock().await.remove(&fact.name);
+                    nodes.remove(&fact.name);
                 }
                 if self.kind == Kind::Job && self.selection.is_some() {
                     // A watch says the same of a job that lost its label as of one that is gone.
-                    let exists = self.exists(&seen, source).await?;
+                    let exists = self.exists(&seen).await?;
                     self.selection.remove(&seen, exists);
                 }
                 Observation::Deleted(seen)
@@ -296,7 +290,8 @@ impl Watching {
     }
 
     /// Whether a job still exists, the very same.
-    async fn exists(&self, seen: &Seen, source: &Source) -> Result<bool, Trouble> {
+    async fn exists(&self, seen: &Seen) -> Result<bool, Trouble> {
+        let source = &self.source;
         let Seen::Job(key, _) = seen else { return Ok(false) };
         let path = crate::sources::collection(&source.shape.api_version, source.plural, Some(&key.namespace));
         let request = kube::core::Request::new(path).get(&key.name, &GetParams::default()).map_err(broken)?;
@@ -311,13 +306,19 @@ impl Watching {
         }
     }
 
+    /// Returns true if the source speaks of the object. What belongs to another API's job is that API's source's to tell.
+    fn shows(&self, seen: &Seen) -> bool {
+        seen.job().is_none_or(|job| self.views.shows(self.kind, self.source.of.as_ref(), job))
+    }
+
     /// Whether the kind's objects are told apart by the job they belong to.
     const fn belongs_to_jobs(&self) -> bool {
         matches!(self.kind, Kind::Pod | Kind::Service)
     }
 
-    /// Waits until a source that was not served is.
-    async fn wait_for(&self, source: &Source) -> Trouble {
+    /// Waits until the source, which was not served, is.
+    async fn wait_until_served(&self) -> Trouble {
+        let source = &self.source;
         loop {
             tokio::time::sleep(MISSING_LOOK).await;
             match self.version_of(&source.path, &source.shape).await {
@@ -329,7 +330,7 @@ impl Watching {
     }
 
     fn went_back(&self) -> End {
-        tracing::warn!(kind = ?self.kind, "the cluster is older than it was: it was restored from a copy");
+        tracing::warn!(source = %self.source, "the cluster is older than it was: it was restored from a copy");
         End::WentBack
     }
 
@@ -339,8 +340,8 @@ impl Watching {
             return false;
         }
         self.metrics.watch_restarted(self.kind, "failed");
-        self.board.trouble(self.kind, Some(format!("{what}: {trouble}")));
-        tracing::warn!(kind = ?self.kind, what, %trouble, "the cluster cannot be watched; trying again");
+        self.board.trouble(&self.source.to_string(), Some(format!("{what}: {trouble}")));
+        tracing::warn!(source = %self.source, what, %trouble, "the cluster cannot be watched; trying again");
         // Not longer: there are only a few watches, and a cluster that is back should not have to wait.
         let wait = backoff.next().unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
         tokio::select! {
@@ -351,7 +352,7 @@ impl Watching {
 }
 
 /// What was last reported of each node, as a hash of what is judged.
-type Known = Mutex<HashMap<Text, u64>>;
+type Known = HashMap<Text, u64>;
 
 /// Name of a node, and a hash of what is judged of it. A clash of two hashes would hide a change until the next one.
 fn known(seen: &Seen) -> Option<(Text, u64)> {

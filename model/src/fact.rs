@@ -58,10 +58,13 @@ pub enum Fact {
         /// Its name.
         name: Text,
     },
-    /// A complete view of one kind at a resourceVersion was taken in; differences are facts of their own.
+    /// A complete view of a kind, or of one source's part of it, was taken in; differences are facts of their own.
     Relisted {
         /// The kind.
         kind: Kind,
+        /// The source; absent for the whole kind.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Text>,
         /// The resourceVersion of the view.
         rv: ResourceVersion,
     },

@@ -21,7 +21,9 @@ impl Operator {
             match observation {
                 Observation::Applied(seen) => self.applied(seen, facts, false),
                 Observation::Deleted(seen) => self.deleted(seen, facts),
-                Observation::Listed { kind, rv, items } => self.listed(kind, rv, items, facts, begins)?,
+                Observation::Listed { kind, of, rv, items } => {
+                    self.listed(&View { kind, of, rv }, items, facts, begins)?;
+                }
             }
         }
         Ok(())
@@ -36,7 +38,7 @@ impl Operator {
                 }
             }
             Seen::Service(key, fact) => {
-                let floor = self.state.floor(Kind::Service);
+                let floor = self.state.floor(Kind::Service, self.views.of(Kind::Service, &key));
                 let known = self.state.job(&key).is_some_and(|j| j.services.contains_key(&fact.uid));
                 if whole || known || fact.rv > floor {
                     facts.job(&key).push(Fact::Service(fact));
@@ -117,22 +119,21 @@ impl Operator {
         }
     }
 
-    /// A complete view: everything in it is there, everything else of that age is gone.
-    fn listed(
-        &mut self,
-        kind: Kind,
-        rv: ResourceVersion,
-        items: Vec<Seen>,
-        facts: &mut Intake,
-        begins: bool,
-    ) -> Result<(), Error> {
-        let floor = if begins { self.newest(kind) } else { self.state.floor(kind) };
+    /// A complete view: everything in it is there, everything else of that age that it would show is gone. It says nothing
+    /// of what another source of the kind shows: that source's watch goes on from a version of its own.
+    fn listed(&mut self, view: &View, items: Vec<Seen>, facts: &mut Intake, begins: bool) -> Result<(), Error> {
+        let View { kind, of, rv } = view.clone();
+        let of = of.as_ref();
+        let floor = if begins { self.newest(kind, of) } else { self.state.floor(kind, of) };
         if rv < floor {
             return if begins { Err(Error::ClusterWentBack { kind, have: rv.0, known: floor.0 }) } else { Ok(()) };
         }
         let mut uids: BTreeSet<Uid> = BTreeSet::new();
         let mut names: BTreeSet<Text> = BTreeSet::new();
         for item in items {
+            if item.job().is_some_and(|key| !self.views.shows(kind, of, key)) {
+                continue;
+            }
             match &item {
                 Seen::Job(key, _) => uids.insert(key.uid.clone()),
                 Seen::Pod(_, fact) => uids.insert(fact.uid.clone()),
@@ -147,15 +148,15 @@ impl Operator {
                 facts.cluster.extend(gone.map(|n| Fact::NodeGone { name: n.fact.name.clone() }));
             }
             Kind::Job => {
-                let gone =
-                    self.state.jobs.briefs().filter(|(key, job)| job.known && job.rv <= rv && !uids.contains(&key.uid));
+                let shown = self.state.jobs.briefs().filter(|(key, _)| self.views.shows(kind, of, key));
+                let gone = shown.filter(|(key, job)| job.known && job.rv <= rv && !uids.contains(&key.uid));
                 let gone: Vec<JobKey> = gone.map(|(key, _)| key.clone()).collect();
                 for key in &gone {
                     self.job_gone(key, facts);
                 }
             }
             Kind::Pod => {
-                for (key, job) in self.state.jobs.all_awake() {
+                for (key, job) in self.state.jobs.all_awake().filter(|(key, _)| self.views.shows(kind, of, key)) {
                     let gone = job.pods.values().filter(|p| p.fact.rv <= rv && !uids.contains(&p.fact.uid));
                     gone.for_each(|p| facts.job(key).push(Fact::PodGone { uid: p.fact.uid.clone(), rv: Some(rv) }));
                     // Pods that an adopted mirror waits for and that are not there are gone as well.
@@ -163,35 +164,37 @@ impl Operator {
                         job.doomed.iter().filter(|uid| !job.pods.contains_key(*uid) && !uids.contains(*uid));
                     never_seen.for_each(|uid| facts.job(key).push(Fact::PodGone { uid: uid.clone(), rv: None }));
                 }
-                facts.jobs.iter_mut().for_each(|(_, list)| adopted_waits(list, &uids));
+                let shown = facts.jobs.iter_mut().filter(|(key, _)| self.views.shows(kind, of, key));
+                shown.for_each(|(_, list)| adopted_waits(list, &uids));
             }
             Kind::Service => {
-                for (key, job) in self.state.jobs.all_awake() {
+                for (key, job) in self.state.jobs.all_awake().filter(|(key, _)| self.views.shows(kind, of, key)) {
                     let gone = job.services.iter().filter(|(uid, s)| s.rv <= rv && !uids.contains(*uid));
                     gone.for_each(|(uid, _)| facts.job(key).push(Fact::ServiceGone { uid: uid.clone() }));
                 }
             }
         }
-        facts.cluster.push(Fact::Relisted { kind, rv });
+        facts.cluster.push(Fact::Relisted { kind, of: of.cloned(), rv });
         Ok(())
     }
 
-    /// The newest version of a kind that is known: of its last complete view, or of any object seen since.
-    fn newest(&self, kind: Kind) -> ResourceVersion {
-        let jobs = self.state.jobs.all_awake().map(|(_, job)| job);
+    /// The newest version that is known of what a view shows: of the last such view, or of any object seen since.
+    fn newest(&self, kind: Kind, of: Option<&Text>) -> ResourceVersion {
+        let shown = |key: &JobKey| self.views.shows(kind, of, key);
+        let jobs = self.state.jobs.all_awake().filter(|(key, _)| shown(key)).map(|(_, job)| job);
         let seen = match kind {
             Kind::Node => self.state.nodes.values().map(|n| n.fact.rv).max(),
-            Kind::Job => self.state.jobs.briefs().map(|(_, job)| job.rv).max(),
+            Kind::Job => self.state.jobs.briefs().filter(|(key, _)| shown(key)).map(|(_, job)| job.rv).max(),
             Kind::Pod => jobs.flat_map(|j| j.pods.values()).map(|p| p.fact.rv).max(),
             Kind::Service => jobs.flat_map(|j| j.services.values()).map(|s| s.rv).max(),
         };
-        self.state.floor(kind).max(seen.unwrap_or_default())
+        self.state.floor(kind, of).max(seen.unwrap_or_default())
     }
 
     /// An unknown pod at or below the newest complete view was gone before that view.
     fn is_stale_pod(&self, key: &JobKey, fact: &PodFact) -> bool {
         let known = self.state.job(key).is_some_and(|j| j.pods.contains_key(&fact.uid));
-        !known && fact.rv <= self.state.floor(Kind::Pod)
+        !known && fact.rv <= self.state.floor(Kind::Pod, self.views.of(Kind::Pod, key))
     }
 
     /// Whether a fact changes anything that is known. Heartbeats and echoes do not.
@@ -203,7 +206,7 @@ impl Operator {
                         && (known.fact.ready != node.ready || known.fact.conditions != node.conditions)
                 }),
                 Fact::NodeGone { name } => self.state.nodes.contains_key(name),
-                Fact::Relisted { kind, rv } => self.state.floor(*kind) < *rv,
+                Fact::Relisted { kind, of, rv } => self.state.floor(*kind, of.as_ref()) < *rv,
                 _ => true,
             };
         };
@@ -245,6 +248,14 @@ impl Operator {
             _ => Ok(()),
         }
     }
+}
+
+/// What a complete view is of, and its version.
+#[derive(Debug, Clone)]
+struct View {
+    kind: Kind,
+    of: Option<Text>,
+    rv: ResourceVersion,
 }
 
 /// Nodes, then jobs, then pods, then services.

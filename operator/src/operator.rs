@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen};
+use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen, Views, WatchTarget};
 use engine::{FoldError, Record, State, WireError};
 use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord};
 use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Timestamp};
@@ -99,6 +99,9 @@ pub struct Operator {
     /// Position of the newest state a start can begin with: the cached one, or the log's checkpoint.
     cached: Position,
     pub(crate) registry: Registry,
+    /// What must be listed before a term begins, and which of it shows the objects of which jobs.
+    pub(crate) targets: Vec<WatchTarget>,
+    pub(crate) views: Views,
     pub(crate) options: Options,
     pub(crate) state: State,
     /// The term of this process; zero until every kind has been listed.
@@ -152,6 +155,8 @@ impl Operator {
         Ok(Self {
             log,
             cached: folded,
+            targets: registry.watch_targets(),
+            views: registry.views(),
             registry,
             options,
             state,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use apis::{ApiCall, Observation, Seen};
+use apis::{ApiCall, Observation, Seen, WatchTarget};
 use engine::wire::BEHAVIOUR;
 use engine::{Record, Scope};
 use event_log::NewRecord;
-use model::{Fact, JobKey, Kind, Phase, Position, Stamp, Term, Text, Timestamp};
+use model::{Fact, JobKey, Phase, Position, Stamp, Term, Text, Timestamp};
 
 use crate::operator::{Error, Operator};
 
@@ -204,11 +204,13 @@ impl Operator {
         Ok(())
     }
 
-    /// Whether a complete view of every kind waits in the inbox, or was taken in.
+    /// Returns true if a complete view of every source waits in the inbox, or was taken in.
     pub fn has_listed_all(&self) -> bool {
-        Kind::ALL
-            .iter()
-            .all(|wanted| self.inbox.iter().any(|o| matches!(o, Observation::Listed { kind, .. } if kind == wanted)))
+        let is_of = |observation: &Observation<Seen>, target: &WatchTarget| match observation {
+            Observation::Listed { kind, of, .. } => *kind == target.kind && (of.is_none() || *of == target.of),
+            Observation::Applied(_) | Observation::Deleted(_) => false,
+        };
+        self.targets.iter().all(|target| self.inbox.iter().any(|observation| is_of(observation, target)))
             || self.is_ready()
     }
 

@@ -31,7 +31,7 @@ impl Server {
         server.objects.insert(("AITrainingJob".to_owned(), "j".to_owned()), job.clone());
         for kind in Kind::ALL {
             let items = if kind == Kind::Job { vec![Arc::new(job.clone())] } else { Vec::new() };
-            server.operator.offer(Observation::Listed { kind, rv: ResourceVersion(1), items });
+            server.operator.offer(Observation::Listed { kind, of: None, rv: ResourceVersion(1), items });
         }
         server
     }

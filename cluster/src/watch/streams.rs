@@ -39,19 +39,21 @@ pub(super) struct Stream {
     /// Their type; `None` for every type that is delivered as this kind.
     resource: Option<Resource>,
     selector: Selector,
+    /// Its target's name; `None` for the whole kind.
+    pub(super) of: Option<Text>,
     pub(super) progress: Progress,
 }
 
 impl Stream {
     /// Every object of a kind.
     pub(super) fn of_kind(kind: Kind) -> Self {
-        Self { kind, resource: None, selector: Selector::default(), progress: Progress::begin(Timestamp(0)) }
+        Self { kind, resource: None, selector: Selector::default(), of: None, progress: Progress::begin(Timestamp(0)) }
     }
 
     /// The objects of a target.
     pub(super) fn of_target(target: &WatchTarget) -> Self {
         let (resource, selector) = (Some(target.resource.clone()), target.selector.clone());
-        Self { kind: target.kind, resource, selector, progress: Progress::begin(Timestamp(0)) }
+        Self { kind: target.kind, resource, selector, of: target.of.clone(), progress: Progress::begin(Timestamp(0)) }
     }
 
     /// Returns true if objects of a served kind are watched.

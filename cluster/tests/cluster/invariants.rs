@@ -84,7 +84,7 @@ impl View {
     fn take(&mut self, cluster: &mut Cluster, id: WatcherId) {
         for observation in cluster.watch(id) {
             match observation {
-                Observation::Listed { kind, rv, items } => {
+                Observation::Listed { kind, rv, items, .. } => {
                     self.objects.retain(|(k, _), _| *k != kind);
                     self.objects.extend(items.into_iter().map(|o| ((kind, meta(&o, "uid").to_owned()), o)));
                     let newest = self.newest.entry(kind).or_default();

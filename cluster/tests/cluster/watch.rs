@@ -212,7 +212,7 @@ fn a_consumer_of_labels_is_told_of_what_they_select() {
     create(&mut cluster, &labelled("a", Some("red"))).unwrap();
     create(&mut cluster, &labelled("b", Some("blue"))).unwrap();
     create(&mut cluster, &labelled("c", None)).unwrap();
-    let target = |selector| WatchTarget { kind: Kind::Pod, resource: pods(), plural: "pods", selector };
+    let target = |selector| WatchTarget { kind: Kind::Pod, resource: pods(), plural: "pods", selector, of: None };
     let red = cluster.subscribe_to(&[target(Selector::label("team", "red"))]);
     let both = cluster.subscribe_to(&["red", "blue"].map(|team| target(Selector::label("team", team))));
     assert_eq!(told(&cluster.watch(red)), ["listed Pod 1"]);
@@ -257,6 +257,7 @@ fn a_consumer_of_one_type_is_told_of_no_other() {
         resource: apis::Resource::new("example.dev/v1", kind),
         plural,
         selector: Selector::default(),
+        of: None,
     };
     let trains = cluster.subscribe_to(&[target("Train", "trains")]);
     let trams = cluster.subscribe_to(&[target("Tram", "trams")]);

@@ -77,7 +77,10 @@ impl Around {
     async fn list(&self, jobs: Vec<Seen>) {
         for kind in Kind::ALL {
             let items = if kind == Kind::Job { jobs.clone() } else { Vec::new() };
-            self.news.send(Observation::Listed { kind, rv: ResourceVersion(self.listed), items }).await.unwrap();
+            self.news
+                .send(Observation::Listed { kind, of: None, rv: ResourceVersion(self.listed), items })
+                .await
+                .unwrap();
         }
     }
 

@@ -10,7 +10,7 @@ use model::{ResourceVersion, Text};
 use super::trouble::{Trouble, broken, trouble};
 use super::{PAGE_LIMIT, WHOLE, Watching, prepared};
 use crate::decode::{self, Shape};
-use crate::sources::{Source, collection};
+use crate::sources::collection;
 use crate::{trim, wire};
 
 /// Objects in one page of a list.
@@ -27,25 +27,23 @@ pub(super) struct View {
 }
 
 impl Watching {
-    /// A complete view of every source.
-    pub(super) async fn list_all(&self) -> Result<Vec<View>, Trouble> {
-        let mut views = Vec::with_capacity(self.sources.len());
-        for source in &self.sources {
-            let view = match self.list(source).await {
-                Err(Trouble::Missing) if source.optional => {
-                    tracing::warn!(path = source.path, "not served (yet): install its CustomResourceDefinition");
-                    View { version: None, at: self.present_version().await?, items: Vec::new() }
-                }
-                other => other?,
-            };
-            self.board.served(&source.path, view.version.is_some());
-            views.push(view);
-        }
-        Ok(views)
+    /// A complete view of the source; an empty one where it is not installed (yet).
+    pub(super) async fn list_served(&self) -> Result<View, Trouble> {
+        let source = &self.source;
+        let view = match self.list().await {
+            Err(Trouble::Missing) if source.optional => {
+                tracing::warn!(path = source.path, "not served (yet): install its CustomResourceDefinition");
+                View { version: None, at: self.present_version().await?, items: Vec::new() }
+            }
+            other => other?,
+        };
+        self.board.served(&source.path, view.version.is_some());
+        Ok(view)
     }
 
-    /// A complete view of a source, the newest there is.
-    async fn list(&self, source: &Source) -> Result<View, Trouble> {
+    /// A complete view of the source, the newest there is.
+    async fn list(&self) -> Result<View, Trouble> {
+        let source = &self.source;
         let mut items = Vec::new();
         let mut next = String::new();
         let mut limit = PAGE;
@@ -91,7 +89,8 @@ impl Watching {
     }
 
     /// Whether the cluster is as far as `version`: [`Trouble::Older`] when it is not.
-    pub(super) async fn reaches(&self, source: &Source, version: &str) -> Result<(), Trouble> {
+    pub(super) async fn reaches(&self, version: &str) -> Result<(), Trouble> {
+        let source = &self.source;
         let present = self.version_of(&source.path, &source.shape).await?;
         if present < decode::number(version) { Err(Trouble::Older) } else { Ok(()) }
     }

@@ -22,24 +22,38 @@ struct World {
 }
 
 fn world(kind: Kind) -> World {
-    world_of(kind, Arc::new(Selection::new(false)))
+    world_of(kind, Arc::new(Selection::new(false, 1)))
 }
 
 fn world_of(kind: Kind, selection: Arc<Selection>) -> World {
+    let source = sources::sources(kind, &Registry::all(), &Scope::default()).remove(0);
+    world_of_source(kind, source, Registry::all(), selection, Board::default())
+}
+
+fn world_of_source(kind: Kind, source: Source, registry: Registry, selection: Arc<Selection>, board: Board) -> World {
     let (service, server) = pair();
     let (news, take_news) = mpsc::channel(16);
-    let registry = Registry::all();
     let watching = Watching {
         client: Client::new(service, "default"),
         kind,
-        sources: sources::sources(kind, &registry, &Scope::default()),
+        source,
+        views: registry.views(),
         selection,
         registry,
         news,
         metrics: Metrics::new(),
-        board: Board::default(),
+        board,
     };
     World { server, news: take_news, task: tokio::spawn(watching.run()) }
+}
+
+/// The sources of a kind when two APIs are served, each with its task and its server. They share a board.
+fn two_worlds(kind: Kind, selection: &Arc<Selection>) -> (World, World, Board) {
+    let (registry, board) = (fixtures::second::registry(), Board::default());
+    let mut worlds = sources::sources(kind, &registry, &Scope::default())
+        .into_iter()
+        .map(|source| world_of_source(kind, source, registry.clone(), Arc::clone(selection), board.clone()));
+    (worlds.next().unwrap(), worlds.next().unwrap(), board)
 }
 
 impl World {
@@ -340,7 +354,7 @@ fn pod_of(name: &str, job: &str, rv: u64) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_jobs_that_are_not_chosen_are_not_told_of() {
-    let selection = Arc::new(Selection::new(true));
+    let selection = Arc::new(Selection::new(true, 1));
     let mut pods = world_of(Kind::Pod, Arc::clone(&selection));
     assert!(tokio::time::timeout(Duration::from_secs(5), pods.server.next_request()).await.is_err());
     let mut jobs = world_of(Kind::Job, Arc::clone(&selection));
@@ -370,7 +384,7 @@ async fn pods_of_jobs_that_are_not_chosen_are_not_told_of() {
 
 #[tokio::test(start_paused = true)]
 async fn a_chosen_job_that_is_deleted_makes_no_new_view() {
-    let selection = Arc::new(Selection::new(true));
+    let selection = Arc::new(Selection::new(true, 1));
     let mut jobs = world_of(Kind::Job, Arc::clone(&selection));
     jobs.request(100).await.1.send_response(list(40, "", &[job("a", 30)]));
     jobs.listed().await;
@@ -383,7 +397,7 @@ async fn a_chosen_job_that_is_deleted_makes_no_new_view() {
 
 #[tokio::test(start_paused = true)]
 async fn a_chosen_job_that_is_missing_in_the_next_view_has_left() {
-    let selection = Arc::new(Selection::new(true));
+    let selection = Arc::new(Selection::new(true, 1));
     let mut jobs = world_of(Kind::Job, Arc::clone(&selection));
     jobs.request(100).await.1.send_response(list(40, "", &[job("a", 30), job("b", 31)]));
     jobs.listed().await;
@@ -392,6 +406,73 @@ async fn a_chosen_job_that_is_missing_in_the_next_view_has_left() {
     jobs.request(60_000).await.1.send_response(list(90, "", &[job("b", 31), job("c", 80)]));
     jobs.listed().await;
     assert!(departures.has_changed().unwrap());
+}
+
+fn of_second(mut object: Value) -> Value {
+    object["metadata"]["ownerReferences"][0]["apiVersion"] = json!("second.example.com/v1");
+    object["metadata"]["ownerReferences"][0]["kind"] = json!("SecondJob");
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_source_of_a_kind_is_a_view_with_a_version_of_its_own() {
+    let (mut first, mut second, _) = two_worlds(Kind::Pod, &Arc::new(Selection::new(false, 2)));
+    let (uri, reply) = first.request(100).await;
+    assert!(uri.contains("labelSelector=GroupName%3D"), "{uri}");
+    reply.send_response(list(50, "", &[pod("a", 3)]));
+    let (uri, reply) = second.request(100).await;
+    assert!(uri.contains("labelSelector=second%3Dyes"), "{uri}");
+    // A pod with this label that belongs to a job of the other API is that API's source's to tell.
+    reply.send_response(list(90, "", &[of_second(pod("b", 4)), pod("c", 5)]));
+    let mut views = Vec::new();
+    for world in [&mut first, &mut second] {
+        let Observation::Listed { of, rv, items, .. } = world.reported().await else { panic!("it was listed") };
+        views.push((of.unwrap().to_string(), rv.0, items.iter().map(name).collect::<Vec<_>>()));
+    }
+    let wanted = [("GroupName=elasticdeeplearning.ai", 50, "a"), ("second=yes", 90, "b")];
+    assert_eq!(views, wanted.map(|(of, rv, pod)| (of.to_owned(), rv, vec![pod.to_owned()])));
+    // Each watch goes on from its own list, and each source is listed again by itself.
+    let (uri, _first_watch) = first.request(100).await;
+    assert!(uri.contains("resourceVersion=50"), "{uri}");
+    let (uri, reply) = second.request(100).await;
+    assert!(uri.contains("resourceVersion=90"), "{uri}");
+    reply.send_response(watch(&[("DELETED", pod("c", 91)), ("DELETED", of_second(pod("b", 92)))]));
+    assert!(matches!(second.reported().await, Observation::Deleted(seen) if name(&seen) == "b"));
+    second.request(5_000).await.1.send_response(refusal(410));
+    second.request(60_000).await.1.send_response(list(95, "", &[]));
+    assert_eq!(second.listed().await.0, 95);
+    assert!(tokio::time::timeout(Duration::from_secs(10), first.server.next_request()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_refused_delays_no_other_and_is_named() {
+    let (mut first, mut second, board) = two_worlds(Kind::Job, &Arc::new(Selection::new(false, 2)));
+    board.set(crate::standing::Standing::Listing { missing: "lists are under way".to_owned() });
+    second.request(100).await.1.send_response(refusal(403));
+    let (_, again) = second.request(60_000).await;
+    first.request(100).await.1.send_response(list(50, "", &[job("a", 30)]));
+    assert_eq!(first.listed().await, (50, vec!["a".to_owned()]));
+    let told = board.get().to_string();
+    assert!(told.contains("cluster: /apis/second.example.com/v1/secondjobs: list: "), "{told}");
+    assert!(told.contains("bind the operator's ClusterRole"), "{told}");
+    again.send_response(list(60, "", &[]));
+    assert_eq!(second.listed().await, (60, vec![]));
+    assert!(board.get().to_string().ends_with("lists are under way"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_wait_until_every_source_of_jobs_told_which_are_chosen() {
+    let selection = Arc::new(Selection::new(true, 2));
+    let (mut pods, _second_pods, _) = two_worlds(Kind::Pod, &selection);
+    let (mut first, mut second, _) = two_worlds(Kind::Job, &selection);
+    first.request(100).await.1.send_response(list(40, "", &[job("a", 30)]));
+    first.listed().await;
+    assert!(tokio::time::timeout(Duration::from_secs(5), pods.server.next_request()).await.is_err());
+    second.request(100).await.1.send_response(list(41, "", &[]));
+    second.listed().await;
+    // The second view, which is empty, leaves the first one's jobs chosen.
+    pods.request(100).await.1.send_response(list(50, "", &[pod_of("a-0", "a", 3)]));
+    assert_eq!(pods.listed().await, (50, vec!["a-0".to_owned()]));
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn sample(kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
         "Configured" => Fact::Configured(Box::<Config>::default()),
         "Node" => Fact::Node(Box::new(NodeFact { name: "n1".into(), rv, ready: true, conditions: Vec::new() })),
         "NodeGone" => Fact::NodeGone { name: "n1".into() },
-        "Relisted" => Fact::Relisted { kind: Kind::Pod, rv },
+        "Relisted" => Fact::Relisted { kind: Kind::Pod, of: None, rv },
         _ => return None,
     })
 }

@@ -1,0 +1,158 @@
+//! Two APIs whose jobs, pods and services come from sources of their own, each with versions and views of its own.
+
+use std::sync::Arc;
+
+use apis::{Observation, WatchTarget};
+use event_log::MemoryLog;
+use fixtures::second;
+use model::{JobKey, Kind, ResourceVersion, Timestamp};
+use operator::{Error, Operator, Options};
+use serde_json::{Value, json};
+
+const FIRST: (&str, &str) = ("elasticdeeplearning.ai/v1", "AITrainingJob");
+const SECOND: (&str, &str) = ("second.example.com/v1", "SecondJob");
+const NOW: Timestamp = Timestamp(1_000_000);
+
+fn job(api: (&str, &str), rv: u64) -> Arc<Value> {
+    Arc::new(json!({"apiVersion": api.0, "kind": api.1,
+        "metadata": {"name": "j", "namespace": "n", "uid": api.1, "generation": 1, "resourceVersion": rv.to_string()},
+        "spec": {"replicaSpecs": {"trainer": {"replicas": 3, "template": {"spec": {"containers": [
+            {"name": "aitj-main", "image": "i", "ports": [{"name": "aitj-a", "containerPort": 1}]}]}}}}}}))
+}
+
+/// A pod or service of the slot that its uid ends with.
+fn owned(kind: &str, api: (&str, &str), uid: &str, rv: u64) -> Arc<Value> {
+    let slot = &uid[1..];
+    Arc::new(
+        json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": format!("j-trainer-{slot}"), "namespace": "n",
+        "uid": uid, "resourceVersion": rv.to_string(),
+        "labels": {"TrainingJobReplicaName": "trainer", "TrainingJobReplicaIndex": slot},
+        "ownerReferences": [{"apiVersion": api.0, "kind": api.1, "name": "j", "uid": api.1, "controller": true}]}}),
+    )
+}
+
+/// The sources of a kind: that of AITrainingJob first.
+fn sources(kind: Kind) -> Vec<WatchTarget> {
+    let targets = second::registry().watch_targets();
+    targets.into_iter().filter(|target| target.kind == kind).collect()
+}
+
+fn listed(target: &WatchTarget, rv: u64, items: Vec<Arc<Value>>) -> Observation {
+    Observation::Listed { kind: target.kind, of: target.of.clone(), rv: ResourceVersion(rv), items }
+}
+
+fn open(log: Box<dyn event_log::EventLog>) -> Operator {
+    Operator::open(log, second::registry(), Options::default()).unwrap()
+}
+
+/// Lists everything: what is of the first API at version 20, what is of the second at 10. Each has a job.
+fn list_all(operator: &mut Operator, pods: Vec<Arc<Value>>, services: Vec<Arc<Value>>) {
+    operator.offer(listed(&sources(Kind::Node)[0], 20, Vec::new()));
+    for (api, rv, n) in [(FIRST, 20, 0), (SECOND, 10, 1)] {
+        operator.offer(listed(&sources(Kind::Job)[n], rv, vec![job(api, 2)]));
+    }
+    operator.offer(listed(&sources(Kind::Pod)[0], 20, pods));
+    operator.offer(listed(&sources(Kind::Service)[0], 20, services));
+    operator.offer(listed(&sources(Kind::Service)[1], 10, Vec::new()));
+    operator.turn(NOW).unwrap();
+    assert!(!operator.is_ready(), "one source of pods was not listed");
+    operator.offer(listed(&sources(Kind::Pod)[1], 10, Vec::new()));
+    operator.turn(NOW).unwrap();
+    assert!(operator.is_ready());
+}
+
+fn begun() -> Operator {
+    let mut operator = open(Box::new(MemoryLog::default()));
+    list_all(&mut operator, vec![owned("Pod", FIRST, "p0", 5)], vec![owned("Service", FIRST, "s0", 5)]);
+    operator
+}
+
+fn key(api: (&str, &str)) -> JobKey {
+    JobKey { namespace: "n".into(), name: "j".into(), kind: api.1.into(), uid: api.1.into() }
+}
+
+/// Uids of a job's pods and services.
+fn known(operator: &Operator, api: (&str, &str)) -> Vec<String> {
+    let job = operator.state().job(&key(api)).expect("the job is known");
+    let mut uids: Vec<String> = job.pods.keys().chain(job.services.keys()).map(|uid| uid.0.to_string()).collect();
+    uids.sort();
+    uids
+}
+
+#[test]
+fn a_view_says_nothing_of_what_another_source_shows() {
+    let mut operator = begun();
+    assert_eq!(known(&operator, FIRST), ["p0", "s0"]);
+    // The second API's sources are listed again, at versions that the first one's watches have not reached yet.
+    for kind in [Kind::Job, Kind::Pod, Kind::Service] {
+        let items = if kind == Kind::Job { vec![job(SECOND, 2)] } else { Vec::new() };
+        operator.offer(listed(&sources(kind)[1], 90, items));
+    }
+    operator.turn(NOW).unwrap();
+    assert!(operator.state().job(&key(FIRST)).is_some_and(|job| !job.gone));
+    assert_eq!(known(&operator, FIRST), ["p0", "s0"]);
+    // What the first one's watches report next is older than those views, and not stale.
+    operator.offer(Observation::Applied(owned("Pod", FIRST, "p1", 40)));
+    operator.offer(Observation::Applied(owned("Service", FIRST, "s1", 41)));
+    operator.turn(NOW).unwrap();
+    assert_eq!(known(&operator, FIRST), ["p0", "p1", "s0", "s1"]);
+    // Of the second API the same versions are stale.
+    operator.offer(Observation::Applied(owned("Pod", SECOND, "p2", 40)));
+    operator.offer(Observation::Applied(owned("Service", SECOND, "s2", 41)));
+    operator.turn(NOW).unwrap();
+    assert_eq!(known(&operator, SECOND), Vec::<String>::new());
+    // A view of their own source ends what it does not hold.
+    operator.offer(listed(&sources(Kind::Pod)[0], 60, vec![owned("Pod", FIRST, "p1", 40)]));
+    operator.offer(listed(&sources(Kind::Service)[0], 60, vec![owned("Service", FIRST, "s1", 41)]));
+    operator.turn(NOW).unwrap();
+    assert_eq!(known(&operator, FIRST), ["p1", "s1"]);
+    operator.offer(listed(&sources(Kind::Job)[0], 60, Vec::new()));
+    operator.turn(NOW).unwrap();
+    assert!(operator.state().job(&key(FIRST)).is_some_and(|job| job.gone));
+    assert!(operator.state().job(&key(SECOND)).is_some_and(|job| !job.gone));
+}
+
+#[test]
+fn each_source_has_a_floor_of_its_own_that_the_log_keeps() {
+    for compacts in [false, true] {
+        let mut operator = begun();
+        operator.offer(listed(&sources(Kind::Pod)[0], 90, vec![owned("Pod", FIRST, "p0", 5)]));
+        operator.turn(NOW).unwrap();
+        if compacts {
+            operator.compact().unwrap();
+        }
+        let mut operator = open(operator.into_log());
+        let floor =
+            |operator: &Operator, n: usize| operator.state().floor(Kind::Pod, sources(Kind::Pod)[n].of.as_ref());
+        assert_eq!((floor(&operator, 0), floor(&operator, 1)), (ResourceVersion(90), ResourceVersion(10)));
+        assert_eq!(operator.state().floor(Kind::Pod, None), ResourceVersion(90));
+        // A version that is new for the second API is too old for the first.
+        operator.offer(listed(&sources(Kind::Node)[0], 30, Vec::new()));
+        for kind in [Kind::Job, Kind::Pod, Kind::Service] {
+            for source in sources(kind) {
+                operator.offer(listed(&source, 30, Vec::new()));
+            }
+        }
+        let error = operator.turn(NOW).unwrap_err();
+        assert!(matches!(error, Error::ClusterWentBack { kind: Kind::Pod, have: 30, known: 90 }), "{error}");
+    }
+}
+
+#[test]
+fn a_log_of_one_api_serves_two() {
+    // Written while AITrainingJob was served alone: its views were of the whole kind.
+    let mut operator =
+        Operator::open(Box::new(MemoryLog::default()), apis::Registry::all(), Options::default()).unwrap();
+    for kind in Kind::ALL {
+        let items = match kind {
+            Kind::Job => vec![job(FIRST, 2)],
+            Kind::Pod => vec![owned("Pod", FIRST, "p0", 5)],
+            Kind::Node | Kind::Service => Vec::new(),
+        };
+        operator.offer(Observation::Listed { kind, of: None, rv: ResourceVersion(9), items });
+    }
+    operator.turn(NOW).unwrap();
+    let mut operator = open(operator.into_log());
+    list_all(&mut operator, vec![owned("Pod", FIRST, "p0", 5)], Vec::new());
+    assert_eq!(known(&operator, FIRST), ["p0"]);
+}
