@@ -197,7 +197,12 @@ pub(crate) fn shells(marker: &str) -> Vec<(i32, String)> {
 }
 
 pub(crate) fn wait_for_shells(marker: &str, count: usize) {
-    eventually("all shells are up", || (shells(marker).len() == count).then_some(()));
+    // While one starts another, a short-lived copy of it counts as well: only what stays the same is up.
+    eventually("all shells are up", || {
+        let found = shells(marker);
+        thread::sleep(Duration::from_millis(200));
+        (found.len() == count && shells(marker) == found).then_some(())
+    });
 }
 
 /// Another process with a runtime in it.
