@@ -18,8 +18,8 @@ use crate::wire;
 
 /// Time limit of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval between two looks while a CRD lacks something.
-const LACKING_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval between two looks while a CRD lacks something, or its schema is not published yet.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval between two looks otherwise: a CRD may be replaced by an older one at any time.
 const INTERVAL: Duration = Duration::from_secs(300);
 
@@ -37,20 +37,20 @@ enum Found {
 /// Checks every served API at intervals, and reports to the board.
 pub(crate) async fn run(client: Client, registry: Registry, board: Board) {
     loop {
-        let mut lacking = false;
+        let mut complete = true;
         for api in registry.iter() {
             let path = collection(&api.resource().api_version, api.plural(), None);
             match check(&client, &**api).await {
-                Found::Nothing => {}
+                Found::Nothing => complete = false,
                 Found::Complete => board.outdated(&path, None),
                 Found::Lacking(problem) => {
                     tracing::error!(path, problem, "the installed CustomResourceDefinition is too old");
                     board.outdated(&path, Some(problem));
-                    lacking = true;
+                    complete = false;
                 }
             }
         }
-        tokio::time::sleep(if lacking { LACKING_INTERVAL } else { INTERVAL }).await;
+        tokio::time::sleep(if complete { INTERVAL } else { RETRY_INTERVAL }).await;
     }
 }
 
@@ -78,8 +78,12 @@ fn judge(document: &Value, kind: &str, plural: &str) -> Found {
     let keeps_unknown =
         |schema: &Value| schema.get("x-kubernetes-preserve-unknown-fields").and_then(Value::as_bool) == Some(true);
     let declares_mirror = |status: &Value| status.pointer(&format!("/properties/{}", objects::MIRROR)).is_some();
-    let status = schema.pointer("/properties/status");
-    if !keeps_unknown(schema) && !status.is_some_and(|status| keeps_unknown(status) || declares_mirror(status)) {
+    // Where a member is declared, what its parent preserves does not count for it.
+    let keeps_mirror = match schema.pointer("/properties/status") {
+        Some(status) => keeps_unknown(status) || declares_mirror(status),
+        None => keeps_unknown(schema),
+    };
+    if !keeps_mirror {
         return Found::Lacking(format!("it has no status.{}", objects::MIRROR));
     }
     if !paths.keys().any(|path| path.ends_with(&format!("/{plural}/{{name}}/status"))) {
@@ -99,6 +103,7 @@ mod tests {
             "io.k8s.Other": {"type": "object"},
             "dev.elasticdeeplearning.v1.AITrainingJob": {
                 "x-kubernetes-group-version-kind": [{"group": "elasticdeeplearning.ai", "kind": "AITrainingJob", "version": "v1"}],
+                "x-kubernetes-preserve-unknown-fields": true,
                 "properties": {"status": status}}}}})
     }
 
