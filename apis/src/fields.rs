@@ -12,7 +12,7 @@ use crate::nearest::nearest;
 /// Longest part of a bad value that is shown.
 const SHOWN_MAX: usize = 120;
 
-/// How much is wrong with a field.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// It cannot be accepted.
@@ -26,15 +26,15 @@ pub enum Severity {
 /// One thing found in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How much is wrong.
+    /// Severity.
     pub severity: Severity,
-    /// Whether the name of the field is wrong, rather than its value.
+    /// True if the name of the field is wrong, false if its value is.
     pub in_name: bool,
     /// Path, value, problem, and the nearest right word.
     pub field: FieldError,
 }
 
-/// What was found in a manifest, in the order in which it was looked at.
+/// Findings in a manifest, in the order of the checks.
 #[derive(Debug, Default)]
 pub struct Findings {
     list: Vec<Finding>,
@@ -90,12 +90,12 @@ impl Findings {
         }
     }
 
-    /// Whether something cannot be accepted.
+    /// Returns true if a field cannot be accepted.
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|finding| finding.severity == Severity::Error)
     }
 
-    /// Whether there is an error about a field.
+    /// Returns true if a field has an error.
     pub fn has_error_at(&self, path: &str) -> bool {
         self.list.iter().any(|finding| finding.severity == Severity::Error && finding.field.path == path)
     }

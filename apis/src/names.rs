@@ -29,7 +29,7 @@ pub fn is_label_value(text: &str) -> bool {
         && text.bytes().last().is_none_or(|b| b.is_ascii_alphanumeric())
 }
 
-/// Whether `text` can be the key of a label: a name of at most 63 characters, after a DNS subdomain and a slash or not.
+/// Returns true if `text` can be a label key: a name of at most 63 characters, optionally after a DNS subdomain and a slash.
 pub fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && !name.is_empty() && is_label_value(name),
@@ -37,7 +37,7 @@ pub fn is_label_key(text: &str) -> bool {
     }
 }
 
-/// Whether `text` is a quantity of Kubernetes: a decimal number and a suffix or an exponent.
+/// Returns true if `text` is a Kubernetes quantity: a decimal number with a suffix or an exponent.
 pub fn is_quantity(text: &str) -> bool {
     let text = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

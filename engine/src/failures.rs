@@ -14,12 +14,12 @@ use crate::wire::Record;
 /// Pods remembered between two decisions: enough for every slot that is ever named in one.
 const MAX_PODS: usize = 4096;
 
-/// What ended one try of a job.
+/// The failure that ended one try of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// When it was decided upon.
     pub at: Timestamp,
-    /// What kind of thing happened.
+    /// Kind of the failure.
     pub kind: CauseKind,
     /// The decision's own words.
     pub words: Text,
@@ -108,7 +108,7 @@ fn failed_container(pod: &PodFact) -> Option<&ContainerFact> {
     pod.containers.iter().filter(failed).min_by_key(order)
 }
 
-/// Whether two failures are the same error. Another rank and other numbers (ports, times, addresses) do not make another error.
+/// Returns true if two failures are the same error. Ranks and numbers (ports, times, addresses) are not compared.
 fn alike(one: &Failure, other: &Failure) -> bool {
     let error = |failure: &Failure| {
         let container = failure.pod.as_ref().and_then(|pod| pod.container.as_ref())?;

@@ -43,7 +43,7 @@ pub(super) fn adopt(object: &Value) -> Adopted {
     }
 }
 
-/// Whether a condition is there that is no phase. It was written by a log that is not known: it may be over.
+/// Returns true if the status has a remark. A log that is not known wrote it, so it may be over.
 fn shows_remarks(object: &Value) -> bool {
     let kinds = list_at(object, &["status", "conditions"]).iter().filter_map(|condition| text_at(condition, &["type"]));
     kinds.into_iter().any(|kind| remark::ALL.contains(&kind))

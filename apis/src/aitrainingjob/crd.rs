@@ -77,7 +77,7 @@ pub(super) fn spec_schema() -> &'static Value {
     &SCHEMA
 }
 
-/// What the definition says of `spec`: of its fields only what the original could not bear.
+/// Returns the schema of `spec`. It refuses only what made the original operator fail.
 fn spec() -> Value {
     let mut spec = strict_spec();
     let fields = [&["properties"][..], &["properties", "replicaSpecs", "additionalProperties", "properties"]];

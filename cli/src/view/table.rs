@@ -25,7 +25,7 @@ const COLUMNS: [(&str, Alignment, u8); 7] = [
 /// One job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// Whether it has ended: the first to go where rows are short.
+    /// True if the job has ended. Such rows are dropped first where rows are short.
     pub(crate) ended: bool,
     /// The text of each column.
     pub(crate) cells: [String; COLUMNS.len()],

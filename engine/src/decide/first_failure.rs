@@ -33,7 +33,7 @@ impl Rank {
     }
 }
 
-/// Whether a failure is not acted on yet, since others may come to light that were first.
+/// Returns true while a failure has to wait, because an earlier one may still be observed.
 pub(super) fn is_awaited(bench: &Bench<'_>, job: &Job, reports: &[(usize, Report)]) -> bool {
     let failed = reports.iter().any(|(_, report)| matches!(report, Report::Restart { .. } | Report::Failed { .. }));
     failed && until(job, bench.config.failure_window_ms).is_some_and(|until| bench.now < until)

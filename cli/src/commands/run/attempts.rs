@@ -68,7 +68,7 @@ fn digest(cluster: &Cluster, manifest: &Value, manifests: &[Value]) -> String {
     hasher.finalize().to_hex().as_str()[..32].to_owned()
 }
 
-/// Whether manifests differ from those applied before, for a job that an older build applied without a digest.
+/// Returns true if manifests differ from those applied last, for a job that an older build applied without a digest.
 fn applied_otherwise(cluster: &Cluster, manifest: &Value, manifests: &[Value]) -> bool {
     let differs = |manifest: &Value| {
         let (resource, namespace, name) = address(manifest);
@@ -96,7 +96,7 @@ fn canonical(manifest: &Value) -> String {
     model::json::canonical(&manifest)
 }
 
-/// What containers see of a `ConfigMap` or Secret.
+/// Returns the members of a `ConfigMap` or Secret that containers see.
 fn content(object: &Value) -> Value {
     let members = ["data", "binaryData", "stringData"].into_iter();
     members.filter_map(|name| Some((name.to_owned(), object.get(name)?.clone()))).collect::<Map<_, _>>().into()

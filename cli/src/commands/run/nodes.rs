@@ -16,7 +16,7 @@ use crate::out::Failure;
 /// Maximum number of nodes that one machine stands for.
 const MAX_NODES: u32 = 10_000;
 
-/// What the command line says of this machine.
+/// Nodes and GPUs that the command line asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Machine {
     pub(super) nodes: u32,

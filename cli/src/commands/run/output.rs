@@ -86,7 +86,7 @@ impl Lines {
         (batch != Batch::default()).then_some(batch)
     }
 
-    /// Whether nothing waits.
+    /// Returns true if no line is queued.
     pub(super) fn is_empty(&self) -> bool {
         let state = self.lock();
         state.lines.is_empty() && state.dropped == 0

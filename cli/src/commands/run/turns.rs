@@ -15,7 +15,7 @@ use crate::out::{self, Failure};
 use crate::session::Session;
 use crate::view::Progress;
 
-/// How often the screen and timers are looked at when nothing happens.
+/// Maximum interval between two looks at the screen and the timers.
 const LOOK: Duration = Duration::from_millis(500);
 /// Records after which the log is made to begin at the present state.
 const COMPACT_AFTER: u64 = 200_000;
