@@ -98,8 +98,10 @@ impl Progress {
                 let _ = writeln!(lines, "{}  {key}  {}", self.age(now), refusals.join("; "));
                 let _ = writeln!(lines, "{}    nothing changes that but another spec: {WHAT_TO_DO}", self.age(now));
             }
-            let told = if phase.is_terminal() { None } else { default_limit(session, &key) };
-            if let Some(words) = told.filter(|_| self.limited.insert(key.clone())) {
+            // A job that ended in an earlier run says nothing; one that ended since the last look still does.
+            let runs_here = !phase.is_terminal() || self.phases.contains_key(&key);
+            let limit = if runs_here { default_limit(session, &key) } else { None };
+            if let Some(words) = limit.filter(|_| self.limited.insert(key.clone())) {
                 let _ = writeln!(lines, "{}  {key}  {words}", self.age(now));
             }
             self.refusals.insert(key, refusals);
