@@ -4,7 +4,7 @@
 //! by the label that every object of an API's jobs carries, so objects of others are not even sent. It must not know paths
 //! or how a watch is kept. Tests: at the end of this file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use model::{JobKey, Kind, Text};
@@ -133,6 +133,21 @@ impl Registry {
             targets.append(&mut views);
         }
         targets
+    }
+
+    /// Returns the targets that a term without some APIs needs: all but those that show the jobs of these kinds alone. The
+    /// names of their views are those of [`Registry::watch_targets`].
+    pub fn watch_targets_without(&self, unserved: &BTreeSet<Text>) -> Vec<WatchTarget> {
+        let mut targets = self.watch_targets();
+        targets.retain(|target| {
+            target.kind == Kind::Node || self.shown_by(target).iter().any(|kind| !unserved.contains(kind))
+        });
+        targets
+    }
+
+    /// Returns the kinds of the APIs whose jobs, pods or services a target shows.
+    pub fn shown_by(&self, target: &WatchTarget) -> BTreeSet<Text> {
+        self.iter().filter(|api| target.shows(&***api)).map(|api| api.resource().kind).collect()
     }
 
     /// The views in which the objects of each API's jobs are shown.

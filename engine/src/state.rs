@@ -127,14 +127,9 @@ impl State {
         sources.map(|(_, rv)| *rv).fold(whole, ResourceVersion::max)
     }
 
-    /// Jobs whose deadline is not after `now`, earliest first.
-    pub fn due(&self, now: Timestamp) -> Vec<JobKey> {
-        self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| key.clone()).collect()
-    }
-
-    /// The earliest deadline of any job.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.first().map(|(at, _)| *at)
+    /// Returns the deadlines of the jobs that have one, the earliest first.
+    pub fn deadlines(&self) -> impl Iterator<Item = (Timestamp, &JobKey)> {
+        self.deadlines.iter().map(|(at, key)| (*at, key))
     }
 
     /// Whether this log contains the term of `stamp` through its position.

@@ -18,7 +18,9 @@ impl Operator {
         // Order holds within a kind only. A job before what it owns: its pods then find its spec, and the counts of an adoption.
         inbox.sort_by_key(rank);
         for observation in inbox {
+            let unserved = |seen: &Seen| seen.job().is_some_and(|job| !self.serves(job));
             match observation {
+                Observation::Applied(seen) | Observation::Deleted(seen) if unserved(&seen) => {}
                 Observation::Applied(seen) => self.applied(seen, facts, false),
                 Observation::Deleted(seen) => self.deleted(seen, facts),
                 Observation::Listed { kind, of, rv, items } => {
@@ -131,7 +133,7 @@ impl Operator {
         let mut uids: BTreeSet<Uid> = BTreeSet::new();
         let mut names: BTreeSet<Text> = BTreeSet::new();
         for item in items {
-            if item.job().is_some_and(|key| !self.views.shows(kind, of, key)) {
+            if item.job().is_some_and(|key| !self.shows(kind, of, key)) {
                 continue;
             }
             match &item {
@@ -148,7 +150,7 @@ impl Operator {
                 facts.cluster.extend(gone.map(|n| Fact::NodeGone { name: n.fact.name.clone() }));
             }
             Kind::Job => {
-                let shown = self.state.jobs.briefs().filter(|(key, _)| self.views.shows(kind, of, key));
+                let shown = self.state.jobs.briefs().filter(|(key, _)| self.shows(kind, of, key));
                 let gone = shown.filter(|(key, job)| job.known && job.rv <= rv && !uids.contains(&key.uid));
                 let gone: Vec<JobKey> = gone.map(|(key, _)| key.clone()).collect();
                 for key in &gone {
@@ -156,7 +158,7 @@ impl Operator {
                 }
             }
             Kind::Pod => {
-                for (key, job) in self.state.jobs.all_awake().filter(|(key, _)| self.views.shows(kind, of, key)) {
+                for (key, job) in self.state.jobs.all_awake().filter(|(key, _)| self.shows(kind, of, key)) {
                     let gone = job.pods.values().filter(|p| p.fact.rv <= rv && !uids.contains(&p.fact.uid));
                     gone.for_each(|p| facts.job(key).push(Fact::PodGone { uid: p.fact.uid.clone(), rv: Some(rv) }));
                     // Pods that an adopted mirror waits for and that are not there are gone as well.
@@ -164,11 +166,11 @@ impl Operator {
                         job.doomed.iter().filter(|uid| !job.pods.contains_key(*uid) && !uids.contains(*uid));
                     never_seen.for_each(|uid| facts.job(key).push(Fact::PodGone { uid: uid.clone(), rv: None }));
                 }
-                let shown = facts.jobs.iter_mut().filter(|(key, _)| self.views.shows(kind, of, key));
+                let shown = facts.jobs.iter_mut().filter(|(key, _)| self.shows(kind, of, key));
                 shown.for_each(|(_, list)| adopted_waits(list, &uids));
             }
             Kind::Service => {
-                for (key, job) in self.state.jobs.all_awake().filter(|(key, _)| self.views.shows(kind, of, key)) {
+                for (key, job) in self.state.jobs.all_awake().filter(|(key, _)| self.shows(kind, of, key)) {
                     let gone = job.services.iter().filter(|(uid, s)| s.rv <= rv && !uids.contains(*uid));
                     gone.for_each(|(uid, _)| facts.job(key).push(Fact::ServiceGone { uid: uid.clone() }));
                 }
@@ -178,9 +180,14 @@ impl Operator {
         Ok(())
     }
 
+    /// Returns true if a view shows the job, or what belongs to it, and the job's API is served.
+    fn shows(&self, kind: Kind, view: Option<&Text>, job: &JobKey) -> bool {
+        self.serves(job) && self.views.shows(kind, view, job)
+    }
+
     /// The newest version that is known of what a view shows: of the last such view, or of any object seen since.
     fn newest(&self, kind: Kind, of: Option<&Text>) -> ResourceVersion {
-        let shown = |key: &JobKey| self.views.shows(kind, of, key);
+        let shown = |key: &JobKey| self.shows(kind, of, key);
         let jobs = self.state.jobs.all_awake().filter(|(key, _)| shown(key)).map(|(_, job)| job);
         let seen = match kind {
             Kind::Node => self.state.nodes.values().map(|n| n.fact.rv).max(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen, Views, WatchTarget};
 use engine::{FoldError, Record, State, WireError};
 use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord};
-use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Timestamp};
+use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Text, Timestamp};
 use serde_json::Value;
 
 use crate::pace::Pace;
@@ -102,6 +102,8 @@ pub struct Operator {
     /// What must be listed before a term begins, and which of it shows the objects of which jobs.
     pub(crate) targets: Vec<WatchTarget>,
     pub(crate) views: Views,
+    /// Kinds of the APIs that this term leaves out.
+    pub(crate) unserved: BTreeSet<Text>,
     pub(crate) options: Options,
     pub(crate) state: State,
     /// The term of this process; zero until every kind has been listed.
@@ -157,6 +159,7 @@ impl Operator {
             cached: folded,
             targets: registry.watch_targets(),
             views: registry.views(),
+            unserved: BTreeSet::new(),
             registry,
             options,
             state,
@@ -223,6 +226,24 @@ impl Operator {
         Ok(())
     }
 
+    /// Leaves out the APIs of these kinds in the next term, because one of their sources cannot be listed. Their lists are not
+    /// waited for, and what other sources show of their jobs is ignored: without its job's list a pod would look like an
+    /// orphan. No deadline of such a job is due and no call is made for it. A later term that serves the API again lists
+    /// everything of it. Returns false, with nothing changed, once a term has begun.
+    pub fn leave_out(&mut self, kinds: BTreeSet<Text>) -> bool {
+        if self.is_ready() {
+            return false;
+        }
+        self.targets = self.registry.watch_targets_without(&kinds);
+        self.unserved = kinds;
+        true
+    }
+
+    /// Returns true if the job's API is served in this term.
+    pub(crate) fn serves(&self, job: &JobKey) -> bool {
+        !self.unserved.contains(&job.kind)
+    }
+
     /// Takes what a watch reports; the next turn looks at it.
     pub fn offer(&mut self, observation: Observation) {
         if let Some(read) = observation.read(&self.registry) {
@@ -252,7 +273,8 @@ impl Operator {
         if owes || !self.answers.is_empty() || (self.is_ready() && !self.inbox.is_empty()) {
             return Some(Timestamp(0));
         }
-        let due = [self.state.next_deadline(), self.pace.next()];
+        let deadline = self.state.deadlines().find(|(_, job)| self.serves(job)).map(|(at, _)| at);
+        let due = [deadline, self.pace.next()];
         due.into_iter().flatten().min().filter(|_| self.is_ready())
     }
 

@@ -49,8 +49,8 @@ impl Operator {
         if let Some(error) = self.went_back.take() {
             return Err(error);
         }
-        for key in self.state.due(now) {
-            facts.job(&key).push(Fact::Due);
+        for (_, key) in self.state.deadlines().take_while(|(at, _)| *at <= now).filter(|(_, key)| self.serves(key)) {
+            facts.job(key).push(Fact::Due);
         }
         let (records, touched) = self.stage(facts, now, begins)?;
         self.append(&records)?;
@@ -64,7 +64,7 @@ impl Operator {
             }
         }
         self.pace.set_busy(!self.owed.is_empty());
-        self.owed.extend(concerned);
+        self.owed.extend(concerned.into_iter().filter(|key| !self.unserved.contains(&key.kind)));
         self.owed.extend(self.pace.due(now));
         let mut unfinished = Vec::new();
         while self.calls.len() < self.room

@@ -156,3 +156,66 @@ fn a_log_of_one_api_serves_two() {
     list_all(&mut operator, vec![owned("Pod", FIRST, "p0", 5)], Vec::new());
     assert_eq!(known(&operator, FIRST), ["p0"]);
 }
+
+/// The second API's job with a time limit.
+fn limited(rv: u64) -> Arc<Value> {
+    let mut job = (*job(SECOND, rv)).clone();
+    job["spec"]["timeLimit"] = json!(60);
+    job["spec"]["replicaSpecs"]["trainer"]["replicas"] = json!(1);
+    job["metadata"]["generation"] = json!(2);
+    Arc::new(job)
+}
+
+#[test]
+fn an_api_that_is_left_out_waits_and_the_others_go_on() {
+    // The second API's job runs, and its time limit passes while the API is left out.
+    let mut operator = begun();
+    operator.offer(Observation::Applied(limited(3)));
+    let mut running = (*owned("Pod", SECOND, "q0", 12)).clone();
+    running["status"] =
+        json!({"phase": "Running", "containerStatuses": [{"name": "aitj-main", "state": {"running": {}}}]});
+    let running = Arc::new(running);
+    operator.offer(Observation::Applied(Arc::clone(&running)));
+    operator.turn(NOW).unwrap();
+    assert_eq!(known(&operator, SECOND), ["q0"]);
+
+    let mut operator = open(operator.into_log());
+    assert!(operator.leave_out([SECOND.1.into()].into()));
+    let state = |operator: &Operator| format!("{:?}", operator.state().job(&key(SECOND)).unwrap().pods);
+    let before = state(&operator);
+    operator.offer(listed(&sources(Kind::Node)[0], 30, Vec::new()));
+    operator.offer(listed(&sources(Kind::Job)[0], 30, vec![job(FIRST, 2)]));
+    operator.offer(listed(&sources(Kind::Pod)[0], 30, Vec::new()));
+    assert!(!operator.has_listed_all());
+    operator.offer(listed(&sources(Kind::Service)[0], 30, Vec::new()));
+    // One source of the second API answers. Its job is not known to be there, so its objects are not looked at.
+    operator.offer(listed(&sources(Kind::Pod)[1], 30, Vec::new()));
+    operator.offer(Observation::Applied(owned("Pod", SECOND, "q1", 31)));
+    let calls = operator.turn(NOW).unwrap();
+    assert!(operator.is_ready() && !operator.leave_out([].into()), "the term has begun");
+    assert!(calls.iter().any(|call| call.job == key(FIRST)), "the pods of the first API's job are created again");
+    assert!(calls.iter().all(|call| call.job == key(FIRST)), "{calls:#?}");
+    assert_eq!(known(&operator, FIRST), Vec::<String>::new());
+    assert_eq!(state(&operator), before);
+    // Its deadline passes. It does not keep the operator awake, and nothing follows from it.
+    let late = NOW.plus_ms(1_000_000_000);
+    assert!(operator.state().deadlines().any(|(at, job)| at < late && *job == key(SECOND)), "its time limit");
+    assert!(operator.turn(late).unwrap().iter().all(|call| call.job == key(FIRST)));
+    assert_eq!(operator.next_wake().filter(|at| *at <= late), None);
+    assert_eq!(state(&operator), before);
+    assert!(operator.state().job(&key(SECOND)).is_some_and(|job| job.known && !job.gone));
+
+    // It is served again: its lists say what became of it.
+    let mut operator = open(operator.into_log());
+    operator.offer(listed(&sources(Kind::Node)[0], 40, Vec::new()));
+    for (api, n) in [(FIRST, 0), (SECOND, 1)] {
+        let job = if api == SECOND { limited(3) } else { job(api, 2) };
+        operator.offer(listed(&sources(Kind::Job)[n], 40, vec![job]));
+        operator.offer(listed(&sources(Kind::Service)[n], 40, Vec::new()));
+    }
+    operator.offer(listed(&sources(Kind::Pod)[0], 40, Vec::new()));
+    operator.offer(listed(&sources(Kind::Pod)[1], 40, vec![running]));
+    let calls = operator.turn(NOW.plus_ms(2_000_000_000)).unwrap();
+    assert_eq!(known(&operator, SECOND), ["q0"]);
+    assert!(calls.iter().any(|call| call.job == key(SECOND)), "its mirror is written");
+}
