@@ -1,6 +1,6 @@
 //! The log of a live operator, read as if it were a file: `--server`.
 //!
-//! Owns the flags, and what to do about each refusal, in words. How it is read is `k8s_driver::remote`; what the lines hold is
+//! Owns the flags, and what to do about each refusal, in words. How it is read is `k8s_driver::remote_log`; what the lines hold is
 //! verified like any export's. Tests: at the end of this file; with a real API server in `k8s-driver/tests/leadership.rs`.
 
 use std::fmt;
@@ -9,12 +9,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use event_log::jsonl::Reader;
-use k8s_driver::client;
-use k8s_driver::lease::{Leader, LeaseOptions};
-use k8s_driver::remote::credentials;
-use k8s_driver::remote::locate::{self, Found, USUAL_NAMESPACE, Wish, locate};
-use k8s_driver::remote::{Error, Lines, Remote};
-use k8s_driver::wire::words;
+use k8s_driver::api_server::{self, words};
+use k8s_driver::election::{Leader, LeaseOptions};
+use k8s_driver::remote_log::{self, Error, Found, Lines, Remote, USUAL_NAMESPACE, Wish, locate};
 use model::Position;
 use tokio::runtime::{Builder, Runtime};
 
@@ -59,10 +56,10 @@ impl ServerArgs {
             server: self.server.clone().filter(|server| server != "auto"),
             token_file: self.token_file.clone(),
             authority: self.certificate_authority.clone(),
-            connection: client::Options {
+            connection: api_server::Options {
                 kubeconfig: self.kubeconfig.clone(),
                 context: self.context.clone(),
-                ..client::Options::default()
+                ..api_server::Options::default()
             },
             namespace: self.operator_namespace.clone(),
             lease: self.operator_lease.clone(),
@@ -119,31 +116,31 @@ impl Read for Stream {
 }
 
 /// No log was found: what to do about it.
-fn lost(error: &locate::Error, wish: &Wish) -> Failure {
+fn lost(error: &remote_log::LocateError, wish: &Wish) -> Failure {
     let namespace = wish.namespace.as_deref().unwrap_or(USUAL_NAMESPACE);
     let advice = match error {
-        locate::Error::Token(credentials::Error::Refused { .. }) => format!(
+        remote_log::LocateError::Token(remote_log::TokenError::Refused { .. }) => format!(
             "\nallow it: kubectl create rolebinding trainyard-log-USER --namespace {namespace} --role=trainyard-log-token \
              --user=USER"
         ),
-        locate::Error::Token(credentials::Error::Missing { .. }) => {
+        remote_log::LocateError::Token(remote_log::TokenError::Missing { .. }) => {
             "\ninstall it with the operator: kubectl apply -k deploy/base".to_owned()
         }
-        locate::Error::TokenWithoutAddress => {
+        remote_log::LocateError::TokenWithoutAddress => {
             "\n--server auto needs none: the API server issues a token for the operator's log alone; or name the address and \
              what to trust: --server https://HOST:PORT --certificate-authority FILE"
                 .to_owned()
         }
-        locate::Error::Lease(_) => format!(
+        remote_log::LocateError::Lease(_) => format!(
             "\nis the operator in another namespace than {USUAL_NAMESPACE}? name it with --operator-namespace; \
              or name the log's address with --server https://HOST:PORT"
         ),
-        locate::Error::NobodyLeads { .. } => "\nwait until one does, or read its log directory".to_owned(),
-        locate::Error::Client(_) => "\nor name the log's address with --server https://HOST:PORT".to_owned(),
-        locate::Error::Token(credentials::Error::Silent { .. })
-        | locate::Error::Silent { .. }
-        | locate::Error::NotServed { .. }
-        | locate::Error::File { .. } => String::new(),
+        remote_log::LocateError::NobodyLeads { .. } => "\nwait until one does, or read its log directory".to_owned(),
+        remote_log::LocateError::Client(_) => "\nor name the log's address with --server https://HOST:PORT".to_owned(),
+        remote_log::LocateError::Token(remote_log::TokenError::Silent { .. })
+        | remote_log::LocateError::Silent { .. }
+        | remote_log::LocateError::NotServed { .. }
+        | remote_log::LocateError::File { .. } => String::new(),
     };
     Failure::new(format!("{}{advice}", words(error)))
 }
@@ -214,10 +211,10 @@ mod tests {
     #[test]
     fn a_token_that_is_not_issued_says_what_to_do() {
         let wish = Wish { namespace: Some("ops".to_owned()), ..Wish::default() };
-        let missing = credentials::Error::Missing { namespace: "ops".to_owned() };
-        let missing = lost(&locate::Error::Token(missing), &wish).to_string();
+        let missing = remote_log::TokenError::Missing { namespace: "ops".to_owned() };
+        let missing = lost(&remote_log::LocateError::Token(missing), &wish).to_string();
         assert!(missing.contains("ops/trainyard-log-reader\ninstall it with the operator"), "{missing}");
-        let own = lost(&locate::Error::TokenWithoutAddress, &wish).to_string();
+        let own = lost(&remote_log::LocateError::TokenWithoutAddress, &wish).to_string();
         assert!(own.contains("--server https://HOST:PORT --certificate-authority FILE"), "{own}");
     }
 

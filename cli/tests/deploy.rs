@@ -121,7 +121,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn rules_and_dashboard_speak_of_metrics_that_exist() {
-    let metrics = k8s_driver::metrics::Metrics::new();
+    let metrics = k8s_driver::Metrics::new();
     // Families without a member are not told of.
     metrics.transition(&Text::from("AITrainingJob"), "Running");
     metrics.call_done(Verb::Create, &Text::from("Pod"), 201, Duration::ZERO);
@@ -172,7 +172,7 @@ fn rights_are_spelt_out() {
 fn the_log_is_read_by_an_account_of_its_own() {
     let rbac = documents(&deploy().join("base/rbac.yaml"));
     let accounts = documents(&deploy().join("base/service-account.yaml"));
-    let reader = k8s_driver::remote::credentials::READER;
+    let reader = k8s_driver::remote_log::READER;
     assert!(accounts.iter().any(|account| account["metadata"]["name"] == reader), "{accounts:?}");
     let rules = |role: &Value| role["rules"].as_array().cloned().unwrap_or_default();
     let bound: Vec<&Value> =

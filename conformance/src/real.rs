@@ -13,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use apis::{ApiCall, ApiError, Observation, Registry, Resource, Seen, Verb, objects};
 use cluster::{Cluster, FailRule, FailVerb, NodeSpec};
-use k8s_driver::sources::{Scope, collection};
+use k8s_driver::Scope;
+use k8s_driver::harness::collection;
 use model::{Kind, ResourceVersion, Timestamp};
 use serde_json::{Value, json};
 use simulator::ground::{Ground, Made, uid_of};

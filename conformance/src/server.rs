@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiCall, ApiError, Registry};
 use http::{Method, Request};
-use k8s_driver::{request, wire};
+use k8s_driver::{api_server, harness};
 use kube::Client;
 use serde_json::Value;
 use std::time::Duration;
@@ -94,11 +94,11 @@ impl Server {
     /// # Errors
     /// As for [`Server::send`].
     pub fn make(&self, call: ApiCall, registry: &Registry) -> ApiAnswer {
-        let prepared = request::prepare(call, registry)?;
+        let prepared = harness::prepare(call, registry)?;
         let (request, shape) = prepared.into_request();
-        match self.runtime.block_on(wire::exchange(&self.client, request, CALL_TIMEOUT)) {
-            Ok(answer) => request::answer(shape.as_ref(), answer.status.as_u16(), &answer.body),
-            Err(error) => Err(request::silence(error.to_string())),
+        match self.runtime.block_on(api_server::exchange(&self.client, request, CALL_TIMEOUT)) {
+            Ok(answer) => harness::answer(shape.as_ref(), answer.status.as_u16(), &answer.body),
+            Err(error) => Err(harness::silence(error.to_string())),
         }
     }
 
@@ -123,5 +123,5 @@ impl Server {
 }
 
 fn silence(error: &(dyn std::error::Error + 'static)) -> ApiError {
-    ApiError { code: 0, reason: "".into(), message: wire::words(error) }
+    ApiError { code: 0, reason: "".into(), message: api_server::words(error) }
 }

@@ -10,11 +10,8 @@ use std::time::{Duration, Instant};
 
 use apis::{ApiError, Observation, Registry, Seen, objects};
 use http::Method;
-use k8s_driver::metrics::Metrics;
-use k8s_driver::selection::Selection;
-use k8s_driver::sources::{Scope, collection, sources};
-use k8s_driver::standing::Board;
-use k8s_driver::watching::{End, Watching};
+use k8s_driver::harness::{Board, End, Selection, Watching, collection, sources};
+use k8s_driver::{Metrics, Scope};
 use model::{Kind, ResourceVersion};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

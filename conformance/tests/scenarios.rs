@@ -11,7 +11,7 @@ use conformance::compare::differences;
 use conformance::real::{Real, Refusals};
 use conformance::server::Server;
 use control_plane::{Component, ControlPlane, Options};
-use k8s_driver::client::{self, connect};
+use k8s_driver::api_server::{self, connect};
 use simulator::scenario::{Action, FailVerb, Scenario};
 
 /// Scenarios that run side by side: they mostly wait for the server.
@@ -97,7 +97,7 @@ fn both_grounds_lead_to_the_same() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let kubeconfig = Some(PathBuf::from(plane.kubeconfig()));
     let connection = runtime
-        .block_on(connect(&client::Options { kubeconfig, ..client::Options::default() }))
+        .block_on(connect(&api_server::Options { kubeconfig, ..api_server::Options::default() }))
         .unwrap_or_else(|error| panic!("the client: {error}"));
     let server = Server { client: connection.client, runtime: runtime.handle().clone() };
 

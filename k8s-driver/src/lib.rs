@@ -1,47 +1,69 @@
-//! The hands on a real cluster: watch streams in, API calls out, leadership, the HTTP surface.
+//! Connects the operator to a real cluster: watch streams in, API calls out, leadership, the HTTP endpoints.
 //!
-//! The only crate with a Kubernetes client and tokio. It decides nothing: what is to be done comes from `operator`, what an
-//! object means from `apis`. Its parts:
+//! Owns the Kubernetes client and the asynchronous runtime. It decides nothing: `operator` says what to do, `apis` what an object
+//! means. Its parts, each private, with the names others need listed below:
 //!
-//! * `run` the whole process; `runtime` the thread that waits for the network; `lead` one period of leadership; `options` what a user may set; `standing` what is told of it;
-//! * `turns` the one thread that owns the [`operator::Operator`] and its log; `logs` where that log is kept; `clock` time; `hash` what is remembered in
-//!   place of names;
-//! * `sources`, `selection`, `watching`, `decode`, `trim` what comes in: lists and watches, cut down while they are read;
-//! * `request`, `dispatch`, `budget`, `event_limiter` what goes out: calls, as fast as the API server takes them; `rehearse` calls
-//!   that are only printed;
-//! * `lease` who may write; `follow` a standby's log; `metrics` and `http` what can be looked at from outside.
+//! * `process`: the whole process, one leadership of it, its settings and what it reports of itself;
+//! * `core`: the one thread that owns the [`operator::Operator`], its log and its clock;
+//! * `watch`: lists and watches of the objects that decisions read, reduced while they are read;
+//! * `dispatch`: API calls, as many in flight as the API server takes, or printed only in a dry run;
+//! * `client`: connecting to an API server, and one HTTP exchange with it;
+//! * `lease`: leader election and the permission to write;
+//! * `replication`: reading the log of a live leader, by a standby or by a command of a user;
+//! * `http`: health, metrics and the log, served to others;
+//! * `metrics`: what is counted and timed.
 //!
 //! Tests: beside each file against a mock of the API server, and in `tests/` against a real one.
 
-pub mod budget;
-pub mod client;
-pub mod clock;
-mod crd_check;
-pub mod decode;
-pub mod dispatch;
-pub mod event_limiter;
-pub mod follow;
-pub mod guard;
+mod client;
+mod core;
+mod dispatch;
 mod hash;
-pub mod http;
-pub mod lead;
-pub mod lease;
-pub mod logs;
-pub mod metrics;
-pub mod options;
-pub mod queue;
-pub mod rehearse;
-pub mod remote;
-pub mod request;
-pub mod run;
-pub mod runtime;
-pub mod selection;
-#[cfg(test)]
-mod served;
-pub mod sources;
-pub mod standing;
-pub mod transport;
-pub mod trim;
-pub mod turns;
-pub mod watching;
-pub mod wire;
+mod http;
+mod lease;
+mod metrics;
+mod process;
+mod replication;
+mod watch;
+
+pub use crate::dispatch::dry_run::{Format, Rehearsal};
+pub use crate::http::{HttpOptions, TlsFiles};
+pub use crate::metrics::Metrics;
+pub use crate::process::options::{Lease as LeaseSettings, Options};
+pub use crate::process::run::{CACHE_AFTER, Error, Handles, run};
+pub use crate::process::runtime::network;
+pub use crate::process::status::Standing;
+pub use crate::watch::sources::Scope;
+
+/// Connections to an API server and single HTTP exchanges with it.
+pub mod api_server {
+    pub use crate::client::exchange::{exchange, send, words};
+    pub use crate::client::{Connection, Error, Options, connect};
+}
+
+/// Leader election on a Lease.
+pub mod election {
+    pub use crate::lease::{Elector, Error, Leader, LeaseOptions, Tenure, find_leader};
+}
+
+/// The log of a live leader, read over HTTPS.
+pub mod remote_log {
+    pub use crate::replication::credentials::{Error as TokenError, READER};
+    pub use crate::replication::locate::{Error as LocateError, Found, USUAL_NAMESPACE, Wish, locate};
+    pub use crate::replication::remote::{Error, Lines, Remote};
+}
+
+/// Listeners whose connections are bounded, for the HTTP endpoints of other processes.
+pub mod listener {
+    pub use crate::http::serve::{Kept, Peer, Place, plain, tls};
+}
+
+/// Single watches and requests, for harnesses that drive them without a process.
+pub mod harness {
+    pub use crate::dispatch::request::{Prepared, answer, prepare, silence};
+    pub use crate::process::status::Board;
+    pub use crate::watch::lines::Lines;
+    pub use crate::watch::selection::Selection;
+    pub use crate::watch::sources::{Source, collection, sources};
+    pub use crate::watch::{End, Watching};
+}

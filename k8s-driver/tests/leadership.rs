@@ -10,15 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use control_plane::{Component, ControlPlane, Identity, Options as PlaneOptions, TEST_TIMEOUT, until};
-use k8s_driver::client::{self, Connection, connect};
-use k8s_driver::lease::{Elector, Error, LeaseOptions, Tenure, find_leader};
-use k8s_driver::metrics::Metrics;
-use k8s_driver::options::{Lease, Options};
-use k8s_driver::remote::locate::{Wish, locate};
-use k8s_driver::remote::{self, Remote};
-use k8s_driver::run::{self, Handles};
-use k8s_driver::sources::Scope;
-use k8s_driver::standing::Standing;
+use k8s_driver::api_server::{self, Connection, connect};
+use k8s_driver::election::{Elector, Error, LeaseOptions, Tenure, find_leader};
+use k8s_driver::remote_log::{self, Remote, Wish, locate};
+use k8s_driver::{Handles, LeaseSettings, Metrics, Options, Scope, Standing, run};
 use model::{Position, Term};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -54,8 +49,8 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-fn of(kubeconfig: PathBuf) -> client::Options {
-    client::Options { kubeconfig: Some(kubeconfig), ..client::Options::default() }
+fn of(kubeconfig: PathBuf) -> api_server::Options {
+    api_server::Options { kubeconfig: Some(kubeconfig), ..api_server::Options::default() }
 }
 
 async fn admin() -> Connection {
@@ -197,18 +192,18 @@ impl Operator {
             connection: of(kubeconfig),
             scope: Scope { namespace: Some(space.to_owned()), label_selector: String::new() },
             data_directory: data.to_owned(),
-            lease: Some(Lease {
+            lease: Some(LeaseSettings {
                 namespace: Some(space.to_owned()),
                 duration: 6 * SECOND,
                 renew_deadline: 4 * SECOND,
                 retry_period: SECOND,
-                ..Lease::default()
+                ..LeaseSettings::default()
             }),
-            http: k8s_driver::http::HttpOptions { health: None, log: any, ..Default::default() },
+            http: k8s_driver::HttpOptions { health: None, log: any, ..Default::default() },
             ..Options::default()
         };
         let (handles, runtime) = (Handles::new(None), runtime());
-        runtime.spawn(run::run(options, handles.clone()));
+        runtime.spawn(run(options, handles.clone()));
         Self { handles, runtime: Some(runtime) }
     }
 
@@ -253,7 +248,7 @@ fn apply(space: &str, manifest: &str) {
 }
 
 /// Reads the log as the user of a kubeconfig; gives its lines.
-fn read(wish: &Wish) -> Result<String, remote::Error> {
+fn read(wish: &Wish) -> Result<String, remote_log::Error> {
     runtime().block_on(async {
         let found = locate(wish).await.unwrap_or_else(|error| panic!("{error}"));
         let mut lines = Remote::new(found.target)?.log(Position(1), false).await?;
@@ -321,7 +316,7 @@ fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
     // Who may not have a token, or not read the Lease, is told so by the API server.
     let not_found = |kubeconfig| {
         let found = runtime().block_on(async { locate(&wish(&space, kubeconfig)).await.map(|_| ()) });
-        k8s_driver::wire::words(&found.unwrap_err())
+        k8s_driver::api_server::words(&found.unwrap_err())
     };
     let refused = not_found(stranger);
     assert!(refused.contains(&format!("no token of service account {space}/trainyard-log-reader")), "{refused}");
@@ -334,15 +329,15 @@ fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
         data.0.path(),
     );
     let nonsense = read(&own(&space, "nonsense", dir)).unwrap_err();
-    assert!(matches!(nonsense, remote::Error::Unauthorized { .. }), "{nonsense}");
+    assert!(matches!(nonsense, remote_log::Error::Unauthorized { .. }), "{nonsense}");
     let refused = read(&own(&space, &file(&["default"]), dir)).unwrap_err();
     let user = format!("system:serviceaccount:{space}:default");
-    assert!(matches!(&refused, remote::Error::Forbidden { user: who, .. } if *who == user), "{refused}");
+    assert!(matches!(&refused, remote_log::Error::Forbidden { user: who, .. } if *who == user), "{refused}");
     assert!(read(&own(&space, &file(&["trainyard-log-reader"]), dir)).unwrap().starts_with(&text));
     // One that was issued for another server is good for nothing here: a server that was sent one cannot use it.
     let stolen = file(&["trainyard-log-reader", "--audience=https://trainyard.dev/log/of-another-server"]);
     let stolen = read(&own(&space, &stolen, dir)).unwrap_err();
-    assert!(matches!(stolen, remote::Error::Unauthorized { .. }), "{stolen}");
+    assert!(matches!(stolen, remote_log::Error::Unauthorized { .. }), "{stolen}");
 
     // A standby under a service account with exactly what it needs.
     let standby = Operator::new(&space, account, data.1.path());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
 use http::{Method, Request};
-use k8s_driver::client;
+use k8s_driver::api_server;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use kube_runtime::watcher::{self, Event};
@@ -75,9 +75,9 @@ pub(crate) struct Server {
 impl Server {
     /// Finds the API server; sends nothing yet. What fails is decided upon here: the client does not retry.
     pub(crate) async fn connect(kubeconfig: Option<PathBuf>) -> Result<Self, Error> {
-        let options = client::Options { kubeconfig, ..client::Options::default() };
-        let connection = client::connect(&options).await;
-        let connection = connection.map_err(|error| Error::Config(k8s_driver::wire::words(&error)))?;
+        let options = api_server::Options { kubeconfig, ..api_server::Options::default() };
+        let connection = api_server::connect(&options).await;
+        let connection = connection.map_err(|error| Error::Config(k8s_driver::api_server::words(&error)))?;
         Ok(Self { client: connection.client })
     }
 

@@ -1,7 +1,7 @@
 //! What `kubectl logs` asks a node for: the output of containers, over HTTPS on the loopback address.
 //!
 //! Every process of this machine can connect, so a client must show a certificate, and the API server says whether its holder may
-//! read (`access`). Nothing else of a kubelet's surface is served. Connections are `k8s_driver::http::serve`'s. Tests: `tests/`.
+//! read (`access`). Nothing else of a kubelet's surface is served. Connections are `k8s_driver::listener`'s. Tests: `tests/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use futures_util::stream;
-use k8s_driver::http::serve::{self, Kept, Peer, Place};
+use k8s_driver::listener::{self, Kept, Peer, Place};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
@@ -78,7 +78,7 @@ impl Logs {
         let files = Files { data_directory, running, readers: Arc::new(Semaphore::new(MAX_READERS)) };
         let router = Router::new().route(route, get(container_logs)).with_state(files);
         let router = router.layer(from_fn_with_state(Arc::new(gate), admit));
-        serve::tls(self.listener, move || acceptor.clone(), router, CancellationToken::new()).await;
+        listener::tls(self.listener, move || acceptor.clone(), router, CancellationToken::new()).await;
     }
 }
 

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
-use k8s_driver::client::{self, Options};
-use k8s_driver::watching::lines::Lines;
-use k8s_driver::wire;
+use k8s_driver::api_server::{self, Options};
+use k8s_driver::harness::Lines;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ use crate::table::AnyError;
 /// How long one request may take: deleting a collection takes as long as it has objects.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Requests in flight where many objects are made or deleted: as many as the operator's.
-pub(crate) const MAX_IN_FLIGHT: usize = k8s_driver::options::Options::MAX_IN_FLIGHT;
+pub(crate) const MAX_IN_FLIGHT: usize = k8s_driver::Options::MAX_IN_FLIGHT;
 /// Time limit of removing all objects.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1800);
 
@@ -34,7 +33,7 @@ impl Api {
     /// As whoever the kubeconfig says.
     pub(crate) async fn connect(kubeconfig: &Path) -> Result<Self, AnyError> {
         let options = Options { kubeconfig: Some(kubeconfig.to_owned()), ..Options::default() };
-        Ok(Self { client: client::connect(&options).await?.client })
+        Ok(Self { client: api_server::connect(&options).await?.client })
     }
 
     /// One request; anything but success is an error, with the server's words.
@@ -47,7 +46,7 @@ impl Api {
             .header(header::CONTENT_TYPE, content)
             .header(header::ACCEPT, "application/json")
             .body(Body::from(bytes))?;
-        let answer = wire::exchange(&self.client, request, LIMIT).await?;
+        let answer = api_server::exchange(&self.client, request, LIMIT).await?;
         if !answer.status.is_success() {
             let text = String::from_utf8_lossy(&answer.body);
             return Err(format!("{method} {path}: {} {text}", answer.status).into());
@@ -72,7 +71,7 @@ impl Api {
         mut each: impl FnMut(&[u8]) -> Result<(), AnyError>,
     ) -> Result<(), AnyError> {
         let request = Request::get(path).header(header::ACCEPT, "application/json").body(Body::empty())?;
-        let answer = wire::send(&self.client, request).await?;
+        let answer = api_server::send(&self.client, request).await?;
         if !answer.status().is_success() {
             return Err(format!("{path}: {}", answer.status()).into());
         }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use apis::{ApiCall, Registry};
-use k8s_driver::{request, wire};
+use k8s_driver::{api_server, harness};
 
 use crate::api::{self, Api, MAX_IN_FLIGHT};
 use crate::table::AnyError;
@@ -16,14 +16,14 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Requests that are ready to be sent.
 pub(crate) struct Bare {
     api: Api,
-    requests: Vec<request::Prepared>,
+    requests: Vec<harness::Prepared>,
 }
 
 impl Bare {
     /// Makes the requests, and a client that has no connection yet.
     pub(crate) async fn prepare(account: &std::path::Path, calls: Vec<ApiCall>) -> Result<Self, AnyError> {
         let registry = Registry::all();
-        let requests = calls.into_iter().map(|call| request::prepare(call, &registry)).collect::<Result<_, _>>()?;
+        let requests = calls.into_iter().map(|call| harness::prepare(call, &registry)).collect::<Result<_, _>>()?;
         Ok(Self { api: Api::connect(account).await?, requests })
     }
 
@@ -35,7 +35,7 @@ impl Bare {
             let name = prepared.name.clone();
             async move {
                 let (request, _) = prepared.into_request();
-                let answer = wire::exchange(&client, request, LIMIT).await?;
+                let answer = api_server::exchange(&client, request, LIMIT).await?;
                 if answer.status.is_success() {
                     return Ok(());
                 }

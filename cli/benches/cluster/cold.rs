@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use engine::{Record, Scope, State};
 use event_log::disk::{Options, SledLog};
 use event_log::{Checkpoint, EventLog as _, NewRecord, jsonl};
-use k8s_driver::run::CACHE_AFTER;
+use k8s_driver::CACHE_AFTER;
 use model::{Fact, JobKey, ResourceVersion, Text, Uid};
 use serde_json::json;
 

@@ -12,8 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use k8s_driver::rehearse::Rehearsal;
-use k8s_driver::run::{self, Handles};
+use k8s_driver::{Handles, Rehearsal};
 
 use self::settings::{Ignored, Settings};
 use crate::logging::{self, LogFormat};
@@ -64,7 +63,7 @@ pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode, Failure> {
     }
     let options = settings.options()?;
     let rehearsal = options.rehearsal.map(|format| Rehearsal::new(format, Box::new(std::io::stdout())));
-    let runtime = k8s_driver::runtime::network()?;
+    let runtime = k8s_driver::network()?;
     let handles = Handles::new(rehearsal);
     let stopped = handles.clone();
     let outcome = runtime.block_on(async {
@@ -73,7 +72,7 @@ pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode, Failure> {
                 tracing::error!(%error, "no signals can be received");
             }
         });
-        run::run(options, handles).await
+        k8s_driver::run(options, handles).await
     });
     // What still runs in the background has nothing left to do.
     runtime.shutdown_timeout(Duration::from_secs(1));

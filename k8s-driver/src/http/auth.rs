@@ -17,7 +17,7 @@ use kube::{Api, Client};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::wire::words;
+use crate::client::exchange::words;
 
 /// The path access is asked for; a `ClusterRole` names it under `nonResourceURLs`.
 pub(super) const PATH: &str = "/log";

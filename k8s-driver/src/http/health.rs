@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::{Surface, unknown_paths};
-use crate::follow::Following;
+use crate::core::{Ask, Turns};
 use crate::metrics::Summary;
-use crate::standing::{Board, Standing};
-use crate::turns::{Ask, Turns};
+use crate::process::status::{Board, Standing};
+use crate::replication::follower::Following;
 
 /// How long a probe waits for the operator's thread before it looks at how long others have waited.
 const GLANCE: Duration = Duration::from_millis(500);

@@ -24,8 +24,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::auth::{Gate, Verdict};
 use super::serve::{Kept, Place};
 use super::{HEAD, Surface, refusal, unknown_paths};
-use crate::standing::Standing;
-use crate::turns::{Batch, View};
+use crate::core::{Batch, View};
+use crate::process::status::Standing;
 
 /// Records read at a time: they hold up the operator's thread for less than a millisecond.
 const PAGE_RECORDS: usize = 256;

@@ -11,11 +11,11 @@ use model::Position;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::follow::Following;
+use crate::http::test_server::{Served, checkpoint, frames, records, token};
 use crate::lease::Leader;
-use crate::remote::{Error, Lines, Remote, Target};
-use crate::served::{Served, checkpoint, frames, records, token};
-use crate::standing::Standing;
+use crate::process::status::Standing;
+use crate::replication::follower::Following;
+use crate::replication::remote::{Error, Lines, Remote, Target};
 
 const SOON: Duration = Duration::from_secs(10);
 

@@ -10,7 +10,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::{LeaseOptions, record};
-use crate::wire::words;
+use crate::client::exchange::words;
 
 /// How long telling may take.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -15,8 +15,8 @@ use super::keeper::Keeper;
 use super::record::{self, Change, Leader};
 use super::tenure::{Shared, Tenure};
 use super::{Error, LeaseOptions, announce};
+use crate::client::exchange::words;
 use crate::metrics::{LeaseOutcome, Metrics};
-use crate::wire::words;
 
 /// How long one watch may last. Shorter than a connection that broke silently should stay unnoticed.
 const WATCH_SECONDS: u32 = 240;

@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::record::{self, Change};
 use super::tenure::{Ask, Shared};
 use super::{Error, LeaseOptions};
+use crate::client::exchange::words;
 use crate::metrics::{LeaseOutcome, Metrics};
-use crate::wire::words;
 
 /// Why a tenure ends when the API server does not answer.
 const LATE: &str = "the lease was not renewed in time";

@@ -8,11 +8,7 @@ use std::time::Duration;
 
 use apis::Registry;
 use control_plane::{ControlPlane, Options as PlaneOptions, until};
-use k8s_driver::client;
-use k8s_driver::options::{Lease, Options};
-use k8s_driver::run::{self, Handles};
-use k8s_driver::sources::Scope;
-use k8s_driver::standing::Standing;
+use k8s_driver::{Handles, LeaseSettings, Options, Scope, Standing, api_server, run};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -106,7 +102,7 @@ impl Space {
 /// An operator in this process, for one namespace.
 pub(crate) struct Operator {
     pub(crate) handles: Handles,
-    task: Option<JoinHandle<Result<(), run::Error>>>,
+    task: Option<JoinHandle<Result<(), k8s_driver::Error>>>,
     runtime: Runtime,
 }
 
@@ -127,7 +123,7 @@ impl Operator {
         });
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let handles = Handles::new(None);
-        let task = runtime.spawn(run::run(options, handles.clone()));
+        let task = runtime.spawn(run(options, handles.clone()));
         Self { handles, task: Some(task), runtime }
     }
 
@@ -157,16 +153,16 @@ impl Operator {
 pub(crate) fn options(space: &Space, data: &Path) -> Options {
     let kubeconfig = Some(plane().kubeconfig().to_owned());
     Options {
-        connection: client::Options { kubeconfig, ..client::Options::default() },
+        connection: api_server::Options { kubeconfig, ..api_server::Options::default() },
         scope: Scope { namespace: Some(space.name.clone()), label_selector: String::new() },
         data_directory: data.to_owned(),
         // Short, so that what a crash leaves behind is over soon.
-        lease: Some(Lease {
+        lease: Some(LeaseSettings {
             namespace: Some(space.name.clone()),
             duration: Duration::from_secs(4),
             renew_deadline: Duration::from_secs(3),
             retry_period: Duration::from_secs(1),
-            ..Lease::default()
+            ..LeaseSettings::default()
         }),
         ..Options::default()
     }

@@ -1,9 +1,8 @@
 //! What a real API server answers to each kind of call, preconditions included.
 
 use apis::{ApiCall, ApiError, Registry, Resource, Verb};
-use k8s_driver::client::{self, connect};
-use k8s_driver::request;
-use k8s_driver::wire;
+use k8s_driver::api_server::{self, connect};
+use k8s_driver::harness;
 use model::{JobKey, ObjectRef, Position, ResourceVersion, SlotId, Stamp, Term, Uid};
 use serde_json::{Value, json};
 
@@ -20,7 +19,7 @@ impl Caller {
         let space = Space::new(test);
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let kubeconfig = Some(plane().kubeconfig().to_owned());
-        let options = client::Options { kubeconfig, ..client::Options::default() };
+        let options = api_server::Options { kubeconfig, ..api_server::Options::default() };
         let client = runtime.block_on(connect(&options)).unwrap().client;
         Self { space, client, runtime }
     }
@@ -49,11 +48,11 @@ impl Caller {
     }
 
     fn send(&self, call: ApiCall) -> Result<Value, ApiError> {
-        let prepared = request::prepare(call, &Registry::all()).unwrap();
+        let prepared = harness::prepare(call, &Registry::all()).unwrap();
         let (request, read) = prepared.into_request();
         let limit = std::time::Duration::from_secs(30);
-        let answer = self.runtime.block_on(wire::exchange(&self.client, request, limit)).unwrap();
-        request::answer(read.as_ref(), answer.status.as_u16(), &answer.body).map(|object| (*object).clone())
+        let answer = self.runtime.block_on(api_server::exchange(&self.client, request, limit)).unwrap();
+        harness::answer(read.as_ref(), answer.status.as_u16(), &answer.body).map(|object| (*object).clone())
     }
 
     fn code(&self, call: ApiCall) -> u16 {

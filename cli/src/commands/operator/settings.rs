@@ -9,11 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use k8s_driver::client;
-use k8s_driver::http::{HttpOptions, TlsFiles};
-use k8s_driver::options::{Lease, Options};
-use k8s_driver::rehearse::Format;
-use k8s_driver::sources::Scope;
+use k8s_driver::{Format, HttpOptions, LeaseSettings, Options, Scope, TlsFiles, api_server};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use settings::{duration, flags};
@@ -288,7 +284,7 @@ impl Settings {
         }
         let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         Ok(Options {
-            connection: client::Options {
+            connection: api_server::Options {
                 kubeconfig: self.kubeconfig.clone().filter(|path| !path.as_os_str().is_empty()),
                 context: filled(&self.context),
                 master: filled(&self.master),
@@ -331,11 +327,11 @@ impl Settings {
         })
     }
 
-    fn lease(&self) -> Result<Lease, Failure> {
-        let usual = Lease::default();
+    fn lease(&self) -> Result<LeaseSettings, Failure> {
+        let usual = LeaseSettings::default();
         let time =
             |name: &str, text: &Option<String>, usual| time(&format!("leader-elect-{name}"), text.as_ref(), usual);
-        Ok(Lease {
+        Ok(LeaseSettings {
             namespace: self.leader_elect_resource_namespace.clone().filter(|name| !name.is_empty()),
             name: self.leader_elect_resource_name.clone().unwrap_or(usual.name),
             duration: time("lease-duration", &self.leader_elect_lease_duration, usual.duration)?,

@@ -1,0 +1,167 @@
+//! Where an operator's log is kept, and what becomes of one that cannot be gone on with.
+//!
+//! Owns the names in the data directory. What a log holds is `event-log`'s. Tests: at the end of this file.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use event_log::{Checkpoint, Error, EventLog, Frame, Head, MemoryDisk, NewRecord, Options, SledLog, Stats, Verify};
+use model::Position;
+
+use crate::metrics::Metrics;
+
+/// Name of the log in the data directory.
+const LOG: &str = "log";
+
+/// A place that holds one log at a time.
+pub(crate) trait Logs: Send {
+    /// Opens the log of this place, beginning one where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    fn open(&mut self) -> Result<Box<dyn EventLog>, Error>;
+
+    /// Puts the log of this place out of the way, whole, so that the next [`Logs::open`] begins an empty one. The log must not
+    /// be open. Gives where it is kept.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    fn set_aside(&mut self, why: &str) -> io::Result<String>;
+}
+
+/// Logs in a directory.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    data: PathBuf,
+    verify: Verify,
+}
+
+impl Directory {
+    /// The data directory; it is made if need be.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn new(data: &Path, verify: Verify) -> io::Result<Self> {
+        fs::create_dir_all(data)?;
+        Ok(Self { data: data.to_owned(), verify })
+    }
+}
+
+impl Logs for Directory {
+    fn open(&mut self) -> Result<Box<dyn EventLog>, Error> {
+        let options = Options { verify: self.verify, ..Options::default() };
+        Ok(Box::new(SledLog::open(self.data.join(LOG), options)?))
+    }
+
+    fn set_aside(&mut self, why: &str) -> io::Result<String> {
+        let word: String = why.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+        let free = (1..=u32::MAX).map(|n| self.data.join(format!("{LOG}.{n}.{word}"))).find(|path| !path.exists());
+        let target = free.ok_or(io::ErrorKind::AlreadyExists)?;
+        fs::rename(self.data.join(LOG), &target)?;
+        fs::File::open(&self.data)?.sync_all()?;
+        Ok(target.display().to_string())
+    }
+}
+
+/// A log in memory: it lasts as long as the process.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    disk: MemoryDisk,
+}
+
+impl Logs for Memory {
+    fn open(&mut self) -> Result<Box<dyn EventLog>, Error> {
+        Ok(Box::new(self.disk.open()?))
+    }
+
+    fn set_aside(&mut self, _why: &str) -> io::Result<String> {
+        self.disk = MemoryDisk::default();
+        Ok("nowhere: it was in memory".to_owned())
+    }
+}
+
+/// A log whose appends are timed.
+pub(crate) struct Timed {
+    /// The log.
+    pub(crate) log: Box<dyn EventLog>,
+    /// Where the times go.
+    pub(crate) metrics: Metrics,
+}
+
+impl EventLog for Timed {
+    fn head(&self) -> Head {
+        self.log.head()
+    }
+
+    fn first(&self) -> Position {
+        self.log.first()
+    }
+
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
+        self.log.checkpoint()
+    }
+
+    fn append(&mut self, records: &[NewRecord<'_>]) -> Result<Head, Error> {
+        let begun = Instant::now();
+        let head = self.log.append(records)?;
+        self.metrics.appended(begun.elapsed());
+        Ok(head)
+    }
+
+    fn read<'a>(&'a self, from: Position) -> Result<Box<dyn Iterator<Item = Result<Frame, Error>> + 'a>, Error> {
+        self.log.read(from)
+    }
+
+    fn compact(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        self.log.compact(checkpoint)
+    }
+
+    fn cache_state(&mut self, state: Checkpoint) -> Result<(), Error> {
+        self.log.cache_state(state)
+    }
+
+    fn cached_state(&self) -> Result<Option<Checkpoint>, Error> {
+        self.log.cached_state()
+    }
+
+    fn stats(&self) -> Stats {
+        self.log.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Term;
+
+    use super::*;
+
+    fn append(log: &mut dyn EventLog) {
+        log.append(&[NewRecord { term: Term(1), body: b"{}" }]).unwrap();
+    }
+
+    #[test]
+    fn a_log_that_is_set_aside_is_kept_and_an_empty_one_begins() {
+        let data = tempfile::tempdir().unwrap();
+        let places: [Box<dyn Logs>; 2] =
+            [Box::new(Directory::new(&data.path().join("a/b"), Verify::Full).unwrap()), Box::new(Memory::default())];
+        for mut place in places {
+            append(&mut *place.open().unwrap());
+            assert_eq!(place.open().unwrap().head().position, Position(1));
+            let first = place.set_aside("diverged: at 7").unwrap();
+            append(&mut *place.open().unwrap());
+            let second = place.set_aside("diverged: at 7").unwrap();
+            assert_eq!(place.open().unwrap().head().position, Position(0));
+            if first.starts_with('/') {
+                assert!(
+                    first.ends_with("log.1.diverged--at-7") && second.ends_with("log.2.diverged--at-7"),
+                    "{second}"
+                );
+                let mut kept = SledLog::open(&first, Options::default()).unwrap();
+                assert_eq!(kept.head().position, Position(1));
+                append(&mut kept);
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The one thread that owns the operator and its log.
+//!
+//! It takes what comes in from bounded queues, does a turn, and hands the calls out; it sleeps until the next deadline when
+//! nothing comes in, and never waits for the network. Whoever else wants to know something of the operator or its log asks
+//! through [`Turns`] and gets the answer between two turns.
+//!
+//! The thread lives as long as the process; leaderships come and go as [`Period`]s. Between two of them it holds an operator
+//! that was opened on the log and has begun no term: a standby's, which may follow another's log.
+//!
+//! Tests: `core/tests.rs`; `tests/` with a real API server.
+
+pub(crate) mod clock;
+pub(crate) mod logs;
+mod thread;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen};
+use event_log::{Checkpoint, Frame, Head};
+use model::{Phase, Position, Term};
+use operator::{Operator, Options, Step};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use self::thread::TurnThread;
+use crate::core::clock::Clock;
+use crate::core::logs::Logs;
+use crate::metrics::Metrics;
+
+/// Capacity of the channel of requests to the thread.
+const REQUEST_CHANNEL_CAPACITY: usize = 64;
+
+/// A batch of records, verified.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Batch {
+    /// The checkpoint the log begins with, when the batch was asked for from before its first record.
+    pub checkpoint: Option<Checkpoint>,
+    /// Records, in order. After a checkpoint they begin with the one that follows it.
+    pub frames: Vec<Frame>,
+    /// The end of the log when the batch was read.
+    pub head: Head,
+}
+
+impl Batch {
+    /// What the log holds from a position on: up to so many records, and none after so many bytes.
+    fn read(operator: &Operator, from: Position, limit: usize, most_bytes: usize) -> Result<Self, event_log::Error> {
+        let log = operator.log();
+        let checkpoint = if from < log.first() { log.checkpoint()? } else { None };
+        let from = if checkpoint.is_some() { log.first() } else { from };
+        let mut frames = Vec::new();
+        let mut bytes = 0_usize;
+        for frame in log.read(from)?.take(limit) {
+            let frame = frame?;
+            bytes = bytes.saturating_add(frame.body.len());
+            frames.push(frame);
+            if bytes >= most_bytes {
+                break;
+            }
+        }
+        Ok(Self { checkpoint, frames, head: log.head() })
+    }
+}
+
+/// What the thread tells between turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    /// The end of the log.
+    pub head: Head,
+    /// The first record it can still give.
+    pub first: Position,
+    /// The term that is led; zero when none.
+    pub term: Term,
+}
+
+/// What can be asked of the thread.
+pub(crate) enum Ask {
+    /// Records from a position on, at most `limit` of them and about `most_bytes` of their bodies (but at least one).
+    Frames {
+        /// First position wanted. What the log does not hold any more comes as its checkpoint.
+        from: Position,
+        /// Most records.
+        limit: usize,
+        /// Bytes of bodies after which no further record is added.
+        most_bytes: usize,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Result<Batch, event_log::Error>>,
+    },
+    /// Something that needs the operator itself: following a log, looking at state. It must be short.
+    Operator(Box<dyn FnOnce(&mut Operator) + Send>),
+    /// Puts the log out of the way and begins an empty one; refused while leading. Gives where the old one is kept.
+    SetAside {
+        /// Why, in a few words.
+        why: String,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Result<String, String>>,
+    },
+    /// Drops what the operator holds in memory and opens it on its log again; refused while leading.
+    Reopen {
+        /// Where the answer goes.
+        reply: oneshot::Sender<Result<(), String>>,
+    },
+    /// A leadership begins.
+    Begin(Box<Period>),
+    /// The term that was proposed is claimed.
+    Grant(Term),
+    /// The leadership is over.
+    End {
+        /// Whether answers that came in are put down in a last turn. Not when leadership was lost.
+        last_turn: bool,
+        /// Told when it is.
+        reply: oneshot::Sender<()>,
+    },
+}
+
+/// The thread's ends of one leadership's queues.
+pub(crate) struct Period {
+    /// No term up to this one is proposed.
+    pub last_term: Term,
+    /// What watches report.
+    pub news: mpsc::Receiver<Observation<Seen>>,
+    /// Answers to calls.
+    pub answers: mpsc::UnboundedReceiver<(CallId, ApiAnswer)>,
+    /// Calls to make. The channel has no bound because the thread must not wait; what bounds it is [`Parts::room`].
+    pub calls: mpsc::UnboundedSender<Vec<ApiCall>>,
+    /// What happens on the way.
+    pub milestones: mpsc::UnboundedSender<Milestone>,
+}
+
+/// What a leadership tells of itself.
+#[derive(Debug)]
+pub(crate) enum Milestone {
+    /// Every kind was listed: this term is to be claimed, then granted.
+    Proposed(Term),
+    /// The term has begun.
+    Begun(Term),
+    /// The operator stopped; it was opened anew on its log, and every kind must be listed again.
+    Stopped(operator::Error),
+}
+
+/// A way to the thread. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    asks: mpsc::Sender<Ask>,
+    view: watch::Receiver<View>,
+}
+
+/// The thread is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the operator's thread has ended")]
+pub struct Ended;
+
+impl Turns {
+    /// Asks something.
+    ///
+    /// # Errors
+    /// When the thread has ended.
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<(), Ended> {
+        self.asks.send(ask).await.map_err(|_| Ended)
+    }
+
+    /// Asks for records; see [`Ask::Frames`].
+    ///
+    /// # Errors
+    /// The outer error when the thread has ended, the inner one when the log cannot be read.
+    pub(crate) async fn frames(
+        &self,
+        from: Position,
+        limit: usize,
+        most_bytes: usize,
+    ) -> Result<Result<Batch, event_log::Error>, Ended> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Ask::Frames { from, limit, most_bytes, reply }).await?;
+        answer.await.map_err(|_| Ended)
+    }
+
+    /// Does something with the operator on its thread and gives what came of it.
+    ///
+    /// # Errors
+    /// When the thread has ended, or there is no operator because its log cannot be opened.
+    pub(crate) async fn with<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Operator) -> T + Send + 'static,
+    ) -> Result<T, Ended> {
+        let (reply, answer) = oneshot::channel();
+        let act = move |operator: &mut Operator| {
+            // Whoever asked may have gone away; then nobody is interested.
+            let _ = reply.send(act(operator));
+        };
+        self.ask(Ask::Operator(Box::new(act))).await?;
+        answer.await.map_err(|_| Ended)
+    }
+
+    /// What the thread told last: follows the log's end.
+    pub(crate) fn view(&self) -> watch::Receiver<View> {
+        self.view.clone()
+    }
+}
+
+/// What the thread is made of.
+pub(crate) struct Parts {
+    /// Where the log is kept.
+    pub logs: Box<dyn Logs>,
+    /// The served APIs.
+    pub registry: Registry,
+    /// What the operator is opened with; terms are always claimed.
+    pub options: Options,
+    /// Time.
+    pub clock: Arc<Clock>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Calls that may be handed out and not yet answered: what is rendered ahead of the API server.
+    pub room: usize,
+    /// Records after which the log is made to begin at the present state; 0 for never.
+    pub compact_after: u64,
+    /// Maximum number of records a start has to fold: after as many the state is cached beside the log.
+    pub cache_after: u64,
+}
+
+impl Parts {
+    /// Tells and counts a change of phase.
+    fn note(&self, step: &Step) {
+        if step.phase == step.from || step.phase == Phase::New {
+            return;
+        }
+        let word = self.registry.get(&step.job.kind).map_or("", |api| api.phase_word(step.phase));
+        self.metrics.transition(&step.job.kind, word);
+        tracing::info!(job = %step.job, uid = %step.job.uid, phase = word, words = &*step.message,
+            position = step.position.0, "phase");
+    }
+}
+
+/// Why the thread could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The log cannot be opened, or does not fold.
+    #[error(transparent)]
+    Operator(#[from] operator::Error),
+    /// A damaged log cannot be put out of the way.
+    #[error("the damaged log ({damage}) cannot be set aside")]
+    SetAside {
+        /// What is damaged.
+        damage: String,
+        /// Why it cannot.
+        source: std::io::Error,
+    },
+    /// The system gives no thread.
+    #[error("no thread for the operator")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Opens the log and starts the thread. It ends when every [`Turns`] is dropped. `runtime` needs its timers.
+///
+/// # Errors
+/// When the log cannot be opened.
+pub(crate) fn start(parts: Parts, runtime: Handle) -> Result<(Turns, JoinHandle<()>), Error> {
+    let (asks, asked) = mpsc::channel(REQUEST_CHANNEL_CAPACITY);
+    let (show, view) = watch::channel(View::default());
+    let mut thread = TurnThread::new(parts, show, runtime);
+    thread.open()?;
+    let join = std::thread::Builder::new().name("turns".to_owned()).spawn(move || thread.run(asked))?;
+    Ok((Turns { asks, view }, join))
+}
+
+#[cfg(test)]
+mod tests;

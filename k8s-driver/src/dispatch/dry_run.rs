@@ -1,0 +1,206 @@
+//! Writes that are only told of: what `--dry-run` does instead of sending them.
+//!
+//! Each is printed and answered as if it had been done, so that what would follow from it is shown as well. Objects that were
+//! not really made are known to this process alone. The same call a second time means that the cluster went on otherwise
+//! than the rehearsal (another operator is at work, perhaps): it is neither printed nor answered, and that job rests. Tests:
+//! at the end of this file.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use apis::Verb;
+use serde_json::{Map, Value, json};
+
+use crate::dispatch::request::Prepared;
+use crate::hash::hash;
+
+/// How calls are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One line of words each.
+    Text,
+    /// One JSON object each, with the whole body.
+    Json,
+}
+
+/// Where calls are printed.
+pub struct Rehearsal {
+    format: Format,
+    stage: Mutex<Stage>,
+}
+
+struct Stage {
+    out: Box<dyn Write + Send>,
+    /// Hashes of what was printed.
+    told: BTreeSet<u64>,
+}
+
+/// Version of objects that were not made: later than any real one, so that no list says they are gone.
+const NEVER: &str = "9007199254740991";
+
+impl Rehearsal {
+    /// Prints to `out`.
+    pub fn new(format: Format, out: Box<dyn Write + Send>) -> Self {
+        Self { format, stage: Mutex::new(Stage { out, told: BTreeSet::new() }) }
+    }
+
+    /// Prints a call and answers it as if it had been done; `None` when it was told before.
+    pub(crate) fn answer(&self, prepared: &Prepared) -> Option<Arc<Value>> {
+        let name = hash(&(prepared.head.method(), prepared.head.uri(), &prepared.body));
+        let line = match self.format {
+            Format::Text => words(prepared),
+            Format::Json => object(prepared).to_string(),
+        };
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        if !stage.told.insert(name) {
+            return None;
+        }
+        // A reader that went away is not told any more.
+        let _ = writeln!(stage.out, "{line}").and_then(|()| stage.out.flush());
+        drop(stage);
+        let body = body(prepared);
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".to_owned(), Value::from(NEVER));
+        Some(Arc::new(match prepared.verb {
+            Verb::Create => {
+                let mut made = body;
+                if let Some(Value::Object(members)) = made.get_mut("metadata") {
+                    members.insert("uid".to_owned(), Value::from(format!("dry-run-{}", prepared.id)));
+                    members.append(&mut metadata);
+                }
+                made
+            }
+            Verb::ApplyStatus => json!({
+                "metadata": {"resourceVersion": body.pointer("/metadata/resourceVersion")},
+                "status": body.pointer("/status"),
+            }),
+            Verb::Delete | Verb::Patch | Verb::Get => Value::Null,
+        }))
+    }
+}
+
+fn body(prepared: &Prepared) -> Value {
+    serde_json::from_slice(&prepared.body).unwrap_or_default()
+}
+
+fn verb(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Create => "create",
+        Verb::Delete => "delete",
+        Verb::Patch => "patch",
+        Verb::ApplyStatus => "apply status",
+        Verb::Get => "get",
+    }
+}
+
+fn words(prepared: &Prepared) -> String {
+    let Prepared { kind, name, job, cause, .. } = prepared;
+    let body = body(prepared);
+    let more = match prepared.verb {
+        Verb::ApplyStatus => format!(", phase {}", body.pointer("/status/phase").unwrap_or(&Value::Null)),
+        Verb::Delete if body.get("gracePeriodSeconds") == Some(&json!(0)) => ", by force".to_owned(),
+        _ if !prepared.answered => {
+            let text = |member| body.get(member).and_then(Value::as_str).unwrap_or_default();
+            format!(": {} {}: {}", text("type"), text("reason"), text("message"))
+        }
+        _ => String::new(),
+    };
+    format!("would {} {kind} {}/{name} (record {cause}){more}", verb(prepared.verb), job.namespace)
+}
+
+fn object(prepared: &Prepared) -> Value {
+    json!({
+        "verb": verb(prepared.verb),
+        "kind": &*prepared.kind,
+        "namespace": &*prepared.job.namespace,
+        "name": &*prepared.name,
+        "job": &*prepared.job.name,
+        "record": prepared.cause.to_string(),
+        "request": format!("{} {}", prepared.head.method(), prepared.head.uri()),
+        "body": body(prepared),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use apis::{ApiCall, Registry, Resource};
+    use model::{JobKey, ObjectRef, Position, ResourceVersion, Stamp, Term, Uid};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn call(verb: Verb, kind: &str, body: Option<Value>) -> Prepared {
+        let version = if kind == "AITrainingJob" { "elasticdeeplearning.ai/v1" } else { "v1" };
+        let call = ApiCall {
+            id: 7,
+            job: JobKey {
+                namespace: "ns".into(),
+                name: "j".into(),
+                kind: "AITrainingJob".into(),
+                uid: Uid::from("ju"),
+            },
+            object: Some(ObjectRef::Status),
+            cause: Stamp { term: Term(5), position: Position(42) },
+            verb,
+            resource: Resource::new(version, kind),
+            namespace: "ns".into(),
+            name: "x".into(),
+            body,
+            uid: None,
+            rv: Some(ResourceVersion(31)),
+            grace_seconds: Some(0),
+        };
+        crate::dispatch::request::prepare(call, &Registry::all()).unwrap()
+    }
+
+    #[test]
+    fn writes_are_told_once_and_answered_as_if_they_were_done() {
+        let page = Page::default();
+        let rehearsal = Rehearsal::new(Format::Text, Box::new(page.clone()));
+        let create = || call(Verb::Create, "Pod", Some(json!({"metadata": {"name": "x"}})));
+        let made = rehearsal.answer(&create()).unwrap();
+        assert_eq!((&made["metadata"]["name"], &made["metadata"]["uid"]), (&json!("x"), &json!("dry-run-7")));
+        assert!(apis::objects::resource_version(&made) > ResourceVersion(1_000_000));
+        assert_eq!(rehearsal.answer(&create()), None);
+        let status = call(Verb::ApplyStatus, "AITrainingJob", Some(json!({"status": {"phase": "Running"}})));
+        assert_eq!(rehearsal.answer(&status).unwrap()["metadata"]["resourceVersion"], "31");
+        rehearsal.answer(&call(Verb::Delete, "Pod", None)).unwrap();
+        let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "would create Pod ns/x (record 5/42)",
+                "would apply status AITrainingJob ns/x (record 5/42), phase \"Running\"",
+                "would delete Pod ns/x (record 5/42), by force",
+            ]
+        );
+    }
+
+    #[test]
+    fn json_holds_the_whole_request() {
+        let page = Page::default();
+        let rehearsal = Rehearsal::new(Format::Json, Box::new(page.clone()));
+        rehearsal.answer(&call(Verb::Create, "Pod", Some(json!({"metadata": {"name": "x"}})))).unwrap();
+        let line: Value = serde_json::from_slice(&page.0.lock().unwrap()).unwrap();
+        assert_eq!(
+            line,
+            json!({"verb": "create", "kind": "Pod", "namespace": "ns", "name": "x", "job": "j", "record": "5/42",
+                "request": "POST /api/v1/namespaces/ns/pods?fieldManager=trainyard",
+                "body": {"metadata": {"name": "x", "annotations": {"trainyard.dev/record": "5/42"}}}})
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! Makes calls: as many at once as the budget allows, each only while this process may write.
+//!
+//! Owns nothing of what is called for. It never repeats a call: what an unanswered one means is judged by the operator.
+//! Kubernetes Events go when nothing else waits. Tests: `dispatch/tests.rs`.
+
+mod budget;
+pub(crate) mod dry_run;
+mod event_limiter;
+mod queue;
+pub(crate) mod request;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use apis::{ApiAnswer, ApiCall, CallId, Registry, Verb};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use kube::Client;
+use model::Text;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use crate::client::exchange;
+use crate::dispatch::budget::{Budget, Health};
+use crate::dispatch::dry_run::Rehearsal;
+use crate::dispatch::event_limiter::EventLimiter;
+use crate::dispatch::queue::FairQueue;
+use crate::dispatch::request::Prepared;
+use crate::lease::write_guard::Guard;
+use crate::metrics::Metrics;
+
+/// Maximum number of Kubernetes Events in flight.
+const MAX_EVENTS_IN_FLIGHT: usize = 2;
+
+/// What makes the calls of one leadership.
+pub(crate) struct Dispatch {
+    /// The client.
+    pub client: Client,
+    /// The served APIs.
+    pub registry: Registry,
+    /// Leave to write.
+    pub guard: Guard,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Most calls at once.
+    pub most_at_once: usize,
+    /// How long one call may take.
+    pub limit: Duration,
+    /// Where answers go.
+    pub answers: mpsc::UnboundedSender<(CallId, ApiAnswer)>,
+    /// When writes are only printed.
+    pub rehearsal: Option<Arc<Rehearsal>>,
+}
+
+/// A call that is over.
+struct Done {
+    id: CallId,
+    answered: bool,
+    verb: Verb,
+    kind: Text,
+    answer: Option<ApiAnswer>,
+    health: Health,
+    sent: Instant,
+}
+
+impl Dispatch {
+    /// Makes calls until the leave to write is lost, or until `drain` and what is then under way is answered.
+    pub(crate) async fn run(self, mut calls: mpsc::UnboundedReceiver<Vec<ApiCall>>, drain: CancellationToken) {
+        let mut budget = Budget::new(self.most_at_once);
+        let mut queue: FairQueue<(Instant, Prepared)> = FairQueue::default();
+        let mut limiter = EventLimiter::new(Instant::now());
+        let mut under_way = FuturesUnordered::new();
+        let mut events_under_way = 0;
+        let mut draining = false;
+        let mut lost = std::pin::pin!(self.guard.lost());
+        loop {
+            while !draining && budget.may_send(Instant::now()) {
+                let next = queue.pop().map(|(since, prepared)| {
+                    self.metrics.queue_waited("calls", since.elapsed());
+                    prepared
+                });
+                let Some(prepared) = next.or_else(|| self.next_event(&mut limiter, events_under_way)) else { break };
+                // The last look before it leaves; what is under way is given up when the leave is lost.
+                if !self.guard.holds() {
+                    return;
+                }
+                events_under_way += usize::from(!prepared.answered);
+                budget.sent();
+                under_way.push(self.send(prepared));
+            }
+            self.metrics.queue_depth("calls", queue.len());
+            self.metrics.queue_depth("events", limiter.len());
+            if draining && under_way.is_empty() {
+                return;
+            }
+            let resume = budget.paused_until(Instant::now()).filter(|_| !draining);
+            tokio::select! {
+                biased;
+                () = &mut lost => return,
+                () = drain.cancelled(), if !draining => draining = true,
+                Some(done) = under_way.next(), if !under_way.is_empty() => {
+                    events_under_way -= usize::from(!done.answered);
+                    self.finish(done, &mut budget);
+                }
+                batch = calls.recv(), if !draining => match batch {
+                    Some(batch) => self.accept(batch, &mut queue, &mut limiter),
+                    None => draining = true,
+                },
+                () = until(resume), if resume.is_some() => {}
+            }
+        }
+    }
+
+    /// Takes calls in. What is to be sent is made at once: a body as bytes is a tenth of the same body in memory.
+    fn accept(&self, batch: Vec<ApiCall>, queue: &mut FairQueue<(Instant, Prepared)>, limiter: &mut EventLimiter) {
+        let now = Instant::now();
+        for call in batch {
+            if call.object.is_none() {
+                if !limiter.add(call, now) {
+                    self.metrics.event_dropped();
+                }
+                continue;
+            }
+            let id = call.id;
+            match request::prepare(call, &self.registry) {
+                Ok(prepared) => {
+                    let job = prepared.job.clone();
+                    queue.push(&job, (now, prepared));
+                }
+                Err(error) => {
+                    self.tell(id, Err(error));
+                }
+            }
+        }
+    }
+
+    fn next_event(&self, limiter: &mut EventLimiter, under_way: usize) -> Option<Prepared> {
+        if under_way >= MAX_EVENTS_IN_FLIGHT {
+            return None;
+        }
+        // An Event no request can be made of is no loss.
+        std::iter::from_fn(|| limiter.take()).find_map(|call| request::prepare(call, &self.registry).ok())
+    }
+
+    async fn send(&self, prepared: Prepared) -> Done {
+        let sent = Instant::now();
+        let (id, answered, verb, kind) = (prepared.id, prepared.answered, prepared.verb, prepared.kind.clone());
+        let span = tracing::debug_span!("call", id, ?verb, %kind, job = %prepared.job, name = %prepared.name,
+            record = %prepared.cause);
+        let (answer, health) = self.exchange(prepared).instrument(span).await;
+        Done { id, answered, verb, kind, answer, health, sent }
+    }
+
+    /// Sends a call; without an answer to tell only in a rehearsal.
+    async fn exchange(&self, prepared: Prepared) -> (Option<ApiAnswer>, Health) {
+        if let Some(rehearsal) = &self.rehearsal
+            && prepared.verb != Verb::Get
+        {
+            return (rehearsal.answer(&prepared).map(Ok), Health::Well);
+        }
+        let (request, read) = prepared.into_request();
+        match exchange::exchange(&self.client, request, self.limit).await {
+            Ok(answer) => {
+                let code = answer.status.as_u16();
+                let pause = answer.headers.get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+                let health = Health::of(code, pause);
+                (Some(request::answer(read.as_ref(), code, &answer.body)), health)
+            }
+            Err(error) => (Some(Err(request::silence(error.to_string()))), Health::Silent),
+        }
+    }
+
+    fn finish(&self, done: Done, budget: &mut Budget) {
+        let now = Instant::now();
+        budget.done(done.sent, done.health, now);
+        let Some(answer) = done.answer else { return };
+        let code = answer.as_ref().err().map_or(200, |error| error.code);
+        self.metrics.call_done(done.verb, &done.kind, code, now.saturating_duration_since(done.sent));
+        match &answer {
+            Ok(_) => tracing::trace!(id = done.id, "answered"),
+            Err(error) if matches!(error.code, 401 | 403) && done.answered => {
+                tracing::warn!(id = done.id, verb = ?done.verb, kind = %done.kind, %error, "refused");
+            }
+            Err(error) => tracing::debug!(id = done.id, verb = ?done.verb, kind = %done.kind, %error, "not done"),
+        }
+        if done.answered {
+            self.tell(done.id, answer);
+        }
+    }
+
+    fn tell(&self, id: CallId, answer: ApiAnswer) {
+        // When nobody listens the leadership is over, and the next one finds out by itself.
+        let _ = self.answers.send((id, answer));
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

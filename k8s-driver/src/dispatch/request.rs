@@ -1,0 +1,244 @@
+//! Calls -> HTTP requests, and answers back. One line of the command table per verb.
+//!
+//! Owns paths, bodies, preconditions, and what of an answer is read. Everything that is written names the record it follows
+//! from: in the user agent, which audit logs keep, and in an annotation of what is created. Tests: `dispatch/request/tests.rs`.
+
+use std::sync::Arc;
+
+use apis::{ApiAnswer, ApiCall, ApiError, CallId, Registry, Resource, Verb, objects};
+use http::{HeaderValue, Method, Request, header};
+use kube::client::Body;
+use model::{JobKey, Stamp, Text};
+use serde_json::{Map, Value, json};
+
+use crate::client::transport::USER_AGENT;
+use crate::watch::decode::{self, Shape};
+use crate::watch::projection::{self, Keep};
+use crate::watch::sources::collection;
+
+/// Annotation on created objects: term and position of the record that they follow from.
+pub(crate) const RECORD: &str = "trainyard.dev/record";
+
+/// Field manager of server-side apply, and of every other write.
+pub(crate) const MANAGER: &str = "trainyard";
+
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+/// The answer's metadata is enough. The second choice is for servers that cannot cut it down.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// A call, ready to be sent. It can be sent once.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Number of the call.
+    pub id: CallId,
+    /// Whether an answer is waited for; not for Kubernetes Events.
+    pub answered: bool,
+    /// What it does.
+    pub verb: Verb,
+    /// The kind of object.
+    pub kind: Text,
+    /// The job it is for.
+    pub job: JobKey,
+    /// Name of the object.
+    pub name: Text,
+    /// The record it follows from.
+    pub cause: Stamp,
+    /// Method, path and headers.
+    pub head: Request<()>,
+    /// The body, as it is sent.
+    pub body: Vec<u8>,
+    read: Option<Shape>,
+}
+
+/// Makes the request of a call.
+///
+/// # Errors
+/// When no request can be made of it: an answer that says so.
+pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiError> {
+    let plural = plural(&call.resource, registry).ok_or_else(|| {
+        invalid(format!("{} {} is not served by this build", call.resource.api_version, call.resource.kind))
+    })?;
+    let namespace = Some(&*call.namespace).filter(|namespace| !namespace.is_empty());
+    let all = collection(&call.resource.api_version, plural, namespace);
+    let one = format!("{all}/{}", call.name);
+    let stamp = call.cause;
+    let written = [("fieldManager", MANAGER)];
+    let whole = keep(&call.resource);
+    let (method, uri, content, accept, body, keep) = match call.verb {
+        Verb::Get => (Method::GET, one, None, JSON, None, Some(whole)),
+        Verb::Create => {
+            let body = creation(call.body.take(), stamp)?;
+            // The metadata says all there is to know of what was just made, unless it was placed from the start.
+            let placed = objects::at(&body, &["spec", "nodeName"]).is_some();
+            let accept = if placed { JSON } else { METADATA };
+            let keep = call.object.is_some().then_some(whole);
+            (Method::POST, query(&all, &written), Some(JSON), accept, Some(body), keep)
+        }
+        Verb::Delete => (Method::DELETE, one, Some(JSON), METADATA, Some(deletion(&call)), None),
+        Verb::Patch => {
+            let body = guarded(call.body.take().unwrap_or_default(), &call)?;
+            (Method::PATCH, query(&one, &written), Some(MERGE), METADATA, Some(body), Some(projection::VERSION))
+        }
+        Verb::ApplyStatus => {
+            let body = application(&mut call)?;
+            let uri = query(&format!("{one}/status"), &[("fieldManager", MANAGER), ("force", "true")]);
+            // The whole object: only it shows whether the mirror was kept.
+            (Method::PATCH, uri, Some(APPLY), JSON, Some(body), Some(projection::STATUS_ANSWER))
+        }
+    };
+    let body = match body {
+        Some(body) => serde_json::to_vec(&body).map_err(|error| invalid(error.to_string()))?,
+        None => Vec::new(),
+    };
+    let mut request = Request::builder()
+        .method(method)
+        .uri(uri)
+        .header(header::ACCEPT, HeaderValue::from_static(accept))
+        .header(header::USER_AGENT, user_agent(stamp));
+    if let Some(content) = content {
+        request = request.header(header::CONTENT_TYPE, HeaderValue::from_static(content));
+    }
+    let head = request.body(()).map_err(|error| invalid(error.to_string()))?;
+    let ApiCall { id, job, object, verb, resource, name, .. } = call;
+    let read = keep.map(|keep| Shape { api_version: resource.api_version, kind: resource.kind.clone(), keep });
+    Ok(Prepared {
+        id,
+        answered: object.is_some(),
+        verb,
+        kind: resource.kind,
+        job,
+        name,
+        cause: stamp,
+        head,
+        body,
+        read,
+    })
+}
+
+/// What a server's answer to a request means.
+///
+/// # Errors
+/// What the server refused; without a code when its answer cannot be read.
+pub fn answer(read: Option<&Shape>, status: u16, body: &[u8]) -> ApiAnswer {
+    if !(200..300).contains(&status) {
+        return Err(decode::refusal(status, body));
+    }
+    let Some(shape) = read else { return Ok(Arc::new(Value::Null)) };
+    // What was done is done; what cannot be read of it is as if there had been no answer.
+    decode::object(body, shape).map(Arc::new).map_err(|error| silence(format!("unreadable answer: {error}")))
+}
+
+/// No answer: whether the call was carried out is not known.
+pub fn silence(message: String) -> ApiError {
+    ApiError { code: 0, reason: Text::from(""), message }
+}
+
+impl Prepared {
+    /// Takes the request out and leaves how its answer is read.
+    pub fn into_request(self) -> (Request<Body>, Option<Shape>) {
+        let body = self.body;
+        (self.head.map(|()| Body::from(body)), self.read)
+    }
+}
+
+fn plural(resource: &Resource, registry: &Registry) -> Option<&'static str> {
+    match (&*resource.api_version, &*resource.kind) {
+        ("v1", "Pod") => Some("pods"),
+        ("v1", "Service") => Some("services"),
+        ("v1", "Event") => Some("events"),
+        _ => registry.get(&resource.kind).filter(|api| api.resource() == *resource).map(|api| api.plural()),
+    }
+}
+
+fn keep(resource: &Resource) -> Keep {
+    match &*resource.kind {
+        "Pod" => projection::POD,
+        "Service" => projection::SERVICE,
+        _ => projection::JOB,
+    }
+}
+
+fn query(path: &str, pairs: &[(&str, &str)]) -> String {
+    let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    format!("{path}?{}", pairs.join("&"))
+}
+
+fn user_agent(cause: Stamp) -> String {
+    if cause == Stamp::default() { USER_AGENT.to_owned() } else { format!("{USER_AGENT} (record {cause})") }
+}
+
+/// The object to create, with the record it follows from.
+fn creation(body: Option<Value>, cause: Stamp) -> Result<Value, ApiError> {
+    let mut body = body.unwrap_or_default();
+    if cause != Stamp::default() {
+        let annotations = member(member(&mut body, "metadata")?, "annotations")?;
+        if let Value::Object(annotations) = annotations {
+            annotations.insert(RECORD.to_owned(), Value::from(cause.to_string()));
+        }
+    }
+    Ok(body)
+}
+
+fn deletion(call: &ApiCall) -> Value {
+    let mut options = Map::new();
+    options.insert("apiVersion".to_owned(), json!("v1"));
+    options.insert("kind".to_owned(), json!("DeleteOptions"));
+    if let Some(grace) = call.grace_seconds {
+        options.insert("gracePeriodSeconds".to_owned(), json!(grace));
+    }
+    let mut preconditions = Map::new();
+    if let Some(uid) = &call.uid {
+        preconditions.insert("uid".to_owned(), json!(&*uid.0));
+    }
+    if let Some(rv) = call.rv {
+        preconditions.insert("resourceVersion".to_owned(), json!(rv.to_string()));
+    }
+    if !preconditions.is_empty() {
+        options.insert("preconditions".to_owned(), Value::Object(preconditions));
+    }
+    Value::Object(options)
+}
+
+/// A body with the call's preconditions in its metadata.
+fn guarded(mut body: Value, call: &ApiCall) -> Result<Value, ApiError> {
+    if let Value::Object(metadata) = member(&mut body, "metadata")? {
+        if let Some(uid) = &call.uid {
+            metadata.insert("uid".to_owned(), json!(&*uid.0));
+        }
+        if let Some(rv) = call.rv {
+            metadata.insert("resourceVersion".to_owned(), json!(rv.to_string()));
+        }
+    }
+    Ok(body)
+}
+
+/// What server-side apply wants: the object's address and preconditions, and the status as it shall be.
+fn application(call: &mut ApiCall) -> Result<Value, ApiError> {
+    let status = call.body.as_mut().and_then(|body| body.get_mut("status")).map(Value::take).unwrap_or_default();
+    let body = json!({
+        "apiVersion": &*call.resource.api_version,
+        "kind": &*call.resource.kind,
+        "metadata": {"name": &*call.name, "namespace": &*call.namespace},
+        "status": status,
+    });
+    guarded(body, call)
+}
+
+/// A member that is an object; made when it is absent or null.
+fn member<'a>(parent: &'a mut Value, name: &str) -> Result<&'a mut Value, ApiError> {
+    let Value::Object(map) = parent else { return Err(invalid(format!("{name}: its parent is no object"))) };
+    let value = map.entry(name).or_insert(Value::Null);
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    if value.is_object() { Ok(value) } else { Err(invalid(format!("{name}: must be an object ({value})"))) }
+}
+
+fn invalid(message: String) -> ApiError {
+    ApiError { code: 422, reason: Text::from("Invalid"), message }
+}
+
+#[cfg(test)]
+mod tests;

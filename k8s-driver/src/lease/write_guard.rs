@@ -1,0 +1,66 @@
+//! Whether this process may write: the lease, or the word of whoever started it that there is no other.
+
+use std::time::Duration;
+
+use model::Term;
+
+use crate::client::exchange::words;
+use crate::lease::{Error, Tenure};
+
+/// Leave to write.
+#[derive(Debug, Clone)]
+pub(crate) enum Guard {
+    /// For as long as the lease is held.
+    Lease(Tenure),
+    /// For as long as the process lives: it was told that it is the only one, or it writes nothing.
+    Alone,
+}
+
+impl Guard {
+    /// Whether a write may be sent now.
+    pub(crate) fn holds(&self) -> bool {
+        match self {
+            Self::Lease(tenure) => tenure.holds(),
+            Self::Alone => true,
+        }
+    }
+
+    /// Waits until the leave is withdrawn.
+    pub(crate) async fn lost(&self) {
+        match self {
+            Self::Lease(tenure) => tenure.lost().await,
+            Self::Alone => std::future::pending().await,
+        }
+    }
+
+    /// The greatest term that is known to have been claimed; zero when nobody keeps it.
+    pub(crate) fn last_term(&self) -> Term {
+        match self {
+            Self::Lease(tenure) => tenure.last_term(),
+            Self::Alone => Term(0),
+        }
+    }
+
+    /// Claims a term.
+    ///
+    /// # Errors
+    /// See [`Tenure::claim`].
+    pub(crate) async fn claim(&self, term: Term) -> Result<(), Error> {
+        match self {
+            Self::Lease(tenure) => tenure.claim(term).await,
+            Self::Alone => Ok(()),
+        }
+    }
+
+    /// Gives the leave back; waits at most `limit` for that to be known.
+    pub(crate) async fn release(self, limit: Duration) {
+        let Self::Lease(tenure) = self else { return };
+        match tokio::time::timeout(limit, tenure.release()).await {
+            Ok(Ok(())) => tracing::info!("lease released"),
+            Ok(Err(error)) => {
+                tracing::warn!(error = words(&error), "the lease was not released; it runs out by itself");
+            }
+            Err(_) => tracing::warn!("the lease was not released in time; it runs out by itself"),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A standby keeps its own log equal to the leader's, so that history goes on when it takes over.
+//!
+//! Owns the reading side: whom to read from, what to do when it cannot be read, and when the own log has to be set aside. A
+//! record is appended only if its digest continues the own chain, so the own log is always a beginning of some leader's log.
+//! It decides nothing about jobs; what a takeover lacks, adoption bridges.
+//!
+//! The own log is set aside, with the reason in its name, and a new one begins where the leader's does, when
+//! * the leader's log has another record where ours ends, or ends before ours does: ours holds records of a leadership that was
+//!   lost before anybody read them; or
+//! * the leader's log was compacted past our end.
+//!
+//! Tests: `replication/follower/tests.rs` against a served log over real sockets, `tests/leadership.rs` with a real API server.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::time::Duration;
+
+use model::Position;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::core::Turns;
+use crate::lease::{Advertised, Leader};
+use crate::metrics::Metrics;
+use crate::process::options::Options;
+use crate::replication::credentials::Tokens;
+use crate::replication::remote::{Remote, Target};
+
+use super::session::{Session, Stopped};
+
+/// Pause after the first failure; it doubles up to [`MAX_PAUSE`].
+const PAUSE: Duration = Duration::from_millis(500);
+/// Maximum pause.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+
+/// How a standby gets on with following.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Following {
+    /// It has not begun.
+    #[default]
+    Starting,
+    /// The lease is nobody's.
+    NobodyLeads,
+    /// The leader does not serve its log: there is nothing to follow, as somebody has set it up.
+    NotServed {
+        /// Identity of the leader.
+        leader: String,
+    },
+    /// It reads the leader's log.
+    Reading {
+        /// Identity of the leader.
+        leader: String,
+    },
+    /// The leader's log cannot be read; it keeps trying.
+    Unreachable {
+        /// Why.
+        why: String,
+    },
+}
+
+impl fmt::Display for Following {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => f.write_str("has not looked for a leader yet"),
+            Self::NobodyLeads => f.write_str("nobody leads"),
+            Self::NotServed { leader } => write!(f, "{leader} leads and does not serve its log"),
+            Self::Reading { leader } => write!(f, "following {leader}"),
+            Self::Unreachable { why } => write!(f, "cannot follow the leader: {why}"),
+        }
+    }
+}
+
+/// A standby's follower.
+pub(crate) struct Follower {
+    turns: Turns,
+    /// Who leads.
+    leader: watch::Receiver<Option<Leader>>,
+    /// This process.
+    identity: String,
+    /// Issues the credential for a leader's log: what the Lease says of the leader is not trusted with one of our own.
+    tokens: Tokens,
+    metrics: Metrics,
+    compact_after: u64,
+    told: watch::Sender<Following>,
+}
+
+impl Follower {
+    /// A follower for the process `identity`, which has the log of `turns`.
+    pub(crate) fn new(
+        turns: Turns,
+        leader: watch::Receiver<Option<Leader>>,
+        identity: String,
+        tokens: Tokens,
+        metrics: Metrics,
+    ) -> Self {
+        let told = watch::Sender::new(Following::Starting);
+        Self { turns, leader, identity, tokens, metrics, compact_after: Options::COMPACT_AFTER, told }
+    }
+
+    /// Records after which the own log is made to begin at its present state; 0 for never. The leader's compaction leaves a
+    /// follower's log as it is, so it has to see to that itself.
+    #[must_use]
+    pub(crate) fn compacting_after(mut self, records: u64) -> Self {
+        self.compact_after = records;
+        self
+    }
+
+    /// How it gets on.
+    pub(crate) fn following(&self) -> watch::Receiver<Following> {
+        self.told.subscribe()
+    }
+
+    /// Follows whoever leads until `stop`. When this returns, nothing of it is under way any more: a term may begin.
+    pub(crate) async fn run(&mut self, stop: &CancellationToken) {
+        let mut pause = PAUSE;
+        let mut leader = self.leader.clone();
+        while !stop.is_cancelled() {
+            let present = leader.borrow_and_update().clone();
+            let why = match present {
+                Some(Leader { identity, advertised: Some(advertised), .. }) if identity != self.identity => {
+                    let begun = tokio::time::Instant::now();
+                    let why = tokio::select! {
+                        why = self.follow(&identity, &advertised, stop) => why,
+                        // Another leader, or another address: the session is dropped where it waits for the network only.
+                        () = changed(&mut leader, &identity, &advertised) => Stopped::Asked,
+                    };
+                    if begun.elapsed() > MAX_PAUSE {
+                        pause = PAUSE;
+                    }
+                    why
+                }
+                other => {
+                    self.tell(match other {
+                        Some(present) if present.identity != self.identity => {
+                            Following::NotServed { leader: present.identity }
+                        }
+                        Some(_) | None => Following::NobodyLeads,
+                    });
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        gone = leader.changed() => if gone.is_err() { return },
+                    }
+                    Stopped::Asked
+                }
+            };
+            match why {
+                Stopped::Asked => {}
+                Stopped::Failed(why) => {
+                    tracing::debug!(why, "the leader's log cannot be followed; trying again");
+                    self.tell(Following::Unreachable { why });
+                    tokio::select! {
+                        () = stop.cancelled() => return,
+                        gone = leader.changed() => if gone.is_err() { return },
+                        () = sleep(pause) => {}
+                    }
+                    pause = (pause * 2).min(MAX_PAUSE);
+                }
+            }
+        }
+    }
+
+    async fn follow(&self, leader: &str, advertised: &Advertised, stop: &CancellationToken) -> Stopped {
+        let issued = tokio::select! {
+            () = stop.cancelled() => return Stopped::Asked,
+            issued = self.tokens.for_server(advertised) => issued,
+        };
+        let auth = match issued {
+            Ok(auth) => auth,
+            Err(error) => return Stopped::Failed(crate::client::exchange::words(&error)),
+        };
+        let Advertised { address, certificate } = advertised.clone();
+        let target = Target { address, authority: certificate, auth };
+        let remote = match Remote::new(target) {
+            Ok(remote) => remote,
+            Err(error) => return Stopped::Failed(error.to_string()),
+        };
+        let (turns, metrics, compact_after) = (&self.turns, &self.metrics, self.compact_after);
+        let session = Session { remote, turns, metrics, compact_after, stop };
+        session.run(|| self.tell(Following::Reading { leader: leader.to_owned() })).await
+    }
+
+    fn tell(&self, following: Following) {
+        self.told.send_if_modified(|told| {
+            let changed = *told != following;
+            if changed {
+                tracing::info!(%following, "standby");
+                *told = following;
+            }
+            changed
+        });
+    }
+}
+
+/// Waits until somebody else leads, or the same process serves its log elsewhere.
+async fn changed(leader: &mut watch::Receiver<Option<Leader>>, identity: &str, advertised: &Advertised) {
+    let differs = |leader: &Option<Leader>| match leader {
+        Some(leader) => leader.identity != identity || leader.advertised.as_ref() != Some(advertised),
+        None => true,
+    };
+    if leader.wait_for(differs).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Up to where the own log goes.
+pub(super) fn end(turns: &Turns) -> Position {
+    turns.view().borrow().head.position
+}

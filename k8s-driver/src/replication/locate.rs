@@ -1,0 +1,132 @@
+//! Finds the log of a live operator for a person: through the kubeconfig and the Lease, or at an address that is given.
+//!
+//! Owns which credential goes where. The user's own goes to the API server, and to an address that the user names and for which
+//! the user says what to trust. What a Lease names gets a token that is good for nothing else (`credentials`). Only the Lease in the
+//! operator's namespace is read: any tenant can make one in a namespace of theirs. Tests: `replication/remote/tests.rs`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube::config::AuthInfo;
+use tokio::time::timeout;
+
+use super::credentials::{self, Tokens};
+use super::remote::Target;
+use crate::client::{self, Connection};
+use crate::lease::{self, Leader, find_leader};
+
+/// How long the API server may take to show the Lease.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Namespace of the operator's Lease unless another is named: where `deploy/base` puts the operator.
+pub const USUAL_NAMESPACE: &str = "trainyard-system";
+
+/// What a person said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// The log's address; `None` to find it through the Lease.
+    pub server: Option<String>,
+    /// A file with a bearer token, for an address that is given; `None` for one that is requested, or the kubeconfig's user.
+    pub token_file: Option<PathBuf>,
+    /// Certificates to trust, PEM; `None` for what the Lease says, or else the system's.
+    pub authority: Option<PathBuf>,
+    /// Where the API server is found.
+    pub connection: client::Options,
+    /// Namespace of the operator's Lease; `None` for the usual one.
+    pub namespace: Option<String>,
+    /// Name of the Lease.
+    pub lease: String,
+}
+
+/// Why no log was found.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no API server to ask.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    /// The Lease cannot be read.
+    #[error(transparent)]
+    Lease(#[from] lease::Error),
+    /// The API server does not answer.
+    #[error("the API server {server} does not answer")]
+    Silent {
+        /// Its address.
+        server: String,
+    },
+    /// Nobody holds the Lease.
+    #[error("nobody leads at present: Lease {namespace}/{name} has no holder")]
+    NobodyLeads {
+        /// Namespace of the Lease.
+        namespace: String,
+        /// Name of the Lease.
+        name: String,
+    },
+    /// The leader does not serve its log, or does not tell where.
+    #[error("{leader} leads and does not say where its log is served: is --log-address none?")]
+    NotServed {
+        /// Identity of the leader.
+        leader: String,
+    },
+    /// There is no token for the leader's log.
+    #[error(transparent)]
+    Token(#[from] credentials::Error),
+    /// A token of the user's would go to an address that the user has not named.
+    #[error("a token from a file is sent only to an address you name, not to one that a Lease names")]
+    TokenWithoutAddress,
+    /// A file cannot be read.
+    #[error("{}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Where to read, and as whom.
+    pub target: Target,
+    /// Who leads, if the Lease was asked.
+    pub leader: Option<Leader>,
+}
+
+/// Finds the log.
+///
+/// # Errors
+/// When what was said is not enough to find it.
+pub async fn locate(wish: &Wish) -> Result<Found, Error> {
+    let unreadable = |file: &PathBuf| {
+        let file = file.clone();
+        move |source| Error::File { file, source }
+    };
+    let authority = wish.authority.as_ref().map(|file| fs::read_to_string(file).map_err(unreadable(file)));
+    let authority = authority.transpose()?;
+    if let Some(file) = &wish.token_file {
+        let address = wish.server.clone().ok_or(Error::TokenWithoutAddress)?;
+        // Read when it is sent; a file that is not there is reported as that now.
+        fs::metadata(file).map_err(unreadable(file))?;
+        let auth = AuthInfo { token_file: Some(file.display().to_string()), ..AuthInfo::default() };
+        return Ok(Found { target: Target { address, authority, auth }, leader: None });
+    }
+    let connection = client::connect(&wish.connection).await?;
+    if let (Some(address), Some(_)) = (&wish.server, &authority) {
+        let target = Target { address: address.clone(), authority, auth: connection.auth };
+        return Ok(Found { target, leader: None });
+    }
+    let namespace = wish.namespace.as_deref().unwrap_or(USUAL_NAMESPACE);
+    let leader = leader(&connection, namespace, &wish.lease).await?;
+    let advertised = leader.advertised.clone();
+    let advertised = advertised.ok_or_else(|| Error::NotServed { leader: leader.identity.clone() })?;
+    let auth = Tokens::new(connection.client, namespace).for_server(&advertised).await?;
+    let address = wish.server.clone().unwrap_or(advertised.address);
+    let target = Target { address, authority: authority.or(advertised.certificate), auth };
+    Ok(Found { target, leader: Some(leader) })
+}
+
+async fn leader(connection: &Connection, namespace: &str, name: &str) -> Result<Leader, Error> {
+    let found = timeout(PATIENCE, find_leader(connection.client.clone(), namespace, name)).await;
+    let found = found.map_err(|_| Error::Silent { server: connection.server.clone() })??;
+    found.ok_or_else(|| Error::NobodyLeads { namespace: namespace.to_owned(), name: name.to_owned() })
+}

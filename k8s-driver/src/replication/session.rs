@@ -1,0 +1,258 @@
+//! One connection to a leader's log: lines in, verified batches of records into the own log.
+
+use std::time::Duration;
+
+use event_log::jsonl::{self, Fault, Reader};
+use event_log::{Checkpoint, Frame, Head};
+use model::Term;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::follower::end;
+use crate::core::{Ask, Turns};
+use crate::metrics::Metrics;
+use crate::replication::remote::{Error, Lines, Remote};
+
+/// Records appended at a time: one durable write for all of them.
+const BATCH_RECORDS: usize = 512;
+/// Bytes of text that are gathered before they are appended.
+const BATCH_BYTES: usize = 1 << 20;
+/// Maximum length of a line, in bytes: above that of any record or checkpoint.
+const MAX_LINE_BYTES: usize = 512 << 20;
+/// How long after a piece of text the next one is waited for before what is there is appended.
+const LINGER: Duration = Duration::from_millis(2);
+
+/// Why following stopped.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// Somebody asked for it, or the leader changed.
+    Asked,
+    /// It cannot go on now.
+    Failed(String),
+}
+
+/// One connection.
+pub(super) struct Session<'a> {
+    pub(super) remote: Remote,
+    pub(super) turns: &'a Turns,
+    pub(super) metrics: &'a Metrics,
+    /// Records after which the own log is compacted; 0 for never.
+    pub(super) compact_after: u64,
+    pub(super) stop: &'a CancellationToken,
+}
+
+/// What becomes of a batch.
+enum Fate {
+    Taken(Head),
+    /// The own log is not a beginning of the leader's.
+    Diverged(String),
+    Failed(String),
+}
+
+impl Session<'_> {
+    /// Reads until it cannot go on. `reading` is told once records come, or there are none to come.
+    pub(super) async fn run(&self, reading: impl Fn()) -> Stopped {
+        loop {
+            let (head, term) = match self.own_end().await {
+                Ok(own) => own,
+                Err(why) => return Stopped::Failed(why),
+            };
+            let opened = tokio::select! {
+                () = self.stop.cancelled() => return Stopped::Asked,
+                opened = self.remote.log(head.position.next(), true) => opened,
+            };
+            let why = match opened {
+                Ok(lines) if lines.head.position == head.position && lines.head.digest != head.digest => {
+                    format!("another record at {}", head.position)
+                }
+                Ok(lines) => {
+                    reading();
+                    match self.read(lines, head, term).await {
+                        Ok(stopped) => return stopped,
+                        Err(diverged) => diverged,
+                    }
+                }
+                Err(Error::BeyondHead { .. }) => format!("longer than the leader's, at {}", head.position),
+                Err(error) => return Stopped::Failed(error.to_string()),
+            };
+            if let Err(error) = self.set_aside(&why).await {
+                return Stopped::Failed(format!("the own log ({why}) cannot be set aside: {error}"));
+            }
+        }
+    }
+
+    /// The end of the own log, and the term there.
+    async fn own_end(&self) -> Result<(Head, Term), String> {
+        let own = self.turns.with(|operator| {
+            let stats = operator.log().stats();
+            (stats.head, stats.last_term.unwrap_or_default())
+        });
+        own.await.map_err(|_| "the own log is not open".to_owned())
+    }
+
+    /// Takes lines in until the stream ends. The error is why the own log cannot go on.
+    async fn read(&self, mut lines: Lines, mut head: Head, mut term: Term) -> Result<Stopped, String> {
+        let mut text: Vec<u8> = Vec::new();
+        // So many bytes of it are known to hold no end of a line: a checkpoint is one long line in many pieces.
+        let mut unfinished = 0;
+        let mut leader_head = lines.head;
+        // The beginning of an answer may be a checkpoint; anywhere else there is none.
+        let mut beginning = true;
+        self.metrics.followed(head.position, leader_head.position);
+        loop {
+            let more = tokio::select! {
+                () = self.stop.cancelled() => return Ok(Stopped::Asked),
+                more = lines.next() => more,
+            };
+            let (mut ended, mut failed) = (false, None);
+            match more {
+                Ok(Some(bytes)) => text.extend_from_slice(&bytes),
+                Ok(None) => ended = true,
+                Err(error) => failed = Some(error.to_string()),
+            }
+            // What else is there already goes into the same durable write.
+            while !ended && failed.is_none() && text.len() < BATCH_BYTES {
+                match timeout(LINGER, lines.next()).await {
+                    Err(_) => break,
+                    Ok(Ok(Some(bytes))) => text.extend_from_slice(&bytes),
+                    Ok(Ok(None)) => ended = true,
+                    Ok(Err(error)) => failed = Some(error.to_string()),
+                }
+            }
+            let fresh = text.get(unfinished..).unwrap_or_default();
+            let end = fresh.iter().rposition(|byte| *byte == b'\n').map(|at| unfinished + at + 1);
+            if let Some(end) = end {
+                let rest = text.split_off(end);
+                let complete = std::mem::replace(&mut text, rest);
+                match self.take(complete, head, term, &mut beginning).await {
+                    Ok(taken) => (head, term) = taken,
+                    Err(Fate::Diverged(why)) => return Err(why),
+                    Err(Fate::Failed(why)) => return Ok(Stopped::Failed(why)),
+                    Err(Fate::Taken(_)) => {}
+                }
+                leader_head.position = leader_head.position.max(head.position);
+                self.metrics.followed(head.position, leader_head.position);
+            } else if text.len() > MAX_LINE_BYTES {
+                return Ok(Stopped::Failed("the leader sends a line longer than any record".to_owned()));
+            }
+            unfinished = text.len();
+            if let Some(why) = failed {
+                return Ok(Stopped::Failed(why));
+            }
+            if ended {
+                return Ok(Stopped::Failed("the leader ended the answer".to_owned()));
+            }
+        }
+    }
+
+    /// Verifies complete lines against the own chain and takes the records over.
+    async fn take(
+        &self,
+        text: Vec<u8>,
+        mut head: Head,
+        mut term: Term,
+        beginning: &mut bool,
+    ) -> Result<(Head, Term), Fate> {
+        let name = "the leader's log";
+        let failed = |error: jsonl::Error| Fate::Failed(error.to_string());
+        let mut reader = if std::mem::take(beginning) && text.starts_with(br#"{"checkpoint""#) {
+            let reader = Reader::new(&text[..], name).map_err(failed)?;
+            if let Some(checkpoint) = reader.checkpoint() {
+                self.begin_at(checkpoint, head).await?;
+                (head, term) = (reader.head(), reader.term());
+            }
+            reader
+        } else {
+            Reader::resume(&text[..], name, head, term)
+        };
+        let mut frames = Vec::new();
+        let mut first = true;
+        loop {
+            let next = match reader.next() {
+                // The first record that does not continue the own chain tells that the chains differ.
+                Some(Err(jsonl::Error::Line {
+                    reason: Fault::Digest { .. } | Fault::TermBackwards { .. }, ..
+                })) if first => {
+                    return Err(Fate::Diverged(format!("another record after {}", head.position)));
+                }
+                next => next.transpose().map_err(failed)?,
+            };
+            first = false;
+            let ended = next.is_none();
+            frames.extend(next);
+            if !frames.is_empty() && (ended || frames.len() >= BATCH_RECORDS) {
+                let last = frames.last().map_or(term, |frame: &Frame| frame.term);
+                match self.append(std::mem::take(&mut frames)).await {
+                    Fate::Taken(end) => (head, term) = (end, last),
+                    other => return Err(other),
+                }
+            }
+            if ended {
+                return Ok((head, term));
+            }
+        }
+    }
+
+    async fn append(&self, frames: Vec<Frame>) -> Fate {
+        let limit = self.compact_after;
+        let taken = self.turns.with(move |operator| {
+            operator.follow(&frames)?;
+            if limit > 0 && operator.log().records() > limit {
+                operator.compact()?;
+            }
+            Ok::<_, operator::Error>(operator.log().head())
+        });
+        match taken.await {
+            Ok(Ok(head)) => Fate::Taken(head),
+            Ok(Err(error @ operator::Error::Diverged { .. })) => Fate::Diverged(error.to_string()),
+            // Records that cannot be read are not taken over, so the own log is as before.
+            Ok(Err(error @ operator::Error::Record { .. })) => Fate::Failed(format!("the leader's log: {error}")),
+            Ok(Err(error)) => {
+                // What reached the disk is not known: the operator starts again from its log.
+                let reopened = self.reopen().await;
+                Fate::Failed(match reopened {
+                    Ok(()) => format!("the own log: {error}"),
+                    Err(again) => format!("the own log: {error}; {again}"),
+                })
+            }
+            Err(_) => Fate::Failed("the own log is not open".to_owned()),
+        }
+    }
+
+    /// The leader's log begins with a checkpoint, at or after the own end.
+    async fn begin_at(&self, checkpoint: &Checkpoint, own: Head) -> Result<(), Fate> {
+        let begins = Head { position: checkpoint.position, digest: checkpoint.digest };
+        if begins == own {
+            return Ok(());
+        }
+        if own != Head::default() {
+            return Err(Fate::Diverged(format!("the leader's begins at {}", checkpoint.position.next())));
+        }
+        let checkpoint = checkpoint.clone();
+        match self.turns.with(move |operator| operator.follow_from(&checkpoint)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                let _ = self.reopen().await;
+                Err(Fate::Failed(format!("the leader's checkpoint: {error}")))
+            }
+            Err(_) => Err(Fate::Failed("the own log is not open".to_owned())),
+        }
+    }
+
+    async fn reopen(&self) -> Result<(), String> {
+        let (reply, answer) = oneshot::channel();
+        self.turns.ask(Ask::Reopen { reply }).await.map_err(|e| e.to_string())?;
+        answer.await.map_err(|e| e.to_string())?
+    }
+
+    async fn set_aside(&self, why: &str) -> Result<(), String> {
+        let at = end(self.turns);
+        let (reply, answer) = oneshot::channel();
+        let named = why.to_owned();
+        self.turns.ask(Ask::SetAside { why: named, reply }).await.map_err(|e| e.to_string())?;
+        let kept = answer.await.map_err(|e| e.to_string())??;
+        tracing::warn!(why, kept, position = at.0, "the own log is no beginning of the leader's: it was set aside");
+        Ok(())
+    }
+}

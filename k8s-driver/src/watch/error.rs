@@ -1,0 +1,66 @@
+//! Why a list or a watch does not go on, and what the server's codes mean there. Tests: `watch/tests.rs`.
+
+use std::fmt;
+
+use apis::ApiError;
+
+use crate::client::exchange::{self, NoAnswer};
+use crate::watch::decode;
+
+/// Why a source cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The server does not have the version any more.
+    Expired,
+    /// The resource is not served.
+    Missing,
+    /// The cluster is older than what it told before.
+    Older,
+    /// The server refused.
+    Refused(ApiError),
+    /// Something else.
+    Broken(String),
+    /// Nobody takes reports any more.
+    Over,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired => f.write_str("the version is too old for the server"),
+            Self::Missing => f.write_str("the server does not serve it"),
+            Self::Older => f.write_str("the cluster is older than it was"),
+            Self::Refused(error) if error.code == 403 => {
+                write!(f, "{error}; bind the operator's ClusterRole to its service account")
+            }
+            Self::Refused(error) => error.fmt(f),
+            Self::Broken(why) => f.write_str(why),
+            Self::Over => f.write_str("stopped"),
+        }
+    }
+}
+
+impl From<NoAnswer> for Trouble {
+    fn from(error: NoAnswer) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// What a refusal means.
+pub(super) fn trouble(code: u16, body: &[u8]) -> Trouble {
+    match code {
+        404 => Trouble::Missing,
+        code if is_expired(code) => Trouble::Expired,
+        code => Trouble::Refused(decode::refusal(code, body)),
+    }
+}
+
+/// Whether the server has forgotten the version that was asked for.
+pub(super) const fn is_expired(code: u16) -> bool {
+    code == 410
+}
+
+/// Something else.
+pub(super) fn broken(error: impl std::error::Error + 'static) -> Trouble {
+    Trouble::Broken(exchange::words(&error))
+}

@@ -1,0 +1,210 @@
+//! Objects are cut down to what is judged while they are read, so that what is not judged costs a scan and no memory.
+//!
+//! Owns the list of paths per kind. What is kept is what `apis::{pod, service, node, objects}` and the `JobApi`s read; a
+//! test below runs whole and trimmed objects through both and compares. A path that is missing here reads as absent there,
+//! so whoever reads more there adds it here.
+
+use std::fmt;
+
+use apis::objects;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+/// What of a value is kept.
+#[derive(Debug, Clone, Copy)]
+pub enum Keep {
+    /// All of it.
+    All,
+    /// These members of an object.
+    Only(&'static [(&'static str, Keep)]),
+    /// All members of an object but for these, of which nothing or a part is kept.
+    Except(&'static [(&'static str, Option<Keep>)]),
+    /// A part of each element of a list.
+    Each(&'static Keep),
+}
+
+use Keep::{All, Each, Except, Only};
+
+const OWNER: Keep = Only(&[("apiVersion", All), ("kind", All), ("name", All), ("uid", All), ("controller", All)]);
+
+/// What every object of ours carries.
+const METADATA: Keep = Only(&[
+    ("name", All),
+    ("namespace", All),
+    ("uid", All),
+    ("resourceVersion", All),
+    ("deletionTimestamp", All),
+    ("labels", All),
+    ("annotations", Only(&[(apis::objects::INCARNATION, All)])),
+    ("ownerReferences", Each(&OWNER)),
+]);
+
+const CONDITION: Keep = Only(&[("type", All), ("status", All), ("message", All)]);
+
+const CONTAINER: Keep = Only(&[
+    ("name", All),
+    (
+        "state",
+        Only(&[
+            ("running", Only(&[])),
+            ("waiting", Only(&[("reason", All), ("message", All)])),
+            ("terminated", Only(&[("exitCode", All), ("reason", All), ("message", All), ("finishedAt", All)])),
+        ]),
+    ),
+]);
+
+/// What is judged of a pod.
+pub(crate) const POD: Keep = Only(&[
+    ("metadata", METADATA),
+    ("spec", Only(&[("nodeName", All)])),
+    (
+        "status",
+        Only(&[
+            ("phase", All),
+            ("reason", All),
+            ("message", All),
+            ("startTime", All),
+            ("conditions", Each(&CONDITION)),
+            ("containerStatuses", Each(&CONTAINER)),
+        ]),
+    ),
+]);
+
+/// What is judged of a service.
+pub(crate) const SERVICE: Keep = Only(&[("metadata", METADATA)]);
+
+/// What is judged of a node.
+pub(crate) const NODE: Keep = Only(&[
+    ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All)])),
+    ("status", Only(&[("conditions", Each(&Only(&[("type", All), ("status", All)])))])),
+]);
+
+/// A job object: whole, but for what only other tools read.
+pub(crate) const JOB: Keep = Except(&[(
+    "metadata",
+    Some(Except(&[
+        ("managedFields", None),
+        ("annotations", Some(Except(&[("kubectl.kubernetes.io/last-applied-configuration", None)]))),
+    ])),
+)]);
+
+/// Fields read of the answer to a status write: version and mirror.
+pub(crate) const STATUS_ANSWER: Keep =
+    Only(&[("metadata", Only(&[("resourceVersion", All), ("uid", All)])), ("status", Only(&[(objects::MIRROR, All)]))]);
+
+/// Version alone: what is needed of the answer to a patch.
+pub(crate) const VERSION: Keep = Only(&[("metadata", Only(&[("resourceVersion", All), ("uid", All)]))]);
+
+impl Keep {
+    /// What is kept of a member; `None` when it is left out.
+    fn member(self, name: &str) -> Option<Self> {
+        match self {
+            All => Some(All),
+            Only(members) => members.iter().find(|(key, _)| *key == name).map(|(_, keep)| *keep),
+            Except(members) => members.iter().find(|(key, _)| *key == name).map_or(Some(All), |(_, keep)| *keep),
+            Each(_) => None,
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Keep {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self {
+            All => Value::deserialize(deserializer),
+            Only(_) | Except(_) | Each(_) => deserializer.deserialize_any(Part(self)),
+        }
+    }
+}
+
+/// Reads a part of a value. A value of a type that has no such parts is kept as it is, or as an empty list or object of its
+/// type: whoever reads it finds nothing, as in the whole.
+struct Part(Keep);
+
+impl<'de> Visitor<'de> for Part {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(member) = access.next_key_seed(Member(self.0))? {
+            match member {
+                Some((name, keep)) => {
+                    let value = access.next_value_seed(keep)?;
+                    map.insert(name, value);
+                }
+                None => {
+                    access.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(Value::Object(map))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        if let Each(keep) = self.0 {
+            while let Some(value) = access.next_element_seed(*keep)? {
+                list.push(value);
+            }
+        } else {
+            while access.next_element::<IgnoredAny>()?.is_some() {}
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+}
+
+/// Reads the name of a member, if the member is kept.
+struct Member(Keep);
+
+impl<'de> DeserializeSeed<'de> for Member {
+    type Value = Option<(String, Keep)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Member {
+    type Value = Option<(String, Keep)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a member")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.member(name).map(|keep| (name.to_owned(), keep)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! What is kept is what is judged: whole and trimmed objects give the same facts.
+
+use std::collections::BTreeSet;
+
+use apis::{Registry, Resource, objects};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::watch::decode::{self, Shape};
+
+fn trimmed(object: &Value, keep: Keep) -> Value {
+    let Resource { api_version, kind } = Resource::of(object);
+    let bytes = serde_json::to_vec(object).unwrap();
+    decode::object(&bytes, &Shape { api_version, kind, keep }).unwrap()
+}
+
+/// What a real API server adds, and more.
+fn fattened(object: &Value) -> Value {
+    let mut object = object.clone();
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    metadata
+        .insert("managedFields".to_owned(), json!([{"manager": "m", "fieldsV1": {"f:metadata": {"f:labels": {}}}}]));
+    metadata.insert("creationTimestamp".to_owned(), json!("2024-02-29T00:00:00Z"));
+    if metadata.get("annotations").is_none_or(Value::is_null) {
+        metadata.insert("annotations".to_owned(), json!({}));
+    }
+    metadata["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json!("x".repeat(10_000));
+    object
+}
+
+/// Everything that is read of an object, by whatever reads it.
+fn facts(registry: &Registry, object: &Value) -> String {
+    match object["kind"].as_str().unwrap() {
+        "Pod" | "Service" => {
+            let owner = objects::owner(registry, object);
+            let apis = registry.iter().map(|api| {
+                (
+                    apis::pod::fact(&**api, object),
+                    apis::service::fact(&**api, object),
+                    api.slot_of(object),
+                    objects::incarnation(object),
+                )
+            });
+            format!("{owner:?} {:?}", apis.collect::<Vec<_>>())
+        }
+        "Node" => format!("{:?}", apis::node::fact(object)),
+        kind => {
+            let api = registry.get(kind).unwrap();
+            let read = (api.job_fact(object), api.spec_fact(object), api.adopt(object));
+            let generation = objects::at(object, &["metadata", "generation"]);
+            format!(
+                "{:?} {read:?} {generation:?} {:?}",
+                objects::job_key(registry, object),
+                objects::mirror_stamp(object)
+            )
+        }
+    }
+}
+
+fn keep_of(kind: &str) -> Keep {
+    match kind {
+        "Pod" => POD,
+        "Service" => SERVICE,
+        "Node" => NODE,
+        _ => JOB,
+    }
+}
+
+#[test]
+fn every_object_of_every_scenario_reads_the_same_when_trimmed() {
+    let registry = Registry::all();
+    let mut seen = BTreeSet::new();
+    let mut kinds: std::collections::BTreeMap<String, (usize, usize, usize)> = std::collections::BTreeMap::new();
+    for named in fixtures::scenarios("aitrainingjob").unwrap() {
+        let Ok(outcome) = named.scenario.map_err(|_| ()).and_then(|s| simulator::run(&s).map_err(|_| ())) else {
+            continue;
+        };
+        for object in outcome.steps.iter().flat_map(|step| &step.objects) {
+            let kind = object["kind"].as_str().unwrap_or_default();
+            let known = matches!(kind, "Pod" | "Service" | "Node") || registry.get(kind).is_some();
+            if !known || !seen.insert(object.to_string()) {
+                continue;
+            }
+            let whole = fattened(object);
+            let small = trimmed(&whole, keep_of(kind));
+            // What the answer of the original, not fattened, would read must not differ either.
+            assert_eq!(facts(&registry, object), facts(&registry, &small), "{}: {object}", named.name);
+            let sizes = kinds.entry(kind.to_owned()).or_default();
+            *sizes = (sizes.0 + 1, sizes.1 + whole.to_string().len(), sizes.2 + small.to_string().len());
+        }
+    }
+    for (kind, least) in [("Pod", 500), ("Service", 150), ("Node", 20), ("AITrainingJob", 500)] {
+        let (count, whole, small) = kinds[kind];
+        assert!(count >= least, "{kind}: only {count} objects were looked at");
+        assert!(small * 3 < whole * 2, "{kind}: {small} of {whole} bytes are kept");
+    }
+}
+
+#[test]
+fn foreign_members_are_left_out_and_odd_types_do_no_harm() {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "uid": "u", "managedFields": [1], "annotations": {"a": "b", "trainyard.dev/incarnation": "3"},
+            "ownerReferences": [{"kind": "K", "controller": true, "blockOwnerDeletion": true}]},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "env": [{"name": "E"}]}]},
+        "status": {"phase": "Running", "podIP": "1.2.3.4", "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": null}],
+            "containerStatuses": [{"name": "c", "image": "i", "state": {"terminated": {"exitCode": 3, "startedAt": "x"}}}]}});
+    assert_eq!(
+        trimmed(&pod, POD),
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "uid": "u", "annotations": {"trainyard.dev/incarnation": "3"},
+                "ownerReferences": [{"kind": "K", "controller": true}]},
+            "spec": {"nodeName": "n"},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+                "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 3}}}]}})
+    );
+    for odd in [json!(null), json!(3), json!(-3), json!(1.5), json!(true), json!("x"), json!([{"name": "n"}])] {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": odd, "status": odd, "spec": {"nodeName": odd}});
+        let registry = Registry::all();
+        assert_eq!(facts(&registry, &pod), facts(&registry, &trimmed(&pod, POD)), "{odd}");
+    }
+}
+
+#[test]
+fn a_job_loses_nothing_but_what_other_tools_wrote() {
+    let job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+        "metadata": {"name": "j", "managedFields": [], "annotations":
+            {"Preempted": "x", "kubectl.kubernetes.io/last-applied-configuration": "{}"}, "finalizers": ["f"]},
+        "spec": {"x": {"annotations": 1, "managedFields": 2}}, "status": {"trainyard": {"term": 1}}});
+    let mut want = job.clone();
+    want["metadata"].as_object_mut().unwrap().remove("managedFields");
+    want["metadata"]["annotations"].as_object_mut().unwrap().remove("kubectl.kubernetes.io/last-applied-configuration");
+    assert_eq!(trimmed(&job, JOB), want);
+}

@@ -1,0 +1,108 @@
+//! Whose pods and services are looked at when only some jobs are served.
+//!
+//! A pod whose job this process does not know counts as an orphan, and orphans are deleted in the end. With a label selector
+//! the pods of all the other jobs would look like that. So pods and services are passed on only if their job is one of the
+//! chosen; they need no label of their own for it. A job that leaves the selection takes its pods along: every kind that
+//! belongs to jobs is then listed again, and what is not in those views is forgotten, not deleted.
+//!
+//! Without a selector everything is passed on. Tests: `watch/tests.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use apis::Seen;
+use model::Uid;
+use tokio::sync::watch;
+
+/// The chosen jobs.
+#[derive(Debug)]
+pub struct Selection {
+    /// By the source that shows them.
+    chosen: Option<Mutex<BTreeMap<String, BTreeSet<Uid>>>>,
+    /// Number of sources of jobs.
+    sources: usize,
+    /// Sources of jobs that were listed; pods and services wait for all of them.
+    listed: watch::Sender<BTreeSet<String>>,
+    /// How many jobs left the selection without being deleted.
+    left: watch::Sender<u64>,
+}
+
+impl Selection {
+    /// All jobs, or those that are listed and watched by so many sources.
+    pub fn new(only_some: bool, sources: usize) -> Self {
+        let chosen = only_some.then(Mutex::default);
+        Self { chosen, sources, listed: watch::Sender::default(), left: watch::Sender::new(0) }
+    }
+
+    /// Whether only some jobs are served.
+    pub const fn is_some(&self) -> bool {
+        self.chosen.is_some()
+    }
+
+    /// Waits until it is known which jobs are chosen.
+    pub async fn known(&self) {
+        if self.is_some() {
+            // The sender is here; it cannot be gone.
+            let _ = self.listed.subscribe().wait_for(|listed| listed.len() >= self.sources).await;
+        }
+    }
+
+    /// Told how many jobs left the selection: what belongs to jobs is then to be listed again.
+    pub fn departures(&self) -> watch::Receiver<u64> {
+        self.left.subscribe()
+    }
+
+    /// A complete view of the chosen jobs of a source.
+    pub fn listed(&self, source: &str, jobs: &[Seen]) {
+        if let Some(mut chosen) = self.chosen() {
+            let now: BTreeSet<Uid> = jobs.iter().filter_map(job).cloned().collect();
+            let before = chosen.entry(source.to_owned()).or_default();
+            // Those that are missing may have been deleted or have left; either way their pods are not looked at any more.
+            if !before.is_subset(&now) {
+                self.left.send_modify(|left| *left += 1);
+            }
+            *before = now;
+        }
+        self.listed.send_if_modified(|listed| listed.insert(source.to_owned()));
+    }
+
+    /// A source shows that a job is chosen.
+    pub fn add(&self, source: &str, seen: &Seen) {
+        if let (Some(mut chosen), Some(uid)) = (self.chosen(), job(seen)) {
+            chosen.entry(source.to_owned()).or_default().insert(uid.clone());
+        }
+    }
+
+    /// A job is not chosen any more; `exists` when it was not deleted.
+    pub fn remove(&self, seen: &Seen, exists: bool) {
+        if let (Some(mut chosen), Some(uid)) = (self.chosen(), job(seen)) {
+            chosen.values_mut().for_each(|jobs| {
+                jobs.remove(uid);
+            });
+        }
+        if exists {
+            self.left.send_modify(|left| *left += 1);
+        }
+    }
+
+    /// Whether an object is to be passed on.
+    pub fn takes(&self, seen: &Seen) -> bool {
+        let owner = match seen {
+            Seen::Pod(key, _) | Seen::Service(key, _) => key,
+            Seen::Job(..) | Seen::Node(_) => return true,
+        };
+        self.chosen().is_none_or(|chosen| chosen.values().any(|jobs| jobs.contains(&owner.uid)))
+    }
+
+    fn chosen(&self) -> Option<MutexGuard<'_, BTreeMap<String, BTreeSet<Uid>>>> {
+        // A set is whole after every single change of it.
+        self.chosen.as_ref().map(|chosen| chosen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn job(seen: &Seen) -> Option<&Uid> {
+    match seen {
+        Seen::Job(key, _) => Some(&key.uid),
+        Seen::Pod(..) | Seen::Service(..) | Seen::Node(_) => None,
+    }
+}

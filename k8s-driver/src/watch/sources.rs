@@ -1,0 +1,150 @@
+//! Where what is watched is served, and how it is read. Which types and labels they are is `apis::watched`'.
+//!
+//! Tests: at the end of this file.
+
+use std::fmt;
+
+use apis::Registry;
+use model::{Kind, Text};
+
+use crate::watch::decode::Shape;
+use crate::watch::projection;
+
+/// Which jobs are served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// The only namespace that is looked at; `None` for all.
+    pub namespace: Option<String>,
+    /// Which jobs, by their labels; empty for all.
+    pub label_selector: String,
+}
+
+/// One resource to list and watch.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Path of the collection, as in `/api/v1/pods`.
+    pub path: String,
+    /// Plural name of the resource.
+    pub plural: &'static str,
+    /// Label selector; empty for every object.
+    pub selector: String,
+    /// How its objects are read.
+    pub shape: Shape,
+    /// Whether metadata alone is asked for.
+    pub metadata_only: bool,
+    /// Whether it may not be there (yet): a custom resource whose definition nobody installed.
+    pub optional: bool,
+    /// Name of its view, as in [`apis::WatchTarget::of`].
+    pub of: Option<Text>,
+}
+
+/// Its path, with the selector where that tells it from another source.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.path)?;
+        if self.of.is_some() && !self.selector.is_empty() {
+            write!(f, "?labelSelector={}", self.selector)?;
+        }
+        Ok(())
+    }
+}
+
+/// Every source of a kind.
+pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
+    registry
+        .watch_targets()
+        .into_iter()
+        .filter(|target| target.kind == kind)
+        .map(|target| in_scope(target, scope))
+        .collect()
+}
+
+fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
+    let apis::WatchTarget { kind, resource, plural, selector, of } = target;
+    let namespace = scope.namespace.as_deref().filter(|_| kind != Kind::Node);
+    let keep = match kind {
+        Kind::Node => projection::NODE,
+        Kind::Job => projection::JOB,
+        Kind::Pod => projection::POD,
+        Kind::Service => projection::SERVICE,
+    };
+    Source {
+        path: collection(&resource.api_version, plural, namespace),
+        plural,
+        // The user's labels choose jobs; what belongs to them is chosen by its owner.
+        selector: if kind == Kind::Job { scope.label_selector.clone() } else { selector.to_string() },
+        shape: Shape { api_version: resource.api_version, kind: resource.kind, keep },
+        metadata_only: kind == Kind::Service,
+        optional: kind == Kind::Job,
+        of,
+    }
+}
+
+/// Path of the collection of a resource in a namespace; in all of them, or outside of them, without one.
+pub fn collection(api_version: &str, plural: &str, namespace: Option<&str>) -> String {
+    let root = if api_version.contains('/') { "/apis/" } else { "/api/" };
+    match namespace {
+        Some(namespace) => format!("{root}{api_version}/namespaces/{namespace}/{plural}"),
+        None => format!("{root}{api_version}/{plural}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(scope: &Scope) -> Vec<(String, String)> {
+        let registry = Registry::all();
+        let all = Kind::ALL.into_iter().flat_map(|kind| sources(kind, &registry, scope));
+        all.map(|source| (source.path, source.selector)).collect()
+    }
+
+    #[test]
+    fn namespaces_and_labels_narrow_what_is_asked_for() {
+        let label = "GroupName=elasticdeeplearning.ai";
+        let all = [
+            ("/api/v1/nodes", ""),
+            ("/apis/elasticdeeplearning.ai/v1/aitrainingjobs", ""),
+            ("/api/v1/pods", label),
+            ("/api/v1/services", label),
+        ];
+        assert_eq!(paths(&Scope::default()), all.map(|(path, selector)| (path.to_owned(), selector.to_owned())));
+        let scope = Scope { namespace: Some("ml".to_owned()), label_selector: "team=a".to_owned() };
+        let some = [
+            ("/api/v1/nodes", ""),
+            ("/apis/elasticdeeplearning.ai/v1/namespaces/ml/aitrainingjobs", "team=a"),
+            ("/api/v1/namespaces/ml/pods", label),
+            ("/api/v1/namespaces/ml/services", label),
+        ];
+        assert_eq!(paths(&scope), some.map(|(path, selector)| (path.to_owned(), selector.to_owned())));
+    }
+
+    #[test]
+    fn what_is_rendered_is_selected() {
+        let registry = Registry::all();
+        for api in registry.iter() {
+            let selector = api.selector();
+            let manifest = serde_json::json!({"apiVersion": &*api.resource().api_version, "kind": &*api.resource().kind,
+                "metadata": {"name": "j", "namespace": "ns", "uid": "u"},
+                "spec": {"replicaSpecs": {"trainer": {"template": {"spec": {"containers": [
+                    {"name": "aitj-a", "image": "i", "ports": [{"name": "aitj-p", "containerPort": 80}]}]}}}}}});
+            let fact = api.spec_fact(&manifest);
+            let spec = fact.spec.unwrap();
+            let parsed = serde_json::from_str(&fact.manifest).unwrap();
+            let job = apis::objects::job_key(&registry, &manifest).unwrap();
+            let source = apis::api::Source { job: &job, spec: &spec, manifest: &parsed };
+            let slot = model::SlotId { group: "trainer".into(), index: 0 };
+            let pod = apis::api::PodSlot {
+                slot: &slot,
+                group: &spec.groups[0],
+                incarnation: model::Incarnation(1),
+                count: 0,
+            };
+            let pod = api.pods(source, &[pod]).remove(0).unwrap();
+            let service = api.service(source, &slot).unwrap();
+            for object in [pod, service] {
+                assert!(selector.selects(&object), "{object}");
+            }
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! Lists and watches against a mock of the API server.
+
+use std::convert::Infallible;
+
+use http::Response;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{Full, StreamBody};
+use hyper::body::{Bytes, Frame};
+use serde_json::{Value, json};
+use tower_test::mock::{Handle, SendResponse, pair};
+
+use super::*;
+use crate::watch::sources::{self, Scope};
+
+type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+type Server = Handle<Request<Body>, Reply>;
+
+struct World {
+    server: Server,
+    news: mpsc::Receiver<Observation<Seen>>,
+    task: tokio::task::JoinHandle<End>,
+}
+
+fn world(kind: Kind) -> World {
+    world_of(kind, Arc::new(Selection::new(false, 1)))
+}
+
+fn world_of(kind: Kind, selection: Arc<Selection>) -> World {
+    let source = sources::sources(kind, &Registry::all(), &Scope::default()).remove(0);
+    world_of_source(kind, source, Registry::all(), selection, Board::default())
+}
+
+fn world_of_source(kind: Kind, source: Source, registry: Registry, selection: Arc<Selection>, board: Board) -> World {
+    let (service, server) = pair();
+    let (news, take_news) = mpsc::channel(16);
+    let watching = Watching {
+        client: Client::new(service, "default"),
+        kind,
+        source,
+        views: registry.views(),
+        selection,
+        registry,
+        news,
+        metrics: Metrics::new(),
+        board,
+    };
+    World { server, news: take_news, task: tokio::spawn(watching.run()) }
+}
+
+/// The sources of a kind when two APIs are served, each with its task and its server. They share a board.
+fn two_worlds(kind: Kind, selection: &Arc<Selection>) -> (World, World, Board) {
+    let (registry, board) = (fixtures::second::registry(), Board::default());
+    let mut worlds = sources::sources(kind, &registry, &Scope::default())
+        .into_iter()
+        .map(|source| world_of_source(kind, source, registry.clone(), Arc::clone(selection), board.clone()));
+    (worlds.next().unwrap(), worlds.next().unwrap(), board)
+}
+
+impl World {
+    /// The next request's query; it must come within `ms`.
+    async fn request(&mut self, ms: u64) -> (String, SendResponse<Reply>) {
+        let limit = Duration::from_millis(ms);
+        let (request, reply) =
+            tokio::time::timeout(limit, self.server.next_request()).await.expect("a request").unwrap();
+        (request.uri().to_string(), reply)
+    }
+
+    async fn reported(&mut self) -> Observation<Seen> {
+        tokio::time::timeout(Duration::from_secs(600), self.news.recv()).await.expect("a report").unwrap()
+    }
+
+    async fn listed(&mut self) -> (u64, Vec<String>) {
+        match self.reported().await {
+            Observation::Listed { rv, items, .. } => (rv.0, items.iter().map(name).collect()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn name(seen: &Seen) -> String {
+    match seen {
+        Seen::Job(key, _) => key.name.to_string(),
+        Seen::Pod(_, fact) => fact.name.to_string(),
+        Seen::Service(_, fact) => fact.name.to_string(),
+        Seen::Node(fact) => fact.name.to_string(),
+    }
+}
+
+fn pod(name: &str, rv: u64) -> Value {
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": rv.to_string(),
+        "labels": {"TrainingJobReplicaName": "t", "TrainingJobReplicaIndex": "0"},
+        "ownerReferences": [{"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "name": "j", "uid": "ju",
+            "controller": true}]}})
+}
+
+fn node(name: &str, rv: u64, ready: &str, heartbeat: u64) -> Value {
+    json!({"metadata": {"name": name, "uid": name, "resourceVersion": rv.to_string()}, "status": {"conditions":
+        [{"type": "Ready", "status": ready, "lastHeartbeatTime": heartbeat}]}})
+}
+
+fn text(text: String) -> UnsyncBoxBody<Bytes, Infallible> {
+    UnsyncBoxBody::new(Full::from(text))
+}
+
+fn list(rv: u64, next: &str, items: &[Value]) -> Reply {
+    respond(200, &json!({"metadata": {"resourceVersion": rv.to_string(), "continue": next}, "items": items}))
+}
+
+fn respond(code: u16, body: &Value) -> Reply {
+    Response::builder().status(code).body(text(body.to_string())).unwrap()
+}
+
+fn refusal(code: u16) -> Reply {
+    respond(code, &json!({"kind": "Status", "code": code, "reason": "x", "message": "y"}))
+}
+
+/// A watch that says these things and then ends.
+fn watch(events: &[(&str, Value)]) -> Reply {
+    let lines = events.iter().map(|(kind, object)| format!("{}\n", json!({"type": kind, "object": object})));
+    Response::new(text(lines.collect()))
+}
+
+/// A watch that never says anything.
+fn silent() -> Reply {
+    let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
+    Response::new(UnsyncBoxBody::new(StreamBody::new(never)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_make_one_view_and_the_watch_goes_on_from_it() {
+    let mut world = world(Kind::Pod);
+    let (uri, reply) = world.request(100).await;
+    assert!(uri.starts_with("/api/v1/pods?") && uri.contains("limit=500"), "{uri}");
+    assert!(
+        uri.contains("labelSelector=GroupName%3Delasticdeeplearning.ai") && !uri.contains("resourceVersion"),
+        "{uri}"
+    );
+    reply.send_response(list(50, "c1", &[pod("a", 3)]));
+    let (uri, reply) = world.request(100).await;
+    assert!(uri.contains("continue=c1"), "{uri}");
+    reply.send_response(list(50, "", &[pod("b", 4)]));
+    assert_eq!(world.listed().await, (50, vec!["a".to_owned(), "b".to_owned()]));
+    let (uri, reply) = world.request(100).await;
+    assert!(uri.contains("watch=true") && uri.contains("resourceVersion=50"), "{uri}");
+    assert!(uri.contains("allowWatchBookmarks=true") && uri.contains("timeoutSeconds=270"), "{uri}");
+    reply.send_response(watch(&[
+        ("ADDED", pod("c", 51)),
+        ("MODIFIED", pod("c", 52)),
+        ("DELETED", pod("a", 53)),
+        ("BOOKMARK", json!({"metadata": {"resourceVersion": "70"}})),
+    ]));
+    assert!(matches!(world.reported().await, Observation::Applied(Seen::Pod(_, fact)) if fact.rv.0 == 51));
+    assert!(matches!(world.reported().await, Observation::Applied(Seen::Pod(_, fact)) if fact.rv.0 == 52));
+    assert!(matches!(world.reported().await, Observation::Deleted(seen) if name(&seen) == "a"));
+    // The watch ended: it goes on after the bookmark, without a new list.
+    let (uri, _reply) = world.request(5_000).await;
+    assert!(uri.contains("watch=true") && uri.contains("resourceVersion=70"), "{uri}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_version_is_listed_again_however_the_server_says_it() {
+    let gone = json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+    for answer in [refusal(410), watch(&[("ADDED", pod("x", 51)), ("ERROR", gone)])] {
+        let mut world = world(Kind::Pod);
+        world.request(100).await.1.send_response(list(50, "", &[]));
+        assert_eq!(world.listed().await.0, 50);
+        let has_news = answer.status().is_success();
+        world.request(100).await.1.send_response(answer);
+        if has_news {
+            assert!(matches!(world.reported().await, Observation::Applied(_)));
+        }
+        // Without any progress since the last list, the next one waits for a back-off.
+        let (uri, reply) = world.request(if has_news { 100 } else { 60_000 }).await;
+        assert!(uri.contains("limit=500") && !uri.contains("watch"), "{uri}");
+        reply.send_response(list(90, "", &[pod("y", 80)]));
+        assert_eq!(world.listed().await, (90, vec!["y".to_owned()]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_expire_at_once_are_not_listed_again_without_end() {
+    let mut world = world(Kind::Pod);
+    let begun = Instant::now();
+    let mut lists = 0;
+    while begun.elapsed() < Duration::from_secs(60) {
+        let (uri, reply) = world.request(60_000).await;
+        if uri.contains("watch=true") {
+            reply.send_response(refusal(410));
+        } else {
+            lists += 1;
+            reply.send_response(list(50, "", &[]));
+            world.listed().await;
+        }
+    }
+    assert!((10..80).contains(&lists), "{lists} lists in a minute");
+    // Progress makes the next list immediate again.
+    let (uri, reply) = world.request(60_000).await;
+    let event = || watch(&[("ADDED", pod("x", 51))]);
+    if uri.contains("watch=true") {
+        reply.send_response(event());
+    } else {
+        reply.send_response(list(50, "", &[]));
+        world.listed().await;
+        world.request(100).await.1.send_response(event());
+    }
+    assert!(matches!(world.reported().await, Observation::Applied(_)));
+    world.request(100).await.1.send_response(refusal(410));
+    let (uri, _reply) = world.request(100).await;
+    assert!(uri.contains("limit=500"), "{uri}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_expire_are_asked_for_again_in_one_piece() {
+    let mut world = world(Kind::Pod);
+    world.request(100).await.1.send_response(list(50, "c1", &[pod("a", 3)]));
+    world.request(100).await.1.send_response(refusal(410));
+    let (uri, reply) = world.request(100).await;
+    assert!(!uri.contains("limit") && !uri.contains("continue"), "{uri}");
+    reply.send_response(list(60, "", &[pod("b", 55)]));
+    assert_eq!(world.listed().await, (60, vec!["b".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_tried_again_after_a_while_and_never_make_an_empty_view() {
+    let mut world = world(Kind::Pod);
+    world.request(100).await.1.send_response(refusal(500));
+    assert!(world.news.try_recv().is_err());
+    world.request(60_000).await.1.send_response(refusal(403));
+    world.request(60_000).await.1.send_response(Response::new(text("{\"items\":".to_owned())));
+    world.request(60_000).await.1.send_error(std::io::Error::other("reset"));
+    // A core resource that is not found is no empty one.
+    world.request(60_000).await.1.send_response(refusal(404));
+    world.request(60_000).await.1.send_response(list(9, "", &[]));
+    assert_eq!(world.listed().await, (9, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_silent_for_long_is_taken_for_dead() {
+    let mut world = world(Kind::Pod);
+    world.request(100).await.1.send_response(list(50, "", &[]));
+    world.listed().await;
+    world.request(100).await.1.send_response(silent());
+    let begun = Instant::now();
+    let (uri, reply) = world.request(200_000).await;
+    assert_eq!(begun.elapsed().as_secs(), DEAD_AFTER.as_secs());
+    assert!(uri.contains("limit=1") && !uri.contains("labelSelector"), "{uri}");
+    reply.send_response(list(50, "", &[]));
+    let (uri, _reply) = world.request(100).await;
+    assert!(uri.contains("resourceVersion=50"), "{uri}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_went_back_while_it_was_away_ends_the_task() {
+    for present in [49, 52, 53] {
+        let mut world = world(Kind::Pod);
+        world.request(100).await.1.send_response(list(50, "", &[]));
+        world.listed().await;
+        world.request(100).await.1.send_response(watch(&[("ADDED", pod("a", 53))]));
+        world.reported().await;
+        let (uri, reply) = world.request(100).await;
+        assert!(uri.contains("watch=true") && uri.contains("resourceVersion=53"), "{uri}");
+        reply.send_error(std::io::Error::other("reset"));
+        // As long as it cannot be asked, nothing is known.
+        world.request(60_000).await.1.send_error(std::io::Error::other("refused"));
+        world.request(60_000).await.1.send_response(refusal(503));
+        assert!(!world.task.is_finished());
+        world.request(60_000).await.1.send_response(list(present, "", &[]));
+        if present < 53 {
+            assert_eq!(tokio::time::timeout(Duration::from_secs(1), world.task).await.unwrap().unwrap(), End::WentBack);
+        } else {
+            let (uri, _reply) = world.request(100).await;
+            assert!(uri.contains("watch=true") && uri.contains("resourceVersion=53"), "{uri}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_that_is_older_than_the_one_before_ends_the_task() {
+    let mut world = world(Kind::Pod);
+    world.request(100).await.1.send_response(list(50, "", &[]));
+    world.listed().await;
+    world.request(100).await.1.send_response(refusal(410));
+    world.request(60_000).await.1.send_response(list(49, "", &[pod("a", 3)]));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(1), world.task).await.unwrap().unwrap(), End::WentBack);
+    assert!(world.news.recv().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_api_that_is_not_installed_is_an_empty_view_until_it_is() {
+    let mut world = world(Kind::Job);
+    world.request(100).await.1.send_response(refusal(404));
+    let (uri, reply) = world.request(100).await;
+    assert!(uri.starts_with("/api/v1/nodes?"), "{uri}");
+    reply.send_response(list(33, "", &[]));
+    assert_eq!(world.listed().await, (33, vec![]));
+    world.request(10_000).await.1.send_response(refusal(404));
+    world.request(10_000).await.1.send_response(list(40, "", &[]));
+    let (uri, reply) = world.request(100).await;
+    assert!(uri.starts_with("/apis/elasticdeeplearning.ai/v1/aitrainingjobs?"), "{uri}");
+    let job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+        "metadata": {"name": "j", "namespace": "ns", "uid": "u", "resourceVersion": "39"}});
+    reply.send_response(list(41, "", &[job]));
+    assert_eq!(world.listed().await, (41, vec!["j".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_of_nodes_are_dropped_and_changes_are_not() {
+    let mut world = world(Kind::Node);
+    world.request(100).await.1.send_response(list(50, "", &[node("n", 1, "True", 1)]));
+    world.listed().await;
+    world.request(100).await.1.send_response(watch(&[
+        ("MODIFIED", node("n", 51, "True", 2)),
+        ("MODIFIED", node("n", 52, "Unknown", 2)),
+        ("MODIFIED", node("n", 53, "Unknown", 3)),
+        ("MODIFIED", node("n", 54, "True", 4)),
+        ("DELETED", node("n", 55, "True", 4)),
+        ("ADDED", node("n", 56, "True", 5)),
+    ]));
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(match world.reported().await {
+            Observation::Applied(Seen::Node(fact)) => fact.rv.0,
+            Observation::Deleted(_) => 0,
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(seen, [52, 54, 0, 56]);
+    // What was dropped counts for where the watch goes on.
+    let (uri, _reply) = world.request(5_000).await;
+    assert!(uri.contains("resourceVersion=56"), "{uri}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_when_nobody_listens() {
+    let mut world = world(Kind::Pod);
+    world.request(100).await.1.send_response(list(50, "", &[]));
+    world.listed().await;
+    let (_, reply) = world.request(100).await;
+    drop(world.news);
+    reply.send_response(watch(&[("ADDED", pod("c", 51))]));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(60), world.task).await.unwrap().unwrap(), End::Unheard);
+}
+
+fn job(name: &str, rv: u64) -> Value {
+    json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+        "metadata": {"name": name, "namespace": "ns", "uid": format!("{name}u"), "resourceVersion": rv.to_string()}})
+}
+
+fn pod_of(name: &str, job: &str, rv: u64) -> Value {
+    let mut pod = pod(name, rv);
+    pod["metadata"]["ownerReferences"][0]["uid"] = json!(format!("{job}u"));
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_jobs_that_are_not_chosen_are_not_told_of() {
+    let selection = Arc::new(Selection::new(true, 1));
+    let mut pods = world_of(Kind::Pod, Arc::clone(&selection));
+    assert!(tokio::time::timeout(Duration::from_secs(5), pods.server.next_request()).await.is_err());
+    let mut jobs = world_of(Kind::Job, Arc::clone(&selection));
+    jobs.request(100).await.1.send_response(list(40, "", &[job("a", 30)]));
+    jobs.listed().await;
+    let (_, jobs_watch) = jobs.request(100).await;
+    pods.request(100).await.1.send_response(list(50, "", &[pod_of("a-0", "a", 3), pod_of("b-0", "b", 4)]));
+    assert_eq!(pods.listed().await, (50, vec!["a-0".to_owned()]));
+    let (_, pods_watch) = pods.request(100).await;
+    pods_watch.send_response(watch(&[("ADDED", pod_of("b-1", "b", 51)), ("DELETED", pod_of("b-0", "b", 52))]));
+    // A deletion harms nobody: it is of a pod that is not known.
+    assert!(matches!(pods.reported().await, Observation::Deleted(seen) if name(&seen) == "b-0"));
+    let (_, _pods_watch) = pods.request(5_000).await;
+
+    // Another job is chosen, and the first one loses its label: it still exists.
+    jobs_watch.send_response(watch(&[("ADDED", job("b", 60)), ("DELETED", job("a", 61))]));
+    assert!(matches!(jobs.reported().await, Observation::Applied(seen) if name(&seen) == "b"));
+    let (uri, reply) = jobs.request(100).await;
+    assert_eq!(uri, "/apis/elasticdeeplearning.ai/v1/namespaces/ns/aitrainingjobs/a");
+    reply.send_response(respond(200, &job("a", 61)));
+    assert!(matches!(jobs.reported().await, Observation::Deleted(seen) if name(&seen) == "a"));
+    let (uri, reply) = pods.request(100).await;
+    assert!(uri.contains("limit=500"), "{uri}");
+    reply.send_response(list(70, "", &[pod_of("a-0", "a", 3), pod_of("b-1", "b", 51)]));
+    assert_eq!(pods.listed().await, (70, vec!["b-1".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chosen_job_that_is_deleted_makes_no_new_view() {
+    let selection = Arc::new(Selection::new(true, 1));
+    let mut jobs = world_of(Kind::Job, Arc::clone(&selection));
+    jobs.request(100).await.1.send_response(list(40, "", &[job("a", 30)]));
+    jobs.listed().await;
+    let departures = selection.departures();
+    jobs.request(100).await.1.send_response(watch(&[("DELETED", job("a", 61))]));
+    jobs.request(100).await.1.send_response(refusal(404));
+    assert!(matches!(jobs.reported().await, Observation::Deleted(_)));
+    assert!(!departures.has_changed().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chosen_job_that_is_missing_in_the_next_view_has_left() {
+    let selection = Arc::new(Selection::new(true, 1));
+    let mut jobs = world_of(Kind::Job, Arc::clone(&selection));
+    jobs.request(100).await.1.send_response(list(40, "", &[job("a", 30), job("b", 31)]));
+    jobs.listed().await;
+    let departures = selection.departures();
+    jobs.request(100).await.1.send_response(refusal(410));
+    jobs.request(60_000).await.1.send_response(list(90, "", &[job("b", 31), job("c", 80)]));
+    jobs.listed().await;
+    assert!(departures.has_changed().unwrap());
+}
+
+fn of_second(mut object: Value) -> Value {
+    object["metadata"]["ownerReferences"][0]["apiVersion"] = json!("second.example.com/v1");
+    object["metadata"]["ownerReferences"][0]["kind"] = json!("SecondJob");
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_source_of_a_kind_is_a_view_with_a_version_of_its_own() {
+    let (mut first, mut second, _) = two_worlds(Kind::Pod, &Arc::new(Selection::new(false, 2)));
+    let (uri, reply) = first.request(100).await;
+    assert!(uri.contains("labelSelector=GroupName%3D"), "{uri}");
+    reply.send_response(list(50, "", &[pod("a", 3)]));
+    let (uri, reply) = second.request(100).await;
+    assert!(uri.contains("labelSelector=second%3Dyes"), "{uri}");
+    // A pod with this label that belongs to a job of the other API is that API's source's to tell.
+    reply.send_response(list(90, "", &[of_second(pod("b", 4)), pod("c", 5)]));
+    let mut views = Vec::new();
+    for world in [&mut first, &mut second] {
+        let Observation::Listed { of, rv, items, .. } = world.reported().await else { panic!("it was listed") };
+        views.push((of.unwrap().to_string(), rv.0, items.iter().map(name).collect::<Vec<_>>()));
+    }
+    let wanted = [("GroupName=elasticdeeplearning.ai", 50, "a"), ("second=yes", 90, "b")];
+    assert_eq!(views, wanted.map(|(of, rv, pod)| (of.to_owned(), rv, vec![pod.to_owned()])));
+    // Each watch goes on from its own list, and each source is listed again by itself.
+    let (uri, _first_watch) = first.request(100).await;
+    assert!(uri.contains("resourceVersion=50"), "{uri}");
+    let (uri, reply) = second.request(100).await;
+    assert!(uri.contains("resourceVersion=90"), "{uri}");
+    reply.send_response(watch(&[("DELETED", pod("c", 91)), ("DELETED", of_second(pod("b", 92)))]));
+    assert!(matches!(second.reported().await, Observation::Deleted(seen) if name(&seen) == "b"));
+    second.request(5_000).await.1.send_response(refusal(410));
+    second.request(60_000).await.1.send_response(list(95, "", &[]));
+    assert_eq!(second.listed().await.0, 95);
+    assert!(tokio::time::timeout(Duration::from_secs(10), first.server.next_request()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_refused_delays_no_other_and_is_named() {
+    let (mut first, mut second, board) = two_worlds(Kind::Job, &Arc::new(Selection::new(false, 2)));
+    board.set(crate::process::status::Standing::Listing { missing: "lists are under way".to_owned() });
+    second.request(100).await.1.send_response(refusal(403));
+    let (_, again) = second.request(60_000).await;
+    first.request(100).await.1.send_response(list(50, "", &[job("a", 30)]));
+    assert_eq!(first.listed().await, (50, vec!["a".to_owned()]));
+    let told = board.get().to_string();
+    assert!(told.contains("cluster: /apis/second.example.com/v1/secondjobs: list: "), "{told}");
+    assert!(told.contains("bind the operator's ClusterRole"), "{told}");
+    again.send_response(list(60, "", &[]));
+    assert_eq!(second.listed().await, (60, vec![]));
+    assert!(board.get().to_string().ends_with("lists are under way"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_wait_until_every_source_of_jobs_told_which_are_chosen() {
+    let selection = Arc::new(Selection::new(true, 2));
+    let (mut pods, _second_pods, _) = two_worlds(Kind::Pod, &selection);
+    let (mut first, mut second, _) = two_worlds(Kind::Job, &selection);
+    first.request(100).await.1.send_response(list(40, "", &[job("a", 30)]));
+    first.listed().await;
+    assert!(tokio::time::timeout(Duration::from_secs(5), pods.server.next_request()).await.is_err());
+    second.request(100).await.1.send_response(list(41, "", &[]));
+    second.listed().await;
+    // The second view, which is empty, leaves the first one's jobs chosen.
+    pods.request(100).await.1.send_response(list(50, "", &[pod_of("a-0", "a", 3)]));
+    assert_eq!(pods.listed().await, (50, vec!["a-0".to_owned()]));
+}
+
+#[test]
+fn lines_are_found_however_the_stream_is_cut() {
+    let text = "one\n\ntwo two\nthree\n";
+    for step in 1..text.len() {
+        let (mut lines, mut found) = (Lines::default(), Vec::new());
+        for chunk in text.as_bytes().chunks(step) {
+            lines.add(chunk);
+            while let Some(line) = lines.line() {
+                found.push(String::from_utf8(line.to_vec()).unwrap());
+            }
+            lines.forget();
+        }
+        assert_eq!(found, ["one", "", "two two", "three"], "{step}");
+    }
+}
