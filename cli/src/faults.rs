@@ -10,7 +10,7 @@ use model::{JobKey, SlotId, Text, Timestamp};
 use serde_json::Value;
 
 use crate::out::{self, Failure};
-use crate::session::Session;
+use embedded::Session;
 
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
     }
     let registry = Registry::all();
     let (mut pods, mut jobs) = (BTreeSet::new(), BTreeSet::new());
-    let stored = session.cluster.objects();
+    let stored = session.cluster().objects();
     for job in manifests.iter().chain(stored.iter().map(|object| &**object)).filter(|object| session.is_job(object)) {
         let Some(api) = registry.get(&Resource::of(job).kind) else { continue };
         let text = |name: &str| Text::from(job["metadata"][name].as_str().unwrap_or_default());
@@ -83,7 +83,7 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
         }
     }
     let name_of = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let of_kind = |kind: &str| session.cluster.objects_of(&Resource::new("v1", kind));
+    let of_kind = |kind: &str| session.cluster().objects_of(&Resource::new("v1", kind));
     pods.extend(of_kind("Pod").iter().map(|pod| name_of(pod)));
     let nodes = of_kind("Node").iter().map(|node| name_of(node)).collect();
     for fault in faults {
@@ -173,7 +173,7 @@ impl FromStr for Fault {
 }
 
 /// Pods whose image cannot be pulled the first time, and for how long (milliseconds; absent: for good).
-pub(crate) fn spoilt_images(faults: &[Fault]) -> Vec<(String, Option<u64>)> {
+pub(crate) fn image_pull_faults(faults: &[Fault]) -> Vec<(String, Option<u64>)> {
     let image = |fault: &Fault| match &fault.what {
         What::Image { pod } => Some((pod.clone(), (fault.after_ms > 0).then_some(fault.after_ms))),
         What::Exit { .. } | What::Node { .. } | What::Preempt { .. } => None,
@@ -206,7 +206,7 @@ impl Faults {
     }
 
     /// Sets the clock of faults whose pod or job runs, and lets those happen whose time has come.
-    pub(crate) fn strike(&mut self, session: &mut Session, now: Timestamp, exit: Exit<'_>) -> Result<(), Failure> {
+    pub(crate) fn inject(&mut self, session: &mut Session, now: Timestamp, exit: Exit<'_>) -> Result<(), Failure> {
         for (fault, at) in std::mem::take(&mut self.waiting) {
             let runs = runs(session, &fault.what);
             let at = at.or_else(|| runs.then(|| now.plus_ms(fault.after_ms)));
@@ -230,7 +230,7 @@ fn happen(session: &mut Session, what: &What, exit: Exit<'_>) -> Result<(), Fail
                 exit(session, &namespace, pod, *code)?;
             }
         }
-        What::Node { node } => session.cluster.node(node, NodeState::NotReady)?,
+        What::Node { node } => session.cluster_mut().node(node, NodeState::NotReady)?,
         What::Preempt { job } => preempt(session, job)?,
         What::Image { .. } => {}
     }
@@ -262,7 +262,7 @@ fn places(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> 
             found.push((key.namespace.to_string(), Resource::new("v1", "Pod")));
         }
         if !pods && *key.name == *name {
-            found.extend(session.cluster.resource_named(&key.kind).map(|r| (key.namespace.to_string(), r)));
+            found.extend(session.cluster().resource_named(&key.kind).map(|r| (key.namespace.to_string(), r)));
         }
     }
     found
@@ -272,7 +272,7 @@ fn places(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> 
 fn preempt(session: &mut Session, job: &str) -> Result<(), Failure> {
     let patch = serde_json::json!({"metadata": {"annotations": {"Preempted": "told so by --fault"}}});
     for (namespace, resource) in places(session, job, false) {
-        session.cluster.merge_patch(&resource, &namespace, job, &patch, false)?;
+        session.cluster_mut().merge_patch(&resource, &namespace, job, &patch, false)?;
     }
     Ok(())
 }

@@ -10,7 +10,6 @@ mod out;
 mod records;
 mod remote;
 mod sample;
-mod session;
 mod view;
 
 use std::process::ExitCode;

@@ -14,6 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use apis::{Registry, Resource};
+use embedded::{Rejected, Session};
 use serde_json::Value;
 
 use crate::out::{self, Failure};
@@ -51,6 +52,22 @@ pub(crate) fn load(files: &[PathBuf], lax: bool) -> Result<Vec<Value>, Failure> 
     } else {
         format!("{found} in the manifests: nothing was started; correct them, or say --lax to go on as they are")
     }))
+}
+
+/// Applies objects as `kubectl apply` does, and warns of each one that is rejected. Returns the rejected ones.
+///
+/// # Errors
+/// When every object is rejected.
+pub(crate) fn apply(session: &mut Session, objects: &[Value]) -> Result<Vec<Rejected>, Failure> {
+    let rejected = session.apply(objects)?;
+    let lines: Vec<String> = rejected.iter().map(ToString::to_string).collect();
+    if rejected.len() == objects.len() {
+        return Err(Failure::new(lines.join("\ntrainyard: ")));
+    }
+    for line in &lines {
+        out::warn(line);
+    }
+    Ok(rejected)
 }
 
 /// Reads some files and checks everything in them.

@@ -14,7 +14,7 @@ use model::{JobKey, Phase, Timestamp};
 use serde_json::Value;
 
 use crate::out::{self, Failure};
-use crate::session::Session;
+use embedded::Session;
 
 use self::screen::Screen;
 use self::table::Row;
@@ -76,7 +76,7 @@ impl Progress {
             let _ = writeln!(lines, "{}  {key}  {word}{sep}{}", self.age(now), step.message);
         }
         let mut pods = BTreeMap::new();
-        for pod in session.cluster.objects_of(&Resource::new("v1", "Pod")) {
+        for pod in session.cluster().objects_of(&Resource::new("v1", "Pod")) {
             let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
             pods.insert(
                 text("/metadata/uid").to_owned(),

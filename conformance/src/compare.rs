@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 use simulator::runner::Outcome;
-use simulator::sweep::{Standing, standing};
+use simulator::sweep::{FinalState, final_state};
 
 /// Members of an object's metadata that the server alone sets.
 const SERVERS_OWN: [&str; 3] = ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
@@ -36,15 +36,15 @@ pub fn differences(embedded: &Outcome, real: &Outcome) -> Vec<String> {
     told
 }
 
-fn ours(outcome: &Outcome) -> Standing {
-    let mut standing = standing(outcome);
-    standing.objects.retain(|address, _| !GROUND.iter().any(|kind| address.starts_with(kind)));
-    for object in standing.objects.values_mut() {
+fn ours(outcome: &Outcome) -> FinalState {
+    let mut final_state = final_state(outcome);
+    final_state.objects.retain(|address, _| !GROUND.iter().any(|kind| address.starts_with(kind)));
+    for object in final_state.objects.values_mut() {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|key, _| !SERVERS_OWN.contains(&key.as_str()));
         }
     }
-    standing
+    final_state
 }
 
 /// Every member that is wanted and not found, or found with another value.

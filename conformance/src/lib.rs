@@ -1,18 +1,18 @@
 //! Scenarios on a real API server: the same runner, the same operator, and what the driver sends and sees over the network.
 //!
-//! Owns a [`simulator::Ground`] that stands on a real control plane, and the comparison of what both grounds led to. What differs
-//! is a fault of the embedded cluster (or of the driver): there is no list of tolerated differences. It must not know rules.
+//! Owns a [`simulator::ClusterBackend`] on a real control plane, and the comparison of the outcomes on both backends. A difference
+//! is a defect of the embedded cluster (or of the driver): there is no list of tolerated differences. It must not know rules.
 //!
 //! * [`server`] requests, one at a time; [`names`] keeps scenarios that run side by side apart; [`watches`] the driver's watches,
-//!   and the certainty that they told everything; [`by_hand`] scheduler, kubelets and nodes, worked out on a copy;
-//! * [`real`] the ground made of these; [`compare`] what has to come out the same.
+//!   and the certainty that they told everything; [`manual`] scheduler, kubelets and nodes, worked out on a copy;
+//! * [`real`] the backend made of these; [`compare`] what has to come out the same.
 //!
 //! [`types`] is apart: the types that manifests are checked against, as the API server publishes them.
 //!
 //! Tests: `tests/scenarios.rs` runs every scenario that a real API server can express.
 
-pub mod by_hand;
 pub mod compare;
+pub mod manual;
 pub mod names;
 pub mod real;
 pub mod server;

@@ -1,9 +1,9 @@
-//! A real API server as the ground of a scenario.
+//! A real API server that scenarios run on.
 //!
 //! Time is the scenario's: nobody waits for it. What the server writes of real time (deletion timestamps) is moved to the scenario's.
 //! Owns faults of calls and the order of things; scenario verbs and the operator are the simulator's.
 //!
-//! Nobody but this ground and the garbage collector writes to its part of the server. So the copy that is looked at is read
+//! Only this backend and the garbage collector writes to its part of the server. So the copy that is looked at is read
 //! again only after a write, when somebody looks; and watches are waited for only where something was written.
 
 use std::cell::{OnceCell, RefCell};
@@ -13,13 +13,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use apis::{ApiCall, ApiError, Observation, Registry, Resource, Seen, Verb, objects};
 use cluster::{Cluster, FailRule, FailVerb, NodeSpec};
+use embedded::Backend;
 use k8s_driver::Scope;
 use k8s_driver::harness::collection;
 use model::{Kind, ResourceVersion, Timestamp};
 use serde_json::{Value, json};
-use simulator::ground::{Ground, Made, uid_of};
+use simulator::backend::{ClusterBackend, Executed, uid_of};
 
-use crate::by_hand::{self, text};
+use crate::manual::{self, text};
 use crate::names::Names;
 use crate::server::Server;
 use crate::watches::{MARK, Watches, is_mark_object};
@@ -57,7 +58,7 @@ impl Drop for Real {
 }
 
 impl Real {
-    /// A ground with these namespaces and nodes, under names with `prefix`.
+    /// Creates a backend with these namespaces and nodes, under names with `prefix`.
     ///
     /// # Errors
     /// When the server refuses them.
@@ -83,7 +84,7 @@ impl Real {
         let (namespaces, copy) = (namespaces.clone(), OnceCell::new());
         let (faults, deletions) = (Vec::new(), RefCell::default());
         let mut real = Self { server, registry, names, namespaces, now, copy, watches, faults, refusals, deletions };
-        real.by_hand(&mut |cluster| {
+        real.manual(&mut |cluster| {
             for node in nodes {
                 cluster.add_node(node);
             }
@@ -131,7 +132,7 @@ impl Real {
             }
             objects.push(Arc::new(object));
         }
-        by_hand::copy_of(&objects, self.now, &self.registry)
+        manual::copy_of(&objects, self.now, &self.registry)
     }
 
     /// Something of these kinds was written, or may have been.
@@ -231,7 +232,7 @@ impl Real {
         Some((rule.error(), rule.applied))
     }
 
-    fn carry_out(&mut self, call: &ApiCall) -> Made {
+    fn carry_out(&mut self, call: &ApiCall) -> Executed {
         let mut sent = call.clone();
         sent.namespace = self.names.out(&call.namespace).into();
         sent.body = call.body.as_ref().map(|body| self.names.object_out(body));
@@ -254,11 +255,32 @@ impl Real {
         });
         let uid = answer.as_ref().map(|o| uid_of(o)).unwrap_or_default();
         let uid = if uid.is_empty() { call.uid.as_ref().map(ToString::to_string).unwrap_or_default() } else { uid };
-        Made { answer, changed: noted.then_some(uid) }
+        Executed { answer, changed: noted.then_some(uid) }
     }
 }
 
-impl Ground for Real {
+impl Backend for Real {
+    fn advance_to(&mut self, now: Timestamp) -> bool {
+        if now != self.now {
+            self.set_now(now);
+        }
+        false
+    }
+
+    fn observe(&mut self, _registry: &Registry) -> Vec<Observation<Seen>> {
+        let observations = self.watches.observe().unwrap_or_else(|error| panic!("the watches: {error}"));
+        if !observations.is_empty() {
+            self.copy.take();
+        }
+        observations.into_iter().filter_map(|observation| observation.filter_map(|seen| self.seen(seen))).collect()
+    }
+
+    fn next_wake(&self) -> Option<Timestamp> {
+        None
+    }
+}
+
+impl ClusterBackend for Real {
     fn cluster(&self) -> &Cluster {
         self.copy.get_or_init(|| self.read().unwrap_or_else(|error| panic!("the server: {error}")))
     }
@@ -276,31 +298,19 @@ impl Ground for Real {
         }
     }
 
-    fn next_wake(&self) -> Option<Timestamp> {
-        None
+    fn watch_again(&mut self) {
+        self.watches.begin_again();
     }
 
-    fn watch_anew(&mut self) {
-        self.watches.anew();
-    }
-
-    fn news(&mut self, _registry: &Registry) -> Vec<Observation<Seen>> {
-        let news = self.watches.news().unwrap_or_else(|error| panic!("the watches: {error}"));
-        if !news.is_empty() {
-            self.copy.take();
-        }
-        news.into_iter().filter_map(|news| news.filter_map(|seen| self.seen(seen))).collect()
-    }
-
-    fn make(&mut self, call: &ApiCall) -> Made {
+    fn execute(&mut self, call: &ApiCall) -> Executed {
         match self.strike(call) {
             None => self.carry_out(call),
-            Some((error, false)) => Made { answer: Err(error), changed: None },
-            Some((error, true)) => Made { answer: Err(error), ..self.carry_out(call) },
+            Some((error, false)) => Executed { answer: Err(error), changed: None },
+            Some((error, true)) => Executed { answer: Err(error), ..self.carry_out(call) },
         }
     }
 
-    fn by_hand(
+    fn manual(
         &mut self,
         act: &mut dyn FnMut(&mut Cluster) -> Result<(), cluster::Error>,
     ) -> Result<(), cluster::Error> {
@@ -309,7 +319,7 @@ impl Ground for Real {
             None => self.read()?,
         };
         self.wrote(&[Kind::Pod, Kind::Node]);
-        by_hand::act(&self.server, &self.names, copy, act)
+        manual::act(&self.server, &self.names, copy, act)
     }
 
     fn apply(&mut self, manifest: &Value) -> Result<(), ApiError> {

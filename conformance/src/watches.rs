@@ -71,12 +71,12 @@ impl Watches {
             marks: BTreeMap::new(),
         };
         new.put_up_marks()?;
-        new.anew();
+        new.begin_again();
         Ok(new)
     }
 
     /// Begins every watch anew, as a new process does.
-    pub fn anew(&mut self) {
+    pub fn begin_again(&mut self) {
         self.waiting.clear();
         for kind in Kind::ALL {
             self.begin(kind);
@@ -125,7 +125,7 @@ impl Watches {
     ///
     /// # Errors
     /// When a mark cannot be written, or a watch does not tell of it in time.
-    pub fn news(&mut self) -> Result<Vec<Observation<Seen>>, ApiError> {
+    pub fn observe(&mut self) -> Result<Vec<Observation<Seen>>, ApiError> {
         let behind = std::mem::take(&mut self.behind);
         // All marks first: while one is written, the watch of the last one tells.
         let marks =

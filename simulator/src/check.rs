@@ -14,8 +14,8 @@ use crate::pattern;
 use crate::report::command_kind;
 use crate::runner::{Error, Outcome};
 use crate::scenario::{DEFAULT_NAMESPACE, Scenario};
+use crate::simulation::ExecutedCall;
 use crate::text::restart_count;
-use crate::world::Done;
 
 /// What differs between a run and what the scenario expects, in words; empty when nothing does.
 pub fn failures(scenario: &Scenario, run: &Result<Outcome, Error>) -> Vec<String> {
@@ -64,9 +64,9 @@ fn check_outcome(scenario: &Scenario, outcome: &Outcome, found: &mut Vec<String>
             View { done: step.commands.iter().collect(), events: step.events.iter().collect(), objects: &step.objects };
         check(checks, &view, &format!("step {number}"), found);
         if let Some(most) = checks.most_stops
-            && step.stops > most
+            && step.wakes > most
         {
-            found.push(format!("step {number}: time stopped {} times, wanted at most {most}", step.stops));
+            found.push(format!("step {number}: time stopped {} times, wanted at most {most}", step.wakes));
         }
     }
     let view = View {
@@ -93,7 +93,7 @@ pub fn phases_fit(wanted: &[String], phases: &[String]) -> bool {
 
 /// What is looked at: a step, or the whole run.
 struct View<'a> {
-    done: Vec<&'a Done>,
+    done: Vec<&'a ExecutedCall>,
     events: Vec<&'a Arc<Value>>,
     objects: &'a [Arc<Value>],
 }
@@ -180,8 +180,9 @@ fn check(checks: &Checks, view: &View<'_>, place: &str, found: &mut Vec<String>)
         }
     }
     if let Some(wanted) = &checks.commands {
-        let shown =
-            |done: &&Done| format!("{} {}", command_kind(&done.call), address(&done.call.namespace, &done.call.name));
+        let shown = |done: &&ExecutedCall| {
+            format!("{} {}", command_kind(&done.call), address(&done.call.namespace, &done.call.name))
+        };
         let actual: Vec<String> = view.done.iter().map(shown).collect();
         if *wanted != actual {
             found.push(format!("{place}: commands: wanted [{}], found [{}]", wanted.join(", "), actual.join(", ")));

@@ -4,20 +4,19 @@
 //! outcome with what the scenario expects. It must not decide anything itself: everything a job does comes from
 //! `operator`. Tests: beside each module, and every scenario of `fixtures` through the `snapshots` package.
 
+pub mod backend;
 pub mod check;
+pub mod crash;
 pub mod expect;
-pub mod faults;
-pub mod ground;
-pub mod kubelet;
 pub mod pattern;
 pub mod report;
 pub mod runner;
 pub mod scenario;
+pub mod simulation;
 pub mod sweep;
 pub mod text;
 mod verbs;
-pub mod world;
 
-pub use ground::Ground;
+pub use backend::ClusterBackend;
 pub use runner::{Conditions, Outcome, run, run_on, run_under};
 pub use scenario::{Scenario, load, parse};

@@ -7,7 +7,7 @@ use apis::{ApiCall, Verb};
 use serde_json::{Map, Value, json};
 
 use crate::runner::{Outcome, StepOutcome};
-use crate::world::Done;
+use crate::simulation::ExecutedCall;
 
 /// `CreatePod`, `DeleteService`, `PatchAITrainingJob`, ...
 pub fn command_kind(call: &ApiCall) -> String {
@@ -20,7 +20,7 @@ pub fn command_kind(call: &ApiCall) -> String {
     format!("{verb}{}", call.resource.kind)
 }
 
-fn command(done: &Done) -> Value {
+fn command(done: &ExecutedCall) -> Value {
     let call = &done.call;
     let mut out = Map::new();
     out.insert("kind".to_owned(), command_kind(call).into());
@@ -83,7 +83,7 @@ mod tests {
             rv: None,
             grace_seconds: None,
         };
-        let made = |call: ApiCall| command(&Done { call, uid: "u1".to_owned(), attempts: 2 });
+        let made = |call: ApiCall| command(&ExecutedCall { call, uid: "u1".to_owned(), attempts: 2 });
         assert_eq!(
             made(call.clone()),
             json!({"kind": "CreatePod", "namespace": "ns", "name": "p", "uid": "u1", "attempts": 2, "object": {"kind": "Pod"}})

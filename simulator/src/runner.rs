@@ -1,7 +1,7 @@
 //! Doing a scenario's steps, one after the other.
 //!
 //! Owns when the operator gets to see what, when its process dies, and what is noted of each step. What a verb does to the
-//! [`World`] is `verbs`'; judging the outcome is `check`'s.
+//! [`Simulation`] is `verbs`'; judging the outcome is `check`'s.
 //! Tests: `tests/runner.rs`, and every scenario of `fixtures`.
 
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use apis::ApiError;
 use model::{JobKey, Phase, Text};
 use serde_json::Value;
 
-use crate::faults::{Aftermath, Death};
-use crate::ground::Ground;
+use crate::backend::ClusterBackend;
+use crate::crash::{Crash, LogAfterCrash};
 use crate::scenario::{Action, CrashPoint, RestoreLog, Scenario};
-use crate::world::{self, Done, World};
+use crate::simulation::{self, ExecutedCall, Simulation};
 
 /// A scenario that cannot be run to its end.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// The world cannot be set up.
     #[error(transparent)]
-    World(#[from] world::Error),
+    Simulation(#[from] simulation::Error),
     /// A flag cannot be accepted.
     #[error(transparent)]
     Flags(#[from] settings::flags::Error),
@@ -50,7 +50,7 @@ pub enum Reason {
     Refused(#[from] ApiError),
     /// The operator stopped or never came to rest.
     #[error(transparent)]
-    World(#[from] world::Error),
+    Simulation(#[from] simulation::Error),
     /// No kind of that name is served.
     #[error("no kind {0} is served")]
     NoSuchKind(String),
@@ -84,13 +84,13 @@ pub struct StepOutcome {
     /// Phases entered, by job.
     pub phases: BTreeMap<String, Vec<String>>,
     /// Calls of the operator that changed something, in order.
-    pub commands: Vec<Done>,
+    pub commands: Vec<ExecutedCall>,
     /// Kubernetes Events written.
     pub events: Vec<Arc<Value>>,
     /// Every object as it stands after the step.
     pub objects: Vec<Arc<Value>>,
     /// How many times time stopped for somebody.
-    pub stops: usize,
+    pub wakes: usize,
 }
 
 /// A record of one job, as the log at the end of the run has it.
@@ -131,19 +131,19 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions {
     /// The operator's process dies once more than the scenario says: at that point, counted over the whole run.
-    pub death: Option<Death>,
+    pub crash: Option<Crash>,
     /// Most calls under way at once.
-    pub room: usize,
+    pub max_in_flight: usize,
     /// The pace of status writes ([`operator::Options::status_pace_ms`]); so much time passes once more at the end, in which the
     /// last of them are made.
     pub status_pace_ms: u64,
     /// The operator keeps its state beside the log after every turn, so that the next one begins there.
-    pub keeps_state: bool,
+    pub caches_state: bool,
 }
 
 impl Default for Conditions {
     fn default() -> Self {
-        Self { death: None, room: usize::MAX, status_pace_ms: 0, keeps_state: false }
+        Self { crash: None, max_in_flight: usize::MAX, status_pace_ms: 0, caches_state: false }
     }
 }
 
@@ -160,67 +160,71 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
 /// # Errors
 /// As for [`run`].
 pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome, Error> {
-    let mut world = World::new(&scenario.nodes, settings::flags::config(&scenario.flags)?)?;
-    world.set_room(conditions.room);
-    world.set_status_pace(conditions.status_pace_ms)?;
-    world.set_keeps_state(conditions.keeps_state);
-    run_in(world, scenario, conditions.death)
+    let mut simulation = Simulation::new(&scenario.nodes, settings::flags::config(&scenario.flags)?)?;
+    simulation.set_max_in_flight(conditions.max_in_flight);
+    simulation.set_status_pace(conditions.status_pace_ms)?;
+    simulation.set_caches_state(conditions.caches_state);
+    run_in(simulation, scenario, conditions.crash)
 }
 
 /// Runs a scenario on a cluster of the caller's, which serves every API, has the scenario's nodes, and nothing else.
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_on<G: Ground>(ground: G, scenario: &Scenario) -> Result<Outcome, Error> {
-    run_in(World::on(ground, settings::flags::config(&scenario.flags)?)?, scenario, None)
+pub fn run_on<G: ClusterBackend>(backend: G, scenario: &Scenario) -> Result<Outcome, Error> {
+    run_in(Simulation::on(backend, settings::flags::config(&scenario.flags)?)?, scenario, None)
 }
 
-fn run_in<G: Ground>(mut world: World<G>, scenario: &Scenario, death: Option<Death>) -> Result<Outcome, Error> {
+fn run_in<G: ClusterBackend>(
+    mut simulation: Simulation<G>,
+    scenario: &Scenario,
+    crash: Option<Crash>,
+) -> Result<Outcome, Error> {
     // The operator is up before anything happens.
-    world.settle()?;
-    if let Some(death) = death {
-        world.fate().lock().add(death);
+    simulation.settle()?;
+    if let Some(crash) = crash {
+        simulation.crash_plan().lock().add(crash);
     }
-    Runner { world, scenario, traced: death.is_none(), armed: Vec::new(), names: BTreeMap::new() }.play()
+    Runner { simulation, scenario, traced: crash.is_none(), armed: Vec::new(), names: BTreeMap::new() }.play()
 }
 
 /// A scenario under way.
 pub(crate) struct Runner<'a, G> {
-    pub(crate) world: World<G>,
+    pub(crate) simulation: Simulation<G>,
     pub(crate) scenario: &'a Scenario,
     /// Whether the records of the log are wanted.
     traced: bool,
     /// Deaths that come inside the next step.
-    armed: Vec<Death>,
+    armed: Vec<Crash>,
     /// What each job is called in the report.
     names: BTreeMap<JobKey, String>,
 }
 
-impl<G: Ground> Runner<'_, G> {
+impl<G: ClusterBackend> Runner<'_, G> {
     fn play(&mut self) -> Result<Outcome, Error> {
         let mut outcome = Outcome::default();
         let mut shown: Vec<(JobKey, Phase)> = Vec::new();
         let scenario = self.scenario;
         let mut per_step = Vec::new();
         for (number, step) in scenario.steps.iter().enumerate() {
-            let revision = self.world.ground.revision();
+            let revision = self.simulation.backend.revision();
             self.step(&step.action).map_err(|reason| {
                 let file = if scenario.origin.is_empty() { "scenario" } else { &scenario.origin };
                 let origin = if step.line > 0 { format!("{file}:{}", step.line) } else { file.to_owned() };
                 Error::Step { origin, step: number, verb: step.action.verb(), reason: Box::new(reason) }
             })?;
-            let happened = self.world.take_happened();
-            shown.extend(happened.phases.iter().cloned());
-            per_step.push(happened.phases);
+            let trace = self.simulation.take_trace();
+            shown.extend(trace.phases.iter().cloned());
+            per_step.push(trace.phases);
             outcome.steps.push(StepOutcome {
-                commands: happened.done,
-                events: self.world.ground.kubernetes_events_since(revision),
-                objects: self.world.ground.cluster().objects(),
-                stops: happened.stops,
+                commands: trace.done,
+                events: self.simulation.backend.kubernetes_events_since(revision),
+                objects: self.simulation.backend.cluster().objects(),
+                wakes: trace.wakes,
                 ..StepOutcome::default()
             });
         }
-        self.world.write_what_waits()?;
+        self.simulation.flush_status_writes()?;
         self.name_jobs(shown.iter().map(|(job, _)| job));
         for (step, phases) in outcome.steps.iter_mut().zip(per_step) {
             for (job, phase) in phases {
@@ -234,18 +238,18 @@ impl<G: Ground> Runner<'_, G> {
             }
         }
         outcome.phases.retain(|_, phases| !phases.is_empty());
-        outcome.objects = self.world.ground.cluster().objects();
-        (outcome.log_records, outcome.log_digest) = self.world.log_summary();
-        outcome.counted = self.world.fate().lock().counted();
+        outcome.objects = self.simulation.backend.cluster().objects();
+        (outcome.log_records, outcome.log_digest) = self.simulation.log_summary();
+        outcome.counted = self.simulation.crash_plan().lock().counted();
         if self.traced {
-            outcome.transitions = self.world.transitions()?;
-            outcome.state = self.world.operator().map(|operator| operator.state().clone()).unwrap_or_default();
+            outcome.transitions = self.simulation.transitions()?;
+            outcome.state = self.simulation.operator().map(|operator| operator.state().clone()).unwrap_or_default();
         }
         Ok(outcome)
     }
 
     fn word(&self, job: &JobKey, phase: Phase) -> String {
-        self.world.registry().get(&job.kind).map(|api| api.phase_word(phase).to_owned()).unwrap_or_default()
+        self.simulation.registry().get(&job.kind).map(|api| api.phase_word(phase).to_owned()).unwrap_or_default()
     }
 
     /// `namespace/name`, with the kind in front where that alone would be two jobs.
@@ -266,50 +270,50 @@ impl<G: Ground> Runner<'_, G> {
     fn step(&mut self, action: &Action) -> Result<(), Reason> {
         let armed = std::mem::take(&mut self.armed);
         let deadly = !armed.is_empty();
-        for death in armed {
-            self.world.fate().lock().add(death);
+        for crash in armed {
+            self.simulation.crash_plan().lock().add(crash);
         }
         let result = self.do_step(action);
         if deadly {
             // A death said to come inside this step comes in it or not at all.
-            self.world.fate().lock().relent();
+            self.simulation.crash_plan().lock().disarm();
         }
         result
     }
 
     fn do_step(&mut self, action: &Action) -> Result<(), Reason> {
         match action {
-            Action::Advance(by) => self.world.advance(by.0)?,
-            Action::Crash(point) => self.die(*point, Aftermath::SameLog)?,
-            Action::LoseLog(point) => self.die(*point, Aftermath::NoLog)?,
-            Action::SwapLeader(point) => self.die(*point, Aftermath::OtherReplica)?,
+            Action::Advance(by) => self.simulation.advance(by.0)?,
+            Action::Crash(point) => self.crash(*point, LogAfterCrash::SameLog)?,
+            Action::LoseLog(point) => self.crash(*point, LogAfterCrash::NoLog)?,
+            Action::SwapLeader(point) => self.crash(*point, LogAfterCrash::OtherReplica)?,
             Action::RestoreLog(RestoreLog { position, before, after, nth }) => {
                 let point = CrashPoint { before: *before, after: *after, nth: *nth };
-                self.die(point, Aftermath::OldLog(*position))?;
+                self.crash(point, LogAfterCrash::OldLog(*position))?;
             }
             Action::Together(actions) => {
                 for action in actions {
                     self.act(action)?;
                 }
-                self.world.settle()?;
+                self.simulation.settle()?;
             }
             _ => {
                 self.act(action)?;
-                self.world.settle()?;
+                self.simulation.settle()?;
             }
         }
         Ok(())
     }
 
-    fn die(&mut self, point: CrashPoint, aftermath: Aftermath) -> Result<(), Reason> {
+    fn crash(&mut self, point: CrashPoint, log_after: LogAfterCrash) -> Result<(), Reason> {
         let boundary = match (point.before, point.after) {
             (None, None) => {
-                self.world.restart(aftermath)?;
-                return Ok(self.world.settle()?);
+                self.simulation.restart(log_after)?;
+                return Ok(self.simulation.settle()?);
             }
             (Some(boundary), _) | (None, Some(boundary)) => boundary,
         };
-        self.armed.push(Death { boundary, after: point.after.is_some(), nth: point.nth, aftermath, anywhere: false });
+        self.armed.push(Crash { boundary, after: point.after.is_some(), nth: point.nth, log_after, anywhere: false });
         Ok(())
     }
 }

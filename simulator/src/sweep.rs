@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use model::Timestamp;
 use serde_json::Value;
 
-use crate::faults::{Aftermath, Death};
+use crate::crash::{Crash, LogAfterCrash};
 use crate::runner::{Conditions, Outcome, run_under};
 use crate::scenario::{Action, Boundary, Scenario};
 use crate::text::OWN_PREFIX;
@@ -25,32 +25,33 @@ pub struct Sweep {
 /// Lets the process die before and after every append and every call of a scenario, `stride` apart, once for each of
 /// these aftermaths, under these conditions besides. A scenario that cannot be run to its end has no points, nor has one whose
 /// `expect.crash` says so.
-pub fn sweep(scenario: &Scenario, aftermaths: &[Aftermath], stride: u32, usual: Conditions) -> Sweep {
+pub fn sweep(scenario: &Scenario, logs_after: &[LogAfterCrash], stride: u32, usual: Conditions) -> Sweep {
     let may = &scenario.expect.crash;
     if may.change_anything.is_some() {
         return Sweep::default();
     }
-    let keeps_log = |aftermath: &&Aftermath| may.need_the_log.is_none() || **aftermath == Aftermath::SameLog;
-    let aftermaths: Vec<Aftermath> = aftermaths.iter().filter(keeps_log).copied().collect();
+    let keeps_log = |log_after: &&LogAfterCrash| may.need_the_log.is_none() || **log_after == LogAfterCrash::SameLog;
+    let logs_after: Vec<LogAfterCrash> = logs_after.iter().filter(keeps_log).copied().collect();
     let Ok(undisturbed) = run_under(scenario, usual) else { return Sweep::default() };
     // Where API calls fail for a while, a new process tries again at other times than the old one would have.
     let timeless = may.change_times.is_some() || scenario.steps.iter().any(|step| fails_calls(&step.action));
-    let standing = |outcome: &Outcome| if timeless { standing(outcome).without_times() } else { standing(outcome) };
-    let wanted = standing(&undisturbed);
+    let final_state =
+        |outcome: &Outcome| if timeless { final_state(outcome).without_times() } else { final_state(outcome) };
+    let wanted = final_state(&undisturbed);
     let (appends, calls) = undisturbed.counted;
     let mut sweep = Sweep::default();
     for (boundary, count) in [(Boundary::Append, appends), (Boundary::Call, calls)] {
         for nth in (1..=count).step_by(usize::try_from(stride.max(1)).unwrap_or(1)) {
             for after in [false, true] {
-                for aftermath in &aftermaths {
-                    let death = Death { boundary, after, nth, aftermath: *aftermath, anywhere: true };
+                for log_after in &logs_after {
+                    let crash = Crash { boundary, after, nth, log_after: *log_after, anywhere: true };
                     sweep.points = sweep.points.saturating_add(1);
-                    let differences = match run_under(scenario, Conditions { death: Some(death), ..usual }) {
-                        Ok(outcome) => differences(&wanted, &standing(&outcome)),
+                    let differences = match run_under(scenario, Conditions { crash: Some(crash), ..usual }) {
+                        Ok(outcome) => differences(&wanted, &final_state(&outcome)),
                         Err(error) => vec![error.to_string()],
                     };
                     if !differences.is_empty() {
-                        sweep.failures.push(format!("{}: {}", describe(death), differences.join("; ")));
+                        sweep.failures.push(format!("{}: {}", describe(crash), differences.join("; ")));
                     }
                 }
             }
@@ -60,24 +61,24 @@ pub fn sweep(scenario: &Scenario, aftermaths: &[Aftermath], stride: u32, usual: 
 }
 
 /// A death in words.
-pub fn describe(death: Death) -> String {
-    let side = if death.after { "after" } else { "before" };
-    let what = match death.boundary {
+pub fn describe(crash: Crash) -> String {
+    let side = if crash.after { "after" } else { "before" };
+    let what = match crash.boundary {
         Boundary::Append => "append",
         Boundary::Call => "call",
     };
-    let then = match death.aftermath {
-        Aftermath::SameLog => "",
-        Aftermath::NoLog => ", log lost",
-        Aftermath::OldLog(_) => ", older log",
-        Aftermath::OtherReplica => ", other replica",
+    let then = match crash.log_after {
+        LogAfterCrash::SameLog => "",
+        LogAfterCrash::NoLog => ", log lost",
+        LogAfterCrash::OldLog(_) => ", older log",
+        LogAfterCrash::OtherReplica => ", other replica",
     };
-    format!("{side} {what} {}{then}", death.nth)
+    format!("{side} {what} {}{then}", crash.nth)
 }
 
 /// How things stand at the end, without what rightly differs between runs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
+pub struct FinalState {
     /// The last phase of each job.
     pub phases: BTreeMap<String, String>,
     /// Objects by kind and address.
@@ -85,14 +86,14 @@ pub struct Standing {
 }
 
 /// How things stand at the end of a run.
-pub fn standing(outcome: &Outcome) -> Standing {
+pub fn final_state(outcome: &Outcome) -> FinalState {
     let last = outcome.phases.iter().filter_map(|(job, phases)| Some((job.clone(), phases.last()?.clone())));
     let objects = outcome.objects.iter().map(|object| {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let address = format!("{}/{}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
         (address, masked(object))
     });
-    Standing { phases: last.collect(), objects: objects.collect() }
+    FinalState { phases: last.collect(), objects: objects.collect() }
 }
 
 /// An object without uids, versions, stamps, and annotations of ours.
@@ -130,7 +131,7 @@ fn fails_calls(action: &Action) -> bool {
     }
 }
 
-impl Standing {
+impl FinalState {
     /// The same without any time in it.
     #[must_use]
     pub fn without_times(mut self) -> Self {
@@ -148,7 +149,7 @@ impl Standing {
 }
 
 /// How two standings differ, in words; of one object no more than a few places.
-pub fn differences(wanted: &Standing, found: &Standing) -> Vec<String> {
+pub fn differences(wanted: &FinalState, found: &FinalState) -> Vec<String> {
     let mut told = Vec::new();
     for (job, phase) in &wanted.phases {
         let have = found.phases.get(job).map_or("nothing", String::as_str);
@@ -222,12 +223,12 @@ mod tests {
 
     #[test]
     fn differences_name_jobs_and_objects() {
-        let standing = |phase: &str, objects: &[(&str, Value)]| Standing {
+        let final_state = |phase: &str, objects: &[(&str, Value)]| FinalState {
             phases: [("j".to_owned(), phase.to_owned())].into(),
             objects: objects.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
         };
-        let wanted = standing("Succeed", &[("a", json!({"x": 1})), ("b", json!({}))]);
-        let found = standing("Failed", &[("a", json!({"x": 2, "y": 3})), ("c", json!({}))]);
+        let wanted = final_state("Succeed", &[("a", json!({"x": 1})), ("b", json!({}))]);
+        let found = final_state("Failed", &[("a", json!({"x": 2, "y": 3})), ("c", json!({}))]);
         let told = differences(&wanted, &found);
         assert_eq!(told.len(), 5, "{told:?}");
         assert_eq!(told[0], "j ends as Failed, not Succeed");

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::runner::{Outcome, StepOutcome};
 use crate::scenario::{Action, CrashPoint, OneOrMany, Patch, Pods, Scenario};
-use crate::world::Done;
+use crate::simulation::ExecutedCall;
 
 /// Prefix of annotations that are ours alone.
 pub const OWN_PREFIX: &str = "trainyard.dev/";
@@ -68,7 +68,7 @@ fn render_step(out: &mut String, step: &StepOutcome) {
 }
 
 /// `+ Pod j-trainer-0 #1` or `- Pod j-trainer-0 forced`.
-fn describe_command(done: &Done) -> String {
+fn describe_command(done: &ExecutedCall) -> String {
     let call = &done.call;
     let sign = if call.verb == Verb::Create { '+' } else { '-' };
     let mut text = format!("{sign} {} {}", call.resource.kind, call.name);
@@ -177,7 +177,7 @@ fn each<T>(items: &OneOrMany<T>, show: impl Fn(&T) -> String) -> String {
     items.0.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
-fn death(verb: &str, point: CrashPoint) -> String {
+fn crash(verb: &str, point: CrashPoint) -> String {
     match (point.before, point.after) {
         (None, None) => verb.to_owned(),
         (Some(boundary), _) => format!("{verb} in the next step, before {boundary:?} {}", point.nth).to_lowercase(),
@@ -247,13 +247,13 @@ pub fn describe(action: &Action) -> String {
         Action::Hold(kinds) => format!("hold {}", kinds.0.join(" ")),
         Action::Release(kinds) => format!("release {}", kinds.0.join(" ")),
         Action::Relist(kinds) => format!("relist {}", kinds.0.join(" ")),
-        Action::Crash(point) => death("crash", *point),
-        Action::LoseLog(point) => death("lose log", *point),
+        Action::Crash(point) => crash("crash", *point),
+        Action::LoseLog(point) => crash("lose log", *point),
         Action::RestoreLog(restore) => {
             let point = CrashPoint { before: restore.before, after: restore.after, nth: restore.nth };
-            death(&format!("restore log as of {}", restore.position), point)
+            crash(&format!("restore log as of {}", restore.position), point)
         }
-        Action::SwapLeader(point) => death("swap leader", *point),
+        Action::SwapLeader(point) => crash("swap leader", *point),
         Action::Together(actions) => actions.iter().map(describe).collect::<Vec<_>>().join(" & "),
     }
 }

@@ -8,36 +8,36 @@ use cluster::{Cluster, FailRule, NodeState};
 use model::Text;
 use serde_json::{Value, json};
 
-use crate::ground::Ground;
+use crate::backend::ClusterBackend;
 use crate::runner::{Reason, Runner};
 use crate::scenario::{
     Action, Annotate, DEFAULT_NAMESPACE, Exit, Fail, FailVerb, NodeChange, ObjectName, Patch, Pods, Target,
     in_namespace, names_manifest,
 };
 
-impl<G: Ground> Runner<'_, G> {
+impl<G: ClusterBackend> Runner<'_, G> {
     /// Does one thing to the world, without anybody looking yet.
     pub(crate) fn act(&mut self, action: &Action) -> Result<(), Reason> {
         match action {
-            Action::Apply(names) => self.each_manifest(&names.0, Ground::apply)?,
-            Action::StoreUnchecked(names) => self.each_manifest(&names.0, Ground::store_unchecked)?,
+            Action::Apply(names) => self.each_manifest(&names.0, ClusterBackend::apply)?,
+            Action::StoreUnchecked(names) => self.each_manifest(&names.0, ClusterBackend::store_unchecked)?,
             Action::Schedule(places) => {
                 for place in &places.0 {
                     let (namespace, name) = self.pod(&place.pod)?;
-                    self.by_hand(|c| c.schedule(&namespace, &name, &place.node))?;
+                    self.manual(|c| c.schedule(&namespace, &name, &place.node))?;
                 }
             }
-            Action::Run(Pods::All) => self.by_hand(Cluster::run_all)?,
+            Action::Run(Pods::All) => self.manual(Cluster::run_all)?,
             Action::Run(Pods::Named(pods)) => {
                 for pod in pods {
                     let (namespace, name) = self.pod(pod)?;
-                    self.by_hand(|c| c.run(&namespace, &name))?;
+                    self.manual(|c| c.run(&namespace, &name))?;
                 }
             }
             Action::Wait(waits) => {
                 for wait in &waits.0 {
                     let (namespace, name) = self.pod(&wait.pod)?;
-                    self.by_hand(|c| c.wait(&namespace, &name, &wait.reason, Some(wait.since.0)))?;
+                    self.manual(|c| c.wait(&namespace, &name, &wait.reason, Some(wait.since.0)))?;
                 }
             }
             Action::Exit(exits) => exits.0.iter().try_for_each(|exit| self.exit(exit))?,
@@ -45,17 +45,17 @@ impl<G: Ground> Runner<'_, G> {
             Action::Evict(Pods::Named(pods)) => {
                 for pod in pods {
                     let (namespace, name) = self.pod(pod)?;
-                    self.by_hand(|c| c.evict(&namespace, &name))?;
+                    self.manual(|c| c.evict(&namespace, &name))?;
                 }
             }
-            Action::Gone(Pods::All) => self.by_hand(|c| {
+            Action::Gone(Pods::All) => self.manual(|c| {
                 c.gone_all();
                 Ok(())
             })?,
             Action::Gone(Pods::Named(pods)) => {
                 for pod in pods {
                     let (namespace, name) = self.pod(pod)?;
-                    self.by_hand(|c| {
+                    self.manual(|c| {
                         c.gone(&namespace, &name);
                         Ok(())
                     })?;
@@ -68,16 +68,16 @@ impl<G: Ground> Runner<'_, G> {
                 for delete in &deletes.0 {
                     let name = in_namespace(&delete.name, delete.namespace.as_deref());
                     let (resource, namespace, name) = self.object(&delete.kind, &name)?;
-                    self.world.ground.delete(&resource, &namespace, &name, delete.grace_period_seconds)?;
+                    self.simulation.backend.delete(&resource, &namespace, &name, delete.grace_period_seconds)?;
                 }
             }
-            Action::Advance(by) => self.world.skip(by.0),
-            Action::Fail(fail) => self.world.ground.fail(rule(fail))?,
-            Action::Hold(kinds) => self.each_watch(&kinds.0, Ground::hold)?,
+            Action::Advance(by) => self.simulation.skip(by.0),
+            Action::Fail(fail) => self.simulation.backend.fail(rule(fail))?,
+            Action::Hold(kinds) => self.each_watch(&kinds.0, ClusterBackend::hold)?,
             Action::Release(kinds) => {
-                self.each_watch(&kinds.0, Ground::release)?;
+                self.each_watch(&kinds.0, ClusterBackend::release)?;
             }
-            Action::Relist(kinds) => self.each_watch(&kinds.0, Ground::relist)?,
+            Action::Relist(kinds) => self.each_watch(&kinds.0, ClusterBackend::relist)?,
             Action::Crash(_)
             | Action::LoseLog(_)
             | Action::RestoreLog(_)
@@ -96,20 +96,21 @@ impl<G: Ground> Runner<'_, G> {
     ) -> Result<(), Reason> {
         let scenario = self.scenario;
         if names.is_empty() {
-            return Ok(scenario.manifests.iter().try_for_each(|m| act(&mut self.world.ground, m))?);
+            return Ok(scenario.manifests.iter().try_for_each(|m| act(&mut self.simulation.backend, m))?);
         }
         for name in names {
             let manifest = scenario.manifests.iter().find(|m| names_manifest(name, m));
             let manifest = manifest.ok_or_else(|| Reason::Meaning(format!("`{name}` names no manifest")))?;
-            act(&mut self.world.ground, manifest)?;
+            act(&mut self.simulation.backend, manifest)?;
         }
         Ok(())
     }
 
     fn each_watch(&mut self, kinds: &[String], act: impl Fn(&mut G, model::Kind)) -> Result<(), Reason> {
         for name in kinds {
-            let kind = self.world.ground.cluster().watch_kind(name).ok_or_else(|| Reason::NotWatched(name.clone()))?;
-            act(&mut self.world.ground, kind);
+            let kind =
+                self.simulation.backend.cluster().watch_kind(name).ok_or_else(|| Reason::NotWatched(name.clone()))?;
+            act(&mut self.simulation.backend, kind);
         }
         Ok(())
     }
@@ -117,8 +118,12 @@ impl<G: Ground> Runner<'_, G> {
     /// The type of object, namespace and name that a step means. An object that does not exist is looked for where the API
     /// server will say so.
     fn object(&self, kind: &str, name: &ObjectName) -> Result<(Resource, String, String), Reason> {
-        let resource =
-            self.world.ground.cluster().resource_named(kind).ok_or_else(|| Reason::NoSuchKind(kind.to_owned()))?;
+        let resource = self
+            .simulation
+            .backend
+            .cluster()
+            .resource_named(kind)
+            .ok_or_else(|| Reason::NoSuchKind(kind.to_owned()))?;
         let namespace = self.namespace(std::slice::from_ref(&resource), name)?.map_or_else(default, |(_, found)| found);
         Ok((resource, namespace, name.name.clone()))
     }
@@ -127,7 +132,7 @@ impl<G: Ground> Runner<'_, G> {
     fn namespace(&self, resources: &[Resource], name: &ObjectName) -> Result<Option<(Resource, String)>, Reason> {
         let mut found = Vec::new();
         for resource in resources {
-            for object in self.world.ground.cluster().objects_of(resource) {
+            for object in self.simulation.backend.cluster().objects_of(resource) {
                 let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
                 let namespace = text("/metadata/namespace");
                 let meant = name.namespace.as_deref().is_none_or(|wanted| wanted == namespace || namespace.is_empty());
@@ -153,7 +158,7 @@ impl<G: Ground> Runner<'_, G> {
         let found = if let Some(namespace) = &name.namespace {
             namespace.clone()
         } else {
-            let namespaces = self.world.ground.cluster().pod_namespaces(&name.name);
+            let namespaces = self.simulation.backend.cluster().pod_namespaces(&name.name);
             match namespaces.as_slice() {
                 [] => default(),
                 [only] => only.to_string(),
@@ -166,7 +171,7 @@ impl<G: Ground> Runner<'_, G> {
 
     /// A job of any served kind.
     fn job(&self, name: &ObjectName) -> Result<(Resource, String, String), Reason> {
-        let resources: Vec<Resource> = self.world.registry().iter().map(|api| api.resource()).collect();
+        let resources: Vec<Resource> = self.simulation.registry().iter().map(|api| api.resource()).collect();
         match self.namespace(&resources, name)? {
             Some((resource, namespace)) => Ok((resource, namespace, name.name.clone())),
             None => Err(Reason::NoSuchObject { kind: "job".to_owned(), name: name.name.clone() }),
@@ -177,13 +182,13 @@ impl<G: Ground> Runner<'_, G> {
         if target.kind.is_empty() { self.job(&target.name) } else { self.object(&target.kind, &target.name) }
     }
 
-    fn by_hand(&mut self, mut act: impl FnMut(&mut Cluster) -> Result<(), cluster::Error>) -> Result<(), Reason> {
-        Ok(self.world.ground.by_hand(&mut act)?)
+    fn manual(&mut self, mut act: impl FnMut(&mut Cluster) -> Result<(), cluster::Error>) -> Result<(), Reason> {
+        Ok(self.simulation.backend.manual(&mut act)?)
     }
 
     fn exit(&mut self, exit: &Exit) -> Result<(), Reason> {
         let (namespace, name) = self.pod(&exit.pod)?;
-        self.by_hand(|cluster| {
+        self.manual(|cluster| {
             cluster.exit(&namespace, &name, exit.code, exit.container.as_deref())?;
             let Some(message) = &exit.message else { return Ok(()) };
             let resource = Resource::new("v1", "Pod");
@@ -212,7 +217,7 @@ impl<G: Ground> Runner<'_, G> {
                     .ok_or_else(|| Reason::Meaning(format!("`{}` is no state of a node", word.0)))?,
             ),
         };
-        self.by_hand(|cluster| {
+        self.manual(|cluster| {
             if let Some(state) = state {
                 cluster.node(&change.name, state)?;
             }
@@ -234,7 +239,7 @@ impl<G: Ground> Runner<'_, G> {
         let removed = annotate.remove.0.iter().map(|key| (key.clone(), Value::Null));
         let annotations: serde_json::Map<String, Value> = set.chain(removed).collect();
         let patch = json!({"metadata": {"annotations": annotations}});
-        self.world.ground.merge_patch(&resource, &namespace, &name, &patch, false)?;
+        self.simulation.backend.merge_patch(&resource, &namespace, &name, &patch, false)?;
         Ok(())
     }
 
@@ -244,10 +249,10 @@ impl<G: Ground> Runner<'_, G> {
         // The status is another endpoint: a patch that has both is two writes, seen together.
         let status = body.as_object_mut().and_then(|members| members.remove("status"));
         if let Some(status) = status {
-            self.world.ground.merge_patch(&resource, &namespace, &name, &json!({"status": status}), true)?;
+            self.simulation.backend.merge_patch(&resource, &namespace, &name, &json!({"status": status}), true)?;
         }
         if body.as_object().is_some_and(|members| !members.is_empty()) {
-            self.world.ground.merge_patch(&resource, &namespace, &name, &body, false)?;
+            self.simulation.backend.merge_patch(&resource, &namespace, &name, &body, false)?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Runs of small scenarios: the replay document, step errors, deaths, time.
 
 use serde_json::{Value, json};
-use simulator::faults::{Aftermath, Death};
+use simulator::crash::{Crash, LogAfterCrash};
 use simulator::scenario::Boundary;
 use simulator::{Outcome, Scenario, parse, run, run_under, runner};
 
@@ -154,9 +154,9 @@ fn the_nth_death_of_a_whole_run_is_found() {
     let scenario = scenario("  - apply:\n  - run: all\n  - exit: {pod: j-trainer-0, code: 1}\n");
     let (appends, calls) = run(&scenario).unwrap().counted;
     assert!(appends > 3 && calls > 3, "{appends} {calls}");
-    let death =
-        Death { boundary: Boundary::Call, after: true, nth: calls, aftermath: Aftermath::SameLog, anywhere: true };
-    let outcome = run_under(&scenario, simulator::Conditions { death: Some(death), ..Default::default() }).unwrap();
+    let crash =
+        Crash { boundary: Boundary::Call, after: true, nth: calls, log_after: LogAfterCrash::SameLog, anywhere: true };
+    let outcome = run_under(&scenario, simulator::Conditions { crash: Some(crash), ..Default::default() }).unwrap();
     assert_eq!(phases(&outcome), "Pending Running Terminating Failed");
 }
 

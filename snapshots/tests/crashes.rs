@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use simulator::Conditions;
-use simulator::faults::Aftermath;
+use simulator::crash::LogAfterCrash;
 use simulator::sweep::{self, Sweep};
 
 #[test]
@@ -19,7 +19,7 @@ fn a_death_at_any_point_changes_nothing() {
 #[test]
 fn nor_does_it_when_statuses_are_written_seldom_and_the_next_start_begins_with_a_kept_state() {
     // Every fifth point; the other test goes to them all.
-    let points = sweep_all(5, Conditions { status_pace_ms: 20, keeps_state: true, ..Conditions::default() });
+    let points = sweep_all(5, Conditions { status_pace_ms: 20, caches_state: true, ..Conditions::default() });
     assert!(points > 3_000, "only {points} points were tried");
 }
 
@@ -36,8 +36,8 @@ fn sweep_all(stride: u32, usual: Conditions) -> usize {
                     let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
                     // Alike pods by the hundred need not all be tried.
                     let stride = if file.name == "many-pods" { 37 } else { stride };
-                    let aftermaths = [Aftermath::SameLog, Aftermath::NoLog];
-                    let Sweep { points, failures } = sweep::sweep(scenario, &aftermaths, stride, usual);
+                    let logs_after = [LogAfterCrash::SameLog, LogAfterCrash::NoLog];
+                    let Sweep { points, failures } = sweep::sweep(scenario, &logs_after, stride, usual);
                     let mut total = total.lock().expect("no thread panicked");
                     total.0 += points;
                     total.1.extend(failures.into_iter().map(|failure| (file.name.clone(), failure)));

@@ -2,7 +2,7 @@
 //! that is owed is done in the end, and how things stand then does not depend on it.
 
 use simulator::Conditions;
-use simulator::sweep::{differences, standing};
+use simulator::sweep::{differences, final_state};
 
 #[test]
 fn little_room_changes_nothing() {
@@ -13,14 +13,15 @@ fn little_room_changes_nothing() {
         let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
         let Ok(wanted) = simulator::run(scenario) else { continue };
         let rooms: &[usize] = if file.name == "many-pods" { &[64] } else { &[1, 3] };
-        for room in rooms {
+        for max_in_flight in rooms {
             compared += 1;
-            match simulator::run_under(scenario, Conditions { room: *room, ..Conditions::default() }) {
-                Err(error) => wrong.push(format!("{} with room for {room}: {error}", file.name)),
+            match simulator::run_under(scenario, Conditions { max_in_flight: *max_in_flight, ..Conditions::default() })
+            {
+                Err(error) => wrong.push(format!("{} with room for {max_in_flight}: {error}", file.name)),
                 Ok(found) => {
-                    let told = differences(&standing(&wanted), &standing(&found));
+                    let told = differences(&final_state(&wanted), &final_state(&found));
                     if !told.is_empty() {
-                        wrong.push(format!("{} with room for {room}: {}", file.name, told.join("; ")));
+                        wrong.push(format!("{} with room for {max_in_flight}: {}", file.name, told.join("; ")));
                     }
                 }
             }
@@ -48,7 +49,7 @@ fn seldom_writes_change_nothing_but_their_number() {
             Ok(found) => {
                 every += writes(&wanted);
                 paced += writes(&found);
-                let told = differences(&standing(&wanted), &standing(&found));
+                let told = differences(&final_state(&wanted), &final_state(&found));
                 if !told.is_empty() {
                     wrong.push(format!("{}: {}", file.name, told.join("; ")));
                 }

@@ -11,9 +11,9 @@ use engine::{Job, Scope, State};
 use model::{Config, Fact, JobKey, Kind, Phase, Stamp, Term, Timestamp};
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Value, json};
-use simulator::faults::{Aftermath, Death};
+use simulator::crash::{Crash, LogAfterCrash};
 use simulator::scenario::{Boundary, NodeSpec};
-use simulator::world::World;
+use simulator::simulation::Simulation;
 
 /// Walks of one run of the tests.
 const WALKS: u64 = 400;
@@ -22,7 +22,7 @@ const STEPS: u32 = 45;
 
 struct Walk {
     rng: TestRng,
-    world: World,
+    simulation: Simulation,
     story: Vec<String>,
     stopped: Option<String>,
 }
@@ -105,12 +105,12 @@ impl Walk {
             node_grace_ms: if below(&mut rng, 2) == 0 { 0 } else { 20_000 },
             ..Config::default()
         };
-        let mut world = World::new(&nodes, config).expect("a world can be made");
-        world.settle().expect("an empty world rests");
+        let mut simulation = Simulation::new(&nodes, config).expect("a world can be made");
+        simulation.settle().expect("an empty world rests");
         let manifest = job(&mut rng);
         let story = vec![manifest["spec"].to_string()];
-        world.ground.cluster.apply(&manifest).expect("the manifest is accepted");
-        Self { rng, world, story, stopped: None }
+        simulation.backend.cluster.apply(&manifest).expect("the manifest is accepted");
+        Self { rng, simulation, story, stopped: None }
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -118,7 +118,7 @@ impl Walk {
     }
 
     fn pods(&self) -> Vec<String> {
-        let pods = self.world.ground.cluster.objects_of(&resource("Pod"));
+        let pods = self.simulation.backend.cluster.objects_of(&resource("Pod"));
         pods.iter().filter_map(|p| Some(p.pointer("/metadata/name")?.as_str()?.to_owned())).collect()
     }
 
@@ -128,7 +128,7 @@ impl Walk {
         let pod = if pods.is_empty() { String::new() } else { pods[self.below(pods.len())].clone() };
         let node = ["n1", "n2", "n3"][self.below(3)];
         let what = self.below(34);
-        let cluster = &mut self.world.ground.cluster;
+        let cluster = &mut self.simulation.backend.cluster;
         let mut told = format!("{what} {pod} {node}");
         match what {
             0..=3 => drop(cluster.run_all()),
@@ -148,12 +148,24 @@ impl Walk {
             22 => {
                 let replicas = below(&mut self.rng, 5);
                 let patch = json!({"spec": {"replicaSpecs": {"trainer": {"replicas": replicas}}}});
-                drop(self.world.ground.cluster.merge_patch(&resource("AITrainingJob"), "default", "j", &patch, false));
+                drop(self.simulation.backend.cluster.merge_patch(
+                    &resource("AITrainingJob"),
+                    "default",
+                    "j",
+                    &patch,
+                    false,
+                ));
                 told = format!("trainer has {replicas} replicas");
             }
             23 if below(&mut self.rng, 6) == 0 => {
                 let patch = json!({"metadata": {"annotations": {"Preempted": "x"}}});
-                drop(self.world.ground.cluster.merge_patch(&resource("AITrainingJob"), "default", "j", &patch, false));
+                drop(self.simulation.backend.cluster.merge_patch(
+                    &resource("AITrainingJob"),
+                    "default",
+                    "j",
+                    &patch,
+                    false,
+                ));
             }
             24..=25 => {
                 let verb =
@@ -163,58 +175,58 @@ impl Walk {
                 let times = 1 + u32::try_from(below(&mut self.rng, 3)).unwrap();
                 told = format!("next {times} {verb:?} fail with {code}, applied {applied}");
                 let code = if code == 409 { 500 } else { code };
-                drop(self.world.ground.cluster.fail(FailRule { verb, kind: None, times, code, applied }));
+                drop(self.simulation.backend.cluster.fail(FailRule { verb, kind: None, times, code, applied }));
             }
             26 => cluster.hold(Kind::Pod),
             27 => cluster.release(Kind::Pod, CatchUp::InOrder),
             28 => cluster.relist([Kind::Pod, Kind::Job, Kind::Service][below(&mut self.rng, 3)]),
             29..=31 => {
-                let aftermath = match below(&mut self.rng, 5) {
-                    0 => Aftermath::NoLog,
-                    1 => Aftermath::OldLog(1 + u64::try_from(below(&mut self.rng, 20)).unwrap()),
-                    2 => Aftermath::OtherReplica,
-                    _ => Aftermath::SameLog,
+                let log_after = match below(&mut self.rng, 5) {
+                    0 => LogAfterCrash::NoLog,
+                    1 => LogAfterCrash::OldLog(1 + u64::try_from(below(&mut self.rng, 20)).unwrap()),
+                    2 => LogAfterCrash::OtherReplica,
+                    _ => LogAfterCrash::SameLog,
                 };
                 let boundary = if below(&mut self.rng, 2) == 0 { Boundary::Append } else { Boundary::Call };
                 let after = below(&mut self.rng, 2) == 0;
                 let nth = 1 + u32::try_from(below(&mut self.rng, 4)).unwrap();
-                told = format!("death {boundary:?} {nth} after {after}, {aftermath:?}");
+                told = format!("death {boundary:?} {nth} after {after}, {log_after:?}");
                 // A held watch would keep the next process waiting for its first list.
-                self.world.ground.cluster.release(Kind::Pod, CatchUp::InOrder);
-                self.world.fate().lock().add(Death { boundary, after, nth, aftermath, anywhere: false });
+                self.simulation.backend.cluster.release(Kind::Pod, CatchUp::InOrder);
+                self.simulation.crash_plan().lock().add(Crash { boundary, after, nth, log_after, anywhere: false });
             }
             _ => {
                 let ms = 1000 * u64::try_from(1 + below(&mut self.rng, 90)).unwrap();
                 told = format!("advance {ms}");
-                self.note(|world| world.advance(ms));
+                self.note(|simulation| simulation.advance(ms));
             }
         }
         self.story.push(told);
         if self.below(3) > 0 {
-            self.note(World::settle);
+            self.note(Simulation::settle);
         }
     }
 
     /// Does something with the world; what keeps it from going on ends the walk.
-    fn note(&mut self, act: impl FnOnce(&mut World) -> Result<(), simulator::world::Error>) {
+    fn note(&mut self, act: impl FnOnce(&mut Simulation) -> Result<(), simulator::simulation::Error>) {
         if self.stopped.is_none() {
-            self.stopped = act(&mut self.world).err().map(|error| error.to_string());
+            self.stopped = act(&mut self.simulation).err().map(|error| error.to_string());
         }
     }
 
     /// Faults stop; everything has time to come to rest.
     fn heal(&mut self) {
-        self.world.fate().lock().relent();
-        self.world.ground.cluster.heal();
-        self.world.ground.cluster.release(Kind::Pod, CatchUp::InOrder);
+        self.simulation.crash_plan().lock().disarm();
+        self.simulation.backend.cluster.heal();
+        self.simulation.backend.cluster.release(Kind::Pod, CatchUp::InOrder);
         for node in ["n1", "n2", "n3"] {
-            drop(self.world.ground.cluster.node(node, NodeState::Ready));
+            drop(self.simulation.backend.cluster.node(node, NodeState::Ready));
         }
         for _ in 0..6 {
-            self.note(World::settle);
-            self.world.ground.cluster.gone_all();
-            drop(self.world.ground.cluster.run_all());
-            self.note(|world| world.advance(400_000));
+            self.note(Simulation::settle);
+            self.simulation.backend.cluster.gone_all();
+            drop(self.simulation.backend.cluster.run_all());
+            self.note(|simulation| simulation.advance(400_000));
         }
     }
 
@@ -223,7 +235,7 @@ impl Walk {
         if let Some(error) = &self.stopped {
             return Err(error.clone());
         }
-        let operator = self.world.operator().ok_or("no operator")?;
+        let operator = self.simulation.operator().ok_or("no operator")?;
         let state = operator.state();
         let Some((key, job)) = state.jobs.iter().find(|(_, j)| j.known && !j.gone) else {
             return Err("the job is lost".into());
@@ -249,8 +261,12 @@ impl Walk {
                 }
             }
         }
-        let status =
-            &self.world.ground.cluster.get(&resource("AITrainingJob"), "default", "j").ok_or("no object")?["status"];
+        let status = &self
+            .simulation
+            .backend
+            .cluster
+            .get(&resource("AITrainingJob"), "default", "j")
+            .ok_or("no object")?["status"];
         let api = apis::Registry::all();
         let word = api.get(&key.kind).map_or("", |api| api.phase_word(job.phase));
         if status["phase"].as_str().unwrap_or_default() != word {
@@ -282,7 +298,7 @@ impl Walk {
 
     /// The log folds to the state, re-decides alike, and a checkpoint anywhere with the rest folds to the same.
     fn replay(&mut self) -> Result<(), String> {
-        let operator = self.world.operator().ok_or("no operator")?;
+        let operator = self.simulation.operator().ok_or("no operator")?;
         let text = |state: &engine::State| String::from_utf8(state.to_checkpoint().unwrap()).unwrap();
         let records: Vec<engine::Record> = operator
             .log()
@@ -332,14 +348,14 @@ fn whatever_happens_it_comes_to_rest() {
             wrong.push(format!("seed {seed}: {problem}"));
             if one.is_some() {
                 println!("{}", walk.story.join("\n"));
-                let operator = walk.world.operator();
+                let operator = walk.simulation.operator();
                 for frame in operator.iter().flat_map(|o| o.log().read(o.log().first()).into_iter().flatten().flatten())
                 {
                     println!("{} {}", frame.position, String::from_utf8_lossy(&frame.body));
                 }
             }
         }
-        let state = walk.world.operator().map(|o| o.state().clone()).unwrap_or_default();
+        let state = walk.simulation.operator().map(|o| o.state().clone()).unwrap_or_default();
         for job in state.jobs.values() {
             *ends.entry(job.phase).or_default() += 1;
         }

@@ -15,21 +15,22 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use apis::Registry;
 use clap::Args;
+use embedded::{EmbeddedCluster, Session};
 use event_log::disk::SledLog;
 use local::{Output, Processes, VisibleGpus};
 use model::Timestamp;
 use serde_json::Value;
 
 use self::data_dir::DataDir;
-use self::images::{Images, Spoiling};
+use self::images::{ImagePullFaults, Images};
 use self::output::Lines;
 use self::turns::{Run, Wake};
 use crate::commands::simulate::{config, flag};
 use crate::faults::{self, Fault, Faults, What};
 use crate::manifests;
 use crate::out::{self, Failure};
-use crate::session::Session;
 use crate::view::{self, Progress};
 
 /// Time after a first failure in which failures of other pods are waited for. The workers of one machine lose a peer within
@@ -133,18 +134,20 @@ fn go(
     lines: &Arc<Lines>,
 ) -> Result<End, Failure> {
     let processes = processes(args, directory_id, wake, lines)?;
-    let images: Images = Arc::new(Mutex::new(faults::spoilt_images(&args.faults).into_iter().collect()));
-    let runtime = Spoiling::new(processes.clone(), Arc::clone(&images));
+    let images: Images = Arc::new(Mutex::new(faults::image_pull_faults(&args.faults).into_iter().collect()));
+    let runtime = ImagePullFaults::new(processes.clone(), Arc::clone(&images));
     let machine = nodes::Machine { nodes: args.nodes, gpus: args.gpus.unwrap_or_default() };
-    let cluster = nodes::cluster(&args.data_dir.join("cluster.json"), machine, now(), Box::new(runtime))?;
-    let mut session =
-        Session::open(cluster, Box::new(log), config(&args.settings())?, Some(args.data_dir.join("cluster.json")))?;
+    let cluster_file = args.data_dir.join("cluster.json");
+    let cluster = nodes::cluster(&cluster_file, machine, now(), Box::new(runtime))?;
+    let registry = Registry::all();
+    let backend = EmbeddedCluster::serving(cluster, &registry)?.stored_in(&cluster_file);
+    let mut session = Session::open(backend, registry, Box::new(log), config(&args.settings())?)?;
     let stop = wake.clone();
     signals::on_stop(move || stop.send(Wake::Stop).is_ok())?;
     faults::check(&args.faults, &session, manifests)?;
     let prepared = attempts::prepare(&mut session, manifests, args.rerun)?;
-    let refused = session.apply(&prepared)?;
-    for object in manifests.iter().cloned().chain(session.cluster.objects().iter().map(|o| (**o).clone())) {
+    let rejected = manifests::apply(&mut session, &prepared)?;
+    for object in manifests.iter().cloned().chain(session.cluster().objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);
     }
     // By uid: earlier attempts have the same names.
@@ -162,8 +165,11 @@ fn go(
     let well = view::outcomes(&session, &|key| mine.contains(&*key.uid.0), Some(&args.data_dir))?;
     let images = images.lock().unwrap_or_else(PoisonError::into_inner);
     let of_images = |fault: &&Fault| matches!(&fault.what, What::Image { pod } if images.contains_key(pod));
-    let struck = faults::report_missed(run.faults.waiting().chain(args.faults.iter().filter(of_images)));
-    Ok(End { well: well && struck && refused.is_empty() && run.stops == 0, stopped: run.stops > 0 || stopped_printing })
+    let all_injected = faults::report_missed(run.faults.waiting().chain(args.faults.iter().filter(of_images)));
+    Ok(End {
+        well: well && all_injected && rejected.is_empty() && run.stops == 0,
+        stopped: run.stops > 0 || stopped_printing,
+    })
 }
 
 fn processes(

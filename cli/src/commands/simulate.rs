@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use apis::Registry;
 use clap::Args;
 use cluster::{Cluster, Mode, NodeSpec};
+use embedded::kubelet::{Kubelet, PodBehaviour};
+use embedded::{EmbeddedCluster, Session};
 use event_log::MemoryLog;
-use simulator::kubelet::{Habits, Kubelet};
 
 use crate::faults::{self, Fault, Faults};
 use crate::manifests;
 use crate::out::{self, Failure};
-use crate::session::Session;
 use crate::view::{self, Progress};
 
 /// Maximum number of nodes of a simulation: each is an object in memory.
@@ -88,27 +89,29 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         ..cluster::Options::default()
     });
     let start = cluster.now();
+    let registry = Registry::all();
+    let backend = EmbeddedCluster::serving(cluster, &registry)?;
     let log = MemoryLog::new();
-    let mut session = Session::open(cluster, Box::new(log), config(&args.flags)?, None)?;
+    let mut session = Session::open(backend, registry, Box::new(log), config(&args.flags)?)?;
     faults::check(&args.faults, &session, &manifests)?;
-    let mut kubelet = Kubelet::new(Habits { run_ms: args.duration, ..Habits::default() });
-    for (pod, for_ms) in faults::spoilt_images(&args.faults) {
-        kubelet.spoil_image(&pod, for_ms);
+    let mut kubelet = Kubelet::new(PodBehaviour { run_ms: args.duration, ..PodBehaviour::default() });
+    for (pod, for_ms) in faults::image_pull_faults(&args.faults) {
+        kubelet.fail_image_pull(&pod, for_ms);
     }
     let mut faults = Faults::new(&args.faults);
     let mut progress = Progress::new(start);
-    let refused = session.apply(&manifests)?;
+    let rejected = manifests::apply(&mut session, &manifests)?;
     let mut now = start;
     loop {
-        session.pump(&mut || now, &mut |_, _| {})?;
-        kubelet.look(&mut session.cluster);
-        kubelet.act(&mut session.cluster);
-        session.pump(&mut || now, &mut |_, _| {})?;
-        faults.strike(&mut session, now, &mut |session, namespace, pod, code| {
-            Ok(session.cluster.exit(namespace, pod, code, None)?)
+        session.settle(&mut || now, &mut |_, _| {})?;
+        kubelet.plan(session.cluster_mut());
+        kubelet.act(session.cluster_mut());
+        session.settle(&mut || now, &mut |_, _| {})?;
+        faults.inject(&mut session, now, &mut |session, namespace, pod, code| {
+            Ok(session.cluster_mut().exit(namespace, pod, code, None)?)
         })?;
-        session.pump(&mut || now, &mut |_, _| {})?;
-        kubelet.look(&mut session.cluster);
+        session.settle(&mut || now, &mut |_, _| {})?;
+        kubelet.plan(session.cluster_mut());
         if !args.quiet {
             progress.update(&mut session, now);
         }
@@ -136,8 +139,10 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     for line in stuck {
         out::line(&line);
     }
-    let images =
-        args.faults.iter().filter(|fault| matches!(&fault.what, faults::What::Image { pod } if kubelet.is_spoilt(pod)));
-    let struck = faults::report_missed(faults.waiting().chain(images));
-    Ok(if well && struck && refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+    let images = args
+        .faults
+        .iter()
+        .filter(|fault| matches!(&fault.what, faults::What::Image { pod } if kubelet.awaits_image_fault(pod)));
+    let all_injected = faults::report_missed(faults.waiting().chain(images));
+    Ok(if well && all_injected && rejected.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }

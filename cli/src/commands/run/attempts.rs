@@ -11,7 +11,7 @@ use cluster::Cluster;
 use serde_json::{Map, Value};
 
 use crate::out::{self, Failure};
-use crate::session::Session;
+use embedded::Session;
 
 /// Annotation on a job: digest of the manifests it was applied from.
 const DIGEST: &str = "trainyard.dev/applied-digest";
@@ -23,17 +23,17 @@ pub(super) fn prepare(session: &mut Session, manifests: &[Value], rerun: bool) -
         if !session.is_job(manifest) {
             continue;
         }
-        let digest = digest(&session.cluster, manifest, manifests);
+        let digest = digest(session.cluster(), manifest, manifests);
         annotate(applied, &digest);
         let (resource, namespace, name) = address(manifest);
-        let Some(object) = session.cluster.get(&resource, namespace, name) else { continue };
+        let Some(object) = session.cluster().get(&resource, namespace, name) else { continue };
         let uid = text(&object, "/metadata/uid");
         let ended = session.jobs().into_iter().find(|(key, phase)| *key.uid.0 == *uid && phase.is_terminal());
         let Some((key, phase)) = ended else { continue };
         let known = object.pointer("/metadata/annotations").and_then(|annotations| annotations.get(DIGEST)?.as_str());
         let changed = match known {
             Some(known) => known != digest,
-            None => applied_otherwise(&session.cluster, manifest, manifests),
+            None => applied_otherwise(session.cluster(), manifest, manifests),
         };
         let (kind, word) = (&key.kind, session.phase_word(&key, phase));
         if !changed && !rerun {
@@ -41,15 +41,15 @@ pub(super) fn prepare(session: &mut Session, manifests: &[Value], rerun: bool) -
             continue;
         }
         // A manifest that is refused does not cost the outcome of the job it was to replace.
-        if session.cluster.apply(applied).is_err() {
+        if session.cluster_mut().apply(applied).is_err() {
             continue;
         }
         let why = if changed { "has changed since it ended" } else { "has ended" };
         out::line(&format!("{kind} {key} {why} ({word}): run again, as a new attempt"));
-        session.cluster.delete_as_user(&resource, namespace, name, None)?;
+        session.cluster_mut().delete_as_user(&resource, namespace, name, None)?;
     }
     // Pods of a deleted job are known to have no processes: this run has started none.
-    session.cluster.tick();
+    session.cluster_mut().tick();
     Ok(prepared)
 }
 

@@ -16,7 +16,7 @@ use super::now;
 pub(super) type Images = Arc<Mutex<BTreeMap<String, Option<u64>>>>;
 
 /// Real pods, but for images that cannot be pulled the first time, for a while or for good.
-pub(super) struct Spoiling {
+pub(super) struct ImagePullFaults {
     inner: Processes,
     images: Images,
     /// Pods whose image can be pulled from a time on.
@@ -24,18 +24,18 @@ pub(super) struct Spoiling {
     reports: Vec<PodReport>,
 }
 
-impl Spoiling {
+impl ImagePullFaults {
     /// Runs pods with `inner`, but for `images`, of which those are taken out that were met.
     pub(super) fn new(inner: Processes, images: Images) -> Self {
         Self { inner, images, later: Vec::new(), reports: Vec::new() }
     }
 }
 
-impl PodRuntime for Spoiling {
+impl PodRuntime for ImagePullFaults {
     fn start(&mut self, pod: &Value) {
         let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let spoilt = self.images.lock().unwrap_or_else(PoisonError::into_inner).remove(&text("/metadata/name"));
-        match spoilt {
+        let failing = self.images.lock().unwrap_or_else(PoisonError::into_inner).remove(&text("/metadata/name"));
+        match failing {
             None => return self.inner.start(pod),
             Some(None) => {}
             Some(Some(ms)) => self.later.push((now().plus_ms(ms), pod.clone())),

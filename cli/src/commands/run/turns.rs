@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use apis::{ApiAnswer, ApiCall, Resource, Verb};
+use embedded::Session;
 use local::Processes;
 use model::Phase;
 
@@ -12,7 +13,6 @@ use super::now;
 use super::output::Lines;
 use crate::faults::Faults;
 use crate::out::{self, Failure};
-use crate::session::Session;
 use crate::view::Progress;
 
 /// Maximum interval between two looks at the screen and the timers.
@@ -57,13 +57,13 @@ impl Run {
         loop {
             let at = now();
             let processes = self.processes.clone();
-            session.pump(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
-            self.faults.strike(session, at, &mut |_, namespace, pod, code| {
+            session.settle(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
+            self.faults.inject(session, at, &mut |_, namespace, pod, code| {
                 // A pod that has just ended cannot be made to: the next of its name is not meant any more.
                 let _ = processes.inject_exit(namespace, pod, code);
                 Ok(())
             })?;
-            session.pump(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
+            session.settle(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
             let more = self.show_lines();
             // A table that waits for a reader would be old when it is read.
             if out::has_room() {
@@ -72,7 +72,7 @@ impl Run {
             if session.operator.log().records() > COMPACT_AFTER {
                 session.operator.compact()?;
             }
-            let pods = || session.cluster.objects_of(&Resource::new("v1", "Pod"));
+            let pods = || session.cluster().objects_of(&Resource::new("v1", "Pod"));
             let jobs = session.jobs();
             let ended = if self.stops > 0 {
                 jobs.is_empty() && pods().is_empty()
@@ -121,8 +121,8 @@ impl Run {
                 }
                 self.progress.say("stopping: deleting the jobs; Ctrl-C kills their pods at once");
                 for (key, _) in session.jobs() {
-                    if let Some(resource) = session.cluster.resource_named(&key.kind) {
-                        session.cluster.delete_as_user(&resource, &key.namespace, &key.name, None)?;
+                    if let Some(resource) = session.cluster().resource_named(&key.kind) {
+                        session.cluster_mut().delete_as_user(&resource, &key.namespace, &key.name, None)?;
                     }
                 }
             }

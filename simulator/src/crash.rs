@@ -1,6 +1,6 @@
 //! Where the operator's process dies: counting appends and calls, and a log that can be cut off from its writer.
 //!
-//! Owns the countdown and the wrapper around a log; what happens after a death is `world`'s. Tests: `world`'s, and the
+//! Owns the countdown and the wrapper around a log; what happens after a death is `simulation`'s. Tests: `simulation`'s, and the
 //! crash sweep of the `snapshots` package.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::scenario::Boundary;
 
 /// What a death leaves behind for the next operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aftermath {
+pub enum LogAfterCrash {
     /// The log as it is.
     SameLog,
     /// No log.
@@ -25,7 +25,7 @@ pub enum Aftermath {
 
 /// A death that will come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Death {
+pub struct Crash {
     /// What it falls before or after.
     pub boundary: Boundary,
     /// Whether it falls after (the thing happened, nobody knows) or before (it did not happen).
@@ -33,40 +33,40 @@ pub struct Death {
     /// Which one from now on, counted from 1.
     pub nth: u32,
     /// What it leaves behind.
-    pub aftermath: Aftermath,
+    pub log_after: LogAfterCrash,
     /// Whether it may come anywhere in the run, not only inside one step.
     pub anywhere: bool,
 }
 
 /// Whether something takes place when its turn comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CrashOutcome {
     /// It does, and life goes on.
-    Goes,
+    Completes,
     /// It does not: the process died before.
-    DiedBefore,
+    CrashedBefore,
     /// It does, and the process dies before it hears of it.
-    DiesAfter,
+    CrashesAfter,
 }
 
 /// Counts what happens, and says when the process dies.
 #[derive(Debug, Default)]
-pub struct Fate {
+pub struct CrashPlan {
     appends: u32,
     calls: u32,
-    deaths: Vec<Death>,
-    met: Option<(Aftermath, bool)>,
+    crashes: Vec<Crash>,
+    met: Option<(LogAfterCrash, bool)>,
 }
 
-impl Fate {
+impl CrashPlan {
     /// A death that will come.
-    pub fn add(&mut self, death: Death) {
-        self.deaths.push(death);
+    pub fn add(&mut self, crash: Crash) {
+        self.crashes.push(crash);
     }
 
     /// Deaths inside a step that have not come will not come any more; one that may come anywhere in the run still will.
-    pub fn relent(&mut self) {
-        self.deaths.retain(|death| death.anywhere);
+    pub fn disarm(&mut self) {
+        self.crashes.retain(|crash| crash.anywhere);
     }
 
     /// How many appends and calls have taken place.
@@ -75,7 +75,7 @@ impl Fate {
     }
 
     /// The death that came since the last call, and whether what it fell at had taken place.
-    pub const fn take(&mut self) -> Option<(Aftermath, bool)> {
+    pub const fn take(&mut self) -> Option<(LogAfterCrash, bool)> {
         self.met.take()
     }
 
@@ -85,17 +85,17 @@ impl Fate {
     }
 
     /// Counts one thing of a kind.
-    pub fn next(&mut self, boundary: Boundary) -> Verdict {
-        let mut verdict = Verdict::Goes;
-        for death in self.deaths.iter_mut().filter(|death| death.boundary == boundary) {
-            death.nth = death.nth.saturating_sub(1);
-            if death.nth == 0 && self.met.is_none() {
-                self.met = Some((death.aftermath, death.after));
-                verdict = if death.after { Verdict::DiesAfter } else { Verdict::DiedBefore };
+    pub fn next(&mut self, boundary: Boundary) -> CrashOutcome {
+        let mut verdict = CrashOutcome::Completes;
+        for crash in self.crashes.iter_mut().filter(|crash| crash.boundary == boundary) {
+            crash.nth = crash.nth.saturating_sub(1);
+            if crash.nth == 0 && self.met.is_none() {
+                self.met = Some((crash.log_after, crash.after));
+                verdict = if crash.after { CrashOutcome::CrashesAfter } else { CrashOutcome::CrashedBefore };
             }
         }
-        self.deaths.retain(|death| death.nth > 0);
-        if verdict != Verdict::DiedBefore {
+        self.crashes.retain(|crash| crash.nth > 0);
+        if verdict != CrashOutcome::CrashedBefore {
             match boundary {
                 Boundary::Append => self.appends = self.appends.saturating_add(1),
                 Boundary::Call => self.calls = self.calls.saturating_add(1),
@@ -107,30 +107,30 @@ impl Fate {
 
 /// A fate that the log and the world share.
 #[derive(Debug, Clone, Default)]
-pub struct SharedFate(Arc<Mutex<Fate>>);
+pub struct SharedCrashPlan(Arc<Mutex<CrashPlan>>);
 
-impl SharedFate {
+impl SharedCrashPlan {
     /// Looks at it or changes it.
-    pub fn lock(&self) -> MutexGuard<'_, Fate> {
+    pub fn lock(&self) -> MutexGuard<'_, CrashPlan> {
         // Every change is complete before a panic could come, so a poisoned lock still guards a whole value.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A log whose writer may die at an append.
-pub struct MortalLog<L> {
+pub struct CrashingLog<L> {
     inner: L,
-    fate: SharedFate,
+    crash_plan: SharedCrashPlan,
 }
 
-impl<L: EventLog> MortalLog<L> {
+impl<L: EventLog> CrashingLog<L> {
     /// Wraps a log.
-    pub const fn new(inner: L, fate: SharedFate) -> Self {
-        Self { inner, fate }
+    pub const fn new(inner: L, crash_plan: SharedCrashPlan) -> Self {
+        Self { inner, crash_plan }
     }
 }
 
-impl<L: EventLog> EventLog for MortalLog<L> {
+impl<L: EventLog> EventLog for CrashingLog<L> {
     fn head(&self) -> Head {
         self.inner.head()
     }
@@ -144,17 +144,17 @@ impl<L: EventLog> EventLog for MortalLog<L> {
     }
 
     fn append(&mut self, records: &[NewRecord<'_>]) -> Result<Head, Error> {
-        if self.fate.lock().is_met() {
+        if self.crash_plan.lock().is_met() {
             return Err(Error::Poisoned);
         }
         if records.is_empty() {
             return self.inner.append(records);
         }
-        let verdict = self.fate.lock().next(Boundary::Append);
+        let verdict = self.crash_plan.lock().next(Boundary::Append);
         match verdict {
-            Verdict::Goes => self.inner.append(records),
-            Verdict::DiedBefore => Err(Error::Poisoned),
-            Verdict::DiesAfter => self.inner.append(records).and(Err(Error::Poisoned)),
+            CrashOutcome::Completes => self.inner.append(records),
+            CrashOutcome::CrashedBefore => Err(Error::Poisoned),
+            CrashOutcome::CrashesAfter => self.inner.append(records).and(Err(Error::Poisoned)),
         }
     }
 
@@ -190,22 +190,22 @@ mod tests {
         log.append(&[NewRecord { term: Term(1), body: body.as_bytes() }]).is_ok()
     }
 
-    fn death(boundary: Boundary, after: bool, nth: u32) -> Death {
-        Death { boundary, after, nth, aftermath: Aftermath::SameLog, anywhere: false }
+    fn crash(boundary: Boundary, after: bool, nth: u32) -> Crash {
+        Crash { boundary, after, nth, log_after: LogAfterCrash::SameLog, anywhere: false }
     }
 
     #[test]
     fn a_death_before_an_append_stores_nothing_and_one_after_it_stores_all() {
         for (after, records) in [(false, 1), (true, 2)] {
-            let fate = SharedFate::default();
+            let crash_plan = SharedCrashPlan::default();
             let log = MemoryLog::new();
             let disk = log.disk();
-            let mut log = MortalLog::new(log, fate.clone());
-            fate.lock().add(death(Boundary::Append, after, 2));
+            let mut log = CrashingLog::new(log, crash_plan.clone());
+            crash_plan.lock().add(crash(Boundary::Append, after, 2));
             assert!(append(&mut log, "1"));
             assert!(!append(&mut log, "2"));
             assert!(!append(&mut log, "3"), "nothing is written after a death");
-            assert_eq!(fate.lock().take(), Some((Aftermath::SameLog, after)));
+            assert_eq!(crash_plan.lock().take(), Some((LogAfterCrash::SameLog, after)));
             drop(log);
             assert_eq!(disk.open().unwrap().head().position, Position(records));
         }
@@ -213,17 +213,17 @@ mod tests {
 
     #[test]
     fn appends_and_calls_are_counted_apart() {
-        let mut fate = Fate::default();
-        fate.add(death(Boundary::Call, false, 2));
-        assert_eq!(fate.next(Boundary::Append), Verdict::Goes);
-        assert_eq!(fate.next(Boundary::Append), Verdict::Goes);
-        assert_eq!(fate.next(Boundary::Call), Verdict::Goes);
-        assert_eq!(fate.next(Boundary::Call), Verdict::DiedBefore);
-        assert_eq!(fate.counted(), (2, 1));
-        fate.add(death(Boundary::Call, true, 1));
-        fate.relent();
-        fate.take();
-        assert_eq!(fate.next(Boundary::Call), Verdict::Goes);
-        assert!(!fate.is_met());
+        let mut crash_plan = CrashPlan::default();
+        crash_plan.add(crash(Boundary::Call, false, 2));
+        assert_eq!(crash_plan.next(Boundary::Append), CrashOutcome::Completes);
+        assert_eq!(crash_plan.next(Boundary::Append), CrashOutcome::Completes);
+        assert_eq!(crash_plan.next(Boundary::Call), CrashOutcome::Completes);
+        assert_eq!(crash_plan.next(Boundary::Call), CrashOutcome::CrashedBefore);
+        assert_eq!(crash_plan.counted(), (2, 1));
+        crash_plan.add(crash(Boundary::Call, true, 1));
+        crash_plan.disarm();
+        crash_plan.take();
+        assert_eq!(crash_plan.next(Boundary::Call), CrashOutcome::Completes);
+        assert!(!crash_plan.is_met());
     }
 }

@@ -1,62 +1,57 @@
-//! What a scenario takes place on: the embedded cluster, or something that behaves like it.
+//! Clusters that scenarios run on: the embedded one, or a real API server.
 //!
-//! Owns the list of what [`crate::world::World`] and the verbs need of a cluster, and the embedded cluster's answers. A
-//! second implementation stands on a real API server (package `conformance`), so that one runner serves both and what
-//! differs between them shows as a difference of outcomes. Tests: every scenario.
+//! Owns the list of what [`crate::simulation::Simulation`] and the verbs need of a cluster, and the embedded cluster's
+//! answers. The second implementation uses a real API server (package `conformance`). One runner serves both, so that a
+//! difference between them shows as a difference of outcomes. Tests: every scenario.
 
 use std::sync::Arc;
 
-use apis::{ApiAnswer, ApiCall, ApiError, Observation, Registry, Resource, Seen, Verb, WatchTarget};
-use cluster::{CatchUp, Cluster, FailRule, WatcherId};
+use apis::{ApiAnswer, ApiCall, ApiError, Resource, Verb};
+use cluster::{CatchUp, Cluster, FailRule};
+use embedded::{Backend, EmbeddedCluster};
 use model::{Kind, ResourceVersion, Timestamp};
 use serde_json::Value;
 
-/// What became of a call of the operator.
+/// Outcome of a call of the operator.
 #[derive(Debug, Clone)]
-pub struct Made {
+pub struct Executed {
     /// The answer it got.
     pub answer: ApiAnswer,
     /// Uid of the object, if the call changed it (even where its answer was lost).
     pub changed: Option<String>,
 }
 
-/// A cluster that scenarios can take place on.
-pub trait Ground {
-    /// The cluster as it stands, to be read.
+/// A cluster that scenarios can run on.
+pub trait ClusterBackend: Backend {
+    /// The cluster's present objects, for reading.
     fn cluster(&self) -> &Cluster;
 
-    /// Time as all of it sees it.
+    /// The virtual time.
     fn now(&self) -> Timestamp;
-    /// Sets that time.
+    /// Sets the virtual time, without doing what is due by then.
     fn set_now(&mut self, now: Timestamp);
-    /// When it wants to be looked at again, if time alone makes something happen.
-    fn next_wake(&self) -> Option<Timestamp>;
 
-    /// The operator's process begins to watch every kind; the next news are complete views.
-    fn watch_anew(&mut self);
-    /// What the watches tell: everything that follows from what was written before this call.
-    fn news(&mut self, registry: &Registry) -> Vec<Observation<Seen>>;
-    /// Makes a call of the operator.
-    fn make(&mut self, call: &ApiCall) -> Made;
+    /// Begins new watches of every kind, as a new process of the operator does: they start with complete lists.
+    fn watch_again(&mut self);
+    /// Executes a call of the operator.
+    fn execute(&mut self, call: &ApiCall) -> Executed;
 
-    /// Scheduler, kubelets and nodes, by hand: what a verb of [`Cluster`] does to pods and nodes.
+    /// Changes pods and nodes as scheduler and kubelets would, with the verbs of [`Cluster`].
     ///
     /// # Errors
-    /// What the verb says.
-    fn by_hand(
-        &mut self,
-        act: &mut dyn FnMut(&mut Cluster) -> Result<(), cluster::Error>,
-    ) -> Result<(), cluster::Error>;
+    /// The verb's.
+    fn manual(&mut self, act: &mut dyn FnMut(&mut Cluster) -> Result<(), cluster::Error>)
+    -> Result<(), cluster::Error>;
 
     /// Applies a manifest as a user.
     ///
     /// # Errors
     /// When the API server refuses it.
     fn apply(&mut self, manifest: &Value) -> Result<(), ApiError>;
-    /// Plants an object past validation.
+    /// Stores an object without validation.
     ///
     /// # Errors
-    /// When even so it cannot be stored.
+    /// When it cannot be stored.
     fn store_unchecked(&mut self, manifest: &Value) -> Result<(), ApiError>;
     /// Merge-patches an object, or its status, as a user.
     ///
@@ -87,38 +82,20 @@ pub trait Ground {
     /// # Errors
     /// When nothing watches the kind whose lists should fail.
     fn fail(&mut self, rule: FailRule) -> Result<(), cluster::Error>;
-    /// One kind's watch stands still.
+    /// Holds the watch of one kind.
     fn hold(&mut self, kind: Kind);
-    /// It catches up.
+    /// Releases a held watch: it catches up.
     fn release(&mut self, kind: Kind);
-    /// It starts over with a complete view.
+    /// Starts a watch over with a complete list.
     fn relist(&mut self, kind: Kind);
 
-    /// How far the Kubernetes Events have come; for [`Ground::kubernetes_events_since`].
+    /// The cluster's latest version; for [`ClusterBackend::kubernetes_events_since`].
     fn revision(&self) -> ResourceVersion;
-    /// The Kubernetes Events written since.
+    /// The Kubernetes Events written since a version.
     fn kubernetes_events_since(&self, revision: ResourceVersion) -> Vec<Arc<Value>>;
 }
 
-/// The embedded cluster, and the operator's watch of it.
-#[derive(Debug)]
-pub struct Embedded {
-    /// The cluster.
-    pub cluster: Cluster,
-    targets: Vec<WatchTarget>,
-    watcher: WatcherId,
-}
-
-impl Embedded {
-    /// Watches a cluster as the operator of a registry's APIs does.
-    pub fn new(mut cluster: Cluster, registry: &Registry) -> Self {
-        let targets = registry.watch_targets();
-        let watcher = cluster.subscribe_to(&targets);
-        Self { cluster, targets, watcher }
-    }
-}
-
-impl Ground for Embedded {
+impl ClusterBackend for EmbeddedCluster {
     fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -131,30 +108,21 @@ impl Ground for Embedded {
         self.cluster.set_now(now);
     }
 
-    fn next_wake(&self) -> Option<Timestamp> {
-        self.cluster.next_wake()
+    fn watch_again(&mut self) {
+        self.watch_again();
     }
 
-    fn watch_anew(&mut self) {
-        self.cluster.unsubscribe(self.watcher);
-        self.watcher = self.cluster.subscribe_to(&self.targets);
-    }
-
-    fn news(&mut self, registry: &Registry) -> Vec<Observation<Seen>> {
-        self.cluster.watch(self.watcher).into_iter().filter_map(|news| news.read(registry)).collect()
-    }
-
-    fn make(&mut self, call: &ApiCall) -> Made {
+    fn execute(&mut self, call: &ApiCall) -> Executed {
         let before = self.cluster.revision();
         let find = |cluster: &Cluster| cluster.get(&call.resource, &call.namespace, &call.name);
         let known = find(&self.cluster);
         let answer = self.cluster.execute(call);
         let noted = call.verb != Verb::Get && call.object.is_some() && self.cluster.revision() != before;
         let changed = noted.then(|| find(&self.cluster).or(known).map(|o| uid_of(&o)).unwrap_or_default());
-        Made { answer, changed }
+        Executed { answer, changed }
     }
 
-    fn by_hand(
+    fn manual(
         &mut self,
         act: &mut dyn FnMut(&mut Cluster) -> Result<(), cluster::Error>,
     ) -> Result<(), cluster::Error> {
@@ -215,7 +183,7 @@ impl Ground for Embedded {
     }
 }
 
-/// An object's uid; empty where it has none.
+/// Returns an object's uid; empty if it has none.
 pub fn uid_of(object: &Value) -> String {
     object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned()
 }

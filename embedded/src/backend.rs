@@ -1,0 +1,91 @@
+//! Clusters that an operator can be run on without a network.
+//!
+//! Owns what the loop needs of a cluster, and how the embedded one provides it. It must not know the operator.
+
+use std::path::Path;
+
+use apis::{Observation, Registry, Seen, WatchTarget};
+use cluster::{Cluster, ClusterFile, DefinitionError, FileError, WatcherId};
+use model::Timestamp;
+
+/// A cluster as the loop sees it: time passes, watches report, writes become durable.
+pub trait Backend {
+    /// Moves the cluster's clock to `now` and does what is due by then. Returns whether any object changed.
+    fn advance_to(&mut self, now: Timestamp) -> bool;
+
+    /// Returns what the operator's watches report: everything that was written before this call.
+    fn observe(&mut self, registry: &Registry) -> Vec<Observation<Seen>>;
+
+    /// Makes all writes so far durable. Called before the operator gets the answers to its calls.
+    ///
+    /// # Errors
+    /// When they cannot be stored.
+    fn sync(&mut self) -> Result<(), FileError> {
+        Ok(())
+    }
+
+    /// Returns the time of the next change that needs no call, if one is known.
+    fn next_wake(&self) -> Option<Timestamp>;
+}
+
+/// The cluster in memory, the operator's watch of it, and the file it is stored in.
+#[derive(Debug)]
+pub struct EmbeddedCluster {
+    /// The cluster.
+    pub cluster: Cluster,
+    targets: Vec<WatchTarget>,
+    watcher: WatcherId,
+    file: Option<ClusterFile>,
+}
+
+impl EmbeddedCluster {
+    /// Watches a cluster as the operator of a registry's APIs does.
+    pub fn new(mut cluster: Cluster, registry: &Registry) -> Self {
+        let targets = registry.watch_targets();
+        let watcher = cluster.subscribe_to(&targets);
+        Self { cluster, targets, watcher, file: None }
+    }
+
+    /// Registers every API of a registry on a cluster, and watches it as their operator does.
+    ///
+    /// # Errors
+    /// When a served API's definition does not register.
+    pub fn serving(mut cluster: Cluster, registry: &Registry) -> Result<Self, DefinitionError> {
+        for api in registry.iter() {
+            cluster.register(&api.crd())?;
+        }
+        Ok(Self::new(cluster, registry))
+    }
+
+    /// Stores every write in a file from now on.
+    #[must_use]
+    pub fn stored_in(mut self, path: &Path) -> Self {
+        self.file = Some(ClusterFile::new(path));
+        self
+    }
+
+    /// Begins new watches, as a new process of the operator does: they start with complete lists.
+    pub fn watch_again(&mut self) {
+        self.cluster.unsubscribe(self.watcher);
+        self.watcher = self.cluster.subscribe_to(&self.targets);
+    }
+}
+
+impl Backend for EmbeddedCluster {
+    fn advance_to(&mut self, now: Timestamp) -> bool {
+        self.cluster.set_now(now);
+        self.cluster.tick()
+    }
+
+    fn observe(&mut self, registry: &Registry) -> Vec<Observation<Seen>> {
+        self.cluster.watch(self.watcher).into_iter().filter_map(|observation| observation.read(registry)).collect()
+    }
+
+    fn sync(&mut self) -> Result<(), FileError> {
+        self.file.as_mut().map_or(Ok(()), |file| file.keep(&mut self.cluster))
+    }
+
+    fn next_wake(&self) -> Option<Timestamp> {
+        self.cluster.next_wake()
+    }
+}

@@ -1,0 +1,361 @@
+//! The simulation a scenario runs in: a cluster (the embedded one by default), the operator's process, its logs, and
+//! virtual time.
+//!
+//! Owns the passing of time, and what a crash of the process does to the operator and its log. The loop itself is
+//! [`embedded::settle`]; `hooks` makes crashes and records calls in it. It must not know scenario verbs (those are
+//! `runner`'s). Tests: `tests/runner.rs`, and every scenario.
+
+mod hooks;
+
+use std::collections::BTreeMap;
+
+use apis::{ApiCall, Registry};
+use cluster::Cluster;
+use embedded::{EmbeddedCluster, Settled, settle};
+use engine::{Record, Scope, State};
+use event_log::{EventLog, MemoryDisk, MemoryLog};
+use model::{Config, Event, Fact, JobKey, Phase, Position, Term, Timestamp};
+use operator::{Operator, Options};
+
+use self::hooks::SimulationHooks;
+use crate::backend::ClusterBackend;
+use crate::crash::{CrashingLog, LogAfterCrash, SharedCrashPlan};
+use crate::runner::Transition;
+use crate::scenario::NodeSpec;
+
+/// Maximum number of deadlines in one `advance`.
+const MAX_WAKES: u32 = 200_000;
+/// Maximum number of restarts of the operator until nothing moves. A crash plan has few crashes; an operator that asks
+/// for a restart again and again is a defect.
+const MAX_RESTARTS: u32 = 1000;
+
+/// What ends a simulation.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The session ended, and not by a planned crash.
+    #[error(transparent)]
+    Session(#[from] embedded::Error),
+    /// The operator cannot be opened, or its log does not fold.
+    #[error(transparent)]
+    Operator(#[from] operator::Error),
+    /// A log cannot be opened.
+    #[error("the log cannot be opened: {0}")]
+    Log(#[from] event_log::Error),
+    /// Deadlines never end.
+    #[error("{wakes} deadlines did not bring the time past {at}")]
+    TooManyDeadlines {
+        /// Number of deadlines.
+        wakes: u32,
+        /// Virtual time.
+        at: String,
+    },
+    /// The operator asks for a restart again and again.
+    #[error("the operator was restarted {MAX_RESTARTS} times at {at} without becoming idle")]
+    TooManyRestarts {
+        /// Virtual time.
+        at: String,
+    },
+}
+
+/// An API call that changed something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecutedCall {
+    /// The call.
+    pub call: ApiCall,
+    /// Uid of its object.
+    pub uid: String,
+    /// Number of attempts so far, this one included.
+    pub attempts: u32,
+}
+
+/// Calls, phases and wakes since the trace was taken last.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    /// Calls that changed something, in order.
+    pub done: Vec<ExecutedCall>,
+    /// Phases that jobs passed through, in order.
+    pub phases: Vec<(JobKey, Phase)>,
+    /// Number of deadlines at which time stopped.
+    pub wakes: usize,
+}
+
+/// One replica of the operator: the disk its log is on.
+#[derive(Debug, Clone, Default)]
+struct Replica {
+    disk: MemoryDisk,
+}
+
+/// Cluster, operator, logs and time.
+pub struct Simulation<B = EmbeddedCluster> {
+    /// The cluster.
+    pub backend: B,
+    registry: Registry,
+    config: Config,
+    replicas: Vec<Replica>,
+    leader: usize,
+    operator: Option<Operator>,
+    crash_plan: SharedCrashPlan,
+    last_term: Term,
+    max_in_flight: usize,
+    status_pace_ms: u64,
+    caches_state: bool,
+    attempts: BTreeMap<String, u32>,
+    trace: Trace,
+}
+
+impl Simulation {
+    /// Creates the embedded cluster with these nodes, and an operator on an empty log.
+    ///
+    /// # Errors
+    /// When a served API's definition does not register.
+    pub fn new(nodes: &[NodeSpec], config: Config) -> Result<Self, Error> {
+        let nodes = nodes.iter().map(|node| {
+            let spec = cluster::NodeSpec::named(&node.name);
+            if node.gpus > 0 { spec.with("nvidia.com/gpu", &node.gpus.to_string()) } else { spec }
+        });
+        let cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });
+        let backend = EmbeddedCluster::serving(cluster, &Registry::all()).map_err(embedded::Error::from)?;
+        Self::on(backend, config)
+    }
+}
+
+impl<B: ClusterBackend> Simulation<B> {
+    /// Creates an operator on an empty log, on a cluster that serves every API already.
+    ///
+    /// # Errors
+    /// When the operator cannot be opened.
+    pub fn on(backend: B, config: Config) -> Result<Self, Error> {
+        let mut simulation = Self {
+            backend,
+            registry: Registry::all(),
+            config,
+            replicas: vec![Replica::default(), Replica::default()],
+            leader: 0,
+            operator: None,
+            crash_plan: SharedCrashPlan::default(),
+            last_term: Term(0),
+            max_in_flight: usize::MAX,
+            status_pace_ms: 0,
+            caches_state: false,
+            attempts: BTreeMap::new(),
+            trace: Trace::default(),
+        };
+        simulation.open()?;
+        Ok(simulation)
+    }
+
+    /// The served APIs.
+    pub const fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The crashes of the operator's process to come.
+    pub const fn crash_plan(&self) -> &SharedCrashPlan {
+        &self.crash_plan
+    }
+
+    /// Takes the calls, phases and wakes since the last call.
+    pub fn take_trace(&mut self) -> Trace {
+        std::mem::take(&mut self.trace)
+    }
+
+    /// Returns the number of records of the log in use, and its digest.
+    pub fn log_summary(&self) -> (u64, String) {
+        self.operator.as_ref().map_or_else(Default::default, |operator| {
+            let log = operator.log();
+            (log.stats().records, log.head().digest.to_string())
+        })
+    }
+
+    /// Returns every record of a job in the log in use, folded again.
+    ///
+    /// # Errors
+    /// When the log cannot be read or does not fold.
+    pub fn transitions(&self) -> Result<Vec<Transition>, Error> {
+        let Some(operator) = self.operator.as_ref() else { return Ok(Vec::new()) };
+        let log = operator.log();
+        let mut state = State::default();
+        let mut transitions = Vec::new();
+        for frame in log.read(log.first())? {
+            let frame = frame?;
+            let record = Record::decode(frame.position, frame.term, &frame.body)
+                .map_err(|source| operator::Error::Record { at: frame.position, source })?;
+            let phase = |state: &State| match &record.scope {
+                Scope::Job(key) => state.job(key).map_or(Phase::New, |job| job.phase),
+                Scope::Cluster => Phase::New,
+            };
+            let before = phase(&state);
+            state.fold(&record).map_err(operator::Error::Fold)?;
+            if let Scope::Job(_) = record.scope {
+                transitions.push(Transition {
+                    before,
+                    facts: record.facts.iter().map(Fact::name).collect(),
+                    after: phase(&state),
+                    events: record.events.iter().map(Event::name).collect(),
+                });
+            }
+        }
+        Ok(transitions)
+    }
+
+    /// The operator.
+    pub const fn operator(&self) -> Option<&Operator> {
+        self.operator.as_ref()
+    }
+
+    fn open(&mut self) -> Result<(), Error> {
+        let replica = self.replicas.get(self.leader).cloned().unwrap_or_default();
+        let log = CrashingLog::new(replica.disk.open()?, self.crash_plan.clone());
+        let options = Options {
+            config: self.config.clone(),
+            last_term: self.last_term,
+            claims_terms: true,
+            status_pace_ms: self.status_pace_ms,
+        };
+        let mut operator = Operator::open(Box::new(log), self.registry.clone(), options)?;
+        operator.set_room(self.max_in_flight);
+        self.operator = Some(operator);
+        Ok(())
+    }
+
+    /// Limits the number of calls in flight, also after a restart.
+    pub fn set_max_in_flight(&mut self, calls: usize) {
+        self.max_in_flight = calls;
+        if let Some(operator) = &mut self.operator {
+            operator.set_room(calls);
+        }
+    }
+
+    /// Sets the minimum interval between status writes that only report progress. Reopens the operator if that is a change.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn set_status_pace(&mut self, every_ms: u64) -> Result<(), Error> {
+        if std::mem::replace(&mut self.status_pace_ms, every_ms) == every_ms {
+            return Ok(());
+        }
+        self.operator = None;
+        self.open()
+    }
+
+    /// Sets whether the operator caches its state beside the log after every turn.
+    pub const fn set_caches_state(&mut self, caches: bool) {
+        self.caches_state = caches;
+    }
+
+    /// Lets time pass until the throttled status writes are made.
+    ///
+    /// # Errors
+    /// As for [`Self::settle`].
+    pub fn flush_status_writes(&mut self) -> Result<(), Error> {
+        if self.status_pace_ms > 0 { self.advance(self.status_pace_ms) } else { Ok(()) }
+    }
+
+    /// Crashes the process now, and starts the next one.
+    ///
+    /// # Errors
+    /// When the next one cannot be opened.
+    pub fn restart(&mut self, log_after: LogAfterCrash) -> Result<(), Error> {
+        // The handle is dropped first: a log is open once.
+        self.operator = None;
+        match log_after {
+            LogAfterCrash::SameLog => {}
+            LogAfterCrash::NoLog => self.set_disk(MemoryDisk::default()),
+            LogAfterCrash::OldLog(position) => {
+                let replica = self.replicas.get(self.leader).cloned().unwrap_or_default();
+                let log = replica.disk.open()?;
+                let position =
+                    Position(position).min(log.head().position).max(Position(log.first().0.saturating_sub(1)));
+                let old: MemoryLog = log.truncated(position)?;
+                self.set_disk(old.disk());
+            }
+            LogAfterCrash::OtherReplica => {
+                self.leader = self.leader.saturating_add(1).checked_rem(self.replicas.len()).unwrap_or_default();
+            }
+        }
+        self.attempts.clear();
+        self.backend.watch_again();
+        self.open()
+    }
+
+    fn set_disk(&mut self, disk: MemoryDisk) {
+        if let Some(replica) = self.replicas.get_mut(self.leader) {
+            replica.disk = disk;
+        }
+    }
+
+    /// Runs cluster and operator until nothing moves, without time passing. Restarts the operator where a crash was planned.
+    ///
+    /// # Errors
+    /// When the operator stops otherwise or is never idle.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        for _ in 0..MAX_RESTARTS {
+            let Some(operator) = self.operator.as_mut() else { return Ok(()) };
+            let now = self.backend.now();
+            let mut hooks = SimulationHooks {
+                crash_plan: &self.crash_plan,
+                last_term: &mut self.last_term,
+                caches_state: self.caches_state,
+                attempts: &mut self.attempts,
+                trace: &mut self.trace,
+            };
+            match settle(&mut self.backend, operator, &self.registry, &mut || now, &mut hooks) {
+                Ok(Settled::Idle) => return Ok(()),
+                Ok(Settled::Crashed) => {
+                    let crash = self.crash_plan.lock().take();
+                    self.restart(crash.map_or(LogAfterCrash::SameLog, |(log_after, _)| log_after))?;
+                }
+                Err(embedded::Error::Operator(error)) => self.stopped_in_turn(error)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::TooManyRestarts { at: self.backend.now().to_rfc3339() })
+    }
+
+    /// Restarts the operator after a turn that ended in an error: a planned crash, or another leader's write. Other errors
+    /// are the operator's own.
+    fn stopped_in_turn(&mut self, error: operator::Error) -> Result<(), Error> {
+        let crash = self.crash_plan.lock().take();
+        match (crash, error) {
+            (Some((log_after, stored)), _) => {
+                if stored && let Some(operator) = self.operator.as_mut() {
+                    // The log has what was appended, although this process crashed before it knew.
+                    self.trace.take_phases(operator);
+                }
+                self.restart(log_after)
+            }
+            // As a supervisor would: the operator asks for a restart.
+            (None, operator::Error::Superseded { .. }) => self.restart(LogAfterCrash::SameLog),
+            (None, error) => Err(error.into()),
+        }
+    }
+
+    /// Moves the clock without running the operator.
+    pub fn skip(&mut self, by_ms: u64) {
+        self.backend.set_now(self.backend.now().plus_ms(by_ms));
+    }
+
+    /// Lets time pass, and stops at every deadline of cluster or operator.
+    ///
+    /// # Errors
+    /// As for [`Self::settle`].
+    pub fn advance(&mut self, by_ms: u64) -> Result<(), Error> {
+        let target = self.backend.now().plus_ms(by_ms);
+        for _ in 0..MAX_WAKES {
+            let Some(next) = self.next_wake().filter(|at| *at < target) else {
+                self.backend.set_now(target);
+                return self.settle();
+            };
+            self.backend.set_now(next.max(self.backend.now()));
+            self.trace.wakes = self.trace.wakes.saturating_add(1);
+            self.settle()?;
+        }
+        Err(Error::TooManyDeadlines { wakes: MAX_WAKES, at: self.backend.now().to_rfc3339() })
+    }
+
+    /// Returns the next deadline.
+    fn next_wake(&self) -> Option<Timestamp> {
+        let operator = self.operator.as_ref().and_then(Operator::next_wake);
+        [operator, self.backend.next_wake()].into_iter().flatten().min()
+    }
+}
