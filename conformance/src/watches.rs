@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use apis::{ApiError, Observation, Registry, Seen, objects};
 use http::Method;
-use k8s_driver::harness::{Board, End, Selection, Watching, collection, sources};
+use k8s_driver::harness::{Board, End, ListReporter, Selection, Watching, collection, sources};
 use k8s_driver::{Metrics, Scope};
 use model::{Kind, ResourceVersion};
 use serde_json::{Value, json};
@@ -99,6 +99,7 @@ impl Watches {
                 metrics: Metrics::new(),
                 selection: Arc::new(Selection::new(false, 0)),
                 board: Board::default(),
+                lists: ListReporter::default(),
             };
             tasks.spawn_on(watching.run(), &self.server.runtime);
         }

@@ -62,6 +62,7 @@ pub mod listener {
 pub mod harness {
     pub use crate::dispatch::request::{Prepared, answer, prepare, silence};
     pub use crate::process::status::Board;
+    pub use crate::watch::coverage::ListReporter;
     pub use crate::watch::lines::Lines;
     pub use crate::watch::selection::Selection;
     pub use crate::watch::sources::{Source, collection, sources};

@@ -187,6 +187,10 @@ struct Operator {
 
 impl Operator {
     fn new(space: &str, kubeconfig: PathBuf, data: &std::path::Path) -> Self {
+        Self::serving(apis::Registry::all(), space, kubeconfig, data)
+    }
+
+    fn serving(registry: apis::Registry, space: &str, kubeconfig: PathBuf, data: &std::path::Path) -> Self {
         let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         let options = Options {
             connection: of(kubeconfig),
@@ -202,7 +206,7 @@ impl Operator {
             http: k8s_driver::HttpOptions { health: None, log: any, ..Default::default() },
             ..Options::default()
         };
-        let (handles, runtime) = (Handles::new(None), runtime());
+        let (handles, runtime) = (Handles { registry, ..Handles::new(None) }, runtime());
         runtime.spawn(run(options, handles.clone()));
         Self { handles, runtime: Some(runtime) }
     }
@@ -370,4 +374,69 @@ fn operator_account(space: &str) -> PathBuf {
         plane().apply(&text.replace("trainyard-system", space)).unwrap();
     }
     plane().kubeconfig_for(Identity::ServiceAccount { namespace: space, name: "trainyard" }).unwrap()
+}
+
+/// A role that may do everything with pods, services, events, nodes, leases and the resources of these groups.
+fn role(name: &str, groups: &[&str]) -> String {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": [
+        {"apiGroups": [""], "resources": ["pods", "services", "events", "nodes"], "verbs": ["*"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+        {"apiGroups": groups, "resources": ["*"], "verbs": ["*"]},
+    ]})
+    .to_string()
+}
+
+#[test]
+fn an_api_whose_list_is_refused_does_not_hold_up_the_others() {
+    let registry = fixtures::second::registry();
+    for api in registry.iter() {
+        plane().apply(&api.crd().to_string()).unwrap();
+    }
+    kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+    let space = namespace("refused");
+    let first = "elasticdeeplearning.ai";
+    plane().apply(&role(&space, &[first])).unwrap();
+    kubectl(&["create", "clusterrolebinding", &space, "--clusterrole", &space, "--user", &space]);
+    let kubeconfig = plane().kubeconfig_for(Identity::User { name: &space, group: None }).unwrap();
+    apply(&space, &job("one"));
+    let mut other: Value = serde_json::from_str(&job("two")).unwrap();
+    other["apiVersion"] = json!("second.example.com/v1");
+    other["kind"] = json!("SecondJob");
+    apply(&space, &other.to_string());
+
+    let data = tempfile::tempdir().unwrap();
+    let operator = Operator::serving(registry, &space, kubeconfig, data.path());
+    operator.until_leading();
+    let phase = |resource: &str| {
+        kubectl(&["--namespace", &space, "get", resource, "--output", "jsonpath={.items[*].status.phase}"])
+    };
+    let pods = || kubectl(&["--namespace", &space, "get", "pods", "--output", "jsonpath={.items[*].metadata.uid}"]);
+    let running = |resource: &str| {
+        until("its job runs", || if phase(resource) == "Running" { Ok(()) } else { Err(phase(resource)) });
+    };
+    running("aitrainingjobs");
+    let before = pods();
+    let gaps = operator.handles.board.gaps().expect("the other API is left out");
+    let path = format!("/apis/second.example.com/v1/namespaces/{space}/secondjobs: list: ");
+    for part in ["SecondJob jobs are not served", &path, "cannot list resource", "ClusterRole"] {
+        assert!(gaps.contains(part), "{gaps}");
+    }
+    assert_eq!(phase("secondjobs"), "");
+    let served = |kind: &str, served: u8| {
+        let line = format!("trainyard_api_served{{kind=\"{kind}\"}} {served}");
+        let text = operator.handles.metrics.text();
+        assert!(text.contains(&line), "{line} in {text}");
+    };
+    served("AITrainingJob", 1);
+    served("SecondJob", 0);
+
+    // The rule is added: the API is served without a restart, and the other's pods go on.
+    plane().apply(&role(&space, &[first, "second.example.com"])).unwrap();
+    running("secondjobs");
+    assert_eq!(operator.handles.board.gaps(), None);
+    served("SecondJob", 1);
+    let after = pods();
+    assert!(before.split(' ').all(|pod| after.contains(pod)), "{before} and {after}");
+    assert_eq!((before.split(' ').count(), after.split(' ').count()), (2, 4));
+    operator.kill();
 }

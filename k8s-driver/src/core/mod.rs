@@ -13,12 +13,13 @@ pub(crate) mod clock;
 pub(crate) mod logs;
 mod thread;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen};
 use event_log::{Checkpoint, Frame, Head};
-use model::{Phase, Position, Term};
+use model::{Phase, Position, Term, Text};
 use operator::{Operator, Options, Step};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -117,6 +118,8 @@ pub(crate) enum Ask {
 pub(crate) struct Period {
     /// No term up to this one is proposed.
     pub last_term: Term,
+    /// Kinds of the APIs that its term leaves out.
+    pub unserved: BTreeSet<Text>,
     /// What watches report.
     pub news: mpsc::Receiver<Observation<Seen>>,
     /// Answers to calls.

@@ -1,5 +1,6 @@
 //! One leadership after another on the thread, with everything around it played by the test.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
@@ -60,7 +61,14 @@ async fn begin(turns: &Turns, last_term: u64) -> Around {
     let (calls, take_calls) = mpsc::unbounded_channel();
     let (tell, milestones) = mpsc::unbounded_channel();
     let last_term = Term(last_term);
-    let period = Period { last_term, news: take_news, answers: take_answers, calls, milestones: tell };
+    let period = Period {
+        last_term,
+        unserved: BTreeSet::new(),
+        news: take_news,
+        answers: take_answers,
+        calls,
+        milestones: tell,
+    };
     turns.ask(Ask::Begin(Box::new(period))).await.unwrap();
     Around { news, answers, calls: take_calls, milestones, listed: 20 }
 }

@@ -245,6 +245,9 @@ impl TurnThread {
                     let _ = queues.milestones.send(Milestone::Stopped(error));
                     return;
                 }
+                if let Some(operator) = &mut self.operator {
+                    operator.leave_out(queues.unserved.clone());
+                }
                 self.period = Some(Leading { queues: *queues, proposed: false, begun: false, offered: 0 });
             }
             Ask::Grant(term) => {

@@ -100,7 +100,10 @@ pub(crate) fn readiness(board: &Board, following: &Following) -> (bool, String) 
         standing @ Standing::Leading { .. } => {
             let missing = board.missing();
             // One kind of several may be left out on purpose; without any there is nothing it could do.
-            let words = if missing.paths.is_empty() { standing.to_string() } else { format!("{standing}; {missing}") };
+            let mut words = standing.to_string();
+            for gap in [board.gaps(), (!missing.paths.is_empty()).then(|| missing.to_string())].into_iter().flatten() {
+                words = format!("{words}; {gap}");
+            }
             match board.shortcomings() {
                 // Jobs of such an API wait until it is replaced.
                 Some(problem) => (false, format!("{words}; {problem}")),

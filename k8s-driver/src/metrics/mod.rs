@@ -35,6 +35,7 @@ struct Inner {
     registry: Registry,
     leader: Gauge,
     ready: Gauge,
+    served: Family<Api, Gauge>,
     term: Gauge<u64, AtomicU64>,
     jobs: Arc<Jobs>,
     transitions: Family<Transition, Counter>,
@@ -88,6 +89,11 @@ impl EncodeLabelValue for Word {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
         encoder.write_str(&self.0)
     }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Api {
+    kind: Word,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -219,6 +225,7 @@ impl Metrics {
             registry: Registry::default(),
             leader: Gauge::default(),
             ready: Gauge::default(),
+            served: Family::default(),
             term: Gauge::default(),
             jobs: Arc::default(),
             transitions: Family::default(),
@@ -267,6 +274,11 @@ impl Metrics {
     /// Whether this process is ready.
     pub fn ready(&self, ready: bool) {
         self.0.ready.set(i64::from(ready));
+    }
+
+    /// Whether the term serves an API.
+    pub fn serves(&self, kind: &Text, served: bool) {
+        self.0.served.get_or_create(&Api { kind: Word(kind.clone()) }).set(i64::from(served));
     }
 
     /// A job reached a phase; `phase` is its API's word for it.
@@ -371,6 +383,11 @@ impl Inner {
         r.register("trainyard_build", "The build", Info::new(build));
         r.register("trainyard_leader", "1 while this process leads", self.leader.clone());
         r.register("trainyard_ready", "1 while this process is ready", self.ready.clone());
+        r.register(
+            "trainyard_api_served",
+            "1 while this process serves the API, 0 while a list of its objects fails",
+            self.served.clone(),
+        );
         r.register("trainyard_term", "The last term this process began", self.term.clone());
         r.register_collector(Box::new(self.jobs.clone()));
         let help = "Phases that jobs reached";

@@ -2,12 +2,13 @@
 //!
 //! Owns the order in which these begin and end. Tests: `tests/` with a real API server.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use apis::Registry;
+use apis::{Registry, WatchTarget};
 use kube::Client;
-use model::{Kind, Term};
+use model::{Kind, Term, Text};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ use crate::lease;
 use crate::lease::write_guard::Guard;
 use crate::metrics::Metrics;
 use crate::process::status::{Board, Standing};
+use crate::watch::coverage::{Coverage, ListReport, ListReporter};
 use crate::watch::selection::Selection;
 use crate::watch::sources::{self, Scope};
 use crate::watch::{End, Watching};
@@ -51,6 +53,8 @@ pub(super) struct Ground {
     pub call_limit: Duration,
     /// When writes are only printed.
     pub rehearsal: Option<Arc<Rehearsal>>,
+    /// Kinds of the APIs that the next term leaves out.
+    pub unserved: BTreeSet<Text>,
 }
 
 /// How a leadership ended.
@@ -60,6 +64,10 @@ pub(super) enum Outcome {
     Stopped,
     /// The leave to write is lost.
     Lost,
+    /// Lists of these APIs' objects fail: the next term leaves them out.
+    LeaveOut(BTreeSet<Text>),
+    /// The objects of an API that was left out can be listed again: the next term serves it.
+    Listable(Text),
     /// The operator stopped; it may begin again.
     Broken(operator::Error),
 }
@@ -70,6 +78,10 @@ struct Tasks {
     dispatch: JoinHandle<()>,
     drain: CancellationToken,
     milestones: mpsc::UnboundedReceiver<Milestone>,
+    lists: mpsc::UnboundedReceiver<ListReport>,
+    coverage: Coverage,
+    /// Each ends with its API when all sources of an API that is left out were listed.
+    probes: JoinSet<Text>,
 }
 
 impl Ground {
@@ -85,9 +97,11 @@ impl Ground {
         self.metrics.leads(None);
         self.metrics.ready(false);
         tasks.watches.abort_all();
-        let stopped = matches!(outcome, Ok(Outcome::Stopped));
-        if stopped {
+        if matches!(outcome, Ok(Outcome::Stopped)) {
             self.board.set(Standing::Stopping);
+        }
+        let in_order = matches!(outcome, Ok(Outcome::Stopped | Outcome::Listable(_)));
+        if in_order {
             // What is under way is answered, and the answers are put down; nothing new leaves.
             tasks.drain.cancel();
             let limit = self.call_limit.min(DRAIN_LIMIT);
@@ -97,7 +111,7 @@ impl Ground {
         }
         tasks.dispatch.abort();
         let (reply, ended) = oneshot::channel();
-        self.turns.ask(Ask::End { last_turn: stopped, reply }).await?;
+        self.turns.ask(Ask::End { last_turn: in_order, reply }).await?;
         ended.await.map_err(|_| Ended)?;
         while tasks.watches.join_next().await.is_some() {}
         outcome
@@ -108,28 +122,52 @@ impl Ground {
         let (answers, take_answers) = mpsc::unbounded_channel();
         let (calls, take_calls) = mpsc::unbounded_channel();
         let (tell, milestones) = mpsc::unbounded_channel();
-        let period =
-            Period { last_term: guard.last_term(), news: take_news, answers: take_answers, calls, milestones: tell };
+        let period = Period {
+            last_term: guard.last_term(),
+            unserved: self.unserved.clone(),
+            news: take_news,
+            answers: take_answers,
+            calls,
+            milestones: tell,
+        };
         self.turns.ask(Ask::Begin(Box::new(period))).await?;
-        let job_sources = sources::sources(Kind::Job, &self.registry, &self.scope).len();
+        self.board.leave_out(self.unserved.iter().map(ToString::to_string).collect());
+        for api in self.registry.iter() {
+            let kind = api.resource().kind;
+            self.metrics.serves(&kind, !self.unserved.contains(&kind));
+        }
+        let targets = self.registry.watch_targets_without(&self.unserved);
+        let job_sources = targets.iter().filter(|target| target.kind == Kind::Job).count();
         let selection = Arc::new(Selection::new(!self.scope.label_selector.is_empty(), job_sources));
-        let all = Kind::ALL.into_iter().flat_map(|kind| {
-            sources::sources(kind, &self.registry, &self.scope).into_iter().map(move |source| (kind, source))
-        });
+        let watching = |target: WatchTarget, lists: ListReporter| Watching {
+            client: self.client.clone(),
+            kind: target.kind,
+            source: sources::in_scope(target, &self.scope),
+            views: self.registry.views(),
+            selection: Arc::clone(&selection),
+            registry: self.registry.clone(),
+            news: news.clone(),
+            metrics: self.metrics.clone(),
+            board: self.board.clone(),
+            lists,
+        };
+        let coverage = Coverage::new(targets.iter().map(|target| self.registry.shown_by(target)).collect());
+        let (report, lists) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
-        for (kind, source) in all {
-            let watching = Watching {
-                client: self.client.clone(),
-                kind,
-                source,
-                views: self.registry.views(),
-                selection: Arc::clone(&selection),
-                registry: self.registry.clone(),
-                news: news.clone(),
-                metrics: self.metrics.clone(),
-                board: self.board.clone(),
-            };
-            watches.spawn(watching.run());
+        for (n, target) in targets.into_iter().enumerate() {
+            watches.spawn(watching(target, ListReporter::new(n, report.clone())).run());
+        }
+        let mut probes = JoinSet::new();
+        for kind in self.unserved.clone() {
+            let targets = self.registry.watch_targets().into_iter();
+            let targets = targets.filter(|target| self.registry.shown_by(target).contains(&kind));
+            let probed: Vec<Watching> = targets.map(|target| watching(target, ListReporter::default())).collect();
+            probes.spawn(async move {
+                for source in probed {
+                    source.until_listed().await;
+                }
+                kind
+            });
         }
         let dispatch = Dispatch {
             client: self.client.clone(),
@@ -143,10 +181,11 @@ impl Ground {
         };
         let drain = CancellationToken::new();
         let dispatch = tokio::spawn(dispatch.run(take_calls, drain.clone()));
-        Ok(Tasks { watches, dispatch, drain, milestones })
+        Ok(Tasks { watches, dispatch, drain, milestones, lists, coverage, probes })
     }
 
     async fn go_on(&self, tasks: &mut Tasks, guard: &Guard, stop: &CancellationToken) -> Result<Outcome, Ended> {
+        let mut begun = false;
         loop {
             let milestone = tokio::select! {
                 biased;
@@ -154,6 +193,15 @@ impl Ground {
                 () = guard.lost() => return Ok(Outcome::Lost),
                 // Whoever leads next lists everything, and judges what it means.
                 () = went_back(&mut tasks.watches) => return Ok(Outcome::Lost),
+                Some(Ok(kind)) = tasks.probes.join_next() => return Ok(Outcome::Listable(kind)),
+                Some(report) = tasks.lists.recv() => {
+                    tasks.coverage.record(report);
+                    let unavailable = if begun { BTreeMap::new() } else { tasks.coverage.to_leave_out() };
+                    if !unavailable.is_empty() {
+                        return Ok(self.leave_out(unavailable));
+                    }
+                    continue;
+                }
                 milestone = tasks.milestones.recv() => milestone.ok_or(Ended)?,
             };
             match milestone {
@@ -162,6 +210,7 @@ impl Ground {
                     None => return Ok(Outcome::Lost),
                 },
                 Milestone::Begun(term) => {
+                    begun = true;
                     self.metrics.leads(Some(term));
                     self.metrics.ready(true);
                     self.board.set(Standing::Leading { term });
@@ -169,6 +218,15 @@ impl Ground {
                 Milestone::Stopped(error) => return Ok(Outcome::Broken(error)),
             }
         }
+    }
+}
+
+impl Ground {
+    fn leave_out(&self, unavailable: BTreeMap<Text, String>) -> Outcome {
+        for (kind, why) in &unavailable {
+            tracing::error!(%kind, why, "jobs of this API are not served until its objects can be listed");
+        }
+        Outcome::LeaveOut(self.unserved.iter().cloned().chain(unavailable.into_keys()).collect())
     }
 }
 

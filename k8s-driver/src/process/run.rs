@@ -2,6 +2,7 @@
 //!
 //! Owns the order of beginning and ending. Tests: `tests/` with a real API server.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,8 @@ pub struct Handles {
     pub metrics: Metrics,
     /// How it stands.
     pub board: Board,
+    /// The served APIs.
+    pub registry: Registry,
     /// Where calls are printed when they are not made.
     pub rehearsal: Option<Arc<Rehearsal>>,
 }
@@ -93,6 +96,7 @@ impl Handles {
             clock: Clock::system(),
             metrics: Metrics::new(),
             board: Board::default(),
+            registry: Registry::all(),
             rehearsal: rehearsal.map(Arc::new),
         }
     }
@@ -105,7 +109,7 @@ impl Handles {
 pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
     let connection = client::connect(&options.connection).await?;
     tracing::info!(server = connection.server, "starting");
-    let registry = Registry::all();
+    let registry = handles.registry.clone();
     let turns = open(&options, &handles, &registry).await?;
     let ground = Ground {
         client: connection.client.clone(),
@@ -117,6 +121,7 @@ pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
         most_at_once: options.most_at_once,
         call_limit: options.call_limit,
         rehearsal: handles.rehearsal.clone(),
+        unserved: BTreeSet::new(),
     };
     let bound = Bound::new(&options.http).await?;
     let mut process = Process { options, handles, turns, ground, wait: MIN_BACKOFF };
@@ -285,6 +290,15 @@ impl Process {
             Outcome::Lost => {
                 tracing::warn!("leadership is lost");
                 return Ok(Next::Elect);
+            }
+            Outcome::LeaveOut(kinds) => {
+                self.ground.unserved = kinds;
+                return Ok(Next::Again);
+            }
+            Outcome::Listable(kind) => {
+                tracing::info!(%kind, "objects of this API can be listed: the next term serves its jobs");
+                self.ground.unserved.remove(&kind);
+                return Ok(Next::Again);
             }
             Outcome::Broken(error) => error,
         };

@@ -81,6 +81,8 @@ struct Shared {
     served: Mutex<BTreeMap<String, bool>>,
     /// Shortcomings of installed CRDs, by path of the resource.
     outdated: Mutex<BTreeMap<String, String>>,
+    /// Kinds of the APIs that the term leaves out.
+    unserved: Mutex<Vec<String>>,
 }
 
 impl Default for Board {
@@ -90,6 +92,7 @@ impl Default for Board {
             troubles: Mutex::default(),
             served: Mutex::default(),
             outdated: Mutex::default(),
+            unserved: Mutex::default(),
         }))
     }
 }
@@ -140,6 +143,26 @@ impl Board {
                 "the installed CustomResourceDefinition is too old ({told}): run `trainyard crd | kubectl apply -f -`"
             )
         })
+    }
+
+    /// Records the kinds of the APIs that the term leaves out.
+    pub fn leave_out(&self, kinds: Vec<String>) {
+        *self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner) = kinds;
+    }
+
+    /// Returns which APIs the term leaves out and what keeps sources from being listed or watched, in words; `None` if
+    /// nothing.
+    pub fn gaps(&self) -> Option<String> {
+        let unserved = self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner).join(", ");
+        let troubles = self.troubles();
+        let told: Vec<String> = troubles.iter().map(|(source, why)| format!("{source}: {why}")).collect();
+        let told = told.join("; ");
+        match (unserved.is_empty(), told.is_empty()) {
+            (true, true) => None,
+            (true, false) => Some(told),
+            (false, true) => Some(format!("{unserved} jobs are not served until their objects can be listed")),
+            (false, false) => Some(format!("{unserved} jobs are not served until their objects can be listed: {told}")),
+        }
     }
 
     /// What the server does not know of what it was last asked for.
@@ -197,6 +220,19 @@ mod tests {
         board.set(Standing::Leading { term: Term(7) });
         assert!(board.get().is_ready());
         assert_eq!(board.get().to_string(), "leading, term 7");
+    }
+
+    #[test]
+    fn an_api_that_is_left_out_is_named_with_what_is_in_the_way() {
+        let board = Board::default();
+        assert_eq!(board.gaps(), None);
+        board.leave_out(vec!["SecondJob".to_owned()]);
+        board.trouble("/apis/a/v1/as", Some("list: 403 Forbidden".to_owned()));
+        let gaps =
+            "SecondJob jobs are not served until their objects can be listed: /apis/a/v1/as: list: 403 Forbidden";
+        assert_eq!(board.gaps().as_deref(), Some(gaps));
+        board.leave_out(Vec::new());
+        assert_eq!(board.gaps().as_deref(), Some("/apis/a/v1/as: list: 403 Forbidden"));
     }
 
     #[test]

@@ -24,6 +24,18 @@ pub(super) enum Trouble {
     Over,
 }
 
+impl Trouble {
+    /// Returns true for an answer that stays the same until somebody changes something: a client error, but for an expired
+    /// token, a time-out and overload.
+    pub(super) const fn is_refusal(&self) -> bool {
+        match self {
+            Self::Refused(error) => matches!(error.code, 400..500) && !matches!(error.code, 401 | 408 | 429),
+            Self::Missing => true,
+            Self::Expired | Self::Older | Self::Broken(_) | Self::Over => false,
+        }
+    }
+}
+
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -31,7 +43,10 @@ impl fmt::Display for Trouble {
             Self::Missing => f.write_str("the server does not serve it"),
             Self::Older => f.write_str("the cluster is older than it was"),
             Self::Refused(error) if error.code == 403 => {
-                write!(f, "{error}; bind the operator's ClusterRole to its service account")
+                write!(
+                    f,
+                    "{error}; bind the operator's ClusterRole, with this resource in its rules, to its service account"
+                )
             }
             Self::Refused(error) => error.fmt(f),
             Self::Broken(why) => f.write_str(why),

@@ -11,10 +11,11 @@
 //! A kind that several served APIs share has a source for each of them, and each source is a view by itself, with a version,
 //! a watch and a back-off of its own. One view of all of them would claim the greatest version of their lists, while each
 //! watch goes on from its own list: what a slower watch has yet to report would count as gone. A source that is refused
-//! is tried again by itself, and readiness names it; a term begins once all are listed.
+//! is tried again by itself, and readiness names it; `coverage` says when a term begins without its API.
 //!
 //! Tests: `watch/tests.rs`.
 
+pub(crate) mod coverage;
 pub(crate) mod decode;
 mod error;
 pub(crate) mod lines;
@@ -46,6 +47,7 @@ use crate::client::exchange;
 use crate::hash::hash;
 use crate::metrics::Metrics;
 use crate::process::status::Board;
+use crate::watch::coverage::{ListFailure, ListReporter};
 use crate::watch::decode::Event;
 use crate::watch::selection::Selection;
 use crate::watch::sources::Source;
@@ -64,6 +66,10 @@ const WELL_AFTER: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether a resource that was missing has been installed.
 const MISSING_LOOK: Duration = Duration::from_secs(5);
+/// Time until a source that a term goes without is listed again for the first time; it doubles.
+const MIN_RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum time between two attempts to list a source that a term goes without.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Attempts to go on with a watch that the server refuses before everything is listed again.
 const MOST_REFUSALS: u32 = 3;
 
@@ -99,6 +105,8 @@ pub struct Watching {
     pub metrics: Metrics,
     /// Where troubles are told.
     pub board: Board,
+    /// Reports attempts to list the source.
+    pub lists: ListReporter,
 }
 
 impl Watching {
@@ -115,6 +123,8 @@ impl Watching {
             let view = match self.list_served().await {
                 Ok(view) => view,
                 Err(trouble) => {
+                    let message = format!("{}: list: {trouble}", self.source);
+                    self.lists.report(Err(ListFailure { refused: trouble.is_refusal(), message }));
                     if !self.pause(&trouble, "list", &mut backoff).await {
                         return End::Unheard;
                     }
@@ -122,6 +132,7 @@ impl Watching {
                 }
             };
             self.board.trouble(&self.source.to_string(), None);
+            self.lists.report(Ok(()));
             let View { version, at: rv, items } = view;
             if rv < newest {
                 return self.went_back();
@@ -230,6 +241,7 @@ impl Watching {
             let text = within(BEGIN_LIMIT, exchange::gather(body, &head.headers)).await??;
             return Err(trouble(head.status.as_u16(), &text));
         }
+        self.board.trouble(&self.source.to_string(), None);
         let mut lines = Lines::default();
         loop {
             let Some(frame) = within(DEAD_AFTER, body.frame()).await? else { return Ok(()) };
@@ -330,6 +342,19 @@ impl Watching {
                 Err(_) if self.news.is_closed() => return Trouble::Over,
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Waits until the source, which a term goes without, can be listed.
+    pub(crate) async fn until_listed(&self) {
+        let mut wait = MIN_RETRY_INTERVAL;
+        loop {
+            tokio::time::sleep(wait).await;
+            match self.list_served().await {
+                Ok(_) => return self.board.trouble(&self.source.to_string(), None),
+                Err(trouble) => self.board.trouble(&self.source.to_string(), Some(format!("list: {trouble}"))),
+            }
+            wait = (wait * 2).min(MAX_RETRY_INTERVAL);
         }
     }
 

@@ -59,7 +59,8 @@ pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
         .collect()
 }
 
-fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
+/// Where a target is served.
+pub(crate) fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
     let apis::WatchTarget { kind, resource, plural, selector, of } = target;
     let namespace = scope.namespace.as_deref().filter(|_| kind != Kind::Node);
     let keep = match kind {

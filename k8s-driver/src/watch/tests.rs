@@ -43,6 +43,7 @@ fn world_of_source(kind: Kind, source: Source, registry: Registry, selection: Ar
         news,
         metrics: Metrics::new(),
         board,
+        lists: ListReporter::default(),
     };
     World { server, news: take_news, task: tokio::spawn(watching.run()) }
 }
