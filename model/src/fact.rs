@@ -293,6 +293,15 @@ pub struct NodeFact {
     pub conditions: Vec<Text>,
 }
 
+impl NodeFact {
+    /// Returns the members that decisions read. Whether a node changed is told by them alone: a heartbeat leaves them as
+    /// they are.
+    pub fn judged(&self) -> (bool, &[Text]) {
+        let Self { name: _, rv: _, ready, conditions } = self;
+        (*ready, conditions)
+    }
+}
+
 /// A job's state as its object tells it, for a log that does not cover it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adopted {

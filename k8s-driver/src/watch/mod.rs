@@ -386,7 +386,7 @@ type Known = HashMap<Text, u64>;
 /// Name of a node, and a hash of what is judged of it. A clash of two hashes would hide a change until the next one.
 fn known(seen: &Seen) -> Option<(Text, u64)> {
     let Seen::Node(node) = seen else { return None };
-    Some((node.name.clone(), hash(&(node.ready, &node.conditions))))
+    Some((node.name.clone(), hash(&node.judged())))
 }
 
 fn prepared(request: Request<Vec<u8>>, accept: &'static str) -> Request<Body> {
