@@ -4,8 +4,8 @@
 //! `async`, use a float, or iterate a hash map; nor may it ask which API a job came from (differences are policy values
 //! in [`model::JobSpec`]). Time enters as the `at` of a record and nowhere else.
 //!
-//! The way through: [`State::begin`] a record, [`State::observe`] its facts, [`step`] to decide and apply, then
-//! [`State::effects_of`]. Tests: beside `wire`, `state`, `jobs`, `rest` and `observe::answers`; every rule through the `snapshots` package
+//! The way through: [`State::begin`] a record, [`State::admit`] and [`State::observe`] its facts, [`step`] to decide and
+//! apply, then [`State::effects_of`]. Tests: beside `admit`, `wire`, `state`, `jobs`, `rest` and `observe::answers`; every rule through the `snapshots` package
 //! (scenarios, truth tables, crash sweep, random walks).
 #![deny(
     clippy::unwrap_used,
@@ -19,6 +19,7 @@
     clippy::wildcard_enum_match_arm
 )]
 
+pub mod admit;
 mod adopt;
 mod apply;
 mod deadline;
@@ -38,6 +39,7 @@ pub mod state;
 pub mod wire;
 mod words;
 
+pub use admit::{Admission, Arrival};
 pub use decide::{decide, step};
 pub use fold::FoldError;
 pub use job::{Attempt, Counters, Doom, Group, Job, Pod, Service, Slot};

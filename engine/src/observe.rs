@@ -1,6 +1,6 @@
-//! Folds facts in: uid and resourceVersion gates, then what is known, then the sets kept from it.
+//! Folds facts in: first what is known, then the sets kept from it.
 //!
-//! Nothing is decided here. A fact that says nothing new changes nothing, so taking one in twice is harmless.
+//! Nothing is decided here. Stale facts, which older builds recorded, are passed over by the rules of [`crate::admit`].
 
 pub(crate) mod answers;
 mod pods;
@@ -92,8 +92,10 @@ impl State {
 
     fn observe_node(&mut self, fact: &NodeFact) -> Dirty {
         let since = if fact.ready { None } else { Some(self.at) };
+        if self.is_stale_node(fact) {
+            return Dirty::new();
+        }
         match self.nodes.get_mut(&fact.name) {
-            Some(node) if node.fact.rv >= fact.rv => return Dirty::new(),
             Some(node) => {
                 node.not_ready_since = if fact.ready { None } else { node.not_ready_since.or(since) };
                 node.fact = fact.clone();
@@ -115,7 +117,7 @@ impl State {
         let tells_of_an_end = matches!(fact, Fact::JobGone | Fact::PodGone { .. } | Fact::ServiceGone { .. });
         let new = || Job { orphan_since: Some(at), ..Job::default() };
         let job = if tells_of_an_end { self.jobs.get_mut(key) } else { self.jobs.get_or_insert(key, new) };
-        let Some(job) = job else { return Ok(()) };
+        let Some(job) = job.filter(|job| !job.is_stale(fact)) else { return Ok(()) };
         let around = Surroundings {
             nodes: &self.nodes,
             listed: self.floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0),
@@ -191,9 +193,6 @@ pub(crate) struct Turn<'a> {
 
 impl Turn<'_> {
     fn job(job: &mut Job, fact: &JobFact) {
-        if job.known && fact.rv < job.rv {
-            return;
-        }
         job.known = true;
         job.orphan_since = None;
         job.rv = fact.rv;

@@ -35,10 +35,7 @@ impl Operator {
 
     /// Tells that a name belongs to something else, or to an object of the job that is not seen.
     pub(crate) fn announce_taken(&mut self, key: &JobKey, command: &Command, held: &Value, unseen: bool) {
-        let kind = match command.object() {
-            ObjectRef::Service(_) => "Service",
-            _ => "Pod",
-        };
+        let kind = if matches!(command.object(), ObjectRef::Service(_)) { "Service" } else { "Pod" };
         let what =
             if unseen { "its labels were changed so that it is not watched" } else { "does not belong to this job" };
         let message = format!("{} {} exists and {what}", kind.to_lowercase(), objects::name(held));

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiError, Seen, objects};
+use engine::Admission;
+use engine::admit::{NameHolder, Whose};
 use model::{Command, Fact, JobKey, Kind, ObjectRef, Outcome, Stamp, Text};
 use serde_json::Value;
 
+use crate::intake::Intake;
 use crate::operator::{Doing, Error, Operator};
-use crate::turn::Intake;
 
 /// Message of a status write that was accepted without the mirror.
 const PRUNED: &str = "the API server dropped status.trainyard: the installed CustomResourceDefinition is older than this operator; \
@@ -22,14 +24,14 @@ impl Operator {
             let object = doing.object();
             self.under_way.remove(&(key.clone(), object.clone()));
             // Whatever came of it, what is left to do for the job is looked at again.
-            facts.job(&key);
+            facts.touch(&key);
             match doing {
                 Doing::Command(command) => self.answer(&key, command, answer, facts),
                 Doing::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
                 Doing::ReadJob => {
                     if let Ok(job) = answer {
-                        let (have, known) = (objects::resource_version(&job), self.state.job(&key).map(|j| j.rv));
-                        if let Some(known) = known.filter(|known| have < *known) {
+                        let have = objects::resource_version(&job);
+                        if let Admission::Regressed { known } = self.state.admit_read(&key, have) {
                             self.went_back =
                                 Some(Error::ClusterWentBack { kind: Kind::Job, have: have.0, known: known.0 });
                         }
@@ -45,7 +47,7 @@ impl Operator {
         self.announce(key, &command, &answer);
         let outcome = match (&command, answer) {
             // The name belongs to another object by now, or to one that is not watched: there is none that is waited for.
-            (Command::ReadPod { .. }, Ok(held)) if self.whose(key, &held) != Whose::Ours => Outcome::Gone,
+            (Command::ReadPod { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
             (Command::CreatePod { .. } | Command::CreateService { .. } | Command::ReadPod { .. }, Ok(created)) => {
                 self.offer_now(&created, facts);
                 return;
@@ -63,18 +65,18 @@ impl Operator {
                 }
             }
             (Command::DeletePod { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
-                facts.job(key).push(Fact::PodGone { uid: uid.clone(), rv: None });
+                facts.push(key, Fact::PodGone { uid: uid.clone(), rv: None });
                 return;
             }
             (Command::DeleteService { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
-                facts.job(key).push(Fact::ServiceGone { uid: uid.clone() });
+                facts.push(key, Fact::ServiceGone { uid: uid.clone() });
                 return;
             }
             (Command::WriteStatus { stamp, .. }, Ok(job)) if !self.shows_mirror(key, &job, *stamp) => {
                 Outcome::Refused { code: 200, message: Text::from(PRUNED) }
             }
             (Command::WriteStatus { stamp, .. }, Ok(job)) => {
-                facts.job(key).push(Fact::Published { stamp: *stamp, rv: objects::resource_version(&job) });
+                facts.push(key, Fact::Published { stamp: *stamp, rv: objects::resource_version(&job) });
                 return;
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 409, .. })) => {
@@ -85,7 +87,7 @@ impl Operator {
             (Command::DeleteService { .. } | Command::WriteMarker, Ok(_)) => Outcome::Done,
             (_, Err(error)) => outcome_of(error),
         };
-        facts.job(key).push(Fact::Answered { object, outcome });
+        facts.push(key, Fact::Answered { object, outcome });
     }
 
     /// Returns true if the object that a status write returned shows the written mirror. An accepted write proves nothing: a
@@ -100,40 +102,33 @@ impl Operator {
             Ok(held) => held,
             Err(ApiError { code: 404, .. }) => {
                 // Gone meanwhile: the same again.
-                facts.job(key).push(Fact::Answered { object: object.clone(), outcome: Outcome::Unknown { code: 409 } });
+                facts.push(key, Fact::Answered { object: object.clone(), outcome: Outcome::Unknown { code: 409 } });
                 return;
             }
             Err(error) => {
-                facts.job(key).push(Fact::Answered { object: object.clone(), outcome: outcome_of(error) });
+                facts.push(key, Fact::Answered { object: object.clone(), outcome: outcome_of(error) });
                 return;
             }
         };
-        let owner = objects::owner(&self.registry, &held);
-        let whose = self.whose(key, &held);
-        if whose == Whose::Ours {
+        let holder = self.holder(key, &held);
+        if holder.whose(key) == Whose::Ours {
             self.offer_now(&held, facts);
         }
-        let going = objects::uid(&held).is_ok_and(|uid| self.state.job(key).is_some_and(|j| j.doomed.contains(&uid)));
-        if whose == Whose::Ours && !going {
-            return;
-        }
-        let owner_is_gone = owner.is_some_and(|o| o != *key && !self.state.job(&o).is_some_and(|j| j.known && !j.gone));
-        let waiting = going || owner_is_gone || objects::deleting_at(&held).is_some();
-        let unseen = whose == Whose::Unseen;
-        if !waiting {
+        let Some(outcome) = self.state.taken(key, &holder) else { return };
+        if let Outcome::Taken { waiting: false, unseen } = outcome {
             self.announce_taken(key, command, &held, unseen);
         }
-        let outcome = Outcome::Taken { waiting, unseen };
-        facts.job(key).push(Fact::Answered { object: object.clone(), outcome });
+        facts.push(key, Fact::Answered { object: object.clone(), outcome });
     }
 
-    /// Whose an object is that holds a name of this job.
-    fn whose(&self, key: &JobKey, held: &Value) -> Whose {
-        if objects::owner(&self.registry, held).as_ref() != Some(key) {
-            return Whose::Other;
+    /// Reads the object that holds a name of this job.
+    fn holder(&self, key: &JobKey, held: &Value) -> NameHolder {
+        NameHolder {
+            uid: objects::uid(held).ok(),
+            owner: objects::owner(&self.registry, held),
+            deleting: objects::deleting_at(held).is_some(),
+            watched: self.registry.get(&key.kind).is_some_and(|api| api.selector().selects(held)),
         }
-        let is_watched = self.registry.get(&key.kind).is_some_and(|api| api.selector().selects(held));
-        if is_watched { Whose::Ours } else { Whose::Unseen }
     }
 
     /// Looks at an object an answer carried as if a watch had shown it.
@@ -142,17 +137,6 @@ impl Operator {
             self.applied(seen, facts, false);
         }
     }
-}
-
-/// Whose an object is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    /// The job's.
-    Ours,
-    /// The job's, but its labels were changed: what becomes of it is not seen, so it cannot serve as one of its pods or services.
-    Unseen,
-    /// Not the job's.
-    Other,
 }
 
 impl Doing {

@@ -1,19 +1,67 @@
-//! Observations become facts; what changes nothing is dropped before it reaches the log.
+//! Observations become facts.
+//!
+//! Owns the facts of a turn before they are staged, and what of the step needs API objects. It must not decide which facts
+//! count: [`engine::admit`] does.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apis::{Observation, Seen, objects};
-use engine::Scope;
-use model::{Fact, JobKey, Kind, ObjectRef, PodFact, ResourceVersion, Stamp, Text, Uid};
+use engine::admit::{DropReason, ListView, Present, absent_waits};
+use engine::{Admission, Arrival, Scope};
+use model::{Fact, JobKey, Kind, ObjectRef, ResourceVersion, Text, Uid};
 use serde_json::Value;
 
 use crate::operator::{Error, Operator};
-use crate::turn::Intake;
+
+/// Facts that came in this turn, by what they are about.
+#[derive(Debug, Default)]
+pub(crate) struct Intake {
+    /// A term begins with this turn.
+    pub(crate) term_begins: bool,
+    pub(crate) cluster: Vec<Fact>,
+    pub(crate) jobs: BTreeMap<JobKey, Vec<(Fact, Arrival)>>,
+}
+
+impl Intake {
+    pub(crate) fn new(term_begins: bool) -> Self {
+        Self { term_begins, ..Self::default() }
+    }
+
+    /// Has the job's rules and outstanding commands looked at in this turn, with or without a fact.
+    pub(crate) fn touch(&mut self, key: &JobKey) {
+        self.jobs.entry(key.clone()).or_default();
+    }
+
+    /// Adds a fact that no object was read for, or an object that a list holds.
+    pub(crate) fn push(&mut self, key: &JobKey, fact: Fact) {
+        self.push_after(key, fact, ResourceVersion::default());
+    }
+
+    /// Adds a fact of an object whose source was last listed at a version.
+    fn push_after(&mut self, key: &JobKey, fact: Fact, list_rv: ResourceVersion) {
+        let arrival = Arrival { list_rv, term_begins: self.term_begins };
+        self.jobs.entry(key.clone()).or_default().push((fact, arrival));
+    }
+
+    /// Adds the ends of the pods that a mirror adopted in this turn waits for, and that a list of pods does not hold.
+    fn end_absent_waits(&mut self, present: &Present, shows: impl Fn(&JobKey) -> bool) {
+        let arrival = Arrival { term_begins: self.term_begins, ..Arrival::default() };
+        for (_, facts) in self.jobs.iter_mut().filter(|(key, _)| shows(key)) {
+            let mut ends = Vec::new();
+            for (fact, _) in &*facts {
+                if let Fact::Adopted(adopted) = fact {
+                    ends.extend(absent_waits(adopted, present));
+                }
+            }
+            facts.extend(ends.into_iter().map(|end| (end, arrival)));
+        }
+    }
+}
 
 impl Operator {
     /// Turns everything in the inbox into facts.
-    pub(crate) fn take_observations(&mut self, facts: &mut Intake, begins: bool) -> Result<(), Error> {
+    pub(crate) fn take_observations(&mut self, facts: &mut Intake) -> Result<(), Error> {
         let mut inbox: Vec<Observation<Seen>> = std::mem::take(&mut self.inbox).into();
         // Order holds within a kind only. A job before what it owns: its pods then find its spec, and the counts of an adoption.
         inbox.sort_by_key(rank);
@@ -24,28 +72,22 @@ impl Operator {
                 Observation::Applied(seen) => self.applied(seen, facts, false),
                 Observation::Deleted(seen) => self.deleted(seen, facts),
                 Observation::Listed { kind, of, rv, items } => {
-                    self.listed(&View { kind, of, rv }, items, facts, begins)?;
+                    self.listed(List { kind, of, rv, items }, facts)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// `whole`: the object comes from a complete view, so an unknown one is there however old it is.
-    pub(crate) fn applied(&mut self, seen: Seen, facts: &mut Intake, whole: bool) {
+    /// Takes in an object that exists. One that a list holds (`listed`) exists even if it is older than that list.
+    pub(crate) fn applied(&mut self, seen: Seen, facts: &mut Intake, listed: bool) {
+        let list_rv = match seen.job() {
+            Some(key) if !listed => self.state.floor(seen.kind(), self.views.of(seen.kind(), key)),
+            Some(_) | None => ResourceVersion::default(),
+        };
         match seen {
-            Seen::Pod(key, fact) => {
-                if whole || !self.is_stale_pod(&key, &fact) {
-                    facts.job(&key).push(Fact::Pod(fact));
-                }
-            }
-            Seen::Service(key, fact) => {
-                let floor = self.state.floor(Kind::Service, self.views.of(Kind::Service, &key));
-                let known = self.state.job(&key).is_some_and(|j| j.services.contains_key(&fact.uid));
-                if whole || known || fact.rv > floor {
-                    facts.job(&key).push(Fact::Service(fact));
-                }
-            }
+            Seen::Pod(key, fact) => facts.push_after(&key, Fact::Pod(fact), list_rv),
+            Seen::Service(key, fact) => facts.push_after(&key, Fact::Service(fact), list_rv),
             Seen::Node(fact) => facts.cluster.push(Fact::Node(fact)),
             Seen::Job(key, object) => self.applied_job(key, &object, facts),
         }
@@ -54,20 +96,11 @@ impl Operator {
     fn applied_job(&mut self, key: JobKey, object: &Value, facts: &mut Intake) {
         let Some(api) = self.registry.get(&key.kind).cloned() else { return };
         let fact = api.job_fact(object);
-        let known = self.state.jobs.brief(&key);
-        let unknown_here = known.is_none_or(|j| !j.known);
-        let uncovered = fact.mirror > Stamp::default()
-            && !self.state.covers(fact.mirror)
-            && known.is_none_or(|j| !j.known || (fact.mirror > j.acked && fact.rv > j.rv));
-        let inherited =
-            || fact.mirror == Stamp::default() && unknown_here && api.adopt(object).mirror.phase != model::Phase::New;
-        if uncovered || inherited() {
-            let list = facts.job(&key);
-            list.push(Fact::Adopted(Box::new(api.adopt(object))));
+        if let Some(adopted) = self.state.adoption(&key, &fact, || api.adopt(object)) {
+            facts.push(&key, Fact::Adopted(Box::new(adopted)));
             self.seen_specs.remove(&key);
         }
-        let list = facts.job(&key);
-        list.push(Fact::Job(Box::new(fact)));
+        facts.push(&key, Fact::Job(Box::new(fact)));
         // The spec is translated only when something that it is made of has changed.
         let made_of = Arc::new(serde_json::json!([
             objects::at(object, &["metadata", "generation"]),
@@ -75,7 +108,7 @@ impl Operator {
         ]));
         let same = self.seen_specs.get(&key) == Some(&made_of);
         if !same || objects::at(object, &["metadata", "generation"]).is_none() {
-            list.push(Fact::Spec(Box::new(api.spec_fact(object))));
+            facts.push(&key, Fact::Spec(Box::new(api.spec_fact(object))));
             self.seen_specs.insert(key, made_of);
         }
     }
@@ -84,9 +117,9 @@ impl Operator {
         match seen {
             Seen::Pod(key, fact) => {
                 self.name_is_free(&key, &fact.name, facts);
-                facts.job(&key).push(Fact::PodGone { uid: fact.uid, rv: Some(fact.rv) });
+                facts.push(&key, Fact::PodGone { uid: fact.uid, rv: Some(fact.rv) });
             }
-            Seen::Service(key, fact) => facts.job(&key).push(Fact::ServiceGone { uid: fact.uid }),
+            Seen::Service(key, fact) => facts.push(&key, Fact::ServiceGone { uid: fact.uid }),
             Seen::Node(fact) => facts.cluster.push(Fact::NodeGone { name: fact.name }),
             Seen::Job(key, _) => self.job_gone(&key, facts),
         }
@@ -94,7 +127,7 @@ impl Operator {
 
     fn job_gone(&mut self, key: &JobKey, facts: &mut Intake) {
         self.forget(key);
-        facts.job(key).push(Fact::JobGone);
+        facts.push(key, Fact::JobGone);
     }
 
     /// Forgets what is held of a job besides its state: it is gone, or at rest.
@@ -115,154 +148,65 @@ impl Operator {
             for slot in job.planned_pods.iter().filter(|slot| api.slot_name(key, slot) == *name) {
                 let object = ObjectRef::Pod(slot.clone());
                 if job.attempts.contains_key(&object) {
-                    facts.job(key).push(Fact::Answered { object, outcome: model::Outcome::Gone });
+                    facts.push(key, Fact::Answered { object, outcome: model::Outcome::Gone });
                 }
             }
         }
     }
 
-    /// A complete view: everything in it is there, everything else of that age that it would show is gone. It says nothing
-    /// of what another source of the kind shows: that source's watch goes on from a version of its own.
-    fn listed(&mut self, view: &View, items: Vec<Seen>, facts: &mut Intake, begins: bool) -> Result<(), Error> {
-        let View { kind, of, rv } = view.clone();
-        let of = of.as_ref();
-        let floor = if begins { self.newest(kind, of) } else { self.state.floor(kind, of) };
-        if rv < floor {
-            return if begins { Err(Error::ClusterWentBack { kind, have: rv.0, known: floor.0 }) } else { Ok(()) };
-        }
-        let mut uids: BTreeSet<Uid> = BTreeSet::new();
-        let mut names: BTreeSet<Text> = BTreeSet::new();
-        for item in items {
-            if item.job().is_some_and(|key| !self.shows(kind, of, key)) {
-                continue;
+    /// Takes a list in: what it holds exists, and what else its source would show is gone. It says nothing of what another
+    /// source of the kind shows: that source's watch goes on from a version of its own.
+    fn listed(&mut self, list: List, facts: &mut Intake) -> Result<(), Error> {
+        let List { kind, of, rv, items } = list;
+        let shows = |key: &JobKey| self.shows(kind, of.as_ref(), key);
+        let view = ListView { kind, of: of.as_ref(), rv, shows: &shows };
+        match self.state.admit_list(&view, facts.term_begins) {
+            Admission::Regressed { known } => {
+                return Err(Error::ClusterWentBack { kind, have: rv.0, known: known.0 });
             }
-            match &item {
-                Seen::Job(key, _) => uids.insert(key.uid.clone()),
-                Seen::Pod(_, fact) => uids.insert(fact.uid.clone()),
-                Seen::Service(_, fact) => uids.insert(fact.uid.clone()),
-                Seen::Node(fact) => names.insert(fact.name.clone()),
+            Admission::Dropped(DropReason::Stale) => return Ok(()),
+            Admission::Admitted | Admission::Superseded { .. } | Admission::Dropped(_) => {}
+        }
+        let items: Vec<Seen> = items.into_iter().filter(|item| item.job().is_none_or(shows)).collect();
+        let mut present = Present::default();
+        for item in &items {
+            match item {
+                Seen::Job(key, _) => present.uids.insert(key.uid.clone()),
+                Seen::Pod(_, fact) => present.uids.insert(fact.uid.clone()),
+                Seen::Service(_, fact) => present.uids.insert(fact.uid.clone()),
+                Seen::Node(fact) => present.nodes.insert(fact.name.clone()),
             };
+        }
+        let gone = self.state.absent(&view, &present);
+        for item in items {
             self.applied(item, facts, true);
         }
-        match kind {
-            Kind::Node => {
-                let gone = self.state.nodes.values().filter(|n| n.fact.rv <= rv && !names.contains(&n.fact.name));
-                facts.cluster.extend(gone.map(|n| Fact::NodeGone { name: n.fact.name.clone() }));
-            }
-            Kind::Job => {
-                let shown = self.state.jobs.briefs().filter(|(key, _)| self.shows(kind, of, key));
-                let gone = shown.filter(|(key, job)| job.known && job.rv <= rv && !uids.contains(&key.uid));
-                let gone: Vec<JobKey> = gone.map(|(key, _)| key.clone()).collect();
-                for key in &gone {
-                    self.job_gone(key, facts);
-                }
-            }
-            Kind::Pod => {
-                for (key, job) in self.state.jobs.all_awake().filter(|(key, _)| self.shows(kind, of, key)) {
-                    let gone = job.pods.values().filter(|p| p.fact.rv <= rv && !uids.contains(&p.fact.uid));
-                    gone.for_each(|p| facts.job(key).push(Fact::PodGone { uid: p.fact.uid.clone(), rv: Some(rv) }));
-                    // Pods that an adopted mirror waits for and that are not there are gone as well.
-                    let never_seen =
-                        job.doomed.iter().filter(|uid| !job.pods.contains_key(*uid) && !uids.contains(*uid));
-                    never_seen.for_each(|uid| facts.job(key).push(Fact::PodGone { uid: uid.clone(), rv: None }));
-                }
-                let shown = facts.jobs.iter_mut().filter(|(key, _)| self.shows(kind, of, key));
-                shown.for_each(|(_, list)| adopted_waits(list, &uids));
-            }
-            Kind::Service => {
-                for (key, job) in self.state.jobs.all_awake().filter(|(key, _)| self.shows(kind, of, key)) {
-                    let gone = job.services.iter().filter(|(uid, s)| s.rv <= rv && !uids.contains(*uid));
-                    gone.for_each(|(uid, _)| facts.job(key).push(Fact::ServiceGone { uid: uid.clone() }));
-                }
+        for (scope, fact) in gone {
+            match (scope, fact) {
+                (Scope::Job(key), Fact::JobGone) => self.job_gone(&key, facts),
+                (Scope::Job(key), fact) => facts.push(&key, fact),
+                (Scope::Cluster, fact) => facts.cluster.push(fact),
             }
         }
-        facts.cluster.push(Fact::Relisted { kind, of: of.cloned(), rv });
+        if kind == Kind::Pod {
+            facts.end_absent_waits(&present, |key| self.shows(kind, of.as_ref(), key));
+        }
+        facts.cluster.push(Fact::Relisted { kind, of, rv });
         Ok(())
     }
 
-    /// Returns true if a view shows the job, or what belongs to it, and the job's API is served.
+    /// Returns true if a source shows the job, or what belongs to it, and the job's API is served.
     fn shows(&self, kind: Kind, view: Option<&Text>, job: &JobKey) -> bool {
         self.serves(job) && self.views.shows(kind, view, job)
     }
-
-    /// The newest version that is known of what a view shows: of the last such view, or of any object seen since.
-    fn newest(&self, kind: Kind, of: Option<&Text>) -> ResourceVersion {
-        let shown = |key: &JobKey| self.shows(kind, of, key);
-        let jobs = self.state.jobs.all_awake().filter(|(key, _)| shown(key)).map(|(_, job)| job);
-        let seen = match kind {
-            Kind::Node => self.state.nodes.values().map(|n| n.fact.rv).max(),
-            Kind::Job => self.state.jobs.briefs().filter(|(key, _)| shown(key)).map(|(_, job)| job.rv).max(),
-            Kind::Pod => jobs.flat_map(|j| j.pods.values()).map(|p| p.fact.rv).max(),
-            Kind::Service => jobs.flat_map(|j| j.services.values()).map(|s| s.rv).max(),
-        };
-        self.state.floor(kind, of).max(seen.unwrap_or_default())
-    }
-
-    /// An unknown pod at or below the newest complete view was gone before that view.
-    fn is_stale_pod(&self, key: &JobKey, fact: &PodFact) -> bool {
-        let known = self.state.job(key).is_some_and(|j| j.pods.contains_key(&fact.uid));
-        !known && fact.rv <= self.state.floor(Kind::Pod, self.views.of(Kind::Pod, key))
-    }
-
-    /// Whether a fact changes anything that is known. Heartbeats and echoes do not.
-    pub(crate) fn is_news(&self, scope: &Scope, fact: &Fact) -> bool {
-        let Scope::Job(key) = scope else {
-            return match fact {
-                Fact::Node(node) => self.state.nodes.get(&node.name).is_none_or(|known| {
-                    known.fact.rv < node.rv
-                        && (known.fact.ready != node.ready || known.fact.conditions != node.conditions)
-                }),
-                Fact::NodeGone { name } => self.state.nodes.contains_key(name),
-                Fact::Relisted { kind, of, rv } => self.state.floor(*kind, of.as_ref()) < *rv,
-                _ => true,
-            };
-        };
-        let job = self.state.job(key);
-        let job = job.as_deref();
-        match fact {
-            Fact::Pod(pod) => job.and_then(|j| j.pods.get(&pod.uid)).is_none_or(|known| {
-                known.fact.rv < pod.rv && PodFact { rv: known.fact.rv, ..(**pod).clone() } != known.fact
-            }),
-            Fact::PodGone { uid, .. } => job.is_some_and(|j| {
-                // Of a pod never seen it matters only while its creation may be unresolved, or a mirror waits for it.
-                j.pods.contains_key(uid) || j.doomed.contains(uid) || !j.planned_pods.is_empty()
-            }),
-            Fact::Service(service) => job.and_then(|j| j.services.get(&service.uid)).is_none_or(|known| {
-                known.rv < service.rv && (known.deleting != service.deleting || known.slot != service.slot)
-            }),
-            Fact::ServiceGone { uid } => job.is_some_and(|j| j.services.contains_key(uid)),
-            Fact::Job(fact) => job.is_none_or(|j| {
-                !j.known
-                    || (fact.rv >= j.rv && (fact.rv, fact.deleting, fact.mirror) != (j.rv, j.deleting, j.mirror))
-                    || (fact.rv >= j.rv && (fact.marks != j.marks || (fact.marker && !j.marker)))
-            }),
-            Fact::Spec(fact) => job.and_then(|j| j.spec.as_ref()).is_none_or(|known| **known != **fact),
-            Fact::JobGone => job.is_some_and(|j| j.known && !j.gone),
-            // What a watch has shown already still ends the attempts to write it.
-            Fact::Published { stamp, rv } => {
-                job.is_some_and(|j| *stamp > j.acked || *rv > j.rv || j.attempts.contains_key(&ObjectRef::Status))
-            }
-            _ => job.is_some() || matches!(fact, Fact::Adopted(_)),
-        }
-    }
-
-    /// A mirror this log does not contain, seen while leading, means that another operator wrote: start again.
-    pub(crate) fn check_coverage(&self, key: &JobKey, fact: &Fact, begins: bool) -> Result<(), Error> {
-        match fact {
-            Fact::Adopted(adopted) if !begins && self.state.job(key).is_some_and(|j| j.known) => {
-                Err(Error::Superseded { job: key.to_string(), mirror: adopted.mirror.stamp.to_string() })
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
-/// What a complete view is of, and its version.
-#[derive(Debug, Clone)]
-struct View {
+/// A list, taken out of its observation.
+struct List {
     kind: Kind,
     of: Option<Text>,
     rv: ResourceVersion,
+    items: Vec<Seen>,
 }
 
 /// Nodes, then jobs, then pods, then services.
@@ -272,19 +216,4 @@ fn rank(observation: &Observation<Seen>) -> usize {
         Observation::Applied(seen) | Observation::Deleted(seen) => seen.kind(),
     };
     Kind::ALL.iter().position(|k| *k == kind).unwrap_or_default()
-}
-
-/// Pods that a mirror adopted in this very turn waits for, and that the view does not hold, are gone.
-fn adopted_waits(list: &mut Vec<Fact>, there: &BTreeSet<Uid>) {
-    let gone: Vec<Fact> = list
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::Adopted(adopted) => Some(&adopted.mirror.wait_uids),
-            _ => None,
-        })
-        .flatten()
-        .filter(|uid| !there.contains(*uid))
-        .map(|uid| Fact::PodGone { uid: uid.clone(), rv: None })
-        .collect();
-    list.extend(gone);
 }

@@ -5,6 +5,17 @@
 //! a job's life (`engine`) nor spell out objects (`apis`).
 //!
 //! Tests: the `snapshots` package runs it on the embedded cluster, with a crash at every boundary.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::todo,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::float_arithmetic,
+    clippy::wildcard_enum_match_arm
+)]
 
 mod announce;
 mod answers;

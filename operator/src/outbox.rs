@@ -38,9 +38,10 @@ impl Operator {
         }
         let mut pods = self.render_pods(key, &commands);
         for command in commands {
-            let rendered = match &command {
-                Command::CreatePod { .. } => pods.pop_front().unwrap_or(Ok(None)),
-                _ => self.render(key, &command),
+            let rendered = if matches!(command, Command::CreatePod { .. }) {
+                pods.pop_front().unwrap_or(Ok(None))
+            } else {
+                self.render(key, &command)
             };
             match rendered {
                 Ok(Some(call)) => calls.push(self.send(key, call, Doing::Command(command))),
@@ -88,7 +89,7 @@ impl Operator {
     }
 
     fn register(&mut self, key: &JobKey, doing: Doing) -> u64 {
-        self.next_call += 1;
+        self.next_call = self.next_call.saturating_add(1);
         self.under_way.insert((key.clone(), doing.object()), self.next_call);
         self.calls.insert(self.next_call, (key.clone(), doing));
         self.next_call

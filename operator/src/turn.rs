@@ -5,10 +5,11 @@ use std::ops::Bound;
 
 use apis::{ApiCall, Observation, Seen, WatchTarget};
 use engine::wire::BEHAVIOUR;
-use engine::{Record, Scope};
+use engine::{Admission, Arrival, Record, Scope};
 use event_log::NewRecord;
 use model::{Fact, JobKey, Phase, Position, Stamp, Term, Text, Timestamp};
 
+use crate::intake::Intake;
 use crate::operator::{Error, Operator};
 
 /// Records staged for one job in one turn, beyond which the rest waits for the next turn.
@@ -36,23 +37,23 @@ impl Operator {
     /// After an error nothing of this turn is dispatched and the operator must be opened anew.
     pub fn turn(&mut self, now: Timestamp) -> Result<Vec<ApiCall>, Error> {
         let now = now.max(self.state.at);
-        let mut facts = Intake::default();
         let begins = !self.is_ready();
+        let mut facts = Intake::new(begins);
         if begins {
             let Some(term) = self.term_to_begin(now) else { return Ok(Vec::new()) };
             self.term = term;
             facts.cluster.push(Fact::TermBegan { term: self.term });
             facts.cluster.push(Fact::Configured(Box::new(self.options.config.clone())));
         }
-        self.take_observations(&mut facts, begins)?;
+        self.take_observations(&mut facts)?;
         self.take_answers(&mut facts);
         if let Some(error) = self.went_back.take() {
             return Err(error);
         }
         for (_, key) in self.state.deadlines().take_while(|(at, _)| *at <= now).filter(|(_, key)| self.serves(key)) {
-            facts.job(key).push(Fact::Due);
+            facts.push(key, Fact::Due);
         }
-        let (records, touched) = self.stage(facts, now, begins)?;
+        let (records, touched) = self.stage(facts, now)?;
         self.append(&records)?;
         let mut calls = std::mem::take(&mut self.pending_events);
         // A new term finds what an earlier one left undone.
@@ -94,20 +95,22 @@ impl Operator {
     }
 
     /// Observes and decides: the cluster's record first, then each job's, in key order.
-    fn stage(&mut self, facts: Intake, now: Timestamp, begins: bool) -> Result<(Vec<Record>, Vec<JobKey>), Error> {
+    fn stage(&mut self, mut facts: Intake, now: Timestamp) -> Result<(Vec<Record>, Vec<JobKey>), Error> {
         let mut records = Vec::new();
-        let mut jobs = facts.jobs;
         let mut causes = Vec::new();
         let before = (self.state.stamp, self.state.at);
         if !facts.cluster.is_empty() {
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
-            for fact in facts.cluster {
-                if !self.is_news(&Scope::Cluster, &fact) {
+            for fact in std::mem::take(&mut facts.cluster) {
+                if self.state.admit(&Scope::Cluster, &fact, Arrival::default()) != Admission::Admitted {
                     continue;
                 }
                 for (key, follow_up) in self.state.take_in(&Scope::Cluster, &fact) {
-                    jobs.entry(key).or_default().extend(follow_up);
+                    facts.touch(&key);
+                    for fact in follow_up {
+                        facts.push(&key, fact);
+                    }
                 }
                 news.push(fact);
             }
@@ -118,9 +121,9 @@ impl Operator {
                 records.push(self.record(Scope::Cluster, now, news, Vec::new(), Vec::new()));
             }
         }
-        let touched: Vec<JobKey> = jobs.keys().cloned().collect();
-        for (key, facts) in jobs {
-            self.stage_job(&key, facts, now, begins, &causes, &mut records)?;
+        let touched: Vec<JobKey> = facts.jobs.keys().cloned().collect();
+        for (key, facts) in facts.jobs {
+            self.stage_job(&key, facts, now, &causes, &mut records)?;
             if self.state.jobs.is_resting(&key) {
                 self.forget(&key);
             }
@@ -132,26 +135,29 @@ impl Operator {
     fn stage_job(
         &mut self,
         key: &JobKey,
-        facts: Vec<Fact>,
+        mut facts: Vec<(Fact, Arrival)>,
         now: Timestamp,
-        begins: bool,
         causes: &[Position],
         records: &mut Vec<Record>,
     ) -> Result<(), Error> {
         let scope = Scope::Job(key.clone());
-        let mut facts = facts;
-        let touches_node = |f: &Fact| matches!(f, Fact::NodeChanged { .. });
+        let touches_node = |(fact, _): &(Fact, Arrival)| matches!(fact, Fact::NodeChanged { .. });
         let mut causes: Vec<Position> = if facts.iter().any(touches_node) { causes.to_vec() } else { Vec::new() };
         for _ in 0..MAX_RECORDS {
             let before = (self.state.stamp, self.state.at);
             let from = self.state.jobs.brief(key).map_or(Phase::New, |job| job.phase);
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
-            for fact in std::mem::take(&mut facts) {
-                if self.is_news(&scope, &fact) {
-                    self.check_coverage(key, &fact, begins)?;
-                    self.state.take_in(&scope, &fact);
-                    news.push(fact);
+            for (fact, arrival) in std::mem::take(&mut facts) {
+                match self.state.admit(&scope, &fact, arrival) {
+                    Admission::Admitted => {
+                        self.state.take_in(&scope, &fact);
+                        news.push(fact);
+                    }
+                    Admission::Superseded { mirror } => {
+                        return Err(Error::Superseded { job: key.to_string(), mirror: mirror.to_string() });
+                    }
+                    Admission::Dropped(_) | Admission::Regressed { .. } => {}
                 }
             }
             let events = engine::step(&mut self.state, key);
@@ -257,18 +263,5 @@ fn mirrored_term(seen: &Seen) -> Term {
     match seen {
         Seen::Job(_, object) => apis::objects::mirror_stamp(object).term,
         Seen::Pod(..) | Seen::Service(..) | Seen::Node(_) => Term::default(),
-    }
-}
-
-/// Facts that came in this turn, by what they are about.
-#[derive(Debug, Default)]
-pub(crate) struct Intake {
-    pub(crate) cluster: Vec<Fact>,
-    pub(crate) jobs: BTreeMap<JobKey, Vec<Fact>>,
-}
-
-impl Intake {
-    pub(crate) fn job(&mut self, key: &JobKey) -> &mut Vec<Fact> {
-        self.jobs.entry(key.clone()).or_default()
     }
 }

@@ -1,9 +1,9 @@
-//! Facts about pods: identity gates first, then slots and strays, then the counters that follow.
+//! Facts about pods: slots and strays first, then the counters that follow.
 
 use model::{ObjectRef, Phase, PodFact, PodPhase, ResourceVersion, SlotId, Stamp, Timestamp, Uid};
 
 use super::{Moves, Turn, answers, share};
-use crate::job::{Doom, Job, Pod, Slot};
+use crate::job::{Doom, Job, Pod};
 use crate::slots;
 
 /// How many uids of unknown pods that are gone are remembered per job.
@@ -12,25 +12,14 @@ const MAX_DEAD: usize = 64;
 impl Turn<'_> {
     pub(super) fn pod(&self, job: &mut Job, fact: &PodFact, moves: &mut Moves) {
         let uid = &fact.uid;
-        if job.pods.get(uid).is_some_and(|known| known.fact.rv >= fact.rv) || job.dead.contains(uid) {
-            return;
-        }
         let id = fact.slot.as_ref().filter(|id| job.slot(id).is_some()).cloned();
         if let (Some(scaled_away), None) = (&fact.slot, &id) {
             // Its creation had been given up; now it is known that it took place.
             answers::give_up(job, scaled_away, self.stamp);
         }
         if let Some(id) = &id {
-            let holder = job.slot(id).and_then(|s| s.pod.clone()).filter(|held| held != uid);
-            if job.slot(id).is_some_and(|s| s.is_late(uid, fact.rv)) {
-                return;
-            }
-            if let Some(held) = holder
-                && let Some(known) = job.pods.get(&held).filter(|p| p.fact.name == fact.name)
-            {
-                if known.fact.rv > fact.rv {
-                    return;
-                }
+            let holder = job.slot(id).and_then(|slot| slot.pod.as_ref());
+            if let Some(held) = job.namesake(holder, fact).map(|(uid, _)| uid.clone()) {
                 // One name holds one pod at a time: the one known before is gone.
                 self.pod_gone(job, &held, None, moves);
             }
@@ -195,14 +184,6 @@ impl Turn<'_> {
         {
             job.shown = self.stamp;
         }
-    }
-}
-
-impl Slot {
-    /// Whether news of a pod with this version comes after the pod left the slot.
-    fn is_late(&self, uid: &Uid, rv: ResourceVersion) -> bool {
-        let came_back = self.last_gone_rv.0 > 0 && rv > self.last_gone_rv;
-        self.last_gone.as_ref() == Some(uid) && !came_back
     }
 }
 

@@ -8,9 +8,6 @@ use crate::slots;
 
 impl Turn<'_> {
     pub(super) fn service(&self, job: &mut Job, fact: &ServiceFact) {
-        if job.services.get(&fact.uid).is_some_and(|known| known.rv >= fact.rv) {
-            return;
-        }
         let doom = job.services.get(&fact.uid).and_then(|s| s.doom.clone());
         let mut service =
             Service { name: fact.name.clone(), slot: fact.slot.clone(), rv: fact.rv, deleting: fact.deleting, doom };

@@ -1,0 +1,267 @@
+//! Gates: which facts go into a record, and why the others are dropped.
+//!
+//! Owns one rule each for staleness, echoes, adoption, supersession, restored clusters (`lists`) and taken names (`names`).
+//! It reads the state and changes nothing: [`State::observe`] folds admitted facts in. It must not read API objects.
+//! Tests: `admit/tests.rs`, one row a rule.
+
+mod lists;
+mod names;
+
+use model::fact::Adopted;
+use model::{Fact, JobFact, JobKey, NodeFact, ObjectRef, Phase, PodFact, ResourceVersion, ServiceFact, Stamp, Uid};
+
+pub use self::lists::{ListView, Present, absent_waits};
+pub use self::names::{NameHolder, Whose};
+use crate::job::Job;
+use crate::state::{Scope, State};
+
+/// Verdict on a fact or a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It goes into a record.
+    Admitted,
+    /// It changes nothing, for this reason.
+    Dropped(DropReason),
+    /// Another operator leads by now and wrote a mirror: this one must start again from the objects.
+    Superseded {
+        /// Stamp of the mirror.
+        mirror: Stamp,
+    },
+    /// It is older than this version, which was seen before: the cluster was restored from a copy.
+    Regressed {
+        /// Newest version seen.
+        known: ResourceVersion,
+    },
+}
+
+/// Reason for dropping a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DropReason {
+    /// Older than what is known of the object.
+    Stale,
+    /// An echo or a heartbeat: it says what is known already.
+    Unchanged,
+    /// It is about an object that is not known and that nothing waits for.
+    Unknown,
+}
+
+/// Circumstances under which a fact came in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// Version of the newest list of the object's source. An unknown object that is not newer was deleted before that list.
+    /// Zero for an item of a list itself, and for a fact that no object was read for.
+    pub list_rv: ResourceVersion,
+    /// A term begins with this turn. Jobs may be adopted that the log knows.
+    pub term_begins: bool,
+}
+
+impl Admission {
+    const STALE: Self = Self::Dropped(DropReason::Stale);
+    const UNCHANGED: Self = Self::Dropped(DropReason::Unchanged);
+    const UNKNOWN: Self = Self::Dropped(DropReason::Unknown);
+
+    /// Returns `reason` as the verdict unless the fact passed.
+    const fn unless(passed: bool, reason: Self) -> Self {
+        if passed { Self::Admitted } else { reason }
+    }
+}
+
+impl State {
+    /// Decides whether a fact goes into a record of that scope. To be asked directly before [`State::observe`]: facts that
+    /// came in together are judged one after the other.
+    pub fn admit(&self, scope: &Scope, fact: &Fact, arrival: Arrival) -> Admission {
+        match scope {
+            Scope::Cluster => self.admit_to_cluster(fact),
+            Scope::Job(key) => self.admit_to_job(key, fact, arrival),
+        }
+    }
+
+    fn admit_to_cluster(&self, fact: &Fact) -> Admission {
+        match fact {
+            Fact::Node(node) => match self.nodes.get(&node.name).map(|known| &known.fact) {
+                None => Admission::Admitted,
+                Some(_) if self.is_stale_node(node) => Admission::STALE,
+                Some(known) => Admission::unless(known.judged() != node.judged(), Admission::UNCHANGED),
+            },
+            Fact::NodeGone { name } => Admission::unless(self.nodes.contains_key(name), Admission::UNKNOWN),
+            Fact::Relisted { kind, of, rv } => lists::after(*rv, self.floor(*kind, of.as_ref())),
+            Fact::TermBegan { .. }
+            | Fact::Configured(_)
+            | Fact::Job(_)
+            | Fact::Spec(_)
+            | Fact::JobGone
+            | Fact::Pod(_)
+            | Fact::PodGone { .. }
+            | Fact::Service(_)
+            | Fact::ServiceGone { .. }
+            | Fact::NodeChanged { .. }
+            | Fact::Answered { .. }
+            | Fact::Published { .. }
+            | Fact::Due
+            | Fact::Adopted(_) => Admission::Admitted,
+        }
+    }
+
+    fn admit_to_job(&self, key: &JobKey, fact: &Fact, arrival: Arrival) -> Admission {
+        let job = self.job(key);
+        let job = job.as_deref();
+        match fact {
+            Fact::Pod(pod) => {
+                let known = job.and_then(|job| job.pods.get(&pod.uid)).map(|known| &known.fact);
+                let is_stale = job.is_some_and(|job| job.is_stale_pod(pod));
+                let Some(known) = known else {
+                    return Admission::unless(!is_stale && pod.rv > arrival.list_rv, Admission::STALE);
+                };
+                if is_stale {
+                    return Admission::STALE;
+                }
+                let echo = PodFact { rv: known.rv, ..(**pod).clone() } == *known;
+                Admission::unless(!echo, Admission::UNCHANGED)
+            }
+            Fact::Service(service) => {
+                let Some(known) = job.and_then(|job| job.services.get(&service.uid)) else {
+                    return Admission::unless(service.rv > arrival.list_rv, Admission::STALE);
+                };
+                if job.is_some_and(|job| job.is_stale_service(service)) {
+                    return Admission::STALE;
+                }
+                let changed = known.deleting != service.deleting || known.slot != service.slot;
+                Admission::unless(changed, Admission::UNCHANGED)
+            }
+            Fact::Job(fact) => match job {
+                Some(job) if job.is_stale_object(fact) => Admission::STALE,
+                Some(job) if job.known => {
+                    let changed = (fact.rv, fact.deleting, fact.mirror) != (job.rv, job.deleting, job.mirror)
+                        || fact.marks != job.marks
+                        || (fact.marker && !job.marker);
+                    Admission::unless(changed, Admission::UNCHANGED)
+                }
+                Some(_) | None => Admission::Admitted,
+            },
+            Fact::Spec(fact) => {
+                let echo = job.and_then(|job| job.spec.as_ref()).is_some_and(|known| **known == **fact);
+                Admission::unless(!echo, Admission::UNCHANGED)
+            }
+            Fact::JobGone => match job.filter(|job| job.known) {
+                None => Admission::UNKNOWN,
+                Some(job) => Admission::unless(!job.gone, Admission::UNCHANGED),
+            },
+            Fact::PodGone { uid, .. } => {
+                Admission::unless(job.is_some_and(|job| job.awaits_end_of(uid)), Admission::UNKNOWN)
+            }
+            Fact::ServiceGone { uid } => {
+                Admission::unless(job.is_some_and(|job| job.services.contains_key(uid)), Admission::UNKNOWN)
+            }
+            Fact::Published { stamp, rv } => match job {
+                None => Admission::UNKNOWN,
+                Some(job) => Admission::unless(job.is_news_of_status(*stamp, *rv), Admission::UNCHANGED),
+            },
+            Fact::Adopted(adopted) => {
+                let leads = !arrival.term_begins && job.is_some_and(|job| job.known);
+                Admission::unless(!leads, Admission::Superseded { mirror: adopted.mirror.stamp })
+            }
+            Fact::TermBegan { .. }
+            | Fact::Configured(_)
+            | Fact::Node(_)
+            | Fact::NodeGone { .. }
+            | Fact::Relisted { .. }
+            | Fact::NodeChanged { .. }
+            | Fact::Answered { .. }
+            | Fact::Due => Admission::unless(job.is_some(), Admission::UNKNOWN),
+        }
+    }
+
+    /// Returns the state that a job takes from its object before the fact is admitted: its mirror is newer than what is known
+    /// of the job and not covered by the log, or it has no mirror, is new here and its status shows a phase. `read` reads the
+    /// object.
+    pub fn adoption(&self, key: &JobKey, fact: &JobFact, read: impl FnOnce() -> Adopted) -> Option<Adopted> {
+        let known = self.jobs.brief(key).filter(|job| job.known);
+        if fact.mirror == Stamp::default() {
+            return known.is_none().then(read).filter(|adopted| adopted.mirror.phase != Phase::New);
+        }
+        let is_newer = known.is_none_or(|job| fact.mirror > job.acked && fact.rv > job.rv);
+        (is_newer && !self.covers(fact.mirror)).then(read)
+    }
+
+    /// Returns the verdict on a job that was read at a version: a read shows at least what was known when it was sent.
+    pub fn admit_read(&self, key: &JobKey, rv: ResourceVersion) -> Admission {
+        match self.jobs.brief(key) {
+            Some(job) if rv < job.rv => Admission::Regressed { known: job.rv },
+            Some(_) | None => Admission::Admitted,
+        }
+    }
+
+    /// Returns true if the fact is not newer than what is known of the node.
+    pub(crate) fn is_stale_node(&self, fact: &NodeFact) -> bool {
+        self.nodes.get(&fact.name).is_some_and(|known| known.fact.rv >= fact.rv)
+    }
+}
+
+impl Job {
+    /// Returns true if the fact is about an object and older than what is known of it. Such facts stand in records of builds
+    /// that admitted them; folding passes them over.
+    pub(crate) fn is_stale(&self, fact: &Fact) -> bool {
+        match fact {
+            Fact::Job(fact) => self.is_stale_object(fact),
+            Fact::Pod(fact) => self.is_stale_pod(fact),
+            Fact::Service(fact) => self.is_stale_service(fact),
+            Fact::TermBegan { .. }
+            | Fact::Configured(_)
+            | Fact::Spec(_)
+            | Fact::JobGone
+            | Fact::PodGone { .. }
+            | Fact::ServiceGone { .. }
+            | Fact::Node(_)
+            | Fact::NodeGone { .. }
+            | Fact::NodeChanged { .. }
+            | Fact::Relisted { .. }
+            | Fact::Answered { .. }
+            | Fact::Published { .. }
+            | Fact::Due
+            | Fact::Adopted(_) => false,
+        }
+    }
+
+    fn is_stale_object(&self, fact: &JobFact) -> bool {
+        self.known && fact.rv < self.rv
+    }
+
+    fn is_stale_service(&self, fact: &ServiceFact) -> bool {
+        self.services.get(&fact.uid).is_some_and(|known| known.rv >= fact.rv)
+    }
+
+    /// Returns true if the pod is known in this version or a newer one, was reported deleted, or had its name before the pod
+    /// that has it now.
+    fn is_stale_pod(&self, fact: &PodFact) -> bool {
+        let uid = &fact.uid;
+        if self.pods.get(uid).is_some_and(|known| known.fact.rv >= fact.rv) || self.dead.contains(uid) {
+            return true;
+        }
+        let Some(slot) = fact.slot.as_ref().and_then(|id| self.slot(id)) else { return false };
+        let came_back = slot.last_gone_rv.0 > 0 && fact.rv > slot.last_gone_rv;
+        let is_late = slot.last_gone.as_ref() == Some(uid) && !came_back;
+        is_late || self.namesake(slot.pod.as_ref(), fact).is_some_and(|(_, known)| known.rv > fact.rv)
+    }
+
+    /// Returns the pod that holds the slot, if it is another one of the same name.
+    pub(crate) fn namesake<'a>(&'a self, holder: Option<&'a Uid>, fact: &PodFact) -> Option<(&'a Uid, &'a PodFact)> {
+        let holder = holder.filter(|holder| **holder != fact.uid)?;
+        let known = self.pods.get(holder).map(|pod| &pod.fact)?;
+        (known.name == fact.name).then_some((holder, known))
+    }
+
+    /// Returns true if the end of a pod matters. Of a pod that was never seen it does while a creation is unresolved, or while
+    /// an adopted mirror waits for it.
+    fn awaits_end_of(&self, uid: &Uid) -> bool {
+        self.pods.contains_key(uid) || self.doomed.contains(uid) || !self.planned_pods.is_empty()
+    }
+
+    /// Returns true if an acknowledged status write changes anything. What a watch has shown already still ends the attempts
+    /// to write it.
+    fn is_news_of_status(&self, stamp: Stamp, rv: ResourceVersion) -> bool {
+        stamp > self.acked || rv > self.rv || self.attempts.contains_key(&ObjectRef::Status)
+    }
+}
+
+#[cfg(test)]
+mod tests;

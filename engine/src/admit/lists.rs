@@ -1,0 +1,115 @@
+//! What a list says: which versions it may have, and which known objects it ends by not holding them.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use model::fact::Adopted;
+use model::{Fact, JobKey, Kind, ResourceVersion, Text, Uid};
+
+use super::Admission;
+use crate::state::{Scope, State};
+
+/// A list of a kind's objects, or of those that one source shows.
+#[derive(Clone, Copy)]
+pub struct ListView<'a> {
+    /// The kind.
+    pub kind: Kind,
+    /// The source; `None` for the whole kind.
+    pub of: Option<&'a Text>,
+    /// resourceVersion of the list.
+    pub rv: ResourceVersion,
+    /// Tells whether the source shows a job, or what belongs to it. It says nothing about other jobs.
+    pub shows: &'a dyn Fn(&JobKey) -> bool,
+}
+
+/// The objects that a list holds.
+#[derive(Debug, Clone, Default)]
+pub struct Present {
+    /// Uids of its jobs, pods or services.
+    pub uids: BTreeSet<Uid>,
+    /// Names of its nodes.
+    pub nodes: BTreeSet<Text>,
+}
+
+impl State {
+    /// Returns the verdict on a list. While leading, a list that is older than one before is stale. When a term begins it
+    /// must hold everything known: an older one is that of a cluster that was restored from a copy.
+    pub fn admit_list(&self, list: &ListView<'_>, term_begins: bool) -> Admission {
+        if term_begins {
+            let known = self.newest_version(list);
+            if list.rv < known {
+                return Admission::Regressed { known };
+            }
+        }
+        after(list.rv, self.floor(list.kind, list.of))
+    }
+
+    /// Returns the newest version known of what the list's source shows: of its last list, or of an object seen since.
+    fn newest_version(&self, list: &ListView<'_>) -> ResourceVersion {
+        let live = self.jobs.all_awake().filter(|(key, _)| (list.shows)(key)).map(|(_, job)| job);
+        let seen = match list.kind {
+            Kind::Node => self.nodes.values().map(|node| node.fact.rv).max(),
+            Kind::Job => self.jobs.briefs().filter(|(key, _)| (list.shows)(key)).map(|(_, job)| job.rv).max(),
+            Kind::Pod => live.flat_map(|job| job.pods.values()).map(|pod| pod.fact.rv).max(),
+            Kind::Service => live.flat_map(|job| job.services.values()).map(|service| service.rv).max(),
+        };
+        self.floor(list.kind, list.of).max(seen.unwrap_or_default())
+    }
+
+    /// Returns the ends of the known objects that an admitted list would show and does not hold. An object that is newer than
+    /// the list may have been created after it.
+    pub fn absent(&self, list: &ListView<'_>, present: &Present) -> Vec<(Scope, Fact)> {
+        let (rv, here) = (list.rv, &present.uids);
+        let live = self.jobs.all_awake().filter(|(key, _)| (list.shows)(key));
+        let mut gone = Vec::new();
+        match list.kind {
+            Kind::Node => {
+                let known = self.nodes.values().map(|node| &node.fact);
+                let absent = known.filter(|node| node.rv <= rv && !present.nodes.contains(&node.name));
+                gone.extend(absent.map(|node| (Scope::Cluster, Fact::NodeGone { name: node.name.clone() })));
+            }
+            Kind::Job => {
+                let shown = self.jobs.briefs().filter(|(key, _)| (list.shows)(key));
+                let absent = shown.filter(|(key, job)| job.known && job.rv <= rv && !here.contains(&key.uid));
+                gone.extend(absent.map(|(key, _)| (Scope::Job(key.clone()), Fact::JobGone)));
+            }
+            Kind::Pod => {
+                for (key, job) in live {
+                    let known = job.pods.values().map(|pod| &pod.fact);
+                    let absent = known.filter(|pod| pod.rv <= rv && !here.contains(&pod.uid));
+                    let ends = absent.map(|pod| Fact::PodGone { uid: pod.uid.clone(), rv: Some(rv) });
+                    let awaited = job.doomed.iter().filter(|uid| !job.pods.contains_key(*uid));
+                    let ends = ends.chain(ends_of_absent(awaited, present));
+                    gone.extend(ends.map(|end| (Scope::Job(key.clone()), end)));
+                }
+            }
+            Kind::Service => {
+                for (key, job) in live {
+                    let absent = job.services.iter().filter(|(uid, known)| known.rv <= rv && !here.contains(*uid));
+                    let ends = absent.map(|(uid, _)| Fact::ServiceGone { uid: uid.clone() });
+                    gone.extend(ends.map(|end| (Scope::Job(key.clone()), end)));
+                }
+            }
+        }
+        gone
+    }
+}
+
+/// Returns the verdict on a list at version `rv` when the source's last one was at `last`.
+pub(super) fn after(rv: ResourceVersion, last: ResourceVersion) -> Admission {
+    match rv.cmp(&last) {
+        Ordering::Less => Admission::STALE,
+        Ordering::Equal => Admission::UNCHANGED,
+        Ordering::Greater => Admission::Admitted,
+    }
+}
+
+/// Returns the ends of the pods that an adopted mirror waits for and that a list of pods does not hold.
+pub fn absent_waits(adopted: &Adopted, present: &Present) -> Vec<Fact> {
+    ends_of_absent(adopted.mirror.wait_uids.iter(), present).collect()
+}
+
+/// Pods that were never seen have no version by which they were gone.
+fn ends_of_absent<'a>(awaited: impl Iterator<Item = &'a Uid>, present: &'a Present) -> impl Iterator<Item = Fact> {
+    awaited.filter(|uid| !present.uids.contains(*uid)).map(|uid| Fact::PodGone { uid: uid.clone(), rv: None })
+}

@@ -1,0 +1,391 @@
+//! One row a rule: what is known, what comes in, the verdict.
+
+use std::collections::BTreeMap;
+
+use model::fact::Mark;
+use model::{
+    GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Kind, Mirror, Outcome, PhaseRules, PodPhase,
+    Position, RestartPolicy, RestartScope, SlotId, SpecFact, Term, Timestamp,
+};
+
+use super::*;
+use crate::job::Doom;
+
+const ADMITTED: Admission = Admission::Admitted;
+const STALE: Admission = Admission::STALE;
+const UNCHANGED: Admission = Admission::UNCHANGED;
+const UNKNOWN: Admission = Admission::UNKNOWN;
+
+/// The job and all it has are known at this version; so are the lists.
+const KNOWN: u64 = 10;
+
+fn key() -> JobKey {
+    JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "u".into() }
+}
+
+fn stranger() -> JobKey {
+    JobKey { uid: "other".into(), ..key() }
+}
+
+fn stamp(term: u64, position: u64) -> Stamp {
+    Stamp { term: Term(term), position: Position(position) }
+}
+
+fn slot(index: u32) -> SlotId {
+    SlotId { group: "g".into(), index }
+}
+
+fn pod_fact(uid: &str, index: u32, rv: u64) -> PodFact {
+    PodFact {
+        uid: uid.into(),
+        name: format!("j-g-{index}").into(),
+        slot: Some(slot(index)),
+        rv: ResourceVersion(rv),
+        incarnation: Incarnation(1),
+        phase: PodPhase::Pending,
+        node: None,
+        started: None,
+        deleting: None,
+        containers: Vec::new(),
+        reason: None,
+        message: None,
+        conditions: Vec::new(),
+    }
+}
+
+fn pod(uid: &str, index: u32, rv: u64) -> Fact {
+    Fact::Pod(Box::new(pod_fact(uid, index, rv)))
+}
+
+fn running(uid: &str, index: u32, rv: u64) -> Fact {
+    Fact::Pod(Box::new(PodFact { phase: PodPhase::Running, ..pod_fact(uid, index, rv) }))
+}
+
+fn service(uid: &str, rv: u64, deleting: bool) -> Fact {
+    let fact =
+        ServiceFact { uid: uid.into(), slot: Some(slot(0)), name: "j-g-0".into(), rv: ResourceVersion(rv), deleting };
+    Fact::Service(Box::new(fact))
+}
+
+fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
+    let conditions = conditions.iter().map(|condition| (*condition).into()).collect();
+    Fact::Node(Box::new(NodeFact { name: "n".into(), rv: ResourceVersion(rv), ready, conditions }))
+}
+
+fn object_fact(rv: u64, mirror: Stamp) -> JobFact {
+    JobFact { rv: ResourceVersion(rv), deleting: false, marks: BTreeMap::new(), marker: false, mirror }
+}
+
+fn object(rv: u64, mirror: Stamp) -> Fact {
+    Fact::Job(Box::new(object_fact(rv, mirror)))
+}
+
+fn spec(replicas: u32) -> Fact {
+    let group = GroupSpec {
+        name: "g".into(),
+        display: None,
+        replicas,
+        complete: GroupEndPolicy::All,
+        fail: GroupEndPolicy::Any,
+        restart: RestartPolicy::Never,
+        scope: RestartScope::Pod,
+        restart_limit: None,
+        services: true,
+        gpus: false,
+    };
+    let spec = JobSpec {
+        groups: vec![group],
+        complete: JobEndPolicy::All,
+        fail: JobEndPolicy::Any,
+        clean_pods: model::CleanPodPolicy::None,
+        restartable_codes: Vec::new(),
+        time_limit_ms: None,
+        phase_rules: PhaseRules { creating: false, sticky_restarting: false },
+    };
+    Fact::Spec(Box::new(SpecFact { spec: Ok(spec), warnings: Vec::new(), manifest: "{}".into() }))
+}
+
+fn adopted(mirror: Stamp, phase: Phase) -> Adopted {
+    Adopted {
+        mirror: Mirror { stamp: mirror, phase, ..Mirror::default() },
+        restarts: BTreeMap::new(),
+        milestones: Vec::new(),
+        started_at: None,
+        running_at: None,
+        ended_at: None,
+        finals: BTreeMap::new(),
+        remarks: false,
+    }
+}
+
+fn adoption(mirror: Stamp) -> Fact {
+    Fact::Adopted(Box::new(adopted(mirror, Phase::Pending)))
+}
+
+fn gone(uid: &str) -> Fact {
+    Fact::PodGone { uid: uid.into(), rv: None }
+}
+
+fn relisted(kind: Kind, rv: u64) -> Fact {
+    Fact::Relisted { kind, of: None, rv: ResourceVersion(rv) }
+}
+
+fn published(position: u64, rv: u64) -> Fact {
+    Fact::Published { stamp: stamp(3, position), rv: ResourceVersion(rv) }
+}
+
+fn answered(object: ObjectRef) -> Fact {
+    Fact::Answered { object, outcome: Outcome::Unknown { code: 500 } }
+}
+
+/// A job with a pod and a service in slot 0 and nothing in slot 1, on a cluster of one node; then these facts.
+fn known(then: &[Fact]) -> State {
+    let mut state = State::default();
+    state.begin(stamp(3, 1), Timestamp(1000));
+    for fact in [Fact::TermBegan { term: Term(3) }, node(KNOWN, true, &[]), relisted(Kind::Pod, KNOWN)] {
+        state.take_in(&Scope::Cluster, &fact);
+    }
+    state.begin(stamp(3, 2), Timestamp(1000));
+    let first = [object(KNOWN, stamp(3, 2)), spec(2), pod("p0", 0, KNOWN), service("s0", KNOWN, false)];
+    for fact in first.iter().chain(then) {
+        state.take_in(&Scope::Job(key()), fact);
+    }
+    state.begin(stamp(3, 9), Timestamp(2000));
+    state
+}
+
+fn empty() -> State {
+    State::default()
+}
+
+fn marked(rv: u64) -> Fact {
+    let marks = BTreeMap::from([(Mark::Failed, "x".into())]);
+    Fact::Job(Box::new(JobFact { marks, ..object_fact(rv, stamp(3, 2)) }))
+}
+
+fn with_marker(rv: u64) -> Fact {
+    Fact::Job(Box::new(JobFact { marker: true, ..object_fact(rv, stamp(3, 2)) }))
+}
+
+#[test]
+fn each_rule_for_a_fact_has_its_verdict() {
+    let watch = Arrival { list_rv: ResourceVersion(KNOWN), term_begins: false };
+    let list = Arrival::default();
+    let first_turn = Arrival { term_begins: true, ..list };
+    let (cluster, job, other) = (Scope::Cluster, Scope::Job(key()), Scope::Job(stranger()));
+    let late = [gone("p0")];
+    let back = [Fact::PodGone { uid: "p0".into(), rv: Some(ResourceVersion(11)) }];
+    let overtaken = Admission::Superseded { mirror: stamp(4, 1) };
+    let rows: Vec<(&str, State, &Scope, Fact, Arrival, Admission)> = vec![
+        // Nodes.
+        ("a node that is new", empty(), &cluster, node(1, true, &[]), list, ADMITTED),
+        ("a node that is not ready any more", known(&[]), &cluster, node(11, false, &[]), list, ADMITTED),
+        ("a node with a fault", known(&[]), &cluster, node(11, true, &["Fault"]), list, ADMITTED),
+        ("a heartbeat", known(&[]), &cluster, node(11, true, &[]), list, UNCHANGED),
+        ("an old report of a node", known(&[]), &cluster, node(KNOWN, false, &[]), list, STALE),
+        ("the end of a node", known(&[]), &cluster, Fact::NodeGone { name: "n".into() }, list, ADMITTED),
+        ("the end of an unknown node", known(&[]), &cluster, Fact::NodeGone { name: "x".into() }, list, UNKNOWN),
+        // Lists.
+        ("a newer list", known(&[]), &cluster, relisted(Kind::Pod, 11), list, ADMITTED),
+        ("a list at the version of the last one", known(&[]), &cluster, relisted(Kind::Pod, KNOWN), list, UNCHANGED),
+        ("an older list", known(&[]), &cluster, relisted(Kind::Pod, 9), list, STALE),
+        ("a term", known(&[]), &cluster, Fact::TermBegan { term: Term(4) }, list, ADMITTED),
+        // Job objects.
+        ("a job that is new", empty(), &job, object(1, Stamp::default()), watch, ADMITTED),
+        ("a newer version of a job", known(&[]), &job, object(11, stamp(3, 2)), watch, ADMITTED),
+        ("the same version of a job", known(&[]), &job, object(KNOWN, stamp(3, 2)), watch, UNCHANGED),
+        ("the same version with a mark not seen", known(&[]), &job, marked(KNOWN), watch, ADMITTED),
+        ("the same version with the end annotation", known(&[]), &job, with_marker(KNOWN), watch, ADMITTED),
+        ("an older version of a job", known(&[]), &job, marked(9), watch, STALE),
+        ("a job whose pods came first", known_pods_only(), &job, object(1, Stamp::default()), watch, ADMITTED),
+        ("the end of a job", known(&[]), &job, Fact::JobGone, watch, ADMITTED),
+        ("the end of a job that is gone", known(&[Fact::JobGone]), &job, Fact::JobGone, watch, UNCHANGED),
+        ("the end of an unknown job", known(&[]), &other, Fact::JobGone, watch, UNKNOWN),
+        ("another spec", known(&[]), &job, spec(3), watch, ADMITTED),
+        ("the same spec", known(&[]), &job, spec(2), watch, UNCHANGED),
+        // Adoption and supersession.
+        ("an unknown job's state, while leading", known(&[]), &other, adoption(stamp(4, 1)), watch, ADMITTED),
+        ("a known job's state, while leading", known(&[]), &job, adoption(stamp(4, 1)), watch, overtaken),
+        ("a known job's state, as a term begins", known(&[]), &job, adoption(stamp(4, 1)), first_turn, ADMITTED),
+        // Pods.
+        ("a pod that changed", known(&[]), &job, running("p0", 0, 11), watch, ADMITTED),
+        ("a pod of which nothing judged changed", known(&[]), &job, pod("p0", 0, 11), watch, UNCHANGED),
+        ("the version of a pod that is known", known(&[]), &job, running("p0", 0, KNOWN), watch, STALE),
+        ("a pod that is new", known(&[]), &job, pod("p1", 1, 11), watch, ADMITTED),
+        ("an unknown pod from before the last list", known(&[]), &job, pod("p1", 1, KNOWN), watch, STALE),
+        ("an unknown pod that a list holds", known(&[]), &job, pod("p1", 1, 5), list, ADMITTED),
+        ("a pod of an unknown job", known(&[]), &other, pod("q", 0, 11), watch, ADMITTED),
+        ("a late report of a pod that left its slot", known(&late), &job, running("p0", 0, 11), list, STALE),
+        ("a pod that lost its label for a while", known(&back), &job, running("p0", 0, 12), list, ADMITTED),
+        ("a pod that was gone before it was seen", known(&[gone("p1")]), &job, pod("p1", 1, 11), list, STALE),
+        ("a pod that had the name before", known(&[]), &job, pod("q", 0, 9), list, STALE),
+        ("a pod that has the name now", known(&[]), &job, pod("q", 0, 11), list, ADMITTED),
+        ("the end of a pod", known(&[]), &job, gone("p0"), list, ADMITTED),
+        ("the end of an unknown pod", known(&[]), &job, gone("x"), list, UNKNOWN),
+        ("the end of an unknown pod, a create open", with_plan(), &job, gone("x"), list, ADMITTED),
+        ("the end of an unknown pod a mirror waits for", with_wait(), &job, gone("x"), list, ADMITTED),
+        ("the end of a pod of an unknown job", known(&[]), &other, gone("p0"), list, UNKNOWN),
+        // Services.
+        ("a service that changed", known(&[]), &job, service("s0", 11, true), watch, ADMITTED),
+        ("a service of which nothing judged changed", known(&[]), &job, service("s0", 11, false), watch, UNCHANGED),
+        ("the version of a service that is known", known(&[]), &job, service("s0", KNOWN, true), watch, STALE),
+        ("a service that is new", known(&[]), &job, service("s1", 11, false), watch, ADMITTED),
+        ("an unknown service from before the last list", known(&[]), &job, service("s1", KNOWN, false), watch, STALE),
+        ("an unknown service that a list holds", known(&[]), &job, service("s1", 5, false), list, ADMITTED),
+        ("the end of a service", known(&[]), &job, Fact::ServiceGone { uid: "s0".into() }, list, ADMITTED),
+        ("the end of an unknown service", known(&[]), &job, Fact::ServiceGone { uid: "x".into() }, list, UNKNOWN),
+        // Answers, timers, nodes of a job.
+        ("an acknowledged status write", known(&[]), &job, published(3, 9), list, ADMITTED),
+        ("one whose version is new", known(&[]), &job, published(1, 11), list, ADMITTED),
+        ("one that a watch has shown", known(&[]), &job, published(2, KNOWN), list, UNCHANGED),
+        ("one after a failed try", known(&[answered(ObjectRef::Status)]), &job, published(2, KNOWN), list, ADMITTED),
+        ("one for an unknown job", known(&[]), &other, published(3, 11), list, UNKNOWN),
+        ("a refused call", known(&[]), &job, answered(ObjectRef::Pod(slot(1))), list, ADMITTED),
+        ("a refused call for an unknown job", known(&[]), &other, answered(ObjectRef::Status), list, UNKNOWN),
+        ("a deadline", known(&[]), &job, Fact::Due, list, ADMITTED),
+        ("a deadline of an unknown job", known(&[]), &other, Fact::Due, list, UNKNOWN),
+        ("a node of a job", known(&[]), &job, Fact::NodeChanged { name: "n".into() }, list, ADMITTED),
+        ("a node of an unknown job", known(&[]), &other, Fact::NodeChanged { name: "n".into() }, list, UNKNOWN),
+    ];
+    for (what, state, scope, fact, arrival, verdict) in rows {
+        assert_eq!(state.admit(scope, &fact, arrival), verdict, "{what}");
+        let stale = verdict == STALE && arrival.list_rv == ResourceVersion::default();
+        if stale && let Scope::Job(key) = scope {
+            // Records of older builds hold such facts: they fold to nothing.
+            let mut folded = state.clone();
+            folded.take_in(scope, &fact);
+            let text = |state: &State| state.job(key).map(|job| serde_json::to_string(&*job).unwrap());
+            assert_eq!(text(&folded), text(&state), "{what}");
+        }
+    }
+}
+
+/// A pod was seen before its job.
+fn known_pods_only() -> State {
+    let mut state = State::default();
+    state.begin(stamp(3, 1), Timestamp(1000));
+    state.take_in(&Scope::Job(key()), &pod("p0", 0, KNOWN));
+    state
+}
+
+/// The create of the pod in slot 1 has no outcome yet.
+fn with_plan() -> State {
+    let mut state = known(&[]);
+    state.jobs.get_mut(&key()).unwrap().planned_pods.insert(slot(1));
+    state
+}
+
+/// An adopted mirror waits for the end of a pod.
+fn with_wait() -> State {
+    let mut state = known(&[]);
+    state.jobs.get_mut(&key()).unwrap().doomed.insert("x".into());
+    state
+}
+
+#[test]
+fn a_job_is_adopted_when_the_log_does_not_cover_its_mirror() {
+    let rows: [(&str, State, JobKey, JobFact, Phase, bool); 8] = [
+        ("a mirror of another log", known(&[]), key(), object_fact(11, stamp(4, 1)), Phase::Running, true),
+        ("a mirror of this log", known(&[]), key(), object_fact(11, stamp(3, 5)), Phase::Running, false),
+        ("an old version of the object", known(&[]), key(), object_fact(KNOWN, stamp(4, 1)), Phase::Running, false),
+        ("an older mirror of another log", known(&[]), key(), object_fact(11, stamp(2, 1)), Phase::Running, false),
+        ("a job that is new, mirrored", known(&[]), stranger(), object_fact(1, stamp(2, 1)), Phase::Running, true),
+        ("a job that is new, with a phase", known(&[]), stranger(), object_fact(1, stamp(0, 0)), Phase::Running, true),
+        ("a job that is new, without a phase", empty(), key(), object_fact(1, stamp(0, 0)), Phase::New, false),
+        ("a known job without a mirror", known(&[]), key(), object_fact(11, stamp(0, 0)), Phase::Running, false),
+    ];
+    for (what, state, key, fact, phase, adopts) in rows {
+        let read = || adopted(fact.mirror, phase);
+        assert_eq!(state.adoption(&key, &fact, read).is_some(), adopts, "{what}");
+    }
+}
+
+#[test]
+fn a_cluster_that_was_restored_shows_in_lists_and_reads() {
+    let state = known(&[running("p0", 0, 20)]);
+    let regressed = |known: u64| Admission::Regressed { known: ResourceVersion(known) };
+    // (kind, version of the list, a term begins, the source shows the job, verdict)
+    for (kind, rv, term_begins, shown, verdict) in [
+        (Kind::Pod, 9, false, true, STALE),
+        (Kind::Pod, KNOWN, false, true, UNCHANGED),
+        (Kind::Pod, 11, false, true, ADMITTED),
+        (Kind::Pod, 19, true, true, regressed(20)),
+        (Kind::Pod, 20, true, true, ADMITTED),
+        (Kind::Pod, 19, true, false, ADMITTED),
+        (Kind::Pod, 9, true, false, regressed(KNOWN)),
+        (Kind::Job, 9, true, true, regressed(KNOWN)),
+        (Kind::Service, 9, true, true, regressed(KNOWN)),
+        (Kind::Node, 9, true, true, regressed(KNOWN)),
+        (Kind::Node, 9, false, true, ADMITTED),
+    ] {
+        let list = ListView { kind, of: None, rv: ResourceVersion(rv), shows: &|_| shown };
+        assert_eq!(state.admit_list(&list, term_begins), verdict, "{kind:?} {rv} {term_begins} {shown}");
+    }
+    assert_eq!(state.admit_read(&key(), ResourceVersion(9)), regressed(KNOWN));
+    assert_eq!(state.admit_read(&key(), ResourceVersion(KNOWN)), ADMITTED);
+    assert_eq!(state.admit_read(&stranger(), ResourceVersion(1)), ADMITTED);
+}
+
+#[test]
+fn a_list_ends_what_it_does_not_hold() {
+    let mut state = known(&[pod("p1", 1, 30)]);
+    state.jobs.get_mut(&key()).unwrap().doomed.extend(["p0".into(), "x".into()]);
+    let here = |uid: &str| Present { uids: [uid.into()].into(), nodes: ["m".into()].into() };
+    let job = || Scope::Job(key());
+    let end = |uid: &str, rv: Option<u64>| (job(), Fact::PodGone { uid: uid.into(), rv: rv.map(ResourceVersion) });
+    // (kind, uid it holds, whether its source shows the job, what ends)
+    for (kind, uid, shown, want) in [
+        (Kind::Pod, "none", true, vec![end("p0", Some(20)), end("x", None)]),
+        (Kind::Pod, "p0", true, vec![end("x", None)]),
+        (Kind::Pod, "x", true, vec![end("p0", Some(20))]),
+        (Kind::Pod, "none", false, vec![]),
+        (Kind::Service, "none", true, vec![(job(), Fact::ServiceGone { uid: "s0".into() })]),
+        (Kind::Service, "s0", true, vec![]),
+        (Kind::Job, "none", true, vec![(job(), Fact::JobGone)]),
+        (Kind::Job, "u", true, vec![]),
+        (Kind::Job, "none", false, vec![]),
+        (Kind::Node, "none", true, vec![(Scope::Cluster, Fact::NodeGone { name: "n".into() })]),
+    ] {
+        let list = ListView { kind, of: None, rv: ResourceVersion(20), shows: &|_| shown };
+        assert_eq!(state.absent(&list, &here(uid)), want, "{kind:?} {uid} {shown}");
+    }
+    let mut waits = adopted(stamp(4, 1), Phase::Running);
+    waits.mirror.wait_uids = ["a".into(), "b".into()].into();
+    assert_eq!(absent_waits(&waits, &here("a")), [gone("b")]);
+}
+
+#[test]
+fn a_taken_name_is_the_jobs_or_waits_or_is_told() {
+    let mut state = known(&[]);
+    state.begin(stamp(3, 10), Timestamp(2000));
+    let gone_job = JobKey { name: "gone".into(), uid: "v".into(), ..key() };
+    for fact in [object(1, Stamp::default()), pod("q", 0, 5), Fact::JobGone] {
+        state.take_in(&Scope::Job(gone_job.clone()), &fact);
+    }
+    let live = JobKey { name: "live".into(), uid: "w".into(), ..key() };
+    state.take_in(&Scope::Job(live.clone()), &object(1, Stamp::default()));
+    let job = state.jobs.get_mut(&key()).unwrap();
+    job.doomed.insert("going".into());
+    job.pods.get_mut(&Uid::from("p0")).unwrap().doom = Some(Box::new(Doom::without_evidence()));
+    let taken = |waiting, unseen| Some(Outcome::Taken { waiting, unseen });
+    let of = |owner: &JobKey| Some(owner.clone());
+    // (uid, owner, deleting, watched, whose, outcome)
+    for (uid, owner, deleting, watched, whose, outcome) in [
+        ("p0", of(&key()), false, true, Whose::Ours, None),
+        ("p0", of(&key()), true, true, Whose::Ours, None),
+        ("going", of(&key()), false, true, Whose::Ours, taken(true, false)),
+        ("p0", of(&key()), false, false, Whose::Unseen, taken(false, true)),
+        ("p0", of(&key()), true, false, Whose::Unseen, taken(true, true)),
+        ("a", None, false, false, Whose::Other, taken(false, false)),
+        ("a", None, true, false, Whose::Other, taken(true, false)),
+        ("a", of(&live), false, true, Whose::Other, taken(false, false)),
+        ("a", of(&gone_job), false, true, Whose::Other, taken(true, false)),
+        ("a", of(&stranger()), false, true, Whose::Other, taken(true, false)),
+    ] {
+        let holder = NameHolder { uid: Some(uid.into()), owner, deleting, watched };
+        assert_eq!(holder.whose(&key()), whose, "{holder:?}");
+        assert_eq!(state.taken(&key(), &holder), outcome, "{holder:?}");
+    }
+    let unreadable = NameHolder { uid: None, owner: None, deleting: false, watched: false };
+    assert_eq!(state.taken(&key(), &unreadable), taken(false, false));
+}
