@@ -12,7 +12,7 @@ use crate::watched::Selector;
 
 /// Everything rendering an object of a job needs besides the slot.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub struct RenderInput<'a> {
     /// The job.
     pub job: &'a JobKey,
     /// Its translated spec.
@@ -70,13 +70,13 @@ pub trait JobApi: Send + Sync {
     ///
     /// # Errors
     /// Each one for itself, when the manifest holds something no pod can be made of.
-    fn pods(&self, source: Source<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>>;
+    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>>;
 
     /// Renders the service of a slot.
     ///
     /// # Errors
     /// When the manifest holds something no service can be made of.
-    fn service(&self, source: Source<'_>, slot: &SlotId) -> Result<Value, FieldError>;
+    fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError>;
 
     /// Renders the whole `status` of a job.
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value;

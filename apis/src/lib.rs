@@ -23,14 +23,14 @@ pub mod names;
 pub mod nearest;
 pub mod node;
 pub mod objects;
+pub mod observed;
 pub mod pod;
 pub mod schema;
-pub mod seen;
 pub mod service;
 pub mod watched;
 
 pub use api::{JobApi, Registry};
 pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};
 pub use fields::{Finding, Severity};
-pub use seen::Seen;
+pub use observed::ObservedObject;
 pub use watched::{Selector, Views, WatchTarget};

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use apis::{ApiCall, ApiError, Observation, Registry, Resource, Seen, Verb, objects};
+use apis::{ApiCall, ApiError, Observation, ObservedObject, Registry, Resource, Verb, objects};
 use cluster::{Cluster, FailRule, FailVerb, NodeSpec};
 use embedded::Backend;
 use k8s_driver::Scope;
@@ -160,25 +160,25 @@ impl Real {
     }
 
     /// What was seen, in the scenario's names and time; `None` when it is another scenario's.
-    fn seen(&self, seen: Seen) -> Option<Seen> {
+    fn seen(&self, seen: ObservedObject) -> Option<ObservedObject> {
         Some(match seen {
-            Seen::Job(key, object) => {
+            ObservedObject::Job(key, object) => {
                 let object = self.names.object_back(&object)?;
-                Seen::Job(self.names.key_back(key)?, Arc::new(object))
+                ObservedObject::Job(self.names.key_back(key)?, Arc::new(object))
             }
-            Seen::Pod(key, mut pod) => {
+            ObservedObject::Pod(key, mut pod) => {
                 let key = self.names.key_back(key)?;
                 pod.node = match pod.node {
                     Some(node) => Some(self.names.back(&node)?.into()),
                     None => None,
                 };
                 pod.deleting = pod.deleting.map(|at| self.deletion(&pod.uid.to_string(), at));
-                Seen::Pod(key, pod)
+                ObservedObject::Pod(key, pod)
             }
-            Seen::Service(key, service) => Seen::Service(self.names.key_back(key)?, service),
-            Seen::Node(mut node) => {
+            ObservedObject::Service(key, service) => ObservedObject::Service(self.names.key_back(key)?, service),
+            ObservedObject::Node(mut node) => {
                 node.name = self.names.back(&node.name)?.into();
-                Seen::Node(node)
+                ObservedObject::Node(node)
             }
         })
     }
@@ -267,7 +267,7 @@ impl Backend for Real {
         false
     }
 
-    fn observe(&mut self, _registry: &Registry) -> Vec<Observation<Seen>> {
+    fn observe(&mut self, _registry: &Registry) -> Vec<Observation<ObservedObject>> {
         let observations = self.watches.observe().unwrap_or_else(|error| panic!("the watches: {error}"));
         if !observations.is_empty() {
             self.copy.take();

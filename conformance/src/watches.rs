@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apis::{ApiError, Observation, Registry, Seen, objects};
+use apis::{ApiError, Observation, ObservedObject, Registry, objects};
 use http::Method;
 use k8s_driver::harness::{Board, End, ListReporter, Selection, Watching, collection, sources};
 use k8s_driver::{Metrics, Scope};
@@ -25,7 +25,7 @@ pub const MARK: &str = "zz-mark";
 const MARK_TIMEOUT: Duration = Duration::from_secs(300);
 
 struct Watch {
-    news: mpsc::Receiver<Observation<Seen>>,
+    news: mpsc::Receiver<Observation<ObservedObject>>,
     /// One for each source. They end when this is dropped.
     _tasks: JoinSet<End>,
 }
@@ -41,7 +41,7 @@ pub struct Watches {
     held: BTreeSet<Kind>,
     /// Kinds of which something was written, or that are listed anew, since all was told of them.
     behind: BTreeSet<Kind>,
-    waiting: VecDeque<Observation<Seen>>,
+    waiting: VecDeque<Observation<ObservedObject>>,
     /// How often each kind's mark was written.
     marks: BTreeMap<Kind, u64>,
 }
@@ -126,7 +126,7 @@ impl Watches {
     ///
     /// # Errors
     /// When a mark cannot be written, or a watch does not tell of it in time.
-    pub fn observe(&mut self) -> Result<Vec<Observation<Seen>>, ApiError> {
+    pub fn observe(&mut self) -> Result<Vec<Observation<ObservedObject>>, ApiError> {
         let behind = std::mem::take(&mut self.behind);
         // All marks first: while one is written, the watch of the last one tells.
         let marks =
@@ -207,21 +207,23 @@ impl Watches {
     }
 }
 
-fn kind_of(news: &Observation<Seen>) -> Kind {
+fn kind_of(news: &Observation<ObservedObject>) -> Kind {
     match news {
         Observation::Listed { kind, .. } => *kind,
         Observation::Applied(seen) | Observation::Deleted(seen) => seen.kind(),
     }
 }
 
-fn is_mark(seen: &Seen) -> bool {
+fn is_mark(seen: &ObservedObject) -> bool {
     match seen {
-        Seen::Job(key, _) | Seen::Pod(key, _) | Seen::Service(key, _) => &*key.name == MARK,
-        Seen::Node(node) => node.name.ends_with(MARK),
+        ObservedObject::Job(key, _) | ObservedObject::Pod(key, _) | ObservedObject::Service(key, _) => {
+            &*key.name == MARK
+        }
+        ObservedObject::Node(node) => node.name.ends_with(MARK),
     }
 }
 
-fn reaches(news: &Observation<Seen>, mark: ResourceVersion) -> bool {
+fn reaches(news: &Observation<ObservedObject>, mark: ResourceVersion) -> bool {
     match news {
         Observation::Listed { rv, .. } => *rv >= mark,
         Observation::Deleted(_) => false,
@@ -229,10 +231,10 @@ fn reaches(news: &Observation<Seen>, mark: ResourceVersion) -> bool {
             is_mark(seen)
                 && mark
                     <= match seen {
-                        Seen::Job(_, object) => objects::resource_version(object),
-                        Seen::Pod(_, pod) => pod.rv,
-                        Seen::Service(_, service) => service.rv,
-                        Seen::Node(node) => node.rv,
+                        ObservedObject::Job(_, object) => objects::resource_version(object),
+                        ObservedObject::Pod(_, pod) => pod.rv,
+                        ObservedObject::Service(_, service) => service.rv,
+                        ObservedObject::Node(node) => node.rv,
                     }
         }
     }

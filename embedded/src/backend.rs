@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use apis::{Observation, Registry, Seen, WatchTarget};
+use apis::{Observation, ObservedObject, Registry, WatchTarget};
 use cluster::{Cluster, ClusterFile, DefinitionError, FileError, WatcherId};
 use model::Timestamp;
 
@@ -14,7 +14,7 @@ pub trait Backend {
     fn advance_to(&mut self, now: Timestamp) -> bool;
 
     /// Returns what the operator's watches report: everything that was written before this call.
-    fn observe(&mut self, registry: &Registry) -> Vec<Observation<Seen>>;
+    fn observe(&mut self, registry: &Registry) -> Vec<Observation<ObservedObject>>;
 
     /// Makes all writes so far durable. Called before the operator gets the answers to its calls.
     ///
@@ -77,7 +77,7 @@ impl Backend for EmbeddedCluster {
         self.cluster.tick()
     }
 
-    fn observe(&mut self, registry: &Registry) -> Vec<Observation<Seen>> {
+    fn observe(&mut self, registry: &Registry) -> Vec<Observation<ObservedObject>> {
         self.cluster.watch(self.watcher).into_iter().filter_map(|observation| observation.read(registry)).collect()
     }
 

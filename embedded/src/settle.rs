@@ -83,7 +83,7 @@ pub fn settle<B: Backend>(
         let observations = backend.observe(registry);
         let quiet = !moved && observations.is_empty();
         for observation in observations {
-            operator.offer_read(observation);
+            operator.handle_observed(observation);
         }
         hooks.before_turn(operator, now);
         let calls = operator.turn(now)?;
@@ -99,7 +99,7 @@ pub fn settle<B: Backend>(
         // An API server stores a write before it answers: a crash must not undo what the operator was answered.
         backend.sync()?;
         for (call, answer) in calls.iter().zip(answers) {
-            operator.answered(call.id, answer);
+            operator.handle_answer(call.id, answer);
         }
         if !calls.is_empty() {
             last_calls = calls;

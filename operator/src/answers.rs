@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use apis::{ApiAnswer, ApiError, Seen, objects};
+use apis::{ApiAnswer, ApiError, ObservedObject, objects};
 use engine::Admission;
 use engine::admit::{NameHolder, Whose};
 use model::{Command, Fact, JobKey, Kind, ObjectRef, Outcome, Stamp, Text};
@@ -133,7 +133,7 @@ impl Operator {
 
     /// Looks at an object an answer carried as if a watch had shown it.
     fn offer_now(&mut self, object: &Arc<Value>, facts: &mut Intake) {
-        if let Some(seen) = Seen::read(&self.registry, Arc::clone(object)) {
+        if let Some(seen) = ObservedObject::read(&self.registry, Arc::clone(object)) {
             self.applied(seen, facts, false);
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apis::{Observation, Seen, objects};
+use apis::{Observation, ObservedObject, objects};
 use engine::admit::{DropReason, ListView, Present, absent_waits};
 use engine::{Admission, Arrival, Scope};
 use model::{Fact, JobKey, Kind, ObjectRef, ResourceVersion, Text, Uid};
@@ -62,11 +62,11 @@ impl Intake {
 impl Operator {
     /// Turns everything in the inbox into facts.
     pub(crate) fn take_observations(&mut self, facts: &mut Intake) -> Result<(), Error> {
-        let mut inbox: Vec<Observation<Seen>> = std::mem::take(&mut self.inbox).into();
+        let mut inbox: Vec<Observation<ObservedObject>> = std::mem::take(&mut self.inbox).into();
         // Order holds within a kind only. A job before what it owns: its pods then find its spec, and the counts of an adoption.
         inbox.sort_by_key(rank);
         for observation in inbox {
-            let unserved = |seen: &Seen| seen.job().is_some_and(|job| !self.serves(job));
+            let unserved = |seen: &ObservedObject| seen.job().is_some_and(|job| !self.serves(job));
             match observation {
                 Observation::Applied(seen) | Observation::Deleted(seen) if unserved(&seen) => {}
                 Observation::Applied(seen) => self.applied(seen, facts, false),
@@ -80,16 +80,16 @@ impl Operator {
     }
 
     /// Takes in an object that exists. One that a list holds (`listed`) exists even if it is older than that list.
-    pub(crate) fn applied(&mut self, seen: Seen, facts: &mut Intake, listed: bool) {
+    pub(crate) fn applied(&mut self, seen: ObservedObject, facts: &mut Intake, listed: bool) {
         let list_rv = match seen.job() {
             Some(key) if !listed => self.state.floor(seen.kind(), self.views.of(seen.kind(), key)),
             Some(_) | None => ResourceVersion::default(),
         };
         match seen {
-            Seen::Pod(key, fact) => facts.push_after(&key, Fact::Pod(fact), list_rv),
-            Seen::Service(key, fact) => facts.push_after(&key, Fact::Service(fact), list_rv),
-            Seen::Node(fact) => facts.cluster.push(Fact::Node(fact)),
-            Seen::Job(key, object) => self.applied_job(key, &object, facts),
+            ObservedObject::Pod(key, fact) => facts.push_after(&key, Fact::Pod(fact), list_rv),
+            ObservedObject::Service(key, fact) => facts.push_after(&key, Fact::Service(fact), list_rv),
+            ObservedObject::Node(fact) => facts.cluster.push(Fact::Node(fact)),
+            ObservedObject::Job(key, object) => self.applied_job(key, &object, facts),
         }
     }
 
@@ -113,15 +113,15 @@ impl Operator {
         }
     }
 
-    fn deleted(&mut self, seen: Seen, facts: &mut Intake) {
+    fn deleted(&mut self, seen: ObservedObject, facts: &mut Intake) {
         match seen {
-            Seen::Pod(key, fact) => {
+            ObservedObject::Pod(key, fact) => {
                 self.name_is_free(&key, &fact.name, facts);
                 facts.push(&key, Fact::PodGone { uid: fact.uid, rv: Some(fact.rv) });
             }
-            Seen::Service(key, fact) => facts.push(&key, Fact::ServiceGone { uid: fact.uid }),
-            Seen::Node(fact) => facts.cluster.push(Fact::NodeGone { name: fact.name }),
-            Seen::Job(key, _) => self.job_gone(&key, facts),
+            ObservedObject::Service(key, fact) => facts.push(&key, Fact::ServiceGone { uid: fact.uid }),
+            ObservedObject::Node(fact) => facts.cluster.push(Fact::NodeGone { name: fact.name }),
+            ObservedObject::Job(key, _) => self.job_gone(&key, facts),
         }
     }
 
@@ -167,14 +167,14 @@ impl Operator {
             Admission::Dropped(DropReason::Stale) => return Ok(()),
             Admission::Admitted | Admission::Superseded { .. } | Admission::Dropped(_) => {}
         }
-        let items: Vec<Seen> = items.into_iter().filter(|item| item.job().is_none_or(shows)).collect();
+        let items: Vec<ObservedObject> = items.into_iter().filter(|item| item.job().is_none_or(shows)).collect();
         let mut present = Present::default();
         for item in &items {
             match item {
-                Seen::Job(key, _) => present.uids.insert(key.uid.clone()),
-                Seen::Pod(_, fact) => present.uids.insert(fact.uid.clone()),
-                Seen::Service(_, fact) => present.uids.insert(fact.uid.clone()),
-                Seen::Node(fact) => present.nodes.insert(fact.name.clone()),
+                ObservedObject::Job(key, _) => present.uids.insert(key.uid.clone()),
+                ObservedObject::Pod(_, fact) => present.uids.insert(fact.uid.clone()),
+                ObservedObject::Service(_, fact) => present.uids.insert(fact.uid.clone()),
+                ObservedObject::Node(fact) => present.nodes.insert(fact.name.clone()),
             };
         }
         let gone = self.state.absent(&view, &present);
@@ -206,11 +206,11 @@ struct List {
     kind: Kind,
     of: Option<Text>,
     rv: ResourceVersion,
-    items: Vec<Seen>,
+    items: Vec<ObservedObject>,
 }
 
 /// Nodes, then jobs, then pods, then services.
-fn rank(observation: &Observation<Seen>) -> usize {
+fn rank(observation: &Observation<ObservedObject>) -> usize {
     let kind = match observation {
         Observation::Listed { kind, .. } => *kind,
         Observation::Applied(seen) | Observation::Deleted(seen) => seen.kind(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen, Views, WatchTarget};
+use apis::{ApiAnswer, ApiCall, CallId, Observation, ObservedObject, Registry, Views, WatchTarget};
 use engine::{FoldError, Record, State, WireError};
 use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord};
 use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Text, Timestamp};
@@ -73,7 +73,7 @@ pub struct Options {
     /// A job's status is written not more often than this, in milliseconds, when nothing but progress is to be told: neither a
     /// phase nor anything that decisions wait for; ten times less often while there is more to do than room for it. Zero: every
     /// change is written.
-    pub status_pace_ms: u64,
+    pub status_interval_ms: u64,
 }
 
 /// What is done about an object at the moment.
@@ -108,7 +108,7 @@ pub struct Operator {
     pub(crate) state: State,
     /// The term of this process; zero until every kind has been listed.
     pub(crate) term: Term,
-    pub(crate) inbox: VecDeque<Observation<Seen>>,
+    pub(crate) inbox: VecDeque<Observation<ObservedObject>>,
     pub(crate) answers: VecDeque<(CallId, ApiAnswer)>,
     pub(crate) calls: BTreeMap<CallId, (JobKey, Doing)>,
     pub(crate) under_way: BTreeMap<(JobKey, ObjectRef), CallId>,
@@ -153,7 +153,7 @@ impl Operator {
                 .map_err(|source| Error::Record { at: frame.position, source })?;
             state.fold(&record)?;
         }
-        let pace = Pace::new(options.status_pace_ms);
+        let pace = Pace::new(options.status_interval_ms);
         Ok(Self {
             log,
             cached: folded,
@@ -245,25 +245,25 @@ impl Operator {
     }
 
     /// Takes what a watch reports; the next turn looks at it.
-    pub fn offer(&mut self, observation: Observation) {
+    pub fn handle_event(&mut self, observation: Observation) {
         if let Some(read) = observation.read(&self.registry) {
-            self.offer_read(read);
+            self.handle_observed(read);
         }
     }
 
-    /// [`Operator::offer`] for whoever has read the objects already, with the same registry.
-    pub fn offer_read(&mut self, observation: Observation<Seen>) {
+    /// [`Operator::handle_event`] for whoever has read the objects already, with the same registry.
+    pub fn handle_observed(&mut self, observation: Observation<ObservedObject>) {
         self.inbox.push_back(observation);
     }
 
     /// From now on no more than this many calls are handed out and not yet answered (Kubernetes Events apart). What finds no
     /// room is handed out by later turns, the jobs taking turns as well. Without this there is no limit.
-    pub const fn set_room(&mut self, calls: usize) {
+    pub const fn set_in_flight_limit(&mut self, calls: usize) {
         self.room = calls;
     }
 
     /// Takes the answer to a call; the next turn looks at it. An answer to a call of an earlier process is ignored.
-    pub fn answered(&mut self, call: CallId, answer: ApiAnswer) {
+    pub fn handle_answer(&mut self, call: CallId, answer: ApiAnswer) {
         self.answers.push_back((call, answer));
     }
 
@@ -299,7 +299,7 @@ impl Operator {
     }
 
     /// How many calls are under way.
-    pub fn calls_under_way(&self) -> usize {
+    pub fn calls_in_flight(&self) -> usize {
         self.calls.len()
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use apis::api::{PodSlot, Source};
+use apis::api::{PodSlot, RenderInput};
 use apis::{ApiCall, Resource, Verb};
 use model::{Command, Effect, FieldError, JobKey, ObjectRef, SlotId, Stamp, Timestamp};
 use serde_json::Value;
@@ -174,7 +174,7 @@ impl Operator {
     }
 
     /// What rendering needs of a job; its manifest is parsed once for all that is made of it.
-    fn source<'a>(&'a mut self, key: &'a JobKey) -> Option<Source<'a>> {
+    fn source<'a>(&'a mut self, key: &'a JobKey) -> Option<RenderInput<'a>> {
         let fact = self.state.job(key)?.valid.clone()?;
         let fresh = self.rendered.get(key).is_some_and(|r| Arc::ptr_eq(&r.spec, &fact));
         if !fresh {
@@ -182,7 +182,7 @@ impl Operator {
             self.rendered.insert(key.clone(), Rendered { spec: fact, manifest });
         }
         let rendered = self.rendered.get(key)?;
-        Some(Source { job: key, spec: rendered.spec.spec.as_ref().ok()?, manifest: &rendered.manifest })
+        Some(RenderInput { job: key, spec: rendered.spec.spec.as_ref().ok()?, manifest: &rendered.manifest })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use apis::{ApiCall, Observation, Seen, WatchTarget};
+use apis::{ApiCall, Observation, ObservedObject, WatchTarget};
 use engine::wire::BEHAVIOUR;
 use engine::{Admission, Arrival, Record, Scope};
 use event_log::NewRecord;
@@ -212,7 +212,7 @@ impl Operator {
 
     /// Returns true if a complete view of every source waits in the inbox, or was taken in.
     pub fn has_listed_all(&self) -> bool {
-        let is_of = |observation: &Observation<Seen>, target: &WatchTarget| match observation {
+        let is_of = |observation: &Observation<ObservedObject>, target: &WatchTarget| match observation {
             Observation::Listed { kind, of, .. } => *kind == target.kind && (of.is_none() || *of == target.of),
             Observation::Applied(_) | Observation::Deleted(_) => false,
         };
@@ -259,9 +259,9 @@ impl Operator {
 }
 
 /// Term of the mirror on a job's object.
-fn mirrored_term(seen: &Seen) -> Term {
+fn mirrored_term(seen: &ObservedObject) -> Term {
     match seen {
-        Seen::Job(_, object) => apis::objects::mirror_stamp(object).term,
-        Seen::Pod(..) | Seen::Service(..) | Seen::Node(_) => Term::default(),
+        ObservedObject::Job(_, object) => apis::objects::mirror_stamp(object).term,
+        ObservedObject::Pod(..) | ObservedObject::Service(..) | ObservedObject::Node(_) => Term::default(),
     }
 }

@@ -31,7 +31,7 @@ impl Server {
         server.objects.insert(("AITrainingJob".to_owned(), "j".to_owned()), job.clone());
         for kind in Kind::ALL {
             let items = if kind == Kind::Job { vec![Arc::new(job.clone())] } else { Vec::new() };
-            server.operator.offer(Observation::Listed { kind, of: None, rv: ResourceVersion(1), items });
+            server.operator.handle_event(Observation::Listed { kind, of: None, rv: ResourceVersion(1), items });
         }
         server
     }
@@ -81,7 +81,7 @@ impl Server {
             }
             for call in calls {
                 let answer = self.answer(&call);
-                self.operator.answered(call.id, answer);
+                self.operator.handle_answer(call.id, answer);
             }
         }
         panic!("it does not come to rest; {} creates met the object", self.creates);
@@ -108,7 +108,7 @@ fn an_object_without_its_label_is_left_alone_and_taken_back_with_it() {
         let shown = server.put(bare);
         let mut last = whole.clone();
         last["metadata"]["resourceVersion"] = shown["metadata"]["resourceVersion"].clone();
-        server.operator.offer(Observation::Deleted(Arc::new(last)));
+        server.operator.handle_event(Observation::Deleted(Arc::new(last)));
         server.settle(start.plus_ms(10));
         let message = server.name_taken().unwrap_or_else(|| panic!("{kind}: the job says nothing"));
         assert!(message.contains("j-trainer-0: it exists without its label GroupName="), "{message}");
@@ -120,7 +120,7 @@ fn an_object_without_its_label_is_left_alone_and_taken_back_with_it() {
         assert!((3..=10).contains(&(server.creates - before)), "{kind}: {} tries in a minute", server.creates - before);
         // With its label back the watch shows it as added.
         let back = server.put(whole);
-        server.operator.offer(Observation::Applied(back));
+        server.operator.handle_event(Observation::Applied(back));
         server.settle(start.plus_ms(61_000));
         assert_eq!(server.name_taken(), None, "{kind}");
         let before = server.creates;

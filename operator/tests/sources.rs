@@ -47,16 +47,16 @@ fn open(log: Box<dyn event_log::EventLog>) -> Operator {
 
 /// Lists everything: what is of the first API at version 20, what is of the second at 10. Each has a job.
 fn list_all(operator: &mut Operator, pods: Vec<Arc<Value>>, services: Vec<Arc<Value>>) {
-    operator.offer(listed(&sources(Kind::Node)[0], 20, Vec::new()));
+    operator.handle_event(listed(&sources(Kind::Node)[0], 20, Vec::new()));
     for (api, rv, n) in [(FIRST, 20, 0), (SECOND, 10, 1)] {
-        operator.offer(listed(&sources(Kind::Job)[n], rv, vec![job(api, 2)]));
+        operator.handle_event(listed(&sources(Kind::Job)[n], rv, vec![job(api, 2)]));
     }
-    operator.offer(listed(&sources(Kind::Pod)[0], 20, pods));
-    operator.offer(listed(&sources(Kind::Service)[0], 20, services));
-    operator.offer(listed(&sources(Kind::Service)[1], 10, Vec::new()));
+    operator.handle_event(listed(&sources(Kind::Pod)[0], 20, pods));
+    operator.handle_event(listed(&sources(Kind::Service)[0], 20, services));
+    operator.handle_event(listed(&sources(Kind::Service)[1], 10, Vec::new()));
     operator.turn(NOW).unwrap();
     assert!(!operator.is_ready(), "one source of pods was not listed");
-    operator.offer(listed(&sources(Kind::Pod)[1], 10, Vec::new()));
+    operator.handle_event(listed(&sources(Kind::Pod)[1], 10, Vec::new()));
     operator.turn(NOW).unwrap();
     assert!(operator.is_ready());
 }
@@ -86,27 +86,27 @@ fn a_view_says_nothing_of_what_another_source_shows() {
     // The second API's sources are listed again, at versions that the first one's watches have not reached yet.
     for kind in [Kind::Job, Kind::Pod, Kind::Service] {
         let items = if kind == Kind::Job { vec![job(SECOND, 2)] } else { Vec::new() };
-        operator.offer(listed(&sources(kind)[1], 90, items));
+        operator.handle_event(listed(&sources(kind)[1], 90, items));
     }
     operator.turn(NOW).unwrap();
     assert!(operator.state().job(&key(FIRST)).is_some_and(|job| !job.gone));
     assert_eq!(known(&operator, FIRST), ["p0", "s0"]);
     // What the first one's watches report next is older than those views, and not stale.
-    operator.offer(Observation::Applied(owned("Pod", FIRST, "p1", 40)));
-    operator.offer(Observation::Applied(owned("Service", FIRST, "s1", 41)));
+    operator.handle_event(Observation::Applied(owned("Pod", FIRST, "p1", 40)));
+    operator.handle_event(Observation::Applied(owned("Service", FIRST, "s1", 41)));
     operator.turn(NOW).unwrap();
     assert_eq!(known(&operator, FIRST), ["p0", "p1", "s0", "s1"]);
     // Of the second API the same versions are stale.
-    operator.offer(Observation::Applied(owned("Pod", SECOND, "p2", 40)));
-    operator.offer(Observation::Applied(owned("Service", SECOND, "s2", 41)));
+    operator.handle_event(Observation::Applied(owned("Pod", SECOND, "p2", 40)));
+    operator.handle_event(Observation::Applied(owned("Service", SECOND, "s2", 41)));
     operator.turn(NOW).unwrap();
     assert_eq!(known(&operator, SECOND), Vec::<String>::new());
     // A view of their own source ends what it does not hold.
-    operator.offer(listed(&sources(Kind::Pod)[0], 60, vec![owned("Pod", FIRST, "p1", 40)]));
-    operator.offer(listed(&sources(Kind::Service)[0], 60, vec![owned("Service", FIRST, "s1", 41)]));
+    operator.handle_event(listed(&sources(Kind::Pod)[0], 60, vec![owned("Pod", FIRST, "p1", 40)]));
+    operator.handle_event(listed(&sources(Kind::Service)[0], 60, vec![owned("Service", FIRST, "s1", 41)]));
     operator.turn(NOW).unwrap();
     assert_eq!(known(&operator, FIRST), ["p1", "s1"]);
-    operator.offer(listed(&sources(Kind::Job)[0], 60, Vec::new()));
+    operator.handle_event(listed(&sources(Kind::Job)[0], 60, Vec::new()));
     operator.turn(NOW).unwrap();
     assert!(operator.state().job(&key(FIRST)).is_some_and(|job| job.gone));
     assert!(operator.state().job(&key(SECOND)).is_some_and(|job| !job.gone));
@@ -116,7 +116,7 @@ fn a_view_says_nothing_of_what_another_source_shows() {
 fn each_source_has_a_floor_of_its_own_that_the_log_keeps() {
     for compacts in [false, true] {
         let mut operator = begun();
-        operator.offer(listed(&sources(Kind::Pod)[0], 90, vec![owned("Pod", FIRST, "p0", 5)]));
+        operator.handle_event(listed(&sources(Kind::Pod)[0], 90, vec![owned("Pod", FIRST, "p0", 5)]));
         operator.turn(NOW).unwrap();
         if compacts {
             operator.compact().unwrap();
@@ -127,10 +127,10 @@ fn each_source_has_a_floor_of_its_own_that_the_log_keeps() {
         assert_eq!((floor(&operator, 0), floor(&operator, 1)), (ResourceVersion(90), ResourceVersion(10)));
         assert_eq!(operator.state().floor(Kind::Pod, None), ResourceVersion(90));
         // A version that is new for the second API is too old for the first.
-        operator.offer(listed(&sources(Kind::Node)[0], 30, Vec::new()));
+        operator.handle_event(listed(&sources(Kind::Node)[0], 30, Vec::new()));
         for kind in [Kind::Job, Kind::Pod, Kind::Service] {
             for source in sources(kind) {
-                operator.offer(listed(&source, 30, Vec::new()));
+                operator.handle_event(listed(&source, 30, Vec::new()));
             }
         }
         let error = operator.turn(NOW).unwrap_err();
@@ -149,7 +149,7 @@ fn a_log_of_one_api_serves_two() {
             Kind::Pod => vec![owned("Pod", FIRST, "p0", 5)],
             Kind::Node | Kind::Service => Vec::new(),
         };
-        operator.offer(Observation::Listed { kind, of: None, rv: ResourceVersion(9), items });
+        operator.handle_event(Observation::Listed { kind, of: None, rv: ResourceVersion(9), items });
     }
     operator.turn(NOW).unwrap();
     let mut operator = open(operator.into_log());
@@ -170,12 +170,12 @@ fn limited(rv: u64) -> Arc<Value> {
 fn an_api_that_is_left_out_waits_and_the_others_go_on() {
     // The second API's job runs, and its time limit passes while the API is left out.
     let mut operator = begun();
-    operator.offer(Observation::Applied(limited(3)));
+    operator.handle_event(Observation::Applied(limited(3)));
     let mut running = (*owned("Pod", SECOND, "q0", 12)).clone();
     running["status"] =
         json!({"phase": "Running", "containerStatuses": [{"name": "aitj-main", "state": {"running": {}}}]});
     let running = Arc::new(running);
-    operator.offer(Observation::Applied(Arc::clone(&running)));
+    operator.handle_event(Observation::Applied(Arc::clone(&running)));
     operator.turn(NOW).unwrap();
     assert_eq!(known(&operator, SECOND), ["q0"]);
 
@@ -183,14 +183,14 @@ fn an_api_that_is_left_out_waits_and_the_others_go_on() {
     assert!(operator.leave_out([SECOND.1.into()].into()));
     let state = |operator: &Operator| format!("{:?}", operator.state().job(&key(SECOND)).unwrap().pods);
     let before = state(&operator);
-    operator.offer(listed(&sources(Kind::Node)[0], 30, Vec::new()));
-    operator.offer(listed(&sources(Kind::Job)[0], 30, vec![job(FIRST, 2)]));
-    operator.offer(listed(&sources(Kind::Pod)[0], 30, Vec::new()));
+    operator.handle_event(listed(&sources(Kind::Node)[0], 30, Vec::new()));
+    operator.handle_event(listed(&sources(Kind::Job)[0], 30, vec![job(FIRST, 2)]));
+    operator.handle_event(listed(&sources(Kind::Pod)[0], 30, Vec::new()));
     assert!(!operator.has_listed_all());
-    operator.offer(listed(&sources(Kind::Service)[0], 30, Vec::new()));
+    operator.handle_event(listed(&sources(Kind::Service)[0], 30, Vec::new()));
     // One source of the second API answers. Its job is not known to be there, so its objects are not looked at.
-    operator.offer(listed(&sources(Kind::Pod)[1], 30, Vec::new()));
-    operator.offer(Observation::Applied(owned("Pod", SECOND, "q1", 31)));
+    operator.handle_event(listed(&sources(Kind::Pod)[1], 30, Vec::new()));
+    operator.handle_event(Observation::Applied(owned("Pod", SECOND, "q1", 31)));
     let calls = operator.turn(NOW).unwrap();
     assert!(operator.is_ready() && !operator.leave_out([].into()), "the term has begun");
     assert!(calls.iter().any(|call| call.job == key(FIRST)), "the pods of the first API's job are created again");
@@ -207,14 +207,14 @@ fn an_api_that_is_left_out_waits_and_the_others_go_on() {
 
     // It is served again: its lists say what became of it.
     let mut operator = open(operator.into_log());
-    operator.offer(listed(&sources(Kind::Node)[0], 40, Vec::new()));
+    operator.handle_event(listed(&sources(Kind::Node)[0], 40, Vec::new()));
     for (api, n) in [(FIRST, 0), (SECOND, 1)] {
         let job = if api == SECOND { limited(3) } else { job(api, 2) };
-        operator.offer(listed(&sources(Kind::Job)[n], 40, vec![job]));
-        operator.offer(listed(&sources(Kind::Service)[n], 40, Vec::new()));
+        operator.handle_event(listed(&sources(Kind::Job)[n], 40, vec![job]));
+        operator.handle_event(listed(&sources(Kind::Service)[n], 40, Vec::new()));
     }
-    operator.offer(listed(&sources(Kind::Pod)[0], 40, Vec::new()));
-    operator.offer(listed(&sources(Kind::Pod)[1], 40, vec![running]));
+    operator.handle_event(listed(&sources(Kind::Pod)[0], 40, Vec::new()));
+    operator.handle_event(listed(&sources(Kind::Pod)[1], 40, vec![running]));
     let calls = operator.turn(NOW.plus_ms(2_000_000_000)).unwrap();
     assert_eq!(known(&operator, SECOND), ["q0"]);
     assert!(calls.iter().any(|call| call.job == key(SECOND)), "its mirror is written");

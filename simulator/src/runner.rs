@@ -134,7 +134,7 @@ pub struct Conditions {
     pub crash: Option<Crash>,
     /// Most calls under way at once.
     pub max_in_flight: usize,
-    /// The pace of status writes ([`operator::Options::status_pace_ms`]); so much time passes once more at the end, in which the
+    /// The pace of status writes ([`operator::Options::status_interval_ms`]); so much time passes once more at the end, in which the
     /// last of them are made.
     pub status_pace_ms: u64,
     /// The operator keeps its state beside the log after every turn, so that the next one begins there.

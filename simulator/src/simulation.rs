@@ -210,10 +210,10 @@ impl<B: ClusterBackend> Simulation<B> {
             config: self.config.clone(),
             last_term: self.last_term,
             claims_terms: true,
-            status_pace_ms: self.status_pace_ms,
+            status_interval_ms: self.status_pace_ms,
         };
         let mut operator = Operator::open(Box::new(log), self.registry.clone(), options)?;
-        operator.set_room(self.max_in_flight);
+        operator.set_in_flight_limit(self.max_in_flight);
         self.operator = Some(operator);
         Ok(())
     }
@@ -222,7 +222,7 @@ impl<B: ClusterBackend> Simulation<B> {
     pub fn set_max_in_flight(&mut self, calls: usize) {
         self.max_in_flight = calls;
         if let Some(operator) = &mut self.operator {
-            operator.set_room(calls);
+            operator.set_in_flight_limit(calls);
         }
     }
 

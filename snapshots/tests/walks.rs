@@ -283,7 +283,7 @@ impl Walk {
         if !differences.is_empty() {
             return Err(format!("written status, state: {differences:?}"));
         }
-        if !job.planned_pods.is_empty() || !job.doomed.is_empty() || operator.calls_under_way() > 0 {
+        if !job.planned_pods.is_empty() || !job.doomed.is_empty() || operator.calls_in_flight() > 0 {
             return Err(format!("not at rest: {:?} {:?}", job.planned_pods, job.doomed));
         }
         rests(state, key, &job)?;

@@ -22,7 +22,7 @@ use model::fact::Adopted;
 use model::{FieldError, GroupSpec, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
 use serde_json::Value;
 
-use crate::api::{JobApi, PodSlot, Source};
+use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::call::Resource;
 use crate::fields::Finding;
 use crate::objects::{at, label};
@@ -81,14 +81,14 @@ impl JobApi for AiTrainingJob {
     }
 
     /// Formats the environment about all peers anew; whoever renders many pods of a job calls [`pod`] with one [`PeerEnv`].
-    fn pods(&self, source: Source<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         match PeerEnv::new(source.job, source.spec, source.manifest) {
             Ok(peers) => pods.iter().map(|pod| pods::pod(source, *pod, &peers)).collect(),
             Err(error) => pods.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
-    fn service(&self, source: Source<'_>, slot: &SlotId) -> Result<Value, FieldError> {
+    fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
         services::service(source, slot)
     }
 

@@ -14,15 +14,15 @@ use super::words::{
     RESTARTS_LABEL, ROLE_LABEL,
 };
 use super::{slot_name, template_of};
-use crate::api::{PodSlot, Source};
+use crate::api::{PodSlot, RenderInput};
 use crate::objects::{INCARNATION, at, owner_reference, text_at, text_members};
 
 /// Renders the pod of a slot, given the job's [`PeerEnv`].
 ///
 /// # Errors
 /// When the manifest lacks the group's template, or the template's spec is no object.
-pub fn pod(source: Source<'_>, pod: PodSlot<'_>, peers: &PeerEnv) -> Result<Value, FieldError> {
-    let Source { job, manifest, .. } = source;
+pub fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, peers: &PeerEnv) -> Result<Value, FieldError> {
+    let RenderInput { job, manifest, .. } = source;
     let template = template_of(manifest, pod.group).ok_or_else(|| lost_template(pod.group))?;
     let mut spec = template.get("spec").and_then(Value::as_object).cloned().ok_or_else(|| lost_template(pod.group))?;
     let name = slot_name(&job.name, &pod.slot.group, pod.slot.index);
@@ -78,7 +78,7 @@ pub(super) fn slot_labels(job: &str, slot: &SlotId) -> [(&'static str, String); 
 }
 
 /// Ours before the template's before the job's.
-fn labels(source: Source<'_>, pod: PodSlot<'_>, template: &Value) -> Map<String, Value> {
+fn labels(source: RenderInput<'_>, pod: PodSlot<'_>, template: &Value) -> Map<String, Value> {
     let mut labels = text_map(at(template, &["metadata", "labels"]));
     for (key, value) in slot_labels(&source.job.name, pod.slot) {
         labels.insert(key.to_owned(), json!(value));

@@ -8,14 +8,14 @@ use super::spec::lost_template;
 use super::template::{Port, group_ports};
 use super::words::API_VERSION;
 use super::{slot_name, template_of};
-use crate::api::Source;
+use crate::api::RenderInput;
 use crate::objects::owner_reference;
 
 /// Renders the service of a slot.
 ///
 /// # Errors
 /// When the spec or the manifest lacks the group.
-pub(super) fn service(source: Source<'_>, slot: &SlotId) -> Result<Value, FieldError> {
+pub(super) fn service(source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
     let group: &GroupSpec = source.spec.group(&slot.group).ok_or_else(|| {
         FieldError::new(format!("spec.replicaSpecs.{}", slot.group), "missing", "the spec in force has no such group")
     })?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use apis::api::{PodSlot, Source};
+use apis::api::{PodSlot, RenderInput};
 use apis::{ApiCall, Registry, Resource, Verb, objects};
 use model::{Incarnation, ObjectRef, Position, SlotId, Stamp, Term, Text};
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ pub(crate) fn creations(manifest: &Value) -> Result<Vec<ApiCall>, AnyError> {
     let fact = api.spec_fact(&manifest);
     let spec = fact.spec.as_ref().map_err(|errors| format!("{errors:?}"))?;
     let parsed: Value = serde_json::from_str(&fact.manifest)?;
-    let source = Source { job: &key, spec, manifest: &parsed };
+    let source = RenderInput { job: &key, spec, manifest: &parsed };
     let cause = Stamp { term: Term(1), position: Position(1) };
     let mut calls = Vec::new();
     let mut services = Vec::new();

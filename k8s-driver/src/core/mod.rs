@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use apis::{ApiAnswer, ApiCall, CallId, Observation, Registry, Seen};
+use apis::{ApiAnswer, ApiCall, CallId, Observation, ObservedObject, Registry};
 use event_log::{Checkpoint, Frame, Head};
 use model::{Phase, Position, Term, Text};
 use operator::{Operator, Options, Step};
@@ -121,7 +121,7 @@ pub(crate) struct Period {
     /// Kinds of the APIs that its term leaves out.
     pub unserved: BTreeSet<Text>,
     /// What watches report.
-    pub news: mpsc::Receiver<Observation<Seen>>,
+    pub news: mpsc::Receiver<Observation<ObservedObject>>,
     /// Answers to calls.
     pub answers: mpsc::UnboundedReceiver<(CallId, ApiAnswer)>,
     /// Calls to make. The channel has no bound because the thread must not wait; what bounds it is [`Parts::room`].

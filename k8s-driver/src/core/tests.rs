@@ -30,7 +30,7 @@ impl Logs for Place {
 
 /// The other ends of a leadership's queues.
 struct Around {
-    news: mpsc::Sender<Observation<Seen>>,
+    news: mpsc::Sender<Observation<ObservedObject>>,
     answers: mpsc::UnboundedSender<(CallId, ApiAnswer)>,
     calls: mpsc::UnboundedReceiver<Vec<ApiCall>>,
     milestones: mpsc::UnboundedReceiver<Milestone>,
@@ -73,16 +73,16 @@ async fn begin(turns: &Turns, last_term: u64) -> Around {
     Around { news, answers, calls: take_calls, milestones, listed: 20 }
 }
 
-fn job(rv: u64) -> Seen {
+fn job(rv: u64) -> ObservedObject {
     let object = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
         "metadata": {"name": "j", "namespace": "ns", "uid": "ju", "resourceVersion": rv.to_string(), "generation": 1},
         "spec": {"replicaSpecs": {"t": {"replicas": 2, "template": {"spec": {"containers": [
             {"name": "aitj-c", "image": "i"}]}}}}}});
-    Seen::read(&Registry::all(), Arc::new(object)).unwrap()
+    ObservedObject::read(&Registry::all(), Arc::new(object)).unwrap()
 }
 
 impl Around {
-    async fn list(&self, jobs: Vec<Seen>) {
+    async fn list(&self, jobs: Vec<ObservedObject>) {
         for kind in Kind::ALL {
             let items = if kind == Kind::Job { jobs.clone() } else { Vec::new() };
             self.news
@@ -96,7 +96,7 @@ impl Around {
     async fn eight_turns(&self) {
         for n in 0..8 {
             let node = json!({"kind": "Node", "metadata": {"name": format!("n{n}"), "resourceVersion": "50"}});
-            let node = Seen::read(&Registry::all(), Arc::new(node)).unwrap();
+            let node = ObservedObject::read(&Registry::all(), Arc::new(node)).unwrap();
             self.news.send(Observation::Applied(node)).await.unwrap();
             tokio::time::sleep(thread::SPACING * 2).await;
         }
@@ -111,7 +111,7 @@ impl Around {
     }
 
     /// Lists, and begins the term that is proposed.
-    async fn lead(&mut self, turns: &Turns, jobs: Vec<Seen>) -> Term {
+    async fn lead(&mut self, turns: &Turns, jobs: Vec<ObservedObject>) -> Term {
         self.list(jobs).await;
         let Milestone::Proposed(term) = self.milestone().await else { panic!("no term was proposed") };
         turns.ask(Ask::Grant(term)).await.unwrap();

@@ -85,10 +85,10 @@ impl TurnThread {
             ask = asked.recv() => return ask.map_or(Woken::NobodyAsks, Woken::Asked),
             () = std::future::ready(()), if waits => {}
             Some((call, answer)) = queues.answers.recv() => {
-                operator.answered(call, answer);
+                operator.handle_answer(call, answer);
                 *offered += 1;
             }
-            Some(observation) = queues.news.recv() => operator.offer_read(observation),
+            Some(observation) = queues.news.recv() => operator.handle_observed(observation),
             () = self.parts.clock.sleep_until(wake) => {}
         }
         self.pending = true;
@@ -139,7 +139,7 @@ impl TurnThread {
     /// twice as long. A follower does this itself.
     fn shorten(&mut self) -> Result<(), operator::Error> {
         let Some(operator) = self.operator.as_mut().filter(|operator| operator.is_ready()) else { return Ok(()) };
-        let patience = if operator.calls_under_way() == 0 { 1 } else { 2 };
+        let patience = if operator.calls_in_flight() == 0 { 1 } else { 2 };
         let (records, uncached, begun) = (operator.log().records(), operator.uncached(), Instant::now());
         let seconds = || begun.elapsed().as_secs_f64();
         if is_due(records, self.parts.compact_after.saturating_mul(patience)) {
@@ -315,20 +315,20 @@ impl Leading {
     /// Opens the room for calls when half of it is free, and closes it until then: walking a job of many pods and making the
     /// text that they share is worth it for many calls, not for one.
     fn make_room(&mut self, operator: &mut Operator, room: usize) {
-        let under_way = operator.calls_under_way().saturating_sub(std::mem::take(&mut self.offered));
-        operator.set_room(if under_way <= room / 2 { room } else { 0 });
+        let under_way = operator.calls_in_flight().saturating_sub(std::mem::take(&mut self.offered));
+        operator.set_in_flight_limit(if under_way <= room / 2 { room } else { 0 });
     }
 
     /// Takes what waits, up to a batch of each.
     fn take_in(&mut self, operator: &mut Operator) {
         for _ in 0..BATCH {
             let Ok((call, answer)) = self.queues.answers.try_recv() else { break };
-            operator.answered(call, answer);
+            operator.handle_answer(call, answer);
             self.offered += 1;
         }
         for _ in 0..BATCH {
             let Ok(observation) = self.queues.news.try_recv() else { break };
-            operator.offer_read(observation);
+            operator.handle_observed(observation);
         }
     }
 

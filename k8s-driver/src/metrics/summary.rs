@@ -26,6 +26,6 @@ impl Summary {
             let word = registry.get(&key.kind).map_or("", |api| api.phase_word(job.phase));
             *phases.entry((key.kind.clone(), word)).or_default() += 1;
         }
-        Self { log: operator.log().stats(), phases, calls_under_way: operator.calls_under_way() }
+        Self { log: operator.log().stats(), phases, calls_under_way: operator.calls_in_flight() }
     }
 }

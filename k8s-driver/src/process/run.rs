@@ -152,7 +152,7 @@ async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Resu
         registry: registry.clone(),
         options: operator::Options {
             config: options.config.clone(),
-            status_pace_ms: STATUS_PACE_MS,
+            status_interval_ms: STATUS_PACE_MS,
             ..operator::Options::default()
         },
         clock: Arc::clone(&handles.clock),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apis::Seen;
+use apis::ObservedObject;
 use http::Request;
 use kube::api::ListParams;
 use model::{ResourceVersion, Text};
@@ -24,7 +24,7 @@ pub(super) struct View {
     /// Where a watch goes on; `None` when the resource is not served.
     pub(super) version: Option<String>,
     pub(super) at: ResourceVersion,
-    pub(super) items: Vec<Seen>,
+    pub(super) items: Vec<ObservedObject>,
 }
 
 impl Watching {
@@ -66,7 +66,8 @@ impl Watching {
                 }
                 page => page?,
             };
-            items.extend(page.items.into_iter().filter_map(|item| Seen::read(&self.registry, Arc::new(item))));
+            items
+                .extend(page.items.into_iter().filter_map(|item| ObservedObject::read(&self.registry, Arc::new(item))));
             if page.next.is_empty() {
                 let at = decode::number(&page.version);
                 return Ok(View { version: Some(page.version), at, items });

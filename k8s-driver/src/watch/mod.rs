@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apis::{Observation, Registry, Seen, Views};
+use apis::{Observation, ObservedObject, Registry, Views};
 use http::{HeaderValue, Request};
 use http_body_util::BodyExt as _;
 use kube::Client;
@@ -100,7 +100,7 @@ pub struct Watching {
     /// The served APIs, with which objects are read.
     pub registry: Registry,
     /// Where to report.
-    pub news: mpsc::Sender<Observation<Seen>>,
+    pub news: mpsc::Sender<Observation<ObservedObject>>,
     /// What is counted.
     pub metrics: Metrics,
     /// Where troubles are told.
@@ -138,7 +138,7 @@ impl Watching {
                 return self.went_back();
             }
             newest = rv;
-            let items: Vec<Seen> =
+            let items: Vec<ObservedObject> =
                 items.into_iter().filter(|seen| self.shows(seen) && self.selection.takes(seen)).collect();
             if self.kind == Kind::Job {
                 self.selection.listed(&self.source.path, &items);
@@ -271,7 +271,7 @@ impl Watching {
             }
             Event::Applied(object) => {
                 decode::version(&object).clone_into(version);
-                let Some(seen) = Seen::read(&self.registry, Arc::new(object)) else { return Ok(()) };
+                let Some(seen) = ObservedObject::read(&self.registry, Arc::new(object)) else { return Ok(()) };
                 if let Some((name, judged)) = known(&seen)
                     && nodes.insert(name, judged) == Some(judged)
                 {
@@ -287,11 +287,11 @@ impl Watching {
             }
             Event::Deleted(object) => {
                 decode::version(&object).clone_into(version);
-                let Some(seen) = Seen::read(&self.registry, Arc::new(object)) else { return Ok(()) };
+                let Some(seen) = ObservedObject::read(&self.registry, Arc::new(object)) else { return Ok(()) };
                 if !self.shows(&seen) {
                     return Ok(());
                 }
-                if let Seen::Node(fact) = &seen {
+                if let ObservedObject::Node(fact) = &seen {
                     nodes.remove(&fact.name);
                 }
                 if self.kind == Kind::Job && self.selection.is_some() {
@@ -306,9 +306,9 @@ impl Watching {
     }
 
     /// Whether a job still exists, the very same.
-    async fn exists(&self, seen: &Seen) -> Result<bool, Trouble> {
+    async fn exists(&self, seen: &ObservedObject) -> Result<bool, Trouble> {
         let source = &self.source;
-        let Seen::Job(key, _) = seen else { return Ok(false) };
+        let ObservedObject::Job(key, _) = seen else { return Ok(false) };
         let path = crate::watch::sources::collection(&source.shape.api_version, source.plural, Some(&key.namespace));
         let request = kube::core::Request::new(path).get(&key.name, &GetParams::default()).map_err(broken)?;
         let answer = exchange::exchange(&self.client, prepared(request, METADATA), PAGE_LIMIT).await?;
@@ -323,7 +323,7 @@ impl Watching {
     }
 
     /// Returns true if the source speaks of the object. What belongs to another API's job is that API's source's to tell.
-    fn shows(&self, seen: &Seen) -> bool {
+    fn shows(&self, seen: &ObservedObject) -> bool {
         seen.job().is_none_or(|job| self.views.shows(self.kind, self.source.of.as_ref(), job))
     }
 
@@ -384,8 +384,8 @@ impl Watching {
 type Known = HashMap<Text, u64>;
 
 /// Name of a node, and a hash of what is judged of it. A clash of two hashes would hide a change until the next one.
-fn known(seen: &Seen) -> Option<(Text, u64)> {
-    let Seen::Node(node) = seen else { return None };
+fn known(seen: &ObservedObject) -> Option<(Text, u64)> {
+    let ObservedObject::Node(node) = seen else { return None };
     Some((node.name.clone(), hash(&node.judged())))
 }
 

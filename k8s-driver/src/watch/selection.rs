@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use apis::Seen;
+use apis::ObservedObject;
 use model::Uid;
 use tokio::sync::watch;
 
@@ -53,7 +53,7 @@ impl Selection {
     }
 
     /// A complete view of the chosen jobs of a source.
-    pub fn listed(&self, source: &str, jobs: &[Seen]) {
+    pub fn listed(&self, source: &str, jobs: &[ObservedObject]) {
         if let Some(mut chosen) = self.chosen() {
             let now: BTreeSet<Uid> = jobs.iter().filter_map(job).cloned().collect();
             let before = chosen.entry(source.to_owned()).or_default();
@@ -67,14 +67,14 @@ impl Selection {
     }
 
     /// A source shows that a job is chosen.
-    pub fn add(&self, source: &str, seen: &Seen) {
+    pub fn add(&self, source: &str, seen: &ObservedObject) {
         if let (Some(mut chosen), Some(uid)) = (self.chosen(), job(seen)) {
             chosen.entry(source.to_owned()).or_default().insert(uid.clone());
         }
     }
 
     /// A job is not chosen any more; `exists` when it was not deleted.
-    pub fn remove(&self, seen: &Seen, exists: bool) {
+    pub fn remove(&self, seen: &ObservedObject, exists: bool) {
         if let (Some(mut chosen), Some(uid)) = (self.chosen(), job(seen)) {
             chosen.values_mut().for_each(|jobs| {
                 jobs.remove(uid);
@@ -86,10 +86,10 @@ impl Selection {
     }
 
     /// Whether an object is to be passed on.
-    pub fn takes(&self, seen: &Seen) -> bool {
+    pub fn takes(&self, seen: &ObservedObject) -> bool {
         let owner = match seen {
-            Seen::Pod(key, _) | Seen::Service(key, _) => key,
-            Seen::Job(..) | Seen::Node(_) => return true,
+            ObservedObject::Pod(key, _) | ObservedObject::Service(key, _) => key,
+            ObservedObject::Job(..) | ObservedObject::Node(_) => return true,
         };
         self.chosen().is_none_or(|chosen| chosen.values().any(|jobs| jobs.contains(&owner.uid)))
     }
@@ -100,9 +100,9 @@ impl Selection {
     }
 }
 
-fn job(seen: &Seen) -> Option<&Uid> {
+fn job(seen: &ObservedObject) -> Option<&Uid> {
     match seen {
-        Seen::Job(key, _) => Some(&key.uid),
-        Seen::Pod(..) | Seen::Service(..) | Seen::Node(_) => None,
+        ObservedObject::Job(key, _) => Some(&key.uid),
+        ObservedObject::Pod(..) | ObservedObject::Service(..) | ObservedObject::Node(_) => None,
     }
 }

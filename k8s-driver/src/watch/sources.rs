@@ -133,7 +133,7 @@ mod tests {
             let spec = fact.spec.unwrap();
             let parsed = serde_json::from_str(&fact.manifest).unwrap();
             let job = apis::objects::job_key(&registry, &manifest).unwrap();
-            let source = apis::api::Source { job: &job, spec: &spec, manifest: &parsed };
+            let source = apis::api::RenderInput { job: &job, spec: &spec, manifest: &parsed };
             let slot = model::SlotId { group: "trainer".into(), index: 0 };
             let pod = apis::api::PodSlot {
                 slot: &slot,

@@ -17,7 +17,7 @@ type Server = Handle<Request<Body>, Reply>;
 
 struct World {
     server: Server,
-    news: mpsc::Receiver<Observation<Seen>>,
+    news: mpsc::Receiver<Observation<ObservedObject>>,
     task: tokio::task::JoinHandle<End>,
 }
 
@@ -66,7 +66,7 @@ impl World {
         (request.uri().to_string(), reply)
     }
 
-    async fn reported(&mut self) -> Observation<Seen> {
+    async fn reported(&mut self) -> Observation<ObservedObject> {
         tokio::time::timeout(Duration::from_secs(600), self.news.recv()).await.expect("a report").unwrap()
     }
 
@@ -78,12 +78,12 @@ impl World {
     }
 }
 
-fn name(seen: &Seen) -> String {
+fn name(seen: &ObservedObject) -> String {
     match seen {
-        Seen::Job(key, _) => key.name.to_string(),
-        Seen::Pod(_, fact) => fact.name.to_string(),
-        Seen::Service(_, fact) => fact.name.to_string(),
-        Seen::Node(fact) => fact.name.to_string(),
+        ObservedObject::Job(key, _) => key.name.to_string(),
+        ObservedObject::Pod(_, fact) => fact.name.to_string(),
+        ObservedObject::Service(_, fact) => fact.name.to_string(),
+        ObservedObject::Node(fact) => fact.name.to_string(),
     }
 }
 
@@ -150,8 +150,8 @@ async fn pages_make_one_view_and_the_watch_goes_on_from_it() {
         ("DELETED", pod("a", 53)),
         ("BOOKMARK", json!({"metadata": {"resourceVersion": "70"}})),
     ]));
-    assert!(matches!(world.reported().await, Observation::Applied(Seen::Pod(_, fact)) if fact.rv.0 == 51));
-    assert!(matches!(world.reported().await, Observation::Applied(Seen::Pod(_, fact)) if fact.rv.0 == 52));
+    assert!(matches!(world.reported().await, Observation::Applied(ObservedObject::Pod(_, fact)) if fact.rv.0 == 51));
+    assert!(matches!(world.reported().await, Observation::Applied(ObservedObject::Pod(_, fact)) if fact.rv.0 == 52));
     assert!(matches!(world.reported().await, Observation::Deleted(seen) if name(&seen) == "a"));
     // The watch ended: it goes on after the bookmark, without a new list.
     let (uri, _reply) = world.request(5_000).await;
@@ -320,7 +320,7 @@ async fn heartbeats_of_nodes_are_dropped_and_changes_are_not() {
     let mut seen = Vec::new();
     for _ in 0..4 {
         seen.push(match world.reported().await {
-            Observation::Applied(Seen::Node(fact)) => fact.rv.0,
+            Observation::Applied(ObservedObject::Node(fact)) => fact.rv.0,
             Observation::Deleted(_) => 0,
             other => panic!("{other:?}"),
         });

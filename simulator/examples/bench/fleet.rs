@@ -155,7 +155,7 @@ impl Fleet {
             let news = self.cluster.watch(self.watcher);
             let quiet = news.is_empty();
             for observation in news {
-                self.operator.offer(observation);
+                self.operator.handle_event(observation);
             }
             let calls = self.operator.turn(self.cluster.now())?;
             self.operator.take_steps();
@@ -166,7 +166,7 @@ impl Fleet {
             for call in calls {
                 let answer = self.cluster.execute(&call);
                 if call.verb != Verb::Get || call.object.is_some() {
-                    self.operator.answered(call.id, answer);
+                    self.operator.handle_answer(call.id, answer);
                 }
             }
         }

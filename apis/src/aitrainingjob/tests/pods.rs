@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{accepted, base, edited};
 use crate::aitrainingjob::{AiTrainingJob, PeerEnv, pod};
-use crate::api::{JobApi, PodSlot, Source};
+use crate::api::{JobApi, PodSlot, RenderInput};
 
 fn slot(group: &str, index: u32) -> SlotId {
     SlotId { group: group.into(), index }
@@ -14,7 +14,7 @@ fn slot(group: &str, index: u32) -> SlotId {
 fn render(object: &Value, slot: &SlotId, incarnation: u32, count: u32) -> Value {
     let (job, spec, manifest) = accepted(object);
     let group = spec.group(&slot.group).unwrap();
-    let source = Source { job: &job, spec: &spec, manifest: &manifest };
+    let source = RenderInput { job: &job, spec: &spec, manifest: &manifest };
     AiTrainingJob
         .pods(source, &[PodSlot { slot, group, incarnation: Incarnation(incarnation), count }])
         .remove(0)
@@ -23,7 +23,7 @@ fn render(object: &Value, slot: &SlotId, incarnation: u32, count: u32) -> Value 
 
 fn render_service(object: &Value, slot: &SlotId) -> Value {
     let (job, spec, manifest) = accepted(object);
-    AiTrainingJob.service(Source { job: &job, spec: &spec, manifest: &manifest }, slot).unwrap()
+    AiTrainingJob.service(RenderInput { job: &job, spec: &spec, manifest: &manifest }, slot).unwrap()
 }
 
 fn env(container: &Value) -> Vec<String> {
@@ -165,7 +165,7 @@ fn what_the_template_says_stays_unless_it_is_ours_to_say() {
 #[test]
 fn a_shared_environment_renders_the_same_pods() {
     let (job, spec, manifest) = accepted(&two_groups());
-    let source = Source { job: &job, spec: &spec, manifest: &manifest };
+    let source = RenderInput { job: &job, spec: &spec, manifest: &manifest };
     let peers = PeerEnv::new(&job, &spec, &manifest).unwrap();
     assert_eq!(peers.vars().len(), 12);
     for group in &spec.groups {
@@ -252,7 +252,7 @@ fn slots_are_read_from_labels_only() {
 fn a_manifest_without_the_group_is_an_error_that_names_it() {
     let (job, spec, _) = accepted(&base());
     let manifest = json!({"spec": {"replicaSpecs": {}}});
-    let source = Source { job: &job, spec: &spec, manifest: &manifest };
+    let source = RenderInput { job: &job, spec: &spec, manifest: &manifest };
     let wanted = PodSlot { slot: &slot("trainer", 0), group: &spec.groups[0], incarnation: Incarnation(0), count: 0 };
     assert_eq!(AiTrainingJob.pods(source, &[wanted]).remove(0).unwrap_err().path, "spec.replicaSpecs.trainer.template");
     assert_eq!(

@@ -14,7 +14,7 @@ use crate::objects;
 
 /// An observed object, read.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Seen {
+pub enum ObservedObject {
     /// The object of a job.
     Job(JobKey, Arc<Value>),
     /// A pod of a job.
@@ -25,7 +25,7 @@ pub enum Seen {
     Node(Box<NodeFact>),
 }
 
-impl Seen {
+impl ObservedObject {
     /// Reads an object; `None` when it is nobody's: of no served API and owned by no job of one.
     pub fn read(registry: &Registry, object: Arc<Value>) -> Option<Self> {
         let owner = || {
@@ -73,8 +73,8 @@ impl Seen {
 
 impl Observation {
     /// Reads what it is about; `None` when that is nobody's.
-    pub fn read(self, registry: &Registry) -> Option<Observation<Seen>> {
-        self.filter_map(|object| Seen::read(registry, object))
+    pub fn read(self, registry: &Registry) -> Option<Observation<ObservedObject>> {
+        self.filter_map(|object| ObservedObject::read(registry, object))
     }
 }
 
@@ -97,7 +97,9 @@ mod tests {
         let listed = Observation::Listed { kind: Kind::Pod, of: None, rv: ResourceVersion(7), items };
         let Some(Observation::Listed { rv, items, .. }) = listed.read(&Registry::all()) else { panic!("it is a view") };
         assert_eq!(rv, ResourceVersion(7));
-        assert!(matches!(items.as_slice(), [Seen::Pod(key, fact)] if &*key.name == "j" && &*fact.uid.0 == "p"));
+        assert!(
+            matches!(items.as_slice(), [ObservedObject::Pod(key, fact)] if &*key.name == "j" && &*fact.uid.0 == "p")
+        );
         assert!(Observation::Applied(pod("ReplicaSet")).read(&Registry::all()).is_none());
     }
 
@@ -108,9 +110,9 @@ mod tests {
             object["kind"] = json!(kind);
             object["metadata"]["name"] = json!(name);
             object["metadata"]["labels"] = json!({"TrainingJobReplicaName": "a", "TrainingJobReplicaIndex": "0"});
-            match Seen::read(&Registry::all(), Arc::new(object)) {
-                Some(Seen::Pod(_, fact)) => fact.slot.map(|slot| slot.to_string()),
-                Some(Seen::Service(_, fact)) => fact.slot.map(|slot| slot.to_string()),
+            match ObservedObject::read(&Registry::all(), Arc::new(object)) {
+                Some(ObservedObject::Pod(_, fact)) => fact.slot.map(|slot| slot.to_string()),
+                Some(ObservedObject::Service(_, fact)) => fact.slot.map(|slot| slot.to_string()),
                 other => panic!("{other:?}"),
             }
         };
@@ -123,12 +125,12 @@ mod tests {
     #[test]
     fn every_kind_is_told() {
         let node = Arc::new(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
-        assert_eq!(Seen::read(&Registry::all(), node).map(|s| s.kind()), Some(Kind::Node));
+        assert_eq!(ObservedObject::read(&Registry::all(), node).map(|s| s.kind()), Some(Kind::Node));
         let job = Arc::new(json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
             "metadata": {"name": "j", "namespace": "n", "uid": "u"}}));
-        assert_eq!(Seen::read(&Registry::all(), job).map(|s| s.kind()), Some(Kind::Job));
+        assert_eq!(ObservedObject::read(&Registry::all(), job).map(|s| s.kind()), Some(Kind::Job));
         let other = Arc::new(json!({"apiVersion": "elasticdeeplearning.ai/v2", "kind": "AITrainingJob",
             "metadata": {"name": "j", "namespace": "n", "uid": "u"}}));
-        assert_eq!(Seen::read(&Registry::all(), other), None);
+        assert_eq!(ObservedObject::read(&Registry::all(), other), None);
     }
 }
