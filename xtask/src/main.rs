@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cluster`, `cargo xtask kubectl`,
-//! `cargo xtask torch-tests`.
+//! `cargo xtask dist`, `cargo xtask torch-tests`.
 //!
 //! Owns what is run to check and to measure the workspace, and in which order. It must not hold product logic, and it has
 //! no dependencies, so that it builds at once. Exit codes: 0 fine, 1 a check failed, 2 usage or something is missing here.
@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod cluster;
 mod dependencies;
+mod dist;
 mod purity;
 mod run;
 mod smoke;
@@ -28,6 +29,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   cluster down      ends it
   cluster status    tells what of it runs
   kubectl -- ...    kubectl on that control plane
+  dist [FLAG]...    the binary that is shipped, stripped, with its line tables beside it; flags go to `cargo build`
   dependencies      writes the dependency table of docs/ARCHITECTURE.md
   torch-tests       the PyTorch sample undisturbed and with faults: the trained weights must be the same";
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         ("cluster", words) => cluster::run(words),
         ("kubectl", words) => cluster::kubectl(words),
         ("torch-tests", []) => torch::run(),
+        ("dist", flags) => dist::run(flags),
         ("dependencies", []) => dependencies::write(),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");
