@@ -193,7 +193,7 @@ impl Supervisor {
         let Some(track) = self.pod.tracks.get(slot) else { return Ok(()) };
         let spec = &track.spec;
         let log = log_of_run(&spec.log, run);
-        let file = open_log(&log)?;
+        let file = open_log(&log, run)?;
         let log_from = file.metadata()?.len();
         // A file of an earlier run would be taken for this run's. Without its directory there is just no such file.
         let _ = fs::remove_file(&spec.error_file);
@@ -304,16 +304,58 @@ fn log_of_run(first: &Path, run: u32) -> PathBuf {
     if run == 0 { first.to_owned() } else { first.with_extension(format!("{run}.log")) }
 }
 
-fn open_log(path: &Path) -> io::Result<File> {
+/// Opens the log of a container's run. What an earlier pod of the same name and count wrote is archived when the first one begins.
+fn open_log(path: &Path, run: u32) -> io::Result<File> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
+        if run == 0 && path.exists() {
+            archive_logs(path, dir)?;
+        }
     }
     OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// Moves the logs of all runs, of which `first` is the first one's, into a directory of their own below theirs.
+fn archive_logs(first: &Path, dir: &Path) -> io::Result<()> {
+    let Some(name) = first.file_name() else { return Ok(()) };
+    // Containers of one pod share the directory.
+    let archives = (1_u32..).map(|n| dir.join(format!("previous-{n}")));
+    let Some(archive) = archives.into_iter().find(|archive| !archive.join(name).exists()) else { return Ok(()) };
+    fs::create_dir_all(&archive)?;
+    for log in (0..).map(|run| log_of_run(first, run)).take_while(|log| log.exists()) {
+        if let Some(name) = log.file_name() {
+            fs::rename(&log, archive.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_of_an_earlier_job_keeps_its_logs_apart() {
+        use std::io::Write as _;
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (dir.path().join("pod/c-1.log"), dir.path().join("pod/c-1.1.log"));
+        let read = |name: &str| fs::read_to_string(dir.path().join("pod").join(name)).ok();
+        for job in ["one", "two", "three"] {
+            writeln!(open_log(&first, 0).unwrap(), "{job}").unwrap();
+            if job == "one" {
+                writeln!(open_log(&second, 1).unwrap(), "{job}, restarted in place").unwrap();
+                writeln!(open_log(&second, 1).unwrap(), "and opened again").unwrap();
+            }
+        }
+        assert_eq!(read("c-1.log").as_deref(), Some("three\n"));
+        assert_eq!(read("c-1.1.log"), None);
+        assert_eq!(read("previous-1/c-1.log").as_deref(), Some("one\n"));
+        assert_eq!(read("previous-1/c-1.1.log").as_deref(), Some("one, restarted in place\nand opened again\n"));
+        assert_eq!(read("previous-2/c-1.log").as_deref(), Some("two\n"));
+        let other = dir.path().join("pod/d-1.log");
+        drop((open_log(&other, 0).unwrap(), open_log(&other, 0).unwrap()));
+        assert_eq!(read("previous-1/d-1.log").as_deref(), Some(""));
+    }
 
     #[test]
     fn one_log_file_per_run() {
