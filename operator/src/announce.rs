@@ -6,7 +6,7 @@ use model::{Command, Event, Fact, JobKey, ObjectRef};
 use serde_json::{Value, json};
 
 use crate::operator::Operator;
-use crate::outbox::call;
+use crate::render::call;
 
 impl Operator {
     /// Tells of the answer to a command, where users are told of it.
@@ -90,7 +90,7 @@ impl Operator {
             "reportingInstance": "",
         });
         let event = ApiCall { body: Some(body), ..call(Verb::Create, Resource::new("v1", "Event"), key, &name) };
-        self.pending_events.push(event);
+        self.events.push(event);
     }
 }
 

@@ -9,8 +9,10 @@ use engine::admit::{NameHolder, Whose};
 use model::{Command, Fact, JobKey, Kind, ObjectRef, Outcome, Stamp, Text};
 use serde_json::Value;
 
+use crate::error::Error;
+use crate::in_flight::Purpose;
 use crate::intake::Intake;
-use crate::operator::{Doing, Error, Operator};
+use crate::operator::Operator;
 
 /// Message of a status write that was accepted without the mirror.
 const PRUNED: &str = "the API server dropped status.trainyard: the installed CustomResourceDefinition is older than this operator; \
@@ -18,28 +20,27 @@ const PRUNED: &str = "the API server dropped status.trainyard: the installed Cus
 
 impl Operator {
     /// Turns the answers that came in into facts.
-    pub(crate) fn take_answers(&mut self, facts: &mut Intake) {
-        while let Some((id, answer)) = self.answers.pop_front() {
-            let Some((key, doing)) = self.calls.remove(&id) else { continue };
-            let object = doing.object();
-            self.under_way.remove(&(key.clone(), object.clone()));
-            // Whatever came of it, what is left to do for the job is looked at again.
+    pub(crate) fn take_answers(&mut self, facts: &mut Intake) -> Result<(), Error> {
+        while let Some((id, answer)) = self.inbox.next_answer() {
+            let Some((key, purpose)) = self.in_flight.end(id) else { continue };
+            let object = purpose.object();
+            // Another command about the object may follow, with or without a fact.
             facts.touch(&key);
-            match doing {
-                Doing::Command(command) => self.answer(&key, command, answer, facts),
-                Doing::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
-                Doing::ReadJob => {
+            match purpose {
+                Purpose::Command(command) => self.answer(&key, command, answer, facts),
+                Purpose::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
+                Purpose::ReadJob => {
                     if let Ok(job) = answer {
                         let have = objects::resource_version(&job);
                         if let Admission::Regressed { known } = self.state.admit_read(&key, have) {
-                            self.went_back =
-                                Some(Error::ClusterWentBack { kind: Kind::Job, have: have.0, known: known.0 });
+                            return Err(Error::ClusterWentBack { kind: Kind::Job, have: have.0, known: known.0 });
                         }
-                        self.offer_now(&job, facts);
+                        self.take_object(&job, facts);
                     }
                 }
             }
         }
+        Ok(())
     }
 
     fn answer(&mut self, key: &JobKey, command: Command, answer: ApiAnswer, facts: &mut Intake) {
@@ -49,12 +50,12 @@ impl Operator {
             // The name belongs to another object by now, or to one that is not watched: there is none that is waited for.
             (Command::ReadPod { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
             (Command::CreatePod { .. } | Command::CreateService { .. } | Command::ReadPod { .. }, Ok(created)) => {
-                self.offer_now(&created, facts);
+                self.take_object(&created, facts);
                 return;
             }
             (Command::ReadPod { .. } | Command::WriteMarker, Err(ApiError { code: 404, .. })) => Outcome::Gone,
             (Command::CreatePod { .. } | Command::CreateService { .. }, Err(ApiError { code: 409, .. })) => {
-                self.read_again.push((key.clone(), Doing::ReadTaken(command)));
+                self.in_flight.read_next(key, Purpose::ReadTaken(command));
                 return;
             }
             (Command::DeletePod { force, .. }, Ok(_)) => {
@@ -80,7 +81,7 @@ impl Operator {
                 return;
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 409, .. })) => {
-                self.read_again.push((key.clone(), Doing::ReadJob));
+                self.in_flight.read_next(key, Purpose::ReadJob);
                 return;
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 404, .. })) => Outcome::Unknown { code: 404 },
@@ -112,7 +113,7 @@ impl Operator {
         };
         let holder = self.holder(key, &held);
         if holder.whose(key) == Whose::Ours {
-            self.offer_now(&held, facts);
+            self.take_object(&held, facts);
         }
         let Some(outcome) = self.state.taken(key, &holder) else { return };
         if let Outcome::Taken { waiting: false, unseen } = outcome {
@@ -132,19 +133,9 @@ impl Operator {
     }
 
     /// Looks at an object an answer carried as if a watch had shown it.
-    fn offer_now(&mut self, object: &Arc<Value>, facts: &mut Intake) {
+    fn take_object(&mut self, object: &Arc<Value>, facts: &mut Intake) {
         if let Some(seen) = ObservedObject::read(&self.registry, Arc::clone(object)) {
             self.applied(seen, facts, false);
-        }
-    }
-}
-
-impl Doing {
-    /// The object it is about.
-    pub(crate) fn object(&self) -> ObjectRef {
-        match self {
-            Self::Command(command) | Self::ReadTaken(command) => command.object(),
-            Self::ReadJob => ObjectRef::Status,
         }
     }
 }

@@ -4,15 +4,15 @@
 //! count: [`engine::admit`] does.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use apis::{Observation, ObservedObject, objects};
+use apis::{Observation, ObservedObject};
 use engine::admit::{DropReason, ListView, Present, absent_waits};
 use engine::{Admission, Arrival, Scope};
 use model::{Fact, JobKey, Kind, ObjectRef, ResourceVersion, Text, Uid};
 use serde_json::Value;
 
-use crate::operator::{Error, Operator};
+use crate::error::Error;
+use crate::operator::Operator;
 
 /// Facts that came in this turn, by what they are about.
 #[derive(Debug, Default)]
@@ -62,11 +62,8 @@ impl Intake {
 impl Operator {
     /// Turns everything in the inbox into facts.
     pub(crate) fn take_observations(&mut self, facts: &mut Intake) -> Result<(), Error> {
-        let mut inbox: Vec<Observation<ObservedObject>> = std::mem::take(&mut self.inbox).into();
-        // Order holds within a kind only. A job before what it owns: its pods then find its spec, and the counts of an adoption.
-        inbox.sort_by_key(rank);
-        for observation in inbox {
-            let unserved = |seen: &ObservedObject| seen.job().is_some_and(|job| !self.serves(job));
+        for observation in self.inbox.take_observations() {
+            let unserved = |seen: &ObservedObject| seen.job().is_some_and(|job| !self.sources.serves(job));
             match observation {
                 Observation::Applied(seen) | Observation::Deleted(seen) if unserved(&seen) => {}
                 Observation::Applied(seen) => self.applied(seen, facts, false),
@@ -82,34 +79,27 @@ impl Operator {
     /// Takes in an object that exists. One that a list holds (`listed`) exists even if it is older than that list.
     pub(crate) fn applied(&mut self, seen: ObservedObject, facts: &mut Intake, listed: bool) {
         let list_rv = match seen.job() {
-            Some(key) if !listed => self.state.floor(seen.kind(), self.views.of(seen.kind(), key)),
+            Some(key) if !listed => self.sources.list_rv(&self.state, seen.kind(), key),
             Some(_) | None => ResourceVersion::default(),
         };
         match seen {
             ObservedObject::Pod(key, fact) => facts.push_after(&key, Fact::Pod(fact), list_rv),
             ObservedObject::Service(key, fact) => facts.push_after(&key, Fact::Service(fact), list_rv),
             ObservedObject::Node(fact) => facts.cluster.push(Fact::Node(fact)),
-            ObservedObject::Job(key, object) => self.applied_job(key, &object, facts),
+            ObservedObject::Job(key, object) => self.applied_job(&key, &object, facts),
         }
     }
 
-    fn applied_job(&mut self, key: JobKey, object: &Value, facts: &mut Intake) {
+    fn applied_job(&mut self, key: &JobKey, object: &Value, facts: &mut Intake) {
         let Some(api) = self.registry.get(&key.kind).cloned() else { return };
         let fact = api.job_fact(object);
-        if let Some(adopted) = self.state.adoption(&key, &fact, || api.adopt(object)) {
-            facts.push(&key, Fact::Adopted(Box::new(adopted)));
-            self.seen_specs.remove(&key);
+        if let Some(adopted) = self.state.adoption(key, &fact, || api.adopt(object)) {
+            facts.push(key, Fact::Adopted(Box::new(adopted)));
+            self.specs.forget(key);
         }
-        facts.push(&key, Fact::Job(Box::new(fact)));
-        // The spec is translated only when something that it is made of has changed.
-        let made_of = Arc::new(serde_json::json!([
-            objects::at(object, &["metadata", "generation"]),
-            objects::at(object, &["metadata", "labels"]),
-        ]));
-        let same = self.seen_specs.get(&key) == Some(&made_of);
-        if !same || objects::at(object, &["metadata", "generation"]).is_none() {
-            facts.push(&key, Fact::Spec(Box::new(api.spec_fact(object))));
-            self.seen_specs.insert(key, made_of);
+        facts.push(key, Fact::Job(Box::new(fact)));
+        if self.specs.is_new(key, object) {
+            facts.push(key, Fact::Spec(Box::new(api.spec_fact(object))));
         }
     }
 
@@ -128,13 +118,6 @@ impl Operator {
     fn job_gone(&mut self, key: &JobKey, facts: &mut Intake) {
         self.forget(key);
         facts.push(key, Fact::JobGone);
-    }
-
-    /// Forgets what is held of a job besides its state: it is gone, or at rest.
-    pub(crate) fn forget(&mut self, key: &JobKey) {
-        self.seen_specs.remove(key);
-        self.pace.forget(key);
-        self.rendered.remove(key);
     }
 
     /// A pod that held a name another job of that name waits for is gone: that job may try again.
@@ -158,7 +141,7 @@ impl Operator {
     /// source of the kind shows: that source's watch goes on from a version of its own.
     fn listed(&mut self, list: List, facts: &mut Intake) -> Result<(), Error> {
         let List { kind, of, rv, items } = list;
-        let shows = |key: &JobKey| self.shows(kind, of.as_ref(), key);
+        let shows = |key: &JobKey| self.sources.shows(kind, of.as_ref(), key);
         let view = ListView { kind, of: of.as_ref(), rv, shows: &shows };
         match self.state.admit_list(&view, facts.term_begins) {
             Admission::Regressed { known } => {
@@ -189,15 +172,10 @@ impl Operator {
             }
         }
         if kind == Kind::Pod {
-            facts.end_absent_waits(&present, |key| self.shows(kind, of.as_ref(), key));
+            facts.end_absent_waits(&present, |key| self.sources.shows(kind, of.as_ref(), key));
         }
         facts.cluster.push(Fact::Relisted { kind, of, rv });
         Ok(())
-    }
-
-    /// Returns true if a source shows the job, or what belongs to it, and the job's API is served.
-    fn shows(&self, kind: Kind, view: Option<&Text>, job: &JobKey) -> bool {
-        self.serves(job) && self.views.shows(kind, view, job)
     }
 }
 
@@ -207,13 +185,4 @@ struct List {
     of: Option<Text>,
     rv: ResourceVersion,
     items: Vec<ObservedObject>,
-}
-
-/// Nodes, then jobs, then pods, then services.
-fn rank(observation: &Observation<ObservedObject>) -> usize {
-    let kind = match observation {
-        Observation::Listed { kind, .. } => *kind,
-        Observation::Applied(seen) | Observation::Deleted(seen) => seen.kind(),
-    };
-    Kind::ALL.iter().position(|k| *k == kind).unwrap_or_default()
 }

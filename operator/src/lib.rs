@@ -19,11 +19,21 @@
 
 mod announce;
 mod answers;
+mod backlog;
+mod dispatch;
+mod error;
+mod in_flight;
+mod inbox;
 mod intake;
+mod log;
+mod manifests;
 mod operator;
-mod outbox;
-mod pace;
+mod render;
+mod sources;
+mod terms;
+mod throttle;
 mod turn;
 
-pub use operator::{Error, Operator, Options};
+pub use error::Error;
+pub use operator::{Operator, Options};
 pub use turn::Step;

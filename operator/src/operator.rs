@@ -1,229 +1,151 @@
-//! The operator's parts and its small surface.
+//! The type `Operator`: its parts, and what callers do with it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use apis::{ApiAnswer, ApiCall, CallId, Observation, ObservedObject, Registry, Views, WatchTarget};
-use engine::{FoldError, Record, State, WireError};
-use event_log::{Checkpoint, EventLog, Frame, Head, NewRecord};
-use model::{Command, Config, JobKey, Kind, ObjectRef, Position, Term, Text, Timestamp};
-use serde_json::Value;
+use apis::{ApiAnswer, ApiCall, CallId, Observation, ObservedObject, Registry};
+use engine::State;
+use event_log::EventLog;
+use model::{Config, JobKey, Position, Term, Text, Timestamp};
 
-use crate::pace::Pace;
+use crate::backlog::Backlog;
+use crate::error::Error;
+use crate::in_flight::InFlight;
+use crate::inbox::Inbox;
+use crate::manifests::{Manifests, TranslatedSpecs};
+use crate::sources::Sources;
+use crate::terms::Terms;
+use crate::throttle::StatusThrottle;
 use crate::turn::Step;
 
-/// What stops an operator. After any of these nothing is dispatched; open it anew and list every kind again.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The log cannot be read or written.
-    #[error(transparent)]
-    Log(#[from] event_log::Error),
-    /// A record in the log cannot be read.
-    #[error("record {at}: {source}")]
-    Record {
-        /// Its position.
-        at: Position,
-        /// Why.
-        source: WireError,
-    },
-    /// A record does not follow from those before it.
-    #[error(transparent)]
-    Fold(#[from] FoldError),
-    /// A record could not be written down.
-    #[error("a record could not be encoded: {0}")]
-    Encode(WireError),
-    /// The records of the log that is followed do not continue this one.
-    #[error("record {at} of the log that is followed does not continue this log, which ends at {head}")]
-    Diverged {
-        /// The record.
-        at: Position,
-        /// The last position of this log.
-        head: Position,
-    },
-    /// Another operator has written to a job since; this one must start again from the objects.
-    #[error("job {job} carries a mirror ({mirror}) that this log does not contain: start again from the objects")]
-    Superseded {
-        /// The job.
-        job: String,
-        /// The stamp of its mirror.
-        mirror: String,
-    },
-    /// The API server's versions went backwards: it was restored from an older copy.
-    #[error("the cluster's {kind:?} list is at version {have}, older than version {known} seen before")]
-    ClusterWentBack {
-        /// The kind listed.
-        kind: Kind,
-        /// Version of the list.
-        have: u64,
-        /// Version seen before.
-        known: u64,
-    },
-}
-
-/// What an operator is opened with.
+/// Settings of an operator.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Settings that decisions depend on.
     pub config: Config,
-    /// No term up to this one is opened: what a Lease says was the last.
+    /// Newest term that a Lease names. The next one is greater.
     pub last_term: Term,
-    /// Whether terms are claimed elsewhere ([`Operator::proposed_term`], [`Operator::grant_term`]) before they begin;
-    /// otherwise a turn begins the next one by itself.
+    /// Terms are claimed elsewhere ([`Operator::proposed_term`], [`Operator::grant_term`]) before they begin. Otherwise a turn
+    /// begins the next term by itself.
     pub claims_terms: bool,
-    /// A job's status is written not more often than this, in milliseconds, when nothing but progress is to be told: neither a
-    /// phase nor anything that decisions wait for; ten times less often while there is more to do than room for it. Zero: every
-    /// change is written.
+    /// Minimum interval in milliseconds between two writes of a job's status that report nothing but progress: neither a phase
+    /// nor anything that decisions wait for. Ten times longer while jobs wait to be dispatched. Zero writes every change.
     pub status_interval_ms: u64,
 }
 
-/// What is done about an object at the moment.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Doing {
-    /// Its command is under way.
-    Command(Command),
-    /// Its name was taken: what holds it is being read.
-    ReadTaken(Command),
-    /// A status write met a newer job: the job is being read.
-    ReadJob,
-}
-
-/// A job's manifest, parsed, while there was no room yet for all that is to be made of it.
-pub(crate) struct Rendered {
-    pub(crate) spec: Arc<model::SpecFact>,
-    pub(crate) manifest: Value,
-}
-
-/// The turn loop of one process.
+/// Runs the decisions of one process: observations and answers come in, records go to the log, calls come out.
+///
+/// It has no thread, clock or network: the caller watches the cluster, tells the time and makes the calls.
+///
+/// # Methods
+/// * The log: [`open`](Self::open), [`follow`](Self::follow) and [`follow_from`](Self::follow_from) for a standby,
+///   [`compact`](Self::compact) and [`cache_state`](Self::cache_state) for a long log, [`into_log`](Self::into_log).
+/// * Input: [`handle_event`](Self::handle_event) or [`handle_observed`](Self::handle_observed),
+///   [`handle_answer`](Self::handle_answer). They store what the next turn takes in, and never fail.
+/// * Decisions: [`turn`](Self::turn), due when something came in or [`next_wake`](Self::next_wake) has passed.
+/// * Terms: [`proposed_term`](Self::proposed_term), [`grant_term`](Self::grant_term), [`leave_out`](Self::leave_out).
+/// * Flow control: [`set_in_flight_limit`](Self::set_in_flight_limit), [`calls_in_flight`](Self::calls_in_flight).
+///
+/// # Order of calls
+/// 1. `open`, on the log of an earlier operator or an empty one. A standby follows the leader's log until it leads.
+/// 2. Hand in a list of every source, then watch events as they come. Until all lists are in, `turn` does nothing.
+/// 3. Where terms are claimed: once `proposed_term` returns one, claim it where all operators see it, and `grant_term`.
+/// 4. `turn`. The first one begins the term and takes up what an earlier operator left undone.
+/// 5. Make the calls it returns, in any order and at the same time, and hand in each answer. Then again from 4.
+///
+/// Kubernetes Events (calls without [`ApiCall::object`]) need no answer. An answer that never comes keeps its object busy:
+/// hand in an error with code 0 instead.
+///
+/// # Durability
+/// When `turn` returns calls, the records they follow from are synced to the log. A call that is lost, or made by an operator
+/// that dies, is derived again from the state. Nothing that `turn` has not returned needs to be kept.
+///
+/// # Errors
+/// After an error of `turn`, state and log may differ. No call of that turn exists. Drop the operator, open another on
+/// [`into_log`](Self::into_log) or on the files, and list every source again. `compact` and `cache_state` fail without harm.
 pub struct Operator {
     pub(crate) log: Box<dyn EventLog>,
     /// Position of the newest state a start can begin with: the cached one, or the log's checkpoint.
-    cached: Position,
+    pub(crate) cached: Position,
     pub(crate) registry: Registry,
-    /// What must be listed before a term begins, and which of it shows the objects of which jobs.
-    pub(crate) targets: Vec<WatchTarget>,
-    pub(crate) views: Views,
-    /// Kinds of the APIs that this term leaves out.
-    pub(crate) unserved: BTreeSet<Text>,
-    pub(crate) options: Options,
+    pub(crate) config: Config,
     pub(crate) state: State,
-    /// The term of this process; zero until every kind has been listed.
-    pub(crate) term: Term,
-    pub(crate) inbox: VecDeque<Observation<ObservedObject>>,
-    pub(crate) answers: VecDeque<(CallId, ApiAnswer)>,
-    pub(crate) calls: BTreeMap<CallId, (JobKey, Doing)>,
-    pub(crate) under_way: BTreeMap<(JobKey, ObjectRef), CallId>,
-    pub(crate) next_call: CallId,
-    /// Calls that may be under way at once.
-    pub(crate) room: usize,
-    /// When statuses are written.
-    pub(crate) pace: Pace,
-    /// Jobs with something to do that found no room, and the job that was served last.
-    pub(crate) owed: BTreeSet<JobKey>,
-    pub(crate) served: Option<JobKey>,
-    /// The term that was claimed for this process, until it begins.
-    pub(crate) granted: Option<Term>,
-    pub(crate) rendered: BTreeMap<JobKey, Rendered>,
-    pub(crate) seen_specs: BTreeMap<JobKey, Arc<Value>>,
+    pub(crate) terms: Terms,
+    pub(crate) sources: Sources,
+    pub(crate) inbox: Inbox,
+    pub(crate) in_flight: InFlight,
+    pub(crate) backlog: Backlog,
+    pub(crate) throttle: StatusThrottle,
+    pub(crate) specs: TranslatedSpecs,
+    pub(crate) manifests: Manifests,
+    /// Records of the turns since [`Operator::take_steps`].
     pub(crate) steps: Vec<Step>,
-    pub(crate) pending_events: Vec<ApiCall>,
-    pub(crate) read_again: Vec<(JobKey, Doing)>,
-    /// A job was read at a version older than the one known: the API server was restored.
-    pub(crate) went_back: Option<Error>,
+    /// Kubernetes Events to create with this turn's calls.
+    pub(crate) events: Vec<ApiCall>,
 }
 
 impl Operator {
-    /// Opens an operator on a log: folds its checkpoint and records. Nothing is decided before every kind has been listed.
+    /// Opens an operator on a log: reads its cached state or checkpoint and folds the records after it.
     ///
     /// # Errors
     /// When the log cannot be read or does not fold.
     pub fn open(log: Box<dyn EventLog>, registry: Registry, options: Options) -> Result<Self, Error> {
-        let (mut state, folded) = match cached(&*log)? {
-            Some(cached) => cached,
-            None => match log.checkpoint()? {
-                None => (State::default(), Position(0)),
-                Some(c) => {
-                    let state = State::from_checkpoint(&c.state);
-                    (state.map_err(|source| Error::Record { at: c.position, source })?, c.position)
-                }
-            },
-        };
-        for frame in log.read(folded.next())? {
-            let frame = frame?;
-            let record = Record::decode(frame.position, frame.term, &frame.body)
-                .map_err(|source| Error::Record { at: frame.position, source })?;
-            state.fold(&record)?;
-        }
-        let pace = Pace::new(options.status_interval_ms);
+        let (state, cached) = crate::log::read(&*log)?;
         Ok(Self {
             log,
-            cached: folded,
-            targets: registry.watch_targets(),
-            views: registry.views(),
-            unserved: BTreeSet::new(),
+            cached,
+            sources: Sources::new(&registry),
             registry,
-            options,
+            config: options.config,
             state,
-            term: Term::default(),
-            inbox: VecDeque::new(),
-            answers: VecDeque::new(),
-            calls: BTreeMap::new(),
-            under_way: BTreeMap::new(),
-            next_call: 0,
-            room: usize::MAX,
-            pace,
-            owed: BTreeSet::new(),
-            served: None,
-            granted: None,
-            rendered: BTreeMap::new(),
-            seen_specs: BTreeMap::new(),
+            terms: Terms::new(options.last_term, options.claims_terms),
+            inbox: Inbox::default(),
+            in_flight: InFlight::default(),
+            backlog: Backlog::default(),
+            throttle: StatusThrottle::new(options.status_interval_ms),
+            specs: TranslatedSpecs::default(),
+            manifests: Manifests::default(),
             steps: Vec::new(),
-            pending_events: Vec::new(),
-            read_again: Vec::new(),
-            went_back: None,
+            events: Vec::new(),
         })
     }
 
-    /// Takes over records that another operator wrote, the next ones after this log's: durably, then into the state. Only
-    /// while no term has begun here.
-    ///
-    /// # Errors
-    /// [`Error::Diverged`], with nothing taken over, when the records do not continue this log (or a term has begun
-    /// here); after any other error open the operator anew.
-    pub fn follow(&mut self, frames: &[Frame]) -> Result<(), Error> {
-        let mut head = self.log.head();
-        let mut records = Vec::with_capacity(frames.len());
-        for frame in frames {
-            if self.is_ready() || !frame.follows(&head) {
-                return Err(Error::Diverged { at: frame.position, head: self.log.head().position });
-            }
-            let record = Record::decode(frame.position, frame.term, &frame.body)
-                .map_err(|source| Error::Record { at: frame.position, source })?;
-            records.push(record);
-            head = frame.head();
+    /// Stores a watch event or a list for the next turn. Objects of no served API are dropped.
+    pub fn handle_event(&mut self, observation: Observation) {
+        if let Some(read) = observation.read(&self.registry) {
+            self.handle_observed(read);
         }
-        let group: Vec<NewRecord<'_>> = frames.iter().map(|f| NewRecord { term: f.term, body: &f.body }).collect();
-        self.log.append(&group)?;
-        for record in &records {
-            self.state.fold(record)?;
-        }
-        Ok(())
     }
 
-    /// Begins an empty log with the checkpoint of the log that is followed.
-    ///
-    /// # Errors
-    /// [`Error::Diverged`] when this log is not empty; when the checkpoint cannot be read or written.
-    pub fn follow_from(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        let head = self.log.head();
-        if self.is_ready() || head != Head::default() {
-            return Err(Error::Diverged { at: checkpoint.position, head: head.position });
+    /// Stores a watch event or a list whose objects were read with the same registry.
+    pub fn handle_observed(&mut self, observation: Observation<ObservedObject>) {
+        self.inbox.observe(observation);
+    }
+
+    /// Stores the answer to a call for the next turn. The answer to a call of an earlier process is ignored.
+    pub fn handle_answer(&mut self, call: CallId, answer: ApiAnswer) {
+        self.inbox.answer(call, answer);
+    }
+
+    /// Limits the calls in flight: dispatched and not yet answered, Kubernetes Events apart. Commands above the limit are
+    /// dispatched by later turns, one job after the other. The default is no limit.
+    pub const fn set_in_flight_limit(&mut self, calls: usize) {
+        self.in_flight.set_limit(calls);
+    }
+
+    /// Returns the number of calls in flight.
+    pub fn calls_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Returns the time at which the next turn is due though nothing comes in; zero when something waits already.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        let dispatches = !self.backlog.is_empty() && self.in_flight.free() > 0;
+        if dispatches || self.inbox.has_answers() || (self.is_ready() && self.inbox.has_observations()) {
+            return Some(Timestamp(0));
         }
-        let state = State::from_checkpoint(&checkpoint.state)
-            .map_err(|source| Error::Record { at: checkpoint.position, source })?;
-        self.log.compact(checkpoint)?;
-        self.cached = checkpoint.position;
-        self.state = state;
-        Ok(())
+        let deadline = self.state.deadlines().find(|(_, job)| self.sources.serves(job)).map(|(at, _)| at);
+        let due = [deadline, self.throttle.next_due()];
+        due.into_iter().flatten().min().filter(|_| self.is_ready())
     }
 
     /// Leaves out the APIs of these kinds in the next term, because one of their sources cannot be listed. Their lists are not
@@ -234,122 +156,62 @@ impl Operator {
         if self.is_ready() {
             return false;
         }
-        self.targets = self.registry.watch_targets_without(&kinds);
-        self.unserved = kinds;
+        self.sources.leave_out(&self.registry, kinds);
         true
     }
 
-    /// Returns true if the job's API is served in this term.
-    pub(crate) fn serves(&self, job: &JobKey) -> bool {
-        !self.unserved.contains(&job.kind)
+    /// Returns true if a list of every source waits for the next turn, or was taken in.
+    pub fn has_listed_all(&self) -> bool {
+        self.is_ready() || self.sources.targets().iter().all(|target| self.inbox.holds_list_of(target))
     }
 
-    /// Takes what a watch reports; the next turn looks at it.
-    pub fn handle_event(&mut self, observation: Observation) {
-        if let Some(read) = observation.read(&self.registry) {
-            self.handle_observed(read);
-        }
+    /// Returns the term to claim, once every source was listed and before a term has begun.
+    pub fn proposed_term(&self, now: Timestamp) -> Option<Term> {
+        let proposes = !self.is_ready() && self.has_listed_all();
+        proposes.then(|| self.terms.proposal(self.newest_term(), now.max(self.state.at)))
     }
 
-    /// [`Operator::handle_event`] for whoever has read the objects already, with the same registry.
-    pub fn handle_observed(&mut self, observation: Observation<ObservedObject>) {
-        self.inbox.push_back(observation);
+    /// Has the next turn begin this term, which was claimed where all operators of the cluster see it. A term that is not
+    /// new by then does not begin: propose again.
+    pub const fn grant_term(&mut self, term: Term) {
+        self.terms.grant(term);
     }
 
-    /// From now on no more than this many calls are handed out and not yet answered (Kubernetes Events apart). What finds no
-    /// room is handed out by later turns, the jobs taking turns as well. Without this there is no limit.
-    pub const fn set_in_flight_limit(&mut self, calls: usize) {
-        self.room = calls;
-    }
-
-    /// Takes the answer to a call; the next turn looks at it. An answer to a call of an earlier process is ignored.
-    pub fn handle_answer(&mut self, call: CallId, answer: ApiAnswer) {
-        self.answers.push_back((call, answer));
-    }
-
-    /// When the next turn is due even if nothing comes in: at once (time zero) when something waits.
-    pub fn next_wake(&self) -> Option<Timestamp> {
-        let owes = !self.owed.is_empty() && self.calls.len() < self.room;
-        if owes || !self.answers.is_empty() || (self.is_ready() && !self.inbox.is_empty()) {
-            return Some(Timestamp(0));
-        }
-        let deadline = self.state.deadlines().find(|(_, job)| self.serves(job)).map(|(at, _)| at);
-        let due = [deadline, self.pace.next()];
-        due.into_iter().flatten().min().filter(|_| self.is_ready())
-    }
-
-    /// Whether every kind has been listed and a term has begun.
+    /// Returns true once a term has begun.
     pub const fn is_ready(&self) -> bool {
-        self.term.0 > 0
+        self.terms.has_begun()
     }
 
-    /// What is known.
+    /// Returns the newest term in the log and in the mirrors just listed.
+    pub(crate) fn newest_term(&self) -> Term {
+        let logged = self.state.terms.last().map(|(term, _)| *term);
+        self.inbox.newest_mirrored_term().max(logged.unwrap_or_default())
+    }
+
+    /// Returns the state that decisions are made from.
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &dyn EventLog {
         &*self.log
     }
 
-    /// Gives the log back, for example to open the next operator on it.
+    /// Returns the log, for example to open the next operator on it.
     pub fn into_log(self) -> Box<dyn EventLog> {
         self.log
     }
 
-    /// How many calls are under way.
-    pub fn calls_in_flight(&self) -> usize {
-        self.calls.len()
-    }
-
-    /// Takes the records of the turns since the last call: which job, the phase it was in afterwards.
+    /// Takes the records of the turns since the last call, each with the phase of its job afterwards.
     pub fn take_steps(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.steps)
     }
 
-    /// Makes the log begin at the present state: jobs that are gone leave nothing behind but their trail's end.
-    ///
-    /// # Errors
-    /// When the log cannot be written; the old log is then still there.
-    pub fn compact(&mut self) -> Result<(), Error> {
-        let checkpoint = self.checkpoint()?;
-        self.log.compact(&checkpoint)?;
-        self.cached = checkpoint.position;
-        Ok(())
+    /// Forgets what is held of a job besides its state: the job is gone, or finished.
+    pub(crate) fn forget(&mut self, key: &JobKey) {
+        self.specs.forget(key);
+        self.throttle.forget(key);
+        self.manifests.forget(key);
     }
-
-    /// Caches the present state beside the log, so that the next [`Operator::open`] folds only newer records. Does nothing
-    /// without new records.
-    ///
-    /// # Errors
-    /// When it cannot be written. The log stays usable, and the next attempt waits for as many records again.
-    pub fn cache_state(&mut self) -> Result<(), Error> {
-        if self.uncached() == 0 {
-            return Ok(());
-        }
-        self.cached = self.log.head().position;
-        let checkpoint = self.checkpoint()?;
-        self.log.cache_state(checkpoint)?;
-        Ok(())
-    }
-
-    /// Returns the number of records that a start would fold.
-    pub fn uncached(&self) -> u64 {
-        self.log.head().position.0.saturating_sub(self.cached.0)
-    }
-
-    /// The present state, as that of the log's head.
-    fn checkpoint(&self) -> Result<Checkpoint, Error> {
-        let head = self.log.head();
-        let state = self.state.to_checkpoint().map_err(Error::Encode)?;
-        Ok(Checkpoint { position: head.position, term: self.state.stamp.term, digest: head.digest, state })
-    }
-}
-
-/// Returns the cached state and its position, or `None` when there is none that this build can read.
-fn cached(log: &dyn EventLog) -> Result<Option<(State, Position)>, Error> {
-    let Some(cached) = log.cached_state()? else { return Ok(None) };
-    let state = State::from_checkpoint(&cached.state).ok();
-    Ok(state.filter(|state| state.stamp.position == cached.position).map(|state| (state, cached.position)))
 }

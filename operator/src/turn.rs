@@ -1,16 +1,16 @@
 //! One turn, in the order that is the contract: observe, decide, stage; one durable append; effects; calls.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
-use apis::{ApiCall, Observation, ObservedObject, WatchTarget};
+use apis::ApiCall;
 use engine::wire::BEHAVIOUR;
 use engine::{Admission, Arrival, Record, Scope};
 use event_log::NewRecord;
-use model::{Fact, JobKey, Phase, Position, Stamp, Term, Text, Timestamp};
+use model::{Fact, JobKey, Phase, Position, Stamp, Text, Timestamp};
 
+use crate::error::Error;
 use crate::intake::Intake;
-use crate::operator::{Error, Operator};
+use crate::operator::Operator;
 
 /// Records staged for one job in one turn, beyond which the rest waits for the next turn.
 const MAX_RECORDS: usize = 16;
@@ -40,22 +40,22 @@ impl Operator {
         let begins = !self.is_ready();
         let mut facts = Intake::new(begins);
         if begins {
-            let Some(term) = self.term_to_begin(now) else { return Ok(Vec::new()) };
-            self.term = term;
-            facts.cluster.push(Fact::TermBegan { term: self.term });
-            facts.cluster.push(Fact::Configured(Box::new(self.options.config.clone())));
+            if !self.has_listed_all() {
+                return Ok(Vec::new());
+            }
+            let Some(term) = self.terms.begin(self.newest_term(), now) else { return Ok(Vec::new()) };
+            facts.cluster.push(Fact::TermBegan { term });
+            facts.cluster.push(Fact::Configured(Box::new(self.config.clone())));
         }
         self.take_observations(&mut facts)?;
-        self.take_answers(&mut facts);
-        if let Some(error) = self.went_back.take() {
-            return Err(error);
-        }
-        for (_, key) in self.state.deadlines().take_while(|(at, _)| *at <= now).filter(|(_, key)| self.serves(key)) {
+        self.take_answers(&mut facts)?;
+        let due = self.state.deadlines().take_while(|(at, _)| *at <= now).map(|(_, key)| key);
+        for key in due.filter(|key| self.sources.serves(key)) {
             facts.push(key, Fact::Due);
         }
         let (records, touched) = self.stage(facts, now)?;
         self.append(&records)?;
-        let mut calls = std::mem::take(&mut self.pending_events);
+        let mut calls = std::mem::take(&mut self.events);
         // A new term finds what an earlier one left undone.
         let concerned = if begins { self.state.jobs.keys().cloned().collect() } else { touched };
         let mut causes = BTreeMap::new();
@@ -64,34 +64,11 @@ impl Operator {
                 causes.insert(key, Stamp { term: record.term, position: record.position });
             }
         }
-        self.pace.set_busy(!self.owed.is_empty());
-        self.owed.extend(concerned.into_iter().filter(|key| !self.unserved.contains(&key.kind)));
-        self.owed.extend(self.pace.due(now));
-        let mut unfinished = Vec::new();
-        while self.calls.len() < self.room
-            && let Some(key) = self.next_owed()
-        {
-            let cause = causes.get(&key).copied().unwrap_or(self.state.stamp);
-            if !self.hand_out(&key, cause, now, &mut calls) {
-                unfinished.push(key.clone());
-            }
-            self.served = Some(key);
-        }
-        self.owed.extend(unfinished);
-        if self.owed.is_empty() {
-            self.served = None;
-        }
+        self.throttle.set_busy(!self.backlog.is_empty());
+        self.backlog.add(concerned.into_iter().filter(|key| self.sources.serves(key)));
+        self.backlog.add(self.throttle.take_due(now));
+        self.dispatch(&causes, now, &mut calls);
         Ok(calls)
-    }
-
-    /// Takes out the job that is served next. The ones after the one served last come first, and that one last: where there is
-    /// little room each gets its turn. Thousands may wait, so they are not walked.
-    fn next_owed(&mut self) -> Option<JobKey> {
-        let after = self.served.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.owed.range((after, Bound::Unbounded)).next().or_else(|| self.owed.first());
-        let next = next.cloned()?;
-        self.owed.remove(&next);
-        Some(next)
     }
 
     /// Observes and decides: the cluster's record first, then each job's, in key order.
@@ -184,7 +161,7 @@ impl Operator {
     }
 
     fn begin(&mut self, position: Position, now: Timestamp) {
-        self.state.begin(Stamp { term: self.term, position }, now);
+        self.state.begin(Stamp { term: self.terms.current(), position }, now);
     }
 
     fn record(
@@ -208,60 +185,5 @@ impl Operator {
             records.iter().zip(&bodies).map(|(r, body)| NewRecord { term: r.term, body }).collect();
         self.log.append(&group)?;
         Ok(())
-    }
-
-    /// Returns true if a complete view of every source waits in the inbox, or was taken in.
-    pub fn has_listed_all(&self) -> bool {
-        let is_of = |observation: &Observation<ObservedObject>, target: &WatchTarget| match observation {
-            Observation::Listed { kind, of, .. } => *kind == target.kind && (of.is_none() || *of == target.of),
-            Observation::Applied(_) | Observation::Deleted(_) => false,
-        };
-        self.targets.iter().all(|target| self.inbox.iter().any(|observation| is_of(observation, target)))
-            || self.is_ready()
-    }
-
-    /// The term to claim, once every kind has been listed and none has begun.
-    pub fn proposed_term(&self, now: Timestamp) -> Option<Term> {
-        (!self.is_ready() && self.has_listed_all()).then(|| self.next_term(now.max(self.state.at)))
-    }
-
-    /// The next turn begins this term, which was claimed where all operators of the cluster see it. One that turns out not
-    /// to be new is not begun: propose again.
-    pub fn grant_term(&mut self, term: Term) {
-        self.granted = Some(term);
-    }
-
-    fn term_to_begin(&mut self, now: Timestamp) -> Option<Term> {
-        if !self.has_listed_all() {
-            return None;
-        }
-        if self.options.claims_terms {
-            return self.granted.take().filter(|term| *term > self.newest_term());
-        }
-        Some(self.next_term(now))
-    }
-
-    /// A term greater than any that is known, and than the present second.
-    fn next_term(&self, now: Timestamp) -> Term {
-        Term(self.newest_term().0.max(now.0 / 1000).saturating_add(1))
-    }
-
-    /// The newest term in the log, in the mirrors just listed, and in the lease.
-    fn newest_term(&self) -> Term {
-        let logged = self.state.terms.last().map(|(term, _)| *term);
-        let mirrored = self.inbox.iter().map(|o| match o {
-            Observation::Listed { items, .. } => items.iter().map(mirrored_term).max().unwrap_or_default(),
-            Observation::Applied(seen) => mirrored_term(seen),
-            Observation::Deleted(_) => Term::default(),
-        });
-        mirrored.chain(logged).max().unwrap_or_default().max(self.options.last_term)
-    }
-}
-
-/// Term of the mirror on a job's object.
-fn mirrored_term(seen: &ObservedObject) -> Term {
-    match seen {
-        ObservedObject::Job(_, object) => apis::objects::mirror_stamp(object).term,
-        ObservedObject::Pod(..) | ObservedObject::Service(..) | ObservedObject::Node(_) => Term::default(),
     }
 }

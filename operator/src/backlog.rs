@@ -1,0 +1,81 @@
+//! Backlog: the jobs with commands that wait to be dispatched.
+//!
+//! Owns the order in which jobs are dispatched. Where few calls may be in flight, each job gets its turn. Tests: at the end
+//! of this file, `snapshots/tests/room.rs`.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use model::JobKey;
+
+/// Jobs to dispatch.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    jobs: BTreeSet<JobKey>,
+    /// The job that was dispatched last in this round.
+    last_dispatched: Option<JobKey>,
+}
+
+impl Backlog {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Adds jobs; one that waits already keeps its place.
+    pub(crate) fn add(&mut self, jobs: impl IntoIterator<Item = JobKey>) {
+        self.jobs.extend(jobs);
+    }
+
+    /// Takes out the next job: the first one after the job dispatched last, in key order and around. Thousands may wait, so
+    /// they are not walked.
+    pub(crate) fn next(&mut self) -> Option<JobKey> {
+        let after = self.last_dispatched.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.jobs.range((after, Bound::Unbounded)).next().or_else(|| self.jobs.first());
+        let next = next.cloned()?;
+        self.jobs.remove(&next);
+        self.last_dispatched = Some(next.clone());
+        Some(next)
+    }
+
+    /// Ends the dispatch of a turn. Jobs with commands left wait on; an empty backlog begins anew with the first job.
+    pub(crate) fn put_back(&mut self, unfinished: Vec<JobKey>) {
+        self.jobs.extend(unfinished);
+        if self.jobs.is_empty() {
+            self.last_dispatched = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> JobKey {
+        JobKey { namespace: "ns".into(), name: name.into(), kind: "AITrainingJob".into(), uid: name.into() }
+    }
+
+    /// Dispatches up to `limit` jobs in a turn, none of which finishes.
+    fn turn(backlog: &mut Backlog, limit: usize) -> Vec<String> {
+        let taken: Vec<JobKey> = std::iter::from_fn(|| backlog.next()).take(limit).collect();
+        let names = taken.iter().map(|key| key.name.to_string()).collect();
+        backlog.put_back(taken);
+        names
+    }
+
+    #[test]
+    fn jobs_take_turns_after_the_one_dispatched_last() {
+        let mut backlog = Backlog::default();
+        assert!(backlog.is_empty() && backlog.next().is_none());
+        backlog.add(["a", "b", "c"].map(key));
+        assert_eq!(turn(&mut backlog, 2), ["a", "b"]);
+        backlog.add([key("aa")]);
+        assert_eq!(turn(&mut backlog, 2), ["c", "a"], "the round goes on; a job that is new waits for its place");
+        assert_eq!(turn(&mut backlog, 4), ["aa", "b", "c", "a"], "each job once in a turn");
+        assert_eq!(turn(&mut backlog, 1), ["aa"]);
+        assert!(!backlog.is_empty());
+        while backlog.next().is_some() {}
+        backlog.put_back(Vec::new());
+        backlog.add(["a", "z"].map(key));
+        assert_eq!(turn(&mut backlog, 1), ["a"], "an empty backlog begins anew");
+    }
+}

@@ -1,0 +1,95 @@
+//! Dispatch: the commands that follow from the state become calls, at most one in flight per object.
+//!
+//! Owns which commands are dispatched now: the in-flight limit, the backlog's order, the status throttle. It must not decide
+//! what is to be done ([`State::effects_of`](engine::State::effects_of)) nor render it. Tests: `snapshots/tests/room.rs`.
+
+use std::collections::BTreeMap;
+
+use apis::ApiCall;
+use model::{Command, Effect, JobKey, Stamp, Timestamp};
+
+use crate::in_flight::Purpose;
+use crate::operator::Operator;
+
+impl Operator {
+    /// Dispatches for the jobs in the backlog until the in-flight limit is reached. `causes` names the record that each job's
+    /// calls follow from, where this turn wrote one.
+    pub(crate) fn dispatch(&mut self, causes: &BTreeMap<JobKey, Stamp>, now: Timestamp, calls: &mut Vec<ApiCall>) {
+        let mut unfinished = Vec::new();
+        while self.in_flight.free() > 0
+            && let Some(key) = self.backlog.next()
+        {
+            let cause = causes.get(&key).copied().unwrap_or(self.state.stamp);
+            if !self.dispatch_job(&key, cause, now, calls) {
+                unfinished.push(key);
+            }
+        }
+        self.backlog.put_back(unfinished);
+    }
+
+    /// Dispatches the job's outstanding commands, tagged with the record `cause`. Returns false if the in-flight limit left
+    /// some undispatched.
+    fn dispatch_job(&mut self, key: &JobKey, cause: Stamp, now: Timestamp, calls: &mut Vec<ApiCall>) -> bool {
+        for read in self.in_flight.take_reads(key) {
+            if let Some(call) = self.render_read(key, &read) {
+                calls.push(self.send(key, ApiCall { cause, ..call }, read));
+            }
+        }
+        let (commands, all) = self.outstanding(key, now);
+        let mut pods = self.render_pods(key, &commands);
+        for command in commands {
+            let rendered = if matches!(command, Command::CreatePod { .. }) {
+                pods.pop_front().unwrap_or(Ok(None))
+            } else {
+                self.render(key, &command)
+            };
+            match rendered {
+                Ok(Some(call)) => {
+                    let call = ApiCall { cause, ..call };
+                    calls.push(self.send(key, call, Purpose::Command(command)));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    // A command that cannot be rendered counts as rejected by the API: users are told, nothing else stops.
+                    let id = self.in_flight.begin(key, Purpose::Command(command));
+                    let invalid = apis::ApiError { code: 422, reason: "Invalid".into(), message: error.to_string() };
+                    self.inbox.answer(id, Err(invalid));
+                }
+            }
+        }
+        if all {
+            self.manifests.forget(key);
+        }
+        all
+    }
+
+    /// Returns the job's commands without a call in flight, up to the in-flight limit, and whether these are all.
+    fn outstanding(&mut self, key: &JobKey, now: Timestamp) -> (Vec<Command>, bool) {
+        let free = self.in_flight.free();
+        let mut commands = Vec::new();
+        for effect in self.state.effects_of(key) {
+            let Effect::Dispatch(command) = effect else { continue };
+            if self.in_flight.contains(key, &command.object()) {
+                continue;
+            }
+            if commands.len() >= free {
+                return (commands, false);
+            }
+            if matches!(command, Command::WriteStatus { .. })
+                && let Some(job) = self.state.job(key)
+                && !self.throttle.admits(key, &job, self.state.stamp.term, now)
+            {
+                continue;
+            }
+            commands.push(command);
+        }
+        (commands, true)
+    }
+
+    /// Adds a call to those in flight and gives it its number.
+    fn send(&mut self, key: &JobKey, call: ApiCall, purpose: Purpose) -> ApiCall {
+        let object = Some(purpose.object());
+        let id = self.in_flight.begin(key, purpose);
+        ApiCall { id, object, ..call }
+    }
+}

@@ -1,0 +1,145 @@
+//! Calls in flight: those dispatched and not yet answered.
+//!
+//! Owns their numbers, the rule of one call an object at a time, the limit, and the reads that must follow an answer.
+//! Kubernetes Events do not count: their answers are not awaited. Tests: at the end of this file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apis::CallId;
+use model::{Command, JobKey, ObjectRef};
+
+/// Purpose of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Purpose {
+    /// The command itself.
+    Command(Command),
+    /// The name of the object to create is taken: reads the object that holds it.
+    ReadTaken(Command),
+    /// A status write met a newer version of the job: reads the job.
+    ReadJob,
+}
+
+impl Purpose {
+    /// Returns the object that the call is about.
+    pub(crate) fn object(&self) -> ObjectRef {
+        match self {
+            Self::Command(command) | Self::ReadTaken(command) => command.object(),
+            Self::ReadJob => ObjectRef::Status,
+        }
+    }
+}
+
+/// Calls in flight.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    calls: BTreeMap<CallId, (JobKey, Purpose)>,
+    /// Objects with a call in flight.
+    objects: BTreeMap<JobKey, BTreeSet<ObjectRef>>,
+    last_id: CallId,
+    limit: usize,
+    /// Reads to dispatch with the job's next commands, in the order of the answers they follow.
+    reads: BTreeMap<JobKey, Vec<Purpose>>,
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        let (calls, objects, reads) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { calls, objects, last_id: 0, limit: usize::MAX, reads }
+    }
+}
+
+impl InFlight {
+    pub(crate) const fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Returns the number of calls in flight.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns the number of calls that the limit leaves.
+    pub(crate) fn free(&self) -> usize {
+        self.limit.saturating_sub(self.calls.len())
+    }
+
+    /// Returns true if a call about the object is in flight.
+    pub(crate) fn contains(&self, job: &JobKey, object: &ObjectRef) -> bool {
+        self.objects.get(job).is_some_and(|objects| objects.contains(object))
+    }
+
+    /// Adds a call and returns its number.
+    pub(crate) fn begin(&mut self, job: &JobKey, purpose: Purpose) -> CallId {
+        self.last_id = self.last_id.saturating_add(1);
+        self.objects.entry(job.clone()).or_default().insert(purpose.object());
+        self.calls.insert(self.last_id, (job.clone(), purpose));
+        self.last_id
+    }
+
+    /// Takes out an answered call; `None` for a call of an earlier process.
+    pub(crate) fn end(&mut self, id: CallId) -> Option<(JobKey, Purpose)> {
+        let (job, purpose) = self.calls.remove(&id)?;
+        if let Some(objects) = self.objects.get_mut(&job) {
+            objects.remove(&purpose.object());
+            if objects.is_empty() {
+                self.objects.remove(&job);
+            }
+        }
+        Some((job, purpose))
+    }
+
+    /// Has an object read with the job's next commands.
+    pub(crate) fn read_next(&mut self, job: &JobKey, read: Purpose) {
+        self.reads.entry(job.clone()).or_default().push(read);
+    }
+
+    /// Takes the reads of a job that are to be dispatched, but for objects with a call in flight.
+    pub(crate) fn take_reads(&mut self, job: &JobKey) -> Vec<Purpose> {
+        let mut reads = self.reads.remove(job).unwrap_or_default();
+        reads.retain(|read| !self.contains(job, &read.object()));
+        reads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> JobKey {
+        JobKey { namespace: "ns".into(), name: name.into(), kind: "AITrainingJob".into(), uid: name.into() }
+    }
+
+    fn create(index: u32) -> Command {
+        Command::CreateService { slot: model::SlotId { group: "g".into(), index } }
+    }
+
+    #[test]
+    fn an_object_has_one_call_in_flight_and_the_limit_counts_calls() {
+        let (mut in_flight, a, b) = (InFlight::default(), key("a"), key("b"));
+        assert_eq!(in_flight.free(), usize::MAX, "without a limit");
+        in_flight.set_limit(2);
+        let first = in_flight.begin(&a, Purpose::Command(create(0)));
+        assert!(in_flight.contains(&a, &create(0).object()));
+        assert!(!in_flight.contains(&a, &create(1).object()) && !in_flight.contains(&b, &create(0).object()));
+        let second = in_flight.begin(&a, Purpose::ReadJob);
+        assert_eq!((in_flight.len(), in_flight.free(), second > first), (2, 0, true));
+        in_flight.set_limit(1);
+        assert_eq!(in_flight.free(), 0, "a lower limit waits for answers");
+        assert_eq!(in_flight.end(first), Some((a.clone(), Purpose::Command(create(0)))));
+        assert!(!in_flight.contains(&a, &create(0).object()) && in_flight.contains(&a, &ObjectRef::Status));
+        assert_eq!((in_flight.end(first), in_flight.end(99)), (None, None), "an answer counts once");
+        assert_eq!(in_flight.end(second), Some((a.clone(), Purpose::ReadJob)));
+        assert!(in_flight.begin(&b, Purpose::ReadJob) > second, "numbers are not used again");
+    }
+
+    #[test]
+    fn reads_wait_for_their_job_and_not_for_an_object_that_is_busy() {
+        let (mut in_flight, a, b) = (InFlight::default(), key("a"), key("b"));
+        in_flight.read_next(&a, Purpose::ReadTaken(create(0)));
+        in_flight.read_next(&b, Purpose::ReadJob);
+        in_flight.read_next(&a, Purpose::ReadJob);
+        in_flight.begin(&a, Purpose::Command(create(0)));
+        assert_eq!(in_flight.take_reads(&a), [Purpose::ReadJob]);
+        assert_eq!((in_flight.take_reads(&a), in_flight.take_reads(&b)), (vec![], vec![Purpose::ReadJob]));
+    }
+}

@@ -1,0 +1,127 @@
+//! Rendering: commands to API calls.
+//!
+//! Owns verb, body and preconditions of each call. It must not decide whether a call is made: `dispatch` does. Tests: the
+//! snapshots of scenarios hold every call.
+
+use std::collections::VecDeque;
+
+use apis::api::{PodSlot, RenderInput};
+use apis::{ApiCall, Resource, Verb};
+use model::{Command, FieldError, JobKey, SlotId, Stamp};
+
+use crate::in_flight::Purpose;
+use crate::operator::Operator;
+
+impl Operator {
+    /// Renders the calls that create pods, in the order of their commands. What the pods of a job share is made once.
+    pub(crate) fn render_pods(
+        &mut self,
+        key: &JobKey,
+        commands: &[Command],
+    ) -> VecDeque<Result<Option<ApiCall>, FieldError>> {
+        let wanted = |c: &&Command| matches!(c, Command::CreatePod { .. });
+        if !commands.iter().any(|c| wanted(&c)) {
+            return VecDeque::new();
+        }
+        let Some(api) = self.registry.get(&key.kind).cloned() else { return VecDeque::new() };
+        let Some(input) = self.render_input(key) else { return VecDeque::new() };
+        let mut places = Vec::new();
+        let mut slots = Vec::new();
+        for command in commands.iter().filter(wanted) {
+            let Command::CreatePod { slot, incarnation, count } = command else { continue };
+            let group = input.spec.group(&slot.group);
+            places.push(group.map(|_| slot));
+            slots.extend(group.map(|group| PodSlot { slot, group, incarnation: *incarnation, count: *count }));
+        }
+        let mut bodies = api.pods(input, &slots).into_iter();
+        let create = |slot: &SlotId, body| ApiCall {
+            body: Some(body),
+            ..call(Verb::Create, Resource::new("v1", "Pod"), key, &api.slot_name(key, slot))
+        };
+        places
+            .into_iter()
+            .map(|place| match place {
+                None => Ok(None),
+                Some(slot) => bodies.next().map_or(Ok(None), |body| body.map(|body| Some(create(slot, body)))),
+            })
+            .collect()
+    }
+
+    /// Renders the call of a command that creates no pod; `None` when there is nothing to render it from yet.
+    pub(crate) fn render(&mut self, key: &JobKey, command: &Command) -> Result<Option<ApiCall>, FieldError> {
+        let Some(api) = self.registry.get(&key.kind).cloned() else { return Ok(None) };
+        let pods = || Resource::new("v1", "Pod");
+        let services = || Resource::new("v1", "Service");
+        Ok(Some(match command {
+            Command::CreatePod { .. } => return Ok(None),
+            Command::CreateService { slot } => {
+                let Some(input) = self.render_input(key) else { return Ok(None) };
+                let body = api.service(input, slot)?;
+                ApiCall { body: Some(body), ..call(Verb::Create, services(), key, &api.slot_name(key, slot)) }
+            }
+            Command::ReadPod { slot } => call(Verb::Get, pods(), key, &api.slot_name(key, slot)),
+            Command::DeletePod { uid, name, force } => ApiCall {
+                uid: Some(uid.clone()),
+                grace_seconds: force.then_some(0),
+                ..call(Verb::Delete, pods(), key, name)
+            },
+            Command::DeleteService { uid, name } => {
+                ApiCall { uid: Some(uid.clone()), ..call(Verb::Delete, services(), key, name) }
+            }
+            Command::WriteMarker => {
+                let Some(patch) = self.state.job(key).and_then(|job| api.marker(key, &job)) else { return Ok(None) };
+                ApiCall {
+                    body: Some(patch),
+                    uid: Some(key.uid.clone()),
+                    ..call(Verb::Patch, api.resource(), key, &key.name)
+                }
+            }
+            Command::WriteStatus { rv, .. } => {
+                let Some(job) = self.state.job(key) else { return Ok(None) };
+                let body = serde_json::json!({ "status": api.status(key, &job) });
+                ApiCall {
+                    body: Some(body),
+                    uid: Some(key.uid.clone()),
+                    rv: Some(*rv),
+                    ..call(Verb::ApplyStatus, api.resource(), key, &key.name)
+                }
+            }
+        }))
+    }
+
+    /// Renders a read that follows an answer; `None` when the job's API is not served.
+    pub(crate) fn render_read(&self, key: &JobKey, purpose: &Purpose) -> Option<ApiCall> {
+        let api = self.registry.get(&key.kind)?;
+        let get = |kind: &str, name: &str| call(Verb::Get, Resource::new("v1", kind), key, name);
+        Some(match purpose {
+            Purpose::ReadTaken(Command::CreatePod { slot, .. }) => get("Pod", &api.slot_name(key, slot)),
+            Purpose::ReadTaken(Command::CreateService { slot }) => get("Service", &api.slot_name(key, slot)),
+            Purpose::ReadJob | Purpose::ReadTaken(_) | Purpose::Command(_) => {
+                call(Verb::Get, api.resource(), key, &key.name)
+            }
+        })
+    }
+
+    fn render_input<'a>(&'a mut self, key: &'a JobKey) -> Option<RenderInput<'a>> {
+        let spec = self.state.job(key)?.valid.clone()?;
+        self.manifests.input(key, spec)
+    }
+}
+
+/// Returns a call without body and preconditions, about an object in the job's namespace.
+pub(crate) fn call(verb: Verb, resource: Resource, key: &JobKey, name: &str) -> ApiCall {
+    ApiCall {
+        id: 0,
+        job: key.clone(),
+        object: None,
+        cause: Stamp::default(),
+        verb,
+        resource,
+        namespace: key.namespace.clone(),
+        name: name.into(),
+        body: None,
+        uid: None,
+        rv: None,
+        grace_seconds: None,
+    }
+}

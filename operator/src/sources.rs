@@ -1,0 +1,50 @@
+//! Sources: what must be listed before a term begins, and the jobs that each source shows.
+//!
+//! Owns which APIs a term serves. Tests: `operator/tests/sources.rs`.
+
+use std::collections::BTreeSet;
+
+use apis::{Registry, Views, WatchTarget};
+use engine::State;
+use model::{JobKey, Kind, ResourceVersion, Text};
+
+/// Sources of a term.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    targets: Vec<WatchTarget>,
+    views: Views,
+    /// Kinds of the APIs that this term leaves out.
+    unserved: BTreeSet<Text>,
+}
+
+impl Sources {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self { targets: registry.watch_targets(), views: registry.views(), unserved: BTreeSet::new() }
+    }
+
+    /// Leaves out the APIs of these kinds; all others are served.
+    pub(crate) fn leave_out(&mut self, registry: &Registry, kinds: BTreeSet<Text>) {
+        self.targets = registry.watch_targets_without(&kinds);
+        self.unserved = kinds;
+    }
+
+    /// Returns what must be listed.
+    pub(crate) fn targets(&self) -> &[WatchTarget] {
+        &self.targets
+    }
+
+    /// Returns true if the job's API is served.
+    pub(crate) fn serves(&self, job: &JobKey) -> bool {
+        !self.unserved.contains(&job.kind)
+    }
+
+    /// Returns true if the source shows the job, or what belongs to it, and the job's API is served.
+    pub(crate) fn shows(&self, kind: Kind, source: Option<&Text>, job: &JobKey) -> bool {
+        self.serves(job) && self.views.shows(kind, source, job)
+    }
+
+    /// Returns the version of the newest list of the source that shows the job, or what belongs to it.
+    pub(crate) fn list_rv(&self, state: &State, kind: Kind, job: &JobKey) -> ResourceVersion {
+        state.floor(kind, self.views.of(kind, job))
+    }
+}
