@@ -1,6 +1,6 @@
 //! Folding a log and deciding it again, against a bare read and decode of the same file.
 //!
-//! The three are interleaved in batches of one pass, so that whatever else the machine does meets all of them alike.
+//! The three are interleaved in batches of one pass, so that other load of the machine affects all of them alike.
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,21 +1,23 @@
 //! What the engine costs: one table per topic, aims beside what was measured. `cargo xtask bench` runs all of it.
 //!
-//! Owns making realistic logs (`fleet`), states with many jobs (`herd`) and measuring what is done to them. Each topic is a
+//! Owns making realistic logs (`workload`, `export`), states with many jobs (`replicated_jobs`) and measuring what is done to them. Each topic is a
 //! process of its own, so that one's memory does not show in another's. It judges nothing but its own aims: a missed aim is
 //! printed, a wrong result is an error.
 
-mod fleet;
+mod export;
 mod fold;
-mod herd;
 mod memory;
+mod replicated_jobs;
 mod size;
 mod table;
 mod transition;
+mod uids;
+mod workload;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use self::herd::Moment;
+use self::replicated_jobs::JobStage;
 
 type AnyError = Box<dyn std::error::Error>;
 
@@ -65,12 +67,12 @@ fn run() -> Result<(), AnyError> {
     let topic = args.next().ok_or(USAGE)?;
     let options = Options::parse(args)?;
     match topic.as_str() {
-        "log" => fleet::write_log(options.records, options.file()?),
+        "log" => export::write_log(options.records, options.file()?),
         "fold" => fold::run(options.file()?),
         "transition" => transition::run(options.jobs),
         "instructions" => transition::count(options.jobs, options.transitions),
-        "memory" => memory::run(options.jobs, Moment::Running),
-        "over" => memory::run(options.jobs, Moment::Over),
+        "memory" => memory::run(options.jobs, JobStage::Running),
+        "over" => memory::run(options.jobs, JobStage::Over),
         "size" => size::run(),
         _ => Err(USAGE.into()),
     }

@@ -1,9 +1,9 @@
-//! Memory per job, live and over: what this process grows by while jobs are told to a state.
+//! Memory per job, live and over: the growth of this process while jobs are added to a state.
 
 use std::fs;
 
 use crate::AnyError;
-use crate::herd::{Herd, Moment};
+use crate::replicated_jobs::{JobStage, ReplicatedJobs};
 use crate::table::{aimed, row, thousands, topic};
 
 const LIVE_AIM: u64 = 10 * 1024;
@@ -18,19 +18,19 @@ fn resident() -> Result<u64, AnyError> {
 }
 
 /// Measures.
-pub(crate) fn run(jobs: u32, moment: Moment) -> Result<(), AnyError> {
-    let mut herd = Herd::new(moment)?;
+pub(crate) fn run(jobs: u32, stage: JobStage) -> Result<(), AnyError> {
+    let mut replicated_jobs = ReplicatedJobs::new(stage)?;
     // The allocator's first steps are not the jobs'.
     let warm = jobs / 10;
-    herd.grow(0, warm)?;
+    replicated_jobs.grow(0, warm)?;
     let before = resident()?;
-    herd.grow(warm, jobs)?;
+    replicated_jobs.grow(warm, jobs)?;
     let grown = resident()?.saturating_sub(before);
     let each = grown / u64::from(jobs - warm).max(1);
-    let checkpoint = u64::try_from(herd.state.to_checkpoint()?.len())? / u64::from(jobs);
-    let (what, most) = match moment {
-        Moment::Running => ("running jobs of 8 pods and 8 services", LIVE_AIM),
-        Moment::Over => ("jobs of 8 pods that are over", OVER_AIM),
+    let checkpoint = u64::try_from(replicated_jobs.state.to_checkpoint()?.len())? / u64::from(jobs);
+    let (what, most) = match stage {
+        JobStage::Running => ("running jobs of 8 pods and 8 services", LIVE_AIM),
+        JobStage::Over => ("jobs of 8 pods that are over", OVER_AIM),
     };
     topic(&format!("memory: {} {what} in one state", thousands(u64::from(jobs))));
     aimed("resident bytes per job", &thousands(each), &format!("< {}", thousands(most)), each < most);

@@ -3,8 +3,9 @@
 use event_log::{EventLog, jsonl};
 
 use crate::AnyError;
-use crate::fleet::{Fleet, Story, mixed, with_long_uids};
 use crate::table::{aimed, row, thousands, topic};
+use crate::uids::with_long_uids;
+use crate::workload::{JobFault, Workload, mixed};
 
 const AIM_BYTES: u64 = 32 * 1024;
 const AIM_PACKED_BYTES: u64 = 4 * 1024;
@@ -16,20 +17,20 @@ struct Size {
     packed: u64,
 }
 
-/// What so many jobs leave in a log from their creation to their removal, per job.
-fn of(jobs: u32, stories: fn(u32) -> Story) -> Result<Size, AnyError> {
-    let mut fleet = Fleet::new(stories)?;
-    let first = fleet.operator.log().head().position.0;
-    let start = fleet.operator.log().stats().body_bytes;
+/// Returns the bytes that a job leaves in a log from its creation to its removal.
+fn of(jobs: u32, faults: fn(u32) -> JobFault) -> Result<Size, AnyError> {
+    let mut workload = Workload::new(faults)?;
+    let first = workload.log().head().position.0;
+    let start = workload.log().stats().body_bytes;
     for n in 0..jobs {
-        fleet.next_job(u64::from(n) * 30_000);
+        workload.next_job(u64::from(n) * 30_000);
     }
-    while fleet.jobs.1 < jobs {
-        if !fleet.step()? {
+    while workload.jobs.1 < jobs {
+        if !workload.step()? {
             return Err("a job did not end".into());
         }
     }
-    let log = with_long_uids(fleet.operator.log(), u64::MAX)?;
+    let log = with_long_uids(workload.log(), u64::MAX)?;
     let mut packed = Vec::new();
     jsonl::export_gz(&log, &mut packed)?;
     let jobs = u64::from(jobs);
@@ -44,7 +45,7 @@ fn of(jobs: u32, stories: fn(u32) -> Story) -> Result<Size, AnyError> {
 /// Measures.
 pub(crate) fn run() -> Result<(), AnyError> {
     topic("size: what an 8-pod job leaves in a log, from creation to removal; every pod's change at its own moment");
-    let (one, many, mix) = (of(1, |_| Story::Normal)?, of(MANY, |_| Story::Normal)?, of(MANY, mixed)?);
+    let (one, many, mix) = (of(1, |_| JobFault::None)?, of(MANY, |_| JobFault::None)?, of(MANY, mixed)?);
     row("records", &thousands(many.records));
     aimed("bytes of records", &thousands(many.bytes), "< 32,768", many.bytes < AIM_BYTES);
     row("compressed export of a log with this job alone, bytes", &thousands(one.packed));

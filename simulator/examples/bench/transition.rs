@@ -6,7 +6,7 @@ use engine::{Scope, State};
 use model::{Fact, JobKey, PodFact};
 
 use crate::AnyError;
-use crate::herd::{Herd, Moment, next};
+use crate::replicated_jobs::{JobStage, ReplicatedJobs, next};
 use crate::table::{aimed, median, row, topic};
 
 const AIM_US: f64 = 20.0;
@@ -21,16 +21,16 @@ fn transition(state: &mut State, key: &JobKey, fact: PodFact) -> Result<usize, A
 }
 
 /// Times the same transitions in one state; gives microseconds for a transition, and for one with its effects.
-fn time(herd: &mut Herd) -> Result<(f64, f64), AnyError> {
+fn time(replicated_jobs: &mut ReplicatedJobs) -> Result<(f64, f64), AnyError> {
     let (mut plain, mut whole) = (Vec::new(), Vec::new());
     let mut commands = 0_usize;
     for batch in 0..BATCHES * 2 {
-        let facts = herd.pod_facts(BATCH)?;
+        let facts = replicated_jobs.pod_facts(BATCH)?;
         let start = Instant::now();
         for (key, fact) in facts {
-            transition(&mut herd.state, &key, fact)?;
+            transition(&mut replicated_jobs.state, &key, fact)?;
             if batch % 2 == 1 {
-                commands += herd.state.effects_of(&key).len();
+                commands += replicated_jobs.state.effects_of(&key).len();
             }
         }
         let each = start.elapsed().as_secs_f64() * 1e6 / f64::from(BATCH);
@@ -47,9 +47,9 @@ pub(crate) fn run(most: u32) -> Result<(), AnyError> {
     topic("transition: one pod of an 8-pod job changes: observe and step (medians of interleaved batches)");
     let mut first = 0.0;
     for jobs in [1, 100, most] {
-        let mut herd = Herd::new(Moment::Running)?;
-        herd.grow(0, jobs)?;
-        let (plain, whole) = time(&mut herd)?;
+        let mut replicated_jobs = ReplicatedJobs::new(JobStage::Running)?;
+        replicated_jobs.grow(0, jobs)?;
+        let (plain, whole) = time(&mut replicated_jobs)?;
         if jobs == 1 {
             first = plain;
         }
@@ -65,11 +65,11 @@ pub(crate) fn run(most: u32) -> Result<(), AnyError> {
 
 /// The same transitions and nothing else: what callgrind counts the instructions of.
 pub(crate) fn count(jobs: u32, transitions: u32) -> Result<(), AnyError> {
-    let mut herd = Herd::new(Moment::Running)?;
-    herd.grow(0, jobs)?;
+    let mut replicated_jobs = ReplicatedJobs::new(JobStage::Running)?;
+    replicated_jobs.grow(0, jobs)?;
     let mut events = 0;
-    for (key, fact) in herd.pod_facts(transitions)? {
-        events += transition(&mut herd.state, &key, fact)?;
+    for (key, fact) in replicated_jobs.pod_facts(transitions)? {
+        events += transition(&mut replicated_jobs.state, &key, fact)?;
     }
     println!("{transitions} transitions, {events} events");
     Ok(())

@@ -1,22 +1,23 @@
-//! A state with many jobs, folded from the records of one real job told again under other names.
+//! A state with many jobs, folded from the records of one real job repeated under other names.
 
 use engine::{Record, State};
 use model::{JobKey, Phase, PodFact, Position, Stamp, Term};
 
 use crate::AnyError;
-use crate::fleet::{Fleet, Story, long_uids};
+use crate::uids::long_uids;
+use crate::workload::{JobFault, Workload};
 
-/// How far jobs have come.
+/// Stage of the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum JobStage {
     /// Every pod runs.
     Running,
     /// They have ended and were cleaned up; their objects are still there.
     Over,
 }
 
-impl Moment {
-    /// The jobs that have come so far.
+impl JobStage {
+    /// Returns the number of jobs at this stage.
     fn reached(self, state: &State) -> usize {
         let jobs = state.jobs.briefs();
         let here = jobs.filter(|(key, job)| match self {
@@ -27,52 +28,53 @@ impl Moment {
     }
 }
 
-/// Records of one job up to a moment of its life.
-pub(crate) struct Herd {
-    moment: Moment,
+/// Records of one job up to a stage of its life.
+pub(crate) struct ReplicatedJobs {
+    stage: JobStage,
     cluster: Vec<(Term, String)>,
-    /// The job's own, with where they stood.
+    /// The job's own, with their positions.
     job: Vec<(Position, Term, String)>,
     name: String,
     uids: Vec<String>,
-    /// The state that holds the jobs told so far.
+    /// The state with the jobs added so far.
     pub(crate) state: State,
 }
 
-impl Herd {
-    /// Lets the one job live up to a moment.
-    pub(crate) fn new(moment: Moment) -> Result<Self, AnyError> {
-        let mut fleet = Fleet::new(|_| Story::Normal)?;
-        fleet.next_job(0);
-        let mut herd = Self {
-            moment,
+impl ReplicatedJobs {
+    /// Runs the one job up to a stage.
+    pub(crate) fn new(stage: JobStage) -> Result<Self, AnyError> {
+        let mut workload = Workload::new(|_| JobFault::None)?;
+        workload.next_job(0);
+        let mut replicated_jobs = Self {
+            stage,
             cluster: Vec::new(),
             job: Vec::new(),
             name: String::new(),
             uids: Vec::new(),
             state: State::default(),
         };
-        until(&mut fleet, Moment::Running)?;
-        for (key, job) in fleet.operator.state().jobs.iter() {
-            herd.name = key.name.to_string();
+        until(&mut workload, JobStage::Running)?;
+        for (key, job) in workload.state().jobs.iter() {
+            replicated_jobs.name = key.name.to_string();
             let all = std::iter::once(&key.uid).chain(job.pods.keys()).chain(job.services.keys());
-            herd.uids = all.map(|uid| long_uids(&format!("\"{uid}\"")).trim_matches('"').to_owned()).collect();
+            replicated_jobs.uids =
+                all.map(|uid| long_uids(&format!("\"{uid}\"")).trim_matches('"').to_owned()).collect();
         }
-        until(&mut fleet, moment)?;
-        let log = fleet.operator.log();
+        until(&mut workload, stage)?;
+        let log = workload.log();
         for frame in log.read(log.first())? {
             let frame = frame?;
             let record = Record::decode(frame.position, frame.term, &frame.body)?;
             let body = long_uids(std::str::from_utf8(&frame.body)?);
             match record.scope {
-                engine::Scope::Cluster => herd.cluster.push((frame.term, body)),
-                engine::Scope::Job(_) => herd.job.push((frame.position, frame.term, body)),
+                engine::Scope::Cluster => replicated_jobs.cluster.push((frame.term, body)),
+                engine::Scope::Job(_) => replicated_jobs.job.push((frame.position, frame.term, body)),
             }
         }
-        for (term, body) in &herd.cluster {
-            fold(&mut herd.state, *term, body)?;
+        for (term, body) in &replicated_jobs.cluster {
+            fold(&mut replicated_jobs.state, *term, body)?;
         }
-        Ok(herd)
+        Ok(replicated_jobs)
     }
 
     /// Adds jobs `from..to`, each with names and uids of its own.
@@ -80,24 +82,24 @@ impl Herd {
         for n in from..to {
             let before = self.state.stamp.position;
             for (_, term, body) in &self.job {
-                let mut body = self.told_after(before, body).replace(&self.name, &format!("llama-finetune-{n:05}"));
+                let mut body = self.repeated_after(before, body).replace(&self.name, &format!("llama-finetune-{n:05}"));
                 for uid in &self.uids {
-                    // The first eight digits are a small count: their upper half is free to tell the jobs apart.
+                    // The first eight digits are a small count: their upper half is free to distinguish the jobs.
                     let other = format!("{n:05x}{}", uid.get(5..).unwrap_or_default());
                     body = body.replace(uid, &other);
                 }
                 fold(&mut self.state, *term, &body)?;
             }
         }
-        let there = self.moment.reached(&self.state);
+        let there = self.stage.reached(&self.state);
         if there != usize::try_from(to)? {
-            return Err(format!("{there} of {to} jobs are {:?}", self.moment).into());
+            return Err(format!("{there} of {to} jobs are {:?}", self.stage).into());
         }
         Ok(())
     }
 
-    /// A body whose stamps name the job's records where they stand when it is told again after `before`.
-    fn told_after(&self, before: Position, body: &str) -> String {
+    /// A body whose stamps name the job's records where they stand when it is repeated after `before`.
+    fn repeated_after(&self, before: Position, body: &str) -> String {
         let mut parts = body.split("\"position\":");
         let mut out = parts.next().unwrap_or_default().to_owned();
         for part in parts {
@@ -134,10 +136,10 @@ impl Herd {
     }
 }
 
-fn until(fleet: &mut Fleet, moment: Moment) -> Result<(), AnyError> {
-    while moment.reached(fleet.operator.state()) == 0 {
-        if !fleet.step()? {
-            return Err(format!("the job is never {moment:?}").into());
+fn until(workload: &mut Workload, stage: JobStage) -> Result<(), AnyError> {
+    while stage.reached(workload.state()) == 0 {
+        if !workload.step()? {
+            return Err(format!("the job is never {stage:?}").into());
         }
     }
     Ok(())
