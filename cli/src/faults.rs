@@ -1,4 +1,4 @@
-//! Faults that a run or a simulation is told to have: `--fault`.
+//! Faults to inject into a run or a simulation: `--fault`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::out::{self, Failure};
 use embedded::Session;
 
-/// What goes wrong.
+/// Kind of a fault, and its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum What {
     /// A pod exits with a code.
@@ -39,7 +39,7 @@ pub(crate) enum What {
     },
 }
 
-/// What goes wrong, and how long after the pod or the job began to run.
+/// A fault, and its time after the pod or the job began to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// What.
@@ -76,7 +76,7 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
         let (kind, namespace, name) = (Resource::of(job).kind, text("namespace"), text("name"));
         let key = JobKey { kind, namespace, name, uid: model::Uid(text("uid")) };
         jobs.insert(key.name.to_string());
-        // What is wrong with a spec is told when it is applied.
+        // Errors of a spec are reported when it is applied.
         for group in api.spec_fact(job).spec.into_iter().flat_map(|spec| spec.groups) {
             let slot = |index| SlotId { group: group.name.clone(), index };
             pods.extend((0..group.replicas).map(|index| api.slot_name(&key, &slot(index)).to_string()));
@@ -99,7 +99,7 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
         let more = known.len().saturating_sub(MAX_LISTED_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         return Err(Failure::new(format!(
-            "--fault {fault}: there will be no {kind} {name}{}; {kind}s are {}{more}",
+            "--fault {fault}: no manifest creates {kind} {name}{}; {kind}s are {}{more}",
             did_you_mean(name, known.iter().map(String::as_str)),
             listed.join(", "),
         )));
@@ -119,12 +119,12 @@ pub(crate) fn report_missed<'a>(missed: impl Iterator<Item = &'a Fault>) -> bool
     let mut all = true;
     for fault in missed {
         all = false;
-        out::line(&format!("fault {fault} did not happen: what it is about was never in the state that it needs"));
+        out::line(&format!("fault {fault} did not happen: its target never reached the state for it"));
     }
     all
 }
 
-/// How faults are written, for messages.
+/// Syntax of faults, for messages.
 pub(crate) const SYNTAX: &str = "exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR] or preempt=JOB[@TIME]";
 
 /// A fault that cannot be read.
@@ -143,30 +143,30 @@ impl FromStr for Fault {
     type Err = Unreadable;
 
     fn from_str(text: &str) -> Result<Self, Unreadable> {
-        let (verb, rest) = text.split_once('=').ok_or_else(|| Unreadable(format!("{text}: no = in it")))?;
+        let (verb, rest) = text.split_once('=').ok_or_else(|| Unreadable(format!("{text}: = is missing")))?;
         let (target, after) = rest.rsplit_once('@').map_or((rest, None), |(target, time)| (target, Some(time)));
         let after_ms = match after {
             None => 0,
             Some(time) => settings::duration::parse_ms(time).map_err(|e| Unreadable(format!("{time}: {e}")))?,
         };
         if target.is_empty() {
-            return Err(Unreadable(format!("{text}: nothing named after =")));
+            return Err(Unreadable(format!("{text}: a name must come after =")));
         }
         let named = || target.to_owned();
         let what = match verb {
             "exit" => {
                 let (pod, code) =
-                    target.rsplit_once(':').ok_or_else(|| Unreadable(format!("{target}: no exit code")))?;
-                let code = code.parse().map_err(|_| Unreadable(format!("{code}: no exit code from 0 to 255")))?;
+                    target.rsplit_once(':').ok_or_else(|| Unreadable(format!("{target}: the exit code is missing")))?;
+                let code = code.parse().map_err(|_| Unreadable(format!("{code}: not an exit code from 0 to 255")))?;
                 if !(0..=255).contains(&code) {
-                    return Err(Unreadable(format!("{code}: no exit code from 0 to 255")));
+                    return Err(Unreadable(format!("{code}: not an exit code from 0 to 255")));
                 }
                 What::Exit { pod: pod.to_owned(), code }
             }
             "node" => What::Node { node: named() },
             "image" => What::Image { pod: named() },
             "preempt" => What::Preempt { job: named() },
-            _ => return Err(Unreadable(format!("{verb}: no such fault"))),
+            _ => return Err(Unreadable(format!("{verb}: not a fault"))),
         };
         Ok(Self { what, after_ms })
     }
@@ -195,7 +195,7 @@ impl Faults {
         Self { waiting: waiting.map(|fault| (fault.clone(), None)).collect() }
     }
 
-    /// When the next one happens, as far as that is known.
+    /// Returns the time of the next fault, if known.
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         self.waiting.iter().filter_map(|(_, at)| *at).min()
     }
@@ -237,7 +237,7 @@ fn happen(session: &mut Session, what: &What, exit: Exit<'_>) -> Result<(), Fail
     Ok(())
 }
 
-/// Whether what a fault is about runs.
+/// Returns whether what a fault is about runs.
 fn runs(session: &Session, what: &What) -> bool {
     let state = session.operator.state();
     match what {
@@ -270,7 +270,7 @@ fn places(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> 
 
 /// Marks a job as preempted, as a scheduler would.
 fn preempt(session: &mut Session, job: &str) -> Result<(), Failure> {
-    let patch = serde_json::json!({"metadata": {"annotations": {"Preempted": "told so by --fault"}}});
+    let patch = serde_json::json!({"metadata": {"annotations": {"Preempted": "injected by --fault"}}});
     for (namespace, resource) in places(session, job, false) {
         session.cluster_mut().merge_patch(&resource, &namespace, job, &patch, false)?;
     }

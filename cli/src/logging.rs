@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::out::Failure;
 
-/// How it is written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
@@ -23,12 +23,12 @@ pub(crate) enum LogFormat {
 /// Starts logging what `level` lets through.
 pub(crate) fn start(level: &str, format: LogFormat) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(level).map_err(|error| Failure::new(format!("log-level: {level:?}: {error}")))?;
-    // Whoever reads the log may go away; that is no reason to stop, let alone to panic.
+    // The reader of the log may end; that is no reason to stop or to panic.
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     let started = match format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
     };
-    started.map_err(|error| Failure::new(format!("logs cannot be written: {error}")))
+    started.map_err(|error| Failure::new(format!("cannot write logs: {error}")))
 }

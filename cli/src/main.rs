@@ -95,7 +95,7 @@ mod tests {
 
     use super::Arguments;
 
-    /// The definition is sound, and nobody needs to know which command abbreviates what.
+    /// The definition is sound.
     #[test]
     fn a_data_directory_goes_by_both_names_everywhere() {
         let command = Arguments::command();

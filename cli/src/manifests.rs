@@ -26,13 +26,13 @@ use yaml::{Document, Place};
 pub(crate) struct Manifests {
     /// Every object that can be applied, Lists unfolded. A missing namespace became `default`.
     pub(crate) objects: Vec<Value>,
-    /// What was found, by file, line and column.
+    /// Problems by file, line and column.
     pub(crate) problems: Vec<Problem>,
-    /// Whether something could not be read at all, or is no object with a type and a name.
+    /// True if something could not be read at all, or is no object with a type and a name.
     pub(crate) unusable: bool,
-    /// Whether a file could not be read.
+    /// True if a file could not be read.
     pub(crate) unreadable: bool,
-    /// Where each object was seen first.
+    /// Place of the first occurrence of each object.
     seen: BTreeMap<(Resource, String, String), String>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Manifests {
 pub(crate) fn load(files: &[PathBuf], lax: bool) -> Result<Vec<Value>, Failure> {
     let manifests = examine(files);
     for problem in &manifests.problems {
-        out::tell(&problem.line(lax && !manifests.unusable));
+        out::error_line(&problem.line(lax && !manifests.unusable));
     }
     let errors = manifests.problems.iter().filter(|problem| problem.is_error()).count();
     if errors == 0 || lax && !manifests.unusable {

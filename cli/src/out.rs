@@ -1,7 +1,7 @@
 //! Printing, and the exit codes.
 //!
 //! Owns standard output and standard error. A command prints directly, and ends when that fails; one that has to go on
-//! whatever becomes of its output calls [`start_printer`] first. Tests: `cli/tests/output.rs`.
+//! without its output calls [`start_printer`] first. Tests: `cli/tests/output.rs`.
 
 mod printer;
 
@@ -80,32 +80,33 @@ impl Write for Stdout {
 
 /// Prints a line on standard error. What becomes of it is not known.
 pub(crate) fn warn(text: &str) {
-    tell(&format!("trainyard: {text}"));
+    error_line(&format!("trainyard: {text}"));
 }
 
 /// Prints a line on standard error as it stands. What becomes of it is not known.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn error_line(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Makes [`print`] return at once from now on, whatever becomes of standard output. `hint` says where else its text is.
+/// Makes [`print`] return at once from now on, also while standard output is blocked. `hint` says where else its text is.
 pub(crate) fn start_printer(hint: String) -> io::Result<()> {
-    let failed = move |error: &io::Error| warn(&format!("standard output: {error}; going on without it. {hint}"));
+    let failed =
+        move |error: &io::Error| warn(&format!("standard output: {error}; the run continues without it. {hint}"));
     let _ = PRINTER.set(Printer::start(io::stdout(), failed)?);
     Ok(())
 }
 
-/// Whether text that can wait should be printed now.
+/// Returns whether text that can wait should be printed now.
 pub(crate) fn has_room() -> bool {
     PRINTER.get().is_none_or(Printer::has_room)
 }
 
-/// Whether standard output takes what is written without delay.
+/// Returns whether standard output takes what is written without delay.
 pub(crate) fn keeps_up() -> bool {
     PRINTER.get().is_none_or(Printer::keeps_up)
 }
 
-/// Whether standard output takes nothing any more.
+/// Returns whether standard output takes nothing any more.
 pub(crate) fn is_gone() -> bool {
     PRINTER.get().is_some_and(Printer::is_gone)
 }

@@ -12,7 +12,7 @@ use event_log::{Checkpoint, EventLog, Frame, Head, jsonl};
 use crate::out::Failure;
 use crate::remote::{self, ServerArgs};
 
-/// Whether reading goes on.
+/// Result of one step of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// The next record, please.
@@ -21,7 +21,7 @@ pub(crate) enum Flow {
     Stop,
 }
 
-/// Where a log is.
+/// Location of a log.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// A log directory, a data directory, or an export.

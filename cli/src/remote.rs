@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::out::Failure;
 
-/// Which live operator.
+/// Address and credentials of a live operator.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "A live operator")]
 pub(crate) struct ServerArgs {
@@ -46,7 +46,7 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Whether a live operator is meant.
+    /// Returns whether a live operator is meant.
     pub(crate) const fn given(&self) -> bool {
         self.server.is_some()
     }
@@ -89,7 +89,7 @@ pub(crate) fn open(args: &ServerArgs) -> Result<Reader<Box<dyn BufRead>>, Failur
     Ok(Reader::new(input, address)?)
 }
 
-/// Lines that arrive, as a file. The runtime works while somebody reads.
+/// Lines that arrive, as a file. The runtime works while it is read.
 struct Stream {
     runtime: Runtime,
     lines: Lines,
@@ -204,7 +204,7 @@ fn binding(user: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(error: &Error, wish: &Wish) -> String {
+    fn text_of(error: &Error, wish: &Wish) -> String {
         refused(error, wish, None).to_string()
     }
 
@@ -224,26 +224,26 @@ mod tests {
         let auto = Wish::default();
         let message = || "m".to_owned();
         let unauthorized = Error::Unauthorized { address: address(), message: message() };
-        assert!(told(&unauthorized, &auto).contains("the Lease in namespace trainyard-system"));
+        assert!(text_of(&unauthorized, &auto).contains("the Lease in namespace trainyard-system"));
         let vouched = Wish { authority: Some("ca".into()), ..Wish::default() };
-        assert!(told(&unauthorized, &vouched).contains("kubectl create token SERVICEACCOUNT > FILE"));
+        assert!(text_of(&unauthorized, &vouched).contains("kubectl create token SERVICEACCOUNT > FILE"));
         let own = Wish { token_file: Some("t".into()), ..Wish::default() };
-        assert!(told(&unauthorized, &own).contains("may have expired"));
+        assert!(text_of(&unauthorized, &own).contains("may have expired"));
         let account = "system:serviceaccount:team-a:robot".to_owned();
         let forbidden = Error::Forbidden { address: address(), message: message(), user: account };
-        assert!(told(&forbidden, &auto).ends_with(
+        assert!(text_of(&forbidden, &auto).ends_with(
             "kubectl create clusterrolebinding trainyard-log-system-serviceaccount-team-a-robot \
              --clusterrole=trainyard-log-reader --serviceaccount=team-a:robot"
         ));
         let leader = Some("https://other:8443".to_owned());
         let elsewhere = Error::NotLeader { address: address(), message: message(), leader };
-        assert!(told(&elsewhere, &auto).ends_with("--server https://other:8443"));
+        assert!(text_of(&elsewhere, &auto).ends_with("--server https://other:8443"));
         let away = Error::Unreachable { address: address(), reason: "refused".to_owned() };
-        assert!(told(&away, &auto).contains("port-forward --namespace trainyard-system pod/POD 8443"));
+        assert!(text_of(&away, &auto).contains("port-forward --namespace trainyard-system pod/POD 8443"));
         let pod = Leader { identity: "trainyard-1_0af".to_owned(), term: model::Term(1), advertised: None };
         assert!(refused(&away, &auto, Some(&pod)).to_string().contains("pod/trainyard-1 8443"));
         let named = Wish { server: Some(address()), ..Wish::default() };
         let untrusted = Error::Unreachable { address: address(), reason: "invalid peer certificate".to_owned() };
-        assert!(told(&untrusted, &named).contains("--certificate-authority FILE"));
+        assert!(text_of(&untrusted, &named).contains("--certificate-authority FILE"));
     }
 }

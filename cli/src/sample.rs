@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Where the peers are: `host:port`, comma separated, in rank order.
+/// Addresses of the peers: `host:port`, comma separated, in rank order.
 const HOSTS: &str = "TRAINER_HOSTS";
-/// Which of them this is.
+/// Rank of this worker.
 const RANK: &str = "TRAININGJOB_REPLICA_INDEX";
-/// How often the workers were restarted.
+/// Number of restarts of the workers.
 const RESTARTS: &str = "TRAININGJOB_REPLICA_RESTARTCOUNT";
 
-/// How long to wait between attempts to reach a peer that is not there yet.
+/// Interval between attempts to reach a peer that does not listen yet.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What a worker says first on a new connection.
+/// First bytes of a worker on a new connection.
 const GREETING: &[u8; 8] = b"tyring01";
 
 /// Arguments of `trainyard sample`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SampleArgs {
-    /// Which sample.
+    /// The sample to run.
     #[command(subcommand)]
     pub(crate) sample: Sample,
 }
@@ -44,16 +44,16 @@ pub(crate) enum Sample {
 /// Arguments of `trainyard sample allreduce`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AllreduceArgs {
-    /// How many numbers each worker holds
+    /// Length of each worker's list of numbers
     #[arg(long, default_value_t = 100_000)]
     pub(crate) elements: usize,
-    /// How often they are summed
+    /// Number of sums
     #[arg(long, default_value_t = 5)]
     pub(crate) steps: u32,
     /// Pause before each step, in milliseconds
     #[arg(long, default_value_t = 0)]
     pub(crate) step_ms: u64,
-    /// What the numbers are
+    /// Type of the numbers
     #[arg(long, value_enum, default_value_t = Number::F64)]
     pub(crate) number: Number,
     /// The rank that dies
@@ -68,10 +68,10 @@ pub(crate) struct AllreduceArgs {
     /// It dies only as long as the job was never restarted
     #[arg(long, requires = "fail_rank")]
     pub(crate) first_try_only: bool,
-    /// How long to wait for all workers to come up, in seconds
+    /// Time limit for all workers to connect, in seconds
     #[arg(long, default_value_t = 60)]
     pub(crate) connect_seconds: u64,
-    /// How long a connected worker may say nothing, in seconds
+    /// Time limit for a message from a connected worker, in seconds
     #[arg(long, default_value_t = 60)]
     pub(crate) silence_seconds: u64,
 }
@@ -85,15 +85,15 @@ pub(crate) enum Number {
     I64,
 }
 
-/// What can go wrong in a worker.
+/// Error of a worker.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The program was not started as a worker of a job.
-    #[error("{name} {problem}: this is to be run as the container of an AITrainingJob with a replica `trainer`")]
+    #[error("{name} {problem}: run this as the container of an AITrainingJob with a replica `trainer`")]
     Environment {
         /// The variable.
         name: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// This worker cannot be reached by the others.
@@ -105,7 +105,7 @@ pub(crate) enum Error {
         source: io::Error,
     },
     /// A neighbour did not come up in time.
-    #[error("rank {rank} ({host}) did not come up: {source}")]
+    #[error("rank {rank} ({host}) did not connect in time: {source}")]
     Connect {
         /// The neighbour.
         rank: usize,
@@ -121,7 +121,7 @@ pub(crate) enum Error {
         rank: usize,
         /// The step, from 1.
         step: u32,
-        /// What the connection says.
+        /// Error of the connection.
         source: io::Error,
     },
     /// The sum is not what it has to be.
@@ -151,7 +151,7 @@ pub(crate) fn run(args: SampleArgs) -> ExitCode {
     }
 }
 
-/// Who this is and where all are.
+/// Rank of this worker, and addresses of all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     rank: usize,
@@ -215,10 +215,10 @@ fn train<T: Element>(args: &AllreduceArgs, place: &Place, mut ring: Ring) -> Res
 
 fn die(rank: usize, step: u32, code: Option<u8>) -> ! {
     let Some(code) = code else {
-        println!("rank {rank}: step {step}: killing myself, as told");
+        println!("rank {rank}: step {step}: killing myself, as requested");
         local::kill_this_process()
     };
-    println!("rank {rank}: step {step}: exiting with code {code}, as told");
+    println!("rank {rank}: step {step}: exiting with code {code}, as requested");
     std::process::exit(i32::from(code))
 }
 
@@ -265,12 +265,12 @@ fn whole(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// What a rank puts in: different for every rank, element and step.
+/// Returns a rank's summand: different for every rank, element and step.
 fn contribution<T: Element>(rank: usize, index: usize, step: u32) -> T {
     T::of((whole(rank) + 1) * (whole(index % 1000) + 1) + i64::from(step))
 }
 
-/// What comes out: 1 + 2 + ... + n times the element's part, and n times the step's.
+/// Returns the sum: 1 + 2 + ... + n times the element's part, and n times the step's.
 fn check<T: Element>(vector: &[T], ranks: usize, step: u32) -> Result<(), Error> {
     let n = whole(ranks);
     for (index, got) in vector.iter().enumerate() {
@@ -383,7 +383,7 @@ impl Ring {
     }
 }
 
-/// Who calls, so that nobody takes a stranger for its neighbour.
+/// Returns the greeting of a rank, by which a worker recognises its neighbour.
 fn greeting(rank: usize, ranks: usize) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes[..8].copy_from_slice(GREETING);

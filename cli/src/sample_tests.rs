@@ -2,10 +2,10 @@
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn soon() -> Instant {
-    Instant::now() + PATIENCE
+    Instant::now() + CONNECT_TIMEOUT
 }
 
 /// Connects `ranks` workers and runs `work` on each in a thread of its own.
@@ -19,7 +19,7 @@ fn with_ring<R: Send>(ranks: usize, work: impl Fn(Ring) -> R + Sync) -> Vec<R> {
             .map(|(rank, listener)| {
                 let place = Place { rank, hosts: hosts.clone(), restarts: 0 };
                 let work = &work;
-                scope.spawn(move || work(Ring::connect(&place, &listener, soon(), PATIENCE).unwrap()))
+                scope.spawn(move || work(Ring::connect(&place, &listener, soon(), CONNECT_TIMEOUT).unwrap()))
             })
             .collect();
         workers.into_iter().map(|worker| worker.join().unwrap()).collect()
@@ -92,12 +92,12 @@ fn strangers_are_turned_away() {
 
 #[test]
 fn nobody_there() {
-    // A port that was just closed: nobody listens.
+    // A port that was just closed: it has no listener.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let hosts = vec![listener.local_addr().unwrap().to_string(), gone.to_string()];
     let place = Place { rank: 0, hosts, restarts: 0 };
-    let result = Ring::connect(&place, &listener, Instant::now(), PATIENCE);
+    let result = Ring::connect(&place, &listener, Instant::now(), CONNECT_TIMEOUT);
     assert!(matches!(result, Err(Error::Connect { rank: 1, .. })));
 }
 

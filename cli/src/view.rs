@@ -38,9 +38,9 @@ pub(crate) struct Progress {
     start: Timestamp,
     phases: BTreeMap<JobKey, (Phase, model::Text)>,
     pods: BTreeMap<String, String>,
-    /// What the API refused, as it was told.
+    /// Rejections of the API that were printed already.
     refusals: BTreeMap<JobKey, Vec<String>>,
-    /// Jobs whose default limit of restarts was told.
+    /// Jobs whose default limit of restarts was printed.
     limited: BTreeSet<JobKey>,
     /// The table as it stands on the screen, line by line.
     shown: Vec<String>,
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// Tells what happened since the last call.
+    /// Prints the changes since the last call.
     pub(crate) fn update(&mut self, session: &mut Session, now: Timestamp) {
         let mut lines = String::new();
         for step in session.take_steps() {
@@ -87,7 +87,7 @@ impl Progress {
             if self.pods.get(uid) != Some(words) {
                 let _ = writeln!(lines, "{}    {words}", self.age(now));
                 if words.contains(CONFIG_ERROR) && !self.pods.get(uid).is_some_and(|old| old.contains(CONFIG_ERROR)) {
-                    let _ = writeln!(lines, "{}    the pod cannot start as it is: {WHAT_TO_DO}", self.age(now));
+                    let _ = writeln!(lines, "{}    the pod cannot start with this spec: {WHAT_TO_DO}", self.age(now));
                 }
             }
         }
@@ -96,7 +96,7 @@ impl Progress {
             let refusals = session.operator.state().job(&key).map(|job| explain::refusals(&job)).unwrap_or_default();
             if !refusals.is_empty() && self.refusals.get(&key) != Some(&refusals) {
                 let _ = writeln!(lines, "{}  {key}  {}", self.age(now), refusals.join("; "));
-                let _ = writeln!(lines, "{}    nothing changes that but another spec: {WHAT_TO_DO}", self.age(now));
+                let _ = writeln!(lines, "{}    only another spec changes that: {WHAT_TO_DO}", self.age(now));
             }
             // A job that ended in an earlier run says nothing; one that ended since the last look still does.
             let runs_here = !phase.is_terminal() || self.phases.contains_key(&key);
@@ -139,7 +139,7 @@ impl Progress {
         out::print(&text);
     }
 
-    /// What moves the cursor to the beginning of the table and clears all below. Its lines wrap when the screen gets narrower.
+    /// Returns the escape sequence that moves the cursor to the beginning of the table and clears all below. Its lines wrap when the screen gets narrower.
     fn wiping(&self) -> String {
         if self.shown.is_empty() {
             return String::new();
@@ -159,7 +159,7 @@ impl Progress {
 
     fn table(&self, session: &Session, now: Timestamp) -> Vec<String> {
         let jobs = session.jobs();
-        // Names alone where a namespace would tell nothing apart.
+        // Names alone if all namespaces are the same.
         let mut namespaces = jobs.iter().map(|(key, _)| &key.namespace);
         let first = namespaces.next();
         let one_namespace = namespaces.all(|namespace| Some(namespace) == first);

@@ -71,7 +71,7 @@ fn a_container_that_cannot_be_made_is_told_at_once() {
     assert_eq!(local::ended(&mut child), Some(1));
     let out = place.read("out");
     assert!(out.contains("main waits: CreateContainerConfigError configmap \"settings\" not found"), "{out}");
-    assert_eq!(out.matches("the pod cannot start as it is").count(), 1, "{out}");
+    assert_eq!(out.matches("the pod cannot start with this spec").count(), 1, "{out}");
 }
 
 #[test]

@@ -163,11 +163,11 @@ fn rights_are_spelt_out() {
                 rule["apiGroups"][0] == group.as_str() && rule["resources"][0] == format!("{}/status", api.plural())
             })
         };
-        assert!(roles.iter().any(covers), "nobody may write the status of {group}/{}", api.plural());
+        assert!(roles.iter().any(covers), "no role may write the status of {group}/{}", api.plural());
     }
 }
 
-/// Whoever reads the log gets tokens of one account; that account may read the log and nothing else, and no other may.
+/// Readers of the log get tokens of one account; that account may read the log and nothing else, and no other may.
 #[test]
 fn the_log_is_read_by_an_account_of_its_own() {
     let rbac = documents(&deploy().join("base/rbac.yaml"));

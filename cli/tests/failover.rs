@@ -44,7 +44,7 @@ impl Operator {
         Self { child, health }
     }
 
-    /// What `/readyz` or another path says.
+    /// Returns the answer of `/readyz` or another path.
     fn says(&self, path: &str) -> String {
         probe::get(self.health, path).unwrap_or_else(|error| format!("(no answer: {error})"))
     }
@@ -69,12 +69,12 @@ impl Operator {
 
     /// SIGTERM; gives how long it took to end well.
     fn terminate(mut self) -> Duration {
-        let begun = Instant::now();
+        let started = Instant::now();
         let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}");
-        begun.elapsed()
+        started.elapsed()
     }
 }
 
@@ -174,7 +174,7 @@ impl Space {
     }
 }
 
-/// What the binary prints: success, standard output, standard error.
+/// Returns the output of the binary: success, standard output, standard error.
 fn trainyard(arguments: &[&str]) -> (bool, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_trainyard")).args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -191,7 +191,7 @@ fn now_ms() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// When the lease runs out whose last renewal stands in the Lease, in milliseconds since 1970. Both clocks are this machine's.
+/// Returns the time at which the Lease expires after its last renewal, in milliseconds since 1970. Both clocks are this machine's.
 fn expiry_ms(lease: &Value) -> u64 {
     let renewed = Timestamp::parse_rfc3339(lease["spec"]["renewTime"].as_str().unwrap()).unwrap();
     renewed.0 + LEASE_SECONDS * 1000
@@ -241,11 +241,11 @@ fn a_killed_leader_is_replaced_in_the_middle_of_restarts_and_endings() {
     });
 
     first.kill();
-    // Something happens that nobody sees: the next leader owes a pod.
+    // Something happens while no leader is up: the next leader must create a pod.
     space.kubectl(&["delete", "pod", "owed-w-1"]);
     let expiry = expiry_ms(&space.get(&["lease", "trainyard"]));
     second.until_says("leading");
-    assert!(now_ms() + 200 > expiry, "nobody takes a lease that has not run out");
+    assert!(now_ms() + 200 > expiry, "a lease was taken before it expired");
 
     let replaced = space.until_running("owed", 2);
     assert!(replaced[0] == owed[0] && replaced[1].1 != owed[1].1, "{owed:?} {replaced:?}");
@@ -278,7 +278,7 @@ fn a_killed_leader_is_replaced_in_the_middle_of_restarts_and_endings() {
     // The former leader comes back to a log that was gone on with elsewhere, and follows.
     let third = Operator::start(&account, &at("first"));
     third.until_says("following");
-    // A leader that is asked to end gives the lease back: nobody waits for it to run out.
+    // A leader that is asked to end releases the Lease: the next one does not wait for its expiry.
     let asked = Instant::now();
     let ending = second.terminate();
     third.until_says("leading");
@@ -294,13 +294,13 @@ fn a_killed_leader_is_replaced_in_the_middle_of_restarts_and_endings() {
 fn failover_time(records: &str, expiry: u64) {
     let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let facts = |record: &Value| record["facts"].as_array().cloned().unwrap_or_default();
-    let begun = records.iter().rposition(|r| facts(r).iter().any(|fact| fact.get("TermBegan").is_some())).unwrap();
+    let started = records.iter().rposition(|r| facts(r).iter().any(|fact| fact.get("TermBegan").is_some())).unwrap();
     let time = |record: &Value| record["at"].as_u64().unwrap().saturating_sub(expiry);
-    let term = &records[begun]["term"];
+    let term = &records[started]["term"];
     let shows = |fact: &Value| fact.get("Published").is_some() || fact["Job"]["mirror"]["term"] == *term;
-    let written = records[begun..].iter().find(|r| facts(r).iter().any(shows));
-    let (begun, written) = (time(&records[begun]), time(written.expect("the new leader wrote something")));
-    eprintln!("after the lease ran out: term begun {begun} ms, first write answered {written} ms");
+    let written = records[started..].iter().find(|r| facts(r).iter().any(shows));
+    let (started, written) = (time(&records[started]), time(written.expect("the new leader wrote something")));
+    eprintln!("after the lease ran out: term began {started} ms, first write answered {written} ms");
     assert!(written < 2000, "first write answered {written} ms after the lease ran out");
 }
 
@@ -322,7 +322,7 @@ fn same_as_the_directory(here: &[&str], directory: &str, export: &str) {
     assert!(of(&["explain", "failover/restarts"], here).contains("Running"));
 }
 
-/// What is refused says what to do.
+/// A rejection says what to do.
 fn refusals(space: &Space, here: &[&str], token: &str, strange: &str) {
     let command = |place: &[&str]| trainyard(&[&["explain", "failover/restarts"], place].concat());
     let failed = |place: &[&str]| {

@@ -46,7 +46,7 @@ fn samples_are_taken_under_strict_validation(cluster: &Cluster) {
     }
 }
 
-/// What the definition refuses: the API server names the field.
+/// A value that the definition rejects: the API server names the field.
 fn bad_input_is_refused_by_name(cluster: &Cluster) {
     let rows = [
         ("/spec/replicaSpecs/w/replicas", json!(-1), "spec.replicaSpecs.w.replicas"),
@@ -64,7 +64,7 @@ fn bad_input_is_refused_by_name(cluster: &Cluster) {
     }
 }
 
-/// What the definition lets through as users have always stored it: the operator names the field and the value on the job.
+/// A value that the definition accepts because users have stored it: the operator names field and value on the job.
 fn bad_input_becomes_a_condition(cluster: &Cluster) {
     let rows = [
         ("/spec/replicaSpecs/w/replicas", json!("3"), "spec.replicaSpecs.w.replicas: must be a whole number, not text"),

@@ -51,7 +51,7 @@ fn a_run_goes_on_without_a_reader() {
         let (code, _, err) = told(&output);
         assert_eq!(code, Some(0), "{name}: {err}");
         assert_eq!(place.read("done"), "done\n", "{name}: the pod was not ended");
-        assert_eq!(err.matches("going on without it").count(), 1, "{name}: {err}");
+        assert_eq!(err.matches("the run continues without it").count(), 1, "{name}: {err}");
         assert!(err.contains("trainyard-data/logs"), "{name}: {err}");
         let (_, out, _) = told(&place.run(&["explain", "j"]));
         assert!(out.contains("is Succeed"), "{name}: {out}");

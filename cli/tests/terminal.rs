@@ -12,7 +12,7 @@ spec:
     worker: {replicas: 2, template: {spec: {containers: [{name: aitj-main, image: i, command: [x]}]}}}
 ";
 
-/// What a simulation writes to a terminal of `columns`, with these variables set.
+/// Returns the output of a simulation on a terminal of `columns`, with these variables set.
 fn written(columns: u32, variables: &[(&str, &str)]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let job = dir.path().join("job.yaml");

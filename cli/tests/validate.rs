@@ -147,7 +147,7 @@ fn lax_only_warns() {
     }
 }
 
-/// What is no manifest at all cannot be gone on with.
+/// A file that is no manifest ends the command, also with `--lax`.
 #[test]
 fn lax_does_not_help_where_there_is_no_object() {
     for name in ["tab.yaml", "empty.yaml", "kinds.yaml"] {

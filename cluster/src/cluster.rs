@@ -1,6 +1,6 @@
 //! The cluster itself: construction, the clock, and reading what is stored.
 //!
-//! Owns the state and the three ways it changes (an object comes, changes, goes), each of which is told to the watches. It must
+//! Owns the state and the three ways it changes (an object comes, changes, goes), each of which is reported to the watches. It must
 //! not hold rules: those of writes are `execute`'s, those of deletion `deletion`'s. Tests: `tests/cluster/*.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,24 +19,24 @@ use crate::store::{Key, Store};
 use crate::watch::streams::{Change, Watchers, labels};
 
 /// Kubernetes Events kept at most; the oldest go first.
-const MOST_EVENTS: usize = 20_000;
+const MAX_EVENTS: usize = 20_000;
 /// Time, in milliseconds, for which a Kubernetes Event is kept after it was written last: kube-apiserver's `--event-ttl`.
 const EVENT_TTL_MS: u64 = 3_600_000;
 
-/// Who moves pods along.
+/// Driver of the pods' lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Somebody says what becomes of each pod: [`Cluster::schedule`], [`Cluster::run`], [`Cluster::exit`], ...
+    /// The caller changes each pod: [`Cluster::schedule`], [`Cluster::run`], [`Cluster::exit`], ...
     #[default]
-    ByHand,
+    Manual,
     /// [`Cluster::tick`] binds pods to nodes with room and takes the runtime's reports.
     Automatic,
 }
 
-/// How a cluster starts out.
+/// Initial state of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Who moves pods along.
+    /// Driver of the pods' lives.
     pub mode: Mode,
     /// The clock's first value.
     pub now: Timestamp,
@@ -45,14 +45,14 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// By hand, 2026-01-01T00:00:00Z, nodes n1, n2 and n3.
+    /// [`Mode::Manual`], 2026-01-01T00:00:00Z, nodes n1, n2 and n3.
     fn default() -> Self {
         let nodes = ["n1", "n2", "n3"].map(NodeSpec::named).to_vec();
-        Self { mode: Mode::ByHand, now: Timestamp(1_767_225_600_000), nodes }
+        Self { mode: Mode::Manual, now: Timestamp(1_767_225_600_000), nodes }
     }
 }
 
-/// A Kubernetes cluster in memory: API server, watches, garbage collector, and (by hand or by itself) scheduler and kubelet.
+/// A Kubernetes cluster in memory: API server, watches, garbage collector, and scheduler and kubelet, manual or automatic.
 pub struct Cluster {
     pub(crate) mode: Mode,
     pub(crate) now: Timestamp,
@@ -61,13 +61,13 @@ pub struct Cluster {
     pub(crate) watchers: Watchers,
     pub(crate) faults: Faults,
     pub(crate) runtime: Box<dyn PodRuntime>,
-    /// What was applied last, per object, so that applying again can remove what the manifest dropped.
+    /// Last applied manifest of each object: applying again removes members that the new manifest dropped.
     pub(crate) applied: BTreeMap<Key, Arc<Value>>,
     /// Uids of pods of which the runtime said that nothing runs any more.
     pub(crate) ended: BTreeSet<Text>,
-    /// Whether something changed that may let a waiting pod be bound.
+    /// True if something changed that may let a waiting pod be bound.
     pub(crate) binding_due: bool,
-    /// Whether a definition was registered since the cluster was kept last.
+    /// True if a definition was registered since the cluster was kept last.
     pub(crate) redefined: bool,
 }
 
@@ -186,9 +186,9 @@ impl Cluster {
     /// A new object came.
     pub(crate) fn commit_new(&mut self, kind: &Kind, key: &Key, object: Value) -> Arc<Value> {
         let object = self.store.insert(key, object);
-        self.told(kind, &object, &Change::Created);
+        self.notify(kind, &object, &Change::Created);
         if kind.id == KindId::EVENT
-            && let Some(oldest) = self.store.surplus_event(MOST_EVENTS)
+            && let Some(oldest) = self.store.surplus_event(MAX_EVENTS)
         {
             self.store.remove(&oldest);
         }
@@ -200,14 +200,14 @@ impl Cluster {
         let selected = self.watchers.select(kind);
         let labels = selected.then(|| self.store.get(key).and_then(|object| labels(object))).flatten();
         let object = self.store.edit(key, edit)?;
-        self.told(kind, &object, &Change::Edited { labels });
+        self.notify(kind, &object, &Change::Edited { labels });
         Some(object)
     }
 
     /// An object went. What follows from that is `deletion`'s.
     pub(crate) fn commit_removal(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
         let object = self.store.remove(key)?;
-        self.told(kind, &object, &Change::Removed);
+        self.notify(kind, &object, &Change::Removed);
         self.applied.remove(key);
         Some(object)
     }
@@ -221,13 +221,13 @@ impl Cluster {
         }
     }
 
-    fn told(&mut self, kind: &Kind, object: &Arc<Value>, change: &Change) {
+    fn notify(&mut self, kind: &Kind, object: &Arc<Value>, change: &Change) {
         self.watchers.notify(kind, self.store.revision, object, change);
         self.binding_due |= matches!(kind.id, KindId::POD | KindId::NODE);
     }
 }
 
-/// Where an object of a kind is kept.
+/// Returns the path of an object of a kind.
 pub(crate) fn address(kind: &Kind, namespace: &str, name: &str) -> Key {
     Key::new(kind.id, if kind.namespaced { namespace } else { "" }, name)
 }

@@ -20,7 +20,7 @@ use crate::store::{Key, has_finalizers, is_deleting, pod_has_ended};
 /// Grace period of a pod that does not name one, in seconds.
 const DEFAULT_GRACE_SECONDS: u64 = 30;
 
-/// What a delete asks for.
+/// Options of a delete.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DeleteOptions<'a> {
     pub(crate) preconditions: Preconditions<'a>,
@@ -33,7 +33,7 @@ pub(crate) fn grace_of(object: &Value) -> u64 {
     at(object, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// Whether the runtime has, or may have, something running for the pod.
+/// Returns whether the runtime has, or may have, something running for the pod.
 fn may_run(pod: &Value) -> bool {
     !text(pod, &["spec", "nodeName"]).is_empty() && !pod_has_ended(pod)
 }
@@ -148,7 +148,7 @@ impl Cluster {
         });
     }
 
-    /// Whether an owner exists. Of kinds that are not served nothing is known, so their objects count as existing.
+    /// Returns whether an owner exists. Of kinds that are not served nothing is known, so their objects count as existing.
     fn owner_exists(&self, namespace: &Text, reference: &Value) -> bool {
         let Some(kind) = self.kinds.find(group_of(text(reference, &["apiVersion"])), text(reference, &["kind"])) else {
             return true;

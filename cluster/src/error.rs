@@ -81,14 +81,14 @@ pub enum Error {
 pub struct DefinitionError {
     /// Path of the field inside the definition.
     pub path: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
 /// A cluster that cannot be kept in, or taken from, a file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// There is no such file: start anew.
+    /// There is no such file: start with a new cluster.
     #[error("no cluster is kept in {}", path.display())]
     Missing {
         /// The file.
@@ -97,7 +97,7 @@ pub enum FileError {
     /// The file system refused.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was tried, for example `write`.
+        /// Attempted operation, for example `write`.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -105,12 +105,12 @@ pub enum FileError {
         #[source]
         source: std::io::Error,
     },
-    /// What the file holds is no cluster.
+    /// The file's content is no cluster.
     #[error("{} does not hold a cluster: {problem}", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A later build wrote the file.

@@ -29,7 +29,7 @@ const SERVER_METADATA: [&str; 8] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// What a write must find.
+/// Preconditions of a write.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Preconditions<'a> {
     pub(crate) uid: Option<&'a Uid>,
@@ -55,7 +55,7 @@ impl Preconditions<'_> {
     }
 }
 
-/// How unknown fields are met.
+/// Treatment of unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unknown {
     /// Dropped, as for programs.
@@ -64,7 +64,7 @@ pub(crate) enum Unknown {
     Refuse,
 }
 
-/// Which half of an object a patch may change.
+/// Half of an object that a patch may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Main,
@@ -81,7 +81,7 @@ impl Cluster {
             return self.perform(call);
         };
         if applied {
-            // Whatever became of it, the caller is told of the failure only.
+            // The caller gets the failure only, also if the call took effect.
             let _ = self.perform(call);
         }
         Err(error)
@@ -362,7 +362,7 @@ pub(crate) fn set_member(object: &mut Value, key: &str, value: Option<Value>) {
     };
 }
 
-/// Whether two versions differ in what their generation counts: everything but metadata and a status of its own.
+/// Returns whether two versions differ in what their generation counts: everything but metadata and a status of its own.
 fn says_other(old: &Value, new: &Value, status_subresource: bool) -> bool {
     let counted = |key: &str| key != "metadata" && !(status_subresource && key == "status");
     let empty = Map::new();

@@ -6,7 +6,7 @@
 use apis::{ApiCall, ApiError, Verb};
 use model::Text;
 
-/// What kind of call a rule is about.
+/// Kind of API call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailVerb {
     /// Creating.
@@ -47,20 +47,20 @@ impl FailVerb {
 /// A rule that makes the next calls of a kind fail. The oldest rule that fits a call is used up first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailRule {
-    /// What kind of call.
+    /// Kind of call.
     pub verb: FailVerb,
     /// Kind of object, for example `Pod`; `None` is every kind but Kubernetes Events.
     pub kind: Option<Text>,
-    /// How many calls fail.
+    /// Number of calls that fail.
     pub times: u32,
     /// HTTP status code of the answer; 0 is a lost connection.
     pub code: u16,
-    /// Whether the call is carried out all the same and only its answer is lost.
+    /// True if the call takes effect and only its answer is lost.
     pub applied: bool,
 }
 
 impl FailRule {
-    /// Whether it makes such a call fail.
+    /// Returns whether it makes such a call fail.
     pub fn fits(&self, verb: FailVerb, kind: &str) -> bool {
         self.times > 0 && self.verb == verb && self.kind.as_deref().map_or(kind != "Event", |named| named == kind)
     }

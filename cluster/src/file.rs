@@ -103,7 +103,7 @@ impl ClusterFile {
     ///
     /// # Errors
     /// When the file system refuses. The next call writes everything.
-    pub fn keep(&mut self, cluster: &mut Cluster) -> Result<(), FileError> {
+    pub fn save(&mut self, cluster: &mut Cluster) -> Result<(), FileError> {
         let changes = cluster.store.take_changes();
         let (Some(generation), Some(changes), false) = (self.generation, changes, cluster.redefined) else {
             return self.replace(cluster);

@@ -35,9 +35,9 @@ pub(crate) struct Kind {
     pub(crate) group: Text,
     pub(crate) plural: Text,
     pub(crate) namespaced: bool,
-    /// Which watch delivers its objects.
+    /// Watch that delivers its objects.
     pub(crate) watch: Option<model::Kind>,
-    /// Whether its objects count changes of their spec.
+    /// True if its objects count changes of their spec.
     pub(crate) generation: bool,
 }
 
@@ -57,7 +57,7 @@ impl Kind {
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
     pub(crate) kind: Arc<Kind>,
-    /// Whether `status` is a subresource: main writes leave it alone.
+    /// True if `status` is a subresource: main writes leave it alone.
     pub(crate) status: bool,
     pub(crate) schema: Option<Arc<Schema>>,
 }

@@ -1,4 +1,4 @@
-//! Pods by hand: what scheduler and kubelets do to them, said by a scenario.
+//! Manual scheduler and kubelets: a scenario says what they do to pods.
 //!
 //! Owns the verbs; what they write is `pod_status`'s. A user's or a kubelet's doing is no API call of the operator, so
 //! rules of [`Cluster::fail`] do not meet it. Tests: `tests/cluster/kubelet.rs`.

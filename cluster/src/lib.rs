@@ -11,7 +11,7 @@
 //! | `user` | what people do: `kubectl apply`, `patch`, `delete`, planting an object past its schema |
 //! | `watch` | per-consumer watches with label selectors: lists, changes in order, hold and release, broken lists |
 //! | `fault` | API calls that are made to fail |
-//! | `kubelet`, `pod_status`, `node` | pods and nodes by hand, for scenarios |
+//! | `kubelet`, `pod_status`, `node` | manual pods and nodes, for scenarios |
 //! | `schedule`, `quantity` | pods and nodes by themselves, for local runs |
 //! | `kinds`, `schema`, `schema_check`, `rules` | served kinds, structural schemas, the checks on built-in kinds |
 //! | `store`, `merge` | the object map and its indices; JSON merge patches |

@@ -53,7 +53,7 @@ pub(crate) fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Whether applying `patch` would leave `target` as it is.
+/// Returns whether applying `patch` would leave `target` as it is.
 pub(crate) fn changes_nothing(target: &Value, patch: &Value) -> bool {
     let Value::Object(patch) = patch else {
         return target == patch;
@@ -67,7 +67,7 @@ pub(crate) fn changes_nothing(target: &Value, patch: &Value) -> bool {
     })
 }
 
-/// What `kubectl apply` sends: the new manifest, and `null` for what the manifest applied before had and this one has not.
+/// Returns the patch that `kubectl apply` sends: the new manifest, and `null` for what the manifest applied before had and this one has not.
 pub(crate) fn apply_patch(before: &Value, manifest: &Value) -> Value {
     let (Value::Object(before), Value::Object(manifest)) = (before, manifest) else {
         return manifest.clone();

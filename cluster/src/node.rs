@@ -1,6 +1,6 @@
-//! Nodes by hand.
+//! Manual nodes.
 //!
-//! Owns how node objects look and change. Removing one leaves its pods: somebody has to delete them.
+//! Owns how node objects look and change. Removing one leaves its pods, which must be deleted.
 //! Tests: `tests/cluster/kubelet.rs`.
 
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ use crate::store::Key;
 pub struct NodeSpec {
     /// Its name.
     pub name: String,
-    /// What pods on it can ask for, as Kubernetes quantities. `cpu`, `memory`, `ephemeral-storage` and `pods` are unlimited where
+    /// Resources that pods on it can request, as Kubernetes quantities. `cpu`, `memory`, `ephemeral-storage` and `pods` are unlimited where
     /// absent; any other resource is then missing.
     pub resources: BTreeMap<String, String>,
     /// Labels besides `kubernetes.io/hostname`.
     pub labels: BTreeMap<String, String>,
 }
 
-/// What a node's `Ready` condition says, or that the node is no more.
+/// State of a node's `Ready` condition, or a deleted node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeState {
     /// `True`.
@@ -68,7 +68,7 @@ impl NodeSpec {
     }
 }
 
-/// Whether a node's `Ready` condition is True.
+/// Returns whether a node's `Ready` condition is True.
 pub(crate) fn is_ready(node: &Value) -> bool {
     let mut conditions = items(node, &["status", "conditions"]).iter();
     conditions.any(|c| text(c, &["type"]) == "Ready" && text(c, &["status"]) == "True")
@@ -105,7 +105,7 @@ impl Cluster {
                 "conditions": [ready(NodeState::Ready, self.now)],
             },
         });
-        // A node's name is the caller's own; whatever it is, the node is planted.
+        // The node is stored under any name the caller chose.
         let _: ApiAnswer = self.store_unchecked(&manifest);
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::merge::{at, items, text};
 use crate::store::is_deleting;
 
-/// What is to happen to containers.
+/// End of containers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ending<'a> {
     /// Every container that has not ended.
@@ -180,7 +180,7 @@ fn terminated(code: i32, started: Timestamp, now: Timestamp) -> Value {
     }})
 }
 
-/// Whether the kubelet starts a container again that ended with this code. A policy that is not said counts as `Never`: this
+/// Returns whether the kubelet starts a container again that ended with this code. A policy that is not said counts as `Never`: this
 /// server fills in no defaults, and an ending is what the one who says nothing expects.
 fn restarts(pod: &Value, code: i64) -> bool {
     match text(pod, &["spec", "restartPolicy"]) {

@@ -13,7 +13,7 @@ use crate::merge::{at, items, text};
 /// Maximum size of all annotations of one object, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-/// What a DNS label is, for messages.
+/// Description of a DNS label, for messages.
 pub(crate) const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
      and must start and end with an alphanumeric character, and be no more than 63 characters";
 const DNS_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -27,7 +27,7 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit()
 }
 
-/// Whether the text is a DNS label (RFC 1123).
+/// Returns whether the text is a DNS label (RFC 1123).
 pub(crate) fn is_dns_label(text: &str) -> bool {
     (1..=63).contains(&text.len())
         && text.chars().all(|c| is_plain(c) || c == '-')

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-/// What a runtime has to say about one pod.
+/// Report of a runtime about one pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodReport {
     /// The pod's namespace.
@@ -15,7 +15,7 @@ pub struct PodReport {
     pub uid: String,
     /// The new `status` members: merged into the pod's status (RFC 7386).
     pub status: Value,
-    /// Whether nothing of the pod runs any more, so that a pod being deleted can vanish.
+    /// True if nothing of the pod runs any more, so that a pod being deleted can vanish.
     pub ended: bool,
 }
 

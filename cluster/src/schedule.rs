@@ -29,7 +29,7 @@ fn add(to: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// What a container asks for: its requests, and its limits where it requests nothing.
+/// Returns a container's requests, or its limits where it requests nothing.
 fn container_requests(container: &Value) -> Amounts {
     let mut amounts = Amounts::new();
     for field in ["limits", "requests"] {
@@ -42,7 +42,7 @@ fn container_requests(container: &Value) -> Amounts {
     amounts
 }
 
-/// What a pod asks of its node: its containers together, or its greediest init container where that asks for more.
+/// Returns a pod's requests: those of its containers together, or of one init container where that requests more.
 fn pod_requests(pod: &Value) -> Amounts {
     let mut sum = Amounts::from([("pods".to_owned(), 1000)]);
     for container in items(pod, &["spec", "containers"]) {
@@ -89,7 +89,7 @@ impl Room {
 impl Cluster {
     /// One round in [`Mode::Automatic`]: takes the runtime's reports, ends pods whose processes ended after their deletion,
     /// binds waiting pods (oldest first, to the first node by name with room) and starts them. Returns whether anything changed.
-    /// By hand, only the runtime's reports are taken.
+    /// In [`Mode::Manual`] only the runtime's reports are taken.
     pub fn tick(&mut self) -> bool {
         let before = self.revision();
         for report in self.runtime.poll() {
@@ -131,7 +131,7 @@ impl Cluster {
         }
     }
 
-    /// Ends pods that are being deleted on nodes that are no more: nobody else will.
+    /// Ends pods that are being deleted on deleted nodes: no kubelet does.
     fn collect_lost_pods(&mut self) {
         let lost = |pod: &Value| {
             let node = text(pod, &["spec", "nodeName"]);

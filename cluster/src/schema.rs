@@ -168,7 +168,7 @@ impl Schema {
         self.properties.get(name)
     }
 
-    /// Whether fields that are not named stay.
+    /// Returns whether fields that are not named stay.
     pub(crate) const fn keeps_unknown(&self) -> bool {
         self.preserve
     }

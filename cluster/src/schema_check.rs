@@ -114,7 +114,7 @@ impl Schema {
     }
 }
 
-/// Whether `a` comes before `b` (or, unless `strictly`, equals it).
+/// Returns whether `a` comes before `b` (or, unless `strictly`, equals it).
 fn in_order(a: &Number, b: &Number, strictly: bool) -> bool {
     let order = match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),

@@ -37,7 +37,7 @@ struct Stored {
     owners: Vec<Text>,
     /// The node a pod is bound to.
     node: Option<Text>,
-    /// Whether it is a pod that waits for a node.
+    /// True if it is a pod that waits for a node.
     unbound: bool,
     /// Last time a Kubernetes Event was written.
     written: Option<Timestamp>,
@@ -65,7 +65,7 @@ pub(crate) struct Store {
     events: BTreeMap<u64, Key>,
     /// Kubernetes Events by the time they were written last.
     events_by_age: BTreeSet<(Timestamp, Key)>,
-    /// What changed; absent while it is not recorded.
+    /// Recorded changes; absent while they are not recorded.
     changes: Option<Changes>,
     /// Number of objects in each namespace.
     population: BTreeMap<Text, usize>,
@@ -75,17 +75,17 @@ pub(crate) struct Store {
     pub(crate) uid_counts: BTreeMap<String, u64>,
 }
 
-/// Whether a pod has ended.
+/// Returns whether a pod has ended.
 pub(crate) fn pod_has_ended(pod: &Value) -> bool {
     matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed")
 }
 
-/// Whether an object has a deletionTimestamp.
+/// Returns whether an object has a deletionTimestamp.
 pub(crate) fn is_deleting(object: &Value) -> bool {
     at(object, &["metadata", "deletionTimestamp"]).is_some_and(|v| !v.is_null())
 }
 
-/// Whether an object has finalizers.
+/// Returns whether an object has finalizers.
 pub(crate) fn has_finalizers(object: &Value) -> bool {
     !items(object, &["metadata", "finalizers"]).is_empty()
 }
@@ -214,7 +214,7 @@ impl Store {
         object
     }
 
-    /// Edits an object under the next resourceVersion. Copies it only if somebody still holds the old version.
+    /// Edits an object under the next resourceVersion. Copies it only if the old version is still referenced.
     pub(crate) fn edit(&mut self, key: &Key, edit: impl FnOnce(&mut Value)) -> Option<Arc<Value>> {
         let mut shared = std::mem::take(&mut self.objects.get_mut(key)?.object);
         let object = Arc::make_mut(&mut shared);

@@ -133,7 +133,7 @@ impl Cluster {
         self.delete(&served.kind, &key, DeleteOptions { grace_seconds, ..DeleteOptions::default() })
     }
 
-    /// Where a manifest's object belongs; a namespaced object without a namespace is in `default`.
+    /// Returns the key of a manifest's object; a namespaced object without a namespace is in `default`.
     fn address_of(&self, manifest: &Value) -> Result<(Served, Key), apis::ApiError> {
         let served = self.serve(&Resource::of(manifest))?;
         let namespace = match text(manifest, &["metadata", "namespace"]) {

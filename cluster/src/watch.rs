@@ -1,4 +1,4 @@
-//! Watches: what each consumer has been told and has yet to be told.
+//! Watches: observations that each consumer has had, and those still to come.
 //!
 //! Owns delivery: a full list per stream first, then every change in order; kinds that stand still; lists that fail. Which
 //! changes a stream has is `streams`'. It must not know what objects mean. Tests: `tests/cluster/watch.rs`.
@@ -20,7 +20,7 @@ use crate::fault::{FailRule, FailVerb};
 const LIST_RETRY_MS: u64 = 1_000;
 const LIST_RETRY_MAX_MS: u64 = 30_000;
 
-/// How a released watch catches up.
+/// Catching up of a released watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CatchUp {
     /// Every change, in order.
@@ -41,17 +41,17 @@ impl Cluster {
         self.watchers.add(targets.iter().map(Stream::of_target).collect())
     }
 
-    /// Ends a consumer's watches; what it had yet to be told is forgotten.
+    /// Ends a consumer's watches; its undelivered observations are dropped.
     pub fn unsubscribe(&mut self, id: WatcherId) {
         self.watchers.streams.remove(&id);
     }
 
-    /// What a consumer has yet to be told: lists that are due, then changes of all kinds in the order they happened.
+    /// Returns the observations a consumer has not had yet: lists that are due, then changes of all kinds in the order they happened.
     /// Kinds on hold say nothing. Nothing at all for a consumer that unsubscribed.
     pub fn watch(&mut self, id: WatcherId) -> Vec<Observation> {
-        let mut told = Vec::new();
+        let mut observations = Vec::new();
         let mut changes = Vec::new();
-        let Some(mut streams) = self.watchers.streams.remove(&id) else { return told };
+        let Some(mut streams) = self.watchers.streams.remove(&id) else { return observations };
         for stream in &mut streams {
             if self.watchers.held.contains(&stream.kind) {
                 continue;
@@ -64,7 +64,7 @@ impl Cluster {
                         let delay = LIST_RETRY_MS.saturating_mul(1_u64 << failures.min(10)).min(LIST_RETRY_MAX_MS);
                         Progress::Listing { at: self.now.plus_ms(delay), failures: failures.saturating_add(1) }
                     } else {
-                        told.push(self.list(stream));
+                        observations.push(self.list(stream));
                         Progress::Following(VecDeque::new())
                     };
                 }
@@ -73,11 +73,11 @@ impl Cluster {
         }
         self.watchers.streams.insert(id, streams);
         changes.sort_by_key(|(revision, _)| *revision);
-        told.extend(changes.into_iter().map(|(_, observation)| observation));
-        told
+        observations.extend(changes.into_iter().map(|(_, observation)| observation));
+        observations
     }
 
-    /// Whether a call of [`Cluster::watch`] would report, or try, something now.
+    /// Returns whether a call of [`Cluster::watch`] would report, or try, something now.
     pub fn has_news(&self, id: WatcherId) -> bool {
         let mut streams = self.watchers.streams.get(&id).into_iter().flatten();
         streams.any(|stream| {
@@ -89,7 +89,7 @@ impl Cluster {
         })
     }
 
-    /// When a list that failed is tried again: the earliest time at which [`Cluster::watch`] has more to say by itself.
+    /// Returns the time at which a failed list is retried: the earliest at which [`Cluster::watch`] has more without any write.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let streams = self.watchers.streams.values().flatten();
         let due = streams.filter_map(|stream| match &stream.progress {
@@ -129,12 +129,12 @@ impl Cluster {
         }
     }
 
-    /// Whether the watches of a kind stand still.
+    /// Returns whether the watches of a kind stand still.
     pub fn is_held(&self, kind: Kind) -> bool {
         self.watchers.held.contains(&kind)
     }
 
-    /// The watches of a kind start anew: what was not delivered is dropped, and a fresh full list comes instead.
+    /// Starts the watches of a kind over: undelivered observations are dropped, and a complete list comes instead.
     pub fn relist(&mut self, kind: Kind) {
         self.watchers.restart(|stream| stream.kind == kind, self.now);
     }
@@ -165,7 +165,7 @@ impl Cluster {
         self.faults.clear();
     }
 
-    /// Which watch delivers objects of a kind name: `Pod`, `Service`, `Node`, the kind of any registered definition, or `Job`
+    /// Returns the watch that delivers objects of a kind name: `Pod`, `Service`, `Node`, the kind of any registered definition, or `Job`
     /// for all of those together.
     pub fn watch_kind(&self, name: &str) -> Option<Kind> {
         if name == "Job" {

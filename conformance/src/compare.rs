@@ -13,27 +13,27 @@ const SERVERS_OWN: [&str; 3] = ["creationTimestamp", "deletionTimestamp", "delet
 /// Kinds that are the ground's, not the operator's.
 const GROUND: [&str; 3] = ["Node/", "Namespace/", "Event/"];
 
-/// How two runs of a scenario differ, in words: first that on the embedded cluster, then that on the real one.
+/// Returns the differences of two runs of a scenario, in words: first that on the embedded cluster, then that on the real one.
 pub fn differences(embedded: &Outcome, real: &Outcome) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     if embedded.phases != real.phases {
-        told.push(format!("phases {:?}, on the real server {:?}", embedded.phases, real.phases));
+        differences.push(format!("phases {:?}, on the real server {:?}", embedded.phases, real.phases));
     }
     for (number, (a, b)) in embedded.steps.iter().zip(&real.steps).enumerate() {
         if a.phases != b.phases {
-            told.push(format!("step {number} enters {:?}, on the real server {:?}", a.phases, b.phases));
+            differences.push(format!("step {number} enters {:?}, on the real server {:?}", a.phases, b.phases));
         }
     }
     let (wanted, found) = (ours(embedded), ours(real));
     for (address, wanted) in &wanted.objects {
         match found.objects.get(address) {
-            None => told.push(format!("{address} is missing on the real server")),
-            Some(found) => missing(wanted, found, address, &mut told),
+            None => differences.push(format!("{address} is missing on the real server")),
+            Some(found) => missing(wanted, found, address, &mut differences),
         }
     }
     let more = found.objects.keys().filter(|address| !wanted.objects.contains_key(*address));
-    told.extend(more.map(|address| format!("{address} is there on the real server only")));
-    told
+    differences.extend(more.map(|address| format!("{address} is there on the real server only")));
+    differences
 }
 
 fn ours(outcome: &Outcome) -> FinalState {
@@ -48,16 +48,16 @@ fn ours(outcome: &Outcome) -> FinalState {
 }
 
 /// Every member that is wanted and not found, or found with another value.
-fn missing(wanted: &Value, found: &Value, path: &str, told: &mut Vec<String>) {
+fn missing(wanted: &Value, found: &Value, path: &str, differences: &mut Vec<String>) {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => {
             for (key, value) in wanted {
-                missing(value, found.get(key).unwrap_or(&Value::Null), &format!("{path}.{key}"), told);
+                missing(value, found.get(key).unwrap_or(&Value::Null), &format!("{path}.{key}"), differences);
             }
         }
         (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => {
             for (n, (wanted, found)) in wanted.iter().zip(found).enumerate() {
-                missing(wanted, found, &format!("{path}[{n}]"), told);
+                missing(wanted, found, &format!("{path}[{n}]"), differences);
             }
         }
         // Empty and absent are the same on the wire.
@@ -70,7 +70,7 @@ fn missing(wanted: &Value, found: &Value, path: &str, told: &mut Vec<String>) {
         // 1.0 and 1 are one number.
         (Value::Number(wanted), Value::Number(found)) if wanted.as_f64() == found.as_f64() => {}
         _ if wanted == found => {}
-        _ => told.push(format!("{path}: {wanted}, on the real server {found}")),
+        _ => differences.push(format!("{path}: {wanted}, on the real server {found}")),
     }
 }
 
@@ -82,15 +82,15 @@ mod tests {
 
     #[test]
     fn what_the_server_adds_is_no_difference_and_what_it_lacks_is() {
-        let mut told = Vec::new();
+        let mut differences = Vec::new();
         missing(
             &json!({"a": {"b": [1, {"c": 2}]}, "e": {}}),
             &json!({"a": {"b": [1, {"c": 2, "d": 3}], "x": 1}}),
             "o",
-            &mut told,
+            &mut differences,
         );
-        assert!(told.is_empty(), "{told:?}");
-        missing(&json!({"a": [1, 2], "b": "x"}), &json!({"a": [1], "b": "y"}), "o", &mut told);
-        assert_eq!(told, ["o.a: [1,2], on the real server [1]", "o.b: \"x\", on the real server \"y\""]);
+        assert!(differences.is_empty(), "{differences:?}");
+        missing(&json!({"a": [1, 2], "b": "x"}), &json!({"a": [1], "b": "y"}), "o", &mut differences);
+        assert_eq!(differences, ["o.a: [1,2], on the real server [1]", "o.b: \"x\", on the real server \"y\""]);
     }
 }

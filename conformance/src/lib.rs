@@ -4,7 +4,7 @@
 //! is a defect of the embedded cluster (or of the driver): there is no list of tolerated differences. It must not know rules.
 //!
 //! * [`server`] requests, one at a time; [`names`] keeps scenarios that run side by side apart; [`watches`] the driver's watches,
-//!   and the certainty that they told everything; [`manual`] scheduler, kubelets and nodes, worked out on a copy;
+//!   and the certainty that they reported everything; [`manual`] scheduler, kubelets and nodes, worked out on a copy;
 //! * [`real`] the backend made of these; [`compare`] what has to come out the same.
 //!
 //! [`types`] is apart: the types that manifests are checked against, as the API server publishes them.

@@ -1,4 +1,4 @@
-//! Scheduler, kubelets and nodes by hand: a verb of the embedded cluster is done to a copy, and what it changed is written to
+//! Manual scheduler, kubelets and nodes: a verb of the embedded cluster is done to a copy, and what it changed is written to
 //! the server.
 //!
 //! So both grounds say the same of a pod that runs, waits or ends. Owns the copy and the writing; the verbs are `cluster`'s.
@@ -23,7 +23,7 @@ const NODES: (&str, &str) = ("v1", "Node");
 /// # Errors
 /// When an object cannot be stored even unchecked.
 pub fn copy_of(objects: &[Arc<Value>], now: Timestamp, registry: &Registry) -> Result<Cluster, ApiError> {
-    let options = Options { mode: Mode::ByHand, now, nodes: Vec::new() };
+    let options = Options { mode: Mode::Manual, now, nodes: Vec::new() };
     let mut cluster = Cluster::with_runtime(&options, Box::new(VirtualPods));
     for api in registry.iter() {
         let registered = cluster.register(&api.crd());

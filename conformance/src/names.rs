@@ -6,7 +6,7 @@
 use model::{JobKey, Text};
 use serde_json::Value;
 
-/// Where a member with a namespace or a node's name is, by kind.
+/// Paths of members with a namespace or a node's name, by kind.
 const NAMESPACES: [&str; 2] = ["/metadata/namespace", "/involvedObject/namespace"];
 
 /// The names of one scenario.
@@ -21,7 +21,7 @@ impl Names {
         Self { prefix: format!("{prefix}-") }
     }
 
-    /// What marks a node as this scenario's: a label without a value.
+    /// Returns the mark of this scenario's nodes: a label without a value.
     pub fn mark(&self) -> String {
         format!("scenario-{}", self.prefix.trim_end_matches('-'))
     }

@@ -1,10 +1,10 @@
 //! A real API server that scenarios run on.
 //!
-//! Time is the scenario's: nobody waits for it. What the server writes of real time (deletion timestamps) is moved to the scenario's.
+//! Time is the scenario's and passes without waiting. What the server writes of real time (deletion timestamps) is moved to the scenario's.
 //! Owns faults of calls and the order of things; scenario verbs and the operator are the simulator's.
 //!
 //! Only this backend and the garbage collector writes to its part of the server. So the copy that is looked at is read
-//! again only after a write, when somebody looks; and watches are waited for only where something was written.
+//! again only after a write, when it is needed; and watches are waited for only where something was written.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ const GC_TIMEOUT: Duration = Duration::from_secs(300);
 /// Interval between two looks at it.
 const GC_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What the server refused, kept for whoever runs the scenario.
+/// Rejections of the server, for the caller that runs the scenario.
 pub type Refusals = Arc<Mutex<Vec<String>>>;
 
 /// A part of a real API server, with the names of one scenario.
@@ -47,7 +47,7 @@ pub struct Real {
     faults: Vec<FailRule>,
     /// Answers of the server that were neither success nor made up by a fault, in words.
     refusals: Refusals,
-    /// When a pod that is being deleted should be gone, by uid, in the scenario's time.
+    /// Deadline of each pod that is being deleted, by uid, in the scenario's time.
     deletions: RefCell<BTreeMap<String, Timestamp>>,
 }
 
@@ -93,7 +93,7 @@ impl Real {
         Ok(real)
     }
 
-    /// Takes away what is in no namespace, so that other scenarios' watches of nodes are not told of it.
+    /// Takes away what is in no namespace, so that other scenarios' watches of nodes do not report it.
     fn clear(&mut self) {
         self.watches.take_down();
         let nodes = self.nodes().unwrap_or_default();
@@ -151,7 +151,7 @@ impl Real {
         }
     }
 
-    /// When a pod should be gone, in the scenario's time: as long from now as the server says.
+    /// Returns the deadline of a pod's deletion, in the scenario's time: as far from now as the server says.
     fn deletion(&self, uid: &str, real: Timestamp) -> Timestamp {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let left = u128::from(real.0).saturating_sub(clock).div_ceil(1000);
@@ -159,7 +159,7 @@ impl Real {
         *self.deletions.borrow_mut().entry(uid.to_owned()).or_insert(at)
     }
 
-    /// What was seen, in the scenario's names and time; `None` when it is another scenario's.
+    /// Returns an observed object in the scenario's names and time; `None` when it is another scenario's.
     fn seen(&self, seen: ObservedObject) -> Option<ObservedObject> {
         Some(match seen {
             ObservedObject::Job(key, object) => {
@@ -240,13 +240,13 @@ impl Real {
         match call.verb {
             Verb::Get => {}
             Verb::Delete if self.registry.get(&call.resource.kind).is_some() => self.wrote(&Kind::ALL),
-            // A Kubernetes Event: nobody watches those.
+            // A Kubernetes Event: those are not watched.
             _ if call.object.is_none() => {}
             _ => self.wrote_one(&call.resource),
         }
         if let Err(error) = &answer {
-            let told = format!("{:?} {} {}: {error}", call.verb, call.resource.kind, call.name);
-            self.refusals.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+            let message = format!("{:?} {} {}: {error}", call.verb, call.resource.kind, call.name);
+            self.refusals.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         }
         let noted = call.verb != Verb::Get && call.object.is_some() && answer.is_ok();
         let answer = answer.map(|object| match self.names.object_back(&object) {
@@ -290,7 +290,7 @@ impl ClusterBackend for Real {
     }
 
     fn set_now(&mut self, now: Timestamp) {
-        // What is being deleted by now goes so long from the time that was, not from the one that comes.
+        // Grace periods of pods already deleted count from the old time, not from the new one.
         self.cluster();
         self.now = now;
         if let Some(copy) = self.copy.get_mut() {

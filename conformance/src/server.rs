@@ -20,7 +20,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Server {
     /// The client.
     pub client: Client,
-    /// Where its requests are carried out.
+    /// Runtime that executes its requests.
     pub runtime: Handle,
 }
 

@@ -1,8 +1,8 @@
-//! The driver's watches, and the certainty that they have told everything.
+//! The driver's watches, and the certainty that they have reported everything.
 //!
-//! In each namespace that is watched stand objects that belong to nobody's job, one of each kind. To know that a watch has told
-//! all that was written so far, its object is written once more: what one watch tells, it tells in order. Owns these objects and
-//! the waiting; what is told passes through untouched.
+//! Each watched namespace has one object of each kind that belongs to no job. To know that a watch has reported
+//! all that was written so far, its object is written once more: one watch reports in order. Owns these objects and the
+//! waiting; observations pass through unchanged.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -39,10 +39,10 @@ pub struct Watches {
     node: String,
     kinds: BTreeMap<Kind, Watch>,
     held: BTreeSet<Kind>,
-    /// Kinds of which something was written, or that are listed anew, since all was told of them.
+    /// Kinds of which something was written, or that are listed again, since their watches were last complete.
     behind: BTreeSet<Kind>,
     waiting: VecDeque<Observation<ObservedObject>>,
-    /// How often each kind's mark was written.
+    /// Number of times each kind's mark was written.
     marks: BTreeMap<Kind, u64>,
 }
 
@@ -75,7 +75,7 @@ impl Watches {
         Ok(new)
     }
 
-    /// Begins every watch anew, as a new process does.
+    /// Begins every watch again, as a new process does.
     pub fn begin_again(&mut self) {
         self.waiting.clear();
         for kind in Kind::ALL {
@@ -83,10 +83,10 @@ impl Watches {
         }
     }
 
-    /// Begins one watch anew: its next news are a complete view.
+    /// Begins one watch again: it starts with a complete list.
     pub fn begin(&mut self, kind: Kind) {
-        // A small queue: this is where the driver is slowed down when nobody takes what it tells.
-        let (tell, news) = mpsc::channel(16);
+        // A small queue: it slows the driver down while its observations are not taken.
+        let (observe_to, news) = mpsc::channel(16);
         let mut tasks = JoinSet::new();
         for source in sources(kind, &self.registry, &self.scope) {
             let watching = Watching {
@@ -95,7 +95,7 @@ impl Watches {
                 source,
                 views: self.registry.views(),
                 registry: self.registry.clone(),
-                news: tell.clone(),
+                news: observe_to.clone(),
                 metrics: Metrics::new(),
                 selection: Arc::new(Selection::new(false, 0)),
                 board: Board::default(),
@@ -107,7 +107,7 @@ impl Watches {
         self.behind.insert(kind);
     }
 
-    /// Something of these kinds is written: their watches have more to tell.
+    /// Something of these kinds is written: their watches have more to report.
     pub fn wrote(&mut self, kinds: &[Kind]) {
         self.behind.extend(kinds);
     }
@@ -117,7 +117,7 @@ impl Watches {
         self.held.insert(kind);
     }
 
-    /// They are told again, in order.
+    /// Its observations are delivered again, in order.
     pub fn release(&mut self, kind: Kind) {
         self.held.remove(&kind);
     }
@@ -125,10 +125,10 @@ impl Watches {
     /// Everything that follows from what was written before this call.
     ///
     /// # Errors
-    /// When a mark cannot be written, or a watch does not tell of it in time.
+    /// When a mark cannot be written, or a watch does not report it in time.
     pub fn observe(&mut self) -> Result<Vec<Observation<ObservedObject>>, ApiError> {
         let behind = std::mem::take(&mut self.behind);
-        // All marks first: while one is written, the watch of the last one tells.
+        // All marks first: while one is written, the watch of the last one reports.
         let marks =
             behind.into_iter().map(|kind| Ok((kind, self.mark(kind)?))).collect::<Result<Vec<_>, ApiError>>()?;
         for (kind, mark) in marks {
@@ -137,7 +137,7 @@ impl Watches {
                 let left = until.saturating_duration_since(Instant::now());
                 let next = self.server.runtime.block_on(async { tokio::time::timeout(left, watch.news.recv()).await });
                 let Ok(Some(news)) = next else {
-                    let message = format!("the watch of {kind:?} does not tell of version {}", mark.0);
+                    let message = format!("the watch of {kind:?} does not report version {}", mark.0);
                     return Err(ApiError { code: 0, reason: "".into(), message });
                 };
                 let reached = reaches(&news, mark);
@@ -147,10 +147,10 @@ impl Watches {
                 }
             }
         }
-        let (aside, told) =
+        let (aside, taken) =
             std::mem::take(&mut self.waiting).into_iter().partition(|n| self.held.contains(&kind_of(n)));
         self.waiting = aside;
-        Ok(Vec::from(told))
+        Ok(Vec::from(taken))
     }
 
     fn put_up_marks(&mut self) -> Result<(), ApiError> {
@@ -190,7 +190,7 @@ impl Watches {
         let note = json!({"metadata": {"annotations": {"count": count.to_string()}}});
         let namespace = Some(&*self.namespace);
         let (path, patch) = match kind {
-            // Heartbeats of nodes are left out by the driver: a condition is what it tells of.
+            // Heartbeats of nodes are left out by the driver: it reports conditions.
             Kind::Node => {
                 let status = if count.is_multiple_of(2) { "False" } else { "True" };
                 let condition = json!({"type": "Mark", "status": status});
@@ -240,7 +240,7 @@ fn reaches(news: &Observation<ObservedObject>, mark: ResourceVersion) -> bool {
     }
 }
 
-/// Whether an object is a mark.
+/// Returns whether an object is a mark.
 pub fn is_mark_object(object: &Value) -> bool {
     objects::name(object).ends_with(MARK)
 }

@@ -49,7 +49,7 @@ fn run(server: &Server, number: usize, scenario: &Scenario) -> Result<Vec<String
     let real = real.map_err(|error| format!("the ground: {error}"))?;
     let embedded = simulator::run(scenario);
     let real = simulator::run_on(real, scenario);
-    let mut told = match (embedded, real) {
+    let mut differences = match (embedded, real) {
         (Ok(embedded), Ok(real)) => differences(&embedded, &real),
         (Err(simulator::runner::Error::Step { step: a, .. }), Err(simulator::runner::Error::Step { step: b, .. }))
             if a == b =>
@@ -60,11 +60,11 @@ fn run(server: &Server, number: usize, scenario: &Scenario) -> Result<Vec<String
         (Err(error), Ok(_)) => vec![format!("on the embedded cluster only: {error}")],
         (Err(embedded), Err(real)) => vec![format!("{embedded}; on the real server {real}")],
     };
-    if !told.is_empty() {
+    if !differences.is_empty() {
         let refused = refusals.lock().expect("no thread panicked");
-        told.extend(refused.iter().rev().take(4).map(|refusal| format!("refused: {refusal}")));
+        differences.extend(refused.iter().rev().take(4).map(|refusal| format!("refused: {refusal}")));
     }
-    Ok(told)
+    Ok(differences)
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn both_grounds_lead_to_the_same() {
         scheduler: false,
         kwok: false,
         arguments: [
-            // Nodes and pods are the scenarios': nobody may judge them here. Deletion and ownership are the server's.
+            // Nodes and pods are the scenarios': no controller may evaluate them here. Deletion and ownership are the server's.
             (
                 Component::ControllerManager,
                 arguments(&[
@@ -119,13 +119,13 @@ fn both_grounds_lead_to_the_same() {
                         continue;
                     }
                     ran.fetch_add(1, Ordering::Relaxed);
-                    let told = run(&server, number, scenario).unwrap_or_else(|error| vec![error]);
-                    if !told.is_empty() {
-                        let told: Vec<String> = told.into_iter().take(10).collect();
+                    let differences = run(&server, number, scenario).unwrap_or_else(|error| vec![error]);
+                    if !differences.is_empty() {
+                        let differences: Vec<String> = differences.into_iter().take(10).collect();
                         wrong.lock().expect("no thread panicked").push(format!(
                             "{}:\n    {}",
                             file.name,
-                            told.join("\n    ")
+                            differences.join("\n    ")
                         ));
                     }
                 }

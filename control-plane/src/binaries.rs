@@ -11,7 +11,7 @@ use crate::error::Error;
 /// The directory with etcd, kube-apiserver and kubectl, as tools for tests of operators name it.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
-/// Where the programs are.
+/// Paths of the programs.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     source: Source,
@@ -21,7 +21,7 @@ pub struct Binaries {
 enum Source {
     /// Each a file of its own, looked for in these directories.
     Files(Vec<PathBuf>),
-    /// One file, told by its first argument.
+    /// One file, with the program as its first argument.
     One(PathBuf),
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn ensure() -> Result<PathBuf, Error> {
     let path = directory.join("lock");
     let lock = File::create(&path).map_err(io(path.display()))?;
     lock.lock().map_err(io(path.display()))?;
-    // Whoever held the lock before may have built it.
+    // The previous holder of the lock may have built it.
     if !program.exists() {
         build(&directory, &program)?;
     }
@@ -58,7 +58,7 @@ fn build(directory: &Path, program: &Path) -> Result<(), Error> {
         .arg(".");
     // A workspace file or flags of the caller must not change what is built; nor must the caller's cross-compiling.
     command.env("GOWORK", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0").env_remove("GOOS").env_remove("GOARCH");
-    // A build that nobody waits for any more ends.
+    // A build without a waiter ends.
     let keeper = Keeper::start()?;
     keeper.adopt(&mut command);
     let output = match command.output() {
@@ -73,7 +73,7 @@ fn build(directory: &Path, program: &Path) -> Result<(), Error> {
     fs::rename(&unfinished, program).map_err(io(program.display()))
 }
 
-/// Tells contents apart. Not a digest for security: whoever can write to the cache can as well change the file in it.
+/// Distinguishes contents. Not a digest for security: a process that can write to the cache can change the file in it.
 fn key() -> String {
     let mut hasher = DefaultHasher::new();
     (SOURCES, LINK).hash(&mut hasher);
@@ -84,7 +84,7 @@ fn cache() -> PathBuf {
     set(CACHE).unwrap_or_else(|| target_directory().join("control-plane"))
 }
 
-/// Where cargo puts what it builds: `CARGO_TARGET_DIR`, or `target` in the workspace this crate was built in.
+/// Returns cargo's output directory: `CARGO_TARGET_DIR`, or `target` in the workspace this crate was built in.
 pub fn target_directory() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new("."));
     // A relative one is taken from the workspace's root, from where cargo is mostly called.

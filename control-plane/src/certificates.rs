@@ -100,7 +100,7 @@ fn name(user: &str, group: Option<&str>) -> DistinguishedName {
     name
 }
 
-/// Writes a file that nobody else may read, whole or not at all: someone may be reading an earlier one.
+/// Writes a file that no other user may read, atomically: an earlier one may be read at the same time.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Error> {
     let directory = path.parent().unwrap_or_else(|| Path::new("."));
     // Such files are closed to others from the start.

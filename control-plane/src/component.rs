@@ -42,12 +42,12 @@ impl Component {
 const SERVICE_RANGE: &str = "10.96.0.0/12";
 /// The address of the service `kubernetes`: the first of [`SERVICE_RANGE`].
 pub(crate) const KUBERNETES_SERVICE: &str = "10.96.0.1";
-/// Where etcd listens in the plane's directory. etcd takes `unix://` addresses apart as host and port and makes a socket of that
-/// name in its working directory, which keeps the path short whatever the directory is.
+/// Socket of etcd in the plane's directory. etcd takes `unix://` addresses apart as host and port and makes a socket of that
+/// name in its working directory, which keeps the path short for every directory.
 pub(crate) const ETCD_CLIENTS: &str = "etcd:1";
 const ETCD_PEERS: &str = "etcd:2";
 
-/// What a command line depends on.
+/// Settings of a command line.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The API server's port.
@@ -94,7 +94,7 @@ fn api_server(settings: &Settings) -> Vec<String> {
         // Endpoints may not have loopback addresses, and no pod needs these.
         "--endpoint-reconciler-type=none".into(),
         format!("--secure-port={}", settings.port),
-        // The owner holds the port with a socket that does not listen, so that nobody takes it while the server is down.
+        // The owner holds the port with a socket that does not listen, so that no other process takes it while the server is down.
         "--permit-port-sharing=true".into(),
         format!("--service-cluster-ip-range={SERVICE_RANGE}"),
         "--tls-cert-file=pki/server.crt".into(),
@@ -111,7 +111,7 @@ fn api_server(settings: &Settings) -> Vec<String> {
         "--profiling=false".into(),
     ];
     if !settings.controller_manager {
-        // Nobody makes service accounts, and nobody takes away the taint that new nodes get.
+        // No controller creates service accounts, or removes the taint that new nodes get.
         arguments.push("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".into());
     }
     arguments

@@ -1,4 +1,4 @@
-//! What can go wrong, in words for whoever runs a test or `cargo xtask cluster`.
+//! Errors, in words for users of the tests and of `cargo xtask cluster`.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,9 +16,9 @@ pub enum Error {
     /// The build did not succeed.
     #[error("building the control plane in {directory} failed ({status}):\n{output}")]
     Build {
-        /// Where the Go module is.
+        /// Directory of the Go module.
         directory: PathBuf,
-        /// How `go build` ended.
+        /// Exit status of `go build`.
         status: String,
         /// The last lines it printed.
         output: String,
@@ -28,7 +28,7 @@ pub enum Error {
     Missing {
         /// The programs that are needed and not there.
         programs: Vec<&'static str>,
-        /// Where was looked.
+        /// Places searched.
         looked: String,
     },
     /// A component ended, or did not come up.
@@ -36,7 +36,7 @@ pub enum Error {
     Component {
         /// Its name.
         component: &'static str,
-        /// What it did.
+        /// The failure.
         what: String,
         /// Its log.
         log: PathBuf,
@@ -52,11 +52,11 @@ pub enum Error {
     /// Something did not happen in time.
     #[error("waited {seconds} s in vain for {what}; last seen: {seen}")]
     TimedOut {
-        /// What was waited for.
+        /// The condition waited for.
         what: String,
-        /// How long, in seconds.
+        /// The time limit, in seconds.
         seconds: u64,
-        /// What was seen last.
+        /// The last state.
         seen: String,
     },
     /// kubectl reported an error.
@@ -64,7 +64,7 @@ pub enum Error {
     Kubectl {
         /// Its arguments.
         arguments: String,
-        /// What it said.
+        /// The message.
         message: String,
     },
     /// etcd reported an error.
@@ -77,7 +77,7 @@ pub enum Error {
         option: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
     /// A certificate could not be made.
@@ -86,7 +86,7 @@ pub enum Error {
     /// A file or process could not be used.
     #[error("{what}: {source}")]
     Io {
-        /// Which, and what for.
+        /// The file, and its purpose.
         what: String,
         /// The system's error.
         #[source]

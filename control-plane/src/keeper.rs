@@ -58,7 +58,7 @@ pub(crate) struct Remover {
     shell: Child,
 }
 
-/// Waits for the processes first, up to five seconds: where nobody reaps them, their group stays.
+/// Waits for the processes first, up to five seconds: where no parent reaps them, their group stays.
 const REMOVE: &str = "trap '' HUP INT TERM; read _; n=0
 while [ $n -lt 50 ] && kill -0 -- -\"$1\" 2>/dev/null; do n=$((n + 1)); sleep 0.1; done
 rm -rf -- \"$2\"";

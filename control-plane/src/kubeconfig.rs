@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::certificates::{Authority, ClientFiles, write_private};
 use crate::error::Error;
 
-/// Who a client of the API server is.
+/// Identity of a client of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Identity<'a> {
     /// May do everything.
@@ -26,11 +26,11 @@ pub enum Identity<'a> {
         /// Its name.
         name: &'a str,
     },
-    /// Whoever has this bearer token.
+    /// The holder of this bearer token.
     Token(&'a str),
 }
 
-/// How a client proves who it is.
+/// Credential of a client.
 #[derive(Debug)]
 pub(crate) enum Proof {
     Certificate(ClientFiles),

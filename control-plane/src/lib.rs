@@ -1,4 +1,4 @@
-//! A real Kubernetes control plane on loopback, for tests, benches and trying the operator by hand: etcd, kube-apiserver,
+//! A real Kubernetes control plane on loopback, for tests, benches and manual trials of the operator: etcd, kube-apiserver,
 //! kube-controller-manager, kube-scheduler, and kwok in place of kubelets.
 //!
 //! Owns getting the programs ([`Binaries`]), their flags, certificates and kubeconfigs, simulated nodes, and that nothing of

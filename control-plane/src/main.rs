@@ -1,4 +1,4 @@
-//! `control-plane`: a control plane that stays up in the background, for trying the operator by hand.
+//! `control-plane`: a control plane that stays up in the background, for manual trials of the operator.
 //!
 //! Owns the words of the command line; `cargo xtask cluster` and `cargo xtask kubectl` call it. Exit codes: 0 fine, 1 it is not up or
 //! a part of it has ended, 2 usage or something is missing. What it does stands in `command/`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A list of nodes for `kubectl create`: Ready from the start, so that nobody has to write to each of them again. Times are those
+/// A list of nodes for `kubectl create`: Ready from the start, so that none of them needs another write. Times are those
 /// of the API server.
 pub(crate) fn list(range: std::ops::Range<u32>, gpus: u32) -> Value {
     let items: Vec<Value> = range.map(|index| node(index, gpus)).collect();

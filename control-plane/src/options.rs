@@ -7,23 +7,23 @@ use std::time::Duration;
 use crate::component::Component;
 use crate::error::Error;
 
-/// What to start, and how.
+/// Options of a control plane.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many simulated nodes, `node-0` and so on. They need [`Options::kwok`].
+    /// Number of simulated nodes, `node-0` and so on. They need [`Options::kwok`].
     pub nodes: u32,
     /// `nvidia.com/gpu` of each of these.
     pub gpus: u32,
-    /// Where data, certificates and logs go; made if it is not there. `None`: a temporary directory that is removed at the end,
+    /// Directory of data, certificates and logs; created if absent. `None`: a temporary directory that is removed at the end,
     /// unless the environment variable `TRAINYARD_CONTROL_PLANE_KEEP` is set. One plane at a time may use a directory;
     /// what an earlier one left there is removed.
     pub directory: Option<PathBuf>,
-    /// Whether kube-scheduler runs. Without it pods stay unscheduled unless a test binds them.
+    /// True if kube-scheduler runs. Without it pods stay unscheduled unless a test binds them.
     pub scheduler: bool,
-    /// Whether kube-controller-manager runs. Without it there are no service accounts for pods (admission does not ask for any
+    /// True if kube-controller-manager runs. Without it there are no service accounts for pods (admission does not ask for any
     /// then), no garbage collection, no namespace deletion and no node lifecycle.
     pub controller_manager: bool,
-    /// Whether kwok runs: heartbeats of simulated nodes, and their pods.
+    /// True if kwok runs: heartbeats of simulated nodes, and their pods.
     pub kwok: bool,
     /// After how long without a heartbeat a node counts as not ready. Simulated nodes send one every fifth of it. `None`: 50 s,
     /// the default of Kubernetes, or more with more than 100 nodes, so that there are at most ten heartbeats a second.
@@ -31,7 +31,7 @@ pub struct Options {
     /// Further arguments, given to a component after those of this crate. The last of two equal flags wins, so that any of
     /// them can be changed.
     pub arguments: BTreeMap<Component, Vec<String>>,
-    /// How long start may take until all is ready; building the programs is not counted.
+    /// Timeout of the start until all is ready, without building the programs.
     pub ready_within: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Options {
         self.node_grace.unwrap_or_else(|| spread.max(Duration::from_secs(50)))
     }
 
-    /// Whether these can be met.
+    /// Returns whether these can be met.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |option, value: String, why| Err(Error::Option { option, value, why });
         if self.nodes > 0 && !self.kwok {

@@ -269,7 +269,7 @@ impl ControlPlane {
         self.start_again(Component::ApiServer)
     }
 
-    /// What a component has used since it was (last) started.
+    /// Returns the resources a component has used since its last start.
     ///
     /// # Errors
     /// When it does not run.
@@ -286,7 +286,7 @@ impl ControlPlane {
         self.running(component, |running| Ok(running.id()))
     }
 
-    /// What a component prints is added to this file.
+    /// Returns the file to which a component's output is appended.
     pub fn log(&self, component: Component) -> PathBuf {
         log_of(self.directory(), component)
     }

@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, soc
 
 use crate::error::{Error, io};
 
-/// A port held by a socket that is bound but does not listen: nobody else gets it, and a program of the same user that shares
+/// A port held by a socket that is bound but does not listen: no other process gets it, and a program of the same user that shares
 /// ports can listen on it, end, and listen again.
 #[derive(Debug)]
 pub(crate) struct Port {

@@ -20,11 +20,11 @@ use crate::wait::Deadline;
 pub struct ProcessId {
     /// Its number.
     pub pid: u32,
-    /// When it started, in clock ticks since the machine did.
+    /// Time of its start, in clock ticks since the machine's.
     pub started: u64,
 }
 
-/// What a component has used up to now.
+/// Resources a component has used.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
     /// User and system time, in seconds.
@@ -65,7 +65,7 @@ impl ProcessId {
         Some(Self { pid, started: number(&stat_fields(pid)?, START)? })
     }
 
-    /// Whether this very process still runs; one that ended and was not reaped does not.
+    /// Returns whether this very process still runs; one that ended and was not reaped does not.
     pub fn is_alive(self) -> bool {
         stat_fields(self.pid).is_some_and(|fields| {
             number(&fields, START) == Some(self.started)
@@ -73,7 +73,7 @@ impl ProcessId {
         })
     }
 
-    /// Whether it is stopped by a signal, with all its threads.
+    /// Returns whether it is stopped by a signal, with all its threads.
     pub fn is_stopped(self) -> bool {
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
         let states = threads.flatten().map(|thread| fields_of(&thread.path().join("stat")));
@@ -82,7 +82,7 @@ impl ProcessId {
         states.peek().is_some() && states.all(|state| state == "T")
     }
 
-    /// What it has used; `None` once it is gone.
+    /// Returns the resources it has used; `None` after its end.
     #[expect(clippy::cast_precision_loss, reason = "ticks of a process do not reach 2^52")]
     pub fn usage(self) -> Option<Usage> {
         let fields = stat_fields(self.pid)?;
@@ -169,14 +169,14 @@ impl Running {
         })
     }
 
-    /// Ends it with SIGTERM, or with SIGKILL if it takes longer than `patience`, and reaps it.
-    pub(crate) fn end(mut self, patience: Duration) -> Result<(), Error> {
+    /// Ends it with SIGTERM, or with SIGKILL if it takes longer than `timeout`, and reaps it.
+    pub(crate) fn end(mut self, timeout: Duration) -> Result<(), Error> {
         let name = self.component.program();
         self.signal(Signal::TERM)?;
         // One that is stopped can only then take the signal.
         self.signal(Signal::CONT)?;
         let start = Instant::now();
-        while start.elapsed() < patience {
+        while start.elapsed() < timeout {
             if self.child.try_wait().map_err(io(name))?.is_some() {
                 return Ok(());
             }

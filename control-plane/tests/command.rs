@@ -49,7 +49,7 @@ impl Drop for Program {
     }
 }
 
-/// What a program printed, if it ended with this code.
+/// Returns the output of a program, if it ended with this code.
 fn said(output: &Output, code: i32) -> String {
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{text}");

@@ -116,7 +116,7 @@ fn a_pod_takes_its_time_to_start() {
     wait_for_phase(plane(), "sleepy", "Running");
 }
 
-/// A pod that the API server marked with grace 0 and did not remove: here, because somebody else still holds it.
+/// A pod that the API server marked with grace 0 and did not remove: here, because a finalizer still holds it.
 #[test]
 fn a_pod_left_half_deleted_is_removed() {
     let text = pod("half", &json!({"trainyard.dev/kwok-run-for": "500ms"}));
@@ -126,7 +126,7 @@ fn a_pod_left_half_deleted_is_removed() {
     wait_for_phase(plane(), "half", "Succeeded");
     plane().run_kubectl(["delete", "pod", "half", "--wait=false"]).unwrap();
     assert_eq!(get(plane(), "pod", "half").unwrap()["metadata"]["deletionGracePeriodSeconds"], 0);
-    until_within(Duration::from_secs(20), "kwok to write to it, which removes what nobody holds", || {
+    until_within(Duration::from_secs(20), "kwok to write to it, which removes what no finalizer holds", || {
         let status = get(plane(), "pod", "half").unwrap()["status"].clone();
         let tried = status["message"].as_str().is_some_and(|message| message.starts_with("removed by kwok"));
         if tried { Ok(()) } else { Err(status.to_string()) }
@@ -162,7 +162,7 @@ fn more_gpus_than_there_are_stay_pending() {
     });
 }
 
-/// A node as somebody makes one by hand: without any status.
+/// A node created manually: without any status.
 fn node(name: &str, annotations: &Value) -> String {
     let metadata = json!({"name": name, "annotations": annotations, "labels": {"kubernetes.io/hostname": name}});
     json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata}).to_string()

@@ -82,7 +82,7 @@ impl Backend for EmbeddedCluster {
     }
 
     fn sync(&mut self) -> Result<(), FileError> {
-        self.file.as_mut().map_or(Ok(()), |file| file.keep(&mut self.cluster))
+        self.file.as_mut().map_or(Ok(()), |file| file.save(&mut self.cluster))
     }
 
     fn next_wake(&self) -> Option<Timestamp> {

@@ -12,7 +12,7 @@ use crate::backend::Backend;
 /// Maximum number of rounds until the operator is idle. Reaching it is a defect: two rules undo each other's work.
 pub const MAX_ROUNDS: u32 = 100_000;
 
-/// What ends a session.
+/// Error that ends a session.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operator stopped.
@@ -38,7 +38,7 @@ pub enum Error {
     },
 }
 
-/// How a loop ended.
+/// Result of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     /// Nothing is left to do before the next deadline.
@@ -47,7 +47,7 @@ pub enum Settled {
     Crashed,
 }
 
-/// What a caller does at each point of the loop.
+/// Actions of a caller at each point of the loop.
 pub trait Hooks<B> {
     /// Called before each turn, when the operator has got every observation.
     fn before_turn(&mut self, _operator: &mut Operator, _now: Timestamp) {}

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-/// What is known of a user.
+/// A user's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) gid: u32,

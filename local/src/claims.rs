@@ -1,7 +1,7 @@
 //! Claims on what a machine has once: a GPU, a loopback network. Every user's runs see each other's.
 //!
 //! A claim is a listening socket with an abstract name: it needs no file that could be left, be cleared away or belong to
-//! another user, ends with its process however that ends, and the kernel tells who holds it. Names are seen within one
+//! another user, ends with its process however that ends, and the kernel says which process holds it. Names are seen within one
 //! network namespace. Tests: at the end.
 
 use std::fmt;
@@ -30,7 +30,7 @@ pub(crate) struct Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(pid) = self.pid else { return f.write_str("a process that cannot be seen from here") };
+        let Some(pid) = self.pid else { return f.write_str("a process in another PID namespace") };
         write!(f, "pid {pid}")?;
         let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&arguments).replace('\0', " ");
@@ -39,7 +39,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Claims a name, or tells who holds it.
+/// Claims a name, or returns its holder.
 ///
 /// # Errors
 /// When this machine has no such sockets.

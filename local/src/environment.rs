@@ -12,7 +12,7 @@ use crate::names::Names;
 use crate::objects::{Objects, Source};
 use crate::pod::{Container, EnvSource, EnvVar, KeyRef, Pod, ResourceFieldRef};
 
-/// What references are resolved against.
+/// Variables that references are resolved against.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope<'a> {
     pub(crate) pod: &'a Pod,
@@ -54,7 +54,7 @@ pub(crate) fn of_container(
     }
     for variable in &container.env {
         if !is_variable_name(&variable.name) {
-            return Err(format!("env: {:?} is not a name for a variable", variable.name));
+            return Err(format!("env: {:?} is not a name of an environment variable", variable.name));
         }
         if let Some((value, replace_names)) = value_of(scope, container, variable, &built)? {
             built.set(&variable.name, value, replace_names);
@@ -104,7 +104,9 @@ fn value_of(
         EnvSource { resource_field_ref: Some(field), .. } => Ok(Some((resource_of(scope, container, field)?, false))),
         EnvSource { config_map_key_ref: Some(key), .. } => key_of(scope, Source::ConfigMap, key),
         EnvSource { secret_key_ref: Some(key), .. } => key_of(scope, Source::Secret, key),
-        EnvSource { .. } => Err(format!("env {}: this kind of valueFrom is not known here", variable.name)),
+        EnvSource { .. } => {
+            Err(format!("env {}: this kind of valueFrom is not supported on this machine", variable.name))
+        }
     }
 }
 
@@ -135,7 +137,7 @@ fn field_of(scope: Scope<'_>, path: &str) -> Result<String, String> {
             } else if let Some(key) = subscript("metadata.annotations['") {
                 metadata.annotations.get(&key)
             } else {
-                return Err(format!("fieldRef: {path} is not a field a container can ask for"));
+                return Err(format!("fieldRef: {path} is not a field that a container can refer to"));
             };
             return Ok(map.cloned().unwrap_or_default());
         }
@@ -150,7 +152,7 @@ fn resource_of(scope: Scope<'_>, own: &Container, field: &ResourceFieldRef) -> R
     } else {
         let mut all = spec.containers.iter().chain(&spec.init_containers);
         all.find(|container| container.name == field.container_name)
-            .ok_or_else(|| format!("resourceFieldRef: there is no container {:?}", field.container_name))?
+            .ok_or_else(|| format!("resourceFieldRef: the pod has no container {:?}", field.container_name))?
     };
     let (side, resource) = field
         .resource
@@ -288,7 +290,7 @@ mod tests {
             (json!({"env": [{"name": "", "value": "1"}]}), "not a name"),
             (json!({"env": [{"name": "A=B", "value": "1"}]}), "not a name"),
             (json!({"env": [{"name": "A", "value": 1}]}), "invalid type"),
-            (json!({"env": [{"name": "X", "valueFrom": {}}]}), "not known here"),
+            (json!({"env": [{"name": "X", "valueFrom": {}}]}), "not supported on this machine"),
             (json!({"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "spec.foo"}}}]}), "spec.foo"),
             (
                 json!({"env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "zz", "key": "k"}}}]}),

@@ -110,14 +110,14 @@ impl Gpus {
         if devices.len() < wanted {
             let (free, all) = (devices.len(), candidates.len());
             return Err(format!(
-                "--gpus {count}: {free} of {all} GPUs are free: {}. Wait for that to end, or ask for fewer",
+                "--gpus {count}: {free} of {all} GPUs are free: {}. Wait for their holder to end, or request fewer",
                 taken.join(", ")
             ));
         }
         Ok(Self::of(devices, claims))
     }
 
-    /// Whether there is a number of GPUs to allot from, be it 0.
+    /// Returns whether there is a number of GPUs to allot from, be it 0.
     pub(crate) fn configured(&self) -> bool {
         self.configured
     }
@@ -148,7 +148,7 @@ impl Gpus {
     }
 }
 
-/// Whether a resource name stands for whole GPUs, for example `nvidia.com/gpu`.
+/// Returns whether a resource name stands for whole GPUs, for example `nvidia.com/gpu`.
 pub(crate) fn is_gpu(resource: &str) -> bool {
     resource.split_once('/').is_some_and(|(_, name)| name == "gpu")
 }

@@ -24,10 +24,10 @@ use crate::tree::{self, Process};
 use crate::wire::{self, Note, Order, Plan};
 use crate::{SUPERVISOR_COMMAND, status};
 
-/// How long to wait for the processes of a pod whose supervisor was killed.
-const ORPHAN_PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout for the processes of a pod whose supervisor was killed.
+const ORPHAN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the threads of pods share.
+/// State shared by the threads of pods.
 #[derive(Clone)]
 pub(crate) struct Hub {
     pub(crate) program: PathBuf,
@@ -158,11 +158,11 @@ impl Running {
         Ok(ended.unwrap_or_else(|| {
             self.wait_for_shims();
             let how = exit.map_or_else(|error| error.to_string(), |status| status.to_string());
-            status::lost(&self.last_status, &format!("the pod's supervisor is gone ({how})"), now())
+            status::lost(&self.last_status, &format!("the pod's supervisor ended ({how})"), now())
         }))
     }
 
-    /// The last status, or nothing if the supervisor is gone without having told one.
+    /// The last status, or nothing if the supervisor ended without having reported one.
     fn listen(&mut self, notes: ChildStdout) -> Option<Value> {
         let mut notes = BufReader::new(notes);
         loop {
@@ -191,8 +191,8 @@ impl Running {
 
     /// Shims whose supervisor is gone end their containers by themselves; a pod counts as ended when they have.
     fn wait_for_shims(&self) {
-        let give_up_at = Instant::now() + ORPHAN_PATIENCE;
-        while self.shims.iter().any(|shim| tree::process(shim.pid) == Some(*shim)) && Instant::now() < give_up_at {
+        let deadline = Instant::now() + ORPHAN_TIMEOUT;
+        while self.shims.iter().any(|shim| tree::process(shim.pid) == Some(*shim)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(10));
         }
     }

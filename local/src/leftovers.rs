@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::shim::KILL_PATIENCE;
+use crate::shim::KILL_TIMEOUT;
 use crate::tree::{self, Process};
 use crate::{SHIM_COMMAND, SUPERVISOR_COMMAND};
 
@@ -30,7 +30,7 @@ const MAX_NAMED: usize = 8;
 /// Namespace and name of a pod.
 pub(crate) type PodName = (String, String);
 
-/// What a process of a pod carries.
+/// Environment variables that mark a process of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Identifies the data directory.
@@ -65,7 +65,7 @@ impl Mark {
 /// A process and its name.
 type Named = BTreeMap<Process, String>;
 
-/// What was ended, by pod; what withstood it.
+/// Processes that were ended, by pod; processes that still run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) ended: BTreeMap<PodName, Named>,
@@ -84,7 +84,7 @@ pub(crate) fn end(directory: &str, logs: &Path) -> Outcome {
         // Supervisors and shims that live have noticed the runner's end and are ending their pods: better than anything from
         // here, because they know every process below them.
         let at_work = found.iter().any(|(process, _)| is_chain(process.pid));
-        if !(at_work && started.elapsed() < KILL_PATIENCE) {
+        if !(at_work && started.elapsed() < KILL_TIMEOUT) {
             // Stopped first, so that none of them can start another one meanwhile.
             for process in found.keys() {
                 tree::signal(*process, Signal::STOP);
@@ -94,7 +94,7 @@ pub(crate) fn end(directory: &str, logs: &Path) -> Outcome {
                 outcome.ended.entry(pod.clone()).or_default().insert(*process, name.clone());
             }
         }
-        if started.elapsed() >= KILL_PATIENCE * 2 {
+        if started.elapsed() >= KILL_TIMEOUT * 2 {
             outcome.left = found.into_iter().map(|(process, (name, _))| (process, name)).collect();
             return outcome;
         }

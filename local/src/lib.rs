@@ -7,7 +7,7 @@
 //! A pod is a chain of processes, so that no single death leaves anything running:
 //!
 //! ```text
-//! runner ── pod supervisor ── one shim per container ── the program ── whatever it starts
+//! runner ── pod supervisor ── one shim per container ── the program ── its children
 //! ```
 //!
 //! The supervisor and the shims are this same binary, started again with a hidden first argument; [`reexec`] runs them.
@@ -93,7 +93,7 @@ pub fn reexec() -> Option<ExitCode> {
 
 /// Ends this process as `kill -9` would: for programs that are to show what happens then.
 pub fn kill_this_process() -> ! {
-    // Nobody may forbid a process to kill itself; if something does, this is the next best.
+    // A process may always kill itself; if that fails, this is the next best.
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::abort()
 }

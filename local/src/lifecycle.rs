@@ -10,7 +10,7 @@ use crate::wire::{Container, Plan};
 /// Index of a container: init containers first, in order.
 pub(crate) type Slot = usize;
 
-/// What happened.
+/// Input of a pod's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
     /// Nothing but time passing; also the first input.
@@ -23,11 +23,11 @@ pub(crate) enum Input {
     Exited { slot: Slot, code: i32, message: String, at: Timestamp },
     /// The pod is to end.
     Stop { grace_ms: u64 },
-    /// What runs is to be killed and to count as ended with this code.
+    /// Kills all that runs; it counts as ended with this code.
     Exit { code: i32 },
 }
 
-/// What is to be done.
+/// Action that follows from an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Start a container; `restart` counts its earlier runs in this pod.
@@ -48,7 +48,7 @@ pub(crate) struct Terminated {
     pub(crate) finished_at: Timestamp,
 }
 
-/// Where a container is.
+/// State of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     /// Never started yet.
@@ -79,7 +79,7 @@ pub(crate) struct Track {
     next_wait_ms: u64,
     term_sent: bool,
     kill_sent: bool,
-    /// The code it is said to have ended with, whatever it really was.
+    /// The exit code to report instead of the real one.
     forced: Option<i32>,
 }
 
@@ -153,7 +153,7 @@ impl Lifecycle {
         actions
     }
 
-    /// When to step again at the latest, if nothing happens before.
+    /// Returns the time of the next step, if nothing happens before.
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         let back_offs = self.tracks.iter().filter_map(|track| match track.state {
             State::BackOff { until, .. } if self.stopping.is_none() => Some(until),
@@ -167,12 +167,12 @@ impl Lifecycle {
             .min()
     }
 
-    /// Whether nothing runs and nothing will be started.
+    /// Returns whether nothing runs and nothing will be started.
     pub(crate) fn has_ended(&self) -> bool {
         self.is_settled() && !self.tracks.iter().any(Track::is_live)
     }
 
-    /// Whether the pod is ending, or its own work is over: no container is started any more.
+    /// Returns whether the pod is ending, or its own work is over: no container is started any more.
     fn is_settled(&self) -> bool {
         self.stopping.is_some_and(|stopping| !stopping.sidecars_only) || self.init_failed() || self.mains_over()
     }
@@ -278,7 +278,7 @@ impl Lifecycle {
             return;
         }
         if let State::Terminated(run) = &track.state {
-            // A sidecar comes back whatever the policy; `Always` means on failure for an init container, which is
+            // A sidecar is restarted under every policy; `Always` means on failure for an init container, which is
             // only asked about here while it has not succeeded.
             if !track.spec.sidecar && !policy.restarts(run.code) {
                 return;
@@ -312,14 +312,14 @@ impl Lifecycle {
                 track.kill_sent = true;
                 actions.push(Action::Kill { slot });
             } else if !due && !track.term_sent && matches!(track.state, State::Running { .. }) {
-                // One that is still starting is told when it runs: before that there is nobody to hear it.
+                // One that is still starting is signalled when it runs: before that, no process receives the signal.
                 track.term_sent = true;
                 actions.push(Action::Term { slot });
             }
         }
     }
 
-    /// Whether an init container failed for good.
+    /// Returns whether an init container failed for good.
     pub(crate) fn init_failed(&self) -> bool {
         let policy = self.plan.restart_policy;
         self.tracks.iter().any(|track| {
@@ -327,7 +327,7 @@ impl Lifecycle {
         })
     }
 
-    /// Whether every container ended and none will be started again.
+    /// Returns whether every container ended and none will be started again.
     fn mains_over(&self) -> bool {
         let policy = self.plan.restart_policy;
         let over = |track: &Track| track.code().is_some_and(|code| !policy.restarts(code));

@@ -243,7 +243,7 @@ fn a_later_stop_can_only_shorten() {
 
 #[test]
 fn stop_at_every_stage() {
-    // Before anything runs: the container that is starting is told when it runs.
+    // Before anything runs: the container that is starting is signalled when it runs.
     let mut run = Run::new(RestartPolicy::Never, vec![container("i")], vec![container("a")]);
     run.step(Input::Tick);
     assert_eq!(run.step(Input::Stop { grace_ms: 5000 }), "");
@@ -352,7 +352,7 @@ fn what_a_lost_supervisor_leaves() {
     assert_eq!((code(0), code(1)), (0.into(), 137.into()));
 }
 
-/// Whatever comes in whatever order: nothing starts twice, nothing starts after a stop, and the pod ends when its
+/// For all inputs in any order: nothing starts twice, nothing starts after a stop, and the pod ends when its
 /// containers do.
 #[test]
 fn random_walks_keep_the_rules() {

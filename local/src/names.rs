@@ -15,12 +15,12 @@ use std::net::Ipv4Addr;
 type Name = (String, String);
 type Labels = BTreeMap<String, String>;
 
-/// Where addresses come from.
+/// Source of addresses.
 #[derive(Debug)]
 enum Space {
     /// The second part of every address: two runners on one machine should not share addresses.
     Runner(u8),
-    /// What all nodes of the cluster have in common and no other cluster has.
+    /// Identifier that all nodes of this cluster share and no other cluster has.
     Cluster(String),
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Names {
     taken: BTreeSet<Ipv4Addr>,
     pods: BTreeMap<Name, Labels>,
     services: BTreeMap<Name, Labels>,
-    /// What pods are named after.
+    /// Names that pods are named after.
     owners: BTreeSet<Name>,
 }
 
@@ -135,7 +135,7 @@ impl Names {
         address
     }
 
-    /// The first pod a Service selects; a pod of the Service's own name is the Service's pod whatever its labels.
+    /// The first pod a Service selects; a pod of the Service's own name is the Service's pod with any labels.
     fn first_selected(&self, service: &Name) -> Option<String> {
         if self.pods.contains_key(service) {
             return None;
@@ -173,7 +173,7 @@ impl Names {
             })
     }
 
-    /// Whether a name can be a subdomain: the headless Service pods of a job are below, often named like the job.
+    /// Returns whether a name can be a subdomain: the headless Service pods of a job are below, often named like the job.
     fn is_subdomain(&self, namespace: &str, name: &str) -> bool {
         self.owners.contains(&(namespace.to_owned(), name.to_owned())) || self.is_known(namespace, name)
     }
@@ -183,7 +183,7 @@ impl Names {
         self.rewrite(namespace, "", value, is_address_word(variable) && !variable.ends_with("HOSTNAME"))
     }
 
-    /// Replaces the names in an argument; `before` is the argument before it, whose name tells what this one is.
+    /// Replaces the names in an argument; `before` is the argument before it, whose name gives the meaning of this one.
     pub(crate) fn rewrite_arg(&mut self, namespace: &str, before: &str, arg: &str) -> String {
         self.rewrite(namespace, before, arg, false)
     }
@@ -202,7 +202,7 @@ impl Names {
             }
             let (token, after) = rest.split_at(end);
             let earlier = &text[..at];
-            // Part of a path is a file name, whatever it looks like; after `//` comes a host.
+            // Part of a path is always a file name; after `//` comes a host.
             let in_path = earlier.ends_with('/') && !earlier.ends_with("//");
             let port = after.strip_prefix(':').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
             let bare = all_are_addresses || port || follows_address_flag(before, earlier);
@@ -271,13 +271,13 @@ fn is_dns_label(label: &str) -> bool {
     !label.is_empty() && label.len() <= 63 && !label.contains('_') && !label.starts_with('-') && !label.ends_with('-')
 }
 
-/// Whether the name of a variable or flag says that its value is an address.
+/// Returns whether the name of a variable or flag says that its value is an address.
 fn is_address_word(word: &str) -> bool {
     let word = word.to_ascii_uppercase();
     ["ADDR", "HOST", "ENDPOINT", "SERVER"].iter().any(|part| word.contains(part))
 }
 
-/// Whether text ends in `--some-host=` or `--some-host `, looking on into the argument before.
+/// Returns whether text ends in `--some-host=` or `--some-host `, looking on into the argument before.
 fn follows_address_flag(before: &str, earlier: &str) -> bool {
     let text = if earlier.is_empty() { before } else { earlier };
     let text = text.trim_end_matches(['=', ' ']);

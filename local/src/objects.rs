@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Which of the two.
+/// Kind of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     ConfigMap,
@@ -32,7 +32,7 @@ impl Source {
 /// Keys and contents of one object.
 pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 
-/// What was handed in by the runner.
+/// Objects provided by the runner.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
     known: BTreeMap<(Source, String, String), Data>,

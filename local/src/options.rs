@@ -1,4 +1,4 @@
-//! What the runner can set, and what it can ask to be told. Holds no behaviour.
+//! Options of the runtime, and the output it reports. Holds no behaviour.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub enum Output {
         /// The line without its end; bytes that are not UTF-8 are replaced.
         text: String,
     },
-    /// Something this machine cannot do as a cluster would, or a reason why a pod does not start. Told once.
+    /// Something this machine cannot do as a cluster would, or a reason why a pod does not start. Reported once.
     Warning {
         /// The pod's namespace.
         namespace: String,
@@ -39,7 +39,7 @@ pub type Sink = Arc<dyn Fn(Output) + Send + Sync>;
 /// runtime itself: wake the thread that does.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// How long a container that ended waits before it is started again in its pod. The first time it does not wait.
+/// Delay before a container that ended is started again in its pod. The first time it does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackOff {
     /// Wait before the second restart, in milliseconds; doubles with each one after.
@@ -60,7 +60,7 @@ impl Default for BackOff {
 /// Settings of [`crate::Processes`].
 #[derive(Clone)]
 pub struct Options {
-    /// Where logs, volumes and configuration files go; made if missing.
+    /// Directory of logs, volumes and configuration files; created if missing.
     pub data_dir: PathBuf,
     /// Working directory of containers without `workingDir`; absent: the runner's own.
     pub workdir: Option<PathBuf>,
@@ -72,18 +72,18 @@ pub struct Options {
     pub supervisor_program: PathBuf,
     /// Takes container output and warnings; absent: output goes to the log files only.
     pub log_sink: Option<Sink>,
-    /// Told of new reports.
+    /// Called when a report is ready.
     pub waker: Option<Waker>,
     /// Restarts of containers inside a pod.
     pub back_off: BackOff,
-    /// What tells this cluster from every other, when pods run on several nodes: all of them then give a name the same
+    /// Identifier of this cluster, when pods run on several nodes: all of them then give a name the same
     /// address. Absent: every pod runs here.
     pub cluster: Option<String>,
     /// Identifies the data directory to later runs, wherever it is moved. Absent: its path does.
     pub directory_id: Option<String>,
     /// Variables of the runner's own environment that pods get; absent: all of them.
     pub inherited_variables: Option<Vec<String>>,
-    /// Whether a pod is refused whose security contexts cannot be honoured. Otherwise it runs without, and a warning says so.
+    /// True if a pod whose security contexts cannot be applied is rejected. Otherwise it runs without them, and a warning says so.
     pub refuse_unhonoured: bool,
 }
 

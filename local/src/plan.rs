@@ -45,14 +45,14 @@ pub(crate) enum Refusal {
     Admission { message: String },
 }
 
-/// What plans are made from.
+/// Inputs of a plan.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
     pub(crate) options: &'a Options,
     pub(crate) objects: &'a Objects,
     pub(crate) names: &'a mut Names,
     pub(crate) gpus: &'a mut Gpus,
-    /// What this machine does otherwise than a cluster.
+    /// Differences between this machine and a cluster.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ impl Planner<'_> {
         }
         if container.command.is_empty() {
             return Err(format!(
-                "container {:?} has no command: images are not pulled here, so what the image {:?} would run is not \
+                "container {:?} has no command: images are not pulled on this machine, so the command of the image {:?} is not \
                  known; add `command: [...]` to the container",
                 container.name, container.image
             ));
@@ -199,8 +199,7 @@ impl Planner<'_> {
         let total: u64 = asked.iter().map(|count| u64::from(*count)).sum();
         if !self.gpus.configured() {
             if total > 0 {
-                self.warnings
-                    .push(format!("{total} GPUs are asked for, but no number of GPUs was given: none are set apart"));
+                self.warnings.push(format!("{total} GPUs are requested, but this run has none: add --gpus N"));
             }
             return Ok(vec![None; asked.len()]);
         }
@@ -209,7 +208,7 @@ impl Planner<'_> {
             let Some(indices) = self.gpus.take(&pod.metadata.uid, count) else {
                 self.gpus.give_back(&pod.metadata.uid);
                 let free = self.gpus.free();
-                return Err(Refusal::Admission { message: format!("{total} GPUs are asked for, {free} are free") });
+                return Err(Refusal::Admission { message: format!("{total} GPUs are requested, {free} are free") });
             };
             visible.push(Some(indices.join(",")));
         }
@@ -230,7 +229,7 @@ impl Planner<'_> {
     }
 }
 
-/// Who the pod's volumes are for. A container that is refused for its security context needs none.
+/// Returns the users of the pod's volumes. A container rejected for its security context needs none.
 fn access(pod: &Pod) -> Access {
     let containers = pod.spec.init_containers.iter().chain(&pod.spec.containers);
     let identities: Vec<Identity> = containers.filter_map(|container| identity(pod, container).ok()).collect();
@@ -240,7 +239,7 @@ fn access(pod: &Pod) -> Access {
     }
 }
 
-/// Who a container runs as.
+/// Returns the user a container runs as.
 fn identity(pod: &Pod, container: &pod::Container) -> Result<Identity, String> {
     let (outer, own) = (&pod.spec.security_context, &container.security_context);
     if outer.is_empty() && own.is_empty() {
@@ -249,7 +248,7 @@ fn identity(pod: &Pod, container: &pod::Container) -> Result<Identity, String> {
     Rights::of_this_process().identity(outer, own, &Accounts::of_this_machine())
 }
 
-/// Tells the logs of pods that had the same name one after the other apart.
+/// Distinguishes the logs of successive pods of the same name.
 fn incarnation(metadata: &pod::Metadata) -> &str {
     let written = metadata.annotations.get("trainyard.dev/incarnation").map_or("0", String::as_str);
     if is_plain_name(written) { written } else { "0" }
@@ -269,7 +268,7 @@ fn gpus_asked(resources: &Resources) -> u32 {
 }
 
 impl RestartPolicy {
-    /// Whether a container that ended with `code` is started again in its pod.
+    /// Returns whether a container that ended with `code` is started again in its pod.
     pub(crate) fn restarts(self, code: i32) -> bool {
         match self {
             Self::Always => true,

@@ -108,7 +108,7 @@ impl Metadata {
 }
 
 impl Resources {
-    /// What is asked for of a resource: the limit, or the request where there is none.
+    /// Returns the requested amount of a resource: the limit, or the request without one.
     pub(crate) fn asked(&self, resource: &str) -> Option<&Value> {
         self.limits.get(resource).or_else(|| self.requests.get(resource))
     }

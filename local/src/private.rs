@@ -45,7 +45,7 @@ fn tighten_below(path: &Path, is_last: &dyn Fn(&Path) -> bool) {
     if found.mode() & 0o077 != 0
         && let Err(error) = fs::set_permissions(path, Permissions::from_mode(found.mode() & 0o700))
     {
-        tracing::warn!(path = %path.display(), %error, "other users may be able to read this");
+        tracing::warn!(path = %path.display(), %error, "other users may be able to read it");
     }
     if found.is_dir() && !is_last(path) {
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
@@ -62,7 +62,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Lets these users through the directories from `top` to the parent of `volume`, and nobody else; gives the volume the
+    /// Lets these users through the directories from `top` to the parent of `volume`, and no others; gives the volume the
     /// mode a kubelet gives it.
     pub(crate) fn open(&self, top: &Path, volume: &Path) -> io::Result<()> {
         if !self.users.is_empty() {

@@ -26,10 +26,10 @@ use crate::tail::Tail;
 use crate::wire::Order;
 use crate::{leftovers, private, status, volumes};
 
-/// How long dropping the runtime waits for pods to be gone.
-const DROP_PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time for which dropping the runtime waits for its pods.
+const DROP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What keeps pods from being run here.
+/// Error that keeps pods from being run on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The data directory cannot be used.
@@ -60,9 +60,7 @@ pub enum Error {
     #[error("{0}")]
     Gpus(String),
     /// Other runs have every loopback network.
-    #[error(
-        "pods need loopback addresses of their own, and other runs of this machine have them all: wait for one to end"
-    )]
+    #[error("every loopback address for pods is taken by other runs on this machine: wait for one of them to end")]
     NoNetwork,
     /// Other runs cannot be seen.
     #[error("cannot claim loopback addresses: {0}")]
@@ -129,7 +127,7 @@ struct Inner {
     pods: BTreeMap<String, Pod>,
     /// Pods that wait for an object they refer to, by uid.
     refused: BTreeMap<String, Value>,
-    told: BTreeSet<String>,
+    warned: BTreeSet<String>,
     hub: Option<Hub>,
     reports: Receiver<PodReport>,
     all_gone: Receiver<()>,
@@ -201,7 +199,7 @@ impl Processes {
             objects: Objects::default(),
             pods: BTreeMap::new(),
             refused: BTreeMap::new(),
-            told: BTreeSet::new(),
+            warned: BTreeSet::new(),
             hub: Some(hub),
             reports,
             all_gone,
@@ -277,7 +275,7 @@ impl Processes {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Whoever panicked did so in a sink or waker of the runner's; the table is whole.
+        // A panic can only come from a sink or waker of the runner's; the table is whole.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -363,9 +361,9 @@ impl Inner {
         }
     }
 
-    /// Tells a warning once for all pods of an owner.
+    /// Reports a warning once for all pods of an owner.
     fn warn(&mut self, namespace: &str, pod: &str, owner: &str, message: String) {
-        if !self.told.insert(format!("{namespace}/{owner}: {message}")) {
+        if !self.warned.insert(format!("{namespace}/{owner}: {message}")) {
             return;
         }
         tracing::warn!(namespace, pod, message, "pod differs from what a cluster would run");
@@ -382,7 +380,7 @@ impl Drop for Inner {
         }
         // The last sender goes with the last pod's thread, which ends when its supervisor has.
         self.hub = None;
-        let _ = self.all_gone.recv_timeout(DROP_PATIENCE);
+        let _ = self.all_gone.recv_timeout(DROP_TIMEOUT);
     }
 }
 

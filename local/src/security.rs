@@ -57,7 +57,7 @@ pub fn unhonoured(pod: &Value) -> Vec<Unhonoured> {
     problems(None, spec).into_iter().chain(of_containers).collect()
 }
 
-/// What this process may do.
+/// Privileges of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Rights {
     pub(crate) uid: u32,
@@ -66,7 +66,7 @@ pub(crate) struct Rights {
     pub(crate) capabilities: CapabilitySet,
 }
 
-/// Who a program runs as. What is absent stays as it is.
+/// User and groups of a program. Absent members are not changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) uid: Option<u32>,
@@ -79,7 +79,7 @@ pub(crate) struct Identity {
     pub(crate) home: Option<String>,
     /// File mode creation mask.
     pub(crate) umask: Option<u32>,
-    /// Whether set-user-id programs are to give nothing.
+    /// True if set-user-id programs give no privileges.
     pub(crate) no_new_privileges: bool,
     /// Capabilities that are taken away for good, as bits.
     pub(crate) dropped_capabilities: u64,
@@ -87,7 +87,7 @@ pub(crate) struct Identity {
 
 impl Rights {
     pub(crate) fn of_this_process() -> Self {
-        // A kernel that does not tell grants nothing: members are then reported, not dropped.
+        // A kernel that does not answer grants nothing: members are then reported, not dropped.
         let capabilities = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let groups = rustix::process::getgroups().unwrap_or_default();
         Self {
@@ -118,17 +118,17 @@ impl Rights {
                 "runAsUser" => match number(value) {
                     Some(uid) if uid == self.uid || self.may_change_user() => {}
                     Some(_) => report(member, value, format!("it runs as user {}, as trainyard does", self.uid)),
-                    None => report(member, value, "it is not the number of a user".to_owned()),
+                    None => report(member, value, "it is not a user id".to_owned()),
                 },
                 "runAsGroup" => match number(value) {
                     Some(gid) if gid == self.gid || self.may_change_user() => {}
                     Some(_) => report(member, value, format!("it runs as group {}, as trainyard does", self.gid)),
-                    None => report(member, value, "it is not the number of a group".to_owned()),
+                    None => report(member, value, "it is not a group id".to_owned()),
                 },
                 "fsGroup" => match number(value) {
                     Some(gid) if self.is_in(gid) || self.may_change_user() => {}
                     Some(_) => report(member, value, "trainyard is not in that group".to_owned()),
-                    None => report(member, value, "it is not the number of a group".to_owned()),
+                    None => report(member, value, "it is not a group id".to_owned()),
                 },
                 "supplementalGroups" => {
                     let groups = value.as_array().into_iter().flatten();
@@ -149,20 +149,20 @@ impl Rights {
                     }
                     let drops = value["drop"].as_array().is_some_and(|names| !names.is_empty());
                     if drops && !self.capabilities.is_empty() && !self.capabilities.contains(CapabilitySet::SETPCAP) {
-                        report("capabilities.drop", &value["drop"], "trainyard may not take them away".to_owned());
+                        report("capabilities.drop", &value["drop"], "trainyard may not drop them".to_owned());
                     }
                 }
                 "readOnlyRootFilesystem" if *value == Value::Bool(true) => {
                     report(member, value, "the container sees the machine's own files".to_owned());
                 }
                 "seccompProfile" | "appArmorProfile" if value["type"] != "Unconfined" => {
-                    report(member, value, "no profile is applied to processes here".to_owned());
+                    report(member, value, "profiles are not applied on this machine".to_owned());
                 }
                 "seLinuxOptions" | "windowsOptions" if value.as_object().is_none_or(|options| !options.is_empty()) => {
-                    report(member, value, "no labels or accounts of that kind are set here".to_owned());
+                    report(member, value, "such labels and accounts are not set on this machine".to_owned());
                 }
                 "sysctls" if value.as_array().is_none_or(|settings| !settings.is_empty()) => {
-                    report(member, value, "the machine's kernel settings are left as they are".to_owned());
+                    report(member, value, "kernel settings of the machine are not changed".to_owned());
                 }
                 // Honoured: by `identity`, by refusing, or because nothing is to be done.
                 "runAsNonRoot"
@@ -178,7 +178,7 @@ impl Rights {
                 | "seLinuxOptions"
                 | "windowsOptions"
                 | "sysctls" => {}
-                _ => report(member, value, "it is not known here".to_owned()),
+                _ => report(member, value, "it is not known to this build".to_owned()),
             }
         }
         found
@@ -194,7 +194,7 @@ impl Rights {
         names.into_iter().find(missing).map(|name| format!("CAP_{}", short(name)))
     }
 
-    /// Who a container runs as.
+    /// Returns the user a container runs as.
     ///
     /// # Errors
     /// When `runAsNonRoot` forbids it; the message is for the user.

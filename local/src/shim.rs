@@ -1,7 +1,7 @@
 //! The hidden command `pod-exec`: one container.
 //!
 //! Two stages. `run` adopts orphans, starts the program, passes signals on and, when the program has ended, ends
-//! whatever it left behind: like the first process of a real container. `enter` is the program's process before it becomes
+//! its remaining children: like the first process of a real container. `enter` is the program's process before it becomes
 //! the program: it asks to be killed when its parent dies, opens a session of its own, and replaces itself.
 //!
 //! Must not decide anything: restarts and grace periods are the supervisor's. Tests: `tests/processes.rs`, `tests/trees.rs`.
@@ -34,8 +34,8 @@ pub(crate) const SELF: &str = "/proc/self/exe";
 /// Second argument of the stage that becomes the program.
 const ENTER: &str = "enter";
 
-/// How long to try to end what does not end at once (a process in an uninterruptible wait).
-pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(15);
+/// Timeout for processes that do not end at once (a process in an uninterruptible wait).
+pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time that a run has to order an end after signals to all of its processes.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -54,7 +54,7 @@ fn run() -> ExitCode {
     let asked = match signals::catch_requests() {
         Ok(asked) => asked,
         Err(error) => {
-            tell(&ShimNote::NotStarted { message: format!("cannot catch signals: {error}") });
+            report(&ShimNote::NotStarted { message: format!("cannot catch signals: {error}") });
             return ExitCode::SUCCESS;
         }
     };
@@ -71,12 +71,12 @@ fn run() -> ExitCode {
     let child = match child {
         Ok(child) => child,
         Err(message) => {
-            tell(&ShimNote::NotStarted { message });
+            report(&ShimNote::NotStarted { message });
             return ExitCode::SUCCESS;
         }
     };
     let pid = i32::try_from(child.id()).unwrap_or_default();
-    tell(&ShimNote::Running { pid });
+    report(&ShimNote::Running { pid });
     let program = tree::process(pid);
     let ordered = Arc::new(AtomicBool::new(false));
     let (given, signalled) = (Arc::clone(&ordered), asked.clone());
@@ -84,26 +84,26 @@ fn run() -> ExitCode {
     let (mut code, mut at_ms) = (255, 0);
     while let Some((ended, status)) = tree::reap() {
         if ended == pid {
-            // Read before what it left behind is ended, which takes its time: the order of failures in a job is told by this.
+            // Read before what it left behind is ended, which takes its time: it gives the order of failures in a job.
             (code, at_ms) = (tree::exit_code(status), epoch_ms());
             break;
         }
     }
     // The container is its first process: what outlives it goes with it.
-    if !tree::end_all(&[], KILL_PATIENCE) {
+    if !tree::end_all(&[], KILL_TIMEOUT) {
         eprintln!("container shim: some processes cannot be ended");
     }
-    // Others end the run (systemd, Slurm): it is about to say so. An end that is told first would count as a failure.
+    // Others end the run (systemd, Slurm): it is about to say so. An end that is reported first would count as a failure.
     let told_by = Instant::now() + STOP_TIMEOUT;
     while asked.get() && !ordered.load(Ordering::Relaxed) && Instant::now() < told_by {
         sleep(Duration::from_millis(5));
     }
-    tell(&ShimNote::Exited { code, at_ms });
+    report(&ShimNote::Exited { code, at_ms });
     ExitCode::SUCCESS
 }
 
-/// Tells the supervisor. If it is gone there is nobody to tell; the control pipe says so too.
-fn tell(note: &ShimNote) {
+/// Reports to the supervisor. If it has ended, the control pipe says so too.
+fn report(note: &ShimNote) {
     let _ = wire::send(&mut io::stdout().lock(), note);
 }
 
@@ -132,8 +132,8 @@ fn obey(control: &mut BufReader<io::Stdin>, program: Option<Process>, asked: &As
 /// Kills everything; the main thread reaps and ends this process when nothing is left. What withstands SIGKILL for long
 /// (an uninterruptible wait) has it pending and can do no more.
 fn kill_all() {
-    let give_up_at = Instant::now() + KILL_PATIENCE;
-    while tree::kill_once(&[]) > 0 && Instant::now() < give_up_at {
+    let deadline = Instant::now() + KILL_TIMEOUT;
+    while tree::kill_once(&[]) > 0 && Instant::now() < deadline {
         sleep(Duration::from_millis(5));
     }
 }
@@ -166,7 +166,7 @@ fn start(program: &Program) -> Result<Child, String> {
         .map_err(|error| describe(&error))?;
     let mut problem = String::new();
     let mut ours = ours;
-    // A socket that breaks tells as little as one that closes: the exit status then tells the rest.
+    // A broken socket carries as little as a closed one: the exit status is then used.
     let _ = ours.read_to_string(&mut problem);
     if problem.is_empty() { Ok(child) } else { Err(problem) }
 }
@@ -182,7 +182,7 @@ fn enter(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let error = become_program(parent, &identity, &program, args);
     let near = (error.kind() == io::ErrorKind::NotFound).then(|| nearest_program(&program)).flatten();
     let near = near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
-    // If the shim is gone nobody reads this, and nothing was started.
+    // If the shim has ended, this is not read, and nothing was started.
     let _ =
         UnixStream::from(problems).write_all(format!("cannot start {}: {error}{near}", program.display()).as_bytes());
     ExitCode::from(127)

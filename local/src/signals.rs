@@ -28,7 +28,7 @@ impl Asked {
     }
 }
 
-/// Catches what would end this process. The result tells whether SIGTERM, SIGINT or SIGHUP came since.
+/// Catches what would end this process. Returns a flag that is set once SIGTERM, SIGINT or SIGHUP came.
 ///
 /// # Errors
 /// When a handler cannot be installed.

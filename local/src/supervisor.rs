@@ -17,7 +17,7 @@ use model::Timestamp;
 use serde_json::Value;
 
 use crate::lifecycle::{Action, Input, Lifecycle, Slot, State};
-use crate::shim::{KILL_PATIENCE, SELF};
+use crate::shim::{KILL_TIMEOUT, SELF};
 use crate::wire::{self, Note, Order, Plan, ShimNote, ShimOrder};
 use crate::{last_words, signals, status, tree};
 
@@ -49,7 +49,7 @@ pub fn main() -> ExitCode {
                 return;
             }
         }
-        // Nobody receives any more when the pod has ended by itself meanwhile.
+        // The receiver is closed when the pod has ended by itself meanwhile.
         let _ = from_runner.send(Event::RunnerGone);
     });
     Supervisor::new(plan, events).run(&inbox)
@@ -137,20 +137,20 @@ impl Supervisor {
         }
         // Nothing is left, but a subreaper is the one who can prove it.
         self.shims.clear();
-        if !tree::end_all(&[], KILL_PATIENCE) {
+        if !tree::end_all(&[], KILL_TIMEOUT) {
             eprintln!("pod supervisor: some processes of {} cannot be ended", self.pod.plan.name);
         }
         self.report(true);
         ExitCode::SUCCESS
     }
 
-    /// Nobody is left to run the pod for. The shims end their containers when their pipes close; they are left alone
+    /// Ends the pod after the runner's end. The shims end their containers when their pipes close; they are left alone
     /// with it at first: stopping them in order to kill them would leave them stopped if this process were killed, too.
     fn abandon(mut self) -> ExitCode {
         let shims = self.shim_pids();
         self.shims.clear();
-        if !tree::end_all(&shims, KILL_PATIENCE) {
-            tree::end_all(&[], KILL_PATIENCE);
+        if !tree::end_all(&shims, KILL_TIMEOUT) {
+            tree::end_all(&[], KILL_TIMEOUT);
         }
         ExitCode::FAILURE
     }
@@ -221,7 +221,7 @@ impl Supervisor {
             shim_start_ticks: tree::process(pid).map_or(0, |process| process.start_ticks),
         };
         let _ = wire::send(&mut io::stdout().lock(), &starting);
-        // If the shim is gone already, its closed pipe tells.
+        // If the shim is gone already, its closed pipe shows it.
         let _ = wire::send(&mut control, &spec.program);
         let events = self.events.clone();
         thread::spawn(move || {
@@ -267,9 +267,9 @@ impl Supervisor {
                 Input::Exited { slot, code, message, at: Timestamp(at_ms) }
             }
             Some(ShimNote::Running { .. }) | None => {
-                // Somebody killed the shim: its container's processes were given to this one.
+                // The shim was killed: its container's processes were given to this one.
                 self.end_orphans();
-                let message = "the process that watched over this container was killed".to_owned();
+                let message = "the process that supervises this container was killed".to_owned();
                 Input::Exited { slot, code: 137, message, at: self.clock.now() }
             }
         };
@@ -289,11 +289,11 @@ impl Supervisor {
         }
     }
 
-    /// Kills whatever below this process belongs to no shim.
+    /// Kills the processes below this one that belong to no shim.
     fn end_orphans(&self) {
         let shims = self.shim_pids();
-        let give_up_at = Instant::now() + KILL_PATIENCE;
-        while tree::kill_once(&shims) > 0 && Instant::now() < give_up_at {
+        let deadline = Instant::now() + KILL_TIMEOUT;
+        while tree::kill_once(&shims) > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(2));
         }
     }

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use crate::options::{Output, Sink};
 
-/// How often files are looked at.
-const INTERVAL: Duration = Duration::from_millis(50);
+/// Interval at which files are read.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A line longer than this is handed on in pieces, so that a program that never ends a line cannot fill the memory.
-const LONGEST_LINE_BYTES: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Whose output a file holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Shared {
             state = if state.files.is_empty() {
                 self.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
             } else {
-                self.wake.wait_timeout(state, INTERVAL).unwrap_or_else(PoisonError::into_inner).0
+                self.wake.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0
             };
         }
     }
@@ -130,7 +130,7 @@ impl Followed {
             };
             for piece in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
                 self.unfinished.extend_from_slice(piece);
-                if piece.ends_with(b"\n") || self.unfinished.len() >= LONGEST_LINE_BYTES {
+                if piece.ends_with(b"\n") || self.unfinished.len() >= MAX_LINE_BYTES {
                     self.finish(sink);
                 }
             }
@@ -186,14 +186,14 @@ mod tests {
     fn an_endless_line_is_cut() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.log");
-        std::fs::write(&path, vec![b'x'; LONGEST_LINE_BYTES * 2 + 1]).unwrap();
+        std::fs::write(&path, vec![b'x'; MAX_LINE_BYTES * 2 + 1]).unwrap();
         let (tx, rx) = mpsc::channel();
         let tx = Mutex::new(tx);
         let tail = Tail::new(Arc::new(move |output| tx.lock().unwrap().send(text(output).len()).unwrap()));
         tail.follow("u", Label { namespace: "ns".into(), pod: String::new(), container: "c".into() }, &path, 0);
         tail.drain("u", true);
         let lengths: Vec<usize> = rx.try_iter().collect();
-        assert_eq!(lengths.iter().sum::<usize>(), LONGEST_LINE_BYTES * 2 + 1 + lengths.len());
+        assert_eq!(lengths.iter().sum::<usize>(), MAX_LINE_BYTES * 2 + 1 + lengths.len());
         assert!(lengths.len() >= 3);
     }
 }

@@ -1,7 +1,7 @@
 //! The processes below this one: finding them, signalling them, ending every one.
 //!
 //! Works on `/proc`, because a process can leave its group and its session but not its ancestors: a process of this chain
-//! is a child subreaper, so whoever loses a parent below it becomes its child. Hence the proof that nothing is left: a
+//! is a child subreaper, so a process below it that loses its parent becomes its child. Hence the proof that nothing is left: a
 //! subreaper without children has no descendants. Tests: at the end, and `tests/trees.rs` with processes that try to get away.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 
-/// One process, told from a later one with the same pid by its start time.
+/// One process; its start time distinguishes it from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -97,7 +97,7 @@ pub(crate) fn signal_all(signal_to_send: Signal) {
 /// them can start another one while the list is worked through.
 pub(crate) fn kill_once(except: &[i32]) -> usize {
     let mut stopped: Vec<Process> = Vec::new();
-    // Rounds are bounded: whoever gets away in between is met by the caller's next pass.
+    // Rounds are bounded: a process that escapes in between is found by the caller's next pass.
     for _ in 0..20 {
         let new: Vec<Process> =
             descendants(own_pid(), except).into_iter().filter(|process| !stopped.contains(process)).collect();
@@ -116,16 +116,16 @@ pub(crate) fn kill_once(except: &[i32]) -> usize {
 }
 
 /// Kills and reaps everything below this process except the subtrees of `except`, which are to end by themselves, until
-/// it has no children, or `patience` is over. True when nothing is left. Only for a process that has no other use for the
+/// it has no children, or `timeout` is over. True when nothing is left. Only for a process that has no other use for the
 /// exit statuses of its children.
-pub(crate) fn end_all(except: &[i32], patience: Duration) -> bool {
-    let give_up_at = Instant::now() + patience;
+pub(crate) fn end_all(except: &[i32], timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
     let mut pause = Duration::from_millis(1);
     loop {
         kill_once(except);
         match reap_without_waiting() {
             Reaped::NoChildren => return true,
-            Reaped::SomeLive if Instant::now() >= give_up_at => return false,
+            Reaped::SomeLive if Instant::now() >= deadline => return false,
             Reaped::SomeLive => thread::sleep(pause),
         }
         pause = (pause * 2).min(Duration::from_millis(50));
@@ -206,7 +206,7 @@ mod tests {
         let found = process(pid).unwrap();
         assert!(descendants(own_pid(), &[]).contains(&found));
         assert!(!descendants(own_pid(), &[pid]).contains(&found));
-        signal(Process { start_ticks: found.start_ticks + 1, ..found }, Signal::KILL); // somebody else by now
+        signal(Process { start_ticks: found.start_ticks + 1, ..found }, Signal::KILL); // another process by now
         assert!(child.try_wait().unwrap().is_none());
         signal(found, Signal::KILL);
         assert!(!child.wait().unwrap().success());

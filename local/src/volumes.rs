@@ -12,7 +12,7 @@ use crate::objects::{Data, Objects, Source};
 use crate::pod::{Container, HostPath, Item, Pod, Volume};
 use crate::private::{self, Access};
 
-/// Where a volume is.
+/// Location of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) name: String,
@@ -24,7 +24,7 @@ pub(crate) fn pod_dir(data_dir: &Path, uid: &str) -> PathBuf {
     data_dir.join("pods").join(uid)
 }
 
-/// The variable that tells a container where a volume is.
+/// The variable with the path of a volume, for containers.
 pub(crate) fn variable(volume: &str) -> String {
     format!("TRAINYARD_VOLUME_{}", volume.to_uppercase().replace(['-', '.'], "_"))
 }
@@ -46,7 +46,7 @@ pub(crate) fn prepare(
         match place(data_dir, pod, access, objects, volume) {
             Ok(Some(path)) => places.push(Place { name: volume.name.clone(), path }),
             Ok(None) => {
-                warnings.push(format!("volume {:?} is of a kind that is not there on this machine", volume.name));
+                warnings.push(format!("volume {:?} has a type that this machine does not support", volume.name));
             }
             Err(problem) => return Err(format!("volume {:?}: {problem}", volume.name)),
         }
@@ -69,7 +69,7 @@ pub(crate) fn prepare(
     Ok(places)
 }
 
-/// Whether a container's command, arguments or environment speak of a variable.
+/// Returns whether a container's command, arguments or environment speak of a variable.
 fn mentions(container: &Container, variable: &str) -> bool {
     let env = container.env.iter().map(|variable| &variable.value);
     container.command.iter().chain(&container.args).chain(env).any(|text| text.contains(variable))
@@ -172,7 +172,7 @@ fn write_files(
             if file.exists() {
                 fs::remove_file(&file)?;
             }
-            // Written before it is opened to more readers than its owner; the mode is exact, whatever the mask.
+            // Written before it is opened to more readers than its owner; the mode is exact, independent of the umask.
             let mut open = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&file)?;
             open.write_all(content)?;
             if let Some(group) = access.group {
@@ -185,7 +185,7 @@ fn write_files(
     Ok(())
 }
 
-/// Whether a name from an API server can be one part of a path, of a file or of a URL, and nothing else. All names that Kubernetes
+/// Returns whether a name from an API server can be one part of a path, of a file or of a URL, and nothing else. All names that Kubernetes
 /// itself allows for pods, volumes, claims and the keys of `ConfigMap`s can.
 #[must_use]
 pub fn is_plain_name(name: &str) -> bool {

@@ -21,7 +21,7 @@ pub(crate) struct Plan {
     pub(crate) restart_policy: RestartPolicy,
     /// Time from the start of the pod after which it is failed.
     pub(crate) active_deadline_ms: Option<u64>,
-    /// What a stop without its own grace period allows: past the deadline, and for sidecars at the end.
+    /// Grace period of a stop without its own: past the deadline, and for sidecars at the end.
     pub(crate) grace_ms: u64,
     pub(crate) pod_ip: String,
     pub(crate) host_ip: String,
@@ -53,13 +53,13 @@ pub(crate) struct Container {
     pub(crate) log: PathBuf,
     /// An init container with `restartPolicy: Always`.
     pub(crate) sidecar: bool,
-    /// Whether the end of the log becomes the message of a failed run.
+    /// True if the end of the log becomes the message of a failed run.
     pub(crate) message_from_log: bool,
-    /// Where torch's error handler leaves an exception, which is a better message.
+    /// File in which torch's error handler writes an exception; it is a better message.
     pub(crate) error_file: PathBuf,
 }
 
-/// What a shim starts.
+/// Program that a shim starts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Program {
     pub(crate) argv: Vec<String>,
@@ -72,7 +72,7 @@ pub(crate) struct Program {
 /// Runner to supervisor, after the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// End the pod: SIGTERM now, SIGKILL after so long.
+    /// End the pod: SIGTERM now, SIGKILL after the grace period.
     Stop { grace_ms: u64 },
     /// Kill what runs and say it ended with this code.
     Exit { code: i32 },

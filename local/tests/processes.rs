@@ -225,7 +225,7 @@ fn stop_of_what_never_ran() {
     let mut harness = Harness::new();
     harness.stop("unknown", 30);
     assert_eq!(harness.wait_ended("unknown"), json!({}));
-    // One right after the start: whatever stage it is in, it ends.
+    // One right after the start: it ends in every stage.
     for n in 0..5 {
         let name = format!("p{n}");
         harness.start(&shell_pod(&name, "sleep 1000"));

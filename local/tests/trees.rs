@@ -89,7 +89,7 @@ fn a_killed_supervisor_fails_its_pod_and_leaves_nothing() {
     kill(of_chain("pod-supervisor", &marker));
     let status = harness.wait_ended(&marker);
     assert_eq!((&terminated(&status)["exitCode"], &status["phase"]), (&137.into(), &"Failed".into()));
-    assert!(status["message"].as_str().unwrap().contains("supervisor is gone"));
+    assert!(status["message"].as_str().unwrap().contains("supervisor ended"));
     assert!(shells(&marker).is_empty(), "the end is reported when all are gone");
     wait_until_gone(&marker);
 }

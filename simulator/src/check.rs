@@ -17,7 +17,7 @@ use crate::scenario::{DEFAULT_NAMESPACE, Scenario};
 use crate::simulation::ExecutedCall;
 use crate::text::restart_count;
 
-/// What differs between a run and what the scenario expects, in words; empty when nothing does.
+/// Returns the differences between a run and its scenario's expectations, in words.
 pub fn failures(scenario: &Scenario, run: &Result<Outcome, Error>) -> Vec<String> {
     let mut found = Vec::new();
     match (run, &scenario.expect.error) {
@@ -83,7 +83,7 @@ fn check_phases(job: &str, wanted: &[String], phases: &[String], found: &mut Vec
     }
 }
 
-/// Whether phases are as wanted, where a wanted phase in parentheses may be missing.
+/// Returns whether phases are as wanted, where a wanted phase in parentheses may be missing.
 pub fn phases_fit(wanted: &[String], phases: &[String]) -> bool {
     let Some((first, rest)) = wanted.split_first() else { return phases.is_empty() };
     let optional = first.strip_prefix('(').and_then(|w| w.strip_suffix(')'));
@@ -91,7 +91,7 @@ pub fn phases_fit(wanted: &[String], phases: &[String]) -> bool {
     taken.is_some_and(|(_, left)| phases_fit(rest, left)) || (optional.is_some() && phases_fit(rest, phases))
 }
 
-/// What is looked at: a step, or the whole run.
+/// Part of a run that is checked: a step, or the whole run.
 struct View<'a> {
     done: Vec<&'a ExecutedCall>,
     events: Vec<&'a Arc<Value>>,

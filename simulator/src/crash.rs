@@ -10,7 +10,7 @@ use model::Position;
 
 use crate::scenario::Boundary;
 
-/// What a death leaves behind for the next operator.
+/// Log that the next operator finds after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogAfterCrash {
     /// The log as it is.
@@ -26,19 +26,19 @@ pub enum LogAfterCrash {
 /// A death that will come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crash {
-    /// What it falls before or after.
+    /// Boundary it happens before or after.
     pub boundary: Boundary,
-    /// Whether it falls after (the thing happened, nobody knows) or before (it did not happen).
+    /// True if it happens after the append or call, whose result is lost; false if before.
     pub after: bool,
-    /// Which one from now on, counted from 1.
+    /// Number of the append or call from now on, counted from 1.
     pub nth: u32,
-    /// What it leaves behind.
+    /// Log of the next operator.
     pub log_after: LogAfterCrash,
-    /// Whether it may come anywhere in the run, not only inside one step.
+    /// True if it may happen anywhere in the run, not only inside one step.
     pub anywhere: bool,
 }
 
-/// Whether something takes place when its turn comes.
+/// Effect of the crash plan on one append or call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashOutcome {
     /// It does, and life goes on.
@@ -69,7 +69,7 @@ impl CrashPlan {
         self.crashes.retain(|crash| crash.anywhere);
     }
 
-    /// How many appends and calls have taken place.
+    /// Returns the number of appends and of calls so far.
     pub const fn counted(&self) -> (u32, u32) {
         (self.appends, self.calls)
     }
@@ -79,7 +79,7 @@ impl CrashPlan {
         self.met.take()
     }
 
-    /// Whether a death came that nobody took notice of yet.
+    /// Returns whether a death came that nobody took notice of yet.
     pub const fn is_met(&self) -> bool {
         self.met.is_some()
     }

@@ -9,28 +9,28 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// What is expected of a run.
+/// Expectations of a run.
 #[derive(Debug, Clone, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Expect {
     /// Phases of the only job, or of each job by name. A phase in parentheses may be missing.
     #[serde(default)]
     pub phases: Option<Phases>,
-    /// What must hold after a step, by its number.
+    /// Checks after a step, by its number.
     #[serde(default)]
     pub steps: BTreeMap<usize, Checks>,
-    /// What must hold at the end; what was created and deleted counts over the whole run.
+    /// Checks at the end; created and deleted objects count over the whole run.
     #[serde(default, rename = "final")]
     pub last: Checks,
     /// The run stops at this step, and says this.
     #[serde(default)]
     pub error: Option<StepError>,
-    /// What a crash may change, where it rightly may.
+    /// Differences that a crash may cause.
     #[serde(default)]
     pub crash: CrashMay,
 }
 
-/// What a crash at an unlucky moment may change, each with the reason why that is right.
+/// Differences that a crash may cause, each with the reason why it is right.
 #[derive(Debug, Clone, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CrashMay {
@@ -46,7 +46,7 @@ pub struct CrashMay {
 }
 
 impl Expect {
-    /// Whether nothing is expected.
+    /// Returns whether nothing is expected.
     pub fn is_empty(&self) -> bool {
         self.phases.is_none() && self.steps.is_empty() && self.error.is_none() && self.last.is_empty()
     }
@@ -91,7 +91,7 @@ pub struct StepError {
     pub says: Vec<String>,
 }
 
-/// What must hold. Everything left out is not looked at; `job` chooses the job where there are several.
+/// Checks of a step or a run. Absent ones are skipped; `job` chooses the job where there are several.
 #[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Checks {
@@ -140,7 +140,7 @@ pub struct Checks {
     /// Patterns of objects by `Kind/name`; null for one that must not exist.
     #[serde(default)]
     pub objects: BTreeMap<String, Value>,
-    /// How many Kubernetes Events of each reason were written.
+    /// Number of Kubernetes Events of each reason.
     #[serde(default)]
     pub events: BTreeMap<String, usize>,
     /// The most times that time had to stop for the operator during the step.
@@ -149,7 +149,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Whether nothing is looked at.
+    /// Returns whether nothing is looked at.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-/// What differs between a pattern and a value, each line with its path; empty when the value fits.
+/// Returns the differences between a pattern and a value, each with its path; empty if the value fits.
 ///
 /// Words: `<absent>`, `<present>`, `<set>` (neither null nor empty), `<contains TEXT>`; in a map against a list also the
 /// members `<length>`, `<first>` and `<last>`.
@@ -102,7 +102,7 @@ fn compare(pattern: &Value, actual: Option<&Value>, path: &str, found: &mut Vec<
     }
 }
 
-/// Whether a pattern may be met by nothing being there.
+/// Returns whether a pattern may be met by nothing being there.
 fn accepts_nothing(pattern: &Value) -> bool {
     match pattern {
         Value::Null => true,

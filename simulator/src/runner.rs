@@ -78,7 +78,7 @@ pub enum Reason {
     Meaning(String),
 }
 
-/// What a step led to.
+/// Outcome of a step.
 #[derive(Debug, Clone, Default)]
 pub struct StepOutcome {
     /// Phases entered, by job.
@@ -89,7 +89,7 @@ pub struct StepOutcome {
     pub events: Vec<Arc<Value>>,
     /// Every object as it stands after the step.
     pub objects: Vec<Arc<Value>>,
-    /// How many times time stopped for somebody.
+    /// Number of deadlines at which time stopped.
     pub wakes: usize,
 }
 
@@ -106,7 +106,7 @@ pub struct Transition {
     pub events: Vec<&'static str>,
 }
 
-/// What a run led to.
+/// Outcome of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Each step's.
@@ -123,11 +123,11 @@ pub struct Outcome {
     pub counted: (u32, u32),
     /// Every record of a job in the log, oldest first; only of a run without an extra death.
     pub transitions: Vec<Transition>,
-    /// What the operator knew at the end.
+    /// State of the operator at the end.
     pub state: engine::State,
 }
 
-/// What a run has besides what its scenario says.
+/// Conditions of a run that its scenario does not set.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions {
     /// The operator's process dies once more than the scenario says: at that point, counted over the whole run.
@@ -192,11 +192,11 @@ fn run_in<G: ClusterBackend>(
 pub(crate) struct Runner<'a, G> {
     pub(crate) simulation: Simulation<G>,
     pub(crate) scenario: &'a Scenario,
-    /// Whether the records of the log are wanted.
+    /// True if the records of the log are wanted.
     traced: bool,
     /// Deaths that come inside the next step.
     armed: Vec<Crash>,
-    /// What each job is called in the report.
+    /// Name of each job in the report.
     names: BTreeMap<JobKey, String>,
 }
 

@@ -29,7 +29,7 @@ const MAX_WAKES: u32 = 200_000;
 /// for a restart again and again is a defect.
 const MAX_RESTARTS: u32 = 1000;
 
-/// What ends a simulation.
+/// Error that ends a simulation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The session ended, and not by a planned crash.

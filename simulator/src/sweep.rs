@@ -13,12 +13,12 @@ use crate::runner::{Conditions, Outcome, run_under};
 use crate::scenario::{Action, Boundary, Scenario};
 use crate::text::OWN_PREFIX;
 
-/// What a sweep found.
+/// Result of a sweep.
 #[derive(Debug, Clone, Default)]
 pub struct Sweep {
     /// Points at which the process died.
     pub points: usize,
-    /// What came out differently, in words.
+    /// Differences, in words.
     pub failures: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub fn describe(crash: Crash) -> String {
     format!("{side} {what} {}{then}", crash.nth)
 }
 
-/// How things stand at the end, without what rightly differs between runs.
+/// Final phases and objects, without what rightly differs between runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinalState {
     /// The last phase of each job.
@@ -85,7 +85,7 @@ pub struct FinalState {
     pub objects: BTreeMap<String, Value>,
 }
 
-/// How things stand at the end of a run.
+/// Returns the final phases and objects of a run.
 pub fn final_state(outcome: &Outcome) -> FinalState {
     let last = outcome.phases.iter().filter_map(|(job, phases)| Some((job.clone(), phases.last()?.clone())));
     let objects = outcome.objects.iter().map(|object| {
@@ -148,13 +148,13 @@ impl FinalState {
     }
 }
 
-/// How two standings differ, in words; of one object no more than a few places.
+/// Returns the differences of two final states, in words; of one object at most four places.
 pub fn differences(wanted: &FinalState, found: &FinalState) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut differences = Vec::new();
     for (job, phase) in &wanted.phases {
         let have = found.phases.get(job).map_or("nothing", String::as_str);
         if have != phase {
-            told.push(format!("{job} ends as {have}, not {phase}"));
+            differences.push(format!("{job} ends as {have}, not {phase}"));
         }
     }
     let addresses: std::collections::BTreeSet<&String> = wanted.objects.keys().chain(found.objects.keys()).collect();
@@ -164,21 +164,21 @@ pub fn differences(wanted: &FinalState, found: &FinalState) -> Vec<String> {
             (Some(wanted), Some(found)) => {
                 let mut inside = Vec::new();
                 compare(wanted, found, &mut address.clone(), &mut inside);
-                told.extend(inside.into_iter().take(4));
+                differences.extend(inside.into_iter().take(4));
             }
-            (Some(_), None) => told.push(format!("{address} is missing")),
-            (None, _) => told.push(format!("{address} is there")),
+            (Some(_), None) => differences.push(format!("{address} is missing")),
+            (None, _) => differences.push(format!("{address} is there")),
         }
     }
-    told
+    differences
 }
 
 /// Every place in which two values differ.
-fn compare(wanted: &Value, found: &Value, path: &mut String, told: &mut Vec<String>) {
+fn compare(wanted: &Value, found: &Value, path: &mut String, differences: &mut Vec<String>) {
     let length = path.len();
     let mut step = |part: &str, wanted: &Value, found: &Value| {
         path.push_str(part);
-        compare(wanted, found, path, told);
+        compare(wanted, found, path, differences);
         path.truncate(length);
     };
     match (wanted, found) {
@@ -195,7 +195,7 @@ fn compare(wanted: &Value, found: &Value, path: &mut String, told: &mut Vec<Stri
             }
         }
         _ if wanted == found => {}
-        _ => told.push(format!("{path}: {found} instead of {wanted}")),
+        _ => differences.push(format!("{path}: {found} instead of {wanted}")),
     }
 }
 
@@ -229,9 +229,9 @@ mod tests {
         };
         let wanted = final_state("Succeed", &[("a", json!({"x": 1})), ("b", json!({}))]);
         let found = final_state("Failed", &[("a", json!({"x": 2, "y": 3})), ("c", json!({}))]);
-        let told = differences(&wanted, &found);
-        assert_eq!(told.len(), 5, "{told:?}");
-        assert_eq!(told[0], "j ends as Failed, not Succeed");
+        let found = differences(&wanted, &found);
+        assert_eq!(found.len(), 5, "{found:?}");
+        assert_eq!(found[0], "j ends as Failed, not Succeed");
         assert!(differences(&wanted, &wanted).is_empty());
     }
 }

@@ -16,7 +16,7 @@ use crate::scenario::{
 };
 
 impl<G: ClusterBackend> Runner<'_, G> {
-    /// Does one thing to the world, without anybody looking yet.
+    /// Does one action, without running the operator.
     pub(crate) fn act(&mut self, action: &Action) -> Result<(), Reason> {
         match action {
             Action::Apply(names) => self.each_manifest(&names.0, ClusterBackend::apply)?,
@@ -128,7 +128,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
         Ok((resource, namespace, name.name.clone()))
     }
 
-    /// Where an object of one of these types and that name is.
+    /// Returns type and namespace of an object of one of these types and that name.
     fn namespace(&self, resources: &[Resource], name: &ObjectName) -> Result<Option<(Resource, String)>, Reason> {
         let mut found = Vec::new();
         for resource in resources {

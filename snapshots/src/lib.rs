@@ -3,4 +3,4 @@
 //! Owns no code: see `tests/`. `scenarios.rs` runs each scenario file against its own expectations and its snapshot,
 //! `tables.rs` every cell of the rule tables, `matrix.rs` prints which phase met which kind of fact, `crashes.rs` lets the
 //! operator die at every point. After a reviewed change of behaviour, `INSTA_UPDATE=always cargo test -p snapshots`
-//! writes the snapshots anew.
+//! rewrites the snapshots.

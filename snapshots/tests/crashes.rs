@@ -55,9 +55,9 @@ fn sweep_all(stride: u32, usual: Conditions) -> usize {
         let entry = alike.entry((name.clone(), what)).or_insert_with(|| (0, at.to_owned()));
         entry.0 += 1;
     }
-    let told =
+    let differences =
         alike.iter().map(|((name, what), (times, first))| format!("{name}: {times} deaths, first {first}: {what}"));
-    let told: Vec<String> = told.collect();
-    assert!(wrong.is_empty(), "{} of {points} deaths change the outcome:\n{}", wrong.len(), told.join("\n"));
+    let differences: Vec<String> = differences.collect();
+    assert!(wrong.is_empty(), "{} of {points} deaths change the outcome:\n{}", wrong.len(), differences.join("\n"));
     points
 }

@@ -1,7 +1,7 @@
 //! Recorded logs: every one reads back, folds, and is decided alike by this build; frozen ones fold as they did when they
 //! were frozen.
 //!
-//! `fixtures/logs` may be recorded anew (`fixtures/examples/record_logs.rs`); `fixtures/legacy` never is.
+//! `fixtures/logs` may be recorded again (`fixtures/examples/record_logs.rs`); `fixtures/legacy` never is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -51,7 +51,7 @@ fn log(path: &Path) -> Log {
     Log { name, begin, frames }
 }
 
-/// What folding a log leads to.
+/// Result of folding a log.
 struct Folded {
     state: State,
     /// Consecutive distinct phases of each job, by name and uid.
@@ -105,7 +105,7 @@ fn every_log_is_decided_alike() {
                 log.name, record.position, record.events
             );
         }
-        // Deciding anew leads where folding leads, down to what neither explains nor shows.
+        // Deciding again leads where folding leads, down to what neither explains nor shows.
         let folded = fold(&log).state;
         let text = |state: &State| String::from_utf8(state.to_checkpoint().unwrap()).unwrap();
         assert_eq!(text(&state), text(&folded), "{}", log.name);

@@ -7,7 +7,7 @@ use apis::{Registry, Resource, kubernetes, manifest};
 #[test]
 fn only_scenarios_about_mistakes_have_findings() {
     let registry = Registry::all();
-    let mut told = String::new();
+    let mut found = String::new();
     let mut right = 0;
     for file in fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read") {
         let scenario = file.scenario.unwrap_or_else(|error| panic!("{error}"));
@@ -15,7 +15,7 @@ fn only_scenarios_about_mistakes_have_findings() {
             let findings = manifest::findings(&registry, object);
             right += usize::from(findings.is_empty());
             for finding in findings {
-                let _ = writeln!(told, "{}: {:?}: {}", file.name, finding.severity, finding.field);
+                let _ = writeln!(found, "{}: {:?}: {}", file.name, finding.severity, finding.field);
             }
         }
     }
@@ -24,7 +24,7 @@ fn only_scenarios_about_mistakes_have_findings() {
     settings.set_snapshot_path("manifests");
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!("findings_in_scenarios", told));
+    settings.bind(|| insta::assert_snapshot!("findings_in_scenarios", found));
 }
 
 #[test]

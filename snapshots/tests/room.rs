@@ -19,9 +19,9 @@ fn little_room_changes_nothing() {
             {
                 Err(error) => wrong.push(format!("{} with room for {max_in_flight}: {error}", file.name)),
                 Ok(found) => {
-                    let told = differences(&final_state(&wanted), &final_state(&found));
-                    if !told.is_empty() {
-                        wrong.push(format!("{} with room for {max_in_flight}: {}", file.name, told.join("; ")));
+                    let differences = differences(&final_state(&wanted), &final_state(&found));
+                    if !differences.is_empty() {
+                        wrong.push(format!("{} with room for {max_in_flight}: {}", file.name, differences.join("; ")));
                     }
                 }
             }
@@ -49,9 +49,9 @@ fn seldom_writes_change_nothing_but_their_number() {
             Ok(found) => {
                 every += writes(&wanted);
                 paced += writes(&found);
-                let told = differences(&final_state(&wanted), &final_state(&found));
-                if !told.is_empty() {
-                    wrong.push(format!("{}: {}", file.name, told.join("; ")));
+                let differences = differences(&final_state(&wanted), &final_state(&found));
+                if !differences.is_empty() {
+                    wrong.push(format!("{}: {}", file.name, differences.join("; ")));
                 }
             }
         }

@@ -10,7 +10,7 @@ fn all() -> Vec<(String, Scenario)> {
     files.into_iter().map(|file| (file.name, file.scenario.unwrap_or_else(|error| panic!("{error}")))).collect()
 }
 
-fn told(scenario: &Scenario, run: &Result<Outcome, runner::Error>) -> String {
+fn differences(scenario: &Scenario, run: &Result<Outcome, runner::Error>) -> String {
     match run {
         Ok(outcome) => text::render(scenario, outcome),
         Err(error) => format!("{}\nfails: {error}\n", scenario.description),
@@ -37,8 +37,8 @@ fn every_scenario_reads_as_reviewed() {
     settings.set_omit_expression(true);
     let mut wrong = Vec::new();
     for (name, scenario) in all() {
-        let told = told(&scenario, &simulator::run(&scenario));
-        let same = settings.bind(|| std::panic::catch_unwind(|| insta::assert_snapshot!(name.clone(), told)));
+        let differences = differences(&scenario, &simulator::run(&scenario));
+        let same = settings.bind(|| std::panic::catch_unwind(|| insta::assert_snapshot!(name.clone(), differences)));
         if same.is_err() {
             wrong.push(name);
         }

@@ -81,7 +81,7 @@ fn every_phase_against_everything_that_may_happen() {
             let _ = writeln!(out, "{}", cell.row);
             row = &cell.row;
         }
-        let told = match simulator::run(&cell.scenario) {
+        let differences = match simulator::run(&cell.scenario) {
             Ok(outcome) => {
                 let phases = outcome.phases.into_values().next().unwrap_or_default();
                 let pods = outcome.objects.iter().filter(|object| object["kind"] == "Pod");
@@ -99,7 +99,7 @@ fn every_phase_against_everything_that_may_happen() {
             }
             Err(error) => panic!("{}, {}: {error}", cell.row, cell.column),
         };
-        let _ = writeln!(out, "  {}: {told}", cell.column);
+        let _ = writeln!(out, "  {}: {differences}", cell.column);
     }
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("tables");

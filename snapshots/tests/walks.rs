@@ -1,4 +1,4 @@
-//! Random walks: a job's life with things going wrong at random, operator deaths and failing calls included. Whatever
+//! Random walks: a job's life with things going wrong at random, operator crashes and failing calls included. Whatever
 //! happened, once the faults stop everything comes to rest and the invariants of `docs/invariants.md` hold.
 //!
 //! A failure prints its seed; `WALK_SEED=n cargo test -p snapshots --test walks` repeats that walk alone.
@@ -129,7 +129,7 @@ impl Walk {
         let node = ["n1", "n2", "n3"][self.below(3)];
         let what = self.below(34);
         let cluster = &mut self.simulation.backend.cluster;
-        let mut told = format!("{what} {pod} {node}");
+        let mut description = format!("{what} {pod} {node}");
         match what {
             0..=3 => drop(cluster.run_all()),
             4..=5 => drop(cluster.run("default", &pod)),
@@ -155,7 +155,7 @@ impl Walk {
                     &patch,
                     false,
                 ));
-                told = format!("trainer has {replicas} replicas");
+                description = format!("trainer has {replicas} replicas");
             }
             23 if below(&mut self.rng, 6) == 0 => {
                 let patch = json!({"metadata": {"annotations": {"Preempted": "x"}}});
@@ -173,7 +173,7 @@ impl Walk {
                 let code = [500, 504, 429, 0, 409][below(&mut self.rng, 5)];
                 let applied = below(&mut self.rng, 2) == 0 && code != 429 && code != 409;
                 let times = 1 + u32::try_from(below(&mut self.rng, 3)).unwrap();
-                told = format!("next {times} {verb:?} fail with {code}, applied {applied}");
+                description = format!("next {times} {verb:?} fail with {code}, applied {applied}");
                 let code = if code == 409 { 500 } else { code };
                 drop(self.simulation.backend.cluster.fail(FailRule { verb, kind: None, times, code, applied }));
             }
@@ -190,18 +190,18 @@ impl Walk {
                 let boundary = if below(&mut self.rng, 2) == 0 { Boundary::Append } else { Boundary::Call };
                 let after = below(&mut self.rng, 2) == 0;
                 let nth = 1 + u32::try_from(below(&mut self.rng, 4)).unwrap();
-                told = format!("death {boundary:?} {nth} after {after}, {log_after:?}");
+                description = format!("death {boundary:?} {nth} after {after}, {log_after:?}");
                 // A held watch would keep the next process waiting for its first list.
                 self.simulation.backend.cluster.release(Kind::Pod, CatchUp::InOrder);
                 self.simulation.crash_plan().lock().add(Crash { boundary, after, nth, log_after, anywhere: false });
             }
             _ => {
                 let ms = 1000 * u64::try_from(1 + below(&mut self.rng, 90)).unwrap();
-                told = format!("advance {ms}");
+                description = format!("advance {ms}");
                 self.note(|simulation| simulation.advance(ms));
             }
         }
-        self.story.push(told);
+        self.story.push(description);
         if self.below(3) > 0 {
             self.note(Simulation::settle);
         }
@@ -273,7 +273,7 @@ impl Walk {
             return Err(format!("status says {}, state {word}", status["phase"]));
         }
         let shows = api.get(&key.kind).map(|api| api.status(key, &job)).unwrap_or_default();
-        // Waits only shrink, which is not worth a write; what an ended job shows is final, whatever its spec says later.
+        // Waits only shrink, which is not worth a write; what an ended job shows is final, even if its spec changes later.
         let matters = |path: &String| {
             let last_word = path.starts_with("replicaStatuses") || path.starts_with("conditions");
             !(path.starts_with("trainyard.wait") || job.phase.is_terminal() && last_word)
@@ -321,7 +321,7 @@ impl Walk {
                 return Err(format!("record {} decides {events:?}, not {:?}", record.position, record.events));
             }
         }
-        for (name, state) in [("folded", &folded), ("decided anew", &decided)] {
+        for (name, state) in [("folded", &folded), ("decided again", &decided)] {
             if text(state) != end {
                 return Err(format!("{name}: not the operator's state"));
             }

@@ -33,11 +33,11 @@ struct Set {
     profile: Option<&'static str>,
     cluster: &'static str,
     types: Types,
-    /// Whether the policy's settings were chosen on it.
+    /// True if the policy's settings were chosen on it.
     tuned: bool,
 }
 
-/// Where the speeds on several GPU types come from.
+/// Source of the speeds on several GPU types.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Types {
     /// There is one type.
@@ -147,7 +147,7 @@ const SETS: &[Set] = &[
     set("Tiresias 60, rigid", &["tiresias_60.csv"], None, "2x4", false),
 ];
 
-/// What is compared with on several GPU types.
+/// Policy compared with on several GPU types.
 const SEVERAL: &str = "sia";
 /// Ratios are shown with three digits: one that shows as 1.000 is level.
 const LEVEL: f64 = 1.0005;

@@ -73,9 +73,9 @@ fn workload(root: &Path, trace: &str, profile: Option<&str>, gpus: u32) -> Resul
 fn study(root: &Path, row: &Published, play: &Play) -> Result<([u64; TIMES.len()], Duration), Failure> {
     let workload = workload(root, &row.trace, play.profile, row.gpus)?;
     let entrant = Entrant::find(&play.policy)?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let outcome = run(&workload, entrant.policy.as_ref(), &play.settings)?;
-    Ok((times(&Summary::of(&workload, &outcome)), begun.elapsed()))
+    Ok((times(&Summary::of(&workload, &outcome)), started.elapsed()))
 }
 
 /// A time in seconds with one decimal.
@@ -166,16 +166,16 @@ fn pollux_mean(options: &Options) -> Result<bool, Failure> {
 }
 
 fn time_philly(options: &Options, gpus: u32) -> Result<(), Failure> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let workload = workload(&options.traces, "philly_full.csv", None, gpus)?;
-    println!("\nphilly_full.csv: {} jobs on {gpus} GPUs, read in {:.1?}", workload.jobs.len(), begun.elapsed());
+    println!("\nphilly_full.csv: {} jobs on {gpus} GPUs, read in {:.1?}", workload.jobs.len(), started.elapsed());
     println!("| policy | mean JCT | median | p99 | makespan | utilisation | decisions | time |");
     println!("|---|---|---|---|---|---|---|---|");
     for name in LARGE {
         let entrant = Entrant::find(name)?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let outcome = run(&workload, entrant.policy.as_ref(), &Settings::default())?;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let summary = Summary::of(&workload, &outcome);
         let [mean, median, _, _, p99, _, makespan] = times(&summary).map(secs);
         let (use_, decisions) = (summary.utilisation(), summary.decisions);

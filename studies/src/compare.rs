@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Does `work` on every item, on at most `threads` threads, and returns the results in the order of the items.
 ///
-/// `done` is told of every item as it is finished, from any thread.
+/// `done` is called for every item as it is finished, from any thread.
 pub fn each<T: Sync, R: Send>(
     items: &[T],
     threads: usize,

@@ -36,11 +36,11 @@ pub struct Entrant {
     pub name: String,
     /// The policy.
     pub policy: Box<dyn Policy>,
-    /// What its published results count as a preemption.
+    /// Event that its published results count as a preemption.
     pub counting: Counting,
 }
 
-/// What a row of results counts in the column for preemptions or reallocations.
+/// Event that a row of results counts in the column for preemptions or reallocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counting {
     /// Every change of what a job held after its first start.

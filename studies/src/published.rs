@@ -24,7 +24,7 @@ pub struct Published {
     pub gpus: u32,
     /// The policy, by that simulator's name.
     pub policy: String,
-    /// How it was played.
+    /// Configuration of the run.
     pub config: String,
     /// Times in billionths of a second, in the order of [`TIMES`]; `None` where the row says nothing.
     pub times: [Option<u64>; TIMES.len()],
@@ -34,7 +34,7 @@ pub struct Published {
 pub const TIMES: [&str; 7] =
     ["avg_jct_s", "median_jct_s", "p90_jct_s", "p95_jct_s", "p99_jct_s", "max_jct_s", "makespan_s"];
 
-/// How a published row is played here.
+/// Configuration with which a published row is reproduced.
 #[derive(Debug, Clone)]
 pub enum Plan {
     /// Like this.
@@ -50,13 +50,13 @@ pub struct Play {
     pub policy: String,
     /// The profile, as a path below the directory of traces.
     pub profile: Option<&'static str>,
-    /// How it is played.
+    /// Settings of the run.
     pub settings: Settings,
-    /// How near it must come.
+    /// Tolerated difference.
     pub tolerance: Tolerance,
 }
 
-/// How near ours must come to a published row.
+/// Tolerated difference between our result and a published row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tolerance {
     /// Every time as printed.
@@ -64,10 +64,10 @@ pub enum Tolerance {
     /// Mean, median, 90th and 95th percentile within a second. Single jobs, which make the times beyond, within five: the
     /// other simulator's floats make a job that was halted late by up to a second each time.
     Second,
-    /// The average within so many thousandths of a percent.
+    /// The average within this many thousandths of a percent.
     Average(u32),
-    /// Told, but not judged, for this reason.
-    Told(&'static str),
+    /// Reported, but not compared, for this reason.
+    Reported(&'static str),
 }
 
 impl Published {
@@ -103,7 +103,7 @@ impl Published {
         Ok(rows)
     }
 
-    /// How to play it.
+    /// Returns the settings to play it with.
     pub fn plan(&self) -> Plan {
         let profile = if self.trace.starts_with("philly_vc/") {
             "profiles/afs_models.csv"
@@ -129,7 +129,7 @@ impl Published {
             "pollux-sim" if self.policy == "tiresias" => {
                 let (round, restart_cost) = (Some(Micros::from_secs(60)), Micros::from_secs(30));
                 let settings = Settings { round, restart_cost, ..Settings::default() };
-                // Judged as the mean over the workloads, by whoever plays them all.
+                // Compared as the mean over the workloads, by the caller that plays them all.
                 play(self.policy.clone(), Some(profile), settings, Tolerance::Average(5000))
             }
             "pollux-sim" => Plan::Skip("tunes batch sizes and fits speeds while it runs"),
@@ -146,7 +146,7 @@ fn of_afs_sim(policy: &str) -> Tolerance {
     match policy {
         "fifo-backfill" | "srtf" | "srsf" => Tolerance::Second,
         rigid if rigid.starts_with("tiresias-las-") => Tolerance::Second,
-        "afs-p" => Tolerance::Told("draws at random"),
+        "afs-p" => Tolerance::Reported("draws at random"),
         tiresias if tiresias.contains("tiresias") => Tolerance::Average(5000),
         voda if voda.starts_with("voda-") => Tolerance::Average(1000),
         _ => Tolerance::Average(100),
@@ -163,7 +163,7 @@ pub fn times(summary: &Summary) -> [u64; TIMES.len()] {
 }
 
 impl Tolerance {
-    /// Whether `ours` is near enough to the published times; in billionths of a second.
+    /// Returns whether `ours` is near enough to the published times; in billionths of a second.
     pub fn holds(self, ours: &[u64; TIMES.len()], theirs: &[Option<u64>; TIMES.len()]) -> bool {
         // Published numbers are rounded to tenths or hundredths.
         const ROUNDING: u64 = 50_000_000;
@@ -183,7 +183,7 @@ impl Tolerance {
                     u128::from(ours[0].abs_diff(theirs)) <= limit + u128::from(ROUNDING)
                 }
             },
-            Self::Told(_) => true,
+            Self::Reported(_) => true,
         }
     }
 
@@ -193,7 +193,7 @@ impl Tolerance {
             Self::Equal => "equal".to_owned(),
             Self::Second => "1 s".to_owned(),
             Self::Average(share) => format!("{}.{} %", share / 1000, share % 1000 / 100),
-            Self::Told(why) => format!("told: {why}"),
+            Self::Reported(why) => format!("reported: {why}"),
         }
     }
 }

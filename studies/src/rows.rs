@@ -31,7 +31,7 @@ pub const COLUMNS: &[&str] = &[
     "source",
 ];
 
-/// What names a row of results.
+/// Key of a row of results.
 #[derive(Debug, Clone, Copy)]
 pub struct RowHead<'a> {
     /// Name of the trace.
@@ -40,9 +40,9 @@ pub struct RowHead<'a> {
     pub gpus: u32,
     /// Name of the policy.
     pub policy: &'a str,
-    /// How it was played.
+    /// Configuration of the run.
     pub config: &'a str,
-    /// What counts as a preemption.
+    /// Event that counts as a preemption.
     pub counting: Counting,
 }
 

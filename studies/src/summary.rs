@@ -29,13 +29,13 @@ pub struct Summary {
     pub total_completion: Micros,
     /// Percentiles of the completion time, interpolated linearly between neighbours.
     pub completion: Percentiles,
-    /// When the last job ended, counted from the trace's origin.
+    /// Time of the last job's end, counted from the trace's origin.
     pub makespan: Micros,
     /// GPU-microseconds held by jobs.
     pub held: u128,
     /// GPU-microseconds there were until the last end.
     pub offered: u128,
-    /// Microseconds of work on one GPU that were done: useful work, whatever was held for it.
+    /// Microseconds of work on one GPU that were done: useful work, independent of the GPUs held for it.
     pub useful: u128,
     /// Sum of waits until the first start.
     pub total_first_wait: Micros,

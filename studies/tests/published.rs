@@ -95,7 +95,7 @@ fn a_study_is_the_same_again_and_on_any_number_of_threads() {
     assert_eq!(alone, study(7));
 }
 
-/// What every policy must leave behind: all jobs ended, none before its work could be done, capacity kept.
+/// Checks what holds for every policy: all jobs ended, none before its work could be done, capacity kept.
 #[test]
 fn every_study_adds_up() {
     let workload = workload("pollux/pollux_w3.csv", Some(FIXED_BATCH), "64");

@@ -39,7 +39,7 @@ impl User {
         let export = self.scratch.join("quickstart.jsonl.gz");
         self.says(&["log", "verify", text(&data)], &["good"])?;
         self.says(&["log", "export", text(&data), "--to", text(&export)], &[])?;
-        self.says(&["replay", text(&export)], &["every one decided alike"])?;
+        self.says(&["replay", text(&export)], &["all decided alike"])?;
         self.says(&["history", "quickstart", "--log", text(&export)], &["Restarting"])
     }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::table::AnyError;
 
-/// How long one request may take: deleting a collection takes as long as it has objects.
+/// Timeout of one request: deleting a collection takes time for each of its objects.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Requests in flight where many objects are made or deleted: as many as the operator's.
 pub(crate) const MAX_IN_FLIGHT: usize = k8s_driver::Options::MAX_IN_FLIGHT;
@@ -30,7 +30,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// As whoever the kubeconfig says.
+    /// With the kubeconfig's credentials.
     pub(crate) async fn connect(kubeconfig: &Path) -> Result<Self, AnyError> {
         let options = Options { kubeconfig: Some(kubeconfig.to_owned()), ..Options::default() };
         Ok(Self { client: api_server::connect(&options).await?.client })
@@ -94,9 +94,9 @@ impl Api {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         self.request(Method::POST, "/api/v1/namespaces", Some(&object)).await?;
         let account = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
-        let begun = Instant::now();
+        let started = Instant::now();
         while let Err(error) = self.get(&account).await {
-            if begun.elapsed() > Duration::from_secs(60) {
+            if started.elapsed() > Duration::from_secs(60) {
                 return Err(error);
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -104,7 +104,7 @@ impl Api {
         Ok(())
     }
 
-    /// How many objects a collection has.
+    /// Returns the number of objects a collection has.
     pub(crate) async fn count(&self, collection: &str) -> Result<u64, AnyError> {
         let list = self.get(&format!("{collection}?limit=1")).await?;
         let here = list["items"].as_array().map_or(0, Vec::len);
@@ -115,14 +115,14 @@ impl Api {
     pub(crate) async fn clear(&self, collection: &str) -> Result<(), AnyError> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
             "propagationPolicy": "Background"});
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             // A large collection takes longer than a request may: what is left is deleted by the next.
             let deleted = self.request(Method::DELETE, collection, Some(&options)).await;
             if self.count(collection).await? == 0 {
                 return Ok(());
             }
-            if begun.elapsed() > CLEANUP_TIMEOUT {
+            if started.elapsed() > CLEANUP_TIMEOUT {
                 return Err(deleted.err().unwrap_or_else(|| format!("{collection} is not empty").into()));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -137,7 +137,7 @@ impl Api {
     }
 }
 
-/// Makes requests, so many at once. The first that fails ends it.
+/// Makes requests, `at_once` at a time. The first that fails ends it.
 pub(crate) async fn all<T>(
     at_once: usize,
     requests: impl Iterator<Item = impl Future<Output = Result<T, AnyError>>>,

@@ -1,11 +1,11 @@
 //! A cold start on a long log: from the start of the process to the first pod of a job that waits.
 //!
 //! The log is one of the embedded cluster (`simulator/examples/bench log`). Versions of objects in it count that cluster's
-//! writes, and an operator refuses a log that is ahead of its cluster. So each object's versions are counted anew, from two
+//! writes, and an operator refuses a log that is ahead of its cluster. So each object's versions are counted again, from two
 //! on: their order, and all else in the log, is as it was. Of its jobs and nodes none is here; the operator finds that out
 //! in its first turn, as it would after a long time away.
 //!
-//! An operator keeps its state beside a log every so many records. Measured is the worst case, when it is about to do so
+//! An operator caches its state beside the log every 100,000 records. Measured is the worst case, when it is about to do so
 //! again; and, once, a start without any such state, which folds all of the log.
 
 use std::collections::HashMap;
@@ -21,9 +21,9 @@ use model::{Fact, JobKey, ResourceVersion, Text, Uid};
 use serde_json::json;
 
 use crate::api;
-use crate::bed::Bed;
 use crate::operator::{Operator, Start};
 use crate::table::{AnyError, Row, figure, heading, mb, median};
+use crate::test_bed::TestBed;
 use crate::watcher::{Group, last};
 use crate::work;
 
@@ -32,10 +32,10 @@ const SPACE: &str = "cold";
 const POD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Records made durable at once.
 const TOGETHER: usize = 4096;
-/// With so many records and more, the time is aimed at.
+/// Minimum number of records for which a time is aimed at.
 pub(crate) const FULL_RECORDS: u64 = 1_000_000;
 
-/// Has the log of so many records made.
+/// Makes a log of `records` records.
 pub(crate) fn make(maker: &Path, records: u64) -> Result<tempfile::NamedTempFile, AnyError> {
     let file = tempfile::NamedTempFile::new()?;
     println!();
@@ -44,20 +44,20 @@ pub(crate) fn make(maker: &Path, records: u64) -> Result<tempfile::NamedTempFile
     if status.success() { Ok(file) } else { Err(format!("log-maker: {} ended with {status}", maker.display()).into()) }
 }
 
-/// Starts cold on that log, so many times, and on an empty one beside.
-pub(crate) fn run(bed: &Bed, export: &Path, rounds: u32) -> Result<(), AnyError> {
-    bed.runtime.block_on(bed.admin.namespace(SPACE))?;
+/// Starts cold on that log, `rounds` times, and on an empty one.
+pub(crate) fn run(test_bed: &TestBed, export: &Path, rounds: u32) -> Result<(), AnyError> {
+    test_bed.runtime.block_on(test_bed.admin.namespace(SPACE))?;
     let data = tempfile::tempdir()?;
     let log = data.path().join("log");
     let (records, state) = import(export, &log)?;
-    let (whole, _) = start(bed, Some((data.path(), records)), "cold-whole")?;
+    let (whole, _) = start(test_bed, Some((data.path(), records)), "cold-whole")?;
     let (mut long, mut empty, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
-        empty.push(start(bed, None, &format!("cold-empty-{round}"))?.0);
+        empty.push(start(test_bed, None, &format!("cold-empty-{round}"))?.0);
         if let Some(state) = &state {
             SledLog::open(&log, Options::default())?.cache_state(state.clone())?;
         }
-        let (seconds, held) = start(bed, Some((data.path(), records)), &format!("cold-{round}"))?;
+        let (seconds, held) = start(test_bed, Some((data.path(), records)), &format!("cold-{round}"))?;
         long.push(seconds);
         memory.push(held);
     }
@@ -76,12 +76,12 @@ pub(crate) fn run(bed: &Bed, export: &Path, rounds: u32) -> Result<(), AnyError>
 }
 
 /// One start; gives the seconds and the memory.
-fn start(bed: &Bed, data: Option<(&Path, u64)>, name: &str) -> Result<(f64, f64), AnyError> {
+fn start(test_bed: &TestBed, data: Option<(&Path, u64)>, name: &str) -> Result<(f64, f64), AnyError> {
     let group = Group::Namespace(SPACE.to_owned());
-    bed.watcher.follow(group.clone());
+    test_bed.watcher.follow(group.clone());
     let manifest = work::job(SPACE, name, 1, false, &json!({}));
-    bed.runtime.block_on(bed.admin.create_all(&api::jobs(SPACE), &[manifest]))?;
-    bed.until_rest()?;
+    test_bed.runtime.block_on(test_bed.admin.create_all(&api::jobs(SPACE), &[manifest]))?;
+    test_bed.until_rest()?;
     let records = data.map_or(0, |(_, records)| records);
     let start = Start {
         data: data.map(|(path, _)| path.to_owned()),
@@ -90,25 +90,25 @@ fn start(bed: &Bed, data: Option<(&Path, u64)>, name: &str) -> Result<(f64, f64)
         // Otherwise a log of this length would not stand: it is compacted much earlier.
         arguments: vec!["--compact-after=0".to_owned()],
     };
-    let begun = Instant::now();
-    let mut operator = Operator::start(bed, name, &start)?;
-    if let Err(error) = bed.watcher.until_running(&group, 1, POD_TIMEOUT) {
+    let started = Instant::now();
+    let mut operator = Operator::start(test_bed, name, &start)?;
+    if let Err(error) = test_bed.watcher.until_running(&group, 1, POD_TIMEOUT) {
         // Its own words say more.
         operator.until_says("leading")?;
         return Err(error);
     }
-    let (created, _) = last(&bed.watcher.leave(&group), begun);
+    let (created, _) = last(&test_bed.watcher.leave(&group), started);
     let position = operator.metrics("trainyard_log_head_position")?.get("").copied().unwrap_or_default();
     if position <= figure(records) {
         return Err(format!("the operator did not go on with the log: it is at {position} of {records} records").into());
     }
     let held = figure(operator.usage()?.rss_bytes);
     operator.stop()?;
-    bed.clear(SPACE)?;
+    test_bed.clear(SPACE)?;
     Ok((created, held))
 }
 
-/// Makes a log directory of an export, its versions counted anew; gives the number of records, and the state that an operator
+/// Makes a log directory of an export, its versions counted again; returns the number of records, and the state that an operator
 /// would keep beside them.
 fn import(export: &Path, to: &Path) -> Result<(u64, Option<Checkpoint>), AnyError> {
     let mut log = SledLog::open(to, Options::default())?;

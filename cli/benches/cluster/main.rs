@@ -6,7 +6,6 @@
 
 mod api;
 mod bare;
-mod bed;
 mod cold;
 mod memory;
 mod operator;
@@ -16,6 +15,7 @@ mod probe;
 mod recovery;
 mod shapes;
 mod table;
+mod test_bed;
 mod watcher;
 mod work;
 mod writes;
@@ -25,12 +25,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use bed::Bed;
 use memory::Amounts;
 use table::AnyError;
+use test_bed::TestBed;
 use work::Shape;
 
-/// What may be measured alone.
+/// Topics that can be measured alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Topic {
     /// From apply to all Running, CPU and memory, in several shapes.
@@ -45,7 +45,7 @@ enum Topic {
     Cold,
 }
 
-/// What is asked for.
+/// Arguments of the bench.
 #[derive(Debug, Parser)]
 #[command(name = "bench cluster")]
 struct Args {
@@ -141,36 +141,36 @@ fn run(args: &Args) -> Result<(), AnyError> {
     }
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("unknown");
-    println!("load average before: {load}; whoever else uses this machine is in every figure");
-    let bed = Bed::start(nodes, program)?;
-    let idle = bed.idle();
+    println!("load average before: {load}; other users of this machine affect every figure");
+    let test_bed = TestBed::start(nodes, program)?;
+    let idle = test_bed.idle();
     println!(
         "{nodes} simulated nodes; at rest the API server uses {:.3} and etcd {:.3} CPU seconds a second, taken off below",
         idle.api_server, idle.etcd
     );
     if let Some(label) = &args.peer_label {
-        return peers::run(&bed, label, &args.peer_apply);
+        return peers::run(&test_bed, label, &args.peer_apply);
     }
     let rounds = args.rounds.unwrap_or_else(|| args.sized(1, 3, 3)).max(1);
     if args.wants(Topic::Shapes) {
-        shapes::run(&bed, &args.shapes(), rounds)?;
+        shapes::run(&test_bed, &args.shapes(), rounds)?;
     }
     if args.wants(Topic::Writes) {
-        writes::run(&bed, args.sized(&[1, 8, 100], &[1, 8, 1000], &[1, 8, 1000]))?;
+        writes::run(&test_bed, args.sized(&[1, 8, 100], &[1, 8, 1000], &[1, 8, 1000]))?;
     }
     if args.wants(Topic::Recovery) {
-        recovery::run(&bed, rounds, args.quick)?;
+        recovery::run(&test_bed, rounds, args.quick)?;
     }
     if args.wants(Topic::Cold) {
         let records = args.sized(100_000, cold::FULL_RECORDS, cold::FULL_RECORDS);
         match (&args.cold_log, &args.log_maker) {
-            (Some(log), _) => cold::run(&bed, log, rounds)?,
-            (None, Some(maker)) => cold::run(&bed, cold::make(maker, records)?.path(), rounds)?,
+            (Some(log), _) => cold::run(&test_bed, log, rounds)?,
+            (None, Some(maker)) => cold::run(&test_bed, cold::make(maker, records)?.path(), rounds)?,
             (None, None) => println!("\ncold start: SKIPPED: no --cold-log; `cargo xtask bench cluster` makes one"),
         }
     }
     if args.wants(Topic::Memory) {
-        memory::run(&bed, args.amounts())?;
+        memory::run(&test_bed, args.amounts())?;
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::api::{self, MAX_IN_FLIGHT};
-use crate::bed::Bed;
 use crate::operator::Operator;
 use crate::table::{AnyError, Row, figure, heading, mb, mib};
+use crate::test_bed::TestBed;
 use crate::watcher::Group;
 use crate::work;
 
@@ -23,12 +23,12 @@ const SETTLE_TIME: Duration = Duration::from_secs(6);
 /// Of a `ConfigMap`: as much as one may hold, nearly.
 const CONFIG_MAP_BYTES: u64 = 1_000_000;
 
-/// How much there is of everything.
+/// Sizes of the load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Amounts {
     /// Live jobs of 8 pods.
     pub(crate) jobs: u32,
-    /// Whether their pods have services.
+    /// True if their pods have services.
     pub(crate) services: bool,
     /// Pods that are not the operator's.
     pub(crate) foreign_pods: u32,
@@ -36,36 +36,36 @@ pub(crate) struct Amounts {
     pub(crate) config_map_bytes: u64,
 }
 
-/// What is aimed at with 10,000 live jobs, in bytes.
+/// Memory aim with 10,000 live jobs, in bytes.
 const LIVE_AIM: f64 = 256.0 * 1024.0 * 1024.0;
 const FULL_JOBS: u32 = 10_000;
 
 /// Measures all of it.
-pub(crate) fn run(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
-    foreign(bed, amounts)?;
-    live(bed, amounts)
+pub(crate) fn run(test_bed: &TestBed, amounts: Amounts) -> Result<(), AnyError> {
+    foreign(test_bed, amounts)?;
+    live(test_bed, amounts)
 }
 
 /// Resident memory once the API server is at rest, and a little later.
-fn resident(bed: &Bed, operator: &Operator) -> Result<f64, AnyError> {
-    bed.until_rest()?;
+fn resident(test_bed: &TestBed, operator: &Operator) -> Result<f64, AnyError> {
+    test_bed.until_rest()?;
     std::thread::sleep(SETTLE_TIME);
     Ok(figure(operator.usage()?.rss_bytes))
 }
 
-fn foreign(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
-    bed.runtime.block_on(bed.admin.namespace(FOREIGN))?;
-    let operator = bed.operator(FOREIGN)?;
-    let idle = resident(bed, &operator)?;
-    // Nobody schedules them: only their being there counts.
+fn foreign(test_bed: &TestBed, amounts: Amounts) -> Result<(), AnyError> {
+    test_bed.runtime.block_on(test_bed.admin.namespace(FOREIGN))?;
+    let operator = test_bed.operator(FOREIGN)?;
+    let idle = resident(test_bed, &operator)?;
+    // They are not scheduled: only their existence counts.
     let pods: Vec<Value> = (0..amounts.foreign_pods).map(foreign_pod).collect();
-    bed.runtime.block_on(bed.admin.create_all(&api::pods(FOREIGN), &pods))?;
+    test_bed.runtime.block_on(test_bed.admin.create_all(&api::pods(FOREIGN), &pods))?;
     drop(pods);
-    let with_pods = resident(bed, &operator)?;
+    let with_pods = resident(test_bed, &operator)?;
     let config_maps = format!("/api/v1/namespaces/{FOREIGN}/configmaps");
     let maps = amounts.config_map_bytes.div_ceil(CONFIG_MAP_BYTES);
-    bed.runtime.block_on(create_config_maps(bed, &config_maps, maps))?;
-    let with_maps = resident(bed, &operator)?;
+    test_bed.runtime.block_on(create_config_maps(test_bed, &config_maps, maps))?;
+    let with_maps = resident(test_bed, &operator)?;
     heading("memory beside objects of others");
     Row::new("resident when idle, MB").operator(mb(idle)).print();
     let grown = with_pods - idle;
@@ -75,8 +75,8 @@ fn foreign(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     let what = format!("growth for {} MB of foreign ConfigMaps, MiB", maps * CONFIG_MAP_BYTES / 1_000_000);
     Row::new(what).operator(mib(grown)).aim("< 2", grown < f64::from(2 << 20)).print();
     operator.stop()?;
-    bed.runtime.block_on(bed.admin.clear(&config_maps))?;
-    bed.clear(FOREIGN)
+    test_bed.runtime.block_on(test_bed.admin.clear(&config_maps))?;
+    test_bed.clear(FOREIGN)
 }
 
 fn foreign_pod(index: u32) -> Value {
@@ -85,32 +85,32 @@ fn foreign_pod(index: u32) -> Value {
         "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]}})
 }
 
-async fn create_config_maps(bed: &Bed, path: &str, count: u64) -> Result<(), AnyError> {
+async fn create_config_maps(test_bed: &TestBed, path: &str, count: u64) -> Result<(), AnyError> {
     let text = "x".repeat(usize::try_from(CONFIG_MAP_BYTES)?);
     // Few at once, each made when it is sent: the bench must not hold a gigabyte either.
     let made = (0..count).map(|n| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{n}")},
             "data": {"text": text}});
-        async move { bed.admin.request(Method::POST, path, Some(&object)).await }
+        async move { test_bed.admin.request(Method::POST, path, Some(&object)).await }
     });
     api::all(4, made).await
 }
 
-fn live(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
-    bed.runtime.block_on(bed.admin.namespace(LIVE))?;
-    let operator = bed.operator(LIVE)?;
-    let idle = resident(bed, &operator)?;
+fn live(test_bed: &TestBed, amounts: Amounts) -> Result<(), AnyError> {
+    test_bed.runtime.block_on(test_bed.admin.namespace(LIVE))?;
+    let operator = test_bed.operator(LIVE)?;
+    let idle = resident(test_bed, &operator)?;
     let group = Group::Namespace(LIVE.to_owned());
-    bed.watcher.follow(group.clone());
-    let begun = Instant::now();
+    test_bed.watcher.follow(group.clone());
+    let started = Instant::now();
     let jobs: Vec<Value> = (0..amounts.jobs).map(|n| live_job(n, amounts.services)).collect();
-    bed.runtime.block_on(bed.admin.create_all(&api::jobs(LIVE), &jobs))?;
+    test_bed.runtime.block_on(test_bed.admin.create_all(&api::jobs(LIVE), &jobs))?;
     drop(jobs);
     let wanted = amounts.jobs * PODS;
-    let reached = bed.watcher.until_running(&group, wanted as usize, STALL_TIMEOUT);
-    let seconds = begun.elapsed().as_secs_f64();
-    let running = bed.watcher.look(&group, |pods| pods.values().filter(|pod| pod.running.is_some()).count())?;
-    let held = resident(bed, &operator)?;
+    let reached = test_bed.watcher.until_running(&group, wanted as usize, STALL_TIMEOUT);
+    let seconds = started.elapsed().as_secs_f64();
+    let running = test_bed.watcher.look(&group, |pods| pods.values().filter(|pod| pod.running.is_some()).count())?;
+    let held = resident(test_bed, &operator)?;
     let peak = figure(operator.usage()?.peak_rss_bytes);
     heading(&format!("memory with {} live jobs of {PODS} pods", amounts.jobs));
     if let Err(limit) = &reached {
@@ -123,10 +123,10 @@ fn live(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     let each = (held - idle) / figure(u64::from(amounts.jobs.max(1)));
     Row::new("  per live job, kB").operator(format!("{:.2}", each / 1000.0)).print();
     Row::new("most resident memory, MiB").operator(mib(peak)).print();
-    finish(bed, amounts, reached.is_ok(), &operator, &group, idle)?;
+    finish(test_bed, amounts, reached.is_ok(), &operator, &group, idle)?;
     operator.stop()?;
-    bed.watcher.leave(&group);
-    bed.clear(LIVE)
+    test_bed.watcher.leave(&group);
+    test_bed.clear(LIVE)
 }
 
 /// A job that ends when its first pod does, and leaves no pods then.
@@ -145,41 +145,41 @@ fn live_job(index: u32, services: bool) -> Value {
 /// Ends every job, waits until its pods are gone, and looks again; then deletes the jobs, and looks once more. Where not all
 /// pods ever ran, only the latter. Jobs whose containers take no part in them do not end when their pods do, and are preempted.
 fn finish(
-    bed: &Bed,
+    test_bed: &TestBed,
     amounts: Amounts,
     complete: bool,
     operator: &Operator,
     group: &Group,
     idle: f64,
 ) -> Result<(), AnyError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     if complete {
-        bed.runtime.block_on(end(bed, amounts))?;
-        until_gone(bed, group)?;
-        let after = resident(bed, operator)?;
+        test_bed.runtime.block_on(end(test_bed, amounts))?;
+        until_gone(test_bed, group)?;
+        let after = resident(test_bed, operator)?;
         Row::new("all jobs ended and cleaned up after, seconds")
-            .operator(format!("{:.0}", begun.elapsed().as_secs_f64()))
+            .operator(format!("{:.0}", started.elapsed().as_secs_f64()))
             .print();
         let row = Row::new("resident after all of them finished, MB").operator(mb(after));
         row.aim(format!("<= {}", mb(idle * 1.2)), after <= idle * 1.2).print();
     }
-    bed.runtime.block_on(bed.admin.clear(&api::jobs(LIVE)))?;
-    until_gone(bed, group)?;
-    let after = resident(bed, operator)?;
+    test_bed.runtime.block_on(test_bed.admin.clear(&api::jobs(LIVE)))?;
+    until_gone(test_bed, group)?;
+    let after = resident(test_bed, operator)?;
     let row = Row::new("resident after they were deleted, MB").operator(mb(after));
     row.aim(format!("<= {}", mb(idle * 1.2)), after <= idle * 1.2).print();
     Ok(())
 }
 
-fn until_gone(bed: &Bed, group: &Group) -> Result<(), AnyError> {
-    bed.watcher.until(group, STALL_TIMEOUT, |pods| match pods.values().filter(|pod| pod.gone.is_none()).count() {
+fn until_gone(test_bed: &TestBed, group: &Group) -> Result<(), AnyError> {
+    test_bed.watcher.until(group, STALL_TIMEOUT, |pods| match pods.values().filter(|pod| pod.gone.is_none()).count() {
         0 => Ok(()),
         left => Err(format!("{left} pods of jobs that are over are still there")),
     })
 }
 
-/// Where services are, and so a container that takes part, a job ends with its first pod.
-async fn end(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
+/// A job with services, and so with a container that takes part, ends with its first pod.
+async fn end(test_bed: &TestBed, amounts: Amounts) -> Result<(), AnyError> {
     let (annotation, value, of, suffix) = if amounts.services {
         ("trainyard.dev/kwok-run-for", "1s", api::pods(LIVE), "-w-0")
     } else {
@@ -188,5 +188,5 @@ async fn end(bed: &Bed, amounts: Amounts) -> Result<(), AnyError> {
     let patch = json!({"metadata": {"annotations": {annotation: value}}});
     let path = |n| format!("{of}/j{n}{suffix}");
     let paths: Vec<String> = (0..amounts.jobs).map(path).collect();
-    api::all(MAX_IN_FLIGHT, paths.iter().map(|path| bed.admin.request(Method::PATCH, path, Some(&patch)))).await
+    api::all(MAX_IN_FLIGHT, paths.iter().map(|path| test_bed.admin.request(Method::PATCH, path, Some(&patch)))).await
 }

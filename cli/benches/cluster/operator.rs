@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use control_plane::{ProcessId, Usage};
 
-use crate::bed::Bed;
 use crate::probe;
 use crate::table::AnyError;
+use crate::test_bed::TestBed;
 
-/// Where its lease is.
+/// Namespace of the operator's Lease.
 pub(crate) const HOME: &str = "trainyard-system";
 /// Time limit of the expected line of its log.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
@@ -35,18 +35,18 @@ fn call_words(labels: &str) -> String {
     }
 }
 
-/// What was counted between two looks.
+/// Returns the difference of two readings.
 pub(crate) fn difference(after: &BTreeMap<String, f64>, before: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let rest = after.iter().map(|(what, count)| (what.clone(), count - before.get(what).unwrap_or(&0.0)));
     rest.filter(|(_, count)| *count > 0.0).collect()
 }
 
-/// How one is started, besides what all of them have in common.
+/// Options of one operator process, besides the common ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Start {
-    /// Where its log is; without one in a directory of its own that goes with it.
+    /// Directory of its log; absent, a temporary one.
     pub(crate) data: Option<PathBuf>,
-    /// Whether it is alone: no lease is asked for.
+    /// True if it runs alone, without leader election.
     pub(crate) alone: bool,
     /// Further arguments.
     pub(crate) arguments: Vec<String>,
@@ -63,18 +63,18 @@ pub(crate) struct Operator {
 
 impl Operator {
     /// Starts one. It is not waited for.
-    pub(crate) fn start(bed: &Bed, name: &str, start: &Start) -> Result<Self, AnyError> {
-        let plane = &bed.plane;
+    pub(crate) fn start(test_bed: &TestBed, name: &str, start: &Start) -> Result<Self, AnyError> {
+        let plane = &test_bed.plane;
         let own = tempfile::tempdir()?;
-        // Free at this moment; nobody else on this machine asks for this one by number.
+        // Free at this moment; no other program on this machine asks for this one by number.
         let health = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut command = Command::new(&bed.program);
+        let mut command = Command::new(&test_bed.program);
         command.args(["operator", &format!("--leader-elect-resource-namespace={HOME}")]);
         command.arg(format!("--leader-elect={}", !start.alone));
         command.arg(format!("--health-address=127.0.0.1:{health}"));
         command.arg("--log-address=127.0.0.1:0");
         command.arg("--data-directory").arg(start.data.clone().unwrap_or_else(|| own.path().join("data")));
-        command.arg("--kubeconfig").arg(&bed.account);
+        command.arg("--kubeconfig").arg(&test_bed.account);
         command.args(&start.arguments);
         let child = plane.spawn(name, command)?;
         let id = ProcessId::of(child.id()).ok_or("the operator is gone at once")?;
@@ -84,16 +84,16 @@ impl Operator {
 
     /// Waits until `/readyz` says these words.
     pub(crate) fn until_says(&mut self, words: &str) -> Result<(), AnyError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let says = probe::get(self.health, "/readyz").unwrap_or_default();
             if says.contains(words) {
                 return Ok(());
             }
             let ended = self.child.try_wait()?;
-            if ended.is_some() || begun.elapsed() > START_TIMEOUT {
-                let told = fs::read_to_string(&self.log).unwrap_or_default();
-                let lines: Vec<&str> = told.lines().collect();
+            if ended.is_some() || started.elapsed() > START_TIMEOUT {
+                let text = fs::read_to_string(&self.log).unwrap_or_default();
+                let lines: Vec<&str> = text.lines().collect();
                 let tail = lines[lines.len().saturating_sub(12)..].join("\n");
                 return Err(format!("the operator does not say {words:?} but {says:?}; its last lines:\n{tail}").into());
             }
@@ -117,7 +117,7 @@ impl Operator {
         Ok(counted.into_iter().map(|(labels, count)| (call_words(&labels), count)).collect())
     }
 
-    /// What the process has used and holds; it has no children.
+    /// Returns the resources the process has used and holds; it has no children.
     pub(crate) fn usage(&self) -> Result<Usage, AnyError> {
         Ok(self.id.usage().ok_or("the operator is gone")?)
     }

@@ -6,9 +6,9 @@ use model::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::{self, MAX_IN_FLIGHT};
-use crate::bed::Bed;
 use crate::operator::{HOME, Operator, Start};
 use crate::table::{AnyError, Row, figure, heading, median};
+use crate::test_bed::TestBed;
 use crate::watcher::{Group, Pods, last};
 use crate::work;
 
@@ -17,10 +17,10 @@ const POD_TIMEOUT: Duration = Duration::from_secs(60);
 const FAILOVER: &str = "failover";
 const DELETED: &str = "deleted";
 
-/// Measures both, so many times each. A short lease makes the waiting short and changes nothing about what follows it.
-pub(crate) fn run(bed: &Bed, rounds: u32, short_lease: bool) -> Result<(), AnyError> {
-    let failovers = failovers(bed, rounds, short_lease)?;
-    let (created, running) = deletions(bed, rounds)?;
+/// Measures both, `rounds` times each. A short lease makes the waiting short and changes nothing about what follows it.
+pub(crate) fn run(test_bed: &TestBed, rounds: u32, short_lease: bool) -> Result<(), AnyError> {
+    let failovers = failovers(test_bed, rounds, short_lease)?;
+    let (created, running) = deletions(test_bed, rounds)?;
     heading(&format!("going on; the median of {rounds}"));
     let each = failovers.iter().map(|seconds| format!("{seconds:.2}")).collect::<Vec<_>>().join(", ");
     let middle = median(failovers);
@@ -36,28 +36,28 @@ pub(crate) fn run(bed: &Bed, rounds: u32, short_lease: bool) -> Result<(), AnyEr
 }
 
 /// A job whose pods run, watched.
-fn job(bed: &Bed, namespace: &str, pods: u32) -> Result<Group, AnyError> {
+fn job(test_bed: &TestBed, namespace: &str, pods: u32) -> Result<Group, AnyError> {
     let group = Group::Namespace(namespace.to_owned());
-    bed.watcher.follow(group.clone());
+    test_bed.watcher.follow(group.clone());
     let manifest = work::job(namespace, "j", pods, false, &json!({}));
-    bed.runtime.block_on(bed.admin.create_all(&api::jobs(namespace), &[manifest]))?;
-    bed.watcher.until_running(&group, pods as usize, POD_TIMEOUT)?;
+    test_bed.runtime.block_on(test_bed.admin.create_all(&api::jobs(namespace), &[manifest]))?;
+    test_bed.watcher.until_running(&group, pods as usize, POD_TIMEOUT)?;
     Ok(group)
 }
 
 /// The leader is killed, then a pod is deleted: the next leader owes it. The time is that from the moment at which the dead
 /// leader's lease ran out until the new pod was seen; claiming the term and fencing the job come before.
-fn failovers(bed: &Bed, rounds: u32, short_lease: bool) -> Result<Vec<f64>, AnyError> {
-    bed.runtime.block_on(bed.admin.namespace(FAILOVER))?;
+fn failovers(test_bed: &TestBed, rounds: u32, short_lease: bool) -> Result<Vec<f64>, AnyError> {
+    test_bed.runtime.block_on(test_bed.admin.namespace(FAILOVER))?;
     let lease = ["--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s"];
     let arguments = if short_lease { lease.map(str::to_owned).to_vec() } else { Vec::new() };
     let start = |name: &str| {
         let start = Start { arguments: arguments.clone(), ..Start::default() };
-        Operator::start(bed, name, &start)
+        Operator::start(test_bed, name, &start)
     };
     let mut leader = start("failover-leader")?;
     leader.until_says("leading")?;
-    let group = job(bed, FAILOVER, 2)?;
+    let group = job(test_bed, FAILOVER, 2)?;
     let mut times = Vec::new();
     for round in 0..rounds {
         let mut standby = start(&format!("failover-standby-{round}"))?;
@@ -65,31 +65,31 @@ fn failovers(bed: &Bed, rounds: u32, short_lease: bool) -> Result<Vec<f64>, AnyE
         // So that a renewal is neither just over nor about to come in each round.
         std::thread::sleep(Duration::from_millis(u64::from(round) * 700));
         leader.kill()?;
-        let known = bed.watcher.look(&group, Pods::len)?;
-        bed.runtime.block_on(delete(bed, FAILOVER, &["j-w-1".to_owned()]))?;
-        let lease = bed
-            .runtime
-            .block_on(bed.admin.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/trainyard")))?;
-        let seen = until_more(bed, &group, known + 1)?;
+        let known = test_bed.watcher.look(&group, Pods::len)?;
+        test_bed.runtime.block_on(delete(test_bed, FAILOVER, &["j-w-1".to_owned()]))?;
+        let lease = test_bed.runtime.block_on(
+            test_bed.admin.get(&format!("/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/trainyard")),
+        )?;
+        let seen = until_more(test_bed, &group, known + 1)?;
         times.push(seconds_since_epoch(seen)? - expiry(&lease)?);
-        bed.watcher.until_running(&group, 2, POD_TIMEOUT)?;
+        test_bed.watcher.until_running(&group, 2, POD_TIMEOUT)?;
         leader = standby;
     }
     leader.stop()?;
-    bed.watcher.leave(&group);
-    bed.clear(FAILOVER)?;
+    test_bed.watcher.leave(&group);
+    test_bed.clear(FAILOVER)?;
     Ok(times)
 }
 
-/// When the first pod beyond those known was seen.
-fn until_more(bed: &Bed, group: &Group, count: usize) -> Result<Instant, AnyError> {
-    bed.watcher.until(group, POD_TIMEOUT, |pods| {
+/// Returns the time at which the first new pod was seen.
+fn until_more(test_bed: &TestBed, group: &Group, count: usize) -> Result<Instant, AnyError> {
+    test_bed.watcher.until(group, POD_TIMEOUT, |pods| {
         let newest = pods.values().map(|pod| pod.first).max();
         newest.filter(|_| pods.len() >= count).ok_or_else(|| format!("{} of {count} pods were created", pods.len()))
     })
 }
 
-/// When a lease runs out unless it is renewed, in seconds since 1970. All clocks are this machine's.
+/// Returns the time at which a Lease expires unless it is renewed, in seconds since 1970. All clocks are this machine's.
 fn expiry(lease: &Value) -> Result<f64, AnyError> {
     let spec = &lease["spec"];
     let renewed = spec["renewTime"].as_str().and_then(Timestamp::parse_rfc3339);
@@ -104,34 +104,34 @@ fn seconds_since_epoch(at: Instant) -> Result<f64, AnyError> {
 }
 
 /// From the first deletion until all were created again, and until all ran.
-fn deletions(bed: &Bed, rounds: u32) -> Result<(f64, f64), AnyError> {
-    bed.runtime.block_on(bed.admin.namespace(DELETED))?;
-    let operator = bed.operator(DELETED)?;
-    let group = job(bed, DELETED, 32)?;
+fn deletions(test_bed: &TestBed, rounds: u32) -> Result<(f64, f64), AnyError> {
+    test_bed.runtime.block_on(test_bed.admin.namespace(DELETED))?;
+    let operator = test_bed.operator(DELETED)?;
+    let group = job(test_bed, DELETED, 32)?;
     let names: Vec<String> = (1..31).map(|n| format!("j-w-{n}")).collect();
     let (mut created, mut running) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         // The back-off of pods that fail again and again is not in the way of the next round: these did not fail.
-        bed.until_rest()?;
-        let before: Pods = bed.watcher.look(&group, Clone::clone)?;
-        let begun = Instant::now();
-        bed.runtime.block_on(delete(bed, DELETED, &names))?;
-        until_more(bed, &group, before.len() + names.len())?;
-        bed.watcher.until_running(&group, 32, POD_TIMEOUT)?;
-        let mut new: Pods = bed.watcher.look(&group, Clone::clone)?;
+        test_bed.until_rest()?;
+        let before: Pods = test_bed.watcher.look(&group, Clone::clone)?;
+        let started = Instant::now();
+        test_bed.runtime.block_on(delete(test_bed, DELETED, &names))?;
+        until_more(test_bed, &group, before.len() + names.len())?;
+        test_bed.watcher.until_running(&group, 32, POD_TIMEOUT)?;
+        let mut new: Pods = test_bed.watcher.look(&group, Clone::clone)?;
         new.retain(|uid, _| !before.contains_key(uid));
-        let times = last(&new, begun);
+        let times = last(&new, started);
         created.push(times.0);
         running.push(times.1);
     }
     operator.stop()?;
-    bed.watcher.leave(&group);
-    bed.clear(DELETED)?;
+    test_bed.watcher.leave(&group);
+    test_bed.clear(DELETED)?;
     Ok((median(created), median(running)))
 }
 
 /// As a user deletes pods: with their own grace period.
-async fn delete(bed: &Bed, namespace: &str, names: &[String]) -> Result<(), AnyError> {
+async fn delete(test_bed: &TestBed, namespace: &str, names: &[String]) -> Result<(), AnyError> {
     let paths: Vec<String> = names.iter().map(|name| format!("{}/{name}", api::pods(namespace))).collect();
-    api::all(MAX_IN_FLIGHT, paths.iter().map(|path| bed.admin.request(http::Method::DELETE, path, None))).await
+    api::all(MAX_IN_FLIGHT, paths.iter().map(|path| test_bed.admin.request(http::Method::DELETE, path, None))).await
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::api;
 use crate::bare::Bare;
-use crate::bed::{Bed, Mark};
 use crate::operator::{Operator, difference};
 use crate::table::{AnyError, Row, figure, heading, mb, median, note};
+use crate::test_bed::{Mark, TestBed};
 use crate::watcher::{Group, last};
 use crate::work::{self, Shape};
 
@@ -21,7 +21,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// services. On others this share of it is what can be compared.
 const CPU_SHARE: f64 = 0.4 / 5.2;
 
-/// What one round took.
+/// Measurements of one round.
 #[derive(Debug, Clone, Default)]
 struct Round {
     created: f64,
@@ -31,7 +31,7 @@ struct Round {
     operator: Option<Used>,
 }
 
-/// What the operator used, and which calls it made.
+/// Resources the operator used, and calls it made.
 #[derive(Debug, Clone)]
 struct Used {
     /// CPU seconds of the round.
@@ -42,63 +42,63 @@ struct Used {
     calls: BTreeMap<String, f64>,
 }
 
-/// Measures shapes, each in so many rounds of both.
-pub(crate) fn run(bed: &Bed, shapes: &[Shape], rounds: u32) -> Result<(), AnyError> {
+/// Measures shapes, each in `rounds` rounds of both.
+pub(crate) fn run(test_bed: &TestBed, shapes: &[Shape], rounds: u32) -> Result<(), AnyError> {
     for (n, &shape) in shapes.iter().enumerate() {
         let (mut bare, mut ours) = (Vec::new(), Vec::new());
         for round in 0..rounds {
-            bare.push(bare_round(bed, shape, &format!("bare-{n}-{round}"))?);
-            ours.push(operator_round(bed, shape, &format!("operator-{n}-{round}"))?);
+            bare.push(bare_round(test_bed, shape, &format!("bare-{n}-{round}"))?);
+            ours.push(operator_round(test_bed, shape, &format!("operator-{n}-{round}"))?);
         }
         print(shape, &bare, &ours);
     }
     Ok(())
 }
 
-fn bare_round(bed: &Bed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
-    bed.runtime.block_on(bed.admin.namespace(namespace))?;
+fn bare_round(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
+    test_bed.runtime.block_on(test_bed.admin.namespace(namespace))?;
     let mut calls = Vec::new();
     for manifest in work::jobs(namespace, shape) {
         calls.extend(work::creations(&manifest)?);
     }
-    let client = bed.runtime.block_on(Bare::prepare(&bed.account, calls))?;
-    bed.until_rest()?;
+    let client = test_bed.runtime.block_on(Bare::prepare(&test_bed.account, calls))?;
+    test_bed.until_rest()?;
     let group = Group::Namespace(namespace.to_owned());
-    bed.watcher.follow(group.clone());
-    let (mark, begun) = (bed.mark()?, Instant::now());
-    let sending = bed.runtime.spawn(client.send());
-    let waited = bed.watcher.until_running(&group, shape.all_pods() as usize, STALL_TIMEOUT);
-    bed.runtime.block_on(sending)??;
+    test_bed.watcher.follow(group.clone());
+    let (mark, started) = (test_bed.mark()?, Instant::now());
+    let sending = test_bed.runtime.spawn(client.send());
+    let waited = test_bed.watcher.until_running(&group, shape.all_pods() as usize, STALL_TIMEOUT);
+    test_bed.runtime.block_on(sending)??;
     waited?;
-    finish(bed, shape, namespace, mark, begun, None)
+    finish(test_bed, shape, namespace, mark, started, None)
 }
 
-fn operator_round(bed: &Bed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
-    bed.runtime.block_on(bed.admin.namespace(namespace))?;
-    let operator = bed.operator(namespace)?;
+fn operator_round(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
+    test_bed.runtime.block_on(test_bed.admin.namespace(namespace))?;
+    let operator = test_bed.operator(namespace)?;
     let jobs = work::jobs(namespace, shape);
     let group = Group::Namespace(namespace.to_owned());
-    bed.watcher.follow(group.clone());
+    test_bed.watcher.follow(group.clone());
     let before = (operator.usage()?.cpu_seconds, operator.calls()?);
-    let (mark, begun) = (bed.mark()?, Instant::now());
-    bed.runtime.block_on(bed.admin.create_all(&api::jobs(namespace), &jobs))?;
-    bed.watcher.until_running(&group, shape.all_pods() as usize, STALL_TIMEOUT)?;
-    finish(bed, shape, namespace, mark, begun, Some((operator, before.0, before.1)))
+    let (mark, started) = (test_bed.mark()?, Instant::now());
+    test_bed.runtime.block_on(test_bed.admin.create_all(&api::jobs(namespace), &jobs))?;
+    test_bed.watcher.until_running(&group, shape.all_pods() as usize, STALL_TIMEOUT)?;
+    finish(test_bed, shape, namespace, mark, started, Some((operator, before.0, before.1)))
 }
 
 /// Waits for rest, takes the figures, and clears the namespace.
 fn finish(
-    bed: &Bed,
+    test_bed: &TestBed,
     shape: Shape,
     namespace: &str,
     mark: Mark,
-    begun: Instant,
+    started: Instant,
     operator: Option<(Operator, f64, BTreeMap<String, f64>)>,
 ) -> Result<Round, AnyError> {
-    let services = bed.runtime.block_on(until_services(bed, shape, namespace));
+    let services = test_bed.runtime.block_on(until_services(test_bed, shape, namespace));
     services?;
-    bed.until_rest()?;
-    let spent = bed.spent(mark)?;
+    test_bed.until_rest()?;
+    let spent = test_bed.spent(mark)?;
     let used = match &operator {
         None => None,
         Some((operator, cpu, calls)) => {
@@ -107,26 +107,26 @@ fn finish(
             Some(Used { cpu: now.cpu_seconds - cpu, resident: now.rss_bytes, peak: now.peak_rss_bytes, calls })
         }
     };
-    let pods = bed.watcher.leave(&Group::Namespace(namespace.to_owned()));
+    let pods = test_bed.watcher.leave(&Group::Namespace(namespace.to_owned()));
     if pods.len() != shape.all_pods() as usize {
         return Err(format!("{namespace}: {} pods were made for {}", pods.len(), shape.all_pods()).into());
     }
-    let (created, running) = last(&pods, begun);
+    let (created, running) = last(&pods, started);
     if let Some((operator, ..)) = operator {
         operator.stop()?;
     }
-    bed.clear(namespace)?;
+    test_bed.clear(namespace)?;
     Ok(Round { created, running, api_server: spent.api_server, etcd: spent.etcd, operator: used })
 }
 
-async fn until_services(bed: &Bed, shape: Shape, namespace: &str) -> Result<(), AnyError> {
-    let (wanted, begun) = (u64::from(shape.all_services()), Instant::now());
+async fn until_services(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<(), AnyError> {
+    let (wanted, started) = (u64::from(shape.all_services()), Instant::now());
     loop {
-        let there = bed.admin.count(&api::services(namespace)).await?;
+        let there = test_bed.admin.count(&api::services(namespace)).await?;
         if there >= wanted {
             return Ok(());
         }
-        if begun.elapsed() > STALL_TIMEOUT {
+        if started.elapsed() > STALL_TIMEOUT {
             return Err(format!("{there} of {wanted} services are there").into());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;

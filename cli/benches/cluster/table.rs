@@ -26,13 +26,13 @@ impl Row {
         Self { what: what.into(), ..Self::default() }
     }
 
-    /// What the bare client did.
+    /// Returns the figures of the bare client.
     pub(crate) fn bare(mut self, figure: impl Into<String>) -> Self {
         self.bare = figure.into();
         self
     }
 
-    /// What the operator did.
+    /// Returns the figures of the operator.
     pub(crate) fn operator(mut self, figure: impl Into<String>) -> Self {
         self.operator = figure.into();
         self
@@ -51,7 +51,7 @@ impl Row {
         row
     }
 
-    /// What is aimed at, and whether it was met.
+    /// Returns the aim, and whether it was met.
     pub(crate) fn aim(mut self, aim: impl Into<String>, met: bool) -> Self {
         self.aim = aim.into();
         self.met = Some(met);

@@ -1,6 +1,6 @@
-//! The one watcher of pods: it tells of everybody's pods alike when they were first seen, when they ran, and when they went.
+//! The one watcher of pods: for all pods alike it records the times at which they were first seen, ran, and were removed.
 //!
-//! It watches all namespaces and keeps times of those it was told to follow. Objects are cut down while they are read. It
+//! It watches all namespaces and keeps times of those it follows. Objects are cut down while they are read. It
 //! must not be slower for one than for the other: it knows nothing of who made a pod.
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub(crate) enum Group {
     Label(String, String),
 }
 
-/// What was seen of a pod.
+/// Times of one pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) first: Instant,
@@ -110,7 +110,7 @@ impl Watcher {
         self.state().groups.remove(group).unwrap_or_default()
     }
 
-    /// What a followed group says now.
+    /// Returns the present state of a followed group.
     pub(crate) fn look<T>(&self, group: &Group, look: impl FnOnce(&Pods) -> T) -> Result<T, AnyError> {
         let state = self.state();
         if let Some(why) = &state.broken {
@@ -120,11 +120,11 @@ impl Watcher {
         Ok(look(pods))
     }
 
-    /// Waits until a group is as wanted. When nothing changes for `patience`, an error says how it stands.
+    /// Waits until a group is as wanted. When nothing changes for `timeout`, an error says how it stands.
     pub(crate) fn until<T>(
         &self,
         group: &Group,
-        patience: Duration,
+        timeout: Duration,
         wanted: impl Fn(&Pods) -> Result<T, String>,
     ) -> Result<T, AnyError> {
         let mut last = String::new();
@@ -138,17 +138,17 @@ impl Watcher {
             if stands != last {
                 (last, since) = (stands, Instant::now());
             }
-            if since.elapsed() > patience {
-                return Err(format!("{last}; no change for {patience:?}").into());
+            if since.elapsed() > timeout {
+                return Err(format!("{last}; no change for {timeout:?}").into());
             }
             // Times are noted when news comes in. Looking must not keep the watch from it when there are many pods.
             std::thread::sleep(Duration::from_millis(10).max(looked.elapsed() * 50));
         }
     }
 
-    /// Waits until so many pods of a group run that are not gone; see [`Watcher::until`].
-    pub(crate) fn until_running(&self, group: &Group, count: usize, patience: Duration) -> Result<(), AnyError> {
-        self.until(group, patience, |pods| {
+    /// Waits until `count` pods of a group run and are not deleted; see [`Watcher::until`].
+    pub(crate) fn until_running(&self, group: &Group, count: usize, timeout: Duration) -> Result<(), AnyError> {
+        self.until(group, timeout, |pods| {
             let here = pods.values().filter(|pod| pod.gone.is_none());
             let running = here.clone().filter(|pod| pod.running.is_some()).count();
             let (here, all) = (here.count(), pods.len());
@@ -223,9 +223,9 @@ impl Watcher {
     }
 }
 
-/// When the last pod of a group was first seen, and when the last one ran, in seconds after `begun`.
-pub(crate) fn last(pods: &Pods, begun: Instant) -> (f64, f64) {
-    let after = |at: Option<Instant>| at.map_or(f64::NAN, |at| at.saturating_duration_since(begun).as_secs_f64());
+/// Returns the times at which the last pod of a group was first seen and ran, in seconds after `started`.
+pub(crate) fn last(pods: &Pods, started: Instant) -> (f64, f64) {
+    let after = |at: Option<Instant>| at.map_or(f64::NAN, |at| at.saturating_duration_since(started).as_secs_f64());
     let created = pods.values().map(|pod| pod.first).max();
     let running = pods.values().filter_map(|pod| pod.running).max();
     (after(created), after(running))

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::table::AnyError;
 
-/// So many jobs of so many pods each.
+/// `jobs` jobs with `pods` pods each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) jobs: u32,

@@ -1,6 +1,6 @@
 //! Every call to the API server in a job's life, from its creation until it has succeeded and was cleaned up.
 //!
-//! Calls are counted by the operator; what each status write said is told by a watch of the job.
+//! Calls are counted by the operator; the content of each status write comes from a watch of the job.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::api::{self, Api};
-use crate::bed::Bed;
 use crate::operator::{Operator, difference};
 use crate::table::{AnyError, Row, heading, note};
+use crate::test_bed::TestBed;
 use crate::watcher::Group;
 use crate::work;
 
@@ -19,22 +19,22 @@ use crate::work;
 const JOB_TIMEOUT: Duration = Duration::from_secs(300);
 const SPACE: &str = "writes";
 
-/// One job after the other, of so many pods each. Every pod has a service: only containers that take part in a job can end it.
-pub(crate) fn run(bed: &Bed, sizes: &[u32]) -> Result<(), AnyError> {
-    bed.runtime.block_on(bed.admin.namespace(SPACE))?;
-    let operator = bed.operator(SPACE)?;
-    let lease = lease_writes(bed, &operator)?;
+/// One job after the other, with these numbers of pods. Every pod has a service: only containers that take part in a job can end it.
+pub(crate) fn run(test_bed: &TestBed, sizes: &[u32]) -> Result<(), AnyError> {
+    test_bed.runtime.block_on(test_bed.admin.namespace(SPACE))?;
+    let operator = test_bed.operator(SPACE)?;
+    let lease = lease_writes(test_bed, &operator)?;
     for &pods in sizes {
-        life(bed, &operator, pods)?;
+        life(test_bed, &operator, pods)?;
     }
     heading("at rest");
     Row::new("writes of the Lease per minute").operator(format!("{lease:.0}")).print();
     operator.stop()?;
-    bed.clear(SPACE)
+    test_bed.clear(SPACE)
 }
 
 /// Attempts to write the Lease in a minute, from a few seconds of them.
-fn lease_writes(bed: &Bed, operator: &Operator) -> Result<f64, AnyError> {
+fn lease_writes(test_bed: &TestBed, operator: &Operator) -> Result<f64, AnyError> {
     const SECONDS: u64 = 10;
     let attempts = || Ok::<f64, AnyError>(operator.metrics("trainyard_lease_attempts_total")?.values().sum());
     let before = (attempts()?, operator.calls()?);
@@ -43,40 +43,40 @@ fn lease_writes(bed: &Bed, operator: &Operator) -> Result<f64, AnyError> {
     if !other.is_empty() {
         return Err(format!("an operator without jobs makes calls: {other:?}").into());
     }
-    bed.until_rest()?;
+    test_bed.until_rest()?;
     Ok((attempts()? - before.0) * 6.0)
 }
 
-fn life(bed: &Bed, operator: &Operator, pods: u32) -> Result<(), AnyError> {
+fn life(test_bed: &TestBed, operator: &Operator, pods: u32) -> Result<(), AnyError> {
     let name = format!("life-{pods}");
     // All run at the same time for a while, however long creating them takes.
     let runs = json!({"trainyard.dev/kwok-run-for": if pods > 100 { "60s" } else { "5s" }});
     let manifest = work::job(SPACE, &name, pods, false, &runs);
     let group = Group::Namespace(SPACE.to_owned());
-    bed.watcher.follow(group.clone());
+    test_bed.watcher.follow(group.clone());
     let statuses = Statuses::default();
-    let watching = bed.runtime.spawn(watch(bed.admin.clone(), name.clone(), statuses.clone()));
+    let watching = test_bed.runtime.spawn(watch(test_bed.admin.clone(), name.clone(), statuses.clone()));
     let before = (operator.calls()?, operator.metrics("trainyard_watch_restarts_total")?);
-    bed.runtime.block_on(bed.admin.create_all(&api::jobs(SPACE), &[manifest]))?;
-    let begun = Instant::now();
+    test_bed.runtime.block_on(test_bed.admin.create_all(&api::jobs(SPACE), &[manifest]))?;
+    let started = Instant::now();
     loop {
         let phase = statuses.last();
-        let all_gone = bed
+        let all_gone = test_bed
             .watcher
             .look(&group, |seen| seen.len() >= pods as usize && seen.values().all(|pod| pod.gone.is_some()))?;
         if phase == "Succeed" && all_gone {
             break;
         }
-        if begun.elapsed() > JOB_TIMEOUT {
+        if started.elapsed() > JOB_TIMEOUT {
             return Err(format!("{name} is {phase:?} after {JOB_TIMEOUT:?}").into());
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    bed.until_rest()?;
+    test_bed.until_rest()?;
     watching.abort();
     let calls = difference(&operator.calls()?, &before.0);
     let watches = difference(&operator.metrics("trainyard_watch_restarts_total")?, &before.1);
-    bed.watcher.leave(&group);
+    test_bed.watcher.leave(&group);
     print(pods, &calls, watches.values().fold(0.0, |sum, count| sum + count), &statuses);
     Ok(())
 }
@@ -93,11 +93,11 @@ fn print(pods: u32, calls: &BTreeMap<String, f64>, watches: f64, statuses: &Stat
         all += count;
     }
     Row::new("all").operator(format!("{all:.0}")).print();
-    Row::new("watches begun again").operator(format!("{watches:.0}")).print();
+    Row::new("watches restarted").operator(format!("{watches:.0}")).print();
     note(&format!("the status said: {}", statuses.words()));
 }
 
-/// What a job's status said, one after the other.
+/// Phases and times of a job's status, in order.
 #[derive(Clone, Default)]
 struct Statuses(Arc<Mutex<Vec<(String, String)>>>);
 

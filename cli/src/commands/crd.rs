@@ -25,6 +25,6 @@ pub(crate) fn run(args: &CrdArgs) -> Result<ExitCode, Failure> {
     if found {
         Ok(ExitCode::SUCCESS)
     } else {
-        Err(Failure::new(format!("kind {}: not served by this build", args.kind.as_deref().unwrap_or_default())))
+        Err(Failure::new(format!("kind {}: this build does not serve it", args.kind.as_deref().unwrap_or_default())))
     }
 }

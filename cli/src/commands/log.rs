@@ -111,7 +111,7 @@ struct ShowArgs {
 }
 
 fn time(text: &str) -> Result<Timestamp, String> {
-    Timestamp::parse_rfc3339(text).ok_or_else(|| format!("{text}: no time like 2026-01-31T12:00:00Z"))
+    Timestamp::parse_rfc3339(text).ok_or_else(|| format!("{text}: not a time such as 2026-01-31T12:00:00Z"))
 }
 
 /// Runs the subcommand.
@@ -287,7 +287,10 @@ fn compact(path: &Path, archive: Option<&Path>) -> Result<ExitCode, Failure> {
     let mut log = SledLog::open(&dir, disk::Options { must_exist: true, ..disk::Options::default() })?;
     let (head, before) = (log.head(), log.stats());
     if state.stamp.position != head.position {
-        return Err(Failure::new(format!("{}: the log grew meanwhile: is a run going on?", dir.display())));
+        return Err(Failure::new(format!(
+            "{}: the log grew during the command: stop the run, then repeat it",
+            dir.display()
+        )));
     }
     log.compact(&event_log::Checkpoint {
         position: head.position,

@@ -14,8 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::logging::{self, LogFormat};
 use crate::out::{self, Failure};
 
-/// Logged unless told otherwise. The client's own layer tells of every answer above 499 as an error; what such an answer
-/// means is told here.
+/// Default log filter. The client's own layer logs every answer above 499 as an error; the agent logs the meaning of
+/// such an answer.
 const LOGGED: &str = "info,kube_client=off";
 
 /// Arguments of `trainyard node-agent`.
@@ -30,7 +30,7 @@ pub(crate) struct NodeAgentArgs {
     /// Certificates (PEM) that sign the clients who may read containers' output. Default: as the API server publishes them.
     #[arg(long, env = "TRAINYARD_CLIENT_CA_FILE", value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
-    /// Where the pods' output and volumes are kept; each agent needs its own. [default: ./trainyard-node-<NAME>]
+    /// Directory of the pods' output and volumes; each agent needs its own. [default: ./trainyard-node-<NAME>]
     #[arg(long, alias = "data-dir", env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
     data_directory: Option<PathBuf>,
     /// GPUs of this machine to hand out, numbered from 0.
@@ -57,13 +57,13 @@ pub(crate) struct NodeAgentArgs {
     /// Time between heartbeats, in seconds. A node is given up after about five without one.
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=30))]
     heartbeat: u64,
-    /// How long pods may take to end when the agent is told to stop, in seconds.
+    /// Time pods have to end when the agent is stopped, in seconds.
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     shutdown_grace: u64,
-    /// How logs are written, to standard error.
+    /// Format of logs on standard error.
     #[arg(long, env = "TRAINYARD_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     log_format: LogFormat,
-    /// What is logged, for example `debug` or `info,node_agent=trace`.
+    /// Log filter, for example `debug` or `info,node_agent=trace`.
     #[arg(long, env = "TRAINYARD_LOG_LEVEL", default_value = LOGGED, value_name = "FILTER")]
     log_level: String,
 }
@@ -85,7 +85,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Runs until it is told to stop.
+/// Runs until it gets a signal to stop.
 pub(crate) fn run(args: &NodeAgentArgs) -> Result<ExitCode, Failure> {
     logging::start(&args.log_level, args.log_format)?;
     let data_directory = args.data_directory.clone();
@@ -118,8 +118,8 @@ pub(crate) fn run(args: &NodeAgentArgs) -> Result<ExitCode, Failure> {
                 }
                 match stop.take() {
                     Some(stop) => {
-                        tracing::info!("asked to stop: pods are ended first; once more to kill them");
-                        // An agent that has stopped by itself needs not be told.
+                        tracing::info!("stopping: ending the pods; a second signal kills them at once");
+                        // An agent that has stopped by itself needs no signal.
                         let _ = stop.send(());
                     }
                     // Every process ends with this one.

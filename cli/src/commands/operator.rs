@@ -18,7 +18,7 @@ use self::settings::{Ignored, Settings};
 use crate::logging::{self, LogFormat};
 use crate::out::Failure;
 
-/// Logged unless told otherwise.
+/// Default log filter.
 const LOGGED: &str = "info";
 
 /// Signals closer together than this count as one.
@@ -53,7 +53,7 @@ pub(crate) fn hyphenated(args: impl Iterator<Item = OsString>) -> Vec<OsString> 
     args
 }
 
-/// Runs until it is told to stop.
+/// Runs until it gets a signal to stop.
 pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.over_file(args.config.as_deref())?;
     let level = settings.log_level.as_deref().unwrap_or(LOGGED);

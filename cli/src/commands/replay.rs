@@ -1,4 +1,4 @@
-//! `trainyard replay`: a scenario on the embedded cluster, or a recorded log decided anew.
+//! `trainyard replay`: a scenario on the embedded cluster, or a recorded log decided again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::out::{self, Failure};
 use crate::records;
 
 /// Jobs whose phases are printed as text.
-const MOST_JOBS: usize = 100;
+const MAX_LISTED_JOBS: usize = 100;
 
 /// Arguments of `trainyard replay`.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ fn replay_scenario(file: &Path, output: Output) -> Result<ExitCode, Failure> {
     let run = simulator::run(&scenario);
     let expected = !scenario.expect.is_empty();
     let differences = if expected { simulator::check::failures(&scenario, &run) } else { Vec::new() };
-    // A step that cannot be done is told as such, whether that was expected or not.
+    // A step that fails is reported as such, whether that was expected or not.
     let outcome = run.inspect_err(|_| {
         for difference in differences.iter().filter(|_| scenario.expect.error.is_some()) {
             out::warn(&format!("not as expected: {difference}"));
@@ -66,7 +66,7 @@ fn replay_scenario(file: &Path, output: Output) -> Result<ExitCode, Failure> {
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }
 
-/// Where a record decides otherwise today.
+/// A record that this build decides differently.
 struct Difference {
     record: String,
     job: String,
@@ -97,7 +97,7 @@ fn replay_log(path: &Path, output: Output) -> Result<ExitCode, Failure> {
         {
             let name = key.to_string();
             // What is not printed is not kept: a log may hold any number of jobs.
-            if output == Output::Text && phases.len() > MOST_JOBS && !phases.contains_key(&name) {
+            if output == Output::Text && phases.len() > MAX_LISTED_JOBS && !phases.contains_key(&name) {
                 return Ok(records::Flow::Go);
             }
             let list = phases.entry(name).or_default();
@@ -126,16 +126,13 @@ fn replay_log(path: &Path, output: Output) -> Result<ExitCode, Failure> {
         out::line(&format!("  recorded: {}", d.recorded));
         out::line(&format!("  decided:  {}", d.decided));
     } else {
-        for (job, list) in phases.iter().take(MOST_JOBS) {
+        for (job, list) in phases.iter().take(MAX_LISTED_JOBS) {
             out::line(&format!("{job}: {}", list.join(", ")));
         }
-        if phases.len() > MOST_JOBS {
+        if phases.len() > MAX_LISTED_JOBS {
             out::line("... and more jobs");
         }
-        out::line(&format!(
-            "{records} records, {decisions} decisions: every one decided alike; digest {}",
-            head.digest
-        ));
+        out::line(&format!("{records} records, {decisions} decisions: all decided alike; digest {}", head.digest));
     }
     Ok(code)
 }

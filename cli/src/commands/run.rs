@@ -46,7 +46,7 @@ pub(crate) struct RunArgs {
     /// Only warn of unknown fields and wrong values in the manifests (`trainyard validate` lists them).
     #[arg(long)]
     lax: bool,
-    /// Where the log, the cluster's objects and the pods' output are kept.
+    /// Directory of the log, the cluster's objects and the pods' output.
     #[arg(long, alias = "data-directory", default_value = "./trainyard-data", value_name = "DIR")]
     data_dir: PathBuf,
     /// Show the pods' output.
@@ -73,7 +73,7 @@ pub(crate) struct RunArgs {
     /// With `--again`: remove the volume claims as well, and with them checkpoints that jobs keep there.
     #[arg(long, requires = "again")]
     claims: bool,
-    /// What goes wrong: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR], preempt=JOB[@TIME]. May be repeated.
+    /// Fault to inject: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR], preempt=JOB[@TIME]. May be repeated.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
     /// A setting of the operator, for example `enable-creating-failed=true`. May be repeated.
@@ -102,11 +102,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     Ok(if end.well { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }
 
-/// How a run ended.
+/// Result of a run.
 struct End {
-    /// Whether every job succeeded, and nothing was refused or stopped.
+    /// True if every job succeeded, and nothing was rejected or stopped.
     well: bool,
-    /// Whether the user stopped the run, or the printing of its output.
+    /// True if the user stopped the run, or the printing of its output.
     stopped: bool,
 }
 

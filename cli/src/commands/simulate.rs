@@ -33,10 +33,10 @@ pub(crate) struct SimulateArgs {
     /// GPUs of each node.
     #[arg(long, default_value_t = 8)]
     gpus: u32,
-    /// How long pods run unless annotated otherwise (`trainyard.dev/simulate-duration`).
+    /// Running time of pods without the annotation `trainyard.dev/simulate-duration`.
     #[arg(long, default_value = "60s", value_parser = duration)]
     duration: u64,
-    /// What goes wrong: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR], preempt=JOB[@TIME]. May be repeated.
+    /// Fault to inject: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR], preempt=JOB[@TIME]. May be repeated.
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
     /// A setting of the operator, for example `enable-creating-failed=true`. May be repeated.
@@ -60,7 +60,11 @@ pub(crate) fn duration(text: &str) -> Result<u64, String> {
 /// Reads `NAME=VALUE`; a name alone is switched on.
 pub(crate) fn flag(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').unwrap_or((text, "true"));
-    if name.is_empty() { Err(format!("{text}: no name before =")) } else { Ok((name.to_owned(), value.to_owned())) }
+    if name.is_empty() {
+        Err(format!("{text}: a name must come before ="))
+    } else {
+        Ok((name.to_owned(), value.to_owned()))
+    }
 }
 
 /// The settings that flags make.

@@ -1,4 +1,4 @@
-//! `trainyard explain`, `history` and `diff`: a job's life as its log tells it.
+//! `trainyard explain`, `history` and `diff`: a job's life from its log.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::out::{self, Failure};
 use crate::records::{self, Flow, Source};
 use crate::remote::ServerArgs;
 
-/// Which log.
+/// The log to read.
 #[derive(Debug, Args)]
 pub(crate) struct Where {
     /// A log: a directory, an exported `.jsonl` or `.jsonl.gz` file.
@@ -77,7 +77,7 @@ pub(crate) struct DiffArgs {
     place: Where,
 }
 
-/// How results are printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Output {
     /// For people.
@@ -148,7 +148,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
         Ok(Flow::Go)
     })?;
     let Some(key) = newest(&state, namespace, name) else {
-        out::line(&format!("{namespace}/{name}: no such job in this log at that point"));
+        out::line(&format!("{namespace}/{name}: this log has no such job at that position"));
         return Ok(ExitCode::from(out::FOUND));
     };
     let Some(job) = state.job(&key) else { return Ok(ExitCode::from(out::FOUND)) };
@@ -210,7 +210,7 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<ExitCode, Failure> {
         out::line(&json!({"job": format!("{namespace}/{name}"), "timeline": lines_json(&all)}).to_string());
     }
     if found == 0 {
-        out::warn(&format!("{namespace}/{name}: no record of it in this log"));
+        out::warn(&format!("{namespace}/{name}: this log has no record of that job"));
         return Ok(ExitCode::from(out::FOUND));
     }
     Ok(ExitCode::SUCCESS)

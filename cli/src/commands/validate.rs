@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ValidateArgs) -> ExitCode {
                 out::line(&problem.line(false));
             }
             let warnings = manifests.problems.len() - errors;
-            out::tell(&format!(
+            out::error_line(&format!(
                 "{} in {}: {}, {}",
                 counted(manifests.objects.len(), "object"),
                 counted(args.files.len(), "file"),

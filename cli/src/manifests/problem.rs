@@ -28,7 +28,7 @@ impl Problem {
         Self { file: file.to_owned(), place, severity: Severity::Error, field }
     }
 
-    /// Whether it keeps a job from being started.
+    /// Returns whether it keeps a job from being started.
     pub(crate) fn is_error(&self) -> bool {
         self.severity != Severity::Remark
     }

@@ -1,4 +1,4 @@
-//! Damaged manifests: whatever stands in a file, reading it ends with findings that have a place in it, and never in a panic.
+//! Damaged manifests: for every content of a file, reading it ends with findings that have a place in it, and never in a panic.
 
 use std::fs;
 use std::path::Path;

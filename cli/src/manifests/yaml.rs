@@ -213,7 +213,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Tree, E> {
-        let number = Number::from_f64(value).ok_or_else(|| E::custom("this is no number that JSON can hold"))?;
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("this is not a number that JSON can hold"))?;
         Ok(Tree::Scalar(number.into()))
     }
 
@@ -297,13 +297,13 @@ mod tests {
     fn fields_that_occur_twice_are_told_and_the_last_one_counts() {
         let document = only("a: 1\nb: {c: 1, c: 2}\na: 3\na: 4\n");
         assert_eq!(document.value, json!({"a": 4, "b": {"c": 2}}));
-        let told = |path: &str, at, first| (path.to_owned(), at, first);
+        let expect = |path: &str, at, first| (path.to_owned(), at, first);
         assert_eq!(
             document.duplicates,
             [
-                told("b.c", place(2, 11), place(2, 5)),
-                told("a", place(3, 1), place(1, 1)),
-                told("a", place(4, 1), place(3, 1)),
+                expect("b.c", place(2, 11), place(2, 5)),
+                expect("a", place(3, 1), place(1, 1)),
+                expect("a", place(4, 1), place(3, 1)),
             ]
         );
     }

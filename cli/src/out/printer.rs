@@ -69,17 +69,17 @@ impl Printer {
         self.shared.changed.notify_all();
     }
 
-    /// Whether text that can wait should be printed now.
+    /// Returns whether text that can wait should be printed now.
     pub(super) fn has_room(&self) -> bool {
         self.shared.lock().waiting.len() < ROOM_BYTES
     }
 
-    /// Whether standard output takes what is written without delay.
+    /// Returns whether standard output takes what is written without delay.
     pub(super) fn keeps_up(&self) -> bool {
         self.shared.lock().writing.is_none_or(|(since, _)| since.elapsed() < SLOW_WRITE_TIMEOUT)
     }
 
-    /// Whether nothing can be printed any more.
+    /// Returns whether nothing can be printed any more.
     pub(super) fn is_gone(&self) -> bool {
         self.shared.lock().gone
     }
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that takes a write when it is told to, and stops reading when the telling end is gone.
+    /// A reader that takes a write for each message, and stops reading when the sender is gone.
     struct Slow(Receiver<()>, Sender<Vec<u8>>);
 
     impl Write for Slow {
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn a_reader_that_stands_still_holds_up_nothing() {
-        let ((go, told), (text, read), (fail, failed)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
-        let printer = Printer::start(Slow(told, text), move |e| fail.send(e.kind()).unwrap()).unwrap();
+        let ((go, ready), (text, read), (fail, failed)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
+        let printer = Printer::start(Slow(ready, text), move |e| fail.send(e.kind()).unwrap()).unwrap();
         printer.print("one\n");
         let line = format!("{}\n", "x".repeat(1023));
         let most = u64::try_from(MAX_QUEUED_BYTES / line.len()).unwrap();
@@ -182,8 +182,8 @@ mod tests {
 
     #[test]
     fn a_reader_gets_everything_in_order() {
-        let ((go, told), (text, read)) = (mpsc::channel(), mpsc::channel());
-        let printer = Printer::start(Slow(told, text), |_| ()).unwrap();
+        let ((go, ready), (text, read)) = (mpsc::channel(), mpsc::channel());
+        let printer = Printer::start(Slow(ready, text), |_| ()).unwrap();
         let wanted = (0..20_000).fold(String::new(), |text, n| text + &format!("line {n} {}\n", "y".repeat(20)));
         wanted.split_inclusive('\n').for_each(|line| printer.print(line));
         let mut found = Vec::new();

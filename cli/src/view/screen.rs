@@ -4,7 +4,7 @@
 
 use console::{AnsiCodeIterator, Term, measure_text_width};
 
-/// Size of a terminal that does not tell its own.
+/// Size of a terminal that does not report its own.
 const DEFAULT_SIZE: (usize, usize) = (24, 80);
 
 /// Standard output as a screen.

@@ -25,7 +25,7 @@ impl Cluster {
         cluster
     }
 
-    /// One on which nobody has installed the definitions.
+    /// One without the definitions.
     pub(crate) fn start_undefined(options: Options) -> Self {
         let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
         let cluster = Self { plane };
@@ -46,12 +46,12 @@ impl Cluster {
         self.plane.apply(manifests).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// What kubectl prints.
+    /// Returns the output of kubectl.
     pub(crate) fn kubectl(&self, words: &[&str]) -> String {
         self.try_kubectl(words).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
     }
 
-    /// What kubectl prints, or why it refuses.
+    /// Returns the output of kubectl, or its error.
     pub(crate) fn try_kubectl(&self, words: &[&str]) -> Result<String, String> {
         self.plane.run_kubectl(words).map_err(|error| error.to_string())
     }

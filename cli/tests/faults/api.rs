@@ -1,4 +1,4 @@
-//! The API server stands still, is started anew, forgets history, and tells its watches late.
+//! The API server is paused, is restarted, forgets history, and delivers watch events late.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::operator::Operator;
 use crate::options;
 use crate::seen::Seen;
 
-/// How long the API server stands still: `TRAINYARD_FAULT_PAUSE` seconds, 30 unless told otherwise.
+/// Returns the time for which the API server is paused: `TRAINYARD_FAULT_PAUSE` seconds, 30 by default.
 fn pause() -> Duration {
     let given = std::env::var("TRAINYARD_FAULT_PAUSE").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(given.unwrap_or(30))
@@ -31,7 +31,7 @@ fn the_api_server_stands_still_for_longer_than_the_lease() {
     jobs.until_some_run();
     cluster.plane.pause(Component::ApiServer).unwrap();
     sleep(pause());
-    assert!(operator.is_alive(), "it ended while nobody answered");
+    assert!(operator.is_alive(), "it ended while the API server did not answer");
     let says = operator.says("/readyz");
     assert!(!says.contains("leading") || pause() < Duration::from_secs(5), "leads without a lease: {says}");
     cluster.plane.resume(Component::ApiServer).unwrap();
@@ -45,7 +45,7 @@ fn the_api_server_stands_still_for_longer_than_the_lease() {
 fn the_api_server_is_stopped_started_and_forgets_history() {
     let cluster = &Cluster::start(options());
     let mut jobs = Jobs::new(cluster, "restarted");
-    // Without election: a leadership that is lost meanwhile would list anew, and ask for no version that is gone.
+    // Without election: a leadership that is lost meanwhile would list again, and ask for no version that is gone.
     let mut operator = Operator::start(cluster, jobs.namespace, false);
     operator.until_leading();
     jobs.create(&[(Kind::Healthy, 3)]);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::common::Cluster;
 use crate::seen::Seen;
 
-/// What a job does and how it must end.
+/// Kind of a job, and the end it must reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Runs until it is deleted.
@@ -41,7 +41,7 @@ impl Kind {
         if self == Self::Restarts { 2 } else { 0 }
     }
 
-    /// How many pods must have existed in its whole life.
+    /// Returns the number of pods that must have existed in its whole life.
     pub(crate) fn pods_ever(self) -> usize {
         PODS * if self == Self::Restarts { 3 } else { 1 }
     }
@@ -92,13 +92,13 @@ impl<'a> Jobs<'a> {
         Self { labels: json!({key: value}), ..self }
     }
 
-    /// Creates so many jobs of each kind, named by it.
+    /// Creates `count` jobs of each kind, named by it.
     pub(crate) fn create(&mut self, wanted: &[(Kind, usize)]) {
         let manifests = self.plan(wanted);
         self.cluster.apply(&manifests);
     }
 
-    /// The manifests of so many jobs of each kind, which somebody is to apply.
+    /// Returns the manifests of `count` jobs of each kind, to be applied.
     pub(crate) fn plan(&mut self, wanted: &[(Kind, usize)]) -> String {
         let mut items = Vec::new();
         for (kind, count) in wanted {
@@ -133,7 +133,7 @@ impl<'a> Jobs<'a> {
         wrong.map(|(name, _)| format!("{name}: {}", statuses.get(name).unwrap_or(&Value::Null))).collect()
     }
 
-    /// Whether every job shows its last phase.
+    /// Returns whether every job shows its last phase.
     pub(crate) fn all_ended(&self) -> bool {
         self.not(|kind, status| status["phase"] == kind.phase()).is_empty()
     }

@@ -18,7 +18,7 @@ fn fifty_jobs_under_kills(namespace: &'static str, keeps_log: bool) {
     let seen = Seen::begin(cluster, namespace);
     // Election is left out: a killed process's lease has to run out, and there would be few kills.
     let mut operator = Operator::start(cluster, namespace, false);
-    let begun = Instant::now();
+    let started = Instant::now();
     let manifests = jobs.plan(&[
         (Kind::Healthy, 10),
         (Kind::Succeeds, 12),
@@ -30,7 +30,7 @@ fn fifty_jobs_under_kills(namespace: &'static str, keeps_log: bool) {
     scope(|scope| {
         // Killed while jobs appear, too.
         scope.spawn(|| cluster.apply(&manifests));
-        while begun.elapsed() < DISTURBED && (kills < 8 || !jobs.all_ended()) {
+        while started.elapsed() < DISTURBED && (kills < 8 || !jobs.all_ended()) {
             sleep(random.between(200, 3500));
             operator.kill();
             kills += 1;
@@ -60,7 +60,7 @@ fn fifty_jobs_under_kills(namespace: &'static str, keeps_log: bool) {
         };
         assert_eq!(shown(&status), shown(&ended[&name]), "{name}");
     }
-    eprintln!("{kills} kills, log kept: {keeps_log}; {:?}", begun.elapsed());
+    eprintln!("{kills} kills, log kept: {keeps_log}; {:?}", started.elapsed());
     assert!(kills >= 5, "{kills} kills are too few");
 }
 

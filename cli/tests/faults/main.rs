@@ -25,13 +25,13 @@ use control_plane::Options;
 
 use common::Cluster;
 
-/// The control plane that nobody disturbs.
+/// The control plane of tests without faults.
 fn shared() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
     CLUSTER.get_or_init(|| Cluster::start(options()))
 }
 
-/// How every control plane here is.
+/// Returns the options of every control plane of these tests.
 fn options() -> Options {
     // Nodes outlive the longest stop of an API server.
     Options { nodes: 8, node_grace: Some(Duration::from_secs(90)), ..Options::default() }

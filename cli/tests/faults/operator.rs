@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::common::{Cluster, file};
 use crate::probe;
 
-/// How an operator is started; it can be started again after it was killed.
+/// Options of an operator process that can be started again after a kill.
 pub(crate) struct Operator<'a> {
     cluster: &'a Cluster,
     data: tempfile::TempDir,
     kubeconfig: PathBuf,
-    /// Where its Lease is: others on the same control plane have theirs elsewhere.
+    /// Namespace of its Lease; other operators on the same control plane use other ones.
     home: String,
     arguments: Vec<String>,
     elects: bool,
@@ -42,7 +42,7 @@ impl<'a> Operator<'a> {
             home: home.to_owned(),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             elects,
-            // Free at this moment; nobody else on this machine asks for this one by number.
+            // Free at this moment; no other program on this machine asks for this one by number.
             health: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(),
             starts: 0,
             child: None,
@@ -81,7 +81,7 @@ impl<'a> Operator<'a> {
         format!("operator-{}-{}", self.health, self.starts)
     }
 
-    /// What that process wrote to its log of words.
+    /// Returns the log lines of that process.
     pub(crate) fn log(&self) -> String {
         let path = self.cluster.plane.directory().join(format!("logs/{}.log", self.name()));
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -107,7 +107,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// What `/readyz` or another path says; nothing while it does not answer.
+    /// Returns the answer of `/readyz` or another path; `None` without one.
     pub(crate) fn says(&self, path: &str) -> String {
         probe::get(self.health, path).unwrap_or_default()
     }
@@ -119,7 +119,7 @@ impl<'a> Operator<'a> {
         });
     }
 
-    /// Whether the process that was started last still lives.
+    /// Returns whether the process that was started last still lives.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| child.try_wait().unwrap().is_none())
     }

@@ -90,7 +90,7 @@ fn until_refused(operator: &mut Operator<'_>) {
     assert!(operator.is_alive());
 }
 
-/// What the store had at some time.
+/// Copy of the store.
 struct Backup(tempfile::TempDir);
 
 impl Backup {
@@ -122,9 +122,9 @@ fn data(cluster: &Cluster) -> PathBuf {
     cluster.plane.directory().join("etcd.data")
 }
 
-/// What has, and what serves, the cluster's objects.
+/// Components that store and serve the cluster's objects.
 const STORE: [Component; 2] = [Component::Etcd, Component::ApiServer];
-/// What watches them. As etcd's documentation of a restoration asks, they are started anew: a watch that is taken up again from a
+/// Components that watch them. As etcd's documentation of a restoration asks, they are restarted: a watch that is taken up again from a
 /// version which is still to come would be silent until then, and no pod be scheduled or run.
 const WATCHERS: [Component; 3] = [Component::ControllerManager, Component::Scheduler, Component::Kwok];
 

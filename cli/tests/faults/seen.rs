@@ -1,6 +1,6 @@
 //! Every pod that ever was in a namespace, as a watch tells of them.
 //!
-//! A watch that ends goes on from the last version it told of, so that nothing is missed. Whoever asks waits until the watch has
+//! A watch that ends goes on from the last version it told of, so that nothing is missed. A reader waits until the watch has
 //! told of a pod that was created for the purpose.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::common::Cluster;
 
-/// Begins the names of pods that belong to nobody.
+/// Prefix of the names of pods without a job.
 const MARK: &str = "seen-";
 
 /// The pods of a namespace from some moment on.
@@ -35,7 +35,7 @@ struct State {
     /// Name and uid of each.
     pods: BTreeSet<(String, String)>,
     version: String,
-    /// What makes the watch useless.
+    /// Error that ended the watch.
     broken: Option<String>,
     child: Option<Child>,
     over: bool,
@@ -70,7 +70,7 @@ impl<'a> Seen<'a> {
             state.marks += 1;
             format!("{MARK}{}", state.marks)
         };
-        // Nobody schedules it, so it goes at once when it is deleted.
+        // It is not scheduled, so it is removed at once when it is deleted.
         let spec = json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]});
         let metadata = json!({"name": mark, "namespace": self.namespace});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
@@ -100,7 +100,7 @@ impl Drop for Seen<'_> {
     }
 }
 
-/// How kubectl is called, for a thread that outlives the call that began it.
+/// Command line of kubectl, for a thread that outlives its caller.
 struct Kubectl {
     program: OsString,
     arguments: Vec<OsString>,

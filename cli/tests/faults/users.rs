@@ -152,9 +152,9 @@ fn a_namespace_that_goes_with_running_jobs() {
     staying.create(&[(Kind::Healthy, 2)]);
     going.until_some_run();
     staying.until_running();
-    let begun = Instant::now();
+    let started = Instant::now();
     cluster.kubectl(&["delete", "namespace", "going", "--timeout=90s"]);
-    eprintln!("gone after {:?}", begun.elapsed());
+    eprintln!("gone after {:?}", started.elapsed());
     staying.create(&[(Kind::Succeeds, 1), (Kind::Restarts, 1)]);
     // The same name again is another namespace.
     let mut again = Jobs::new(cluster, "going");

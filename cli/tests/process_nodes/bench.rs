@@ -153,7 +153,7 @@ impl<'a> Node<'a> {
     }
 
     /// The status code with which the node itself answers a request for a container's output: to a user with a certificate of the
-    /// cluster, or to somebody without.
+    /// cluster, or to a user without it.
     pub(crate) fn answers(&self, user: Option<&str>, path: &str) -> u16 {
         let node = self.bench.get("node", &self.name);
         let port = node.pointer("/status/daemonEndpoints/kubeletEndpoint/Port").and_then(Value::as_u64).unwrap();
@@ -187,7 +187,7 @@ impl<'a> Node<'a> {
         self.process.take().unwrap().signal("-TERM");
     }
 
-    /// What another agent in the same directory says before it gives up.
+    /// Returns the error of another agent in the same directory.
     pub(crate) fn twin_says(&self, name: &str) -> String {
         let output = self.command(name).stdin(Stdio::null()).output().unwrap();
         assert!(!output.status.success());
@@ -202,13 +202,13 @@ impl<'a> Node<'a> {
         });
     }
 
-    /// What a container printed; `file` is its name and the number of the run.
+    /// Returns the output of a container; `file` is its name and the number of the run.
     pub(crate) fn output(&self, pod: &str, file: &str) -> String {
         let path = self.directory().join("logs/default").join(pod).join(format!("{file}.log"));
         fs::read_to_string(path).unwrap_or_default()
     }
 
-    /// What every container of every pod of a name printed.
+    /// Returns the output of every container of every pod of a name.
     pub(crate) fn outputs(&self, pod: &str) -> Vec<String> {
         let Ok(files) = fs::read_dir(self.directory().join("logs/default").join(pod)) else { return Vec::new() };
         files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()

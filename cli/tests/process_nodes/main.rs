@@ -52,7 +52,7 @@ fn a_node_runs_pods_and_tells_what_becomes_of_them() {
     assert_eq!(node.output("good", "main-0"), format!("gpus=0 ip={ip}\ncredentials=\n"));
     assert_eq!(bench.kubectl(&["logs", "good"]), format!("gpus=0 ip={ip}\ncredentials=\n"));
     assert_eq!(bench.kubectl(&["logs", "good", "--tail=1"]), "credentials=\n");
-    // The node answers the API server, and nobody else who happens to be on this machine.
+    // The node answers the API server, and no other client on this machine.
     let output = "/containerLogs/default/good/main";
     assert_eq!((node.answers(None, output), node.answers(Some("eve"), output)), (401, 403));
     bench.kubectl(&["create", "clusterrolebinding", "eve", "--clusterrole=system:kubelet-api-admin", "--user=eve"]);

@@ -17,7 +17,7 @@ use crate::merge::{at, object_mut, text};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WatcherId(u64);
 
-/// How far a stream is.
+/// Progress of a stream.
 #[derive(Debug, Clone)]
 pub(super) enum Progress {
     /// A list is due, not before `at`; `failures` lists in a row have failed.
@@ -68,7 +68,7 @@ impl Stream {
     }
 }
 
-/// What became of an object.
+/// Change of an object.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     /// It was created.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::common::*;
 
-/// A runtime that writes down what it is told and reports what a test puts in.
+/// A runtime that records its calls and reports what a test puts in.
 #[derive(Clone, Default)]
 struct Script {
     calls: Arc<Mutex<Vec<String>>>,
@@ -177,7 +177,7 @@ fn pods_on_a_node_that_is_no_more_do_not_wait_for_it() {
     delete(&mut cluster, "Pod", "p", None).unwrap();
     cluster.tick();
     assert!(get(&cluster, "Pod", "p").is_none());
-    assert!(get(&cluster, "Pod", "q").is_some(), "nobody deleted it");
+    assert!(get(&cluster, "Pod", "q").is_some(), "it was not deleted");
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(crate) fn crd() -> Value {
     })
 }
 
-/// A cluster by hand with three nodes that serves `Train`.
+/// A manual cluster with three nodes that serves `Train`.
 pub(crate) fn cluster() -> Cluster {
     let mut cluster = Cluster::new(&Options::default());
     cluster.register(&crd()).expect("the definition is good");
@@ -157,7 +157,7 @@ pub(crate) fn verdict(answer: &ApiAnswer) -> String {
 }
 
 /// One line per observation: `listed Pod 2`, `applied p`, `deleted p`.
-pub(crate) fn told(observations: &[Observation]) -> Vec<String> {
+pub(crate) fn observed(observations: &[Observation]) -> Vec<String> {
     observations
         .iter()
         .map(|observation| match observation {

@@ -7,7 +7,7 @@ use cluster::Cluster;
 use model::Uid;
 use serde_json::{Value, json};
 
-/// A pod in one of the states that deletion tells apart.
+/// A pod in one of the states that deletion distinguishes.
 fn pod_in(state: &str) -> Cluster {
     let mut cluster = cluster();
     create(&mut cluster, &pod_manifest("p", &[])).unwrap();
@@ -46,14 +46,14 @@ fn pods_that_have_nothing_running_vanish_at_once() {
         assert_eq!(left.is_none(), vanishes, "{state} {grace:?}");
         assert!(rv(&answer) > before, "{state}: a deletion has a newer resourceVersion");
         let want = if vanishes { "deleted p" } else { "applied p" };
-        assert_eq!(told(&cluster.watch(watcher)), [want], "{state} {grace:?}");
+        assert_eq!(observed(&cluster.watch(watcher)), [want], "{state} {grace:?}");
         if let Some(left) = left {
             let seconds = u64::from(grace.unwrap_or(30));
             assert_eq!(left["metadata"]["deletionGracePeriodSeconds"], seconds);
             assert_eq!(meta(&left, "deletionTimestamp"), cluster.now().plus_ms(seconds * 1000).to_rfc3339());
             cluster.gone("default", "p");
             assert!(get(&cluster, "Pod", "p").is_none());
-            assert_eq!(told(&cluster.watch(watcher)), ["deleted p"]);
+            assert_eq!(observed(&cluster.watch(watcher)), ["deleted p"]);
         }
     }
 }
@@ -154,7 +154,7 @@ fn what_lost_its_owner_is_collected() {
     let watcher = cluster.subscribe();
     cluster.watch(watcher);
     delete(&mut cluster, "Train", "t", None).unwrap();
-    assert_eq!(told(&cluster.watch(watcher)), ["deleted t", "applied run", "deleted wait", "deleted svc"]);
+    assert_eq!(observed(&cluster.watch(watcher)), ["deleted t", "applied run", "deleted wait", "deleted svc"]);
     assert_ne!(meta(&pod(&cluster, "run"), "deletionTimestamp"), "", "pods go gracefully");
     assert!(get(&cluster, "Pod", "foreign").is_some());
     cluster.gone_all();

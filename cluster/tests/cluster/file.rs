@@ -1,4 +1,4 @@
-//! The cluster in a file: everything comes back, and damage is told apart.
+//! The cluster in a file: everything comes back, and kinds of damage are distinguished.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::common::*;
 
 fn load(path: &std::path::Path) -> Result<Cluster, FileError> {
-    Cluster::load(path, Mode::ByHand, Box::new(VirtualPods))
+    Cluster::load(path, Mode::Manual, Box::new(VirtualPods))
 }
 
 #[test]
@@ -26,8 +26,8 @@ fn a_saved_cluster_goes_on_where_it_was() {
     cluster.run("default", "p").unwrap();
     cluster.set_now(cluster.now().plus_ms(5_000));
     let mut file = ClusterFile::new(&path);
-    file.keep(&mut cluster).unwrap();
-    file.keep(&mut cluster).unwrap();
+    file.save(&mut cluster).unwrap();
+    file.save(&mut cluster).unwrap();
 
     let mut back = load(&path).unwrap();
     assert_eq!(back.objects(), cluster.objects());
@@ -52,8 +52,8 @@ fn what_cannot_be_loaded_says_why() {
     assert!(matches!(load(&path), Err(FileError::Missing { .. })));
     assert!(matches!(load(directory.path()), Err(FileError::Io { action: "read", .. })));
     let mut cluster = cluster();
-    assert!(matches!(ClusterFile::new(&path.join("below")).keep(&mut cluster), Err(FileError::Io { .. })));
-    ClusterFile::new(&path).keep(&mut cluster).unwrap();
+    assert!(matches!(ClusterFile::new(&path.join("below")).save(&mut cluster), Err(FileError::Io { .. })));
+    ClusterFile::new(&path).save(&mut cluster).unwrap();
     let good = fs::read_to_string(&path).unwrap();
     let node = "\"uid\":\"node-000001\"";
     assert!(good.contains(node));
@@ -85,7 +85,7 @@ fn what_is_kept_costs_what_changed_and_survives_every_cut() {
         create(&mut cluster, &pod_manifest(&format!("p{n}"), &[])).unwrap();
     }
     let mut file = ClusterFile::new(&path);
-    file.keep(&mut cluster).unwrap();
+    file.save(&mut cluster).unwrap();
     let base = fs::read(&path).unwrap();
     // The states that were kept, and the size of the journal when they were.
     let mut kept = vec![(0, cluster.objects(), cluster.revision())];
@@ -97,7 +97,7 @@ fn what_is_kept_costs_what_changed_and_survives_every_cut() {
             2 => drop(create(&mut cluster, &pod_manifest(&format!("p{}", n - 1), &[])).unwrap()),
             _ => drop(cluster.apply(&train_manifest(&format!("t{n}"))).unwrap()),
         }
-        file.keep(&mut cluster).unwrap();
+        file.save(&mut cluster).unwrap();
         let size = fs::read(&journal).unwrap().len();
         assert!(size - kept.last().unwrap().0 < base.len() / 10, "one change wrote {size} bytes");
         kept.push((size, cluster.objects(), cluster.revision()));
@@ -123,16 +123,16 @@ fn what_is_kept_costs_what_changed_and_survives_every_cut() {
     // The next process folds the journal into the file; a journal that it had no time to remove does not count.
     fs::write(&journal, &whole).unwrap();
     let mut back = load(&path).unwrap();
-    ClusterFile::new(&path).keep(&mut back).unwrap();
+    ClusterFile::new(&path).save(&mut back).unwrap();
     assert!(!journal.exists());
     fs::write(&journal, &whole).unwrap();
     let again = load(&path).unwrap();
     assert_eq!((again.objects(), again.revision()), (cluster.objects(), cluster.revision()));
     // An older file that was copied back beside its newer journal is refused.
     let mut next = ClusterFile::new(&path);
-    next.keep(&mut back).unwrap();
+    next.save(&mut back).unwrap();
     create(&mut back, &pod_manifest("late", &[])).unwrap();
-    next.keep(&mut back).unwrap();
+    next.save(&mut back).unwrap();
     fs::write(&path, &base).unwrap();
     assert!(matches!(load(&path), Err(FileError::Corrupt { .. })));
 }
@@ -148,9 +148,9 @@ fn a_journal_is_folded_into_the_file_when_it_is_long() {
         let mut pod = pod_manifest("p", &[]);
         pod["metadata"]["annotations"] = json!({"note": "x".repeat(4000)});
         create(&mut cluster, &pod).unwrap();
-        file.keep(&mut cluster).unwrap();
+        file.save(&mut cluster).unwrap();
         delete(&mut cluster, "Pod", "p", Some(0)).unwrap();
-        file.keep(&mut cluster).unwrap();
+        file.save(&mut cluster).unwrap();
         let size = fs::metadata(&journal).map_or(0, |m| m.len());
         folded += u32::from(size < most && n > 0);
         most = if size < most { size } else { most.max(size) };
@@ -166,13 +166,13 @@ fn a_file_of_the_first_format_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cluster.json");
     let mut cluster = cluster();
-    ClusterFile::new(&path).keep(&mut cluster).unwrap();
+    ClusterFile::new(&path).save(&mut cluster).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     let old = text.replace("\"format\":2,\"generation\":1", "\"format\":1");
     assert_ne!(old, text);
     fs::write(&path, old).unwrap();
     let mut back = load(&path).unwrap();
     assert_eq!(back.objects(), cluster.objects());
-    ClusterFile::new(&path).keep(&mut back).unwrap();
+    ClusterFile::new(&path).save(&mut back).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
 }

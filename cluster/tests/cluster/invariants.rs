@@ -1,4 +1,4 @@
-//! Whatever is done: a consumer of watches knows exactly what is stored, versions only grow, and a saved cluster is the same one.
+//! After any step: a consumer of watches knows exactly what is stored, versions only grow, and a saved cluster is the same one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,12 +62,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// What a consumer knows, by kind and uid, with the newest version it was told.
+/// Objects a consumer knows, by kind and uid, with their newest version.
 #[derive(Default)]
 struct View {
     objects: BTreeMap<(Kind, String), Arc<Value>>,
     newest: BTreeMap<Kind, u64>,
-    /// Whether some changes were coalesced, so that objects may be deleted that were never told.
+    /// True if some changes were coalesced, so that deleted objects may be unknown to the consumer.
     coalesced: bool,
 }
 
@@ -211,8 +211,8 @@ proptest! {
 
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cluster.json");
-        ClusterFile::new(&path).keep(&mut cluster).unwrap();
-        let mut back = Cluster::load(&path, Mode::ByHand, Box::new(VirtualPods)).unwrap();
+        ClusterFile::new(&path).save(&mut cluster).unwrap();
+        let mut back = Cluster::load(&path, Mode::Manual, Box::new(VirtualPods)).unwrap();
         prop_assert_eq!(back.objects(), cluster.objects());
         for step in &steps {
             perform(&mut cluster, step);

@@ -1,4 +1,4 @@
-//! Pods and nodes by hand: every verb, what it writes, and what it refuses.
+//! Manual pods and nodes: every verb, its writes, and its rejections.
 
 use apis::Observation;
 use cluster::{Cluster, Error, NodeSpec, NodeState, Options};

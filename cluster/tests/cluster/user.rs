@@ -64,7 +64,7 @@ fn planting_bypasses_every_check() {
     let orphan = pod_manifest("orphan", &[("Train", "none", "train-000099")]);
     cluster.store_unchecked(&orphan).unwrap();
     assert!(get(&cluster, "Pod", "orphan").is_some(), "planted objects are not collected");
-    assert_eq!(told(&cluster.watch(watcher)), ["applied t", "applied orphan"]);
+    assert_eq!(observed(&cluster.watch(watcher)), ["applied t", "applied orphan"]);
 
     manifest["spec"]["cars"] = json!(7);
     let again = cluster.store_unchecked(&manifest).unwrap();

@@ -1,4 +1,4 @@
-//! What consumers of watches are told: lists, changes, holds, relists, broken lists; and failing calls.
+//! Observations of watches: lists, changes, holds, relists, broken lists; and failing calls.
 
 use crate::common::*;
 use apis::{ApiCall, Observation, Selector, Verb, WatchTarget};
@@ -15,7 +15,7 @@ fn a_consumer_is_told_everything_once_and_then_changes_in_order() {
     let mut cluster = cluster();
     create(&mut cluster, &pod_manifest("old", &[])).unwrap();
     let first = cluster.subscribe();
-    assert_eq!(told(&cluster.watch(first)), ["listed Node 3", "listed Job 0", "listed Pod 1", "listed Service 0"]);
+    assert_eq!(observed(&cluster.watch(first)), ["listed Node 3", "listed Job 0", "listed Pod 1", "listed Service 0"]);
     create(&mut cluster, &train_manifest("t")).unwrap();
     create(&mut cluster, &pod_manifest("p", &[])).unwrap();
     cluster.node("n2", cluster::NodeState::Unknown).unwrap();
@@ -23,13 +23,13 @@ fn a_consumer_is_told_everything_once_and_then_changes_in_order() {
     create(&mut cluster, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}})).unwrap();
     let second = cluster.subscribe();
     assert!(cluster.has_news(first));
-    assert_eq!(told(&cluster.watch(first)), ["applied t", "applied p", "applied n2", "deleted old"]);
+    assert_eq!(observed(&cluster.watch(first)), ["applied t", "applied p", "applied n2", "deleted old"]);
     assert!(cluster.watch(first).is_empty());
-    assert_eq!(told(&cluster.watch(second)), ["listed Node 3", "listed Job 1", "listed Pod 1", "listed Service 0"]);
+    assert_eq!(observed(&cluster.watch(second)), ["listed Node 3", "listed Job 1", "listed Pod 1", "listed Service 0"]);
     cluster.unsubscribe(first);
     cluster.run("default", "p").unwrap();
     assert!(cluster.watch(first).is_empty());
-    assert_eq!(told(&cluster.watch(second)), ["applied p"]);
+    assert_eq!(observed(&cluster.watch(second)), ["applied p"]);
 }
 
 #[test]
@@ -74,13 +74,13 @@ fn a_held_kind_says_nothing_until_it_is_released() {
         create(&mut cluster, &pod_manifest("p", &[])).unwrap();
         cluster.schedule("default", "p", "n2").unwrap();
         create(&mut cluster, &train_manifest("t")).unwrap();
-        assert_eq!(told(&cluster.watch(watcher)), ["applied t"]);
+        assert_eq!(observed(&cluster.watch(watcher)), ["applied t"]);
         assert!(!cluster.has_news(watcher));
         let late = cluster.subscribe();
-        assert_eq!(told(&cluster.watch(late)), ["listed Node 3", "listed Job 1", "listed Service 0"]);
+        assert_eq!(observed(&cluster.watch(late)), ["listed Node 3", "listed Job 1", "listed Service 0"]);
         cluster.release(Kind::Pod, catch_up);
-        assert_eq!(told(&cluster.watch(watcher)), want, "{catch_up:?}");
-        assert_eq!(told(&cluster.watch(late)), ["listed Pod 2"]);
+        assert_eq!(observed(&cluster.watch(watcher)), want, "{catch_up:?}");
+        assert_eq!(observed(&cluster.watch(late)), ["listed Pod 2"]);
         cluster.release(Kind::Pod, catch_up);
         assert!(cluster.watch(watcher).is_empty());
     }
@@ -96,14 +96,14 @@ fn a_relist_replaces_what_was_not_delivered() {
     create(&mut cluster, &pod_manifest("q", &[])).unwrap();
     cluster.relist(Kind::Pod);
     create(&mut cluster, &pod_manifest("r", &[])).unwrap();
-    assert_eq!(told(&cluster.watch(watcher)), ["listed Pod 2"]);
+    assert_eq!(observed(&cluster.watch(watcher)), ["listed Pod 2"]);
     create(&mut cluster, &pod_manifest("s", &[])).unwrap();
-    assert_eq!(told(&cluster.watch(watcher)), ["applied s"]);
+    assert_eq!(observed(&cluster.watch(watcher)), ["applied s"]);
     cluster.hold(Kind::Pod);
     cluster.relist(Kind::Pod);
     assert!(cluster.watch(watcher).is_empty());
     cluster.release(Kind::Pod, CatchUp::InOrder);
-    assert_eq!(told(&cluster.watch(watcher)), ["listed Pod 3"]);
+    assert_eq!(observed(&cluster.watch(watcher)), ["listed Pod 3"]);
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn failing_lists_break_the_watch_and_are_tried_again_later() {
     }
     assert!(cluster.failures_left().is_empty());
     create(&mut cluster, &train_manifest("t")).unwrap();
-    assert_eq!(told(&cluster.watch(watcher)), ["applied t"], "other kinds go on");
+    assert_eq!(observed(&cluster.watch(watcher)), ["applied t"], "other kinds go on");
     cluster.set_now(start.plus_ms(7_000));
-    assert_eq!(told(&cluster.watch(watcher)), ["listed Pod 1"]);
+    assert_eq!(observed(&cluster.watch(watcher)), ["listed Pod 1"]);
     assert_eq!(cluster.next_wake(), None);
     let unwatched = cluster.fail(rule(FailVerb::List, "ConfigMap", 1, 500, false));
     assert_eq!(unwatched, Err(Error::NotWatched { kind: "ConfigMap".into() }));
@@ -194,7 +194,7 @@ fn a_call_that_was_carried_out_but_not_answered_shows_in_the_watch() {
     cluster.fail(rule(FailVerb::Delete, "Pod", 1, 0, true)).unwrap();
     let lost: ApiCall = call(Verb::Delete, "Pod", "p");
     assert_eq!(verdict(&cluster.execute(&lost)), "0 ConnectionLost");
-    assert_eq!(told(&cluster.watch(watcher)), ["deleted p"]);
+    assert_eq!(observed(&cluster.watch(watcher)), ["deleted p"]);
     assert_eq!(verdict(&cluster.execute(&lost)), "404 NotFound");
 }
 
@@ -215,10 +215,10 @@ fn a_consumer_of_labels_is_told_of_what_they_select() {
     let target = |selector| WatchTarget { kind: Kind::Pod, resource: pods(), plural: "pods", selector, of: None };
     let red = cluster.subscribe_to(&[target(Selector::label("team", "red"))]);
     let both = cluster.subscribe_to(&["red", "blue"].map(|team| target(Selector::label("team", team))));
-    assert_eq!(told(&cluster.watch(red)), ["listed Pod 1"]);
-    assert_eq!(told(&cluster.watch(both)), ["listed Pod 1", "listed Pod 1"]);
+    assert_eq!(observed(&cluster.watch(red)), ["listed Pod 1"]);
+    assert_eq!(observed(&cluster.watch(both)), ["listed Pod 1", "listed Pod 1"]);
 
-    // The watch of a label tells of an object whose label comes or goes as if the object did.
+    // The watch of a label reports an object whose label comes or goes as created or deleted.
     let label = |team| json!({"metadata": {"labels": {"team": team}}});
     patch(&mut cluster, "Pod", "c", label(json!("red"))).unwrap();
     patch(&mut cluster, "Pod", "a", json!({"metadata": {"labels": {"team": null}, "annotations": {"x": "y"}}}))
@@ -228,11 +228,11 @@ fn a_consumer_of_labels_is_told_of_what_they_select() {
     cluster.run("default", "c").unwrap();
     cluster.run("default", "d").unwrap();
     let news = cluster.watch(red);
-    assert_eq!(told(&news), ["applied c", "deleted a", "applied b", "applied c"]);
+    assert_eq!(observed(&news), ["applied c", "deleted a", "applied b", "applied c"]);
     let Observation::Deleted(gone) = &news[1] else { panic!("{news:?}") };
-    assert_eq!(gone["metadata"]["labels"]["team"], "red", "it is told as it was when it fitted");
+    assert_eq!(gone["metadata"]["labels"]["team"], "red", "it is reported as it was when it fitted");
     assert_eq!(rv(gone), rv(&pod(&cluster, "a")), "at the version at which it ceased to");
-    let mut all = told(&cluster.watch(both));
+    let mut all = observed(&cluster.watch(both));
     all.sort();
     assert_eq!(all, ["applied b", "applied c", "applied c", "deleted a", "deleted b"]);
 
@@ -240,9 +240,9 @@ fn a_consumer_of_labels_is_told_of_what_they_select() {
     for name in ["a", "b", "d"] {
         delete(&mut cluster, "Pod", name, Some(0)).unwrap();
     }
-    assert_eq!(told(&cluster.watch(red)), ["deleted b"]);
+    assert_eq!(observed(&cluster.watch(red)), ["deleted b"]);
     cluster.relist(Kind::Pod);
-    assert_eq!(told(&cluster.watch(red)), ["listed Pod 1"]);
+    assert_eq!(observed(&cluster.watch(red)), ["listed Pod 1"]);
 }
 
 #[test]
@@ -261,11 +261,11 @@ fn a_consumer_of_one_type_is_told_of_no_other() {
     };
     let trains = cluster.subscribe_to(&[target("Train", "trains")]);
     let trams = cluster.subscribe_to(&[target("Tram", "trams")]);
-    assert_eq!(told(&cluster.watch(trains)), ["listed Job 1"]);
-    assert_eq!(told(&cluster.watch(trams)), ["listed Job 0"]);
+    assert_eq!(observed(&cluster.watch(trains)), ["listed Job 1"]);
+    assert_eq!(observed(&cluster.watch(trams)), ["listed Job 0"]);
     create(&mut cluster, &train_manifest("u")).unwrap();
     // A list that fails is that of its own type.
     cluster.fail(rule(FailVerb::List, "Tram", 1, 500, false)).unwrap();
-    assert_eq!(told(&cluster.watch(trains)), ["applied u"]);
+    assert_eq!(observed(&cluster.watch(trains)), ["applied u"]);
     assert!(cluster.watch(trams).is_empty());
 }

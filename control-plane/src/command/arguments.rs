@@ -2,7 +2,7 @@
 
 use super::Failure;
 
-/// What is to be started.
+/// Components to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Simulated nodes.

@@ -1,4 +1,4 @@
-//! `hold`: the process in the background that owns the control plane. `up` starts it; nobody calls it by hand.
+//! `hold`: the process in the background that owns the control plane. `up` starts it; it is not for users.
 //!
 //! When it ends, however that happens, everything that it started ends too: the library sees to that. It ends by itself when
 //! the state that it wrote is gone, for example because the target directory was removed.

@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 
 use super::{Failure, failed};
 
-/// Where everything of the control plane in the background is.
+/// Returns the directory of the control plane in the background.
 pub(crate) fn directory() -> PathBuf {
     control_plane::target_directory().join("cluster")
 }
 
-/// What is known of it.
+/// Recorded state of a plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     /// The process that owns all others.
     pub(crate) holder: ProcessId,
-    /// Whether all was ready once.
+    /// True if all was ready once.
     pub(crate) ready: bool,
     /// Components and node agents, by name.
     pub(crate) processes: Vec<(String, ProcessId)>,

@@ -38,7 +38,7 @@ pub(crate) fn run(wanted: &Wanted) -> Result<ExitCode, Failure> {
     let output = directory.join("up.log");
     let holder = hold(wanted, &output)?;
     wait(holder, &directory, &output)?;
-    tell(wanted, &directory, start.elapsed());
+    print_summary(wanted, &directory, start.elapsed());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -84,7 +84,7 @@ fn end_of(file: &Path) -> String {
     read().unwrap_or_default()
 }
 
-fn tell(wanted: &Wanted, directory: &Path, took: Duration) {
+fn print_summary(wanted: &Wanted, directory: &Path, took: Duration) {
     let mut nodes = Vec::new();
     if wanted.nodes > 0 {
         nodes.push(format!("{} simulated nodes", wanted.nodes));

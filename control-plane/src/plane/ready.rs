@@ -13,7 +13,7 @@ use crate::wait::Deadline;
 const CREATORS: u32 = 4;
 
 impl ControlPlane {
-    /// Waits for etcd and the API server; of the others nobody waits for more than their effects.
+    /// Waits for etcd and the API server; of the others only the effects are waited for.
     pub(super) fn wait_until_ready(&self, component: Component, deadline: Deadline) -> Result<(), Error> {
         let what = format!("{} to be ready", component.program());
         let waited = deadline.wait_for(&what, || {
@@ -38,7 +38,7 @@ impl ControlPlane {
         }
     }
 
-    /// What kubectl prints, or what is wrong; for something that may well fail a few times.
+    /// Returns the output of kubectl, or its error; for commands that may fail a few times.
     fn ask(&self, arguments: &[&str]) -> Result<String, String> {
         self.run_kubectl(arguments).map_err(|error| error.to_string())
     }

@@ -47,7 +47,7 @@ pub(crate) fn wait_for_phase(plane: &ControlPlane, name: &str, phase: &str) -> V
     })
 }
 
-/// The number of processes that work in a directory, whatever they are called.
+/// The number of processes with this working directory.
 pub(crate) fn processes_in(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -58,7 +58,7 @@ pub(crate) fn processes_in(directory: &Path) -> Vec<String> {
         let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let words = String::from_utf8_lossy(&words).replace('\0', " ");
         let inside = fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(directory));
-        // A process that has ended, but that nobody reaped, has no command line.
+        // A process that has ended, but was not reaped, has no command line.
         if !words.is_empty() && (inside || words.contains(&*directory.to_string_lossy())) {
             found.push(format!("{name}: {words}"));
         }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// No verdict hangs on this: it is how long to wait before a test that hangs is called failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The binary that can be a supervisor.
 pub(crate) fn program() -> PathBuf {
@@ -47,12 +47,12 @@ pub(crate) fn processes_with(marker: &str) -> Vec<(i32, String)> {
 
 /// Waits until `get` has something.
 pub(crate) fn eventually<T>(what: &str, mut get: impl FnMut() -> Option<T>) -> T {
-    let give_up_at = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = get() {
             return found;
         }
-        assert!(Instant::now() < give_up_at, "never happened: {what}");
+        assert!(Instant::now() < deadline, "never happened: {what}");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -60,8 +60,8 @@ pub(crate) fn eventually<T>(what: &str, mut get: impl FnMut() -> Option<T>) -> T
 /// Waits until no process with `marker` is left.
 pub(crate) fn wait_until_gone(marker: &str) {
     let mut left = Vec::new();
-    let give_up_at = Instant::now() + PATIENCE;
-    while Instant::now() < give_up_at {
+    let deadline = Instant::now() + TIMEOUT;
+    while Instant::now() < deadline {
         left = processes_with(marker);
         if left.is_empty() {
             return;
@@ -119,13 +119,13 @@ impl Harness {
     /// Waits for a report about a pod that fits.
     pub(crate) fn wait_for(&mut self, name: &str, what: &str, fits: impl Fn(&PodReport) -> bool) -> Value {
         let find = |reports: &[PodReport]| reports.iter().find(|r| r.name == name && fits(r)).map(|r| r.status.clone());
-        let give_up_at = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             self.poll();
             if let Some(status) = find(&self.reports) {
                 return status;
             }
-            assert!(Instant::now() < give_up_at, "{name} never {what}: {:#?}", self.reports);
+            assert!(Instant::now() < deadline, "{name} never {what}: {:#?}", self.reports);
             thread::sleep(Duration::from_millis(5));
         }
     }

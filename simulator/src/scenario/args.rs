@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for Names {
     }
 }
 
-/// Which pods a step is about.
+/// Pods that a step changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pods {
     /// Every pod the step makes sense for.

@@ -23,9 +23,9 @@ use crate::expect::Expect;
 /// A scenario as it is run.
 #[derive(Debug, Clone, Default)]
 pub struct Scenario {
-    /// Where it came from, for messages; empty for a generated one.
+    /// File it was read from, for messages; empty for a generated one.
     pub origin: String,
-    /// What it shows.
+    /// Purpose of the scenario.
     pub description: String,
     /// Operator flags by name, as written.
     pub flags: BTreeMap<String, Value>,
@@ -33,9 +33,9 @@ pub struct Scenario {
     pub nodes: Vec<NodeSpec>,
     /// Manifests that steps name.
     pub manifests: Vec<Value>,
-    /// What happens, in order.
+    /// Steps, in order.
     pub steps: Vec<Step>,
-    /// What is expected of the run; an extension that players of a scenario may ignore.
+    /// Expectations of the run; an extension that players of a scenario may ignore.
     pub expect: Expect,
 }
 
@@ -44,7 +44,7 @@ pub struct Scenario {
 pub struct Step {
     /// Line of the file it stands on; 0 for a generated one.
     pub line: u64,
-    /// What it does.
+    /// Its action.
     pub action: Action,
 }
 
@@ -75,7 +75,7 @@ impl NodeSpec {
     }
 }
 
-/// What a step does. One verb per step.
+/// Action of a step. One verb per step.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
@@ -173,7 +173,7 @@ pub struct Wait {
     pub pod: ObjectName,
     /// Why it waits, for example `ErrImagePull`.
     pub reason: String,
-    /// How long ago its pod was accepted by the node.
+    /// Time since the node accepted its pod.
     #[serde(default)]
     pub since: Millis,
 }
@@ -194,7 +194,7 @@ pub struct Exit {
     pub message: Option<String>,
 }
 
-/// What becomes of a node.
+/// Change of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeChange {
@@ -292,13 +292,13 @@ pub struct Fail {
     /// Kind of the objects; every kind when it is left out.
     #[serde(default)]
     pub kind: Option<String>,
-    /// How many calls fail.
+    /// Number of calls that fail.
     #[serde(default = "once")]
     pub times: u32,
     /// HTTP status they are answered with; 0 for no answer at all.
     #[serde(default = "internal_error")]
     pub code: u16,
-    /// Whether the call takes effect all the same.
+    /// True if the call takes effect all the same.
     #[serde(default)]
     pub applied: bool,
 }
@@ -327,17 +327,17 @@ pub enum FailVerb {
     List,
 }
 
-/// Where the operator dies: at once, or before or after the nth append or API call of the next step.
+/// Point at which the operator crashes: at once, or before or after the nth append or API call of the next step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrashPoint {
     /// Before this happens.
     #[serde(default)]
     pub before: Option<Boundary>,
-    /// After this happened, before anybody knows.
+    /// After this happened, before its result is known.
     #[serde(default)]
     pub after: Option<Boundary>,
-    /// Which one of them, counted from 1.
+    /// Its number, counted from 1.
     #[serde(default = "first")]
     pub nth: u32,
 }
@@ -346,7 +346,7 @@ const fn first() -> u32 {
     1
 }
 
-/// What a crash can fall before or after.
+/// Operation that a crash happens before or after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Boundary {
@@ -365,10 +365,10 @@ pub struct RestoreLog {
     /// Before this happens.
     #[serde(default)]
     pub before: Option<Boundary>,
-    /// After this happened, before anybody knows.
+    /// After this happened, before its result is known.
     #[serde(default)]
     pub after: Option<Boundary>,
-    /// Which one of them, counted from 1.
+    /// Its number, counted from 1.
     #[serde(default = "first")]
     pub nth: u32,
 }

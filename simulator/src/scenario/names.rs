@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use super::{DEFAULT_NAMESPACE, ObjectName, Patch};
 
-/// What a patch is about.
+/// Object that a patch changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Kind of the object; empty for "whatever job has that name".
+    /// Kind of the object; empty for a job of any kind with that name.
     pub kind: String,
     /// Its address.
     pub name: ObjectName,
 }
 
 impl Patch {
-    /// What the patch is about, and the merge patch itself.
+    /// Returns the patch's target, and the merge patch itself.
     ///
     /// # Errors
     /// When it names no object, or two.
@@ -81,7 +81,7 @@ pub fn in_namespace(name: &ObjectName, namespace: Option<&str>) -> ObjectName {
     }
 }
 
-/// Whether a name in a step means this manifest: `name`, `namespace/name`, `Kind/name` or `Kind/namespace/name`.
+/// Returns whether a name in a step means this manifest: `name`, `namespace/name`, `Kind/name` or `Kind/namespace/name`.
 pub fn names_manifest(text: &str, manifest: &Value) -> bool {
     let member = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (member("/kind"), member("/metadata/name"));

@@ -176,7 +176,7 @@ fn parse_at(text: &str, origin: &str, folder: Option<&Path>) -> Result<Scenario,
     Ok(scenario)
 }
 
-/// What must hold before anything runs.
+/// Checks a scenario before it runs.
 fn check(scenario: &Scenario) -> Result<(), Error> {
     let wrong = |line: u64, reason: String| Error::Meaning {
         place: Place { file: scenario.origin.clone(), line, column: 0 },
@@ -214,7 +214,7 @@ fn check_action(scenario: &Scenario, action: &Action, inside: bool) -> Result<()
         Action::Apply(names) | Action::StoreUnchecked(names) => {
             for name in &names.0 {
                 if scenario.manifests.iter().filter(|m| super::names_manifest(name, m)).count() != 1 {
-                    return Err(format!("`{name}` names no manifest, or several; write Kind/name to tell them apart"));
+                    return Err(format!("`{name}` names no manifest, or several; write Kind/name"));
                 }
             }
             Ok(())

@@ -14,7 +14,7 @@ use crate::backend::ClusterBackend;
 use crate::crash::{CrashOutcome, SharedCrashPlan};
 use crate::scenario::Boundary;
 
-/// What the loop may change of a simulation.
+/// Parts of a simulation that the loop changes.
 pub(super) struct SimulationHooks<'a> {
     pub(super) crash_plan: &'a SharedCrashPlan,
     pub(super) last_term: &'a mut Term,

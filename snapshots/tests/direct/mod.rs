@@ -119,7 +119,7 @@ fn stranger(rv: ResourceVersion) -> model::PodFact {
     }
 }
 
-/// What comes of a fact of that kind for a job in that phase.
+/// Returns the outcome of a fact of that kind for a job in that phase.
 pub(crate) fn tried(phase: Phase, kind: &str) -> String {
     let (mut state, key) = state_in(phase);
     let before = state.job(&key).map(|job| serde_json::to_string(&job).expect("a job has a JSON form"));

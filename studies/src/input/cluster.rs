@@ -90,7 +90,7 @@ impl Cluster {
         self.pools.iter().map(|p| p.gpus).fold(0, u32::saturating_add)
     }
 
-    /// What a scheduling decision is told: GPUs by type.
+    /// Returns the cluster's GPUs by type, for scheduling decisions.
     pub fn capacity(&self) -> Vec<(GpuType, u32)> {
         self.pools.iter().zip(0..).map(|(pool, i)| (GpuType(i), pool.gpus)).collect()
     }

@@ -11,9 +11,9 @@ pub struct BadRow {
     pub line: u64,
     /// Name of the column.
     pub column: String,
-    /// What stands there.
+    /// The value.
     pub value: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
@@ -34,7 +34,7 @@ pub enum Error {
     Read {
         /// The file.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// A row cannot be used.
@@ -59,9 +59,9 @@ pub enum Error {
     /// A cluster spec is no cluster spec.
     #[error("cluster {text:?}: {problem}")]
     Cluster {
-        /// What was given.
+        /// The text given.
         text: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }

@@ -19,7 +19,7 @@ pub use workload::{Work, Workload, WorkloadJob};
 
 pub(super) use table::open as open_table;
 
-/// What to do about a row that cannot be used.
+/// Treatment of a row that cannot be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnBadRow {
     /// Refuse the file: the first bad row is the error.

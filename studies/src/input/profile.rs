@@ -14,7 +14,7 @@ use scheduler::{Curve, Speed};
 use super::table::{Column, Row, Table};
 use super::{BadRow, Error, OnBadRow};
 
-/// What a column of speeds means, best first.
+/// Columns of speeds, best first.
 const COLUMNS: &[(&str, Kind)] = &[
     ("goodput_speedup", Kind::Rate),
     ("speedup_vs_min", Kind::Rate),
@@ -47,7 +47,7 @@ pub struct Measured {
 pub struct Profile {
     /// Name of the file as it was given.
     pub name: String,
-    /// Whether its rows tell batch sizes apart.
+    /// True if its rows distinguish batch sizes.
     pub has_batch: bool,
     /// Rows that were left out.
     pub skipped: Vec<BadRow>,
@@ -108,12 +108,12 @@ impl Profile {
         Ok(Self { name: name.to_owned(), has_batch: batch.is_some(), skipped, tables })
     }
 
-    /// GPU types it tells apart; a single empty name when it tells none apart.
+    /// GPU types it distinguishes; a single empty name if none.
     pub fn gpu_types(&self) -> impl Iterator<Item = &str> {
         self.tables.keys().map(String::as_str)
     }
 
-    /// What was measured of a model at a batch size on a GPU type. A profile without GPU types holds for every type, one
+    /// Returns the measurements of a model at a batch size on a GPU type. A profile without GPU types holds for every type, one
     /// without batch sizes for every batch size.
     pub fn find(&self, gpu_type: &str, model: &str, batch: &str) -> Option<&Measured> {
         let table = self.tables.get(gpu_type).or_else(|| self.tables.get(""))?;
@@ -156,7 +156,7 @@ impl Measured {
     /// Speeds for every size up to the largest measured one, in units of the speed that `reference` has on one GPU. Sizes
     /// below the smallest measured one stand still.
     ///
-    /// When `reference` was not measured on one GPU, its smallest size is taken as that many times one GPU.
+    /// Where `reference` was not measured on one GPU, its smallest size is taken as that many times one GPU.
     pub fn curve(&self, reference: &Self) -> Curve {
         let Some(&(unit_gpus, unit)) = reference.points.first() else { return Curve::default() };
         let scale = |speed: u128| {

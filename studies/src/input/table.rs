@@ -21,7 +21,7 @@ pub(crate) fn open<R: Read>(file: &str, input: R) -> Result<Table<R>, Error> {
     Table::open(file, input)
 }
 
-/// Where a column stands.
+/// Index of a column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column(usize);
 
@@ -112,12 +112,12 @@ fn malformed(file: &str, error: csv::Error, line: u64) -> Error {
 }
 
 impl Row<'_> {
-    /// What stands in the column.
+    /// Returns the value in the column.
     pub(crate) fn text(&self, column: Column) -> &str {
         self.record.get(column.0).unwrap_or_default()
     }
 
-    /// What stands in a column that may not exist; empty then.
+    /// Returns the value in a column, or an empty one if the column does not exist.
     pub(crate) fn text_or_empty(&self, column: Option<Column>) -> &str {
         column.map_or("", |c| self.text(c))
     }

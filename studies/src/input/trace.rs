@@ -19,7 +19,7 @@ pub struct TraceJob {
     pub line: u64,
     /// Its id, unique in the trace.
     pub id: String,
-    /// When it is submitted, after the trace's origin.
+    /// Time of submission, after the trace's origin.
     pub submitted: Micros,
     /// GPUs it asks for; what rigid policies give.
     pub requested: u32,
@@ -33,7 +33,7 @@ pub struct TraceJob {
     pub model: String,
     /// Batch size as written, the second half of that key.
     pub batch: String,
-    /// Who submitted it; empty when not known.
+    /// User who submitted it; empty if unknown.
     pub user: String,
     /// Virtual cluster or tenant; empty when not known.
     pub tenant: String,

@@ -17,12 +17,12 @@ use super::{BadRow, Cluster, Error, OnBadRow, Profile, Trace};
 pub struct Work(pub u128);
 
 impl Work {
-    /// What is done at `speed` in `span`.
+    /// Returns the work done at `speed` in `span`.
     pub fn of(speed: Speed, span: Micros) -> Self {
         Self(u128::from(speed.0) * u128::from(span.0))
     }
 
-    /// How long it takes at `speed`, rounded up; [`Micros::MAX`] when standing still.
+    /// Returns the time it takes at `speed`, rounded up; [`Micros::MAX`] at speed zero.
     pub fn time_at(self, speed: Speed) -> Micros {
         match u128::from(speed.0) {
             0 if self.0 > 0 => Micros::MAX,
@@ -36,7 +36,7 @@ impl Work {
         self.time_at(Speed::ONE)
     }
 
-    /// What is left after `done`.
+    /// Returns the work left after `done`.
     #[must_use]
     pub fn minus(self, done: Self) -> Self {
         Self(self.0.saturating_sub(done.0))
@@ -50,11 +50,11 @@ pub struct WorkloadJob {
     pub name: Text,
     /// Its id in decisions: its place in the trace, so that ties fall as the trace is ordered.
     pub key: Text,
-    /// What it trains, the key under which speeds are learnt.
+    /// Model that it trains: the key under which speeds are learnt.
     pub category: Text,
     /// Tenant; empty when not known.
     pub tenant: Text,
-    /// When it is submitted.
+    /// Time of submission.
     pub submitted: Micros,
     /// GPUs asked for.
     pub requested: u32,
@@ -94,7 +94,7 @@ pub struct Workload {
 type Shared = BTreeMap<(String, String), Option<(Speeds, (u32, u32))>>;
 
 impl Workload {
-    /// Joins. Without a profile every job is rigid: it runs at the size it asks for, whatever its range.
+    /// Joins. Without a profile every job is rigid: it runs at the size it asks for, without regard to its range.
     ///
     /// # Errors
     /// Unless bad rows are skipped: the profile does not know a job's model and batch size or not at the size asked for

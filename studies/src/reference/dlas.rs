@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000;
 /// The policy.
 #[derive(Debug, Clone)]
 pub struct Dlas {
-    /// Whether the limits count GPU-seconds; else seconds.
+    /// True if the limits count GPU-seconds; else seconds.
     pub by_service: bool,
     /// Limits of all queues but the last.
     pub limits: Vec<u64>,
@@ -115,7 +115,7 @@ impl Policy for Dlas {
         order.sort_by_key(|&place| (mark(memory, place).level, mark(memory, place).attained));
         let mut runs = vec![false; order.len()];
         let grants = give_in_order(round, &order, |place, starts| runs[place] = starts);
-        // Those that wait go behind those that run; turns are numbered anew.
+        // Those that wait go behind those that run; turns are numbered again.
         order.sort_by_key(|&place| (mark(memory, place).level, !runs[place]));
         for (place, turn) in order.into_iter().zip(1..) {
             memory.queues.entry(round.jobs[place].id.clone()).or_default().attained = GpuMicros(turn);

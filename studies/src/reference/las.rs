@@ -1,7 +1,7 @@
 //! Two-queue least attained service as the AFS authors' simulator plays it (`tiresias_las` without starvation knob).
 //!
 //! A job that has held its GPUs for the threshold since its last start falls behind all that have not; halted and started
-//! anew it counts from nothing. In each queue the earliest first start goes first. The check is made once the threshold is
+//! again it counts from zero. In each queue the earliest first start goes first. The check is made once the threshold is
 //! reached, or up to a second late when it does not divide by the size. Memory: the level says that a job was put back, the
 //! lease when to look again.
 

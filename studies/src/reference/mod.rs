@@ -18,15 +18,15 @@ use scheduler::policies::las::{ElasticTiresias, Queues, Tiresias};
 use scheduler::{GpuMicros, Grant, Policy, Round};
 
 /// Gives each job of `order` (places in the round) the size it asks for if that is still free; the others nothing. Calls
-/// `told` with every place, whether it got something, in order.
-fn give_in_order(round: &Round<'_>, order: &[usize], mut told: impl FnMut(usize, bool)) -> Vec<Grant> {
+/// `report` with every place, whether it got something, in order.
+fn give_in_order(round: &Round<'_>, order: &[usize], mut report: impl FnMut(usize, bool)) -> Vec<Grant> {
     let mut free: Vec<_> = round.pools.clone();
     let mut grants = vec![Grant::NONE; round.jobs.len()];
     for &place in order {
         let job = round.jobs[place];
         let home = job.speeds.home().map(|(gpu_type, _)| *gpu_type);
         let pool = free.iter_mut().find(|(gpu_type, gpus)| Some(*gpu_type) == home && *gpus >= job.num);
-        told(place, pool.is_some());
+        report(place, pool.is_some());
         if let Some((gpu_type, gpus)) = pool {
             *gpus -= job.num;
             grants[place] = Grant::of(*gpu_type, job.num);

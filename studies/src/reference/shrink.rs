@@ -5,7 +5,7 @@
 
 use scheduler::{Grant, JobView, Memory, Micros, Policy, Round};
 
-/// What orders the jobs.
+/// Order of the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShrinkOrder {
     /// Earliest submission first.

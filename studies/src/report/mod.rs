@@ -18,7 +18,7 @@ use super::summary::{Summary, ratio, seconds};
 pub struct Shown<'a> {
     /// Name of the policy.
     pub name: &'a str,
-    /// What became of the jobs.
+    /// Outcome of the jobs.
     pub outcome: &'a Outcome,
     /// Its figures.
     pub summary: &'a Summary,
@@ -28,9 +28,9 @@ pub struct Shown<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("plot {plot} cannot be drawn: {problem}")]
 pub struct Error {
-    /// Which.
+    /// Name of the plot.
     pub plot: &'static str,
-    /// What the plotting library said.
+    /// Error of the plotting library.
     pub problem: String,
 }
 
@@ -77,7 +77,7 @@ pub fn html(workload: &Workload, config: &str, studies: &[Shown<'_>]) -> Result<
     figure("Policies", "Mean and 99th percentile of the completion time.", &plots::bars(studies)?);
     figure(
         "Completion times",
-        "Share of the jobs that took at most so long, from submission to end.",
+        "Share of the jobs that took at most this time, from submission to end.",
         &plots::cdf(studies)?,
     );
     figure("Queue", "Jobs that hold no GPU.", &plots::over_time("queue", "waiting jobs", studies, |s| s.waiting)?);

@@ -14,7 +14,7 @@ use crate::summary::{ratio, seconds};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Colours that colour-blind readers tell apart, then others.
+/// Colours that colour-blind readers can distinguish, then others.
 const COLOURS: [RGBColor; 16] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

@@ -1,4 +1,4 @@
-//! What decisions are told of a job: the truth, or what an operator would know.
+//! Knowledge of the decisions about a job: the truth, or what an operator would know.
 //!
 //! Owns the error put on sizes. The error of a job depends on the seed and its place in the trace alone, so every policy
 //! of a comparison meets the same errors. Tests: at the end of this file.
@@ -10,16 +10,16 @@ use scheduler::Micros;
 
 use crate::input::Work;
 
-/// What decisions are told.
+/// Knowledge of the decisions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Knowledge {
-    /// How much work a job has.
+    /// Knowledge of a job's work.
     pub sizes: SizeKnowledge,
-    /// How fast it is at which size.
+    /// Knowledge of a job's speed at each size.
     pub speeds: SpeedKnowledge,
 }
 
-/// What is known of the work of a job.
+/// Knowledge of the work of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SizeKnowledge {
     /// All of it, exactly.
@@ -30,14 +30,14 @@ pub enum SizeKnowledge {
     Noisy {
         /// Standard deviation of the factor's logarithm, in thousandths.
         sigma_milli: u32,
-        /// What the errors are drawn from.
+        /// Random seed of the errors.
         seed: u64,
     },
     /// Nothing.
     Unknown,
 }
 
-/// What is known of the speeds of a job.
+/// Knowledge of the speeds of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SpeedKnowledge {
     /// The whole table, exactly.
@@ -57,7 +57,7 @@ impl SizeKnowledge {
         }
     }
 
-    /// Whether sizes are estimates that may be wrong.
+    /// Returns whether sizes are estimates that may be wrong.
     pub(super) fn is_guess(self) -> bool {
         matches!(self, Self::Noisy { .. })
     }

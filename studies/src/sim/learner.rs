@@ -1,7 +1,7 @@
 //! Speeds and work left as an operator would come to believe them: from what jobs report while they run.
 //!
 //! Owns turning exact progress into progress reports for `scheduler::learning`, which does the estimating. A unit of work is
-//! one second on one reference GPU, standing for some number of steps; nobody is told how long it takes. Tests: at the end
+//! one second on one reference GPU, standing for some number of steps; how long it takes is not known. Tests: at the end
 //! of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +15,12 @@ use crate::input::{Cluster, Work, WorkloadJob};
 
 /// Work of one unit: a second at the reference speed.
 const UNIT: Work = Work(Speed::ONE.0 as u128 * 1_000_000);
-/// What a restart is believed to cost until one was seen.
+/// Assumed cost of a restart until one was measured.
 const RESTART_PRIOR: Micros = Micros::from_secs(60);
 /// GPUs of a node where the cluster does not say.
 const NODE: u32 = 8;
 
-/// What was learnt by job and by category.
+/// Learnt speeds by job and by category.
 #[derive(Debug)]
 pub(super) struct Learner {
     prior: Prior,
@@ -29,7 +29,7 @@ pub(super) struct Learner {
     started: BTreeSet<Text>,
 }
 
-/// What is known of one job.
+/// Learnt values of one job.
 #[derive(Debug, Clone)]
 pub(super) struct Lessons {
     progress: Progress,
@@ -46,7 +46,7 @@ impl Learner {
         Self { prior: Prior { node, ..Prior::default() }, categories: BTreeMap::new(), started: BTreeSet::new() }
     }
 
-    /// What is known of a job that has just been submitted, believed to have `estimate` to do.
+    /// Returns the knowledge of a job just submitted, with `estimate` as its assumed work.
     pub(super) fn meet(&self, job: &WorkloadJob, estimate: Option<Work>) -> Lessons {
         let types: Vec<GpuType> = job.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
         Lessons {
@@ -77,8 +77,8 @@ impl Learner {
         }
     }
 
-    /// Writes what is believed of a job into what decisions are told of it.
-    pub(super) fn tell(&self, job: &WorkloadJob, lessons: &Lessons, restart_cost: Micros, view: &mut JobView) {
+    /// Writes the estimates of a job into its view for decisions.
+    pub(super) fn update_view(&self, job: &WorkloadJob, lessons: &Lessons, restart_cost: Micros, view: &mut JobView) {
         let nothing = Measured::default();
         let category = self.categories.get(&job.category).unwrap_or(&nothing);
         let (estimate, remaining) = lessons.progress.estimate(lessons.prior.clone(), category);
@@ -120,7 +120,7 @@ mod tests {
         let mut lessons = learner.meet(a, Some(a.work));
         let view = |learner: &Learner, job: &WorkloadJob, lessons: &Lessons| {
             let mut view = JobView::waiting("x", 1, 4, 8, Micros::ZERO);
-            learner.tell(job, lessons, Micros::from_secs(30), &mut view);
+            learner.update_view(job, lessons, Micros::from_secs(30), &mut view);
             view
         };
         // In thousandths, rounded: estimates go through times per unit.

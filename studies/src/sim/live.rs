@@ -8,13 +8,13 @@ use crate::input::Work;
 /// Progress of one job.
 #[derive(Debug, Clone)]
 pub(super) struct Live {
-    /// What it still has to do.
+    /// Work left.
     pub(super) left: Work,
-    /// What it holds.
+    /// GPUs held.
     pub(super) held: Grant,
-    /// How fast it is now that it holds that, once started up.
+    /// Speed with the GPUs held, once started.
     pub(super) speed: Speed,
-    /// When it begins to make progress with what it holds.
+    /// Time at which it begins to make progress with the GPUs held.
     pub(super) productive: Micros,
     /// Up to when `left` and the totals below have been counted.
     pub(super) counted: Micros,
@@ -69,7 +69,7 @@ impl Live {
         self.counted = now;
     }
 
-    /// When its end is noticed if nothing changes.
+    /// Returns the time at which its end is noticed if nothing changes.
     pub(super) fn end(&self, tick: Micros) -> Micros {
         if self.held.is_none() {
             return Micros::MAX;

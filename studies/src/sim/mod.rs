@@ -17,7 +17,7 @@ pub use run::{Error, run};
 
 use scheduler::Micros;
 
-/// How a trace is played.
+/// Settings with which a trace is played.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Things happen at whole multiples of this: a job that ends in between is noticed at the next. Never zero.
@@ -29,9 +29,9 @@ pub struct Settings {
     /// Share of its speed, in thousandths, that a job loses per node it spans beyond the fewest that could hold it;
     /// `None`: placement is not simulated.
     pub spread_loss_milli: Option<u32>,
-    /// What decisions are told.
+    /// Knowledge of the decisions.
     pub knowledge: Knowledge,
-    /// Whether to keep every change of size, as the report needs it.
+    /// True if every change of size is recorded, as the report needs it.
     pub keep_changes: bool,
 }
 
@@ -49,7 +49,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How it is played, in words, for tables and reports.
+    /// Describes the settings, for tables and reports.
     pub fn words(&self) -> String {
         let when =
             self.round.map_or_else(|| "decisions at events".to_owned(), |round| format!("rounds of {}", span(round)));

@@ -3,18 +3,18 @@
 use model::id::Text;
 use scheduler::{GpuMicros, Grant, Micros};
 
-/// What became of one job.
+/// Outcome of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRecord {
     /// Its id in the trace.
     pub name: Text,
     /// Its place in the workload.
     pub place: usize,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted: Micros,
-    /// When it first got GPUs.
+    /// Time at which it first got GPUs.
     pub first_start: Micros,
-    /// When its end was noticed.
+    /// Time at which its end was noticed.
     pub finished: Micros,
     /// Time it held GPUs.
     pub ran: Micros,
@@ -24,7 +24,7 @@ pub struct JobRecord {
     pub attained: GpuMicros,
     /// Changes of what it held, the first start and the end not counted.
     pub changes: u32,
-    /// How often everything was taken from it.
+    /// Number of times all GPUs were taken from it.
     pub halts: u32,
     /// Starts and changes of size after the first start.
     pub restarts: u32,
@@ -47,7 +47,7 @@ impl JobRecord {
     }
 }
 
-/// How the cluster stood from a time on.
+/// Use of the cluster from a time on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     /// From when.
@@ -63,11 +63,11 @@ pub struct Sample {
 /// A job's change of what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// When.
+    /// Time.
     pub at: Micros,
     /// The job's place in the workload.
     pub job: usize,
-    /// What it holds from then on.
+    /// GPUs held from then on.
     pub grant: Grant,
 }
 

@@ -42,7 +42,7 @@ pub enum Error {
         waiting: usize,
         /// The first of them.
         job: String,
-        /// When.
+        /// Time.
         at: Micros,
     },
 }
@@ -60,11 +60,11 @@ pub fn run(workload: &Workload, policy: &dyn Policy, settings: &Settings) -> Res
 /// A submitted job that has not ended, and what decisions may know of it.
 struct Entry {
     live: Live,
-    /// When it ends, if it holds GPUs and nothing changes.
+    /// Time of its end, if it holds GPUs and nothing changes.
     end: Micros,
     /// The work it is believed to have had at first.
     estimate: Option<Work>,
-    /// What was learnt of it, where speeds are learnt.
+    /// Learnt values of the job, where speeds are learnt.
     lessons: Option<Lessons>,
 }
 
@@ -78,23 +78,23 @@ struct Simulation<'a> {
     submitted: usize,
     /// Submitted jobs that have not ended, by their place in the workload.
     live: BTreeMap<usize, Entry>,
-    /// What decisions are told of them, in the same order. Only this list is walked as a whole: thousands may wait.
+    /// Their views for decisions, in the same order. Only this list is walked as a whole: thousands may wait.
     views: Vec<JobView>,
     /// The place in the workload of each view.
     places: Vec<usize>,
-    /// When each job that holds GPUs ends if nothing changes, and its place; the GPUs they hold together.
+    /// Time of the end of each job that holds GPUs if nothing changes, and its place; the GPUs they hold together.
     ends: BTreeSet<(Micros, usize)>,
     held: u32,
-    /// What was learnt of all jobs, where speeds are learnt.
+    /// Learnt values of all jobs, where speeds are learnt.
     learner: Option<Learner>,
-    /// How wrong sizes turned out to be, where they are guessed.
+    /// Errors of guessed sizes.
     errors: Option<Errors>,
     /// The nodes, where placement is simulated.
     floor: Option<Floor>,
     memory: Memory,
-    /// When the policy wants to be asked again.
+    /// Time at which the policy is run again.
     wake: Micros,
-    /// When the next round begins, in a study with rounds.
+    /// Start of the next round, in a study with rounds.
     round: Micros,
     records: Vec<Option<JobRecord>>,
     samples: Vec<Sample>,
@@ -239,7 +239,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Brings what decisions are told of a job up to date with its progress.
+    /// Updates the view of a job for decisions with its progress.
     fn refresh(&mut self, i: usize, place: usize) {
         let (Some(Entry { live, estimate, .. }), view) = (self.live.get(&place), &mut self.views[i]) else { return };
         view.attained = live.attained;
@@ -271,7 +271,7 @@ impl<'a> Simulation<'a> {
         self.submitted > before
     }
 
-    /// What decisions are told of a job when it is submitted.
+    /// Returns the knowledge of a job when it is submitted.
     fn view(&self, job: &WorkloadJob, remaining: Option<Micros>) -> JobView {
         let (min, num, max) = if self.policy.is_elastic() {
             (job.min, job.requested.clamp(job.min, job.max), job.max)
@@ -290,7 +290,7 @@ impl<'a> Simulation<'a> {
         if let Some(learner) = &self.learner {
             for ((place, entry), view) in self.live.iter().zip(&mut self.views) {
                 if let Some(lessons) = &entry.lessons {
-                    learner.tell(&self.workload.jobs[*place], lessons, self.settings.restart_cost, view);
+                    learner.update_view(&self.workload.jobs[*place], lessons, self.settings.restart_cost, view);
                 }
             }
         }

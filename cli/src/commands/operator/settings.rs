@@ -30,7 +30,7 @@ pub(super) struct Settings {
     /// Address of the API server, in place of the configured one.
     #[arg(long, env = "TRAINYARD_MASTER", value_name = "URL")]
     master: Option<String>,
-    /// Use the pod's service account, whatever kubeconfig there is.
+    /// Use the pod's service account, and no kubeconfig.
     #[arg(long, env = "TRAINYARD_RUN_IN_CLUSTER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     run_in_cluster: Option<bool>,
     /// The only namespace to serve. Default: all.
@@ -39,7 +39,7 @@ pub(super) struct Settings {
     /// Serve only jobs with these labels, for example `team=a,stage!=test`.
     #[arg(long, env = "TRAINYARD_LABEL_SELECTOR", value_name = "SELECTOR")]
     label_selector: Option<String>,
-    /// Where the log is kept. [default: ./trainyard-operator]
+    /// Directory of the log. [default: ./trainyard-operator]
     #[arg(long, alias = "data-dir", env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
     data_directory: Option<PathBuf>,
     /// Records after which the log is compacted; 0 for never. [default: 500000]
@@ -51,26 +51,26 @@ pub(super) struct Settings {
     /// Decide and print what would be done; write nothing.
     #[arg(long, env = "TRAINYARD_DRY_RUN", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     dry_run: Option<bool>,
-    /// How --dry-run prints. [default: text]
+    /// Output format of --dry-run. [default: text]
     #[arg(long, env = "TRAINYARD_OUTPUT", value_name = "FORMAT")]
     output: Option<Output>,
-    /// How logs are written, to standard error. [default: text]
+    /// Format of logs on standard error. [default: text]
     #[arg(long, env = "TRAINYARD_LOG_FORMAT", value_name = "FORMAT")]
     pub(super) log_format: Option<LogFormat>,
-    /// What is logged, for example `debug` or `info,k8s_driver=trace`. [default: info]
+    /// Log filter, for example `debug` or `info,k8s_driver=trace`. [default: info]
     #[arg(long, env = "TRAINYARD_LOG_LEVEL", value_name = "FILTER")]
     pub(super) log_level: Option<String>,
 
-    /// Where probes and metrics are served in plain HTTP; `none` for nowhere. [default: 127.0.0.1:8080, in a pod 0.0.0.0:8080]
+    /// Address of probes and metrics (plain HTTP), or `none`. [default: 127.0.0.1:8080, in a pod 0.0.0.0:8080]
     #[arg(long, env = "TRAINYARD_HEALTH_ADDRESS", value_name = "ADDRESS", help_heading = "Looking in")]
     health_address: Option<String>,
-    /// Where the log is served over HTTPS, to whoever the API server lets; `none` for nowhere. [default: 127.0.0.1:8443, in a pod 0.0.0.0:8443]
+    /// Address that serves the log over HTTPS to clients the API server authorizes, or `none`. [default: 127.0.0.1:8443, in a pod 0.0.0.0:8443]
     #[arg(long, env = "TRAINYARD_LOG_ADDRESS", value_name = "ADDRESS", help_heading = "Looking in")]
     log_address: Option<String>,
     /// Host name or address under which others reach this process: in a pod its address. Default: `$POD_IP`, or what is listened on.
     #[arg(long, env = "TRAINYARD_LOG_HOST", value_name = "HOST", help_heading = "Looking in")]
     log_host: Option<String>,
-    /// Certificate of the log, PEM. Default: a self-made one, which is told in the Lease.
+    /// Certificate of the log, PEM. Default: a generated one, published in the Lease.
     #[arg(
         long,
         env = "TRAINYARD_LOG_CERTIFICATE",
@@ -101,10 +101,10 @@ pub(super) struct Settings {
     /// Stand for election; `false` only where no second operator can exist. [default: true]
     #[arg(long, env = "TRAINYARD_LEADER_ELECT", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Leadership")]
     leader_elect: Option<bool>,
-    /// How long others wait after a renewal. [default: 15s]
+    /// Time other replicas wait after a renewal before they take over. [default: 15s]
     #[arg(long, env = "TRAINYARD_LEADER_ELECT_LEASE_DURATION", value_name = "TIME", help_heading = "Leadership")]
     leader_elect_lease_duration: Option<String>,
-    /// How long the leader believes in a renewal. [default: 10s]
+    /// Time the leader has to renew its Lease before it stops. [default: 10s]
     #[arg(long, env = "TRAINYARD_LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", help_heading = "Leadership")]
     leader_elect_renew_deadline: Option<String>,
     /// Time between renewals. [default: 2s]
@@ -120,20 +120,20 @@ pub(super) struct Settings {
     /// Calls to the API server at once. [default: 32]
     #[arg(long, env = "TRAINYARD_MAX_CALLS", value_name = "N", help_heading = "Calls")]
     max_calls: Option<usize>,
-    /// How long one call may take. [default: 30s]
+    /// Timeout of one API call. [default: 30s]
     #[arg(long, env = "TRAINYARD_CALL_TIMEOUT", value_name = "TIME", help_heading = "Calls")]
     call_timeout: Option<String>,
 
     /// Window after a pod began to be created in which a creation failure is answered by a restart. [default: 0s]
     #[arg(long, env = "TRAINYARD_CREATING_RESTART_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     creating_restart_period: Option<String>,
-    /// How long a pod must be stuck before a creation failure restarts it. [default: 15m]
+    /// Time a pod must be stuck before a creation failure restarts it. [default: 15m]
     #[arg(long, env = "TRAINYARD_CREATING_DURATION_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     creating_duration_period: Option<String>,
-    /// Whether a creation failure past its window fails the pod. [default: false]
+    /// True if a creation failure past its window fails the pod. [default: false]
     #[arg(long, env = "TRAINYARD_ENABLE_CREATING_FAILED", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Decisions")]
     enable_creating_failed: Option<bool>,
-    /// How long a node may be not ready before its pods count as lost. [default: 0s]
+    /// Time a node may be not ready before its pods count as lost. [default: 0s]
     #[arg(long, env = "TRAINYARD_NODE_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     node_grace_period: Option<String>,
     /// First delay before a pod that keeps failing is created again. [default: 10s]
@@ -142,7 +142,7 @@ pub(super) struct Settings {
     /// Upper bound of that delay. [default: 5m]
     #[arg(long, env = "TRAINYARD_RESTART_BACKOFF_MAX", value_name = "TIME", help_heading = "Decisions")]
     restart_backoff_max: Option<String>,
-    /// A pod that ran this long before failing starts its back-off anew. [default: 10m]
+    /// A pod that ran this long before failing restarts its back-off. [default: 10m]
     #[arg(long, env = "TRAINYARD_RESTART_BACKOFF_RESET", value_name = "TIME", help_heading = "Decisions")]
     restart_backoff_reset: Option<String>,
     /// First delay before a call that failed for unknown reasons is tried a third time. [default: 1s]
@@ -157,7 +157,7 @@ pub(super) struct Settings {
     /// Time after a failure in which the failure of another pod may prove to be the first. [default: 0s]
     #[arg(long, env = "TRAINYARD_FAILURE_WINDOW", value_name = "TIME", help_heading = "Decisions")]
     failure_window: Option<String>,
-    /// How long a pod whose job does not exist may stay. [default: 10m]
+    /// Time after which a pod whose job does not exist is deleted. [default: 10m]
     #[arg(long, env = "TRAINYARD_ORPHAN_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     orphan_grace_period: Option<String>,
     /// Conditions and words that name a GPU failure, between commas.
@@ -268,7 +268,7 @@ impl Settings {
         Ok(all.into_iter().filter(|(_, value)| !value.is_null()).collect())
     }
 
-    /// What the process is started with.
+    /// Returns the arguments of the process.
     pub(super) fn options(&self) -> Result<Options, Failure> {
         let usual = Options::default();
         let given = self.given()?;
@@ -314,7 +314,7 @@ impl Settings {
                 authority: self.log_authority.clone(),
             }),
             (None, None) => None,
-            _ => return Err(Failure::new("log-certificate and log-key belong together: give both or none")),
+            _ => return Err(Failure::new("log-certificate and log-key: set both or neither")),
         };
         let pod = pod_address()?;
         // Beside an operator that serves, one that only says what it would do must not need its ports.
@@ -341,10 +341,10 @@ impl Settings {
     }
 }
 
-/// The address of the pod this runs in, as its manifest tells (`POD_IP`).
+/// The address of the pod this runs in, from its manifest (`POD_IP`).
 fn pod_address() -> Result<Option<IpAddr>, Failure> {
     let Some(text) = std::env::var("POD_IP").ok().filter(|text| !text.is_empty()) else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| Failure::new(format!("POD_IP: {text:?} is no address")))
+    text.parse().map(Some).map_err(|_| Failure::new(format!("POD_IP: {text:?} is not an address")))
 }
 
 /// An address to listen on: in a pod any of its own, elsewhere this machine's alone.
@@ -357,10 +357,9 @@ fn address(name: &str, text: Option<&String>, pod: Option<IpAddr>, port: u16) ->
     match text.map(String::as_str) {
         None => Ok(Some(SocketAddr::new(usual, port))),
         Some("none" | "") => Ok(None),
-        Some(text) => text
-            .parse()
-            .map(Some)
-            .map_err(|_| Failure::new(format!("{name}: {text:?} is no address such as 0.0.0.0:{port}, nor `none`"))),
+        Some(text) => text.parse().map(Some).map_err(|_| {
+            Failure::new(format!("{name}: {text:?} is neither an address such as 0.0.0.0:{port} nor `none`"))
+        }),
     }
 }
 

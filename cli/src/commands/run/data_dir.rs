@@ -90,7 +90,7 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Identifies the directory, whatever its path: 32 hexadecimal digits.
+    /// Identifies the directory, independently of its path: 32 hexadecimal digits.
     pub(super) fn id(&self) -> &str {
         &self.marker.id
     }
@@ -137,7 +137,7 @@ fn standing(path: &Path) -> Result<Standing, Failure> {
     match fs::read(&marker) {
         Ok(bytes) => {
             let Ok(found) = serde_json::from_slice::<Marker>(&bytes) else {
-                return Ok(Standing::Foreign(format!("its {MARKER} is not the marker of a data directory")));
+                return Ok(Standing::Foreign(format!("its {MARKER} does not identify a data directory")));
             };
             if found.format > FORMAT {
                 let (found, shown) = (found.format, marker.display());

@@ -41,7 +41,7 @@ impl PodRuntime for ImagePullFaults {
             Some(Some(ms)) => self.later.push((now().plus_ms(ms), pod.clone())),
         }
         let containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
-        let waiting = json!({"waiting": {"reason": "ErrImagePull", "message": "told so by --fault"}});
+        let waiting = json!({"waiting": {"reason": "ErrImagePull", "message": "injected by --fault"}});
         let statuses: Vec<Value> = containers
             .map(|c| json!({"name": c["name"], "ready": false, "restartCount": 0, "state": waiting}))
             .collect();

@@ -52,7 +52,7 @@ pub(super) fn cluster(
         return Ok(Cluster::with_runtime(&cluster::Options { mode: Mode::Automatic, now, nodes }, runtime));
     }
     let mut cluster = Cluster::load(path, Mode::Automatic, runtime).map_err(|error| match error {
-        FileError::Corrupt { .. } => Failure::new(format!("{error}; `--again` starts anew")),
+        FileError::Corrupt { .. } => Failure::new(format!("{error}; `--again` removes it and starts over")),
         other => Failure::from(other),
     })?;
     cluster.set_now(now);
@@ -60,7 +60,7 @@ pub(super) fn cluster(
     for pod in cluster.objects_of(&pods) {
         let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
         if !matches!(text("/status/phase"), "Succeeded" | "Failed") && !text("/spec/nodeName").is_empty() {
-            // Its processes ended with the runner: it is lost, as with a node that went away, and charged to nobody.
+            // Its processes ended with the runner: it is lost, as on a deleted node, and no restart is charged.
             cluster.delete_as_user(&pods, text("/metadata/namespace"), text("/metadata/name"), Some(0))?;
         }
     }
@@ -85,7 +85,7 @@ mod tests {
 
     fn open(path: &Path, nodes: u32, gpus: u32) -> Cluster {
         let mut cluster = cluster(path, Machine { nodes, gpus }, Timestamp(1_000), Box::new(VirtualPods)).unwrap();
-        cluster::ClusterFile::new(path).keep(&mut cluster).unwrap();
+        cluster::ClusterFile::new(path).save(&mut cluster).unwrap();
         cluster
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let mut grown = open(&path, 3, 5);
         assert_eq!(shown(&grown), ["local-1 2/2 True", "local-2 2/2 True", "local-3 1/1 True"]);
         grown.node("local-1", NodeState::Unknown).unwrap();
-        cluster::ClusterFile::new(&path).keep(&mut grown).unwrap();
+        cluster::ClusterFile::new(&path).save(&mut grown).unwrap();
         assert_eq!(shown(&open(&path, 1, 4)), ["local-1 4/4 True"], "fewer nodes, and the one that was lost is back");
     }
 

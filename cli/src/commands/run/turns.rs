@@ -16,7 +16,7 @@ use crate::out::{self, Failure};
 use crate::view::Progress;
 
 /// Maximum interval between two looks at the screen and the timers.
-const LOOK: Duration = Duration::from_millis(500);
+const SCREEN_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Records after which the log is made to begin at the present state.
 const COMPACT_AFTER: u64 = 200_000;
 
@@ -28,10 +28,10 @@ const MAX_BATCHES: usize = 8;
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum time for which a run that was stopped waits for the reader of its standard output.
 const STOPPED_PRINT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time after which the user is told that the run waits for the reader of its standard output.
+/// Time after which a hint says that the run waits for the reader of its standard output.
 const READER_HINT_AFTER: Duration = Duration::from_secs(5);
 
-/// What wakes the loop.
+/// Wake-up of the loop.
 pub(super) enum Wake {
     /// A pod has something to say.
     Pods,
@@ -91,15 +91,18 @@ impl Run {
             if ended {
                 return Ok(());
             }
-            let mut wait =
-                session.next_wake().map_or(LOOK, |wake| Duration::from_millis(wake.since_ms(now())).min(LOOK));
+            let mut wait = session.next_wake().map_or(SCREEN_POLL_INTERVAL, |wake| {
+                Duration::from_millis(wake.since_ms(now())).min(SCREEN_POLL_INTERVAL)
+            });
             if more {
                 wait = wait.min(if out::has_room() { Duration::ZERO } else { ROOM_POLL_INTERVAL });
             }
             match woken.recv_timeout(wait) {
                 Ok(wake) => self.woken(wake, session)?,
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(Failure::new("the pods' runtime has ended")),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::new("the runtime of the pods ended: run the command again"));
+                }
             }
             while let Ok(wake) = woken.try_recv() {
                 self.woken(wake, session)?;
@@ -143,7 +146,7 @@ impl Run {
             if batch.dropped > 0 {
                 let dropped = batch.dropped;
                 self.progress.say(&format!(
-                    "... {dropped} lines of pods are not shown: standard output is too slow. The log files have them"
+                    "... {dropped} lines of pods are not shown: standard output is too slow. They are in the log files"
                 ));
             }
         }
@@ -179,13 +182,13 @@ pub(super) fn finish_printing(woken: &Receiver<Wake>, stopped: bool) {
         if !hinted && started.elapsed() > READER_HINT_AFTER {
             hinted = true;
             out::warn(
-                "the run has ended; what it printed waits for the reader of standard output. Ctrl-C: do not wait",
+                "the run has ended; its output waits for the reader of standard output. Ctrl-C ends it without waiting",
             );
         }
     }
     let left = out::unwritten();
     if left > 0 {
-        out::warn(&format!("{left} lines were not printed: standard output did not take them"));
+        out::warn(&format!("{left} lines were not printed: standard output was blocked"));
     }
 }
 

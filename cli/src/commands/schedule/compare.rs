@@ -25,10 +25,10 @@ pub(crate) struct CompareArgs {
     /// Policies, separated by commas. Those of another simulator carry its name: tiresias-sim:fifo.
     #[arg(long, value_name = "NAMES", default_value = "fifo-backfill,srtf,Tiresias,max-min,AFS-L,FfDLOptimizer,gain")]
     policies: String,
-    /// How to print the results; `csv` has the columns in which other simulators' results are published.
+    /// Output format; `csv` has the columns in which other simulators' results are published.
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-    /// How many policies to play at a time; as many as there are cores by default. The results do not depend on it.
+    /// Number of policies to play at a time; the number of cores by default. The results do not depend on it.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Write a report with plots to this HTML file.

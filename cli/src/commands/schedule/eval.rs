@@ -85,7 +85,7 @@ fn secs(place: &Place<'_>) -> Result<Micros, Failure> {
     place.number(MICRO).map(Micros)
 }
 
-/// A job as a vector tells it; what the vector leaves out is as it is at submission (`num` as large as `min`, linear speed, never
+/// A job of a vector; what the vector leaves out is as it is at submission (`num` as large as `min`, linear speed, never
 /// started). Sizes are checked by the allocation.
 fn job(place: &Place<'_>) -> Result<JobView, Failure> {
     let or = |key, default| place.given(key)?.map_or(Ok(default), |value| value.count());
@@ -99,7 +99,7 @@ fn job(place: &Place<'_>) -> Result<JobView, Failure> {
         place.given("submit_sec")?.map_or(Ok(Micros::ZERO), |submit| secs(&submit))?,
     );
     let speeds = match place.given("speedup")? {
-        None => Speeds::single(Curve::linear(max.min(MOST))),
+        None => Speeds::single(Curve::linear(max.min(MAX_GPUS))),
         Some(table) => {
             let speed = |entry: &Place<'_>| entry.number(NANO).map(Speed);
             Speeds::single(Curve::new(table.items()?.iter().map(speed).collect::<Result<Vec<_>, _>>()?))
@@ -114,10 +114,10 @@ fn job(place: &Place<'_>) -> Result<JobView, Failure> {
     })
 }
 
-/// Longest table of linear speed that is made up.
-const MOST: u32 = 100_000;
+/// Maximum number of GPUs in a linear table of speeds.
+const MAX_GPUS: u32 = 100_000;
 
-/// One job that is wrong blocks nobody: it gets nothing, and is complained of.
+/// An invalid job gets nothing and is reported; the others are not affected.
 fn allocation(vector: &Place<'_>, left_out: &mut Vec<Failure>) -> Result<Value, Failure> {
     let algorithm = vector.get("algorithm")?;
     let policy = by_name(algorithm.text()?).map_err(|error| algorithm.error(&error.to_string()))?;
@@ -211,7 +211,7 @@ fn queue_rule(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure
     Ok(json!({"priority": to, "changed": to != level}))
 }
 
-/// What is learnt from the rows, in the shape of the document that the original collector writes.
+/// Returns the values learnt from the rows, in the shape of the document that the original collector writes.
 fn collector(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let document = vector.get("document")?;
     let total = document.get("total_epochs")?.count()?;

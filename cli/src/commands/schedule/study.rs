@@ -18,7 +18,7 @@ use studies::summary::{Summary, seconds};
 use crate::commands::simulate::duration;
 use crate::out::{self, Failure};
 
-/// What is played, and how.
+/// Workload and settings of a study.
 #[derive(Debug, Args)]
 pub(super) struct Setup {
     /// Trace: CSV with the columns `job_id`, `submit_time_s`, `gpus_requested`, `duration_s`, and optionally `min_gpus`,
@@ -48,13 +48,13 @@ pub(super) struct Setup {
     /// Place workers on nodes, and let a job lose this share of its speed, in percent, per node it spans beyond the fewest.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     spread_loss: Option<u32>,
-    /// What decisions know: everything, sizes with errors, speeds only as learnt, no sizes. May be combined: noisy,learnt.
+    /// Knowledge of the decisions: everything, sizes with errors, learnt speeds, no sizes. May be combined: noisy,learnt.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "oracle")]
     knowledge: Vec<Known>,
     /// Standard deviation of the logarithm of size errors (knowledge `noisy`).
     #[arg(long, value_name = "SIGMA", default_value = "1.0", value_parser = sigma)]
     sigma: u32,
-    /// What size errors are drawn from (knowledge `noisy`).
+    /// Random seed of size errors (knowledge `noisy`).
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Leave out rows that cannot be used, and say how many; otherwise the first is an error.
@@ -76,13 +76,13 @@ enum Known {
 }
 
 fn sigma(text: &str) -> Result<u32, String> {
-    thousandths(text).filter(|&milli| milli <= 10_000).ok_or_else(|| format!("{text:?} is no number from 0 to 10"))
+    thousandths(text).filter(|&milli| milli <= 10_000).ok_or_else(|| format!("{text:?} is not a number from 0 to 10"))
 }
 
 fn percent(text: &str) -> Result<u32, String> {
     let number = text.trim_end_matches('%');
     let tenths = thousandths(number).map(|milli| milli / 100);
-    tenths.filter(|&tenths| tenths < 1000).ok_or_else(|| format!("{text:?} is no share from 0 to below 100 percent"))
+    tenths.filter(|&tenths| tenths < 1000).ok_or_else(|| format!("{text:?} is not a share from 0 to below 100 percent"))
 }
 
 fn thousandths(text: &str) -> Option<u32> {
@@ -97,7 +97,7 @@ fn open(path: &Path) -> Result<(String, File), Failure> {
 }
 
 impl Setup {
-    /// Reads the files and joins them. What was left out is told on standard error.
+    /// Reads the files and joins them. Rows left out are reported on standard error.
     pub(super) fn workload(&self) -> Result<Workload, Failure> {
         let on_bad = if self.skip_bad { OnBadRow::Skip } else { OnBadRow::Refuse };
         let cluster = match (&self.cluster, self.gpus) {
@@ -126,7 +126,7 @@ impl Setup {
         Ok(workload)
     }
 
-    /// How it is played.
+    /// Settings of the run.
     pub(super) fn settings(&self, keep_changes: bool) -> Result<Settings, Failure> {
         if self.tick == 0 || self.round == Some(0) {
             return Err(Failure::new("--tick and --round must be longer than 0"));

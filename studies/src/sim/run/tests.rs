@@ -53,7 +53,7 @@ fn a_preempted_job_goes_on_where_it_was() {
     assert_eq!((long.ran, long.progressed), (Micros::from_secs(110), Micros::from_secs(100)));
 }
 
-/// Starts nobody.
+/// Starts no job.
 #[derive(Debug)]
 struct Idle;
 
@@ -71,7 +71,7 @@ impl Policy for Idle {
     }
 }
 
-/// Starts nobody before it wanted to be asked again.
+/// Starts no job before its own wake time.
 #[derive(Debug)]
 struct Late;
 

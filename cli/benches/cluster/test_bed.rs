@@ -20,12 +20,12 @@ const SAMPLE: Duration = Duration::from_secs(1);
 const IDLE_WINDOW: Duration = Duration::from_secs(4);
 
 /// The control plane and who looks at it.
-pub(crate) struct Bed {
+pub(crate) struct TestBed {
     pub(crate) plane: ControlPlane,
     pub(crate) runtime: Runtime,
     /// As an administrator.
     pub(crate) admin: Api,
-    /// As the operator: whoever creates pods is told apart by nothing else.
+    /// As the operator: pods have no other sign of their creator.
     pub(crate) account: PathBuf,
     pub(crate) watcher: Watcher,
     /// The operator's.
@@ -48,8 +48,8 @@ pub(crate) struct Mark {
     cpu: Cpu,
 }
 
-impl Bed {
-    /// Starts a control plane with so many nodes, and prepares it for the operator, which is this program.
+impl TestBed {
+    /// Starts a control plane with `nodes` nodes, and prepares it for the operator, which is this program.
     pub(crate) fn start(nodes: u32, program: PathBuf) -> Result<Self, AnyError> {
         let mut options = Options { nodes, ready_within: Duration::from_secs(600), ..Options::default() };
         // Clearing away between rounds is not measured, and takes long with one worker.
@@ -75,10 +75,10 @@ impl Bed {
             let watcher = Watcher::begin(admin.clone()).await?;
             Ok::<_, AnyError>((admin, watcher))
         })?;
-        let mut bed =
+        let mut test_bed =
             Self { plane, runtime, admin, account, watcher, program, idle: Cpu { api_server: 1.0, etcd: 1.0 } };
-        bed.measure_idle()?;
-        Ok(bed)
+        test_bed.measure_idle()?;
+        Ok(test_bed)
     }
 
     /// Use at rest: the lowest of some windows, because what start-up left behind dies away slowly.
@@ -108,13 +108,13 @@ impl Bed {
         Ok(Mark { at: Instant::now(), cpu: self.cpu()? })
     }
 
-    /// What was used since, idle use included.
+    /// Returns the resources used since then, idle use included.
     fn since(&self, mark: Mark) -> Result<Cpu, AnyError> {
         let now = self.cpu()?;
         Ok(Cpu { api_server: now.api_server - mark.cpu.api_server, etcd: now.etcd - mark.cpu.etcd })
     }
 
-    /// What was used since beyond what is used when idle.
+    /// Returns the resources used since then beyond the idle use.
     pub(crate) fn spent(&self, mark: Mark) -> Result<Cpu, AnyError> {
         let (used, seconds) = (self.since(mark)?, mark.at.elapsed().as_secs_f64());
         Ok(Cpu {
@@ -125,9 +125,9 @@ impl Bed {
 
     /// Waits until the API server has nothing left to do, two seconds in a row.
     pub(crate) fn until_rest(&self) -> Result<(), AnyError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut calm = 0;
-        while calm < 2 && begun.elapsed() < IDLE_TIMEOUT {
+        while calm < 2 && started.elapsed() < IDLE_TIMEOUT {
             let mark = self.mark()?;
             std::thread::sleep(SAMPLE);
             let used = self.since(mark)?;
