@@ -1,7 +1,7 @@
 //! The end of what a failed container wrote, as the message of its termination.
 //!
 //! Owns its bounds, which are the kubelet's for `FallbackToLogsOnError`, and the file in which torch's error handlers leave an
-//! exception. Must not decide which runs have a message. Tests: at the end, and `tests/processes.rs`.
+//! exception. Must not decide which runs have a message. Tests: at the end, and `tests/local/processes.rs`.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};

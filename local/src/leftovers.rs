@@ -4,7 +4,7 @@
 //! environment. One that cleared its environment is found by its parent, or by its container's log, which it can write to.
 //! They are killed at once: the program whose grace period it would be died with its shim, and what it left must neither go
 //! on beside its successor nor hold it up. The caller holds the data directory's lock, so no live run is concerned.
-//! Tests: at the end, and `tests/leftovers.rs`.
+//! Tests: at the end, and `tests/local/leftovers.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

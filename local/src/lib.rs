@@ -40,6 +40,7 @@
 mod accounts;
 mod claims;
 mod environment;
+mod error;
 mod expand;
 mod gpus;
 mod handle;
@@ -66,11 +67,12 @@ mod wire;
 
 use std::process::ExitCode;
 
+pub use error::Error;
 pub use gpus::VisibleGpus;
 pub use last_words::of_file as last_output;
 pub use options::{BackOff, Options, Output, Sink, Waker};
 pub use private::keep_files_private;
-pub use processes::{Error, Processes, log_file};
+pub use processes::{Processes, log_file};
 pub use security::{Unhonoured, unhonoured};
 pub use volumes::is_plain_name;
 

@@ -1,7 +1,7 @@
 //! The life of one pod, as a kubelet leads it: which container to start, end or start again, and when the pod is over.
 //!
 //! Pure: time and what happened come in, actions go out; after every input the same level-triggered step decides. It must
-//! not know processes. `status` shows it. Tests: `lifecycle_tests`, and `tests/processes.rs` with real processes.
+//! not know processes. `status` shows it. Tests: `lifecycle/tests.rs`, and `tests/local/processes.rs` with real processes.
 
 use model::Timestamp;
 
@@ -336,5 +336,4 @@ impl Lifecycle {
 }
 
 #[cfg(test)]
-#[path = "lifecycle_tests.rs"]
 mod tests;

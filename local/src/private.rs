@@ -1,7 +1,7 @@
 //! Who may read what a run writes: its user, and the users its containers run as.
 //!
 //! Owns the process's file mode creation mask, the modes of a data directory that an older build made, and the way into a
-//! pod's volumes for other users. Tests: `tests/private.rs`.
+//! pod's volumes for other users. Tests: `tests/local/private.rs`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};

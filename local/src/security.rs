@@ -2,7 +2,7 @@
 //!
 //! Nothing isolates a container from the machine, so members about the file system, the kernel's filters or its labels are
 //! never honoured. Users and groups are, where this process may change them. Changes nothing itself: `shim` does.
-//! Tests: `security_tests`, and `tests/security.rs` with real processes.
+//! Tests: `security/tests.rs`, and `tests/local/security.rs` with real processes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -278,5 +278,4 @@ fn number(value: &Value) -> Option<u32> {
 }
 
 #[cfg(test)]
-#[path = "security_tests.rs"]
 mod tests;

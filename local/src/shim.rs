@@ -4,7 +4,7 @@
 //! its remaining children: like the first process of a real container. `enter` is the program's process before it becomes
 //! the program: it asks to be killed when its parent dies, opens a session of its own, and replaces itself.
 //!
-//! Must not decide anything: restarts and grace periods are the supervisor's. Tests: `tests/processes.rs`, `tests/trees.rs`.
+//! Must not decide anything: restarts and grace periods are the supervisor's. Tests: `tests/local/processes.rs`, `tests/local/trees.rs`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Signals of pod supervisors and container shims: caught, so that the control pipe is their only order.
 //!
 //! They are caught rather than ignored: a new program starts with the default for what was caught, and would inherit what was
-//! ignored. Tests: `tests/signals.rs`.
+//! ignored. Tests: `tests/local/signals.rs`.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The status of a pod as a kubelet writes it, from its [`Lifecycle`]. Pure. Tests: `lifecycle_tests`.
+//! The status of a pod as a kubelet writes it, from its [`Lifecycle`]. Pure. Tests: `lifecycle/tests.rs`.
 
 use model::Timestamp;
 use serde_json::{Map, Value, json};

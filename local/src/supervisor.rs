@@ -2,7 +2,7 @@
 //!
 //! Owns the shims of the pod's containers, its clock and its log files; does what `lifecycle` says and reports the
 //! status after every change. Signals are no orders to it. When the runner is gone it ends everything below itself, at once. Must not read Pod
-//! objects: it gets a finished plan. Tests: `tests/processes.rs`, `tests/trees.rs`.
+//! objects: it gets a finished plan. Tests: `tests/local/processes.rs`, `tests/local/trees.rs`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader};

@@ -2,7 +2,7 @@
 //!
 //! Works on `/proc`, because a process can leave its group and its session but not its ancestors: a process of this chain
 //! is a child subreaper, so a process below it that loses its parent becomes its child. Hence the proof that nothing is left: a
-//! subreaper without children has no descendants. Tests: at the end, and `tests/trees.rs` with processes that try to get away.
+//! subreaper without children has no descendants. Tests: at the end, and `tests/local/trees.rs` with processes that try to get away.
 
 use std::collections::BTreeMap;
 use std::fs;

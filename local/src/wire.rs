@@ -1,6 +1,6 @@
 //! What runner, pod supervisor and container shims say to each other: one JSON document per line over pipes.
 //!
-//! Both ends are always the same build, so there is no versioning here. Tests: `tests/processes.rs` uses all of it.
+//! Both ends are always the same build, so there is no versioning here. Tests: `tests/local/processes.rs` uses all of it.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Recorded logs: every one reads back, folds, and is decided alike by this build; frozen ones fold as they did when they
 //! were frozen.
 //!
-//! `fixtures/logs` may be recorded again (`fixtures/examples/record_logs.rs`); `fixtures/legacy` never is.
+//! `fixtures/logs` may be recorded again (`fixtures/examples/record_logs/`); `fixtures/legacy` never is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,5 +1,9 @@
 //! Tests of `sample`: rings of threads over real sockets.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use super::ring::{accept, greeting};
 use super::*;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,0 +1,57 @@
+//! Errors of the runtime.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+/// Error that keeps pods from being run on this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The data directory cannot be used.
+    #[error("cannot use the data directory {}: {source}", path.display())]
+    DataDir {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program that supervises pods is not there.
+    #[error("cannot find the program for pod supervisors {}: {source}", path.display())]
+    Supervisor {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// This machine does not let programs listen on all of 127.0.0.0/8.
+    #[error("pods need loopback addresses of their own, but {address} cannot be used: {source}")]
+    Loopback {
+        /// The address that was tried.
+        address: Ipv4Addr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The GPUs asked for are not to be had.
+    #[error("{0}")]
+    Gpus(String),
+    /// Other runs have every loopback network.
+    #[error("every loopback address for pods is taken by other runs on this machine: wait for one of them to end")]
+    NoNetwork,
+    /// Other runs cannot be seen.
+    #[error("cannot claim loopback addresses: {0}")]
+    Claim(#[source] io::Error),
+    /// Processes of an earlier run cannot be ended.
+    #[error("processes of an earlier run still run and cannot be ended: {processes}; end them first")]
+    Leftovers {
+        /// Their pids and names.
+        processes: String,
+    },
+    /// No such pod runs.
+    #[error("pod {namespace}/{name} does not run here")]
+    NoSuchPod {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+}
