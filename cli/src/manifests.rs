@@ -1,7 +1,7 @@
 //! Manifest files: YAML or JSON, several documents each, checked before anything is started.
 //!
 //! Owns which objects the files hold, and everything that is wrong with them, by file, line and column. What is wrong with one
-//! object is said by `apis::manifest`. Tests: `tests/validate.rs` of the
+//! object is said by `apis::manifest`. Tests: `tests/local/validate.rs` of the
 //! package, `manifests/tests.rs`, and beside [`yaml`].
 
 mod problem;

@@ -1,7 +1,7 @@
 //! Printing, and the exit codes.
 //!
 //! Owns standard output and standard error. A command prints directly, and ends when that fails; one that has to go on
-//! without its output calls [`start_printer`] first. Tests: `cli/tests/output.rs`.
+//! without its output calls [`start_printer`] first. Tests: `cli/tests/local/output.rs`.
 
 mod printer;
 

@@ -1,6 +1,6 @@
 //! Leadership, tokens and following on a real control plane.
 //!
-//! Two whole operator processes, killed and signalled, are in the binary's tests (`cli/tests/failover.rs`); here are the parts,
+//! Two whole operator processes, killed and signalled, are in the binary's tests (`cli/tests/cluster/failover.rs`); here are the parts,
 //! each against a real API server.
 
 use std::net::SocketAddr;

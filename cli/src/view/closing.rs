@@ -1,7 +1,7 @@
 //! The last lines about a job that did not succeed: what failed first, its last output, the path of its log, what to do next.
 //!
 //! Owns the words only: what failed is read from the log's records by [`engine::failures`]. Tests: at the end, and
-//! `tests/closing.rs` with real pods.
+//! `tests/local/closing.rs` with real pods.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

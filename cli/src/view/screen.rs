@@ -1,6 +1,6 @@
 //! The terminal behind standard output: its abilities, its size, and text made safe for it.
 //!
-//! Owns no content. Tests: at the end, and `tests/terminal.rs`.
+//! Owns no content. Tests: at the end, and `tests/local/terminal.rs`.
 
 use console::{AnsiCodeIterator, Term, measure_text_width};
 

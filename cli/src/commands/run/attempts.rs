@@ -2,7 +2,7 @@
 //!
 //! Owns what counts as a change: the job's manifest, and the contents of the `ConfigMaps` and Secrets it names. Their digest is
 //! kept as an annotation on the job. A new attempt is a new job object of the same name: the old one is deleted with its pods,
-//! volume claims stay. Tests: `cli/tests/attempts.rs`.
+//! volume claims stay. Tests: `cli/tests/local/attempts.rs`.
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //!
 //! The marker (`trainyard.json`) says that the directory is ours and identifies it. Nothing is written into or removed from a
 //! directory that holds files and has none. The lock (`trainyard.lock`) is held for the whole run and names its process.
-//! Knows nothing of what stands in the log, the cluster file or the claims. Tests: `cli/tests/data_dir.rs`.
+//! Knows nothing of what stands in the log, the cluster file or the claims. Tests: `cli/tests/local/data_dir.rs`.
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};

@@ -1,14 +1,12 @@
 //! What a user does with kubectl: manifests are taken or refused by name of the field, and get, describe, explain, apply, diff, wait
 //! and scale do what one expects. The API server's part without an operator; what the operator says of bad input with one.
 
-mod common;
-
 use std::process::Command;
 
 use control_plane::{Options, until};
 use serde_json::{Value, json};
 
-use common::{Cluster, file};
+use crate::common::{Cluster, file};
 
 /// A job of one group that nothing is wrong with.
 fn job(name: &str) -> Value {

@@ -4,10 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::process::Stdio;
 
-#[path = "common/local.rs"]
-mod local;
-
-use local::{Place, ended, job, signal, told, until};
+use crate::place::{Place, ended, job, output_of, signal, until};
 
 fn full() -> File {
     OpenOptions::new().write(true).open("/dev/full").unwrap()
@@ -24,7 +21,7 @@ fn closed() -> Stdio {
 fn a_reading_command_fails_when_its_output_is_lost() {
     let place = Place::new();
     place.write("job.yaml", &job("j", "true"));
-    assert_eq!(told(&place.run(&["run", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
     for words in [
         &["crd"][..],
         &["explain", "j"],
@@ -34,10 +31,10 @@ fn a_reading_command_fails_when_its_output_is_lost() {
         &["log", "export"],
         &["simulate", "job.yaml"],
     ] {
-        let (code, _, err) = told(&place.trainyard(words).stdout(full()).output().unwrap());
+        let (code, _, err) = output_of(&place.trainyard(words).stdout(full()).output().unwrap());
         assert_eq!(code, Some(2), "{words:?}: {err}");
         assert!(err.contains("standard output: No space left on device"), "{words:?}: {err}");
-        let (code, _, err) = told(&place.trainyard(words).stdout(closed()).output().unwrap());
+        let (code, _, err) = output_of(&place.trainyard(words).stdout(closed()).output().unwrap());
         assert_eq!((code, &*err), (Some(0), ""), "{words:?}");
     }
 }
@@ -48,12 +45,12 @@ fn a_run_goes_on_without_a_reader() {
         let place = Place::new();
         place.write("job.yaml", &job("j", "echo begun; sleep 1; echo done > done"));
         let output = place.trainyard(&["run", "--logs", "job.yaml"]).stdout(stdout).output().unwrap();
-        let (code, _, err) = told(&output);
+        let (code, _, err) = output_of(&output);
         assert_eq!(code, Some(0), "{name}: {err}");
         assert_eq!(place.read("done"), "done\n", "{name}: the pod was not ended");
         assert_eq!(err.matches("the run continues without it").count(), 1, "{name}: {err}");
         assert!(err.contains("trainyard-data/logs"), "{name}: {err}");
-        let (_, out, _) = told(&place.run(&["explain", "j"]));
+        let (_, out, _) = output_of(&place.run(&["explain", "j"]));
         assert!(out.contains("is Succeed"), "{name}: {out}");
     }
 }
@@ -64,7 +61,7 @@ fn a_run_whose_output_is_not_read_decides_and_ends() {
     place.write("job.yaml", &job("j", "yes 0123456789012345678901234567890123456789 | head -n 1000000"));
     let mut run =
         place.trainyard(&["run", "--logs", "job.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until("the job's end", || told(&place.run(&["explain", "j"])).1.contains("is Succeed"));
+    until("the job's end", || output_of(&place.run(&["explain", "j"])).1.contains("is Succeed"));
     let status = std::fs::read_to_string(format!("/proc/{}/status", run.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().trim_end_matches(" kB");
     assert!(peak.parse::<u64>().unwrap() < 200_000, "41 MB of output took {peak} kB");

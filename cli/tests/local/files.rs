@@ -5,17 +5,14 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
 use std::process::Command;
 
-#[path = "common/local.rs"]
-mod local;
-
-use local::{Place, job, names, told};
+use crate::place::{Place, job, names, output_of};
 
 /// A place with an export of a simulated job.
 fn exported() -> Place {
     let place = Place::new();
     place.write("job.yaml", &job("j", "true"));
-    assert_eq!(told(&place.run(&["simulate", "--quiet", "--log", "good.jsonl", "job.yaml"])).0, Some(0));
-    assert_eq!(told(&place.run(&["log", "import", "good.jsonl", "--to", "log"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["simulate", "--quiet", "--log", "good.jsonl", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["log", "import", "good.jsonl", "--to", "log"])).0, Some(0));
     place
 }
 
@@ -24,7 +21,7 @@ fn an_export_writes_through_what_is_no_regular_file() {
     let place = exported();
     let good = place.read("good.jsonl");
     let export = |to: &str| {
-        let (code, _, err) = told(&place.run(&["log", "export", "log", "--to", to]));
+        let (code, _, err) = output_of(&place.run(&["log", "export", "log", "--to", to]));
         assert_eq!(code, Some(0), "{to}: {err}");
     };
     // A link stays one, whether its file is there or not.
@@ -48,9 +45,9 @@ fn an_export_writes_through_what_is_no_regular_file() {
     assert!(fs::symlink_metadata(place.path("pipe")).unwrap().file_type().is_fifo());
     export("/dev/null");
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-    let (code, out, _) = told(&place.run(&["log", "export", "log", "--to", "/dev/stdout"]));
+    let (code, out, _) = output_of(&place.run(&["log", "export", "log", "--to", "/dev/stdout"]));
     assert_eq!((code, out), (Some(0), good.clone()));
-    let (code, _, err) = told(&place.run(&["log", "export", "log", "--to", "/dev/full"]));
+    let (code, _, err) = output_of(&place.run(&["log", "export", "log", "--to", "/dev/full"]));
     assert_eq!(code, Some(2), "{err}");
 
     // A regular file keeps its permissions, and nothing else is touched.
@@ -72,18 +69,18 @@ fn an_import_that_fails_leaves_nothing() {
     place.write("bad.jsonl", &bad);
     fs::create_dir(place.path("empty")).unwrap();
     for to in ["new", "empty", "deep/new"] {
-        let (code, _, err) = told(&place.run(&["log", "import", "bad.jsonl", "--to", to]));
+        let (code, _, err) = output_of(&place.run(&["log", "import", "bad.jsonl", "--to", to]));
         assert_eq!(code, Some(2), "{err}");
         assert!(err.contains(&format!("bad.jsonl:{}:", lines.len())), "{err}");
-        assert_ne!(told(&place.run(&["log", "verify", to])).0, Some(0), "{to}");
+        assert_ne!(output_of(&place.run(&["log", "verify", to])).0, Some(0), "{to}");
     }
     // The whole export is read before anything is made.
     assert!(!place.path("new").exists() && !place.path("deep").exists());
     assert!(names(&place.path("empty")).is_empty());
     for to in ["new", "empty"] {
-        assert_eq!(told(&place.run(&["log", "import", "good.jsonl", "--to", to])).0, Some(0));
-        assert_eq!(told(&place.run(&["log", "verify", to])).0, Some(0));
-        let (code, _, err) = told(&place.run(&["log", "import", "good.jsonl", "--to", to]));
+        assert_eq!(output_of(&place.run(&["log", "import", "good.jsonl", "--to", to])).0, Some(0));
+        assert_eq!(output_of(&place.run(&["log", "verify", to])).0, Some(0));
+        let (code, _, err) = output_of(&place.run(&["log", "import", "good.jsonl", "--to", to]));
         assert_eq!(code, Some(2), "{err}");
         assert!(err.contains("not empty"), "{err}");
     }
@@ -104,7 +101,7 @@ fn names_that_do_not_exist_are_refused_with_those_that_do() {
             ("--flag", "restart-backof=1s", "--flag restart-backof: did you mean restart-backoff?"),
             ("--flag", "colour=red", "known are creating-restart-period"),
         ] {
-            let (code, out, err) = told(&place.run(&[command, option, value, "job.yaml"]));
+            let (code, out, err) = output_of(&place.run(&[command, option, value, "job.yaml"]));
             assert_eq!((code, &*out), (Some(2), ""), "{command} {value}: {err}");
             assert!(err.contains(says), "{command} {value}: {err}");
         }
@@ -120,12 +117,12 @@ fn a_fault_that_did_not_happen_is_listed() {
         [("simulate", "exit=j-trainer-0:1@2h"), ("run", "exit=j-trainer-0:1@2h"), ("run", "node=local-2@2h")]
     {
         let again: &[&str] = if command == "run" { &["--rerun"] } else { &[] };
-        let (code, out, err) = told(&place.run(&[&[command, "--fault", fault, "job.yaml"], again].concat()));
+        let (code, out, err) = output_of(&place.run(&[&[command, "--fault", fault, "job.yaml"], again].concat()));
         assert_eq!(code, Some(1), "{command}: {out}{err}");
         let shown = fault.split('@').next().unwrap();
         assert!(out.contains(&format!("fault {shown} did not happen")), "{command}: {out}");
     }
-    let (code, out, _) = told(&place.run(&["simulate", "--fault", "exit=j-trainer-0:0@2s", "job.yaml"]));
+    let (code, out, _) = output_of(&place.run(&["simulate", "--fault", "exit=j-trainer-0:0@2s", "job.yaml"]));
     assert_eq!(code, Some(0), "{out}");
 }
 
@@ -136,8 +133,8 @@ fn a_replayed_scenario_is_held_to_what_it_expects() {
     let scenario = |expect: &str| {
         let text = format!("description: d\nmanifests: [{manifest}]\nsteps:\n  - apply:\n  - run: all\n{expect}");
         place.write("s.yaml", &text);
-        let text = told(&place.run(&["replay", "s.yaml"]));
-        let json = told(&place.run(&["replay", "s.yaml", "--output", "json"]));
+        let text = output_of(&place.run(&["replay", "s.yaml"]));
+        let json = output_of(&place.run(&["replay", "s.yaml", "--output", "json"]));
         assert_eq!(text.0, json.0);
         (text.0, text.1, serde_json::from_str::<serde_json::Value>(&json.1).unwrap())
     };

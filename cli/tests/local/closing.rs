@@ -1,14 +1,11 @@
 //! The last lines of a run that failed, with real pods: what failed, its output, its log, what to do.
 
-#[path = "common/local.rs"]
-mod local;
-
-use local::{Place, job, told};
+use crate::place::{Place, job, output_of};
 
 /// Runs a job of one script to its end; what was printed after the timeline.
 fn closing(place: &Place, manifest: &str) -> Vec<String> {
     place.write("job.yaml", manifest);
-    let (code, out, err) = told(&place.run(&["run", "job.yaml"]));
+    let (code, out, err) = output_of(&place.run(&["run", "job.yaml"]));
     assert_eq!(code, Some(1), "{out}{err}");
     let lines: Vec<&str> = out.lines().collect();
     let outcome = lines.iter().rposition(|line| line.contains(" restarts")).unwrap_or_else(|| panic!("{out}"));
@@ -50,9 +47,9 @@ fn a_program_that_is_not_there_is_named() {
     assert!(
         lines[2].contains("cannot start slepe: No such file or directory") && lines[2].contains("did you mean sleep?")
     );
-    let (_, out, _) = told(&place.run(&["explain", "j"]));
+    let (_, out, _) = output_of(&place.run(&["explain", "j"]));
     assert!(out.contains("cannot start slepe"), "{out}");
-    let (_, out, _) = told(&place.run(&["history", "j"]));
+    let (_, out, _) = output_of(&place.run(&["history", "j"]));
     assert!(out.contains("cannot start slepe"), "{out}");
 }
 
@@ -66,9 +63,9 @@ fn a_container_that_cannot_be_made_is_told_at_once() {
         .stdout(std::fs::File::create(place.path("out")).unwrap())
         .spawn()
         .unwrap();
-    local::until("it is said", || place.read("out").contains("Ctrl-C, change the manifest"));
-    local::signal(&child, "INT");
-    assert_eq!(local::ended(&mut child), Some(1));
+    crate::place::until("it is said", || place.read("out").contains("Ctrl-C, change the manifest"));
+    crate::place::signal(&child, "INT");
+    assert_eq!(crate::place::ended(&mut child), Some(1));
     let out = place.read("out");
     assert!(out.contains("main waits: CreateContainerConfigError configmap \"settings\" not found"), "{out}");
     assert_eq!(out.matches("the pod cannot start with this spec").count(), 1, "{out}");
@@ -91,9 +88,9 @@ fn a_job_without_a_limit_gets_one_that_is_said() {
     let manifest = job("j", "exit 1").replace("restartPolicy: Never", "restartPolicy: OnFailure");
     place.write("job.yaml", &manifest);
     let limit = "--restart-limit=1";
-    let (code, out, _) = told(&place.run(&["run", "job.yaml", limit]));
+    let (code, out, _) = output_of(&place.run(&["run", "job.yaml", limit]));
     assert_eq!(code, Some(1), "{out}");
     assert_eq!(out.matches("trainer without restartLimit: at most 1 restarts here").count(), 1, "{out}");
     assert!(out.contains("restart limit 1 of trainer already used"), "{out}");
-    assert_eq!(told(&place.run(&["run", "job.yaml", "--restart-limit=few"])).0, Some(2));
+    assert_eq!(output_of(&place.run(&["run", "job.yaml", "--restart-limit=few"])).0, Some(2));
 }

@@ -1,8 +1,6 @@
 //! Runner, supervisors and shims killed at once: the next run of the directory ends what they left.
 
-mod common;
-
-use common::{Harness, Runner, marker, processes_with, shell_pod, wait_until_gone};
+use crate::common::{Harness, Runner, marker, processes_with, shell_pod, wait_until_gone};
 use rustix::process::{Pid, Signal};
 
 /// Kills a runner with all of its supervisors and shims. They are stopped first, so that none can do anything about it.
@@ -41,13 +39,13 @@ fn another_directory_and_a_live_runner_are_left_alone() {
     let marker = marker();
     let mut runner = Runner::start(&marker, 1);
     let dir = runner.dir.path().to_owned();
-    let before = common::shells(&marker);
+    let before = crate::common::shells(&marker);
     // The same directory (as a copy would have the same id) while its runner lives, and another one.
     let same = Harness::with(|options| {
         options.directory_id = Some(std::fs::canonicalize(&dir).unwrap().to_string_lossy().into_owned());
     });
     let other = Harness::new();
-    assert_eq!(common::shells(&marker), before);
+    assert_eq!(crate::common::shells(&marker), before);
     assert_eq!((same.warnings().len(), other.warnings().len()), (0, 0));
     kill_chain(&mut runner, &marker);
     let after = Harness::with(|options| options.data_dir = dir);

@@ -12,7 +12,6 @@ pub(crate) struct Place {
     pub(crate) dir: tempfile::TempDir,
 }
 
-#[allow(dead_code, reason = "every test program uses its part")]
 impl Place {
     pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
@@ -48,7 +47,6 @@ impl Place {
 }
 
 /// A job of one pod that runs a shell script.
-#[allow(dead_code, reason = "every test program uses its part")]
 pub(crate) fn job(name: &str, script: &str) -> String {
     let command = serde_json::json!(["sh", "-c", script]);
     format!(
@@ -59,14 +57,12 @@ pub(crate) fn job(name: &str, script: &str) -> String {
 }
 
 /// Exit code and both outputs as text.
-#[allow(dead_code, reason = "every test program uses its part")]
-pub(crate) fn told(output: &Output) -> (Option<i32>, String, String) {
+pub(crate) fn output_of(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// Waits until something is there.
-#[allow(dead_code, reason = "every test program uses its part")]
 pub(crate) fn until(what: &str, mut there: impl FnMut() -> bool) {
     let start = Instant::now();
     while !there() {
@@ -76,7 +72,6 @@ pub(crate) fn until(what: &str, mut there: impl FnMut() -> bool) {
 }
 
 /// Waits for the end of a program.
-#[allow(dead_code, reason = "every test program uses its part")]
 pub(crate) fn ended(child: &mut Child) -> Option<i32> {
     let mut status = None;
     until("the end of the program", || {
@@ -87,7 +82,6 @@ pub(crate) fn ended(child: &mut Child) -> Option<i32> {
 }
 
 /// Names in a directory, sorted.
-#[allow(dead_code, reason = "every test program uses its part")]
 pub(crate) fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
@@ -96,7 +90,6 @@ pub(crate) fn names(dir: &Path) -> Vec<String> {
 }
 
 /// Sends a signal to a process.
-#[allow(dead_code, reason = "every test program uses its part")]
 pub(crate) fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
     assert!(sent.success());

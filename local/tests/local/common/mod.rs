@@ -1,7 +1,5 @@
 //! What the tests with real processes share: a runtime, waiting for what it reports, and finding processes.
 
-#![allow(dead_code)] // every test file uses its own part of this
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -1,11 +1,9 @@
 //! Pods as real processes: what they get, how they end, what is reported.
 
-mod common;
-
 use std::fs;
 
+use crate::common::{Harness, eventually, marker, processes_with, read, shell_pod, terminated, wait_until_gone};
 use cluster::runtime::PodRuntime;
-use common::{Harness, eventually, marker, processes_with, read, shell_pod, terminated, wait_until_gone};
 use serde_json::json;
 
 #[test]

@@ -1,11 +1,9 @@
 //! Signals from outside: supervisors and shims do not listen to them, programs get them as they are.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use common::{Harness, eventually, marker, processes_with, shell_pod, terminated, wait_until_gone};
+use crate::common::{Harness, eventually, marker, processes_with, shell_pod, terminated, wait_until_gone};
 use rustix::process::{Pid, Signal};
 
 /// Sends a signal to every process with `marker` in its arguments or environment.
@@ -67,7 +65,7 @@ fn programs_start_with_the_default_of_every_signal() {
     let script = "trap '' HUP INT QUIT TERM USR1 USR2 ALRM TSTP PIPE; exec \"$@\"";
     let mut child = Command::new("sh")
         .args(["-c", script, "sh"])
-        .args([common::program().as_os_str(), dir.path().as_os_str()])
+        .args([crate::common::program().as_os_str(), dir.path().as_os_str()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -77,7 +75,7 @@ fn programs_start_with_the_default_of_every_signal() {
     while !reports.next().unwrap().unwrap().contains("\"ended\":true") {}
     child.kill().unwrap();
     child.wait().unwrap();
-    let log = common::read(&local::log_file(dir.path(), "ns", &marker, "c", 0, 0));
+    let log = crate::common::read(&local::log_file(dir.path(), "ns", &marker, "c", 0, 0));
     let mask = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap();
     let masks: Vec<u64> = log.lines().map(|line| mask(line) & !OF_THE_C_LIBRARY).collect();
     assert_eq!(masks, [0, 0], "{log}");

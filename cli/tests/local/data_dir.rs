@@ -5,10 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-#[path = "common/local.rs"]
-mod local;
-
-use local::{Place, ended, job, names, signal, told, until};
+use crate::place::{Place, ended, job, names, output_of, signal, until};
 
 #[test]
 fn a_directory_of_somebody_else_is_left_alone() {
@@ -19,7 +16,7 @@ fn a_directory_of_somebody_else_is_left_alone() {
     place.write("home/pods/whales", "x");
     for words in [&["run", "--again", "--claims"][..], &["run", "--again"], &["run"]] {
         let output = place.run(&[words, &["job.yaml", "--data-dir", "home"]].concat());
-        let (code, out, err) = told(&output);
+        let (code, out, err) = output_of(&output);
         assert_eq!((code, &*out), (Some(2), ""), "{err}");
         assert!(err.contains("home: not a data directory of trainyard"), "{err}");
         assert_eq!(names(&place.path("home")), ["claims", "logs", "pods"]);
@@ -33,22 +30,22 @@ fn a_directory_of_somebody_else_is_left_alone() {
 fn again_keeps_volume_claims_unless_told() {
     let place = Place::new();
     place.write("job.yaml", &job("j", "echo run >> runs"));
-    assert_eq!(told(&place.run(&["run", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
     let marker: Value = serde_json::from_str(&place.read("trainyard-data/trainyard.json")).unwrap();
     assert_eq!(marker["id"].as_str().map(str::len), Some(32));
     assert_eq!((&marker["format"], &marker["version"]), (&1.into(), &env!("CARGO_PKG_VERSION").into()));
     place.write("trainyard-data/claims/default/c/checkpoint", "step 100");
     place.write("trainyard-data/notes.txt", "mine");
 
-    let (code, _, err) = told(&place.run(&["run", "--again", "job.yaml"]));
+    let (code, _, err) = output_of(&place.run(&["run", "--again", "job.yaml"]));
     assert_eq!(code, Some(0), "{err}");
     assert_eq!(place.read("runs"), "run\nrun\n");
     assert_eq!(place.read("trainyard-data/claims/default/c/checkpoint"), "step 100");
     let after: Value = serde_json::from_str(&place.read("trainyard-data/trainyard.json")).unwrap();
     assert_eq!(marker, after, "it is the same directory");
 
-    assert_eq!(told(&place.run(&["run", "--claims", "job.yaml"])).0, Some(2), "--claims goes with --again only");
-    assert_eq!(told(&place.run(&["run", "--again", "--claims", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "--claims", "job.yaml"])).0, Some(2), "--claims goes with --again only");
+    assert_eq!(output_of(&place.run(&["run", "--again", "--claims", "job.yaml"])).0, Some(0));
     assert!(!place.path("trainyard-data/claims").exists());
     assert_eq!(place.read("trainyard-data/notes.txt"), "mine");
 
@@ -57,7 +54,7 @@ fn again_keeps_volume_claims_unless_told() {
     let mut half = marker;
     half["clearing"] = serde_json::json!(["log", "cluster.json", "claims", "../job.yaml", "notes.txt"]);
     place.write("trainyard-data/trainyard.json", &half.to_string());
-    let (code, _, err) = told(&place.run(&["run", "job.yaml"]));
+    let (code, _, err) = output_of(&place.run(&["run", "job.yaml"]));
     assert_eq!(code, Some(0), "{err}");
     assert_eq!(place.read("runs"), "run\n".repeat(4));
     assert!(!place.path("trainyard-data/claims").exists());
@@ -73,7 +70,7 @@ fn a_live_run_is_refused_by_name_and_loses_nothing() {
     until("the pod's log", || place.path("trainyard-data/logs/default").exists());
     place.write("trainyard-data/claims/default/c/checkpoint", "step 100");
     for words in [&["run", "--again", "--claims", "job.yaml"][..], &["run", "job.yaml"]] {
-        let (code, _, err) = told(&place.run(words));
+        let (code, _, err) = output_of(&place.run(words));
         assert_eq!(code, Some(2), "{err}");
         assert!(err.contains(&format!("in use by process {} (", live.id())), "{err}");
         assert!(err.contains("run long.yaml)"), "{err}");
@@ -86,7 +83,7 @@ fn a_live_run_is_refused_by_name_and_loses_nothing() {
     signal(&live, "INT");
     assert_eq!(ended(&mut live), Some(1));
     // The lock went with its process.
-    assert_eq!(told(&place.run(&["run", "--again", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "--again", "job.yaml"])).0, Some(0));
 }
 
 #[test]
@@ -94,19 +91,19 @@ fn a_directory_of_an_older_build_is_told_by_its_log() {
     let place = Place::new();
     place.write("job.yaml", &job("j", "true"));
     let unmarked = || {
-        assert_eq!(told(&place.run(&["run", "job.yaml"])).0, Some(0));
+        assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
         fs::remove_file(place.path("trainyard-data/trainyard.json")).unwrap();
         fs::remove_file(place.path("trainyard-data/trainyard.lock")).unwrap();
     };
     unmarked();
-    assert_eq!(told(&place.run(&["run", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
     assert!(place.path("trainyard-data/trainyard.json").exists(), "it is marked from now on");
     unmarked();
-    assert_eq!(told(&place.run(&["run", "--again", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "--again", "job.yaml"])).0, Some(0));
     unmarked();
     fs::write(place.path("trainyard-data/log/HEAD"), "nonsense").unwrap();
     let before = names(&place.path("trainyard-data"));
-    let (code, _, err) = told(&place.run(&["run", "--again", "job.yaml"]));
+    let (code, _, err) = output_of(&place.run(&["run", "--again", "job.yaml"]));
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("its log"), "{err}");
     assert_eq!(names(&place.path("trainyard-data")), before);
@@ -122,7 +119,7 @@ fn a_killed_run_goes_on_from_its_journal() {
     signal(&live, "KILL");
     assert_eq!(ended(&mut live), None);
     place.write("go", "");
-    let (code, out, err) = told(&place.run(&["run", "job.yaml"]));
+    let (code, out, err) = output_of(&place.run(&["run", "job.yaml"]));
     assert_eq!(code, Some(0), "{out}{err}");
     assert_eq!(place.read("runs"), "run\nrun\n");
 }
@@ -131,7 +128,7 @@ fn a_killed_run_goes_on_from_its_journal() {
 fn a_simulation_has_a_limited_number_of_nodes() {
     let place = Place::new();
     place.write("job.yaml", &job("j", "true"));
-    let (code, _, err) = told(&place.run(&["simulate", "--nodes", "4294967295", "job.yaml"]));
+    let (code, _, err) = output_of(&place.run(&["simulate", "--nodes", "4294967295", "job.yaml"]));
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("4294967295 is not in 0..=10000"), "{err}");
 }

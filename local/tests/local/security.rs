@@ -1,9 +1,7 @@
 //! Security contexts with real processes. What needs another user is tried where these tests may change to one.
 
-mod common;
-
+use crate::common::{Harness, eventually, marker, processes_with, shell_pod, terminated, wait_until_gone};
 use cluster::runtime::PodRuntime;
-use common::{Harness, eventually, marker, processes_with, shell_pod, terminated, wait_until_gone};
 use serde_json::{Value, json};
 
 fn is_root() -> bool {

@@ -10,9 +10,6 @@ use control_plane::{ControlPlane, Identity, Options, until};
 use model::Timestamp;
 use serde_json::{Value, json};
 
-#[path = "common/probe.rs"]
-mod probe;
-
 /// Of the lease in this test.
 const LEASE_SECONDS: u64 = 8;
 const SPACE: &str = "failover";
@@ -46,7 +43,7 @@ impl Operator {
 
     /// Returns the answer of `/readyz` or another path.
     fn says(&self, path: &str) -> String {
-        probe::get(self.health, path).unwrap_or_else(|error| format!("(no answer: {error})"))
+        crate::probe::get(self.health, path).unwrap_or_else(|error| format!("(no answer: {error})"))
     }
 
     fn until_says(&self, words: &str) {

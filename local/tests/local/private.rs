@@ -1,12 +1,10 @@
 //! What a run writes is for its user, and for the users its containers run as.
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use common::{Harness, shell_pod};
+use crate::common::{Harness, shell_pod};
 use serde_json::json;
 
 /// Everything below a directory, and itself, with its mode.

@@ -1,11 +1,9 @@
 //! Nothing is ever left: programs that try to get away, and every process of the chain killed.
 
-mod common;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use common::{
+use crate::common::{
     Harness, Runner, SHELLS, escape_artist, marker, processes_with, shell_pod, shells, terminated, wait_for_shells,
     wait_until_gone,
 };
@@ -166,7 +164,7 @@ fn supervisors_killed_at_their_last_work_leave_nothing() {
 fn a_runner_killed_while_it_starts_pods_leaves_nothing() {
     for delay_ms in [0, 1, 3, 10, 30, 60] {
         let (marker, dir) = (marker(), tempfile::tempdir().unwrap());
-        let mut child = Command::new(common::program())
+        let mut child = Command::new(crate::common::program())
             .arg(dir.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -1,9 +1,6 @@
 //! Jobs that ended in an earlier run of the same data directory.
 
-#[path = "common/local.rs"]
-mod local;
-
-use local::{Place, job, told};
+use crate::place::{Place, job, output_of};
 
 const SCRIPT: &str = "echo run >> runs";
 
@@ -15,14 +12,14 @@ fn runs(place: &Place) -> usize {
 fn a_changed_job_runs_again_and_an_unchanged_one_says_so() {
     let place = Place::new();
     place.write("job.yaml", &job("j", SCRIPT));
-    assert_eq!(told(&place.run(&["run", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
     assert_eq!(runs(&place), 1);
 
     // The same text in other words is no change.
     let value: serde_json::Value = serde_saphyr::from_str(&place.read("job.yaml")).unwrap();
     place.write("same.json", &serde_json::to_string_pretty(&value).unwrap());
     for file in ["job.yaml", "same.json"] {
-        let (code, out, err) = told(&place.run(&["run", file]));
+        let (code, out, err) = output_of(&place.run(&["run", file]));
         assert_eq!(code, Some(0), "{err}");
         assert!(
             out.contains("AITrainingJob default/j has ended (Succeed) and is unchanged: not run again. --rerun"),
@@ -30,27 +27,27 @@ fn a_changed_job_runs_again_and_an_unchanged_one_says_so() {
         );
         assert_eq!(runs(&place), 1);
     }
-    let (code, out, _) = told(&place.run(&["run", "--rerun", "job.yaml"]));
+    let (code, out, _) = output_of(&place.run(&["run", "--rerun", "job.yaml"]));
     assert_eq!((code, runs(&place)), (Some(0), 2), "{out}");
 
     // Its new outcome counts, and it alone is shown.
     place.write("job.yaml", &job("j", &format!("{SCRIPT}; exit 3")));
-    let (code, out, _) = told(&place.run(&["run", "job.yaml"]));
+    let (code, out, _) = output_of(&place.run(&["run", "job.yaml"]));
     assert_eq!((code, runs(&place)), (Some(1), 3), "{out}");
     assert!(out.contains("has changed since it ended (Succeed): run again"), "{out}");
     assert_eq!(out.matches("\nAITrainingJob default/j\n").count(), 1, "{out}");
     assert!(!out.contains("\n  Succeed,"), "{out}");
 
     // A failed one is not run again either, and its outcome stands.
-    let (code, out, _) = told(&place.run(&["run", "job.yaml"]));
+    let (code, out, _) = output_of(&place.run(&["run", "job.yaml"]));
     assert_eq!((code, runs(&place)), (Some(1), 3), "{out}");
     assert!(out.contains("is unchanged"), "{out}");
 
     // A manifest that is refused costs nothing.
     let bad = job("j", SCRIPT).replace("replicas: 1", "replicas: -1");
     place.write("bad.yaml", &bad);
-    assert_ne!(told(&place.run(&["run", "bad.yaml"])).0, Some(0));
-    let (_, out, _) = told(&place.run(&["run", "job.yaml"]));
+    assert_ne!(output_of(&place.run(&["run", "bad.yaml"])).0, Some(0));
+    let (_, out, _) = output_of(&place.run(&["run", "job.yaml"]));
     assert!(out.contains("is unchanged"), "{out}");
     assert_eq!(runs(&place), 3);
 }
@@ -69,7 +66,7 @@ fn a_changed_config_map_or_secret_counts_as_a_change() {
         |word: &str| format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\nstringData: {{word: {word}}}\n");
     let write = |map_word: &str, secret_word: &str| {
         place.write("all.yaml", &format!("{}---\n{}---\n{using}", map(map_word), secret(secret_word)));
-        let (code, out, err) = told(&place.run(&["run", "all.yaml"]));
+        let (code, out, err) = output_of(&place.run(&["run", "all.yaml"]));
         assert_eq!(code, Some(0), "{out}{err}");
         place.read("runs")
     };
@@ -80,8 +77,8 @@ fn a_changed_config_map_or_secret_counts_as_a_change() {
     assert_eq!(write("b", "y"), "a\nx\nb\nx\nb\ny\n");
     // Changed by a file of its own, it is changed for the job as well.
     place.write("map.yaml", &format!("{}---\n{}", map("c"), job("other", "true")));
-    assert_eq!(told(&place.run(&["run", "map.yaml"])).0, Some(0));
-    assert_eq!(told(&place.run(&["run", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "map.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
     assert_eq!(place.read("runs"), "a\nx\nb\nx\nb\ny\nc\ny\n");
 }
 
@@ -96,8 +93,8 @@ fn a_new_attempt_keeps_volume_claims() {
         )
     };
     place.write("job.yaml", &using("one"));
-    assert_eq!(told(&place.run(&["run", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
     place.write("job.yaml", &using("two"));
-    assert_eq!(told(&place.run(&["run", "job.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
     assert_eq!(place.read("seen"), "one\ntwo\n");
 }

@@ -1,0 +1,13 @@
+//! The binary on this machine alone: runs, simulations and checks of manifests. One program for all of these tests.
+//!
+//! They run side by side: no test may change what the process has once, such as its environment or working directory.
+
+mod attempts;
+mod closing;
+mod data_dir;
+mod files;
+mod output;
+mod place;
+mod run_processes;
+mod terminal;
+mod validate;
