@@ -99,7 +99,7 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
         let more = known.len().saturating_sub(MAX_LISTED_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         return Err(Failure::new(format!(
-            "--fault {fault}: no manifest creates {kind} {name}{}; {kind}s are {}{more}",
+            "--fault {fault}: no {kind} {name}{}; {kind}s are {}{more}",
             did_you_mean(name, known.iter().map(String::as_str)),
             listed.join(", "),
         )));

@@ -11,7 +11,7 @@ use model::{ResourceVersion, Text, Timestamp};
 use serde_json::Value;
 
 use crate::error::DefinitionError;
-use crate::fault::Faults;
+use crate::fault::FailRules;
 use crate::kinds::{Kind, KindId, Kinds};
 use crate::node::NodeSpec;
 use crate::runtime::{PodRuntime, VirtualPods};
@@ -59,7 +59,7 @@ pub struct Cluster {
     pub(crate) kinds: Kinds,
     pub(crate) store: Store,
     pub(crate) watchers: Watchers,
-    pub(crate) faults: Faults,
+    pub(crate) faults: FailRules,
     pub(crate) runtime: Box<dyn PodRuntime>,
     /// Last applied manifest of each object: applying again removes members that the new manifest dropped.
     pub(crate) applied: BTreeMap<Key, Arc<Value>>,
@@ -109,7 +109,7 @@ impl Cluster {
             kinds: Kinds::default(),
             store: Store::default(),
             watchers: Watchers::default(),
-            faults: Faults::default(),
+            faults: FailRules::default(),
             runtime,
             applied: BTreeMap::new(),
             ended: BTreeSet::new(),

@@ -77,7 +77,7 @@ impl Cluster {
     /// # Errors
     /// What the API server would answer, with its code and reason.
     pub fn execute(&mut self, call: &ApiCall) -> ApiAnswer {
-        let Some((error, applied)) = self.faults.strike(call) else {
+        let Some((error, applied)) = self.faults.inject(call) else {
             return self.perform(call);
         };
         if applied {

@@ -5,9 +5,11 @@
 
 use apis::{ApiCall, ApiError, Verb};
 use model::Text;
+use serde::Deserialize;
 
 /// Kind of API call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum FailVerb {
     /// Creating.
     Create,
@@ -22,19 +24,8 @@ pub enum FailVerb {
 }
 
 impl FailVerb {
-    /// The verb of that (lower-case) name.
-    pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "create" => Some(Self::Create),
-            "delete" => Some(Self::Delete),
-            "patch" => Some(Self::Patch),
-            "get" => Some(Self::Get),
-            "list" => Some(Self::List),
-            _ => None,
-        }
-    }
-
-    const fn of(verb: Verb) -> Self {
+    /// Returns the verb of a call.
+    pub const fn of(verb: Verb) -> Self {
         match verb {
             Verb::Create => Self::Create,
             Verb::Delete => Self::Delete,
@@ -45,18 +36,31 @@ impl FailVerb {
 }
 
 /// A rule that makes the next calls of a kind fail. The oldest rule that fits a call is used up first.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FailRule {
     /// Kind of call.
     pub verb: FailVerb,
     /// Kind of object, for example `Pod`; `None` is every kind but Kubernetes Events.
+    #[serde(default)]
     pub kind: Option<Text>,
     /// Number of calls that fail.
+    #[serde(default = "once")]
     pub times: u32,
     /// HTTP status code of the answer; 0 is a lost connection.
+    #[serde(default = "internal_error")]
     pub code: u16,
     /// True if the call takes effect and only its answer is lost.
+    #[serde(default)]
     pub applied: bool,
+}
+
+const fn once() -> u32 {
+    1
+}
+
+const fn internal_error() -> u16 {
+    500
 }
 
 impl FailRule {
@@ -94,34 +98,37 @@ impl FailRule {
     }
 }
 
-/// The rules in force.
+/// The rules in force, oldest first.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Faults {
+pub struct FailRules {
     rules: Vec<FailRule>,
 }
 
-impl Faults {
-    pub(crate) fn add(&mut self, rule: FailRule) {
+impl FailRules {
+    /// Adds a rule; one without calls left has no effect.
+    pub fn add(&mut self, rule: FailRule) {
         if rule.times > 0 {
             self.rules.push(rule);
         }
     }
 
-    pub(crate) fn left(&self) -> &[FailRule] {
+    /// Returns the rules with calls left.
+    pub fn left(&self) -> &[FailRule] {
         &self.rules
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Drops every rule.
+    pub fn clear(&mut self) {
         self.rules.clear();
     }
 
-    /// Uses up one failure for a call: the answer, and whether the call is carried out all the same.
-    pub(crate) fn strike(&mut self, call: &ApiCall) -> Option<(ApiError, bool)> {
-        self.strike_verb(FailVerb::of(call.verb), &call.resource.kind)
+    /// Uses up one failure for a call. Returns the answer, and true if the call takes effect all the same.
+    pub fn inject(&mut self, call: &ApiCall) -> Option<(ApiError, bool)> {
+        self.inject_verb(FailVerb::of(call.verb), &call.resource.kind)
     }
 
     /// Uses up one failure for a verb on a kind.
-    pub(crate) fn strike_verb(&mut self, verb: FailVerb, kind: &str) -> Option<(ApiError, bool)> {
+    pub(crate) fn inject_verb(&mut self, verb: FailVerb, kind: &str) -> Option<(ApiError, bool)> {
         let place = self.rules.iter().position(|rule| rule.fits(verb, kind))?;
         let rule = self.rules.get_mut(place)?;
         rule.times = rule.times.saturating_sub(1);

@@ -42,7 +42,7 @@ mod watch;
 
 pub use cluster::{Cluster, Mode, Options};
 pub use error::{DefinitionError, Error, FileError};
-pub use fault::{FailRule, FailVerb};
+pub use fault::{FailRule, FailRules, FailVerb};
 pub use file::ClusterFile;
 pub use node::{NodeSpec, NodeState};
 pub use watch::CatchUp;

@@ -178,6 +178,6 @@ impl Cluster {
         let covered = self.kinds.iter().filter(|kind| stream.covers(kind)).map(|kind| &*kind.name);
         let general = (stream.kind == Kind::Job).then_some("Job");
         let faults = &mut self.faults;
-        covered.chain(general).any(|name| faults.strike_verb(FailVerb::List, name).is_some())
+        covered.chain(general).any(|name| faults.inject_verb(FailVerb::List, name).is_some())
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use apis::{ApiCall, ApiError, Observation, ObservedObject, Registry, Resource, Verb, objects};
-use cluster::{Cluster, FailRule, FailVerb, NodeSpec};
+use cluster::{Cluster, FailRule, FailRules, FailVerb, NodeSpec};
 use embedded::Backend;
 use k8s_driver::Scope;
 use k8s_driver::harness::collection;
@@ -44,7 +44,7 @@ pub struct Real {
     /// Everything as it stands, in the scenario's names; empty after a write.
     copy: OnceCell<Cluster>,
     watches: Watches,
-    faults: Vec<FailRule>,
+    faults: FailRules,
     /// Answers of the server that were neither success nor made up by a fault, in words.
     refusals: Refusals,
     /// Deadline of each pod that is being deleted, by uid, in the scenario's time.
@@ -82,7 +82,7 @@ impl Real {
         let watches = Watches::new(server.clone(), registry.clone(), scope, home, names.out(MARK))?;
         let now = cluster::Options::default().now;
         let (namespaces, copy) = (namespaces.clone(), OnceCell::new());
-        let (faults, deletions) = (Vec::new(), RefCell::default());
+        let (faults, deletions) = (FailRules::default(), RefCell::default());
         let mut real = Self { server, registry, names, namespaces, now, copy, watches, faults, refusals, deletions };
         real.manual(&mut |cluster| {
             for node in nodes {
@@ -219,19 +219,6 @@ impl Real {
         Err(ApiError { code: 0, reason: "".into(), message: format!("{uid} still owns objects in {namespace}") })
     }
 
-    fn strike(&mut self, call: &ApiCall) -> Option<(ApiError, bool)> {
-        let verb = match call.verb {
-            Verb::Create => FailVerb::Create,
-            Verb::Delete => FailVerb::Delete,
-            Verb::Patch | Verb::ApplyStatus => FailVerb::Patch,
-            Verb::Get => FailVerb::Get,
-        };
-        let place = self.faults.iter().position(|rule| rule.fits(verb, &call.resource.kind))?;
-        let rule = self.faults.get_mut(place)?;
-        rule.times -= 1;
-        Some((rule.error(), rule.applied))
-    }
-
     fn carry_out(&mut self, call: &ApiCall) -> Executed {
         let mut sent = call.clone();
         sent.namespace = self.names.out(&call.namespace).into();
@@ -303,7 +290,7 @@ impl ClusterBackend for Real {
     }
 
     fn execute(&mut self, call: &ApiCall) -> Executed {
-        match self.strike(call) {
+        match self.faults.inject(call) {
             None => self.carry_out(call),
             Some((error, false)) => Executed { answer: Err(error), changed: None },
             Some((error, true)) => Executed { answer: Err(error), ..self.carry_out(call) },
@@ -381,7 +368,7 @@ impl ClusterBackend for Real {
             let message = "lists of a real API server are not made to fail".to_owned();
             return Err(ApiError { code: 501, reason: "NotImplemented".into(), message }.into());
         }
-        self.faults.push(rule);
+        self.faults.add(rule);
         Ok(())
     }
 

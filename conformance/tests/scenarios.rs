@@ -6,13 +6,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use cluster::FailVerb;
 use cluster::NodeSpec;
 use conformance::compare::differences;
 use conformance::real::{Real, Refusals};
 use conformance::server::Server;
 use control_plane::{Component, ControlPlane, Options};
 use k8s_driver::api_server::{self, connect};
-use simulator::scenario::{Action, FailVerb, Scenario};
+use simulator::scenario::{Action, Scenario};
 
 /// Scenarios that run side by side: they mostly wait for the server.
 const SIDE_BY_SIDE: usize = 6;

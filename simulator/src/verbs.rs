@@ -1,18 +1,17 @@
-//! What each verb does to the world.
+//! What each verb does to the simulation.
 //!
 //! Owns finding the objects that steps name, and the doing. When the operator gets to see it is `runner`'s.
 //! Tests: `tests/runner.rs`, and every scenario of `fixtures`.
 
 use apis::{ApiError, Resource};
-use cluster::{Cluster, FailRule, NodeState};
-use model::Text;
+use cluster::{Cluster, NodeState};
 use serde_json::{Value, json};
 
 use crate::backend::ClusterBackend;
 use crate::runner::{Reason, Runner};
 use crate::scenario::{
-    Action, Annotate, DEFAULT_NAMESPACE, Exit, Fail, FailVerb, NodeChange, ObjectName, Patch, Pods, Target,
-    in_namespace, names_manifest,
+    Action, Annotate, DEFAULT_NAMESPACE, Exit, NodeChange, ObjectName, Patch, Pods, Target, in_namespace,
+    names_manifest,
 };
 
 impl<G: ClusterBackend> Runner<'_, G> {
@@ -72,7 +71,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
                 }
             }
             Action::Advance(by) => self.simulation.skip(by.0),
-            Action::Fail(fail) => self.simulation.backend.fail(rule(fail))?,
+            Action::Fail(fail) => self.simulation.backend.fail(fail.clone())?,
             Action::Hold(kinds) => self.each_watch(&kinds.0, ClusterBackend::hold)?,
             Action::Release(kinds) => {
                 self.each_watch(&kinds.0, ClusterBackend::release)?;
@@ -260,16 +259,4 @@ impl<G: ClusterBackend> Runner<'_, G> {
 
 fn default() -> String {
     DEFAULT_NAMESPACE.to_owned()
-}
-
-fn rule(fail: &Fail) -> FailRule {
-    let verb = match fail.verb {
-        FailVerb::Create => cluster::FailVerb::Create,
-        FailVerb::Delete => cluster::FailVerb::Delete,
-        FailVerb::Patch => cluster::FailVerb::Patch,
-        FailVerb::Get => cluster::FailVerb::Get,
-        FailVerb::List => cluster::FailVerb::List,
-    };
-    let kind = fail.kind.as_deref().map(Text::from);
-    FailRule { verb, kind, times: fail.times, code: fail.code, applied: fail.applied }
 }

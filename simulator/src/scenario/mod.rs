@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use cluster::FailRule;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -106,7 +107,7 @@ pub enum Action {
     /// Time passes.
     Advance(Millis),
     /// The next API calls of a kind fail.
-    Fail(Fail),
+    Fail(FailRule),
     /// Watches stand still.
     Hold(OneOrMany<String>),
     /// Held watches catch up.
@@ -281,50 +282,6 @@ pub struct Delete {
     /// Grace period in seconds; the object's own when it is left out.
     #[serde(default)]
     pub grace_period_seconds: Option<u32>,
-}
-
-/// A rule by which API calls of the operator fail.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fail {
-    /// Verb of the calls.
-    pub verb: FailVerb,
-    /// Kind of the objects; every kind when it is left out.
-    #[serde(default)]
-    pub kind: Option<String>,
-    /// Number of calls that fail.
-    #[serde(default = "once")]
-    pub times: u32,
-    /// HTTP status they are answered with; 0 for no answer at all.
-    #[serde(default = "internal_error")]
-    pub code: u16,
-    /// True if the call takes effect all the same.
-    #[serde(default)]
-    pub applied: bool,
-}
-
-const fn once() -> u32 {
-    1
-}
-
-const fn internal_error() -> u16 {
-    500
-}
-
-/// Verbs of API calls that can be made to fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum FailVerb {
-    /// Creates.
-    Create,
-    /// Deletes.
-    Delete,
-    /// Patches, status writes included.
-    Patch,
-    /// Reads of one object.
-    Get,
-    /// Complete views that a watch begins with.
-    List,
 }
 
 /// Point at which the operator crashes: at once, or before or after the nth append or API call of the next step.

@@ -1,3 +1,4 @@
+use cluster::FailVerb;
 use serde_json::json;
 
 use super::*;
