@@ -5,8 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use event_log::{Checkpoint, Error, EventLog, Frame, Head, NewRecord, Stats};
-use model::Position;
+use event_log::{Error, EventLog, Head, NewRecord, WriteHook};
 
 use crate::scenario::Boundary;
 
@@ -117,72 +116,28 @@ impl SharedCrashPlan {
     }
 }
 
-/// A log whose writer may die at an append.
-pub struct CrashingLog<L> {
-    inner: L,
-    crash_plan: SharedCrashPlan,
-}
-
-impl<L: EventLog> CrashingLog<L> {
-    /// Wraps a log.
-    pub const fn new(inner: L, crash_plan: SharedCrashPlan) -> Self {
-        Self { inner, crash_plan }
-    }
-}
-
-impl<L: EventLog> EventLog for CrashingLog<L> {
-    fn head(&self) -> Head {
-        self.inner.head()
-    }
-
-    fn first(&self) -> Position {
-        self.inner.first()
-    }
-
-    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
-        self.inner.checkpoint()
-    }
-
-    fn append(&mut self, records: &[NewRecord<'_>]) -> Result<Head, Error> {
-        if self.crash_plan.lock().is_met() {
+/// Has a log's writer crash at an append.
+impl WriteHook for SharedCrashPlan {
+    fn append(&mut self, log: &mut dyn EventLog, records: &[NewRecord<'_>]) -> Result<Head, Error> {
+        if self.lock().is_met() {
             return Err(Error::Poisoned);
         }
         if records.is_empty() {
-            return self.inner.append(records);
+            return log.append(records);
         }
-        let verdict = self.crash_plan.lock().next(Boundary::Append);
+        let verdict = self.lock().next(Boundary::Append);
         match verdict {
-            CrashOutcome::Completes => self.inner.append(records),
+            CrashOutcome::Completes => log.append(records),
             CrashOutcome::CrashedBefore => Err(Error::Poisoned),
-            CrashOutcome::CrashesAfter => self.inner.append(records).and(Err(Error::Poisoned)),
+            CrashOutcome::CrashesAfter => log.append(records).and(Err(Error::Poisoned)),
         }
-    }
-
-    fn read<'a>(&'a self, from: Position) -> Result<Box<dyn Iterator<Item = Result<Frame, Error>> + 'a>, Error> {
-        self.inner.read(from)
-    }
-
-    fn compact(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        self.inner.compact(checkpoint)
-    }
-
-    fn cache_state(&mut self, state: Checkpoint) -> Result<(), Error> {
-        self.inner.cache_state(state)
-    }
-
-    fn cached_state(&self) -> Result<Option<Checkpoint>, Error> {
-        self.inner.cached_state()
-    }
-
-    fn stats(&self) -> Stats {
-        self.inner.stats()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use event_log::MemoryLog;
-    use model::Term;
+    use event_log::{HookedLog, MemoryLog};
+    use model::{Position, Term};
 
     use super::*;
 
@@ -200,7 +155,7 @@ mod tests {
             let crash_plan = SharedCrashPlan::default();
             let log = MemoryLog::new();
             let disk = log.disk();
-            let mut log = CrashingLog::new(log, crash_plan.clone());
+            let mut log = HookedLog::with_hook(log, crash_plan.clone());
             crash_plan.lock().add(crash(Boundary::Append, after, 2));
             assert!(append(&mut log, "1"));
             assert!(!append(&mut log, "2"));

@@ -13,13 +13,13 @@ use apis::{ApiCall, Registry};
 use cluster::Cluster;
 use embedded::{EmbeddedCluster, Settled, settle};
 use engine::{Record, Scope, State};
-use event_log::{EventLog, MemoryDisk, MemoryLog};
+use event_log::{EventLog, HookedLog, MemoryDisk, MemoryLog};
 use model::{Config, Event, Fact, JobKey, Phase, Position, Term, Timestamp};
 use operator::{Operator, Options};
 
 use self::hooks::SimulationHooks;
 use crate::backend::ClusterBackend;
-use crate::crash::{CrashingLog, LogAfterCrash, SharedCrashPlan};
+use crate::crash::{LogAfterCrash, SharedCrashPlan};
 use crate::runner::Transition;
 use crate::scenario::NodeSpec;
 
@@ -205,7 +205,7 @@ impl<B: ClusterBackend> Simulation<B> {
 
     fn open(&mut self) -> Result<(), Error> {
         let replica = self.replicas.get(self.leader).cloned().unwrap_or_default();
-        let log = CrashingLog::new(replica.disk.open()?, self.crash_plan.clone());
+        let log = HookedLog::with_hook(replica.disk.open()?, self.crash_plan.clone());
         let options = Options {
             config: self.config.clone(),
             last_term: self.last_term,

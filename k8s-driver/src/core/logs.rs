@@ -7,8 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use event_log::{Checkpoint, Error, EventLog, Frame, Head, MemoryDisk, NewRecord, Options, SledLog, Stats, Verify};
-use model::Position;
+use event_log::{Error, EventLog, Head, MemoryDisk, NewRecord, Options, SledLog, Verify, WriteHook};
 
 use crate::metrics::Metrics;
 
@@ -82,58 +81,19 @@ impl Logs for Memory {
     }
 }
 
-/// A log whose appends are timed.
-pub(crate) struct Timed {
-    /// The log.
-    pub(crate) log: Box<dyn EventLog>,
-    /// Where the times go.
-    pub(crate) metrics: Metrics,
-}
-
-impl EventLog for Timed {
-    fn head(&self) -> Head {
-        self.log.head()
-    }
-
-    fn first(&self) -> Position {
-        self.log.first()
-    }
-
-    fn checkpoint(&self) -> Result<Option<Checkpoint>, Error> {
-        self.log.checkpoint()
-    }
-
-    fn append(&mut self, records: &[NewRecord<'_>]) -> Result<Head, Error> {
+/// Times the appends of a log.
+impl WriteHook for Metrics {
+    fn append(&mut self, log: &mut dyn EventLog, records: &[NewRecord<'_>]) -> Result<Head, Error> {
         let begun = Instant::now();
-        let head = self.log.append(records)?;
-        self.metrics.appended(begun.elapsed());
+        let head = log.append(records)?;
+        self.appended(begun.elapsed());
         Ok(head)
-    }
-
-    fn read<'a>(&'a self, from: Position) -> Result<Box<dyn Iterator<Item = Result<Frame, Error>> + 'a>, Error> {
-        self.log.read(from)
-    }
-
-    fn compact(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        self.log.compact(checkpoint)
-    }
-
-    fn cache_state(&mut self, state: Checkpoint) -> Result<(), Error> {
-        self.log.cache_state(state)
-    }
-
-    fn cached_state(&self) -> Result<Option<Checkpoint>, Error> {
-        self.log.cached_state()
-    }
-
-    fn stats(&self) -> Stats {
-        self.log.stats()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use model::Term;
+    use model::{Position, Term};
 
     use super::*;
 

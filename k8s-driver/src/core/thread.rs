@@ -4,14 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-use event_log::EventLog;
+use event_log::{EventLog, HookedLog};
 use model::Term;
 use operator::{Operator, Options};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
 use super::{Ask, Batch, Error, Milestone, Parts, Period, View};
-use crate::core::logs::Timed;
 
 /// Answers and observations that are taken into one turn.
 const BATCH: usize = 1024;
@@ -206,7 +205,7 @@ impl TurnThread {
     }
 
     fn timed(&self, log: Box<dyn EventLog>) -> Box<dyn EventLog> {
-        Box::new(Timed { log, metrics: self.parts.metrics.clone() })
+        Box::new(HookedLog::with_hook(log, self.parts.metrics.clone()))
     }
 
     fn options(&self) -> Options {
