@@ -37,20 +37,6 @@ pub fn is_label_key(text: &str) -> bool {
     }
 }
 
-/// Returns true if `text` is a Kubernetes quantity: a decimal number with a suffix or an exponent.
-pub fn is_quantity(text: &str) -> bool {
-    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let Some((number, suffix)) = text.split_at_checked(end) else { return false };
-    let is_number = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;
-    let is_exponent = |text: &str| {
-        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
-    };
-    let suffixes = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-    is_number && (suffixes.contains(&suffix) || suffix.strip_prefix(['e', 'E']).is_some_and(is_exponent))
-}
-
 /// Whether `text` is base64 with padding; white space between does not matter.
 pub fn is_base64(text: &str) -> bool {
     let bytes: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
@@ -71,16 +57,6 @@ fn is_dns_word(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantities_are_told_from_other_texts() {
-        for text in ["1", "1.5", ".5", "5.", "-1", "+2", "100m", "1Gi", "1.0Gi", "16G", "1e3", "1E-3", "12E", "5n"] {
-            assert!(is_quantity(text), "{text}");
-        }
-        for text in ["", "-", ".", "G", "16GB", "1 Gi", "1.2.3", "1gi", "0x10", "1e", "1e+", "one", "1Gib"] {
-            assert!(!is_quantity(text), "{text}");
-        }
-    }
 
     #[test]
     fn base64_and_label_keys_are_told() {

@@ -10,10 +10,11 @@ mod tests;
 
 use model::FieldError;
 use serde_json::{Map, Value, json};
+use settings::Quantity;
 
 use crate::fields::{Finding, Severity, join, shown, type_of};
 use crate::kubernetes;
-use crate::names::{is_base64, is_quantity};
+use crate::names::is_base64;
 use crate::nearest::{begun, misspelt, nearest};
 
 /// Maximum number of findings about one value.
@@ -143,7 +144,7 @@ impl Walk {
                 self.add(path, Some(value), format!("must be one of {}", words.join(", ")), suggestion);
             }
         }
-        if reference == Some(kubernetes::QUANTITY) && !is_quantity(text) {
+        if reference == Some(kubernetes::QUANTITY) && !Quantity::is_valid(text) {
             let problem = "must be a quantity: a number, then m, k, M, G, T, P, E or Ki, Mi, Gi, Ti, Pi, Ei or nothing";
             self.add(path, Some(value), problem.to_owned(), quantity_without_bytes(text));
         }
@@ -305,5 +306,5 @@ fn quantity_without_bytes(text: &str) -> Option<String> {
         "k" | "" => unit,
         other => other.get(..1)?.to_ascii_uppercase() + other.get(1..)?,
     };
-    Some(format!("{number}{unit}")).filter(|text| is_quantity(text))
+    Some(format!("{number}{unit}")).filter(|text| Quantity::is_valid(text))
 }

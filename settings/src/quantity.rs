@@ -26,19 +26,19 @@ impl Quantity {
         }
     }
 
-    /// Reads a quantity from text.
-    pub fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let (negative, unsigned) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text.strip_prefix('+').unwrap_or(text)),
+    /// Returns true if the text is a quantity as Kubernetes writes one, of any size.
+    pub fn is_valid(text: &str) -> bool {
+        let Some(Parts { suffix, .. }) = Parts::of(text) else { return false };
+        let is_exponent = |text: &str| {
+            let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+            !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
         };
-        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
-        let (number, suffix) = unsigned.split_at(end);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-            return None;
-        }
+        scale(suffix).is_some() || suffix.strip_prefix(['e', 'E']).is_some_and(is_exponent)
+    }
+
+    /// Reads a quantity from text, without regard to white space around it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let Parts { negative, whole, fraction, suffix } = Parts::of(text.trim())?;
         let (multiplier, power) = scale(suffix)?;
         let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
         let exponent = power.checked_add(9)?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
@@ -67,6 +67,25 @@ impl Quantity {
     /// Whole units, rounded up.
     pub fn ceil(self) -> i128 {
         div_ceil(self.0, NANO)
+    }
+}
+
+/// A quantity's text: sign, digits before and after the point, suffix.
+struct Parts<'a> {
+    negative: bool,
+    whole: &'a str,
+    fraction: &'a str,
+    suffix: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let is_number = !(number.is_empty() || number == "." || fraction.contains('.'));
+        is_number.then_some(Self { negative: text.starts_with('-'), whole, fraction, suffix })
     }
 }
 
@@ -141,6 +160,18 @@ mod tests {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }
         assert_eq!(Quantity::whole(1).in_units_of(Quantity::whole(0)), None);
+    }
+
+    #[test]
+    fn a_quantity_of_any_size_is_valid() {
+        for text in
+            ["1", "1.5", ".5", "5.", "-1", "+2", "100m", "1Gi", "1.0Gi", "16G", "1e3", "1E-3", "12E", "5n", "1e99"]
+        {
+            assert!(Quantity::is_valid(text), "{text}");
+        }
+        for text in ["", "-", ".", "G", "16GB", "1 Gi", " 1", "1.2.3", "1gi", "0x10", "1e", "1e+", "one", "1Gib"] {
+            assert!(!Quantity::is_valid(text), "{text}");
+        }
     }
 
     #[test]

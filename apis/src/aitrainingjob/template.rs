@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use settings::Quantity;
 
 use crate::fields::{Findings, join, type_of};
 use crate::names::is_dns_label;
@@ -154,7 +155,8 @@ fn asks_for_gpus(spec: &Value) -> bool {
         ["limits", "requests"].iter().any(|kind| {
             let resources =
                 container.get("resources").and_then(|resources| resources.get(*kind)).and_then(Value::as_object);
-            resources.into_iter().flatten().any(|(name, quantity)| is_gpu(name) && is_positive(quantity))
+            let mut amounts = resources.into_iter().flatten().filter(|(name, _)| is_gpu(name));
+            amounts.any(|(_, amount)| Quantity::read(amount).is_some_and(|amount| amount > Quantity::whole(0)))
         })
     })
 }
@@ -162,16 +164,4 @@ fn asks_for_gpus(spec: &Value) -> bool {
 /// Whether a resource is a GPU or a slice of one, going by the device plugins in use.
 fn is_gpu(resource: &str) -> bool {
     resource.ends_with("gpu") || resource.ends_with("gpu.shared") || resource.starts_with("nvidia.com/mig-")
-}
-
-/// Whether a quantity, as number or text, is above zero.
-fn is_positive(quantity: &Value) -> bool {
-    let text = match quantity {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return false,
-    };
-    let text = text.trim();
-    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
-    !text.starts_with('-') && mantissa.bytes().any(|b| (b'1'..=b'9').contains(&b))
 }
