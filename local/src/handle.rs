@@ -11,12 +11,12 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use cluster::runtime::PodReport;
-use model::Timestamp;
 use serde_json::Value;
 
+use crate::clock::now;
 use crate::leftovers::{self, Mark};
 use crate::options::Waker;
 use crate::tail::{Label, Tail};
@@ -206,9 +206,4 @@ impl Running {
             ended,
         });
     }
-}
-
-fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
 }

@@ -24,6 +24,7 @@
 //! | `security`, `accounts` | users, groups and capabilities of containers, and what cannot be honoured |
 //! | [`supervisor`], `lifecycle`, `status` | one pod: processes; decisions (pure); the status that shows them |
 //! | [`shim`], `tree` | one container: starting the program, ending everything below |
+//! | `clock` | the machine's time |
 //! | `last_words` | the end of a failed container's output, as its message |
 //! | `nearest` | near names of a program that is not there |
 //! | `claims` | what other runs of this machine must not take as well |
@@ -39,6 +40,7 @@
 
 mod accounts;
 mod claims;
+mod clock;
 mod environment;
 mod error;
 mod expand;
@@ -67,6 +69,7 @@ mod wire;
 
 use std::process::ExitCode;
 
+pub use clock::now;
 pub use error::Error;
 pub use gpus::VisibleGpus;
 pub use last_words::of_file as last_output;

@@ -16,12 +16,13 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{sleep, spawn};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::fs::Mode;
 use rustix::process::{Gid, Signal, Uid};
 use rustix::thread;
 
+use crate::clock::now;
 use crate::nearest;
 use crate::security::{self, Identity};
 use crate::signals::{self, Asked};
@@ -85,7 +86,7 @@ fn run() -> ExitCode {
     while let Some((ended, status)) = tree::reap() {
         if ended == pid {
             // Read before what it left behind is ended, which takes its time: it gives the order of failures in a job.
-            (code, at_ms) = (tree::exit_code(status), epoch_ms());
+            (code, at_ms) = (tree::exit_code(status), now().0);
             break;
         }
     }
@@ -191,11 +192,6 @@ fn enter(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 /// The program of a near name, where one is on `PATH`.
 fn nearest_program(program: &OsStr) -> Option<String> {
     nearest::program(program.to_str()?, &std::env::var("PATH").ok()?)
-}
-
-fn epoch_ms() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn become_program(

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use model::Timestamp;
 use serde_json::Value;
 
+use crate::clock::now;
 use crate::lifecycle::{Action, Input, Lifecycle, Slot, State};
 use crate::shim::{KILL_TIMEOUT, SELF};
 use crate::wire::{self, Note, Order, Plan, ShimNote, ShimOrder};
@@ -85,17 +86,16 @@ struct Shim {
 /// Wall time that never goes backwards while this process lives.
 struct Clock {
     start: Instant,
-    start_ms: u64,
+    started_at: Timestamp,
 }
 
 impl Clock {
     fn new() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { start: Instant::now(), start_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX) }
+        Self { start: Instant::now(), started_at: now() }
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp(self.start_ms).plus_ms(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.started_at.plus_ms(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 }
 

@@ -8,12 +8,12 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use cluster::runtime::PodRuntime;
 use futures_util::StreamExt;
+use local::now;
 use local::{Output, Processes};
-use model::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -323,12 +323,6 @@ fn is_plainly_named(pod: &Value) -> bool {
 /// An object that is nothing but its name.
 fn named(kind: &str, namespace: &str, name: &str) -> Value {
     json!({"kind": kind, "metadata": {"namespace": namespace, "name": name}})
-}
-
-/// The wall clock.
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

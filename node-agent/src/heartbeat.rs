@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use crate::agent::now;
 use crate::api::{Refusal, Server};
 use crate::machine::Machine;
 use crate::node::{self, LEASE_NAMESPACE, Readiness};
 use crate::{Error, Options};
+use local::now;
 
 /// How often a status that has not changed is written.
 const STATUS_INTERVAL: Duration = Duration::from_secs(300);

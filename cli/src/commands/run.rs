@@ -13,14 +13,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use apis::Registry;
 use clap::Args;
 use embedded::{EmbeddedCluster, Session};
 use event_log::disk::SledLog;
 use local::{Output, Processes, VisibleGpus};
-use model::Timestamp;
 use serde_json::Value;
 
 use self::data_dir::DataDir;
@@ -138,7 +136,7 @@ fn go(
     let runtime = ImagePullFaults::new(processes.clone(), Arc::clone(&images));
     let machine = nodes::Machine { nodes: args.nodes, gpus: args.gpus.unwrap_or_default() };
     let cluster_file = args.data_dir.join("cluster.json");
-    let cluster = nodes::cluster(&cluster_file, machine, now(), Box::new(runtime))?;
+    let cluster = nodes::cluster(&cluster_file, machine, local::now(), Box::new(runtime))?;
     let registry = Registry::all();
     let backend = EmbeddedCluster::serving(cluster, &registry)?.stored_in(&cluster_file);
     let mut session = Session::open(backend, registry, Box::new(log), config(&args.settings())?)?;
@@ -153,7 +151,7 @@ fn go(
     // By uid: earlier attempts have the same names.
     let mine: BTreeSet<String> = manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect();
     let mut run = Run {
-        progress: Progress::new(now()),
+        progress: Progress::new(local::now()),
         processes,
         faults: Faults::new(&args.faults),
         lines: Arc::clone(lines),
@@ -203,9 +201,4 @@ fn processes(
         let _ = waker.send(Wake::Pods);
     }));
     Ok(Processes::new(options)?)
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -2,7 +2,10 @@
 //!
 //! Owns the networks that addresses are taken from, and the hash. Tests: in `names`.
 
+use std::hash::Hasher as _;
 use std::net::Ipv4Addr;
+
+use fnv::FnvHasher;
 
 /// Networks that addresses are taken from, of 127.0.0.0/8: 127.0 to 127.63 are left to resolvers and people.
 pub(super) const NETWORKS: u64 = 128;
@@ -36,10 +39,11 @@ pub(super) fn host(network: u8, n: u64) -> Ipv4Addr {
     Ipv4Addr::new(127, network, part(n / 254), part(n % 254 + 1))
 }
 
-/// FNV-1a: small, stable over builds and machines.
+/// Returns the FNV-1a hash of the parts in a row: the same over builds and machines.
 pub(super) fn hash(parts: &[&str]) -> u64 {
-    parts
-        .iter()
-        .flat_map(|part| part.bytes())
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    let mut hasher = FnvHasher::default();
+    for part in parts {
+        hasher.write(part.as_bytes());
+    }
+    hasher.finish()
 }

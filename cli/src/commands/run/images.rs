@@ -6,11 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cluster::runtime::{PodReport, PodRuntime};
-use local::Processes;
+use local::{Processes, now};
 use model::Timestamp;
 use serde_json::{Value, json};
-
-use super::now;
 
 /// Pods that are still to meet an image that cannot be pulled, and for how long in milliseconds.
 pub(super) type Images = Arc<Mutex<BTreeMap<String, Option<u64>>>>;

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use apis::{ApiAnswer, ApiCall, Resource, Verb};
 use embedded::Session;
-use local::Processes;
+use local::{Processes, now};
 use model::Phase;
 
-use super::now;
 use super::output::Lines;
 use crate::faults::Faults;
 use crate::out::{self, Failure};
