@@ -1,14 +1,11 @@
-//! What every served API provides, and the registry of them.
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
+//! The trait that each served API implements.
 
 use model::{FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, SlotId, SpecFact, Text, fact::Adopted};
 use serde_json::Value;
 
 use crate::call::Resource;
 use crate::fields::Finding;
-use crate::watched::Selector;
+use crate::selector::Selector;
 
 /// Everything rendering an object of a job needs besides the slot.
 #[derive(Debug, Clone, Copy)]
@@ -92,34 +89,4 @@ pub trait JobApi: Send + Sync {
 
     /// `source.component` of Kubernetes Events about its jobs.
     fn event_component(&self) -> &'static str;
-}
-
-/// The served APIs, by kind.
-#[derive(Clone, Default)]
-pub struct Registry {
-    apis: BTreeMap<Text, Arc<dyn JobApi>>,
-}
-
-impl Registry {
-    /// Every API this build serves.
-    pub fn all() -> Self {
-        let mut registry = Self::default();
-        registry.add(Arc::new(crate::aitrainingjob::AiTrainingJob));
-        registry
-    }
-
-    /// Adds one.
-    pub fn add(&mut self, api: Arc<dyn JobApi>) {
-        self.apis.insert(api.resource().kind, api);
-    }
-
-    /// The API of a kind.
-    pub fn get(&self, kind: &str) -> Option<&Arc<dyn JobApi>> {
-        self.apis.get(kind)
-    }
-
-    /// All of them, by kind.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn JobApi>> {
-        self.apis.values()
-    }
 }

@@ -11,12 +11,12 @@ mod tests;
 use model::FieldError;
 use serde_json::{Map, Value, json};
 
-use crate::api::Registry;
 use crate::call::Resource;
 use crate::fields::{Finding, Findings, Severity, shown};
 use crate::kubernetes;
 use crate::names::{is_dns_label, is_dns_subdomain, is_label_key, is_label_value};
 use crate::nearest::nearest;
+use crate::registry::Registry;
 use crate::schema;
 
 /// Returns everything that is wrong with a manifest, or worth a remark.

@@ -1,12 +1,9 @@
 //! What every Kubernetes object carries: its metadata, read without a schema.
 //!
-//! Owns the names of our own annotations and the step from an object's owner reference to a job. It must not know what
-//! any kind of object means. Tests: at the end of this file.
+//! Owns the names of our own annotations. It must not know what any kind of object means, nor which APIs are served. Tests: at the end of this file.
 
 use model::{FieldError, Incarnation, JobKey, ResourceVersion, Stamp, Text, Timestamp, Uid};
 use serde_json::{Map, Value, json};
-
-use crate::api::Registry;
 
 /// Annotation on a pod: which creation decision of its slot it came from.
 pub const INCARNATION: &str = "trainyard.dev/incarnation";
@@ -97,35 +94,6 @@ pub fn mirror_stamp(object: &Value) -> Stamp {
     at(object, &["status", MIRROR]).and_then(|mirror| serde_json::from_value(mirror.clone()).ok()).unwrap_or_default()
 }
 
-/// The key of a job object of a served API.
-pub fn job_key(registry: &Registry, object: &Value) -> Option<JobKey> {
-    let kind = text_at(object, &["kind"])?;
-    let api = registry.get(kind)?;
-    if text_at(object, &["apiVersion"]) != Some(&*api.resource().api_version) {
-        return None;
-    }
-    Some(JobKey { namespace: namespace(object), name: name(object), kind: Text::from(kind), uid: uid(object).ok()? })
-}
-
-/// The job that controls an object, when it is one of a served API.
-pub fn owner(registry: &Registry, object: &Value) -> Option<JobKey> {
-    let reference = list_at(object, &["metadata", "ownerReferences"])
-        .iter()
-        .find(|reference| reference.get("controller").and_then(Value::as_bool) == Some(true))?;
-    let member = |key: &str| reference.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let kind = member("kind")?;
-    let api = registry.get(kind)?;
-    if member("apiVersion") != Some(&*api.resource().api_version) {
-        return None;
-    }
-    Some(JobKey {
-        namespace: namespace(object),
-        name: Text::from(member("name")?),
-        kind: Text::from(kind),
-        uid: Uid::from(member("uid")?),
-    })
-}
-
 /// The owner reference that makes an object belong to a job.
 pub fn owner_reference(api_version: &str, job: &JobKey) -> Value {
     json!({
@@ -150,56 +118,6 @@ pub fn text_members(value: Option<&Value>) -> impl Iterator<Item = (&str, &str)>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pod(reference: &Value) -> Value {
-        json!({"metadata": {"namespace": "ns", "name": "p", "uid": "u", "ownerReferences": [reference]}})
-    }
-
-    fn reference() -> Value {
-        json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "name": "j", "uid": "ju", "controller": true})
-    }
-
-    #[test]
-    fn only_the_controller_of_a_served_api_is_an_owner() {
-        let registry = Registry::all();
-        let want = JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "ju".into() };
-        assert_eq!(owner(&registry, &pod(&reference())), Some(want));
-        for (member, value) in [
-            ("apiVersion", json!("elasticdeeplearning.ai/v2")),
-            ("kind", json!("ReplicaSet")),
-            ("controller", json!(false)),
-            ("controller", Value::Null),
-            ("uid", json!("")),
-            ("name", json!(7)),
-        ] {
-            let mut changed = reference();
-            changed[member] = value.clone();
-            assert_eq!(owner(&registry, &pod(&changed)), None, "{member} {value}");
-        }
-        assert_eq!(owner(&registry, &json!({"metadata": {"ownerReferences": null}})), None);
-        assert_eq!(owner(&registry, &json!("no object")), None);
-    }
-
-    #[test]
-    fn what_is_rendered_as_owner_is_read_as_owner() {
-        let job = JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "ju".into() };
-        let object = pod(&owner_reference("elasticdeeplearning.ai/v1", &job));
-        assert_eq!(owner(&Registry::all(), &object), Some(job));
-    }
-
-    #[test]
-    fn job_keys_need_a_served_api_and_a_uid() {
-        let registry = Registry::all();
-        let mut job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
-            "metadata": {"name": "j", "namespace": "ns", "uid": "u1"}});
-        assert_eq!(job_key(&registry, &job).map(|key| key.uid), Some(Uid::from("u1")));
-        job["metadata"]["uid"] = Value::Null;
-        assert_eq!(job_key(&registry, &job), None);
-        assert_eq!(uid(&job).unwrap_err().path, "metadata.uid");
-        job["metadata"]["uid"] = json!("u1");
-        job["apiVersion"] = json!("other/v1");
-        assert_eq!(job_key(&registry, &job), None);
-    }
 
     #[test]
     fn missing_or_odd_metadata_reads_as_nothing() {

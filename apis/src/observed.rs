@@ -8,9 +8,8 @@ use std::sync::Arc;
 use model::{JobKey, Kind, NodeFact, PodFact, ServiceFact};
 use serde_json::Value;
 
-use crate::api::Registry;
 use crate::call::{Observation, Resource};
-use crate::objects;
+use crate::registry::Registry;
 
 /// An observed object, read.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +28,7 @@ impl ObservedObject {
     /// Reads an object; `None` when it is nobody's: of no served API and owned by no job of one.
     pub fn read(registry: &Registry, object: Arc<Value>) -> Option<Self> {
         let owner = || {
-            let key = objects::owner(registry, &object)?;
+            let key = registry.owner(&object)?;
             let api = registry.get(&key.kind)?;
             Some((key, api))
         };
@@ -48,7 +47,7 @@ impl ObservedObject {
                 Some(Self::Service(key, Box::new(fact)))
             }
             "Node" => Some(Self::Node(Box::new(crate::node::fact(&object).ok()?))),
-            _ => Some(Self::Job(objects::job_key(registry, &object)?, object)),
+            _ => Some(Self::Job(registry.job_key(&object)?, object)),
         }
     }
 

@@ -5,57 +5,13 @@
 //! or how a watch is kept. Tests: at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use model::{JobKey, Kind, Text};
-use serde_json::Value;
 
-use crate::api::Registry;
+use crate::api::JobApi;
 use crate::call::Resource;
-use crate::objects;
-
-/// Labels that an object must carry to be selected, each with its value. The empty selector selects every object.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Selector(BTreeMap<Text, Text>);
-
-impl Selector {
-    /// Selects objects that carry a label with a value.
-    pub fn label(key: &str, value: &str) -> Self {
-        Self(BTreeMap::from([(Text::from(key), Text::from(value))]))
-    }
-
-    /// Returns true if it selects every object.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns true if it selects the object.
-    pub fn selects(&self, object: &Value) -> bool {
-        self.selects_labels(objects::at(object, &["metadata", "labels"]))
-    }
-
-    /// Returns true if it selects an object with these `metadata.labels`.
-    pub fn selects_labels(&self, labels: Option<&Value>) -> bool {
-        let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
-        self.0.iter().all(|(key, value)| label(key) == Some(value))
-    }
-
-    /// The labels it asks for.
-    pub fn labels(&self) -> impl Iterator<Item = (&Text, &Text)> {
-        self.0.iter()
-    }
-}
-
-/// As an API server takes it in `labelSelector`.
-impl fmt::Display for Selector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, (key, value)) in self.0.iter().enumerate() {
-            let comma = if n == 0 { "" } else { "," };
-            write!(f, "{comma}{key}={value}")?;
-        }
-        Ok(())
-    }
-}
+use crate::registry::Registry;
+use crate::selector::Selector;
 
 /// Objects of one type that are listed and watched together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +38,7 @@ impl WatchTarget {
     }
 
     /// Returns true if it shows the jobs of an API, or what belongs to them.
-    fn shows(&self, api: &dyn crate::JobApi) -> bool {
+    fn shows(&self, api: &dyn JobApi) -> bool {
         match self.kind {
             Kind::Node => false,
             Kind::Job => self.resource == api.resource(),
@@ -163,35 +119,13 @@ impl Registry {
     }
 }
 
-fn job(api: &dyn crate::JobApi) -> WatchTarget {
+fn job(api: &dyn JobApi) -> WatchTarget {
     WatchTarget::new(Kind::Job, api.resource(), api.plural(), Selector::default())
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn labels_select_and_nothing_else_does() {
-        let selector = Selector::label("team", "a");
-        for (labels, selected) in [
-            (json!({"team": "a"}), true),
-            (json!({"team": "a", "more": "b"}), true),
-            (json!({"team": "b"}), false),
-            (json!({"team": 1}), false),
-            (json!({}), false),
-            (Value::Null, false),
-        ] {
-            let object = json!({"metadata": {"labels": labels}});
-            assert_eq!(selector.selects(&object), selected, "{object}");
-            assert!(Selector::default().selects(&object), "{object}");
-        }
-        assert!(!selector.selects(&json!({"metadata": {}})));
-        assert_eq!(selector.to_string(), "team=a");
-        assert_eq!(Selector::default().to_string(), "");
-    }
 
     #[test]
     fn each_kind_has_its_targets_once() {

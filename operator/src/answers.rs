@@ -126,7 +126,7 @@ impl Operator {
     fn holder(&self, key: &JobKey, held: &Value) -> NameHolder {
         NameHolder {
             uid: objects::uid(held).ok(),
-            owner: objects::owner(&self.registry, held),
+            owner: self.registry.owner(held),
             deleting: objects::deleting_at(held).is_some(),
             watched: self.registry.get(&key.kind).is_some_and(|api| api.selector().selects(held)),
         }

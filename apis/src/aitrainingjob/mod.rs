@@ -26,7 +26,7 @@ use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::call::Resource;
 use crate::fields::Finding;
 use crate::objects::{at, label};
-use crate::watched::Selector;
+use crate::selector::Selector;
 
 pub use peers::PeerEnv;
 pub use pods::pod;

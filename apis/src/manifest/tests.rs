@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::findings;
-use crate::api::Registry;
 use crate::fields::Severity;
+use crate::registry::Registry;
 
 const API: &str = "elasticdeeplearning.ai/v1";
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use apis::api::{PodSlot, RenderInput};
-use apis::{ApiCall, Registry, Resource, Verb, objects};
+use apis::{ApiCall, Registry, Resource, Verb};
 use model::{Incarnation, ObjectRef, Position, SlotId, Stamp, Term, Text};
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ pub(crate) fn creations(manifest: &Value) -> Result<Vec<ApiCall>, AnyError> {
     let registry = Registry::all();
     let mut manifest = manifest.clone();
     manifest["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
-    let key = objects::job_key(&registry, &manifest).ok_or("not a job")?;
+    let key = registry.job_key(&manifest).ok_or("not a job")?;
     let api = registry.get(&key.kind).ok_or("its kind is not served")?;
     let fact = api.spec_fact(&manifest);
     let spec = fact.spec.as_ref().map_err(|errors| format!("{errors:?}"))?;

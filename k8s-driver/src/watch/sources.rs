@@ -132,7 +132,7 @@ mod tests {
             let fact = api.spec_fact(&manifest);
             let spec = fact.spec.unwrap();
             let parsed = serde_json::from_str(&fact.manifest).unwrap();
-            let job = apis::objects::job_key(&registry, &manifest).unwrap();
+            let job = registry.job_key(&manifest).unwrap();
             let source = apis::api::RenderInput { job: &job, spec: &spec, manifest: &parsed };
             let slot = model::SlotId { group: "trainer".into(), index: 0 };
             let pod = apis::api::PodSlot {

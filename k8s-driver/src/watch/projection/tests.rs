@@ -32,7 +32,7 @@ fn fattened(object: &Value) -> Value {
 fn facts(registry: &Registry, object: &Value) -> String {
     match object["kind"].as_str().unwrap() {
         "Pod" | "Service" => {
-            let owner = objects::owner(registry, object);
+            let owner = registry.owner(object);
             let apis = registry.iter().map(|api| {
                 (
                     apis::pod::fact(&**api, object),
@@ -48,11 +48,7 @@ fn facts(registry: &Registry, object: &Value) -> String {
             let api = registry.get(kind).unwrap();
             let read = (api.job_fact(object), api.spec_fact(object), api.adopt(object));
             let generation = objects::at(object, &["metadata", "generation"]);
-            format!(
-                "{:?} {read:?} {generation:?} {:?}",
-                objects::job_key(registry, object),
-                objects::mirror_stamp(object)
-            )
+            format!("{:?} {read:?} {generation:?} {:?}", registry.job_key(object), objects::mirror_stamp(object))
         }
     }
 }

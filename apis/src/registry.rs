@@ -1,0 +1,127 @@
+//! The registry of served APIs, and the step from an object to the job it is about.
+//!
+//! It must not name an API: `served` lists those of this build. Tests: at the end of this file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{JobKey, Text, Uid};
+use serde_json::Value;
+
+use crate::api::JobApi;
+use crate::objects::{list_at, name, namespace, text_at, uid};
+
+/// The served APIs, by kind.
+#[derive(Clone, Default)]
+pub struct Registry {
+    apis: BTreeMap<Text, Arc<dyn JobApi>>,
+}
+
+impl Registry {
+    /// Adds an API.
+    pub fn add(&mut self, api: Arc<dyn JobApi>) {
+        self.apis.insert(api.resource().kind, api);
+    }
+
+    /// Returns the API of a kind.
+    pub fn get(&self, kind: &str) -> Option<&Arc<dyn JobApi>> {
+        self.apis.get(kind)
+    }
+
+    /// Iterates over the APIs, by kind.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn JobApi>> {
+        self.apis.values()
+    }
+
+    /// Returns the key of a job object; `None` when no served API has its type.
+    pub fn job_key(&self, object: &Value) -> Option<JobKey> {
+        let kind = text_at(object, &["kind"])?;
+        let api = self.get(kind)?;
+        if text_at(object, &["apiVersion"]) != Some(&*api.resource().api_version) {
+            return None;
+        }
+        Some(JobKey {
+            namespace: namespace(object),
+            name: name(object),
+            kind: Text::from(kind),
+            uid: uid(object).ok()?,
+        })
+    }
+
+    /// Returns the job that controls an object; `None` when its controller is no job of a served API.
+    pub fn owner(&self, object: &Value) -> Option<JobKey> {
+        let reference = list_at(object, &["metadata", "ownerReferences"])
+            .iter()
+            .find(|reference| reference.get("controller").and_then(Value::as_bool) == Some(true))?;
+        let member = |key: &str| reference.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let kind = member("kind")?;
+        let api = self.get(kind)?;
+        if member("apiVersion") != Some(&*api.resource().api_version) {
+            return None;
+        }
+        Some(JobKey {
+            namespace: namespace(object),
+            name: Text::from(member("name")?),
+            kind: Text::from(kind),
+            uid: Uid::from(member("uid")?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::objects::owner_reference;
+
+    fn pod(reference: &Value) -> Value {
+        json!({"metadata": {"namespace": "ns", "name": "p", "uid": "u", "ownerReferences": [reference]}})
+    }
+
+    fn reference() -> Value {
+        json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "name": "j", "uid": "ju", "controller": true})
+    }
+
+    #[test]
+    fn only_the_controller_of_a_served_api_is_an_owner() {
+        let registry = Registry::all();
+        let want = JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "ju".into() };
+        assert_eq!(registry.owner(&pod(&reference())), Some(want));
+        for (member, value) in [
+            ("apiVersion", json!("elasticdeeplearning.ai/v2")),
+            ("kind", json!("ReplicaSet")),
+            ("controller", json!(false)),
+            ("controller", Value::Null),
+            ("uid", json!("")),
+            ("name", json!(7)),
+        ] {
+            let mut changed = reference();
+            changed[member] = value.clone();
+            assert_eq!(registry.owner(&pod(&changed)), None, "{member} {value}");
+        }
+        assert_eq!(registry.owner(&json!({"metadata": {"ownerReferences": null}})), None);
+        assert_eq!(registry.owner(&json!("no object")), None);
+    }
+
+    #[test]
+    fn what_is_rendered_as_owner_is_read_as_owner() {
+        let job = JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "ju".into() };
+        let object = pod(&owner_reference("elasticdeeplearning.ai/v1", &job));
+        assert_eq!(Registry::all().owner(&object), Some(job));
+    }
+
+    #[test]
+    fn job_keys_need_a_served_api_and_a_uid() {
+        let registry = Registry::all();
+        let mut job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+            "metadata": {"name": "j", "namespace": "ns", "uid": "u1"}});
+        assert_eq!(registry.job_key(&job).map(|key| key.uid), Some(Uid::from("u1")));
+        job["metadata"]["uid"] = Value::Null;
+        assert_eq!(registry.job_key(&job), None);
+        assert_eq!(uid(&job).unwrap_err().path, "metadata.uid");
+        job["metadata"]["uid"] = json!("u1");
+        job["apiVersion"] = json!("other/v1");
+        assert_eq!(registry.job_key(&job), None);
+    }
+}

@@ -1,0 +1,15 @@
+//! The APIs that this build serves.
+
+use std::sync::Arc;
+
+use crate::aitrainingjob::AiTrainingJob;
+use crate::registry::Registry;
+
+impl Registry {
+    /// Returns the registry of every API that this build serves.
+    pub fn all() -> Self {
+        let mut registry = Self::default();
+        registry.add(Arc::new(AiTrainingJob));
+        registry
+    }
+}
