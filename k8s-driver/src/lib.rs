@@ -43,7 +43,7 @@ pub mod api_server {
 
 /// Leader election on a Lease.
 pub mod election {
-    pub use crate::lease::{Elector, Error, Leader, LeaseOptions, Tenure, find_leader};
+    pub use crate::lease::{Elector, Error, Leader, LeaseHold, LeaseOptions, find_leader};
 }
 
 /// The log of a live leader, read over HTTPS.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use control_plane::{Component, ControlPlane, Identity, Options as PlaneOptions, TEST_TIMEOUT, until};
 use k8s_driver::api_server::{self, Connection, connect};
-use k8s_driver::election::{Elector, Error, LeaseOptions, Tenure, find_leader};
+use k8s_driver::election::{Elector, Error, LeaseHold, LeaseOptions, find_leader};
 use k8s_driver::remote_log::{self, Remote, Wish, locate};
 use k8s_driver::{Handles, LeaseSettings, Metrics, Options, Scope, Standing, run};
 use model::{Position, Term};
@@ -70,29 +70,29 @@ fn lease(namespace: &str, identity: &str) -> LeaseOptions {
 /// A candidate in a runtime of its own, so that it can be ended without a last act.
 struct Candidate {
     runtime: Option<Runtime>,
-    tenures: std::sync::mpsc::Receiver<Tenure>,
+    holds: std::sync::mpsc::Receiver<LeaseHold>,
 }
 
 impl Candidate {
     fn new(namespace: &str, identity: &str) -> Self {
         let runtime = runtime();
-        let (sender, tenures) = std::sync::mpsc::channel();
+        let (sender, holds) = std::sync::mpsc::channel();
         let options = lease(namespace, identity);
         runtime.spawn(async move {
             let mut elector = Elector::new(admin().await.client, options, Metrics::new());
             loop {
-                let tenure = elector.acquire().await.unwrap();
-                if sender.send(tenure.clone()).is_err() {
+                let hold = elector.acquire().await.unwrap();
+                if sender.send(hold.clone()).is_err() {
                     return;
                 }
-                tenure.lost().await;
+                hold.lost().await;
             }
         });
-        Self { runtime: Some(runtime), tenures }
+        Self { runtime: Some(runtime), holds }
     }
 
-    fn leads(&self) -> Tenure {
-        self.tenures.recv_timeout(TEST_TIMEOUT).expect("it leads")
+    fn leads(&self) -> LeaseHold {
+        self.holds.recv_timeout(TEST_TIMEOUT).expect("it leads")
     }
 
     fn block_on<F: Future>(&self, future: F) -> F::Output {
@@ -118,7 +118,7 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
         std::thread::sleep(Duration::from_millis(300));
         assert!(one.holds());
     }
-    assert!(second.tenures.try_recv().is_err());
+    assert!(second.holds.try_recv().is_err());
     let renewed = one.remaining();
     first.kill();
     let died = Instant::now();
@@ -139,7 +139,7 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
     let begun = Instant::now();
     second.block_on(two.clone().release()).unwrap();
     // Who released it may well be first to take it again; either way nobody waits.
-    let next = until("somebody leads", || third.tenures.try_recv().or_else(|_| second.tenures.try_recv()));
+    let next = until("somebody leads", || third.holds.try_recv().or_else(|_| second.holds.try_recv()));
     assert!(begun.elapsed() < 3 * SECOND, "{:?}", begun.elapsed());
     assert!(next.holds() && !two.holds() && next.last_term() == Term(1001));
     let events = until("the changes are told", || {
@@ -152,7 +152,7 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
 }
 
 #[test]
-fn an_api_server_that_stands_still_ends_the_tenure_and_gives_a_new_one() {
+fn an_api_server_that_stands_still_ends_the_hold_and_gives_a_new_one() {
     // A control plane of its own: others must not notice.
     let options = PlaneOptions { nodes: 0, kwok: false, scheduler: false, ..PlaneOptions::default() };
     let plane = ControlPlane::start(options).expect("a control plane");
@@ -161,13 +161,13 @@ fn an_api_server_that_stands_still_ends_the_tenure_and_gives_a_new_one() {
     runtime.block_on(async {
         let client = connect(&of(kubeconfig)).await.unwrap().client;
         let mut elector = Elector::new(client, lease("default", "pod-a_1"), Metrics::new());
-        let tenure = elector.acquire().await.unwrap();
-        tenure.claim(Term(7)).await.unwrap();
+        let hold = elector.acquire().await.unwrap();
+        hold.claim(Term(7)).await.unwrap();
         plane.pause(Component::ApiServer).unwrap();
         let paused = Instant::now();
-        tokio::time::timeout(TEST_TIMEOUT, tenure.lost()).await.unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, hold.lost()).await.unwrap();
         assert!(paused.elapsed() < Duration::from_millis(4500), "{:?}", paused.elapsed());
-        assert!(!tenure.holds());
+        assert!(!hold.holds());
         tokio::time::sleep(4 * SECOND).await;
         plane.resume(Component::ApiServer).unwrap();
         let resumed = Instant::now();

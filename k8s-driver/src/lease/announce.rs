@@ -1,4 +1,4 @@
-//! Kubernetes Events about leadership, shown by `kubectl describe lease`. Best effort.
+//! Records a change of leadership as a Kubernetes Event, shown by `kubectl describe lease`. Best effort.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use kube::{Api, Client};
 use super::{LeaseOptions, record};
 use crate::client::exchange::words;
 
-/// How long telling may take.
-const LIMIT: Duration = Duration::from_secs(5);
+/// Time limit of creating the Event; later it is not created.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Tells that this process leads now. Returns at once.
+/// Creates the Event that this process leads now. Returns at once.
 pub(super) fn became_leader(client: Client, lease: &Lease, options: &LeaseOptions) {
     let now = Time(Timestamp::now());
     let event = Event {
@@ -45,12 +45,12 @@ pub(super) fn became_leader(client: Client, lease: &Lease, options: &LeaseOption
     };
     let api: Api<Event> = Api::namespaced(client, &options.namespace);
     tokio::spawn(async move {
-        match tokio::time::timeout(LIMIT, api.create(&PostParams::default(), &event)).await {
+        match tokio::time::timeout(EVENT_TIMEOUT, api.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                tracing::debug!(error = words(&error), "the change of leadership could not be told as an Event");
+                tracing::debug!(error = words(&error), "the Event of the change of leadership was not created");
             }
-            Err(_) => tracing::debug!("telling the change of leadership as an Event took too long"),
+            Err(_) => tracing::debug!("creating the Event of the change of leadership timed out"),
         }
     });
 }

@@ -1,4 +1,6 @@
-//! A candidate: watches the Lease and takes it over when it may.
+//! Runs a candidate: it watches the Lease and acquires it once it is released or expired.
+//!
+//! Owns reading the Lease between two holds. The `renewer` alone writes it while it is held.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,46 +13,46 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::keeper::Keeper;
+use super::hold::{LeaseHold, Shared};
 use super::record::{self, Change, Leader};
-use super::tenure::{Shared, Tenure};
+use super::renewer::Renewer;
 use super::{Error, LeaseOptions, announce};
 use crate::client::exchange::words;
 use crate::metrics::{LeaseOutcome, Metrics};
 
-/// How long one watch may last. Shorter than a connection that broke silently should stay unnoticed.
-const WATCH_SECONDS: u32 = 240;
+/// Maximum duration of one watch, in seconds. It bounds how long a broken connection stays unnoticed.
+const WATCH_TIMEOUT_SECONDS: u32 = 240;
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Lease>>> + Send>>;
 
-/// A candidate for leadership, for the whole life of the process: one tenure after another.
+/// A candidate for leadership, for the lifetime of the process: it acquires one hold after another.
 pub struct Elector {
     client: Client,
     api: Api<Lease>,
     options: LeaseOptions,
     metrics: Metrics,
-    seen: Option<Seen>,
-    /// The greatest term seen, whatever became of the Lease since.
+    observed: Option<ObservedLease>,
+    /// Greatest term read, even from a Lease that is deleted since.
     last_term: model::Term,
     leader: watch::Sender<Option<Leader>>,
-    /// The keeper of the present or last tenure: it gives back what it knows of the Lease.
-    keeper: Option<JoinHandle<(Lease, Instant)>>,
+    /// Renewer of the current or last hold. It returns the Lease as it last knew it.
+    renewer: Option<JoinHandle<(Lease, Instant)>>,
 }
 
-/// The newest reading of the Lease.
-struct Seen {
+/// The Lease as it was last read.
+struct ObservedLease {
     lease: Lease,
-    /// When this renewal of it was first seen.
+    /// When this renewal was first read.
     at: Instant,
-    /// It is deleted since; who held it may still believe so.
+    /// The Lease is deleted since. Its holder may not know that yet.
     deleted: bool,
 }
 
-/// What a candidate does next.
-enum Next {
-    /// Nobody holds it, or its time is over.
+/// Next step of a candidate.
+enum NextStep {
+    /// Acquire the Lease: it has no holder, or it expired.
     Take,
-    /// Somebody else holds it until then.
+    /// Wait: another process holds the Lease until then.
     Wait(Instant),
 }
 
@@ -61,75 +63,75 @@ impl std::fmt::Debug for Elector {
 }
 
 impl Elector {
-    /// A candidate with these settings. `client` must not retry by itself.
+    /// Creates a candidate with these settings. `client` must not retry by itself.
     pub fn new(client: Client, options: LeaseOptions, metrics: Metrics) -> Self {
         let api = Api::namespaced(client.clone(), &options.namespace);
         let leader = watch::Sender::new(None);
         let last_term = model::Term::default();
-        Self { client, api, options, metrics, seen: None, last_term, leader, keeper: None }
+        Self { client, api, options, metrics, observed: None, last_term, leader, renewer: None }
     }
 
-    /// Who leads, as this candidate last saw it; kept up to date while [`Self::acquire`] waits.
+    /// Returns the leader that this candidate last read, kept up to date while [`Self::acquire`] waits.
     pub fn leader(&self) -> watch::Receiver<Option<Leader>> {
         self.leader.subscribe()
     }
 
-    /// Waits until this process leads. Giving up waiting is safe at any point, except that the Lease may then be held by this
-    /// process until it runs out.
+    /// Waits until this process leads. The future may be dropped at any point. The Lease may then be held by this process until
+    /// it expires.
     ///
     /// # Errors
-    /// [`Error::Options`] when the settings do not fit together. Everything else is tried again.
-    pub async fn acquire(&mut self) -> Result<Tenure, Error> {
+    /// [`Error::Options`] if the settings contradict each other. Every other error is retried.
+    pub async fn acquire(&mut self) -> Result<LeaseHold, Error> {
         self.options.check()?;
-        if let Some(keeper) = self.keeper.take()
-            && let Ok((lease, at)) = keeper.await
+        if let Some(renewer) = self.renewer.take()
+            && let Ok((lease, at)) = renewer.await
         {
             self.observe(lease, at);
         }
         let mut events: Option<Events> = None;
-        let mut heard = Instant::now();
+        let mut last_event_at = Instant::now();
         loop {
             if events.is_none() {
                 match self.read().await {
                     Ok(()) => {}
                     Err(error) => {
                         let error = words(&error);
-                        tracing::warn!(lease = %self.options.name, error, "the lease cannot be read; trying again");
+                        tracing::warn!(lease = %self.options.name, error, "the Lease cannot be read; retrying");
                         tokio::time::sleep(record::jittered(self.options.retry_period)).await;
                         continue;
                     }
                 }
-                heard = Instant::now();
+                last_event_at = Instant::now();
             }
             let until = match self.next() {
-                Next::Take => {
+                NextStep::Take => {
                     events = None;
                     match self.take().await {
-                        Some(tenure) => return Ok(tenure),
+                        Some(hold) => return Ok(hold),
                         None => tokio::time::sleep(record::jittered(self.options.retry_period / 20)).await,
                     }
                     continue;
                 }
-                Next::Wait(until) => until,
+                NextStep::Wait(until) => until,
             };
             if events.is_none() {
                 events = self.watch().await;
             }
-            // A living holder renews more often than this: silence means that it is gone or that the watch is dead.
-            let listen = heard + record::jittered(self.options.retry_period * 2);
+            // A live holder renews more often than this. Without an event the holder is gone, or the watch is dead.
+            let silent_at = last_event_at + record::jittered(self.options.retry_period * 2);
             let event = tokio::select! {
-                event = following(&mut events) => event,
+                event = next_event(&mut events) => event,
                 () = sleep_until(until) => continue,
-                () = sleep_until(listen) => None,
+                () = sleep_until(silent_at) => None,
             };
             match event {
                 Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
-                    heard = Instant::now();
-                    self.observe(lease, heard);
+                    last_event_at = Instant::now();
+                    self.observe(lease, last_event_at);
                 }
                 Some(Ok(WatchEvent::Deleted(_))) => {
-                    heard = Instant::now();
-                    self.observe_deleted(heard);
+                    last_event_at = Instant::now();
+                    self.observe_deleted(last_event_at);
                 }
                 Some(Ok(WatchEvent::Bookmark(_))) => {}
                 Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => events = None,
@@ -137,14 +139,14 @@ impl Elector {
         }
     }
 
-    fn next(&self) -> Next {
-        let Some(seen) = &self.seen else { return Next::Take };
-        match record::holder(&seen.lease) {
-            None => Next::Take,
-            Some(holder) if holder == self.options.identity => Next::Take,
+    fn next(&self) -> NextStep {
+        let Some(observed) = &self.observed else { return NextStep::Take };
+        match record::holder(&observed.lease) {
+            None => NextStep::Take,
+            Some(holder) if holder == self.options.identity => NextStep::Take,
             Some(_) => {
-                let until = seen.at + record::duration(&seen.lease, self.options.duration);
-                if until <= Instant::now() { Next::Take } else { Next::Wait(until) }
+                let until = observed.at + record::duration(&observed.lease, self.options.duration);
+                if until <= Instant::now() { NextStep::Take } else { NextStep::Wait(until) }
             }
         }
     }
@@ -163,15 +165,15 @@ impl Elector {
     }
 
     async fn watch(&self) -> Option<Events> {
-        let seen = self.seen.as_ref().filter(|seen| !seen.deleted)?;
-        let version = seen.lease.metadata.resource_version.as_deref()?;
+        let observed = self.observed.as_ref().filter(|observed| !observed.deleted)?;
+        let version = observed.lease.metadata.resource_version.as_deref()?;
         let fields = format!("metadata.name={}", self.options.name);
-        let params = WatchParams::default().fields(&fields).timeout(WATCH_SECONDS).disable_bookmarks();
+        let params = WatchParams::default().fields(&fields).timeout(WATCH_TIMEOUT_SECONDS).disable_bookmarks();
         match timeout(self.options.attempt_timeout(), self.api.watch(&params, version)).await {
             Ok(Ok(events)) => Some(Box::pin(events)),
-            // Without a watch the Lease is read again and again.
+            // Without a watch the Lease is polled.
             Ok(Err(error)) => {
-                tracing::debug!(error = words(&error), "the lease cannot be watched");
+                tracing::debug!(error = words(&error), "the Lease cannot be watched; polling it");
                 None
             }
             Err(_) => None,
@@ -186,24 +188,24 @@ impl Elector {
             *known = leader;
             changed
         });
-        let first_seen = match &self.seen {
-            Some(seen) if !seen.deleted && record::same_renewal(&seen.lease, &lease) => seen.at,
+        let first_seen = match &self.observed {
+            Some(observed) if !observed.deleted && record::same_renewal(&observed.lease, &lease) => observed.at,
             _ => at,
         };
-        self.seen = Some(Seen { lease, at: first_seen, deleted: false });
+        self.observed = Some(ObservedLease { lease, at: first_seen, deleted: false });
     }
 
     fn observe_deleted(&mut self, at: Instant) {
-        if let Some(seen) = &mut self.seen
-            && !seen.deleted
+        if let Some(observed) = &mut self.observed
+            && !observed.deleted
         {
-            (seen.deleted, seen.at) = (true, at);
+            (observed.deleted, observed.at) = (true, at);
         }
     }
 
-    /// Tries to take the Lease over, once.
-    async fn take(&mut self) -> Option<Tenure> {
-        let before = self.seen.as_ref().filter(|seen| !seen.deleted).map(|seen| &seen.lease);
+    /// Tries once to acquire the Lease.
+    async fn take(&mut self) -> Option<LeaseHold> {
+        let before = self.observed.as_ref().filter(|observed| !observed.deleted).map(|observed| &observed.lease);
         let lease = record::changed(before, Change::Acquire, self.last_term, &self.options);
         let params = PostParams::default();
         let sent = Instant::now();
@@ -214,7 +216,7 @@ impl Elector {
             }
         };
         match timeout(self.options.attempt_timeout(), write).await {
-            Ok(Ok(lease)) => Some(self.begin(lease, sent)),
+            Ok(Ok(lease)) => Some(self.start_hold(lease, sent)),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
                 self.metrics.lease_attempt(LeaseOutcome::Conflict);
                 None
@@ -222,7 +224,7 @@ impl Elector {
             Ok(Err(error)) => {
                 self.metrics.lease_attempt(LeaseOutcome::Failed);
                 let error = words(&error);
-                tracing::warn!(lease = %self.options.name, error, "the lease cannot be taken; trying again");
+                tracing::warn!(lease = %self.options.name, error, "the Lease cannot be acquired; retrying");
                 self.pause().await;
                 None
             }
@@ -238,29 +240,29 @@ impl Elector {
         tokio::time::sleep(period).await;
     }
 
-    fn begin(&mut self, lease: Lease, sent: Instant) -> Tenure {
+    fn start_hold(&mut self, lease: Lease, sent: Instant) -> LeaseHold {
         self.metrics.lease_attempt(LeaseOutcome::Acquired);
         self.observe(lease.clone(), Instant::now());
         announce::became_leader(self.client.clone(), &lease, &self.options);
         let shared = Shared::new(sent + self.options.renew_deadline, self.last_term);
-        let (asks, receiver) = mpsc::channel(4);
-        let keeper = Keeper {
+        let (requests, receiver) = mpsc::channel(4);
+        let renewer = Renewer {
             api: self.api.clone(),
             options: self.options.clone(),
             metrics: self.metrics.clone(),
             shared: shared.clone(),
             lease,
             renewed: sent,
-            asks: receiver,
+            requests: receiver,
         };
-        self.keeper = Some(tokio::spawn(keeper.run()));
+        self.renewer = Some(tokio::spawn(renewer.run()));
         tracing::info!(lease = %self.options.name, identity = %self.options.identity, "leading");
-        Tenure { shared, asks }
+        LeaseHold { shared, requests }
     }
 }
 
-/// The next event; waits for ever when there is no watch.
-async fn following(events: &mut Option<Events>) -> Option<kube::Result<WatchEvent<Lease>>> {
+/// Returns the next event; stays pending without a watch.
+async fn next_event(events: &mut Option<Events>) -> Option<kube::Result<WatchEvent<Lease>>> {
     match events {
         Some(events) => events.next().await,
         None => std::future::pending().await,

@@ -1,40 +1,38 @@
-//! Leadership: who may write, for how long, and under which term.
+//! Elects a leader on a Lease: who may write, for how long, and under which term.
 //!
-//! Owns the election on a `coordination.k8s.io/v1` Lease and the answer to one question: may this process send a write now
-//! ([`Tenure::holds`])? It must not know what is written, and never reads a clock that two machines would have to agree on.
+//! Owns the election on a `coordination.k8s.io/v1` Lease and the answer whether this process may send a write now
+//! ([`LeaseHold::holds`]). It must not know what is written, and must not compare the wall clocks of two machines.
 //!
 //! # Why two leaders never write at once
 //!
 //! Every update of the Lease is a compare-and-swap on its resourceVersion, so the updates have one order. Times are judged by
-//! each process's own monotonic clock; the times in the Lease are for people to read.
+//! each process's own monotonic clock; the times in the Lease are for users to read.
 //!
-//! * A holder counts from the moment *before* it sent the update that renewed the Lease. From then on it considers itself
-//!   the holder for the renew deadline (10 s), not for the lease duration (15 s).
-//! * A candidate counts from the moment *after* it first saw the newest renewal, and waits for the whole duration the holder
-//!   wrote into the Lease. The renewal lies between the two moments, so a candidate's wait ends later than the holder's
-//!   belief by at least duration minus deadline, however far the two wall clocks are apart.
-//! * That difference (5 s) is the margin for requests that were sent in time and are applied late. A write is given up by its
-//!   sender at the end of the tenure ([`Tenure::within`]). A server that had read the request by then has the margin to
-//!   apply it.
+//! * A holder counts from the moment *before* it sent the update that renewed the Lease. It may write for the renew deadline
+//!   (10 s) after that moment, not for the lease duration (15 s).
+//! * A candidate counts from the moment *after* it first read the newest renewal, and waits for the whole duration the holder
+//!   wrote into the Lease. The renewal lies between the two moments. So a candidate's wait ends later than the holder's
+//!   permission by at least duration minus deadline, for any difference of the two wall clocks.
+//! * That difference (5 s) is the margin for requests that were sent in time and are applied late. The sender drops a write at
+//!   the end of the hold ([`LeaseHold::within`]). A server that had read the request by then has the margin to apply it.
 //!
-//! What no lease can rule out is a request that is applied later than the margin, or a monotonic clock that stood still
-//! while the whole machine was suspended. Therefore the lease is never the only guard: every write carries a uid or a
-//! resourceVersion as precondition or creates an object under a fixed name, and the first write of a term to a job is its
-//! fence (the term in the job's mirror).
+//! No lease can rule out a request that is applied later than the margin, or a monotonic clock that stood still while the machine
+//! was suspended. Therefore every write also carries a uid or a resourceVersion as precondition, or creates an object under a
+//! fixed name. The first write of a term to a job is its fence (the term in the job's mirror).
 //!
-//! A tenure that once ended does not come back, even if the Lease can be renewed afterwards: [`Elector::acquire`] then gives a
-//! new one, and the new leadership opens a new term.
+//! A hold that ended stays ended, even if the Lease could be renewed afterwards. [`Elector::acquire`] then returns a new hold,
+//! and the new leadership starts a new term.
 //!
-//! Somebody who deletes the Lease by hand while a leader lives ends that leadership at its next renewal; until then a process
-//! that starts just now may take the lead as well. The fence and the preconditions carry that case.
+//! Deleting the Lease while a leader lives ends that leadership at its next renewal. Until then a process that starts may acquire
+//! a new Lease. The fence and the preconditions cover that case.
 //!
 //! Tests: `lease/tests.rs` (a Lease server in memory, virtual time), `tests/leadership.rs` (a real API server).
 
 mod announce;
 mod elector;
-mod keeper;
+mod hold;
 mod record;
-mod tenure;
+mod renewer;
 #[cfg(test)]
 mod tests;
 pub(crate) mod write_guard;
@@ -44,15 +42,15 @@ use std::time::Duration;
 use model::Term;
 
 pub use self::elector::Elector;
+pub use self::hold::LeaseHold;
 pub use self::record::{Leader, find_leader};
-pub use self::tenure::Tenure;
 
-/// Where this process serves its log, as it stands in the Lease while it leads.
+/// Where this process serves its log, as written in the Lease while it leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
     /// The base address, for example `https://10.1.2.3:8443`.
     pub address: String,
-    /// The certificate (PEM) a reader shall trust for it; `None` when it is signed by an authority readers know.
+    /// Certificate (PEM) that readers trust for it; `None` if an authority known to readers signed it.
     pub certificate: Option<String>,
 }
 
@@ -74,23 +72,23 @@ pub struct LeaseOptions {
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Who this process is: unlike every other process that ever was. See [`LeaseOptions::identity_of`].
+    /// Identity of this process, unique among all processes, earlier ones included. See [`LeaseOptions::identity_of`].
     pub identity: String,
-    /// How long others wait after a renewal before they take over.
+    /// Time after a renewal that other candidates wait before they acquire the Lease.
     pub duration: Duration,
-    /// How long after a renewal the holder itself believes in it.
+    /// Time after a renewal that the holder may write.
     pub renew_deadline: Duration,
-    /// Time between renewals, and between attempts while the API server does not answer.
+    /// Interval between renewals, and between attempts while the API server does not answer.
     pub retry_period: Duration,
-    /// Where the log is served while this process leads.
+    /// Where the log is served while this process leads; `None` if it is not.
     pub advertised: Option<Advertised>,
 }
 
 impl LeaseOptions {
-    /// Name of the Lease unless told otherwise.
+    /// Default name of the Lease.
     pub const NAME: &'static str = "trainyard";
 
-    /// The usual times (15 s, 10 s, 2 s) and name, in `namespace`, for `identity`.
+    /// Returns the default times (15 s, 10 s, 2 s) and name, in `namespace`, for `identity`.
     pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -103,12 +101,12 @@ impl LeaseOptions {
         }
     }
 
-    /// An identity for a process on `host` (in a pod: the pod's name): the host, an underscore and random digits.
+    /// Returns an identity for a process on `host` (in a pod, the pod's name): the host, an underscore and random digits.
     pub fn identity_of(host: &str) -> String {
         format!("{host}_{:016x}", record::random())
     }
 
-    /// The time that remains for requests sent in time to be applied before anybody else may lead.
+    /// Returns the time in which requests that were sent in time can be applied before another process may lead.
     pub fn margin(&self) -> Duration {
         self.duration.saturating_sub(self.renew_deadline)
     }
@@ -139,26 +137,26 @@ impl LeaseOptions {
         Ok(())
     }
 
-    /// How long one request about the Lease may take: a second one still fits before the deadline.
+    /// Returns the time limit of one request about the Lease: a second one still fits before the deadline.
     pub(crate) fn attempt_timeout(&self) -> Duration {
         self.renew_deadline / 2
     }
 }
 
-/// What can go wrong with leadership.
+/// An error of leader election.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting cannot be used.
+    /// A setting is invalid.
     #[error("lease {setting} {value:?} {must}")]
     Options {
         /// The setting.
         setting: &'static str,
         /// Its value.
         value: String,
-        /// What it must be.
+        /// The requirement.
         must: String,
     },
-    /// Leadership is lost; nothing may be written any more.
+    /// Leadership is lost; this process must not write any more.
     #[error("leadership is lost: {why}")]
     Lost {
         /// Why.
@@ -167,7 +165,7 @@ pub enum Error {
     /// The Lease already carries this term or a later one: propose a greater one.
     #[error("term {offered} is not greater than term {last} in the Lease")]
     TermTaken {
-        /// The term that was to be claimed.
+        /// The claimed term.
         offered: Term,
         /// The term in the Lease.
         last: Term,
@@ -179,7 +177,7 @@ pub enum Error {
         namespace: String,
         /// Its name.
         name: String,
-        /// The API server's answer.
+        /// The API server's error.
         source: Box<kube::Error>,
     },
 }

@@ -1,4 +1,4 @@
-//! The Lease object: what stands in it, and how it is changed. Everything of other tools in it is kept.
+//! Reads and changes the Lease object. Fields and annotations of other tools stay as they are.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher as _;
@@ -12,35 +12,35 @@ use model::Term;
 
 use super::{Advertised, Error, LeaseOptions};
 
-/// The last term that was claimed, in decimal. Never decreases.
+/// Annotation of the last claimed term, in decimal. It never decreases.
 pub(super) const TERM: &str = "trainyard.dev/term";
-/// Where the holder serves its log.
+/// Annotation of the address at which the holder serves its log.
 pub(super) const LOG_ADDRESS: &str = "trainyard.dev/log-address";
-/// The certificate a reader of that log shall trust, as PEM.
+/// Annotation of the certificate that readers of that log trust, as PEM.
 pub(super) const LOG_CERTIFICATE: &str = "trainyard.dev/log-certificate";
 
-/// Who leads, as the Lease tells.
+/// The leader, as the Lease names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leader {
-    /// Its identity: in a cluster the pod's name, an underscore and random digits.
+    /// Identity: in a cluster the pod's name, an underscore and random digits.
     pub identity: String,
-    /// The last term it claimed; zero before the first.
+    /// Last term it claimed; zero before the first.
     pub term: Term,
-    /// Where it serves its log.
+    /// Where it serves its log; `None` if it does not.
     pub advertised: Option<Advertised>,
 }
 
-/// Reads from the Lease who leads at present; `None` when nobody does. Whether the holder is still alive is not judged.
+/// Returns the holder of the Lease; `None` if it has none. Does not check that the holder is alive.
 ///
 /// # Errors
-/// [`Error::Read`] when there is no Lease or it cannot be read.
+/// [`Error::Read`] if there is no Lease or it cannot be read.
 pub async fn find_leader(client: Client, namespace: &str, name: &str) -> Result<Option<Leader>, Error> {
     let fail =
         |source| Error::Read { namespace: namespace.to_owned(), name: name.to_owned(), source: Box::new(source) };
     Ok(leader(&Api::namespaced(client, namespace).get(name).await.map_err(fail)?))
 }
 
-/// The holder and what it says of itself.
+/// Returns the holder with its annotations.
 pub(super) fn leader(lease: &Lease) -> Option<Leader> {
     let identity = holder(lease)?.to_owned();
     let advertised = annotation(lease, LOG_ADDRESS).map(|address| Advertised {
@@ -50,12 +50,12 @@ pub(super) fn leader(lease: &Lease) -> Option<Leader> {
     Some(Leader { identity, term: term(lease), advertised })
 }
 
-/// The holder, if the Lease was not released.
+/// Returns the identity of the holder; `None` if the Lease was released.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
-/// The last claimed term; zero when none stands there, or nothing readable.
+/// Returns the last claimed term; zero if the annotation is absent or unreadable.
 pub(super) fn term(lease: &Lease) -> Term {
     Term(annotation(lease, TERM).and_then(|text| text.parse().ok()).unwrap_or_default())
 }
@@ -64,13 +64,13 @@ fn annotation<'a>(lease: &'a Lease, name: &str) -> Option<&'a str> {
     lease.metadata.annotations.as_ref()?.get(name).map(String::as_str).filter(|text| !text.is_empty())
 }
 
-/// How long the holder said that others must wait; `otherwise` when it does not say.
+/// Returns the lease duration that the holder wrote; `otherwise` if it is absent.
 pub(super) fn duration(lease: &Lease, otherwise: Duration) -> Duration {
     let said = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
     said.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0).map_or(otherwise, Duration::from_secs)
 }
 
-/// Whether two readings show the same renewal: another tool that edits labels or annotations renews nothing.
+/// Returns true if two readings show the same renewal. Edits of labels or annotations renew nothing.
 pub(super) fn same_renewal(a: &Lease, b: &Lease) -> bool {
     let (a, b) = (a.spec.as_ref(), b.spec.as_ref());
     let key = |spec: &LeaseSpec| {
@@ -79,18 +79,18 @@ pub(super) fn same_renewal(a: &Lease, b: &Lease) -> bool {
     a.map(key) == b.map(key)
 }
 
-/// What an update of the Lease changes.
+/// A change of the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Take it over, or make it.
+    /// Acquire it, or create it.
     Acquire,
     /// Renew it.
     Renew,
-    /// Give it up.
+    /// Release it.
     Release,
 }
 
-/// The Lease after a change, with the resourceVersion of `before` as precondition. `term` is the least that stands in it.
+/// Returns the Lease after a change, with the resourceVersion of `before` as precondition and at least the term `term_known`.
 pub(super) fn changed(before: Option<&Lease>, change: Change, term_known: Term, options: &LeaseOptions) -> Lease {
     let mut lease = before.cloned().unwrap_or_else(|| Lease {
         metadata: ObjectMeta {
@@ -116,7 +116,7 @@ pub(super) fn changed(before: Option<&Lease>, change: Change, term_known: Term, 
         Change::Acquire => {
             if spec.holder_identity.as_ref() != Some(&options.identity) {
                 let transitions = spec.lease_transitions.filter(|n| *n >= 0).unwrap_or_default();
-                // The first holder is no transition.
+                // The first holder counts as no transition, as in client-go.
                 let further = i32::from(before.is_some());
                 spec.lease_transitions = Some(transitions.saturating_add(further));
             }
@@ -138,20 +138,20 @@ fn set(annotations: &mut BTreeMap<String, String>, name: &str, value: Option<&St
     };
 }
 
-/// The present time, or a microsecond after `last`: a wall clock that was set back must not make a renewal look like the one
-/// before.
+/// Returns the present time, or a microsecond after `last` if the wall clock was set back: each renewal must differ from the
+/// one before.
 fn later_than(last: Option<&MicroTime>) -> Timestamp {
     let now = Timestamp::now();
     let after = last.and_then(|last| last.0.checked_add(SignedDuration::from_micros(1)).ok());
     after.map_or(now, |after| after.max(now))
 }
 
-/// A number nobody else has. Randomness is only for names and for spreading requests.
+/// Returns a random number, used for names and for jitter only.
 pub(super) fn random() -> u64 {
     std::hash::RandomState::new().hash_one(0u8)
 }
 
-/// `period`, plus up to a fifth of it: candidates that began together do not stay together.
+/// Returns `period` plus up to a fifth of it, so that candidates that started together spread their requests.
 pub(super) fn jittered(period: Duration) -> Duration {
     let share = u32::try_from(random() % 200).unwrap_or_default();
     period + period * share / 1000

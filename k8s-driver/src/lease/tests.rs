@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::server::{Link, Server};
-use super::{Advertised, Elector, Error, LeaseOptions, Tenure, find_leader};
+use super::{Advertised, Elector, Error, LeaseHold, LeaseOptions, find_leader};
 use crate::metrics::Metrics;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ fn candidate(server: &Server, identity: &str) -> (Elector, Link) {
     (Elector::new(client, options(identity), Metrics::new()), link)
 }
 
-async fn acquire(elector: &mut Elector) -> Tenure {
+async fn acquire(elector: &mut Elector) -> LeaseHold {
     timeout(60 * SECOND, elector.acquire()).await.expect("nobody leads").unwrap()
 }
 
@@ -40,9 +40,9 @@ async fn the_first_candidate_leads_at_once_and_says_where_its_log_is() {
     let with_log = LeaseOptions { advertised: Some(advertised.clone()), ..options("a") };
     let mut elector = Elector::new(client.clone(), with_log, Metrics::new());
     let begun = Instant::now();
-    let tenure = acquire(&mut elector).await;
-    assert!(tenure.holds() && seconds(begun) < 0.1);
-    tenure.claim(Term(41)).await.unwrap();
+    let hold = acquire(&mut elector).await;
+    assert!(hold.holds() && seconds(begun) < 0.1);
+    hold.claim(Term(41)).await.unwrap();
     let leader = find_leader(client, "ops", "trainyard").await.unwrap().unwrap();
     assert_eq!((leader.identity.as_str(), leader.term), ("a", Term(41)));
     assert_eq!(leader.advertised, Some(advertised));
@@ -58,10 +58,10 @@ async fn the_first_candidate_leads_at_once_and_says_where_its_log_is() {
 async fn a_leader_renews_for_as_long_as_it_lives() {
     let server = Server::default();
     let (mut elector, _link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
+    let hold = acquire(&mut elector).await;
     let (mut other, _link) = candidate(&server, "b");
     assert!(timeout(600 * SECOND, other.acquire()).await.is_err());
-    assert!(tenure.holds() && tenure.remaining() > 7 * SECOND);
+    assert!(hold.holds() && hold.remaining() > 7 * SECOND);
     let writes = server.count("PUT");
     assert!((295..=310).contains(&writes), "{writes} renewals in ten minutes");
     // The other one hears of the renewals by its watch and asks for nothing.
@@ -113,19 +113,19 @@ async fn two_never_hold_at_once_and_a_margin_lies_between() {
     for seed in 0..24_u64 {
         let server = Server::default();
         let mut ends = Vec::new();
-        let mut tenures = Vec::new();
+        let mut holds = Vec::new();
         for name in ["a", "b", "c"] {
             let (mut elector, link) = candidate(&server, name);
-            let (sender, receiver) = tokio::sync::watch::channel(None::<Tenure>);
+            let (sender, receiver) = tokio::sync::watch::channel(None::<LeaseHold>);
             tokio::spawn(async move {
                 loop {
-                    let tenure = elector.acquire().await.unwrap();
-                    sender.send_replace(Some(tenure.clone()));
-                    tenure.lost().await;
+                    let hold = elector.acquire().await.unwrap();
+                    sender.send_replace(Some(hold.clone()));
+                    hold.lost().await;
                 }
             });
             ends.push(link);
-            tenures.push(receiver);
+            holds.push(receiver);
         }
         let begun = Instant::now();
         let mut held = None::<(usize, Instant)>;
@@ -149,8 +149,8 @@ async fn two_never_hold_at_once_and_a_margin_lies_between() {
                     }
                 }
             }
-            for (n, tenure) in tenures.iter().enumerate() {
-                if !tenure.borrow().as_ref().is_some_and(Tenure::holds) {
+            for (n, hold) in holds.iter().enumerate() {
+                if !hold.borrow().as_ref().is_some_and(LeaseHold::holds) {
                     continue;
                 }
                 if let Some((who, when)) = held.filter(|(who, _)| *who != n) {
@@ -183,8 +183,8 @@ async fn the_wall_clock_of_others_is_not_believed() {
 async fn edits_by_other_tools_cost_nothing_and_the_term_comes_back() {
     let server = Server::default();
     let (mut elector, _link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
-    tenure.claim(Term(50)).await.unwrap();
+    let hold = acquire(&mut elector).await;
+    hold.claim(Term(50)).await.unwrap();
     let (mut standby, _link) = candidate(&server, "b");
     let waiting = tokio::spawn(async move { acquire(&mut standby).await });
     for n in 0..20 {
@@ -195,52 +195,52 @@ async fn edits_by_other_tools_cost_nothing_and_the_term_comes_back() {
         });
     }
     sleep(3 * SECOND).await;
-    assert!(tenure.holds() && !waiting.is_finished());
+    assert!(hold.holds() && !waiting.is_finished());
     assert_eq!(server.annotation("trainyard.dev/term").as_deref(), Some("50"));
     assert_eq!(server.annotation("theirs").as_deref(), Some("kept"));
     assert_eq!(server.lease()["metadata"]["labels"]["edited"], "19");
     // Lowered by hand: it does not go down.
     server.edit(|lease| lease["metadata"]["annotations"]["trainyard.dev/term"] = json!("3"));
-    let refused = tenure.claim(Term(50)).await.unwrap_err();
+    let refused = hold.claim(Term(50)).await.unwrap_err();
     assert!(matches!(refused, Error::TermTaken { offered: Term(50), last: Term(50) }), "{refused}");
-    tenure.claim(Term(51)).await.unwrap();
+    hold.claim(Term(51)).await.unwrap();
     assert_eq!(server.annotation("trainyard.dev/term").as_deref(), Some("51"));
-    assert_eq!(tenure.last_term(), Term(51));
+    assert_eq!(hold.last_term(), Term(51));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_else_holds_is_lost_at_once() {
     let server = Server::default();
     let (mut elector, _link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
+    let hold = acquire(&mut elector).await;
     server.edit(|lease| lease["spec"]["holderIdentity"] = json!("thief"));
-    let claimed = tenure.claim(Term(5)).await.unwrap_err();
+    let claimed = hold.claim(Term(5)).await.unwrap_err();
     assert!(matches!(&claimed, Error::Lost { why } if why == "the lease is held by thief"), "{claimed}");
-    assert!(!tenure.holds());
+    assert!(!hold.holds());
     assert_eq!(server.annotation("trainyard.dev/term"), None, "no write after loss");
-    assert_eq!(tenure.why_lost().as_deref(), Some("leadership is lost: the lease is held by thief"));
-    // The thief does not renew: after its time the same process leads again, in a new tenure.
+    assert_eq!(hold.why_lost().as_deref(), Some("leadership is lost: the lease is held by thief"));
+    // The thief does not renew: after its time the same process leads again, in a new hold.
     let lost = Instant::now();
     let again = acquire(&mut elector).await;
-    assert!(again.holds() && !tenure.holds() && seconds(lost) > 14.0, "{}", seconds(lost));
+    assert!(again.holds() && !hold.holds() && seconds(lost) > 14.0, "{}", seconds(lost));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_api_server_ends_the_tenure_at_the_deadline_and_the_lease_is_taken_up_again() {
+async fn a_silent_api_server_ends_the_hold_at_the_deadline_and_the_lease_is_taken_up_again() {
     let server = Server::default();
     let (mut elector, link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
+    let hold = acquire(&mut elector).await;
     sleep(7 * SECOND).await;
     link.cut(true);
     let cut = Instant::now();
-    timeout(60 * SECOND, tenure.lost()).await.unwrap();
+    timeout(60 * SECOND, hold.lost()).await.unwrap();
     assert!((8.0..=10.0).contains(&seconds(cut)), "{}", seconds(cut));
-    assert!(!tenure.holds() && tenure.remaining().is_zero());
-    assert!(matches!(tenure.claim(Term(9)).await, Err(Error::Lost { .. })));
+    assert!(!hold.holds() && hold.remaining().is_zero());
+    assert!(matches!(hold.claim(Term(9)).await, Err(Error::Lost { .. })));
     link.cut(false);
     let healed = Instant::now();
     let again = acquire(&mut elector).await;
-    assert!(again.holds() && !tenure.holds());
+    assert!(again.holds() && !hold.holds());
     assert!(seconds(healed) < 6.0, "it still is the holder: {}", seconds(healed));
 }
 
@@ -248,68 +248,68 @@ async fn a_silent_api_server_ends_the_tenure_at_the_deadline_and_the_lease_is_ta
 async fn slow_answers_count_from_before_the_request() {
     let server = Server::default();
     let (mut elector, link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
+    let hold = acquire(&mut elector).await;
     link.slow(Duration::ZERO, 4 * SECOND);
     for _ in 0..300 {
         sleep(Duration::from_millis(100)).await;
-        assert!(tenure.holds());
+        assert!(hold.holds());
         // Never more than the deadline counted from the sending, whatever the answer took.
-        assert!(tenure.remaining() <= 6 * SECOND + 4 * SECOND);
+        assert!(hold.remaining() <= 6 * SECOND + 4 * SECOND);
     }
     let mut most = Duration::ZERO;
     for _ in 0..100 {
         sleep(Duration::from_millis(100)).await;
-        most = most.max(tenure.remaining());
+        most = most.max(hold.remaining());
     }
     assert!(most <= 6 * SECOND, "{most:?} of belief after an answer that took 4 s");
     // Slower than an attempt may take: nothing is known any more.
     link.slow(Duration::ZERO, 6 * SECOND);
-    timeout(11 * SECOND, tenure.lost()).await.unwrap();
+    timeout(11 * SECOND, hold.lost()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_answer_is_lost_is_found_written() {
     let server = Server::default();
     let (mut elector, link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
+    let hold = acquire(&mut elector).await;
     link.lose_answers(true);
     let claiming = tokio::spawn({
-        let tenure = tenure.clone();
-        async move { tenure.claim(Term(77)).await }
+        let hold = hold.clone();
+        async move { hold.claim(Term(77)).await }
     });
     sleep(SECOND).await;
     assert_eq!(server.annotation("trainyard.dev/term").as_deref(), Some("77"));
     link.lose_answers(false);
     claiming.await.unwrap().unwrap();
-    assert!(tenure.holds());
+    assert!(hold.holds());
 }
 
 #[tokio::test(start_paused = true)]
 async fn refusals_are_tried_again_until_the_deadline() {
     let server = Server::default();
     let (mut elector, link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
+    let hold = acquire(&mut elector).await;
     link.refuse(Some(503));
     sleep(6 * SECOND).await;
     link.refuse(None);
     sleep(30 * SECOND).await;
-    assert!(tenure.holds());
+    assert!(hold.holds());
     link.refuse(Some(403));
-    timeout(11 * SECOND, tenure.lost()).await.unwrap();
+    timeout(11 * SECOND, hold.lost()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_released_lease_is_taken_at_once_and_never_before_the_writes_end() {
     let server = Server::default();
     let (mut elector, _link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
-    tenure.claim(Term(4)).await.unwrap();
+    let hold = acquire(&mut elector).await;
+    hold.claim(Term(4)).await.unwrap();
     let (mut standby, _link) = candidate(&server, "b");
     let waiting = tokio::spawn(async move { acquire(&mut standby).await });
     sleep(5 * SECOND).await;
-    let kept = tenure.clone();
+    let kept = hold.clone();
     let begun = Instant::now();
-    tenure.release().await.unwrap();
+    hold.release().await.unwrap();
     assert!(!kept.holds());
     let next = waiting.await.unwrap();
     assert!(seconds(begun) < 0.5, "{}", seconds(begun));
@@ -317,16 +317,16 @@ async fn a_released_lease_is_taken_at_once_and_never_before_the_writes_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_ends_the_tenure_and_no_standby_jumps_in() {
+async fn a_deleted_lease_ends_the_hold_and_no_standby_jumps_in() {
     let server = Server::default();
     let (mut elector, _link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
-    tenure.claim(Term(12)).await.unwrap();
+    let hold = acquire(&mut elector).await;
+    hold.claim(Term(12)).await.unwrap();
     let (mut standby, _link) = candidate(&server, "b");
     let waiting = tokio::spawn(async move { standby.acquire().await.map(|_| ()) });
     sleep(5 * SECOND).await;
     server.delete();
-    timeout(3 * SECOND, tenure.lost()).await.unwrap();
+    timeout(3 * SECOND, hold.lost()).await.unwrap();
     let again = acquire(&mut elector).await;
     assert_eq!((server.holder().as_str(), again.last_term()), ("a", Term(12)));
     assert_eq!(server.annotation("trainyard.dev/term").as_deref(), Some("12"));
@@ -335,24 +335,24 @@ async fn a_deleted_lease_ends_the_tenure_and_no_standby_jumps_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_is_given_up_with_the_tenure() {
+async fn a_write_is_given_up_with_the_hold() {
     let server = Server::default();
     let (mut elector, link) = candidate(&server, "a");
-    let tenure = acquire(&mut elector).await;
-    assert_eq!(tenure.within(async { 5 }).await, Some(5));
+    let hold = acquire(&mut elector).await;
+    assert_eq!(hold.within(async { 5 }).await, Some(5));
     let begun = Instant::now();
     // A slow write outlives renewals ...
-    assert_eq!(tenure.within(sleep(25 * SECOND)).await, Some(()));
+    assert_eq!(hold.within(sleep(25 * SECOND)).await, Some(()));
     link.cut(true);
-    // ... but not the tenure.
-    assert_eq!(tenure.within(pending::<()>()).await, None);
+    // ... but not the hold.
+    assert_eq!(hold.within(pending::<()>()).await, None);
     assert!(seconds(begun) < 36.0);
     let late = async { panic!("no write may begin after the loss") };
-    assert_eq!(tenure.within::<_>(late).await, None::<()>);
+    assert_eq!(hold.within::<_>(late).await, None::<()>);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_renews_for_a_tenure_that_is_forgotten() {
+async fn nobody_renews_for_a_hold_that_is_dropped() {
     let server = Server::default();
     let (mut elector, _link) = candidate(&server, "a");
     drop(acquire(&mut elector).await);

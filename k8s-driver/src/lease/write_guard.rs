@@ -5,13 +5,13 @@ use std::time::Duration;
 use model::Term;
 
 use crate::client::exchange::words;
-use crate::lease::{Error, Tenure};
+use crate::lease::{Error, LeaseHold};
 
 /// Leave to write.
 #[derive(Debug, Clone)]
 pub(crate) enum Guard {
     /// For as long as the lease is held.
-    Lease(Tenure),
+    Lease(LeaseHold),
     /// For as long as the process lives: it was told that it is the only one, or it writes nothing.
     Alone,
 }
@@ -20,7 +20,7 @@ impl Guard {
     /// Whether a write may be sent now.
     pub(crate) fn holds(&self) -> bool {
         match self {
-            Self::Lease(tenure) => tenure.holds(),
+            Self::Lease(hold) => hold.holds(),
             Self::Alone => true,
         }
     }
@@ -28,7 +28,7 @@ impl Guard {
     /// Waits until the leave is withdrawn.
     pub(crate) async fn lost(&self) {
         match self {
-            Self::Lease(tenure) => tenure.lost().await,
+            Self::Lease(hold) => hold.lost().await,
             Self::Alone => std::future::pending().await,
         }
     }
@@ -36,7 +36,7 @@ impl Guard {
     /// The greatest term that is known to have been claimed; zero when nobody keeps it.
     pub(crate) fn last_term(&self) -> Term {
         match self {
-            Self::Lease(tenure) => tenure.last_term(),
+            Self::Lease(hold) => hold.last_term(),
             Self::Alone => Term(0),
         }
     }
@@ -44,18 +44,18 @@ impl Guard {
     /// Claims a term.
     ///
     /// # Errors
-    /// See [`Tenure::claim`].
+    /// See [`LeaseHold::claim`].
     pub(crate) async fn claim(&self, term: Term) -> Result<(), Error> {
         match self {
-            Self::Lease(tenure) => tenure.claim(term).await,
+            Self::Lease(hold) => hold.claim(term).await,
             Self::Alone => Ok(()),
         }
     }
 
     /// Gives the leave back; waits at most `limit` for that to be known.
     pub(crate) async fn release(self, limit: Duration) {
-        let Self::Lease(tenure) = self else { return };
-        match tokio::time::timeout(limit, tenure.release()).await {
+        let Self::Lease(hold) = self else { return };
+        match tokio::time::timeout(limit, hold.release()).await {
             Ok(Ok(())) => tracing::info!("lease released"),
             Ok(Err(error)) => {
                 tracing::warn!(error = words(&error), "the lease was not released; it runs out by itself");

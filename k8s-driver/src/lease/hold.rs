@@ -1,4 +1,4 @@
-//! One period of leadership, as its users see it.
+//! The handle of a held Lease: it answers whether a write may be sent, claims terms, and releases.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,25 +11,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 
-/// One period of leadership. Cheap to clone; it lasts until it is lost or released, and never comes back.
+/// A held Lease. Cheap to clone. It lasts until it is lost or released, and is never held again.
 #[derive(Debug, Clone)]
-pub struct Tenure {
+pub struct LeaseHold {
     pub(super) shared: Arc<Shared>,
-    pub(super) asks: mpsc::Sender<Ask>,
+    pub(super) requests: mpsc::Sender<Request>,
 }
 
-/// What a tenure asks of the task that keeps the Lease.
+/// A request to the task that renews the Lease.
 #[derive(Debug)]
-pub(super) enum Ask {
+pub(super) enum Request {
     Claim { term: Term, reply: oneshot::Sender<Result<(), Error>> },
     Release { reply: oneshot::Sender<Result<(), Error>> },
 }
 
-/// What the keeper's task and the users of a tenure share.
+/// State shared by the renewer's task and the clones of a hold.
 #[derive(Debug)]
 pub(super) struct Shared {
-    begun: Instant,
-    /// Nanoseconds after `begun` at which belief in the last renewal ends.
+    created_at: Instant,
+    /// Nanoseconds after `created_at` at which the renew deadline of the last renewal passes.
     ends: AtomicU64,
     over: CancellationToken,
     why: OnceLock<String>,
@@ -39,7 +39,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(ends: Instant, last_term: Term) -> Arc<Self> {
         let shared = Self {
-            begun: Instant::now(),
+            created_at: Instant::now(),
             ends: AtomicU64::new(0),
             over: CancellationToken::new(),
             why: OnceLock::new(),
@@ -50,16 +50,16 @@ impl Shared {
     }
 
     pub(super) fn extend(&self, ends: Instant) {
-        let nanos = u64::try_from(ends.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX);
+        let nanos = u64::try_from(ends.saturating_duration_since(self.created_at).as_nanos()).unwrap_or(u64::MAX);
         self.ends.fetch_max(nanos, Ordering::AcqRel);
     }
 
     pub(super) fn ends(&self) -> Instant {
-        self.begun + Duration::from_nanos(self.ends.load(Ordering::Acquire))
+        self.created_at + Duration::from_nanos(self.ends.load(Ordering::Acquire))
     }
 
     pub(super) fn end(&self, why: String) {
-        // The first reason stands.
+        // The first reason is kept.
         let _ = self.why.set(why);
         self.over.cancel();
     }
@@ -82,13 +82,13 @@ impl Shared {
     }
 }
 
-impl Tenure {
-    /// Whether a write may be sent now. Ask immediately before sending.
+impl LeaseHold {
+    /// Returns true if a write may be sent now. Call it immediately before sending.
     pub fn holds(&self) -> bool {
         !self.shared.is_over() && Instant::now() < self.shared.ends()
     }
 
-    /// How long a write may be under way from now on if no renewal succeeds meanwhile; zero when none may be sent.
+    /// Returns how long a write may stay in flight if no further renewal succeeds; zero if none may be sent.
     pub fn remaining(&self) -> Duration {
         if self.shared.is_over() {
             return Duration::ZERO;
@@ -96,18 +96,18 @@ impl Tenure {
         self.shared.ends().saturating_duration_since(Instant::now())
     }
 
-    /// Waits until the tenure is over.
+    /// Waits until the hold has ended.
     pub async fn lost(&self) {
         self.shared.over.cancelled().await;
     }
 
-    /// Why the tenure is over, in words; `None` while it is not.
+    /// Returns why the hold ended, for a message; `None` while it lasts.
     pub fn why_lost(&self) -> Option<String> {
         self.shared.is_over().then(|| self.shared.lost().to_string())
     }
 
-    /// Carries out a write for as long as the tenure lasts, renewals included. When it ends first, the write is given up (its
-    /// connection closes) and there is no output.
+    /// Runs writes while the hold lasts, renewals included. Drops them when it ends first, which closes their streams, and
+    /// returns `None`.
     pub async fn within<F: Future>(&self, write: F) -> Option<F::Output> {
         if !self.holds() {
             return None;
@@ -119,31 +119,30 @@ impl Tenure {
         }
     }
 
-    /// The greatest term seen in the Lease.
+    /// Returns the greatest term read from the Lease.
     pub fn last_term(&self) -> Term {
         self.shared.last_term()
     }
 
-    /// Writes a term into the Lease, by compare-and-swap. Nothing of the term may be recorded or written before.
+    /// Writes a term into the Lease, by compare-and-swap. Nothing of the term may be recorded or sent before.
     ///
     /// # Errors
-    /// [`Error::TermTaken`] when the Lease carries this term or a greater one; [`Error::Lost`] when leadership is lost.
+    /// [`Error::TermTaken`] if the Lease carries this term or a greater one; [`Error::Lost`] if leadership is lost.
     pub async fn claim(&self, term: Term) -> Result<(), Error> {
         let (reply, answer) = oneshot::channel();
-        if self.asks.send(Ask::Claim { term, reply }).await.is_err() {
+        if self.requests.send(Request::Claim { term, reply }).await.is_err() {
             return Err(self.shared.lost());
         }
         answer.await.unwrap_or_else(|_| Err(self.shared.lost()))
     }
 
-    /// Ends the tenure and gives the Lease up, so that another process need not wait. To be called when no write is under way
-    /// any more.
+    /// Ends the hold and releases the Lease, so that another process need not wait. No write may be in flight any more.
     ///
     /// # Errors
-    /// [`Error::Lost`] when the Lease could not be given up: it then runs out by itself.
+    /// [`Error::Lost`] if the Lease could not be released: it then expires.
     pub async fn release(self) -> Result<(), Error> {
         let (reply, answer) = oneshot::channel();
-        if self.asks.send(Ask::Release { reply }).await.is_err() {
+        if self.requests.send(Request::Release { reply }).await.is_err() {
             return Err(self.shared.lost());
         }
         answer.await.unwrap_or_else(|_| Err(self.shared.lost()))

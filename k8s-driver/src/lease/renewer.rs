@@ -1,6 +1,6 @@
-//! The task of a holder: renews the Lease, writes terms into it, gives it up, and ends the tenure when it cannot.
+//! Runs the task of a holder: it renews the Lease, writes terms into it, releases it, and ends the hold if that fails.
 //!
-//! It alone writes the Lease while the tenure lasts, so there is one request about it at a time.
+//! Owns writing the Lease while the hold lasts, so there is one request about it at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use model::Term;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::hold::{Request, Shared};
 use super::record::{self, Change};
-use super::tenure::{Ask, Shared};
 use super::{Error, LeaseOptions};
 use crate::client::exchange::words;
 use crate::metrics::{LeaseOutcome, Metrics};
 
-/// Why a tenure ends when the API server does not answer.
-const LATE: &str = "the lease was not renewed in time";
-/// Pause after a conflict: whoever wrote the Lease has time to finish.
-const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+/// Reason of a hold that ends because the API server does not answer.
+const NOT_RENEWED: &str = "the lease was not renewed in time";
+/// Interval after a conflict, so that another writer of the Lease can finish.
+const CONFLICT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Keeps the Lease for one tenure.
-pub(super) struct Keeper {
+/// Renews the Lease for one hold.
+pub(super) struct Renewer {
     pub(super) api: Api<Lease>,
     pub(super) options: LeaseOptions,
     pub(super) metrics: Metrics,
@@ -33,47 +33,47 @@ pub(super) struct Keeper {
     pub(super) lease: Lease,
     /// When the update that acquired it was sent.
     pub(super) renewed: Instant,
-    pub(super) asks: mpsc::Receiver<Ask>,
+    pub(super) requests: mpsc::Receiver<Request>,
 }
 
-/// What came of one attempt.
+/// Outcome of one attempt.
 enum Outcome {
     Written,
-    /// The Lease had changed, and is still ours: the same again on what stands there now.
+    /// The Lease had changed and this process still holds it: retry on its new version.
     Conflict,
-    /// Not known, or refused for now.
-    Again,
-    /// The tenure is over.
-    Over,
+    /// The outcome is unknown, or the API server rejected the attempt for now.
+    Retry,
+    /// The hold has ended.
+    Ended,
 }
 
-/// A term that is to be written.
+/// A term to write.
 struct Claim {
     term: Term,
     reply: oneshot::Sender<Result<(), Error>>,
-    /// It was sent before, so the Lease may carry it already.
+    /// True if it was sent before: the Lease may carry it already.
     sent: bool,
 }
 
-impl Keeper {
-    /// Runs until the tenure is over; gives the Lease as last known, with a moment after it was read.
+impl Renewer {
+    /// Runs until the hold has ended. Returns the Lease as last known, and a moment after it was read.
     pub(super) async fn run(mut self) -> (Lease, Instant) {
         let mut next = self.renewed + self.options.retry_period;
         let mut claim: Option<Claim> = None;
         while !self.shared.is_over() {
             tokio::select! {
                 biased;
-                () = sleep_until(self.shared.ends()) => self.over(LATE.to_owned()),
-                ask = self.asks.recv(), if claim.is_none() => match ask {
-                    Some(Ask::Claim { term, reply }) => {
+                () = sleep_until(self.shared.ends()) => self.end(NOT_RENEWED.to_owned()),
+                ask = self.requests.recv(), if claim.is_none() => match ask {
+                    Some(Request::Claim { term, reply }) => {
                         claim = Some(Claim { term, reply, sent: false });
                         next = Instant::now();
                     }
-                    Some(Ask::Release { reply }) => {
+                    Some(Request::Release { reply }) => {
                         let released = self.release().await;
                         let _ = reply.send(released);
                     }
-                    None => self.over("nobody uses the tenure any more".to_owned()),
+                    None => self.end("every handle of the hold was dropped".to_owned()),
                 },
                 () = sleep_until(next) => next = self.update(&mut claim).await,
             }
@@ -84,14 +84,14 @@ impl Keeper {
         (self.lease, Instant::now())
     }
 
-    /// Renews the Lease, with the claimed term if there is one; gives the time of the next attempt.
+    /// Renews the Lease, with the claimed term if there is one. Returns the time of the next attempt.
     async fn update(&mut self, claim: &mut Option<Claim>) -> Instant {
         let last = record::term(&self.lease).max(self.shared.last_term());
         if let Some(Claim { term: offered, reply, .. }) = claim.take_if(|c| c.term < last || c.term == last && !c.sent)
         {
             let _ = reply.send(Err(Error::TermTaken { offered, last }));
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         let term = claim.as_mut().map(|claim| {
             claim.sent = true;
             claim.term
@@ -101,21 +101,21 @@ impl Keeper {
                 if let Some(claim) = claim.take() {
                     let _ = claim.reply.send(Ok(()));
                 }
-                begun + self.options.retry_period
+                started + self.options.retry_period
             }
-            Outcome::Conflict => Instant::now() + AFTER_CONFLICT,
-            // Soon, but not at once: the API server may be what is in trouble.
-            Outcome::Again => Instant::now() + record::jittered(self.options.retry_period / 4),
-            Outcome::Over => Instant::now(),
+            Outcome::Conflict => Instant::now() + CONFLICT_RETRY_INTERVAL,
+            // Not at once: the API server may be overloaded.
+            Outcome::Retry => Instant::now() + record::jittered(self.options.retry_period / 4),
+            Outcome::Ended => Instant::now(),
         }
     }
 
-    fn over(&self, why: String) {
+    fn end(&self, why: String) {
         tracing::warn!(lease = %self.options.name, %why, "leadership is over");
         self.shared.end(why);
     }
 
-    /// One update, given up at the end of the tenure. A conflict is looked into: still ours, or lost.
+    /// Sends one update and drops it at the end of the hold. A conflict is resolved by reading: still held, or lost.
     async fn write(&mut self, term: Term) -> Outcome {
         let least = term.max(self.shared.last_term());
         let lease = record::changed(Some(&self.lease), Change::Renew, least, &self.options);
@@ -126,8 +126,8 @@ impl Keeper {
             biased;
             () = sleep_until(self.shared.ends()) => {
                 self.metrics.lease_attempt(LeaseOutcome::Failed);
-                self.over(LATE.to_owned());
-                return Outcome::Over;
+                self.end(NOT_RENEWED.to_owned());
+                return Outcome::Ended;
             }
             answer = timeout(self.options.attempt_timeout(), api.replace(&name, &params, &lease)) => answer,
         };
@@ -141,32 +141,32 @@ impl Keeper {
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 self.metrics.lease_attempt(LeaseOutcome::Conflict);
-                self.read_again().await
+                self.resolve_conflict().await
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
                 self.metrics.lease_attempt(LeaseOutcome::Lost);
-                self.over("the Lease was deleted".to_owned());
-                Outcome::Over
+                self.end("the Lease was deleted".to_owned());
+                Outcome::Ended
             }
             Ok(Err(error)) => self.failed(&words(&error)),
-            // It may yet be applied: the next update then meets a conflict and reads.
+            // The update may still be applied: the next one then meets a conflict and reads.
             Err(_) => self.failed("no answer in time"),
         }
     }
 
     fn failed(&self, error: &str) -> Outcome {
         self.metrics.lease_attempt(LeaseOutcome::Failed);
-        tracing::warn!(lease = %self.options.name, error, "the lease could not be renewed; trying again");
-        Outcome::Again
+        tracing::warn!(lease = %self.options.name, error, "the Lease could not be renewed; retrying");
+        Outcome::Retry
     }
 
-    async fn read_again(&mut self) -> Outcome {
+    async fn resolve_conflict(&mut self) -> Outcome {
         let (api, name) = (self.api.clone(), self.options.name.clone());
         let answer = tokio::select! {
             biased;
             () = sleep_until(self.shared.ends()) => {
-                self.over(LATE.to_owned());
-                return Outcome::Over;
+                self.end(NOT_RENEWED.to_owned());
+                return Outcome::Ended;
             }
             answer = timeout(self.options.attempt_timeout(), api.get(&name)) => answer,
         };
@@ -178,26 +178,26 @@ impl Keeper {
                     Some(holder) if holder == self.options.identity => Outcome::Conflict,
                     Some(other) => {
                         self.metrics.lease_attempt(LeaseOutcome::Lost);
-                        self.over(format!("the lease is held by {other}"));
-                        Outcome::Over
+                        self.end(format!("the lease is held by {other}"));
+                        Outcome::Ended
                     }
                     None => {
                         self.metrics.lease_attempt(LeaseOutcome::Lost);
-                        self.over("the lease was taken away".to_owned());
-                        Outcome::Over
+                        self.end("the Lease has no holder any more".to_owned());
+                        Outcome::Ended
                     }
                 }
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
-                self.over("the Lease was deleted".to_owned());
-                Outcome::Over
+                self.end("the Lease was deleted".to_owned());
+                Outcome::Ended
             }
             Ok(Err(error)) => self.failed(&words(&error)),
             Err(_) => self.failed("no answer in time"),
         }
     }
 
-    /// Ends the tenure, then gives the Lease up: nobody may write once it is free.
+    /// Ends the hold, then releases the Lease: this process must not write once it is free.
     async fn release(&mut self) -> Result<(), Error> {
         let until = self.shared.ends();
         self.shared.end("the lease was released".to_owned());
