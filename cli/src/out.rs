@@ -40,7 +40,7 @@ impl Failure {
 
 impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(k8s_driver::api_server::words(&error))
+        Self(k8s_driver::api_server::error_chain(&error))
     }
 }
 

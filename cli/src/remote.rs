@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use event_log::jsonl::Reader;
-use k8s_driver::api_server::{self, words};
+use k8s_driver::api_server::{self, error_chain};
 use k8s_driver::election::{Leader, LeaseOptions};
-use k8s_driver::remote_log::{self, Error, Found, Lines, Remote, USUAL_NAMESPACE, Wish, locate};
+use k8s_driver::remote_log::{self, DEFAULT_NAMESPACE, Error, Lines, LocateOptions, LocatedLog, Remote, locate};
 use model::Position;
 use tokio::runtime::{Builder, Runtime};
 
@@ -51,8 +51,8 @@ impl ServerArgs {
         self.server.is_some()
     }
 
-    fn wish(&self) -> Wish {
-        Wish {
+    fn options(&self) -> LocateOptions {
+        LocateOptions {
             server: self.server.clone().filter(|server| server != "auto"),
             token_file: self.token_file.clone(),
             authority: self.certificate_authority.clone(),
@@ -76,11 +76,11 @@ impl fmt::Display for ServerArgs {
 /// Opens the whole log of a live operator, up to where it is now.
 pub(crate) fn open(args: &ServerArgs) -> Result<Reader<Box<dyn BufRead>>, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let wish = args.wish();
+    let options = args.options();
     let (lines, address) = runtime.block_on(async {
-        let Found { target, leader } = locate(&wish).await.map_err(|error| lost(&error, &wish))?;
+        let LocatedLog { target, leader } = locate(&options).await.map_err(|error| lost(&error, &options))?;
         let address = target.address.clone();
-        let explained = |error: Error| refused(&error, &wish, leader.as_ref());
+        let explained = |error: Error| refused(&error, &options, leader.as_ref());
         let remote = Remote::new(target).map_err(explained)?;
         let lines = remote.log(Position(1), false).await.map_err(explained)?;
         Ok::<_, Failure>((lines, address))
@@ -116,8 +116,8 @@ impl Read for Stream {
 }
 
 /// No log was found: what to do about it.
-fn lost(error: &remote_log::LocateError, wish: &Wish) -> Failure {
-    let namespace = wish.namespace.as_deref().unwrap_or(USUAL_NAMESPACE);
+fn lost(error: &remote_log::LocateError, options: &LocateOptions) -> Failure {
+    let namespace = options.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let advice = match error {
         remote_log::LocateError::Token(remote_log::TokenError::Refused { .. }) => format!(
             "\nallow it: kubectl create rolebinding trainyard-log-USER --namespace {namespace} --role=trainyard-log-token \
@@ -132,7 +132,7 @@ fn lost(error: &remote_log::LocateError, wish: &Wish) -> Failure {
                 .to_owned()
         }
         remote_log::LocateError::Lease(_) => format!(
-            "\nis the operator in another namespace than {USUAL_NAMESPACE}? name it with --operator-namespace; \
+            "\nis the operator in another namespace than {DEFAULT_NAMESPACE}? name it with --operator-namespace; \
              or name the log's address with --server https://HOST:PORT"
         ),
         remote_log::LocateError::NobodyLeads { .. } => "\nwait until one does, or read its log directory".to_owned(),
@@ -142,17 +142,17 @@ fn lost(error: &remote_log::LocateError, wish: &Wish) -> Failure {
         | remote_log::LocateError::NotServed { .. }
         | remote_log::LocateError::File { .. } => String::new(),
     };
-    Failure::new(format!("{}{advice}", words(error)))
+    Failure::new(format!("{}{advice}", error_chain(error)))
 }
 
 /// The server refuses, or is not there: what to do about it.
-fn refused(error: &Error, wish: &Wish, leader: Option<&Leader>) -> Failure {
-    let namespace = wish.namespace.as_deref().unwrap_or(USUAL_NAMESPACE);
+fn refused(error: &Error, options: &LocateOptions, leader: Option<&Leader>) -> Failure {
+    let namespace = options.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let advice = match error {
-        Error::Unauthorized { .. } if wish.token_file.is_some() => {
+        Error::Unauthorized { .. } if options.token_file.is_some() => {
             "\nthe token may have expired: make a new one with `kubectl create token SERVICEACCOUNT`".to_owned()
         }
-        Error::Unauthorized { .. } if wish.authority.is_some() => {
+        Error::Unauthorized { .. } if options.authority.is_some() => {
             "\nmake a token: kubectl create token SERVICEACCOUNT > FILE; \
                                                                    then give it with --token-file FILE"
                 .to_owned()
@@ -164,7 +164,7 @@ fn refused(error: &Error, wish: &Wish, leader: Option<&Leader>) -> Failure {
         Error::Forbidden { user, .. } => format!("\nallow it: {}", binding(user)),
         Error::NotLeader { leader: Some(address), .. } => format!("\nits log is at {address}: --server {address}"),
         Error::NotLeader { leader: None, .. } => "\n--server auto finds the leader".to_owned(),
-        Error::Unreachable { .. } if wish.server.is_none() => {
+        Error::Unreachable { .. } if options.server.is_none() => {
             // A pod's identity begins with its name.
             let pod = leader.and_then(|l| l.identity.rsplit_once('_')).map_or("POD", |(pod, _)| pod);
             format!(
@@ -185,7 +185,7 @@ fn refused(error: &Error, wish: &Wish, leader: Option<&Leader>) -> Failure {
         | Error::Refused { .. }
         | Error::Broken { .. } => String::new(),
     };
-    Failure::new(format!("{}{advice}", words(error)))
+    Failure::new(format!("{}{advice}", error_chain(error)))
 }
 
 /// The command that lets a user read logs with a token of the user's own.
@@ -204,30 +204,30 @@ fn binding(user: &str) -> String {
 mod tests {
     use super::*;
 
-    fn text_of(error: &Error, wish: &Wish) -> String {
-        refused(error, wish, None).to_string()
+    fn text_of(error: &Error, options: &LocateOptions) -> String {
+        refused(error, options, None).to_string()
     }
 
     #[test]
     fn a_token_that_is_not_issued_says_what_to_do() {
-        let wish = Wish { namespace: Some("ops".to_owned()), ..Wish::default() };
+        let options = LocateOptions { namespace: Some("ops".to_owned()), ..LocateOptions::default() };
         let missing = remote_log::TokenError::Missing { namespace: "ops".to_owned() };
-        let missing = lost(&remote_log::LocateError::Token(missing), &wish).to_string();
+        let missing = lost(&remote_log::LocateError::Token(missing), &options).to_string();
         assert!(missing.contains("ops/trainyard-log-reader\ninstall it with the operator"), "{missing}");
-        let own = lost(&remote_log::LocateError::TokenWithoutAddress, &wish).to_string();
+        let own = lost(&remote_log::LocateError::TokenWithoutAddress, &options).to_string();
         assert!(own.contains("--server https://HOST:PORT --certificate-authority FILE"), "{own}");
     }
 
     #[test]
     fn every_refusal_says_what_to_do() {
         let address = || "https://h:1".to_owned();
-        let auto = Wish::default();
+        let auto = LocateOptions::default();
         let message = || "m".to_owned();
         let unauthorized = Error::Unauthorized { address: address(), message: message() };
         assert!(text_of(&unauthorized, &auto).contains("the Lease in namespace trainyard-system"));
-        let vouched = Wish { authority: Some("ca".into()), ..Wish::default() };
+        let vouched = LocateOptions { authority: Some("ca".into()), ..LocateOptions::default() };
         assert!(text_of(&unauthorized, &vouched).contains("kubectl create token SERVICEACCOUNT > FILE"));
-        let own = Wish { token_file: Some("t".into()), ..Wish::default() };
+        let own = LocateOptions { token_file: Some("t".into()), ..LocateOptions::default() };
         assert!(text_of(&unauthorized, &own).contains("may have expired"));
         let account = "system:serviceaccount:team-a:robot".to_owned();
         let forbidden = Error::Forbidden { address: address(), message: message(), user: account };
@@ -242,7 +242,7 @@ mod tests {
         assert!(text_of(&away, &auto).contains("port-forward --namespace trainyard-system pod/POD 8443"));
         let pod = Leader { identity: "trainyard-1_0af".to_owned(), term: model::Term(1), advertised: None };
         assert!(refused(&away, &auto, Some(&pod)).to_string().contains("pod/trainyard-1 8443"));
-        let named = Wish { server: Some(address()), ..Wish::default() };
+        let named = LocateOptions { server: Some(address()), ..LocateOptions::default() };
         let untrusted = Error::Unreachable { address: address(), reason: "invalid peer certificate".to_owned() };
         assert!(text_of(&untrusted, &named).contains("--certificate-authority FILE"));
     }

@@ -36,7 +36,7 @@ impl Server {
             request = request.header(http::header::CONTENT_TYPE, content);
             bytes = body.to_string().into_bytes();
         }
-        let request = request.body(bytes).map_err(|error| silence(&error))?;
+        let request = request.body(bytes).map_err(|error| no_answer(&error))?;
         match self.runtime.block_on(self.client.request::<Value>(request)) {
             Ok(object) => Ok(object),
             Err(kube::Error::Api(status)) => Err(ApiError {
@@ -44,7 +44,7 @@ impl Server {
                 reason: status.reason.as_str().into(),
                 message: status.message.clone(),
             }),
-            Err(error) => Err(silence(&error)),
+            Err(error) => Err(no_answer(&error)),
         }
     }
 
@@ -98,7 +98,7 @@ impl Server {
         let (request, shape) = prepared.into_request();
         match self.runtime.block_on(api_server::exchange(&self.client, request, CALL_TIMEOUT)) {
             Ok(answer) => harness::answer(shape.as_ref(), answer.status.as_u16(), &answer.body),
-            Err(error) => Err(harness::silence(error.to_string())),
+            Err(error) => Err(harness::no_answer(error.to_string())),
         }
     }
 
@@ -122,6 +122,6 @@ impl Server {
     }
 }
 
-fn silence(error: &(dyn std::error::Error + 'static)) -> ApiError {
-    ApiError { code: 0, reason: "".into(), message: api_server::words(error) }
+fn no_answer(error: &(dyn std::error::Error + 'static)) -> ApiError {
+    ApiError { code: 0, reason: "".into(), message: api_server::error_chain(error) }
 }

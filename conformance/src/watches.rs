@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use apis::{ApiError, Observation, ObservedObject, Registry, objects};
 use http::Method;
-use k8s_driver::harness::{Board, End, ListReporter, Selection, Watching, collection, sources};
+use k8s_driver::harness::{End, ListReporter, Selection, SourceWatch, StatusReporter, collection, sources};
 use k8s_driver::{Metrics, Scope};
 use model::{Kind, ResourceVersion};
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ impl Watches {
         let (observe_to, news) = mpsc::channel(16);
         let mut tasks = JoinSet::new();
         for source in sources(kind, &self.registry, &self.scope) {
-            let watching = Watching {
+            let watching = SourceWatch {
                 client: self.server.client.clone(),
                 kind,
                 source,
@@ -98,7 +98,7 @@ impl Watches {
                 news: observe_to.clone(),
                 metrics: Metrics::new(),
                 selection: Arc::new(Selection::new(false, 0)),
-                board: Board::default(),
+                status: StatusReporter::default(),
                 lists: ListReporter::default(),
             };
             tasks.spawn_on(watching.run(), &self.server.runtime);

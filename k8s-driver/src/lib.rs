@@ -26,18 +26,18 @@ mod process;
 mod replication;
 mod watch;
 
-pub use crate::dispatch::dry_run::{Format, Rehearsal};
+pub use crate::dispatch::dry_run::{DryRun, Format};
 pub use crate::http::{HttpOptions, TlsFiles};
 pub use crate::metrics::Metrics;
 pub use crate::process::options::{Lease as LeaseSettings, Options};
 pub use crate::process::run::{CACHE_AFTER, Error, Handles, run};
 pub use crate::process::runtime::network;
-pub use crate::process::status::Standing;
+pub use crate::process::status::ProcessState;
 pub use crate::watch::sources::Scope;
 
 /// Connections to an API server and single HTTP exchanges with it.
 pub mod api_server {
-    pub use crate::client::exchange::{exchange, send, words};
+    pub use crate::client::exchange::{error_chain, exchange, send};
     pub use crate::client::{Connection, Error, Options, connect};
 }
 
@@ -49,7 +49,7 @@ pub mod election {
 /// The log of a live leader, read over HTTPS.
 pub mod remote_log {
     pub use crate::replication::credentials::{Error as TokenError, READER};
-    pub use crate::replication::locate::{Error as LocateError, Found, USUAL_NAMESPACE, Wish, locate};
+    pub use crate::replication::locate::{DEFAULT_NAMESPACE, Error as LocateError, LocateOptions, LocatedLog, locate};
     pub use crate::replication::remote::{Error, Lines, Remote};
 }
 
@@ -60,11 +60,11 @@ pub mod listener {
 
 /// Single watches and requests, for harnesses that drive them without a process.
 pub mod harness {
-    pub use crate::dispatch::request::{Prepared, answer, prepare, silence};
-    pub use crate::process::status::Board;
+    pub use crate::dispatch::request::{Prepared, answer, no_answer, prepare};
+    pub use crate::process::status::StatusReporter;
     pub use crate::watch::coverage::ListReporter;
     pub use crate::watch::lines::Lines;
     pub use crate::watch::selection::Selection;
     pub use crate::watch::sources::{Source, collection, sources};
-    pub use crate::watch::{End, Watching};
+    pub use crate::watch::{End, SourceWatch};
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use control_plane::{Component, ControlPlane, Identity, Options as PlaneOptions, TEST_TIMEOUT, until};
 use k8s_driver::api_server::{self, Connection, connect};
 use k8s_driver::election::{Elector, Error, LeaseHold, LeaseOptions, find_leader};
-use k8s_driver::remote_log::{self, Remote, Wish, locate};
-use k8s_driver::{Handles, LeaseSettings, Metrics, Options, Scope, Standing, run};
+use k8s_driver::remote_log::{self, LocateOptions, Remote, locate};
+use k8s_driver::{Handles, LeaseSettings, Metrics, Options, ProcessState, Scope, run};
 use model::{Position, Term};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -212,8 +212,8 @@ impl Operator {
     }
 
     fn until_leading(&self) {
-        until("it leads", || match self.handles.board.get() {
-            Standing::Leading { .. } => Ok(()),
+        until("it leads", || match self.handles.status.get() {
+            ProcessState::Leading { .. } => Ok(()),
             other => Err(other.to_string()),
         });
     }
@@ -252,7 +252,7 @@ fn apply(space: &str, manifest: &str) {
 }
 
 /// Reads the log as the user of a kubeconfig; gives its lines.
-fn read(wish: &Wish) -> Result<String, remote_log::Error> {
+fn read(wish: &LocateOptions) -> Result<String, remote_log::Error> {
     runtime().block_on(async {
         let found = locate(wish).await.unwrap_or_else(|error| panic!("{error}"));
         let mut lines = Remote::new(found.target)?.log(Position(1), false).await?;
@@ -264,12 +264,12 @@ fn read(wish: &Wish) -> Result<String, remote_log::Error> {
     })
 }
 
-fn wish(space: &str, kubeconfig: PathBuf) -> Wish {
-    Wish {
+fn wish(space: &str, kubeconfig: PathBuf) -> LocateOptions {
+    LocateOptions {
         connection: of(kubeconfig),
         namespace: Some(space.to_owned()),
         lease: LeaseOptions::NAME.to_owned(),
-        ..Wish::default()
+        ..LocateOptions::default()
     }
 }
 
@@ -288,17 +288,17 @@ fn user(space: &str, name: &str, reader: bool) -> PathBuf {
 }
 
 /// The same, where the address and what to trust are named and a token comes from a file.
-fn own(space: &str, token: &str, dir: &std::path::Path) -> Wish {
+fn own(space: &str, token: &str, dir: &std::path::Path) -> LocateOptions {
     let leader = runtime().block_on(async { find_leader(admin().await.client, space, "trainyard").await.unwrap() });
     let advertised = leader.unwrap().advertised.unwrap();
     let (token_file, authority) = (dir.join("token"), dir.join("authority"));
     std::fs::write(&token_file, token).unwrap();
     std::fs::write(&authority, advertised.certificate.unwrap()).unwrap();
-    Wish {
+    LocateOptions {
         server: Some(advertised.address),
         token_file: Some(token_file),
         authority: Some(authority),
-        ..Wish::default()
+        ..LocateOptions::default()
     }
 }
 
@@ -320,7 +320,7 @@ fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
     // Who may not have a token, or not read the Lease, is told so by the API server.
     let not_found = |kubeconfig| {
         let found = runtime().block_on(async { locate(&wish(&space, kubeconfig)).await.map(|_| ()) });
-        k8s_driver::api_server::words(&found.unwrap_err())
+        k8s_driver::api_server::error_chain(&found.unwrap_err())
     };
     let refused = not_found(stranger);
     assert!(refused.contains(&format!("no token of service account {space}/trainyard-log-reader")), "{refused}");
@@ -416,7 +416,7 @@ fn an_api_whose_list_is_refused_does_not_hold_up_the_others() {
     };
     running("aitrainingjobs");
     let before = pods();
-    let gaps = operator.handles.board.gaps().expect("the other API is left out");
+    let gaps = operator.handles.status.gaps().expect("the other API is left out");
     let path = format!("/apis/second.example.com/v1/namespaces/{space}/secondjobs: list: ");
     for part in ["SecondJob jobs are not served", &path, "cannot list resource", "ClusterRole"] {
         assert!(gaps.contains(part), "{gaps}");
@@ -433,7 +433,7 @@ fn an_api_whose_list_is_refused_does_not_hold_up_the_others() {
     // The rule is added: the API is served without a restart, and the other's pods go on.
     plane().apply(&role(&space, &[first, "second.example.com"])).unwrap();
     running("secondjobs");
-    assert_eq!(operator.handles.board.gaps(), None);
+    assert_eq!(operator.handles.status.gaps(), None);
     served("SecondJob", 1);
     let after = pods();
     assert!(before.split(' ').all(|pod| after.contains(pod)), "{before} and {after}");

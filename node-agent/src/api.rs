@@ -77,7 +77,7 @@ impl Server {
     pub(crate) async fn connect(kubeconfig: Option<PathBuf>) -> Result<Self, Error> {
         let options = api_server::Options { kubeconfig, ..api_server::Options::default() };
         let connection = api_server::connect(&options).await;
-        let connection = connection.map_err(|error| Error::Config(k8s_driver::api_server::words(&error)))?;
+        let connection = connection.map_err(|error| Error::Config(k8s_driver::api_server::error_chain(&error)))?;
         Ok(Self { client: connection.client })
     }
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use k8s_driver::{Handles, Rehearsal};
+use k8s_driver::{DryRun, Handles};
 
 use self::settings::{Ignored, Settings};
 use crate::logging::{self, LogFormat};
@@ -62,9 +62,9 @@ pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode, Failure> {
         tracing::info!(flag = name, "this flag of the original operator means nothing here");
     }
     let options = settings.options()?;
-    let rehearsal = options.rehearsal.map(|format| Rehearsal::new(format, Box::new(std::io::stdout())));
+    let dry_run = options.dry_run.map(|format| DryRun::new(format, Box::new(std::io::stdout())));
     let runtime = k8s_driver::network()?;
-    let handles = Handles::new(rehearsal);
+    let handles = Handles::new(dry_run);
     let stopped = handles.clone();
     let outcome = runtime.block_on(async {
         tokio::spawn(async move {

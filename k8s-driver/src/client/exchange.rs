@@ -14,13 +14,13 @@ const MAX_RESERVED_BYTES: usize = 1 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoAnswer {
+pub enum Error {
     /// It took too long.
     #[error("no answer within {0:?}")]
-    Late(Duration),
+    Timeout(Duration),
     /// The connection failed.
     #[error("{0}")]
-    Broken(String),
+    Connection(String),
 }
 
 /// An answer.
@@ -38,32 +38,32 @@ pub struct Answer {
 ///
 /// # Errors
 /// When there is no answer.
-pub async fn exchange(client: &Client, request: Request<Body>, limit: Duration) -> Result<Answer, NoAnswer> {
+pub async fn exchange(client: &Client, request: Request<Body>, limit: Duration) -> Result<Answer, Error> {
     let answer = async {
         let (head, body) = send(client, request).await?.into_parts();
         let body = gather(body, &head.headers).await?;
         Ok(Answer { status: head.status, headers: head.headers, body })
     };
-    tokio::time::timeout(limit, answer).await.unwrap_or(Err(NoAnswer::Late(limit)))
+    tokio::time::timeout(limit, answer).await.unwrap_or(Err(Error::Timeout(limit)))
 }
 
 /// Sends a request and gives the answer as soon as its headers are there.
 ///
 /// # Errors
 /// When there is no answer.
-pub async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, NoAnswer> {
-    client.send(request).await.map_err(|error| NoAnswer::Broken(words(&error)))
+pub async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
+    client.send(request).await.map_err(|error| Error::Connection(error_chain(&error)))
 }
 
 /// Gathers a body.
 ///
 /// # Errors
 /// When it breaks off, or does not end.
-pub(crate) async fn gather(mut body: Body, headers: &HeaderMap) -> Result<Vec<u8>, NoAnswer> {
+pub(crate) async fn gather(mut body: Body, headers: &HeaderMap) -> Result<Vec<u8>, Error> {
     let announced = headers.get(http::header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let mut bytes = Vec::with_capacity(announced.unwrap_or(0_usize).min(MAX_RESERVED_BYTES));
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| NoAnswer::Broken(words(&error)))?;
+        let frame = frame.map_err(|error| Error::Connection(error_chain(&error)))?;
         let Some(data) = frame.data_ref() else { continue };
         bytes.extend_from_slice(data);
     }
@@ -71,7 +71,7 @@ pub(crate) async fn gather(mut body: Body, headers: &HeaderMap) -> Result<Vec<u8
 }
 
 /// An error with everything that led to it, each thing said once. What an API server refused is told in its words.
-pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
@@ -97,7 +97,7 @@ pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
 mod tests {
     use kube::core::Status;
 
-    use super::words;
+    use super::error_chain;
     use crate::lease::Error;
 
     #[test]
@@ -105,12 +105,12 @@ mod tests {
         let status = Status::failure("leases is forbidden: eve may not", "Forbidden").with_code(403);
         let source = Box::new(kube::Error::Api(Box::new(status)));
         let error = Error::Read { namespace: "n".to_owned(), name: "trainyard".to_owned(), source };
-        assert_eq!(words(&error), "Lease n/trainyard cannot be read: leases is forbidden: eve may not");
+        assert_eq!(error_chain(&error), "Lease n/trainyard cannot be read: leases is forbidden: eve may not");
     }
 
     #[test]
     fn what_stands_in_a_chain_twice_is_said_once() {
         let cause = std::io::Error::other("no route");
-        assert_eq!(words(&kube::Error::Service(Box::new(cause))), "ServiceError: no route");
+        assert_eq!(error_chain(&kube::Error::Service(Box::new(cause))), "ServiceError: no route");
     }
 }

@@ -13,7 +13,7 @@ use kube::config::{AuthInfo, InferConfigError, KubeConfigOptions, Kubeconfig, Ku
 use kube::{Client, Config};
 
 /// How long connecting may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the API server is found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub async fn connect(options: &Options) -> Result<Connection, Error> {
         return Err(Error::Proxy { value: proxy.to_string() });
     }
     config.default_retry = false;
-    config.connect_timeout = Some(CONNECT_LIMIT);
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Watches are silent for minutes; every other request has a limit of its own.
     config.read_timeout = None;
     config.write_timeout = None;
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     async fn refused(options: Options) -> String {
-        crate::client::exchange::words(&connect(&options).await.err().unwrap())
+        crate::client::exchange::error_chain(&connect(&options).await.err().unwrap())
     }
 
     #[tokio::test]

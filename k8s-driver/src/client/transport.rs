@@ -22,10 +22,10 @@ use tower::{BoxError, ServiceBuilder};
 /// What this program calls itself.
 pub(crate) const USER_AGENT: &str = concat!("trainyard/", env!("CARGO_PKG_VERSION"));
 /// A connection on which nothing comes in for so long is asked whether it is alive.
-const ASKED_AFTER: Duration = Duration::from_secs(4);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(4);
 /// One that does not answer for so long is closed. Both together are less than the ten seconds in which a lease must be
 /// renewed, which can then be done on another connection.
-const DEAD_AFTER: Duration = Duration::from_secs(5);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// What one answer or watch may have on its way to us unread. A watch whose reader is busy stops there.
 const STREAM_WINDOW: u32 = 1 << 20;
 /// The same of a whole connection: more than all watches together, so that a slow one does not hold up answers.
@@ -47,12 +47,12 @@ pub(crate) fn client(config: Config) -> Result<Client, Error> {
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let connector = tls.enable_all_versions().wrap_connector(tcp);
-    let carrier: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new())
+    let http_client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_keep_alive_interval(ASKED_AFTER)
-        .http2_keep_alive_timeout(DEAD_AFTER)
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .build(connector);
     let service = ServiceBuilder::new()
         .layer(MapRequestLayer::new(named))
@@ -60,7 +60,7 @@ pub(crate) fn client(config: Config) -> Result<Client, Error> {
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
-        .service(bounded::Bounded(carrier));
+        .service(bounded::Bounded(http_client));
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
@@ -189,7 +189,7 @@ mod tests {
         ask(&client, None).await.unwrap();
         let begun = Instant::now();
         assert!(ask(&client, None).await.is_err());
-        assert!(begun.elapsed() >= ASKED_AFTER, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() >= KEEP_ALIVE_INTERVAL, "{:?}", begun.elapsed());
         assert_eq!(ask(&client, None).await.unwrap().0, Version::HTTP_2);
         assert_eq!(server.connections(), 2);
     }

@@ -2,15 +2,15 @@
 //!
 //! It takes what comes in from bounded queues, does a turn, and hands the calls out; it sleeps until the next deadline when
 //! nothing comes in, and never waits for the network. Whoever else wants to know something of the operator or its log asks
-//! through [`Turns`] and gets the answer between two turns.
+//! through [`OperatorHandle`] and gets the answer between two turns.
 //!
-//! The thread lives as long as the process; leaderships come and go as [`Period`]s. Between two of them it holds an operator
+//! The thread lives as long as the process; leaderships come and go as [`LeadershipChannels`]s. Between two of them it holds an operator
 //! that was opened on the log and has begun no term: a standby's, which may follow another's log.
 //!
 //! Tests: `core/tests.rs`; `tests/` with a real API server.
 
 pub(crate) mod clock;
-pub(crate) mod logs;
+pub(crate) mod log_store;
 mod thread;
 
 use std::collections::BTreeSet;
@@ -24,9 +24,9 @@ use operator::{Operator, Options, Step};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::thread::TurnThread;
+use self::thread::OperatorThread;
 use crate::core::clock::Clock;
-use crate::core::logs::Logs;
+use crate::core::log_store::LogStore;
 use crate::metrics::Metrics;
 
 /// Capacity of the channel of requests to the thread.
@@ -45,7 +45,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// What the log holds from a position on: up to so many records, and none after so many bytes.
-    fn read(operator: &Operator, from: Position, limit: usize, most_bytes: usize) -> Result<Self, event_log::Error> {
+    fn read(operator: &Operator, from: Position, limit: usize, max_bytes: usize) -> Result<Self, event_log::Error> {
         let log = operator.log();
         let checkpoint = if from < log.first() { log.checkpoint()? } else { None };
         let from = if checkpoint.is_some() { log.first() } else { from };
@@ -55,7 +55,7 @@ impl Batch {
             let frame = frame?;
             bytes = bytes.saturating_add(frame.body.len());
             frames.push(frame);
-            if bytes >= most_bytes {
+            if bytes >= max_bytes {
                 break;
             }
         }
@@ -75,22 +75,22 @@ pub(crate) struct View {
 }
 
 /// What can be asked of the thread.
-pub(crate) enum Ask {
-    /// Records from a position on, at most `limit` of them and about `most_bytes` of their bodies (but at least one).
-    Frames {
+pub(crate) enum Request {
+    /// Records from a position on, at most `limit` of them and about `max_bytes` of their bodies (but at least one).
+    ReadFrames {
         /// First position wanted. What the log does not hold any more comes as its checkpoint.
         from: Position,
         /// Most records.
         limit: usize,
         /// Bytes of bodies after which no further record is added.
-        most_bytes: usize,
+        max_bytes: usize,
         /// Where the answer goes.
         reply: oneshot::Sender<Result<Batch, event_log::Error>>,
     },
     /// Something that needs the operator itself: following a log, looking at state. It must be short.
-    Operator(Box<dyn FnOnce(&mut Operator) + Send>),
+    WithOperator(Box<dyn FnOnce(&mut Operator) + Send>),
     /// Puts the log out of the way and begins an empty one; refused while leading. Gives where the old one is kept.
-    SetAside {
+    Archive {
         /// Why, in a few words.
         why: String,
         /// Where the answer goes.
@@ -102,11 +102,11 @@ pub(crate) enum Ask {
         reply: oneshot::Sender<Result<(), String>>,
     },
     /// A leadership begins.
-    Begin(Box<Period>),
+    StartLeadership(Box<LeadershipChannels>),
     /// The term that was proposed is claimed.
-    Grant(Term),
+    GrantTerm(Term),
     /// The leadership is over.
-    End {
+    EndLeadership {
         /// Whether answers that came in are put down in a last turn. Not when leadership was lost.
         last_turn: bool,
         /// Told when it is.
@@ -115,7 +115,7 @@ pub(crate) enum Ask {
 }
 
 /// The thread's ends of one leadership's queues.
-pub(crate) struct Period {
+pub(crate) struct LeadershipChannels {
     /// No term up to this one is proposed.
     pub last_term: Term,
     /// Kinds of the APIs that its term leaves out.
@@ -124,57 +124,57 @@ pub(crate) struct Period {
     pub news: mpsc::Receiver<Observation<ObservedObject>>,
     /// Answers to calls.
     pub answers: mpsc::UnboundedReceiver<(CallId, ApiAnswer)>,
-    /// Calls to make. The channel has no bound because the thread must not wait; what bounds it is [`Parts::room`].
+    /// Calls to make. The channel has no bound because the thread must not wait; what bounds it is [`Config::in_flight_limit`].
     pub calls: mpsc::UnboundedSender<Vec<ApiCall>>,
     /// What happens on the way.
-    pub milestones: mpsc::UnboundedSender<Milestone>,
+    pub events: mpsc::UnboundedSender<LeadershipEvent>,
 }
 
 /// What a leadership tells of itself.
 #[derive(Debug)]
-pub(crate) enum Milestone {
+pub(crate) enum LeadershipEvent {
     /// Every kind was listed: this term is to be claimed, then granted.
-    Proposed(Term),
+    TermProposed(Term),
     /// The term has begun.
-    Begun(Term),
+    TermStarted(Term),
     /// The operator stopped; it was opened anew on its log, and every kind must be listed again.
-    Stopped(operator::Error),
+    OperatorStopped(operator::Error),
 }
 
 /// A way to the thread. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Turns {
-    asks: mpsc::Sender<Ask>,
+pub(crate) struct OperatorHandle {
+    requests: mpsc::Sender<Request>,
     view: watch::Receiver<View>,
 }
 
 /// The thread is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the operator's thread has ended")]
-pub struct Ended;
+pub struct ThreadEnded;
 
-impl Turns {
+impl OperatorHandle {
     /// Asks something.
     ///
     /// # Errors
     /// When the thread has ended.
-    pub(crate) async fn ask(&self, ask: Ask) -> Result<(), Ended> {
-        self.asks.send(ask).await.map_err(|_| Ended)
+    pub(crate) async fn send(&self, request: Request) -> Result<(), ThreadEnded> {
+        self.requests.send(request).await.map_err(|_| ThreadEnded)
     }
 
-    /// Asks for records; see [`Ask::Frames`].
+    /// Asks for records; see [`Request::ReadFrames`].
     ///
     /// # Errors
     /// The outer error when the thread has ended, the inner one when the log cannot be read.
-    pub(crate) async fn frames(
+    pub(crate) async fn read_frames(
         &self,
         from: Position,
         limit: usize,
-        most_bytes: usize,
-    ) -> Result<Result<Batch, event_log::Error>, Ended> {
+        max_bytes: usize,
+    ) -> Result<Result<Batch, event_log::Error>, ThreadEnded> {
         let (reply, answer) = oneshot::channel();
-        self.ask(Ask::Frames { from, limit, most_bytes, reply }).await?;
-        answer.await.map_err(|_| Ended)
+        self.send(Request::ReadFrames { from, limit, max_bytes, reply }).await?;
+        answer.await.map_err(|_| ThreadEnded)
     }
 
     /// Does something with the operator on its thread and gives what came of it.
@@ -184,14 +184,14 @@ impl Turns {
     pub(crate) async fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Operator) -> T + Send + 'static,
-    ) -> Result<T, Ended> {
+    ) -> Result<T, ThreadEnded> {
         let (reply, answer) = oneshot::channel();
         let act = move |operator: &mut Operator| {
             // Whoever asked may have gone away; then nobody is interested.
             let _ = reply.send(act(operator));
         };
-        self.ask(Ask::Operator(Box::new(act))).await?;
-        answer.await.map_err(|_| Ended)
+        self.send(Request::WithOperator(Box::new(act))).await?;
+        answer.await.map_err(|_| ThreadEnded)
     }
 
     /// What the thread told last: follows the log's end.
@@ -201,9 +201,9 @@ impl Turns {
 }
 
 /// What the thread is made of.
-pub(crate) struct Parts {
+pub(crate) struct Config {
     /// Where the log is kept.
-    pub logs: Box<dyn Logs>,
+    pub log_store: Box<dyn LogStore>,
     /// The served APIs.
     pub registry: Registry,
     /// What the operator is opened with; terms are always claimed.
@@ -213,16 +213,16 @@ pub(crate) struct Parts {
     /// What is counted.
     pub metrics: Metrics,
     /// Calls that may be handed out and not yet answered: what is rendered ahead of the API server.
-    pub room: usize,
+    pub in_flight_limit: usize,
     /// Records after which the log is made to begin at the present state; 0 for never.
     pub compact_after: u64,
     /// Maximum number of records a start has to fold: after as many the state is cached beside the log.
     pub cache_after: u64,
 }
 
-impl Parts {
+impl Config {
     /// Tells and counts a change of phase.
-    fn note(&self, step: &Step) {
+    fn report_transition(&self, step: &Step) {
         if step.phase == step.from || step.phase == Phase::New {
             return;
         }
@@ -241,7 +241,7 @@ pub enum Error {
     Operator(#[from] operator::Error),
     /// A damaged log cannot be put out of the way.
     #[error("the damaged log ({damage}) cannot be set aside")]
-    SetAside {
+    Archive {
         /// What is damaged.
         damage: String,
         /// Why it cannot.
@@ -252,17 +252,17 @@ pub enum Error {
     Thread(#[from] std::io::Error),
 }
 
-/// Opens the log and starts the thread. It ends when every [`Turns`] is dropped. `runtime` needs its timers.
+/// Opens the log and starts the thread. It ends when every [`OperatorHandle`] is dropped. `runtime` needs its timers.
 ///
 /// # Errors
 /// When the log cannot be opened.
-pub(crate) fn start(parts: Parts, runtime: Handle) -> Result<(Turns, JoinHandle<()>), Error> {
-    let (asks, asked) = mpsc::channel(REQUEST_CHANNEL_CAPACITY);
-    let (show, view) = watch::channel(View::default());
-    let mut thread = TurnThread::new(parts, show, runtime);
+pub(crate) fn start(config: Config, runtime: Handle) -> Result<(OperatorHandle, JoinHandle<()>), Error> {
+    let (requests, received) = mpsc::channel(REQUEST_CHANNEL_CAPACITY);
+    let (log_status, view) = watch::channel(View::default());
+    let mut thread = OperatorThread::new(config, log_status, runtime);
     thread.open()?;
-    let join = std::thread::Builder::new().name("turns".to_owned()).spawn(move || thread.run(asked))?;
-    Ok((Turns { asks, view }, join))
+    let join = std::thread::Builder::new().name("turns".to_owned()).spawn(move || thread.run(received))?;
+    Ok((OperatorHandle { requests, view }, join))
 }
 
 #[cfg(test)]

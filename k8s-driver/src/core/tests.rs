@@ -17,12 +17,12 @@ struct Place {
     faults: Vec<(u64, Fault)>,
 }
 
-impl Logs for Place {
+impl LogStore for Place {
     fn open(&mut self) -> Result<Box<dyn EventLog>, event_log::Error> {
         Ok(Box::new(FaultyLog::new(self.disk.open()?, std::mem::take(&mut self.faults))))
     }
 
-    fn set_aside(&mut self, _why: &str) -> io::Result<String> {
+    fn archive(&mut self, _why: &str) -> io::Result<String> {
         self.disk = MemoryDisk::default();
         Ok("aside".to_owned())
     }
@@ -33,44 +33,44 @@ struct Around {
     news: mpsc::Sender<Observation<ObservedObject>>,
     answers: mpsc::UnboundedSender<(CallId, ApiAnswer)>,
     calls: mpsc::UnboundedReceiver<Vec<ApiCall>>,
-    milestones: mpsc::UnboundedReceiver<Milestone>,
+    events: mpsc::UnboundedReceiver<LeadershipEvent>,
     /// The version of what is listed.
     listed: u64,
 }
 
-fn parts(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Parts {
-    Parts {
-        logs: Box::new(Place { disk: disk.clone(), faults }),
+fn config(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Config {
+    Config {
+        log_store: Box::new(Place { disk: disk.clone(), faults }),
         registry: Registry::all(),
         options: Options::default(),
         clock: Clock::system(),
         metrics: Metrics::new(),
-        room: 100,
+        in_flight_limit: 100,
         compact_after: 0,
         cache_after: 0,
     }
 }
 
-fn thread(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Turns {
-    start(parts(disk, faults), Handle::current()).unwrap().0
+fn thread(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> OperatorHandle {
+    start(config(disk, faults), Handle::current()).unwrap().0
 }
 
-async fn begin(turns: &Turns, last_term: u64) -> Around {
+async fn begin(operator: &OperatorHandle, last_term: u64) -> Around {
     let (news, take_news) = mpsc::channel(16);
     let (answers, take_answers) = mpsc::unbounded_channel();
     let (calls, take_calls) = mpsc::unbounded_channel();
-    let (tell, milestones) = mpsc::unbounded_channel();
+    let (tell, events) = mpsc::unbounded_channel();
     let last_term = Term(last_term);
-    let period = Period {
+    let leadership = LeadershipChannels {
         last_term,
         unserved: BTreeSet::new(),
         news: take_news,
         answers: take_answers,
         calls,
-        milestones: tell,
+        events: tell,
     };
-    turns.ask(Ask::Begin(Box::new(period))).await.unwrap();
-    Around { news, answers, calls: take_calls, milestones, listed: 20 }
+    operator.send(Request::StartLeadership(Box::new(leadership))).await.unwrap();
+    Around { news, answers, calls: take_calls, events, listed: 20 }
 }
 
 fn job(rv: u64) -> ObservedObject {
@@ -98,12 +98,12 @@ impl Around {
             let node = json!({"kind": "Node", "metadata": {"name": format!("n{n}"), "resourceVersion": "50"}});
             let node = ObservedObject::read(&Registry::all(), Arc::new(node)).unwrap();
             self.news.send(Observation::Applied(node)).await.unwrap();
-            tokio::time::sleep(thread::SPACING * 2).await;
+            tokio::time::sleep(thread::TURN_INTERVAL * 2).await;
         }
     }
 
-    async fn milestone(&mut self) -> Milestone {
-        tokio::time::timeout(Duration::from_secs(20), self.milestones.recv()).await.expect("in time").unwrap()
+    async fn milestone(&mut self) -> LeadershipEvent {
+        tokio::time::timeout(Duration::from_secs(20), self.events.recv()).await.expect("in time").unwrap()
     }
 
     async fn calls(&mut self) -> Vec<ApiCall> {
@@ -111,12 +111,12 @@ impl Around {
     }
 
     /// Lists, and begins the term that is proposed.
-    async fn lead(&mut self, turns: &Turns, jobs: Vec<ObservedObject>) -> Term {
+    async fn lead(&mut self, operator: &OperatorHandle, jobs: Vec<ObservedObject>) -> Term {
         self.list(jobs).await;
-        let Milestone::Proposed(term) = self.milestone().await else { panic!("no term was proposed") };
-        turns.ask(Ask::Grant(term)).await.unwrap();
+        let LeadershipEvent::TermProposed(term) = self.milestone().await else { panic!("no term was proposed") };
+        operator.send(Request::GrantTerm(term)).await.unwrap();
         let milestone = self.milestone().await;
-        assert!(matches!(milestone, Milestone::Begun(begun) if begun == term), "{milestone:?} {term}");
+        assert!(matches!(milestone, LeadershipEvent::TermStarted(started) if started == term), "{milestone:?} {term}");
         term
     }
 }
@@ -128,15 +128,15 @@ fn version(rv: u64) -> Arc<serde_json::Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_term_is_proposed_when_all_is_listed_and_calls_follow_when_it_is_granted() {
     let disk = MemoryDisk::default();
-    let turns = thread(&disk, Vec::new());
-    let mut around = begin(&turns, 9_000_000_000).await;
-    let term = around.lead(&turns, vec![job(5)]).await;
+    let operator = thread(&disk, Vec::new());
+    let mut around = begin(&operator, 9_000_000_000).await;
+    let term = around.lead(&operator, vec![job(5)]).await;
     // Later than the one in the Lease, though that is far in the future.
     assert_eq!(term, Term(9_000_000_001));
     let calls = around.calls().await;
     assert_eq!(calls.iter().map(|call| call.verb).collect::<Vec<_>>(), [Verb::ApplyStatus]);
     assert_eq!(calls[0].cause.term, term);
-    turns.view().wait_for(|view| view.term == term).await.unwrap();
+    operator.view().wait_for(|view| view.term == term).await.unwrap();
     let status = &calls[0].body.as_ref().unwrap()["status"];
     let written = json!({"metadata": {"resourceVersion": "11"}, "status": status});
     around.answers.send((calls[0].id, Ok(Arc::new(written)))).unwrap();
@@ -148,33 +148,36 @@ async fn a_term_is_proposed_when_all_is_listed_and_calls_follow_when_it_is_grant
     let refused = ApiError { code: 403, reason: "Forbidden".into(), message: "quota".to_owned() };
     around.answers.send((calls[0].id, Err(refused))).unwrap();
     let (reply, ended) = oneshot::channel();
-    turns.ask(Ask::End { last_turn: true, reply }).await.unwrap();
+    operator.send(Request::EndLeadership { last_turn: true, reply }).await.unwrap();
     ended.await.unwrap();
-    let batch = turns.frames(Position(1), 100, usize::MAX).await.unwrap().unwrap();
+    let batch = operator.read_frames(Position(1), 100, usize::MAX).await.unwrap().unwrap();
     let text = batch.frames.iter().map(|frame| String::from_utf8_lossy(&frame.body).into_owned()).collect::<String>();
     assert!(text.contains("quota"), "{text}");
-    turns.view().wait_for(|view| view.term == Term(0)).await.unwrap();
+    operator.view().wait_for(|view| view.term == Term(0)).await.unwrap();
     assert!(around.answers.send((calls[1].id, Ok(version(12)))).is_err());
 
     // The next leadership goes on from the log, with a view that is as new as what stands there.
-    let mut around = begin(&turns, 0).await;
-    assert!(around.lead(&turns, vec![job(11)]).await > term);
-    turns.with(|operator| assert_eq!(operator.state().jobs.len(), 1)).await.unwrap();
+    let mut around = begin(&operator, 0).await;
+    assert!(around.lead(&operator, vec![job(11)]).await > term);
+    operator.with(|operator| assert_eq!(operator.state().jobs.len(), 1)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_failed_append_nothing_is_called_and_the_operator_is_opened_anew() {
     for fault in [Fault::Lost, Fault::Stored, Fault::Full] {
         let disk = MemoryDisk::default();
-        let turns = thread(&disk, vec![(1, fault)]);
-        let mut around = begin(&turns, 0).await;
+        let operator = thread(&disk, vec![(1, fault)]);
+        let mut around = begin(&operator, 0).await;
         around.list(vec![job(5)]).await;
-        let Milestone::Proposed(first) = around.milestone().await else { panic!("no term was proposed") };
-        turns.ask(Ask::Grant(first)).await.unwrap();
-        assert!(matches!(around.milestone().await, Milestone::Stopped(operator::Error::Log(_))), "{fault:?}");
+        let LeadershipEvent::TermProposed(first) = around.milestone().await else { panic!("no term was proposed") };
+        operator.send(Request::GrantTerm(first)).await.unwrap();
+        assert!(
+            matches!(around.milestone().await, LeadershipEvent::OperatorStopped(operator::Error::Log(_))),
+            "{fault:?}"
+        );
         assert!(around.calls.recv().await.is_none());
-        let mut around = begin(&turns, first.0).await;
-        assert!(around.lead(&turns, vec![job(5)]).await > first);
+        let mut around = begin(&operator, first.0).await;
+        assert!(around.lead(&operator, vec![job(5)]).await > first);
         assert_eq!(around.calls().await.len(), 1);
     }
 }
@@ -182,41 +185,41 @@ async fn after_a_failed_append_nothing_is_called_and_the_operator_is_opened_anew
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_is_read_in_batches_and_set_aside_only_when_nobody_leads() {
     let disk = MemoryDisk::default();
-    let turns = thread(&disk, Vec::new());
-    let mut around = begin(&turns, 0).await;
-    around.lead(&turns, vec![job(5)]).await;
-    let all = turns.frames(Position(1), 100, usize::MAX).await.unwrap().unwrap();
+    let operator = thread(&disk, Vec::new());
+    let mut around = begin(&operator, 0).await;
+    around.lead(&operator, vec![job(5)]).await;
+    let all = operator.read_frames(Position(1), 100, usize::MAX).await.unwrap().unwrap();
     assert!(all.frames.len() >= 2 && all.checkpoint.is_none());
     assert_eq!(all.head, all.frames.last().unwrap().head());
-    assert_eq!(turns.frames(Position(1), 1, usize::MAX).await.unwrap().unwrap().frames, all.frames[..1]);
-    assert_eq!(turns.frames(Position(2), 100, 1).await.unwrap().unwrap().frames, all.frames[1..2]);
-    assert!(turns.frames(Position(1_000), 1, 1).await.unwrap().is_err());
-    turns.with(|operator| operator.compact().unwrap()).await.unwrap();
-    let compacted = turns.frames(Position(1), 100, usize::MAX).await.unwrap().unwrap();
+    assert_eq!(operator.read_frames(Position(1), 1, usize::MAX).await.unwrap().unwrap().frames, all.frames[..1]);
+    assert_eq!(operator.read_frames(Position(2), 100, 1).await.unwrap().unwrap().frames, all.frames[1..2]);
+    assert!(operator.read_frames(Position(1_000), 1, 1).await.unwrap().is_err());
+    operator.with(|operator| operator.compact().unwrap()).await.unwrap();
+    let compacted = operator.read_frames(Position(1), 100, usize::MAX).await.unwrap().unwrap();
     assert_eq!((compacted.frames.len(), compacted.head), (0, all.head));
     assert_eq!(compacted.checkpoint.unwrap().position, all.head.position);
 
-    let set_aside = || async {
+    let archive = || async {
         let (reply, answer) = oneshot::channel();
-        turns.ask(Ask::SetAside { why: "test".to_owned(), reply }).await.unwrap();
+        operator.send(Request::Archive { why: "test".to_owned(), reply }).await.unwrap();
         answer.await.unwrap()
     };
-    assert_eq!(set_aside().await, Err("not while leading".to_owned()));
+    assert_eq!(archive().await, Err("not while leading".to_owned()));
     let (reply, ended) = oneshot::channel();
-    turns.ask(Ask::End { last_turn: false, reply }).await.unwrap();
+    operator.send(Request::EndLeadership { last_turn: false, reply }).await.unwrap();
     ended.await.unwrap();
-    assert_eq!(set_aside().await, Ok("aside".to_owned()));
-    assert_eq!(turns.frames(Position(1), 1, 1).await.unwrap().unwrap().head, Head::default());
+    assert_eq!(archive().await, Ok("aside".to_owned()));
+    assert_eq!(operator.read_frames(Position(1), 1, 1).await.unwrap().unwrap().head, Head::default());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn time_alone_moves_jobs_on() {
     let disk = MemoryDisk::default();
     let clock = Clock::system();
-    let parts = Parts { clock: Arc::clone(&clock), ..parts(&disk, Vec::new()) };
-    let turns = start(parts, Handle::current()).unwrap().0;
-    let mut around = begin(&turns, 0).await;
-    around.lead(&turns, vec![job(5)]).await;
+    let config = Config { clock: Arc::clone(&clock), ..config(&disk, Vec::new()) };
+    let operator = start(config, Handle::current()).unwrap().0;
+    let mut around = begin(&operator, 0).await;
+    around.lead(&operator, vec![job(5)]).await;
     let status = around.calls().await;
     // The server cannot: the second try is at once, the third after a while.
     let unable = || Err(ApiError { code: 503, reason: "".into(), message: "unable".to_owned() });
@@ -231,11 +234,11 @@ async fn time_alone_moves_jobs_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_log_begins_anew_by_itself() {
     let disk = MemoryDisk::default();
-    let turns = start(Parts { compact_after: 3, ..parts(&disk, Vec::new()) }, Handle::current()).unwrap().0;
-    let mut around = begin(&turns, 0).await;
-    around.lead(&turns, vec![job(5)]).await;
+    let operator = start(Config { compact_after: 3, ..config(&disk, Vec::new()) }, Handle::current()).unwrap().0;
+    let mut around = begin(&operator, 0).await;
+    around.lead(&operator, vec![job(5)]).await;
     around.eight_turns().await;
-    let mut view = turns.view();
+    let mut view = operator.view();
     let compacted = view.wait_for(|view| view.first > Position(1));
     tokio::time::timeout(Duration::from_secs(20), compacted).await.unwrap().unwrap();
 }
@@ -243,15 +246,15 @@ async fn a_long_log_begins_anew_by_itself() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_state_is_cached_beside_a_long_log_and_the_next_start_begins_there() {
     let disk = MemoryDisk::default();
-    let turns = start(Parts { cache_after: 3, ..parts(&disk, Vec::new()) }, Handle::current()).unwrap().0;
-    let mut around = begin(&turns, 0).await;
-    around.lead(&turns, vec![job(5)]).await;
+    let operator = start(Config { cache_after: 3, ..config(&disk, Vec::new()) }, Handle::current()).unwrap().0;
+    let mut around = begin(&operator, 0).await;
+    around.lead(&operator, vec![job(5)]).await;
     around.eight_turns().await;
     let look = |operator: &mut Operator| {
         let log = operator.log();
         (log.head(), operator.state().to_checkpoint().unwrap(), log.cached_state().unwrap())
     };
-    let (head, state, cached) = turns.with(look).await.unwrap();
+    let (head, state, cached) = operator.with(look).await.unwrap();
     let cached = cached.expect("calls are under way, but it has grown to twice the limit");
     assert!((Position(6)..=head.position).contains(&cached.position), "{:?} of {head:?}", cached.position);
 
@@ -263,7 +266,7 @@ async fn a_state_is_cached_beside_a_long_log_and_the_next_start_begins_there() {
     let mut changed: serde_json::Value = serde_json::from_slice(&cached.state).unwrap();
     changed["nodes"] = json!({});
     let changed = Checkpoint { state: changed.to_string().into_bytes(), ..cached.clone() };
-    let records = turns.frames(Position(1), usize::MAX, usize::MAX).await.unwrap().unwrap().frames;
+    let records = operator.read_frames(Position(1), usize::MAX, usize::MAX).await.unwrap().unwrap().frames;
     for (mark, same) in
         [(None, true), (Some(cached), true), (Some(beginning), true), (Some(torn), true), (Some(changed), false)]
     {
@@ -276,8 +279,8 @@ async fn a_state_is_cached_beside_a_long_log_and_the_next_start_begins_there() {
             log.cache_state(mark).unwrap();
         }
         drop(log);
-        let turns = thread(&disk, Vec::new());
-        let read = turns.with(|operator| operator.state().to_checkpoint().unwrap()).await.unwrap();
+        let operator = thread(&disk, Vec::new());
+        let read = operator.with(|operator| operator.state().to_checkpoint().unwrap()).await.unwrap();
         assert_eq!(read == state, same);
     }
 }

@@ -10,59 +10,59 @@ use operator::{Operator, Options};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
-use super::{Ask, Batch, Error, Milestone, Parts, Period, View};
+use super::{Batch, Config, Error, LeadershipChannels, LeadershipEvent, Request, View};
 
 /// Answers and observations that are taken into one turn.
-const BATCH: usize = 1024;
+const MAX_TURN_INPUTS: usize = 1024;
 /// Least time between the beginnings of two turns. The first is done at once; while much happens, what comes in meanwhile is
 /// judged together: a durable append and a walk of the jobs touched cost the same for one pod as for ten.
 /// Half the room for calls must last longer than this.
-pub(super) const SPACING: Duration = Duration::from_millis(100);
+pub(super) const TURN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the thread holds.
-pub(super) struct TurnThread {
-    parts: Parts,
+pub(super) struct OperatorThread {
+    config: Config,
     operator: Option<Operator>,
-    period: Option<Leading>,
-    show: watch::Sender<View>,
+    leadership: Option<Leadership>,
+    log_status: watch::Sender<View>,
     runtime: Handle,
     /// Whether there is something for a turn to do, and when the next may begin.
     pending: bool,
     next: tokio::time::Instant,
 }
 
-struct Leading {
-    queues: Period,
+struct Leadership {
+    queues: LeadershipChannels,
     proposed: bool,
-    begun: bool,
+    started: bool,
     /// Answers given to the operator since its last turn.
     offered: usize,
 }
 
 /// What woke the thread.
-enum Woken {
-    Asked(Ask),
-    NobodyAsks,
-    Work,
+enum Wakeup {
+    Requested(Request),
+    Closed,
+    Turn,
 }
 
-impl TurnThread {
-    pub(super) fn new(parts: Parts, show: watch::Sender<View>, runtime: Handle) -> Self {
+impl OperatorThread {
+    pub(super) fn new(config: Config, log_status: watch::Sender<View>, runtime: Handle) -> Self {
         let next = tokio::time::Instant::now();
-        Self { parts, operator: None, period: None, show, runtime, pending: false, next }
+        Self { config, operator: None, leadership: None, log_status, runtime, pending: false, next }
     }
 
     /// Runs until nobody can ask any more.
-    pub(super) fn run(mut self, mut asked: mpsc::Receiver<Ask>) {
+    pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let runtime = self.runtime.clone();
         loop {
-            let done = match runtime.block_on(self.wait(&mut asked)) {
-                Woken::NobodyAsks => return,
-                Woken::Asked(ask) => {
-                    self.answer(ask);
+            let done = match runtime.block_on(self.wait(&mut requests)) {
+                Wakeup::Closed => return,
+                Wakeup::Requested(request) => {
+                    self.handle(request);
                     Ok(())
                 }
-                Woken::Work => self.work().and_then(|()| self.shorten()),
+                Wakeup::Turn => self.turn().and_then(|()| self.maintain_log()),
             };
             if let Err(error) = done {
                 self.stopped(error);
@@ -72,86 +72,87 @@ impl TurnThread {
     }
 
     /// Waits until there is something to do. Answers come before news: they make room.
-    async fn wait(&mut self, asked: &mut mpsc::Receiver<Ask>) -> Woken {
-        let (Some(period), Some(operator)) = (&mut self.period, &mut self.operator) else {
-            return asked.recv().await.map_or(Woken::NobodyAsks, Woken::Asked);
+    async fn wait(&mut self, requests: &mut mpsc::Receiver<Request>) -> Wakeup {
+        let (Some(leadership), Some(operator)) = (&mut self.leadership, &mut self.operator) else {
+            return requests.recv().await.map_or(Wakeup::Closed, Wakeup::Requested);
         };
         let wake = operator.next_wake();
-        let waits = self.pending || wake.is_some_and(|at| at <= self.parts.clock.now());
-        let (queues, offered) = (&mut period.queues, &mut period.offered);
+        let waits = self.pending || wake.is_some_and(|at| at <= self.config.clock.now());
+        let (queues, offered) = (&mut leadership.queues, &mut leadership.offered);
         tokio::select! {
             biased;
-            ask = asked.recv() => return ask.map_or(Woken::NobodyAsks, Woken::Asked),
+            request = requests.recv() => return request.map_or(Wakeup::Closed, Wakeup::Requested),
             () = std::future::ready(()), if waits => {}
             Some((call, answer)) = queues.answers.recv() => {
                 operator.handle_answer(call, answer);
                 *offered += 1;
             }
             Some(observation) = queues.news.recv() => operator.handle_observed(observation),
-            () = self.parts.clock.sleep_until(wake) => {}
+            () = self.config.clock.sleep_until(wake) => {}
         }
         self.pending = true;
         tokio::select! {
             biased;
-            ask = asked.recv() => ask.map_or(Woken::NobodyAsks, Woken::Asked),
-            () = tokio::time::sleep_until(self.next) => Woken::Work,
+            request = requests.recv() => request.map_or(Wakeup::Closed, Wakeup::Requested),
+            () = tokio::time::sleep_until(self.next) => Wakeup::Turn,
         }
     }
 
     /// Takes what waits and does a turn.
-    fn work(&mut self) -> Result<(), operator::Error> {
-        let (Some(period), Some(operator)) = (&mut self.period, &mut self.operator) else { return Ok(()) };
+    fn turn(&mut self) -> Result<(), operator::Error> {
+        let (Some(leadership), Some(operator)) = (&mut self.leadership, &mut self.operator) else { return Ok(()) };
         let woken = tokio::time::Instant::now();
-        self.parts.metrics.queue_depth("news", period.queues.news.len());
-        self.parts.metrics.queue_depth("answers", period.queues.answers.len());
-        period.take_in(operator);
-        period.make_room(operator, self.parts.room);
-        (self.pending, self.next) = (false, woken + SPACING);
-        let now = self.parts.clock.now();
+        self.config.metrics.queue_depth("news", leadership.queues.news.len());
+        self.config.metrics.queue_depth("answers", leadership.queues.answers.len());
+        leadership.take_in(operator);
+        leadership.set_in_flight_limit(operator, self.config.in_flight_limit);
+        (self.pending, self.next) = (false, woken + TURN_INTERVAL);
+        let now = self.config.clock.now();
         let span = tracing::debug_span!("turn", position = operator.log().head().position.0);
-        let begun = Instant::now();
+        let started = Instant::now();
         let calls = span.in_scope(|| operator.turn(now))?;
-        self.parts.metrics.turn_done(begun.elapsed());
+        self.config.metrics.turn_done(started.elapsed());
         if !calls.is_empty() {
             // When nobody makes them any more, the end of the period is on its way.
-            let _ = period.queues.calls.send(calls);
+            let _ = leadership.queues.calls.send(calls);
         }
         // After the turn, which begins the term if it was granted.
         if !operator.is_ready()
-            && !period.proposed
+            && !leadership.proposed
             && let Some(term) = operator.proposed_term(now)
         {
-            period.proposed = true;
-            period.tell(Milestone::Proposed(term.max(Term(period.queues.last_term.0.saturating_add(1)))));
+            leadership.proposed = true;
+            leadership
+                .tell(LeadershipEvent::TermProposed(term.max(Term(leadership.queues.last_term.0.saturating_add(1)))));
         }
-        if !period.begun && operator.is_ready() {
-            period.begun = true;
-            period.tell(Milestone::Begun(operator.state().stamp.term));
+        if !leadership.started && operator.is_ready() {
+            leadership.started = true;
+            leadership.tell(LeadershipEvent::TermStarted(operator.state().stamp.term));
         }
         for step in operator.take_steps() {
-            self.parts.note(&step);
+            self.config.report_transition(&step);
         }
         Ok(())
     }
 
     /// Compacts a long log, or caches the state beside a shorter one. Waits until no call is in flight, or until the log is
     /// twice as long. A follower does this itself.
-    fn shorten(&mut self) -> Result<(), operator::Error> {
+    fn maintain_log(&mut self) -> Result<(), operator::Error> {
         let Some(operator) = self.operator.as_mut().filter(|operator| operator.is_ready()) else { return Ok(()) };
         let patience = if operator.calls_in_flight() == 0 { 1 } else { 2 };
-        let (records, uncached, begun) = (operator.log().records(), operator.uncached(), Instant::now());
-        let seconds = || begun.elapsed().as_secs_f64();
-        if is_due(records, self.parts.compact_after.saturating_mul(patience)) {
+        let (records, uncached, started) = (operator.log().records(), operator.uncached(), Instant::now());
+        let seconds = || started.elapsed().as_secs_f64();
+        if exceeds(records, self.config.compact_after.saturating_mul(patience)) {
             match operator.compact() {
                 Ok(()) => tracing::info!(records, seconds = seconds(), "log compacted"),
                 Err(operator::Error::Log(error @ event_log::Error::TooBig { .. })) => {
                     // The log as it is stays in use; trying again after each turn would help nobody.
-                    self.parts.compact_after = records.saturating_mul(2);
+                    self.config.compact_after = records.saturating_mul(2);
                     tracing::warn!(%error, records, "the log cannot be compacted");
                 }
                 Err(error) => return Err(error),
             }
-        } else if is_due(uncached, self.parts.cache_after.saturating_mul(patience)) {
+        } else if exceeds(uncached, self.config.cache_after.saturating_mul(patience)) {
             match operator.cache_state() {
                 Ok(()) => tracing::info!(uncached, seconds = seconds(), "state cached beside the log"),
                 Err(error) => tracing::warn!(%error, uncached, "the state cannot be cached beside the log"),
@@ -163,7 +164,7 @@ impl TurnThread {
     /// After an error nothing of what is in memory is trusted: the operator is opened anew.
     fn stopped(&mut self, error: operator::Error) {
         tracing::error!(%error, "the operator stopped; it is opened anew on its log");
-        let period = self.period.take();
+        let leadership = self.leadership.take();
         self.operator = None;
         let error = match self.open() {
             Ok(()) => error,
@@ -171,67 +172,69 @@ impl TurnThread {
                 tracing::error!(error = %again, "the log cannot be opened");
                 match again {
                     Error::Operator(again) => again,
-                    Error::SetAside { .. } | Error::Thread(_) => error,
+                    Error::Archive { .. } | Error::Thread(_) => error,
                 }
             }
         };
-        if let Some(period) = period {
-            period.tell(Milestone::Stopped(error));
+        if let Some(leadership) = leadership {
+            leadership.tell(LeadershipEvent::OperatorStopped(error));
         }
     }
 
     /// Opens the operator. A damaged log is set aside: what it held is adopted from the objects.
     pub(super) fn open(&mut self) -> Result<(), Error> {
-        let log = match self.parts.logs.open() {
+        let log = match self.config.log_store.open() {
             Ok(log) => log,
-            Err(damage @ event_log::Error::Damaged { .. }) => return self.open_without(&damage),
+            Err(damage @ event_log::Error::Damaged { .. }) => return self.open_after_damage(&damage),
             Err(error) => return Err(operator::Error::Log(error).into()),
         };
-        match Operator::open(self.timed(log), self.parts.registry.clone(), self.options()) {
+        match Operator::open(self.timed(log), self.config.registry.clone(), self.options()) {
             Ok(operator) => self.operator = Some(operator),
-            Err(operator::Error::Log(damage @ event_log::Error::Damaged { .. })) => return self.open_without(&damage),
+            Err(operator::Error::Log(damage @ event_log::Error::Damaged { .. })) => {
+                return self.open_after_damage(&damage);
+            }
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    fn open_without(&mut self, damage: &event_log::Error) -> Result<(), Error> {
-        let kept = self.parts.logs.set_aside("damaged");
-        let kept = kept.map_err(|source| Error::SetAside { damage: damage.to_string(), source })?;
+    fn open_after_damage(&mut self, damage: &event_log::Error) -> Result<(), Error> {
+        let kept = self.config.log_store.archive("damaged");
+        let kept = kept.map_err(|source| Error::Archive { damage: damage.to_string(), source })?;
         tracing::error!(%damage, kept, "the log is damaged and was set aside; its jobs are adopted from their objects");
-        let log = self.parts.logs.open().map_err(operator::Error::Log)?;
-        self.operator = Some(Operator::open(self.timed(log), self.parts.registry.clone(), self.options())?);
+        let log = self.config.log_store.open().map_err(operator::Error::Log)?;
+        self.operator = Some(Operator::open(self.timed(log), self.config.registry.clone(), self.options())?);
         Ok(())
     }
 
     fn timed(&self, log: Box<dyn EventLog>) -> Box<dyn EventLog> {
-        Box::new(HookedLog::with_hook(log, self.parts.metrics.clone()))
+        Box::new(HookedLog::with_hook(log, self.config.metrics.clone()))
     }
 
     fn options(&self) -> Options {
-        Options { claims_terms: true, ..self.parts.options.clone() }
+        Options { claims_terms: true, ..self.config.options.clone() }
     }
 
-    fn answer(&mut self, ask: Ask) {
-        match ask {
-            Ask::Frames { from, limit, most_bytes, reply } => {
+    fn handle(&mut self, request: Request) {
+        match request {
+            Request::ReadFrames { from, limit, max_bytes, reply } => {
                 // A log that cannot be read closes the reply.
                 if let Some(operator) = &self.operator {
-                    let _ = reply.send(Batch::read(operator, from, limit, most_bytes));
+                    let _ = reply.send(Batch::read(operator, from, limit, max_bytes));
                 }
             }
-            Ask::Operator(act) => {
+            Request::WithOperator(act) => {
                 if let Some(operator) = &mut self.operator {
                     act(operator);
                 }
             }
-            Ask::SetAside { why, reply } => {
-                let _ = reply.send(self.set_aside(&why));
+            Request::Archive { why, reply } => {
+                let _ = reply.send(self.archive(&why));
             }
-            Ask::Reopen { reply } => {
+            Request::Reopen { reply } => {
                 let _ = reply.send(self.reopen());
             }
-            Ask::Begin(queues) => {
+            Request::StartLeadership(queues) => {
                 // One that has led keeps what must not outlast a leadership.
                 self.operator = self.operator.take().filter(|operator| !operator.is_ready());
                 if self.operator.is_none()
@@ -239,28 +242,28 @@ impl TurnThread {
                 {
                     let error = match error {
                         Error::Operator(error) => error,
-                        Error::SetAside { source, .. } | Error::Thread(source) => operator::Error::Log(lost(&source)),
+                        Error::Archive { source, .. } | Error::Thread(source) => operator::Error::Log(lost(&source)),
                     };
-                    let _ = queues.milestones.send(Milestone::Stopped(error));
+                    let _ = queues.events.send(LeadershipEvent::OperatorStopped(error));
                     return;
                 }
                 if let Some(operator) = &mut self.operator {
                     operator.leave_out(queues.unserved.clone());
                 }
-                self.period = Some(Leading { queues: *queues, proposed: false, begun: false, offered: 0 });
+                self.leadership = Some(Leadership { queues: *queues, proposed: false, started: false, offered: 0 });
             }
-            Ask::Grant(term) => {
-                if let (Some(period), Some(operator)) = (&mut self.period, &mut self.operator) {
+            Request::GrantTerm(term) => {
+                if let (Some(leadership), Some(operator)) = (&mut self.leadership, &mut self.operator) {
                     operator.grant_term(term);
-                    (period.proposed, self.pending) = (false, true);
+                    (leadership.proposed, self.pending) = (false, true);
                 }
             }
-            Ask::End { last_turn, reply } => {
-                if last_turn && let Err(error) = self.work() {
+            Request::EndLeadership { last_turn, reply } => {
+                if last_turn && let Err(error) = self.turn() {
                     self.stopped(error);
                 }
                 // After the last turn nobody follows or leads before the next beginning, which sees to it.
-                if self.period.take().is_some()
+                if self.leadership.take().is_some()
                     && !last_turn
                     && let Err(error) = self.reopen()
                 {
@@ -271,23 +274,23 @@ impl TurnThread {
         }
     }
 
-    fn set_aside(&mut self, why: &str) -> Result<String, String> {
-        if self.period.is_some() {
+    fn archive(&mut self, why: &str) -> Result<String, String> {
+        if self.leadership.is_some() {
             return Err("not while leading".to_owned());
         }
         self.operator = None;
-        let kept = self.parts.logs.set_aside(why).map_err(|error| error.to_string())?;
+        let kept = self.config.log_store.archive(why).map_err(|error| error.to_string())?;
         self.open().map_err(|error| error.to_string())?;
         Ok(kept)
     }
 
     /// Forgets what is in memory, the calls under way included. The log stays open: it is not in doubt.
     fn reopen(&mut self) -> Result<(), String> {
-        if self.period.is_some() {
+        if self.leadership.is_some() {
             return Err("not while leading".to_owned());
         }
         let opened = match self.operator.take() {
-            Some(operator) => Operator::open(operator.into_log(), self.parts.registry.clone(), self.options())
+            Some(operator) => Operator::open(operator.into_log(), self.config.registry.clone(), self.options())
                 .map(|operator| self.operator = Some(operator))
                 .map_err(Error::from),
             None => self.open(),
@@ -299,10 +302,10 @@ impl TurnThread {
     fn tell(&mut self) {
         let Some(operator) = &self.operator else { return };
         let log = operator.log();
-        let led = self.period.as_ref().filter(|period| period.begun);
+        let led = self.leadership.as_ref().filter(|leadership| leadership.started);
         let term = led.map_or(Term(0), |_| operator.state().stamp.term);
         let view = View { head: log.head(), first: log.first(), term };
-        self.show.send_if_modified(|shown| {
+        self.log_status.send_if_modified(|shown| {
             let changed = *shown != view;
             *shown = view;
             changed
@@ -310,35 +313,35 @@ impl TurnThread {
     }
 }
 
-impl Leading {
+impl Leadership {
     /// Opens the room for calls when half of it is free, and closes it until then: walking a job of many pods and making the
     /// text that they share is worth it for many calls, not for one.
-    fn make_room(&mut self, operator: &mut Operator, room: usize) {
+    fn set_in_flight_limit(&mut self, operator: &mut Operator, in_flight_limit: usize) {
         let under_way = operator.calls_in_flight().saturating_sub(std::mem::take(&mut self.offered));
-        operator.set_in_flight_limit(if under_way <= room / 2 { room } else { 0 });
+        operator.set_in_flight_limit(if under_way <= in_flight_limit / 2 { in_flight_limit } else { 0 });
     }
 
     /// Takes what waits, up to a batch of each.
     fn take_in(&mut self, operator: &mut Operator) {
-        for _ in 0..BATCH {
+        for _ in 0..MAX_TURN_INPUTS {
             let Ok((call, answer)) = self.queues.answers.try_recv() else { break };
             operator.handle_answer(call, answer);
             self.offered += 1;
         }
-        for _ in 0..BATCH {
+        for _ in 0..MAX_TURN_INPUTS {
             let Ok(observation) = self.queues.news.try_recv() else { break };
             operator.handle_observed(observation);
         }
     }
 
-    fn tell(&self, milestone: Milestone) {
+    fn tell(&self, milestone: LeadershipEvent) {
         // A leadership that is over hears nothing more.
-        let _ = self.queues.milestones.send(milestone);
+        let _ = self.queues.events.send(milestone);
     }
 }
 
 /// Whether so many records are more than the limit; 0 is none.
-const fn is_due(records: u64, limit: u64) -> bool {
+const fn exceeds(records: u64, limit: u64) -> bool {
     limit > 0 && records > limit
 }
 

@@ -11,19 +11,19 @@ use tokio::time::Instant;
 /// Maximum `Retry-After` that is honoured.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Pause after an overloaded server that named none.
-const USUAL_PAUSE: Duration = Duration::from_secs(1);
+const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
 /// Parts of a call the window is counted in.
-const PARTS: u64 = 1 << 16;
+const WINDOW_UNITS: u64 = 1 << 16;
 
 /// What an answer says about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
     /// It answered.
-    Well,
+    Healthy,
     /// It asked for less, and for a pause if it named one.
     Overloaded(Option<Duration>),
     /// It did not answer, or could not.
-    Silent,
+    NoAnswer,
 }
 
 impl Health {
@@ -34,8 +34,8 @@ impl Health {
             429 => Self::Overloaded(pause),
             // With a pause the server means itself, not the object.
             500..=599 if pause.is_some() => Self::Overloaded(pause),
-            0 | 502..=504 => Self::Silent,
-            _ => Self::Well,
+            0 | 502..=504 => Self::NoAnswer,
+            _ => Self::Healthy,
         }
     }
 }
@@ -45,8 +45,8 @@ impl Health {
 pub(super) struct Budget {
     /// Calls that may be under way, in parts.
     window: u64,
-    most: u64,
-    under_way: usize,
+    max: u64,
+    in_flight: usize,
     /// Nothing leaves before this.
     resume: Option<Instant>,
     /// Answers to calls that left before this do not halve the window again.
@@ -54,20 +54,20 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A budget of at most `most` calls at once, at least one.
-    pub(super) fn new(most: usize) -> Self {
-        let most = u64::try_from(most.max(1)).unwrap_or(1).min(1 << 20) * PARTS;
-        Self { window: most, most, under_way: 0, resume: None, halved_at: None }
+    /// A budget of at most `max` calls at once, at least one.
+    pub(super) fn new(max: usize) -> Self {
+        let max = u64::try_from(max.max(1)).unwrap_or(1).min(1 << 20) * WINDOW_UNITS;
+        Self { window: max, max, in_flight: 0, resume: None, halved_at: None }
     }
 
     /// Calls that may be under way at once.
     pub(super) fn window(&self) -> usize {
-        usize::try_from(self.window / PARTS).unwrap_or(usize::MAX).max(1)
+        usize::try_from(self.window / WINDOW_UNITS).unwrap_or(usize::MAX).max(1)
     }
 
     /// Whether a call may leave now.
     pub(super) fn may_send(&self, now: Instant) -> bool {
-        self.under_way < self.window() && self.resume.is_none_or(|at| at <= now)
+        self.in_flight < self.window() && self.resume.is_none_or(|at| at <= now)
     }
 
     /// Until when nothing may leave, if there is a pause.
@@ -77,30 +77,30 @@ impl Budget {
 
     /// A call leaves.
     pub(super) fn sent(&mut self) {
-        self.under_way += 1;
+        self.in_flight += 1;
     }
 
     /// A call that left at `sent` was answered, or given up.
     pub(super) fn done(&mut self, sent: Instant, health: Health, now: Instant) {
-        self.under_way = self.under_way.saturating_sub(1);
+        self.in_flight = self.in_flight.saturating_sub(1);
         match health {
-            Health::Well => {
+            Health::Healthy => {
                 // One more call per window of answers.
-                let calls = (self.window / PARTS).max(1);
-                self.window = (self.window + PARTS / calls).min(self.most);
+                let calls = (self.window / WINDOW_UNITS).max(1);
+                self.window = (self.window + WINDOW_UNITS / calls).min(self.max);
             }
             Health::Overloaded(pause) => {
                 self.halve(sent, now);
-                let until = now + pause.unwrap_or(USUAL_PAUSE).min(MAX_PAUSE);
+                let until = now + pause.unwrap_or(DEFAULT_PAUSE).min(MAX_PAUSE);
                 self.resume = Some(self.resume.map_or(until, |at| at.max(until)));
             }
-            Health::Silent => self.halve(sent, now),
+            Health::NoAnswer => self.halve(sent, now),
         }
     }
 
     fn halve(&mut self, sent: Instant, now: Instant) {
         if self.halved_at.is_none_or(|at| sent >= at) {
-            self.window = (self.window / 2).max(PARTS);
+            self.window = (self.window / 2).max(WINDOW_UNITS);
             self.halved_at = Some(now);
         }
     }
@@ -118,18 +118,18 @@ mod tests {
     fn answers_are_read_as_the_servers_health() {
         let second = Duration::from_secs(1);
         for (code, after, want) in [
-            (200, None, Health::Well),
-            (404, None, Health::Well),
-            (409, Some("3"), Health::Well),
-            (422, None, Health::Well),
-            (500, None, Health::Well),
+            (200, None, Health::Healthy),
+            (404, None, Health::Healthy),
+            (409, Some("3"), Health::Healthy),
+            (422, None, Health::Healthy),
+            (500, None, Health::Healthy),
             (500, Some("1"), Health::Overloaded(Some(second))),
             (429, None, Health::Overloaded(None)),
             (429, Some(" 1 "), Health::Overloaded(Some(second))),
             (429, Some("Wed, 21 Oct 2015 07:28:00 GMT"), Health::Overloaded(None)),
-            (503, None, Health::Silent),
-            (504, None, Health::Silent),
-            (0, None, Health::Silent),
+            (503, None, Health::NoAnswer),
+            (504, None, Health::NoAnswer),
+            (0, None, Health::NoAnswer),
         ] {
             assert_eq!(Health::of(code, after), want, "{code} {after:?}");
         }
@@ -148,7 +148,7 @@ mod tests {
         for n in 0..32 {
             budget.done(start, Health::Overloaded(Some(Duration::from_secs(1 + n % 3))), at(start, 10 + n));
         }
-        assert_eq!((budget.window(), budget.under_way), (16, 0));
+        assert_eq!((budget.window(), budget.in_flight), (16, 0));
         assert!(!budget.may_send(at(start, 2_000)));
         assert_eq!(budget.paused_until(at(start, 2_000)), Some(at(start, 3_000 + 10 + 29)));
         assert!(budget.may_send(at(start, 3_100)));
@@ -166,7 +166,7 @@ mod tests {
         let mut budget = Budget::new(6);
         for n in 0..9 {
             budget.sent();
-            budget.done(at(start, n), Health::Silent, at(start, n));
+            budget.done(at(start, n), Health::NoAnswer, at(start, n));
         }
         assert_eq!(budget.window(), 1);
         let mut answers = 0;
@@ -174,14 +174,14 @@ mod tests {
             let before = answers;
             while budget.window() < want {
                 budget.sent();
-                budget.done(at(start, 100), Health::Well, at(start, 100));
+                budget.done(at(start, 100), Health::Healthy, at(start, 100));
                 answers += 1;
             }
             assert!(answers - before <= want, "{want}: {answers} - {before}");
         }
         for _ in 0..100 {
             budget.sent();
-            budget.done(at(start, 100), Health::Well, at(start, 100));
+            budget.done(at(start, 100), Health::Healthy, at(start, 100));
         }
         assert_eq!(budget.window(), 6);
     }

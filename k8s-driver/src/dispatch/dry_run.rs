@@ -25,24 +25,24 @@ pub enum Format {
 }
 
 /// Where calls are printed.
-pub struct Rehearsal {
+pub struct DryRun {
     format: Format,
-    stage: Mutex<Stage>,
+    output: Mutex<Output>,
 }
 
-struct Stage {
+struct Output {
     out: Box<dyn Write + Send>,
     /// Hashes of what was printed.
-    told: BTreeSet<u64>,
+    printed: BTreeSet<u64>,
 }
 
 /// Version of objects that were not made: later than any real one, so that no list says they are gone.
-const NEVER: &str = "9007199254740991";
+const UNREACHED_VERSION: &str = "9007199254740991";
 
-impl Rehearsal {
+impl DryRun {
     /// Prints to `out`.
     pub fn new(format: Format, out: Box<dyn Write + Send>) -> Self {
-        Self { format, stage: Mutex::new(Stage { out, told: BTreeSet::new() }) }
+        Self { format, output: Mutex::new(Output { out, printed: BTreeSet::new() }) }
     }
 
     /// Prints a call and answers it as if it had been done; `None` when it was told before.
@@ -52,16 +52,16 @@ impl Rehearsal {
             Format::Text => words(prepared),
             Format::Json => object(prepared).to_string(),
         };
-        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if !stage.told.insert(name) {
+        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        if !output.printed.insert(name) {
             return None;
         }
         // A reader that went away is not told any more.
-        let _ = writeln!(stage.out, "{line}").and_then(|()| stage.out.flush());
-        drop(stage);
+        let _ = writeln!(output.out, "{line}").and_then(|()| output.out.flush());
+        drop(output);
         let body = body(prepared);
         let mut metadata = Map::new();
-        metadata.insert("resourceVersion".to_owned(), Value::from(NEVER));
+        metadata.insert("resourceVersion".to_owned(), Value::from(UNREACHED_VERSION));
         Some(Arc::new(match prepared.verb {
             Verb::Create => {
                 let mut made = body;
@@ -100,7 +100,7 @@ fn words(prepared: &Prepared) -> String {
     let more = match prepared.verb {
         Verb::ApplyStatus => format!(", phase {}", body.pointer("/status/phase").unwrap_or(&Value::Null)),
         Verb::Delete if body.get("gracePeriodSeconds") == Some(&json!(0)) => ", by force".to_owned(),
-        _ if !prepared.answered => {
+        _ if !prepared.expects_answer => {
             let text = |member| body.get(member).and_then(Value::as_str).unwrap_or_default();
             format!(": {} {}: {}", text("type"), text("reason"), text("message"))
         }
@@ -169,15 +169,15 @@ mod tests {
     #[test]
     fn writes_are_told_once_and_answered_as_if_they_were_done() {
         let page = Page::default();
-        let rehearsal = Rehearsal::new(Format::Text, Box::new(page.clone()));
+        let dry_run = DryRun::new(Format::Text, Box::new(page.clone()));
         let create = || call(Verb::Create, "Pod", Some(json!({"metadata": {"name": "x"}})));
-        let made = rehearsal.answer(&create()).unwrap();
+        let made = dry_run.answer(&create()).unwrap();
         assert_eq!((&made["metadata"]["name"], &made["metadata"]["uid"]), (&json!("x"), &json!("dry-run-7")));
         assert!(apis::objects::resource_version(&made) > ResourceVersion(1_000_000));
-        assert_eq!(rehearsal.answer(&create()), None);
+        assert_eq!(dry_run.answer(&create()), None);
         let status = call(Verb::ApplyStatus, "AITrainingJob", Some(json!({"status": {"phase": "Running"}})));
-        assert_eq!(rehearsal.answer(&status).unwrap()["metadata"]["resourceVersion"], "31");
-        rehearsal.answer(&call(Verb::Delete, "Pod", None)).unwrap();
+        assert_eq!(dry_run.answer(&status).unwrap()["metadata"]["resourceVersion"], "31");
+        dry_run.answer(&call(Verb::Delete, "Pod", None)).unwrap();
         let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
@@ -193,8 +193,8 @@ mod tests {
     #[test]
     fn json_holds_the_whole_request() {
         let page = Page::default();
-        let rehearsal = Rehearsal::new(Format::Json, Box::new(page.clone()));
-        rehearsal.answer(&call(Verb::Create, "Pod", Some(json!({"metadata": {"name": "x"}})))).unwrap();
+        let dry_run = DryRun::new(Format::Json, Box::new(page.clone()));
+        dry_run.answer(&call(Verb::Create, "Pod", Some(json!({"metadata": {"name": "x"}})))).unwrap();
         let line: Value = serde_json::from_slice(&page.0.lock().unwrap()).unwrap();
         assert_eq!(
             line,

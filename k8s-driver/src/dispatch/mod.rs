@@ -24,40 +24,40 @@ use tracing::Instrument as _;
 
 use crate::client::exchange;
 use crate::dispatch::budget::{Budget, Health};
-use crate::dispatch::dry_run::Rehearsal;
+use crate::dispatch::dry_run::DryRun;
 use crate::dispatch::event_limiter::EventLimiter;
 use crate::dispatch::queue::FairQueue;
 use crate::dispatch::request::Prepared;
-use crate::lease::write_guard::Guard;
+use crate::lease::write_guard::WriteGuard;
 use crate::metrics::Metrics;
 
 /// Maximum number of Kubernetes Events in flight.
 const MAX_EVENTS_IN_FLIGHT: usize = 2;
 
 /// What makes the calls of one leadership.
-pub(crate) struct Dispatch {
+pub(crate) struct Dispatcher {
     /// The client.
     pub client: Client,
     /// The served APIs.
     pub registry: Registry,
     /// Leave to write.
-    pub guard: Guard,
+    pub guard: WriteGuard,
     /// What is counted.
     pub metrics: Metrics,
     /// Most calls at once.
-    pub most_at_once: usize,
+    pub max_in_flight: usize,
     /// How long one call may take.
-    pub limit: Duration,
+    pub call_timeout: Duration,
     /// Where answers go.
     pub answers: mpsc::UnboundedSender<(CallId, ApiAnswer)>,
     /// When writes are only printed.
-    pub rehearsal: Option<Arc<Rehearsal>>,
+    pub dry_run: Option<Arc<DryRun>>,
 }
 
 /// A call that is over.
-struct Done {
+struct CompletedCall {
     id: CallId,
-    answered: bool,
+    expects_answer: bool,
     verb: Verb,
     kind: Text,
     answer: Option<ApiAnswer>,
@@ -65,14 +65,14 @@ struct Done {
     sent: Instant,
 }
 
-impl Dispatch {
+impl Dispatcher {
     /// Makes calls until the leave to write is lost, or until `drain` and what is then under way is answered.
     pub(crate) async fn run(self, mut calls: mpsc::UnboundedReceiver<Vec<ApiCall>>, drain: CancellationToken) {
-        let mut budget = Budget::new(self.most_at_once);
+        let mut budget = Budget::new(self.max_in_flight);
         let mut queue: FairQueue<(Instant, Prepared)> = FairQueue::default();
         let mut limiter = EventLimiter::new(Instant::now());
-        let mut under_way = FuturesUnordered::new();
-        let mut events_under_way = 0;
+        let mut in_flight = FuturesUnordered::new();
+        let mut events_in_flight = 0;
         let mut draining = false;
         let mut lost = std::pin::pin!(self.guard.lost());
         loop {
@@ -81,18 +81,18 @@ impl Dispatch {
                     self.metrics.queue_waited("calls", since.elapsed());
                     prepared
                 });
-                let Some(prepared) = next.or_else(|| self.next_event(&mut limiter, events_under_way)) else { break };
+                let Some(prepared) = next.or_else(|| self.next_event(&mut limiter, events_in_flight)) else { break };
                 // The last look before it leaves; what is under way is given up when the leave is lost.
                 if !self.guard.holds() {
                     return;
                 }
-                events_under_way += usize::from(!prepared.answered);
+                events_in_flight += usize::from(!prepared.expects_answer);
                 budget.sent();
-                under_way.push(self.send(prepared));
+                in_flight.push(self.send(prepared));
             }
             self.metrics.queue_depth("calls", queue.len());
             self.metrics.queue_depth("events", limiter.len());
-            if draining && under_way.is_empty() {
+            if draining && in_flight.is_empty() {
                 return;
             }
             let resume = budget.paused_until(Instant::now()).filter(|_| !draining);
@@ -100,8 +100,8 @@ impl Dispatch {
                 biased;
                 () = &mut lost => return,
                 () = drain.cancelled(), if !draining => draining = true,
-                Some(done) = under_way.next(), if !under_way.is_empty() => {
-                    events_under_way -= usize::from(!done.answered);
+                Some(done) = in_flight.next(), if !in_flight.is_empty() => {
+                    events_in_flight -= usize::from(!done.expects_answer);
                     self.finish(done, &mut budget);
                 }
                 batch = calls.recv(), if !draining => match batch {
@@ -130,49 +130,50 @@ impl Dispatch {
                     queue.push(&job, (now, prepared));
                 }
                 Err(error) => {
-                    self.tell(id, Err(error));
+                    self.report(id, Err(error));
                 }
             }
         }
     }
 
-    fn next_event(&self, limiter: &mut EventLimiter, under_way: usize) -> Option<Prepared> {
-        if under_way >= MAX_EVENTS_IN_FLIGHT {
+    fn next_event(&self, limiter: &mut EventLimiter, in_flight: usize) -> Option<Prepared> {
+        if in_flight >= MAX_EVENTS_IN_FLIGHT {
             return None;
         }
         // An Event no request can be made of is no loss.
         std::iter::from_fn(|| limiter.take()).find_map(|call| request::prepare(call, &self.registry).ok())
     }
 
-    async fn send(&self, prepared: Prepared) -> Done {
+    async fn send(&self, prepared: Prepared) -> CompletedCall {
         let sent = Instant::now();
-        let (id, answered, verb, kind) = (prepared.id, prepared.answered, prepared.verb, prepared.kind.clone());
+        let (id, expects_answer, verb, kind) =
+            (prepared.id, prepared.expects_answer, prepared.verb, prepared.kind.clone());
         let span = tracing::debug_span!("call", id, ?verb, %kind, job = %prepared.job, name = %prepared.name,
             record = %prepared.cause);
         let (answer, health) = self.exchange(prepared).instrument(span).await;
-        Done { id, answered, verb, kind, answer, health, sent }
+        CompletedCall { id, expects_answer, verb, kind, answer, health, sent }
     }
 
     /// Sends a call; without an answer to tell only in a rehearsal.
     async fn exchange(&self, prepared: Prepared) -> (Option<ApiAnswer>, Health) {
-        if let Some(rehearsal) = &self.rehearsal
+        if let Some(dry_run) = &self.dry_run
             && prepared.verb != Verb::Get
         {
-            return (rehearsal.answer(&prepared).map(Ok), Health::Well);
+            return (dry_run.answer(&prepared).map(Ok), Health::Healthy);
         }
         let (request, read) = prepared.into_request();
-        match exchange::exchange(&self.client, request, self.limit).await {
+        match exchange::exchange(&self.client, request, self.call_timeout).await {
             Ok(answer) => {
                 let code = answer.status.as_u16();
                 let pause = answer.headers.get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
                 let health = Health::of(code, pause);
                 (Some(request::answer(read.as_ref(), code, &answer.body)), health)
             }
-            Err(error) => (Some(Err(request::silence(error.to_string()))), Health::Silent),
+            Err(error) => (Some(Err(request::no_answer(error.to_string()))), Health::NoAnswer),
         }
     }
 
-    fn finish(&self, done: Done, budget: &mut Budget) {
+    fn finish(&self, done: CompletedCall, budget: &mut Budget) {
         let now = Instant::now();
         budget.done(done.sent, done.health, now);
         let Some(answer) = done.answer else { return };
@@ -180,17 +181,17 @@ impl Dispatch {
         self.metrics.call_done(done.verb, &done.kind, code, now.saturating_duration_since(done.sent));
         match &answer {
             Ok(_) => tracing::trace!(id = done.id, "answered"),
-            Err(error) if matches!(error.code, 401 | 403) && done.answered => {
+            Err(error) if matches!(error.code, 401 | 403) && done.expects_answer => {
                 tracing::warn!(id = done.id, verb = ?done.verb, kind = %done.kind, %error, "refused");
             }
             Err(error) => tracing::debug!(id = done.id, verb = ?done.verb, kind = %done.kind, %error, "not done"),
         }
-        if done.answered {
-            self.tell(done.id, answer);
+        if done.expects_answer {
+            self.report(done.id, answer);
         }
     }
 
-    fn tell(&self, id: CallId, answer: ApiAnswer) {
+    fn report(&self, id: CallId, answer: ApiAnswer) {
         // When nobody listens the leadership is over, and the next one finds out by itself.
         let _ = self.answers.send((id, answer));
     }

@@ -12,15 +12,15 @@ use model::{JobKey, Stamp, Text};
 use serde_json::{Map, Value, json};
 
 use crate::client::transport::USER_AGENT;
-use crate::watch::decode::{self, Shape};
-use crate::watch::projection::{self, Keep};
+use crate::watch::decode::{self, ObjectType};
+use crate::watch::projection::{self, FieldMask};
 use crate::watch::sources::collection;
 
 /// Annotation on created objects: term and position of the record that they follow from.
-pub(crate) const RECORD: &str = "trainyard.dev/record";
+pub(crate) const RECORD_ANNOTATION: &str = "trainyard.dev/record";
 
 /// Field manager of server-side apply, and of every other write.
-pub(crate) const MANAGER: &str = "trainyard";
+pub(crate) const FIELD_MANAGER: &str = "trainyard";
 
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
@@ -34,7 +34,7 @@ pub struct Prepared {
     /// Number of the call.
     pub id: CallId,
     /// Whether an answer is waited for; not for Kubernetes Events.
-    pub answered: bool,
+    pub expects_answer: bool,
     /// What it does.
     pub verb: Verb,
     /// The kind of object.
@@ -49,7 +49,7 @@ pub struct Prepared {
     pub head: Request<()>,
     /// The body, as it is sent.
     pub body: Vec<u8>,
-    read: Option<Shape>,
+    read: Option<ObjectType>,
 }
 
 /// Makes the request of a call.
@@ -64,26 +64,26 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
     let all = collection(&call.resource.api_version, plural, namespace);
     let one = format!("{all}/{}", call.name);
     let stamp = call.cause;
-    let written = [("fieldManager", MANAGER)];
-    let whole = keep(&call.resource);
-    let (method, uri, content, accept, body, keep) = match call.verb {
+    let written = [("fieldManager", FIELD_MANAGER)];
+    let whole = fields(&call.resource);
+    let (method, uri, content, accept, body, fields) = match call.verb {
         Verb::Get => (Method::GET, one, None, JSON, None, Some(whole)),
         Verb::Create => {
             let body = creation(call.body.take(), stamp)?;
             // The metadata says all there is to know of what was just made, unless it was placed from the start.
             let placed = objects::at(&body, &["spec", "nodeName"]).is_some();
             let accept = if placed { JSON } else { METADATA };
-            let keep = call.object.is_some().then_some(whole);
-            (Method::POST, query(&all, &written), Some(JSON), accept, Some(body), keep)
+            let fields = call.object.is_some().then_some(whole);
+            (Method::POST, query(&all, &written), Some(JSON), accept, Some(body), fields)
         }
         Verb::Delete => (Method::DELETE, one, Some(JSON), METADATA, Some(deletion(&call)), None),
         Verb::Patch => {
-            let body = guarded(call.body.take().unwrap_or_default(), &call)?;
+            let body = with_preconditions(call.body.take().unwrap_or_default(), &call)?;
             (Method::PATCH, query(&one, &written), Some(MERGE), METADATA, Some(body), Some(projection::VERSION))
         }
         Verb::ApplyStatus => {
             let body = application(&mut call)?;
-            let uri = query(&format!("{one}/status"), &[("fieldManager", MANAGER), ("force", "true")]);
+            let uri = query(&format!("{one}/status"), &[("fieldManager", FIELD_MANAGER), ("force", "true")]);
             // The whole object: only it shows whether the mirror was kept.
             (Method::PATCH, uri, Some(APPLY), JSON, Some(body), Some(projection::STATUS_ANSWER))
         }
@@ -102,10 +102,11 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
     }
     let head = request.body(()).map_err(|error| invalid(error.to_string()))?;
     let ApiCall { id, job, object, verb, resource, name, .. } = call;
-    let read = keep.map(|keep| Shape { api_version: resource.api_version, kind: resource.kind.clone(), keep });
+    let read =
+        fields.map(|fields| ObjectType { api_version: resource.api_version, kind: resource.kind.clone(), fields });
     Ok(Prepared {
         id,
-        answered: object.is_some(),
+        expects_answer: object.is_some(),
         verb,
         kind: resource.kind,
         job,
@@ -121,23 +122,23 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
 ///
 /// # Errors
 /// What the server refused; without a code when its answer cannot be read.
-pub fn answer(read: Option<&Shape>, status: u16, body: &[u8]) -> ApiAnswer {
+pub fn answer(read: Option<&ObjectType>, status: u16, body: &[u8]) -> ApiAnswer {
     if !(200..300).contains(&status) {
         return Err(decode::refusal(status, body));
     }
-    let Some(shape) = read else { return Ok(Arc::new(Value::Null)) };
+    let Some(object_type) = read else { return Ok(Arc::new(Value::Null)) };
     // What was done is done; what cannot be read of it is as if there had been no answer.
-    decode::object(body, shape).map(Arc::new).map_err(|error| silence(format!("unreadable answer: {error}")))
+    decode::object(body, object_type).map(Arc::new).map_err(|error| no_answer(format!("unreadable answer: {error}")))
 }
 
 /// No answer: whether the call was carried out is not known.
-pub fn silence(message: String) -> ApiError {
+pub fn no_answer(message: String) -> ApiError {
     ApiError { code: 0, reason: Text::from(""), message }
 }
 
 impl Prepared {
     /// Takes the request out and leaves how its answer is read.
-    pub fn into_request(self) -> (Request<Body>, Option<Shape>) {
+    pub fn into_request(self) -> (Request<Body>, Option<ObjectType>) {
         let body = self.body;
         (self.head.map(|()| Body::from(body)), self.read)
     }
@@ -152,7 +153,7 @@ fn plural(resource: &Resource, registry: &Registry) -> Option<&'static str> {
     }
 }
 
-fn keep(resource: &Resource) -> Keep {
+fn fields(resource: &Resource) -> FieldMask {
     match &*resource.kind {
         "Pod" => projection::POD,
         "Service" => projection::SERVICE,
@@ -175,7 +176,7 @@ fn creation(body: Option<Value>, cause: Stamp) -> Result<Value, ApiError> {
     if cause != Stamp::default() {
         let annotations = member(member(&mut body, "metadata")?, "annotations")?;
         if let Value::Object(annotations) = annotations {
-            annotations.insert(RECORD.to_owned(), Value::from(cause.to_string()));
+            annotations.insert(RECORD_ANNOTATION.to_owned(), Value::from(cause.to_string()));
         }
     }
     Ok(body)
@@ -202,7 +203,7 @@ fn deletion(call: &ApiCall) -> Value {
 }
 
 /// A body with the call's preconditions in its metadata.
-fn guarded(mut body: Value, call: &ApiCall) -> Result<Value, ApiError> {
+fn with_preconditions(mut body: Value, call: &ApiCall) -> Result<Value, ApiError> {
     if let Value::Object(metadata) = member(&mut body, "metadata")? {
         if let Some(uid) = &call.uid {
             metadata.insert("uid".to_owned(), json!(&*uid.0));
@@ -223,7 +224,7 @@ fn application(call: &mut ApiCall) -> Result<Value, ApiError> {
         "metadata": {"name": &*call.name, "namespace": &*call.namespace},
         "status": status,
     });
-    guarded(body, call)
+    with_preconditions(body, call)
 }
 
 /// A member that is an object; made when it is absent or null.

@@ -22,20 +22,20 @@ struct World {
     metrics: Metrics,
 }
 
-fn world(most_at_once: usize) -> World {
+fn world(max_in_flight: usize) -> World {
     let (service, server) = pair();
     let (calls, take_calls) = mpsc::unbounded_channel();
     let (answers, take_answers) = mpsc::unbounded_channel();
     let metrics = Metrics::new();
-    let dispatch = Dispatch {
+    let dispatch = Dispatcher {
         client: Client::new(service, "default"),
         registry: Registry::all(),
-        guard: Guard::Alone,
+        guard: WriteGuard::NoElection,
         metrics: metrics.clone(),
-        most_at_once,
-        limit: Duration::from_secs(5),
+        max_in_flight,
+        call_timeout: Duration::from_secs(5),
         answers,
-        rehearsal: None,
+        dry_run: None,
     };
     let drain = CancellationToken::new();
     let task = tokio::spawn(dispatch.run(take_calls, drain.clone()));

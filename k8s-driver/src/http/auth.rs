@@ -17,20 +17,20 @@ use kube::{Api, Client};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use crate::client::exchange::words;
+use crate::client::exchange::error_chain;
 
 /// The path access is asked for; a `ClusterRole` names it under `nonResourceURLs`.
 pub(super) const PATH: &str = "/log";
 /// How long a verdict is kept: a token that was taken back is refused this much later at most.
-const KEPT: Duration = Duration::from_secs(30);
+const VERDICT_TTL: Duration = Duration::from_secs(30);
 /// How long a refusal is kept: whoever was just given access shall not wait.
-const KEPT_REFUSAL: Duration = Duration::from_secs(5);
+const REFUSAL_TTL: Duration = Duration::from_secs(5);
 /// Verdicts kept at a time; a few more when several are found at the same moment.
-const MOST_KEPT: usize = 256;
+const MAX_CACHED_VERDICTS: usize = 256;
 /// Questions to the API server under way at a time: bad tokens must not become a load on it.
-const AT_ONCE: usize = 4;
+const MAX_REVIEWS_IN_FLIGHT: usize = 4;
 /// How long the API server may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the API server says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,32 +46,32 @@ pub(super) enum Verdict {
 /// The API server could not be asked.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Unavailable(String);
+pub(super) struct AuthError(String);
 
 /// Asks the API server, and remembers.
-pub(super) struct Gate {
+pub(super) struct Authorizer {
     tokens: Api<TokenReview>,
     access: Api<SubjectAccessReview>,
     /// What tokens for this server are issued for.
     audience: String,
     kept: DashMap<[u8; 32], (Verdict, Instant)>,
-    under_way: Semaphore,
+    in_flight: Semaphore,
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for Authorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").finish_non_exhaustive()
     }
 }
 
-impl Gate {
+impl Authorizer {
     pub(super) fn new(client: Client, audience: String) -> Self {
         let (tokens, access) = (Api::all(client.clone()), Api::all(client));
-        Self { tokens, access, audience, kept: DashMap::new(), under_way: Semaphore::new(AT_ONCE) }
+        Self { tokens, access, audience, kept: DashMap::new(), in_flight: Semaphore::new(MAX_REVIEWS_IN_FLIGHT) }
     }
 
     /// Judges a request by its `Authorization` header.
-    pub(super) async fn judge(&self, headers: &HeaderMap) -> Result<Verdict, Unavailable> {
+    pub(super) async fn authorize(&self, headers: &HeaderMap) -> Result<Verdict, AuthError> {
         let Some(token) = bearer(headers) else {
             return Ok(Verdict::Unknown("a bearer token is needed: Authorization: Bearer TOKEN".to_owned()));
         };
@@ -80,22 +80,22 @@ impl Gate {
             return Ok(verdict);
         }
         let asked = async {
-            let _place = self.under_way.acquire().await;
+            let _place = self.in_flight.acquire().await;
             // Another request with the same token may have been answered meanwhile.
             match self.known(&hash) {
                 Some(verdict) => Ok(verdict),
-                None => self.ask(token).await,
+                None => self.send(token).await,
             }
         };
-        let verdict = match timeout(PATIENCE, asked).await {
+        let verdict = match timeout(REVIEW_TIMEOUT, asked).await {
             Ok(verdict) => verdict?,
-            Err(_) => return Err(Unavailable("the API server does not answer questions about tokens".to_owned())),
+            Err(_) => return Err(AuthError("the API server does not answer questions about tokens".to_owned())),
         };
         self.keep(hash, &verdict);
         Ok(verdict)
     }
 
-    async fn ask(&self, token: &str) -> Result<Verdict, Unavailable> {
+    async fn send(&self, token: &str) -> Result<Verdict, AuthError> {
         let params = PostParams::default();
         let mut status = self.review(token, Some(vec![self.audience.clone()])).await?;
         if status.authenticated != Some(true) {
@@ -122,7 +122,7 @@ impl Gate {
         Ok(if allowed { Verdict::Allowed(name) } else { Verdict::Forbidden(name) })
     }
 
-    async fn review(&self, token: &str, audiences: Option<Vec<String>>) -> Result<TokenReviewStatus, Unavailable> {
+    async fn review(&self, token: &str, audiences: Option<Vec<String>>) -> Result<TokenReviewStatus, AuthError> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences };
         let review = TokenReview { spec, ..TokenReview::default() };
         let review = self.tokens.create(&PostParams::default(), &review).await;
@@ -137,10 +137,10 @@ impl Gate {
 
     fn keep(&self, hash: [u8; 32], verdict: &Verdict) {
         let now = Instant::now();
-        let kept_for = if matches!(verdict, Verdict::Allowed(_)) { KEPT } else { KEPT_REFUSAL };
+        let ttl = if matches!(verdict, Verdict::Allowed(_)) { VERDICT_TTL } else { REFUSAL_TTL };
         self.kept.retain(|_, (_, until)| now < *until);
-        if self.kept.len() < MOST_KEPT {
-            self.kept.insert(hash, (verdict.clone(), now + kept_for));
+        if self.kept.len() < MAX_CACHED_VERDICTS {
+            self.kept.insert(hash, (verdict.clone(), now + ttl));
         }
     }
 }
@@ -151,12 +151,12 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
 
-fn unavailable(what: &str, error: &kube::Error) -> Unavailable {
-    Unavailable(match error {
+fn unavailable(what: &str, error: &kube::Error) -> AuthError {
+    AuthError(match error {
         kube::Error::Api(status) if status.code == 403 => format!(
             "this operator may not create {what}: bind the ClusterRole system:auth-delegator to its service account"
         ),
-        kube::Error::Api(_) => format!("the API server refused {what}: {}", words(error)),
+        kube::Error::Api(_) => format!("the API server refused {what}: {}", error_chain(error)),
         _ => format!("the API server cannot be asked about {what}"),
     })
 }
@@ -216,46 +216,49 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_api_server_decides_and_is_not_asked_twice() {
         let (client, questions) = server();
-        let gate = Gate::new(client, AUDIENCE.to_owned());
-        let judge = async |text: &str| gate.judge(&header(text)).await.unwrap();
+        let authorizer = Authorizer::new(client, AUDIENCE.to_owned());
+        let authorize = async |text: &str| authorizer.authorize(&header(text)).await.unwrap();
         for _ in 0..3 {
-            assert_eq!(judge("Bearer ours").await, Verdict::Allowed("good".to_owned()));
+            assert_eq!(authorize("Bearer ours").await, Verdict::Allowed("good".to_owned()));
         }
         assert_eq!(questions.swap(0, Ordering::SeqCst), 2);
         for _ in 0..3 {
-            assert_eq!(judge("Bearer good").await, Verdict::Allowed("good".to_owned()));
+            assert_eq!(authorize("Bearer good").await, Verdict::Allowed("good".to_owned()));
         }
         assert_eq!(questions.swap(0, Ordering::SeqCst), 3, "whether it is for us, for the API server, and may read");
-        assert_eq!(judge("bearer poor").await, Verdict::Forbidden("poor".to_owned()));
-        assert_eq!(judge("Bearer bad").await, Verdict::Unknown("the API server does not know the token".to_owned()));
+        assert_eq!(authorize("bearer poor").await, Verdict::Forbidden("poor".to_owned()));
+        assert_eq!(
+            authorize("Bearer bad").await,
+            Verdict::Unknown("the API server does not know the token".to_owned())
+        );
         for none in ["Basic good", "Bearer", "Bearer  ", "good"] {
-            assert!(matches!(judge(none).await, Verdict::Unknown(_)), "{none}");
+            assert!(matches!(authorize(none).await, Verdict::Unknown(_)), "{none}");
         }
-        assert!(matches!(gate.judge(&HeaderMap::new()).await, Ok(Verdict::Unknown(_))));
+        assert!(matches!(authorizer.authorize(&HeaderMap::new()).await, Ok(Verdict::Unknown(_))));
         assert_eq!(questions.swap(0, Ordering::SeqCst), 5);
-        tokio::time::advance(KEPT).await;
-        judge("Bearer good").await;
+        tokio::time::advance(VERDICT_TTL).await;
+        authorize("Bearer good").await;
         assert_eq!(questions.load(Ordering::SeqCst), 3, "a verdict is not believed for ever");
     }
 
     #[tokio::test(start_paused = true)]
     async fn verdicts_kept_are_bounded() {
         let (client, _questions) = server();
-        let gate = Gate::new(client, AUDIENCE.to_owned());
-        for n in 0..MOST_KEPT + 20 {
-            gate.judge(&header(&format!("Bearer token-{n}"))).await.unwrap();
+        let authorizer = Authorizer::new(client, AUDIENCE.to_owned());
+        for n in 0..MAX_CACHED_VERDICTS + 20 {
+            authorizer.authorize(&header(&format!("Bearer token-{n}"))).await.unwrap();
         }
-        assert_eq!(gate.kept.len(), MOST_KEPT);
+        assert_eq!(authorizer.kept.len(), MAX_CACHED_VERDICTS);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_cannot_be_asked_is_no_verdict() {
         let (service, handle) = mock::pair::<Request<Body>, Response<Body>>();
-        let gate = Gate::new(Client::new(service, "default"), AUDIENCE.to_owned());
-        let silent = gate.judge(&header("Bearer good")).await;
-        assert_eq!(silent, Err(Unavailable("the API server does not answer questions about tokens".to_owned())));
+        let authorizer = Authorizer::new(Client::new(service, "default"), AUDIENCE.to_owned());
+        let silent = authorizer.authorize(&header("Bearer good")).await;
+        assert_eq!(silent, Err(AuthError("the API server does not answer questions about tokens".to_owned())));
         drop(handle);
-        let gone = gate.judge(&header("Bearer good")).await.unwrap_err();
+        let gone = authorizer.authorize(&header("Bearer good")).await.unwrap_err();
         assert!(gone.to_string().starts_with("the API server cannot be asked"), "{gone}");
     }
 }

@@ -15,10 +15,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::{Error, TlsFiles};
 
 /// How often files are looked at, at most.
-const LOOK: Duration = Duration::from_secs(30);
+const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// Names under which a self-made certificate is good besides the host's own: `trainyard` for whoever checks for that, the others
 /// for forwarded ports.
-const NAMES: [&str; 4] = ["trainyard", "localhost", "127.0.0.1", "::1"];
+const SERVER_NAMES: [&str; 4] = ["trainyard", "localhost", "127.0.0.1", "::1"];
 
 /// A certificate with its key.
 pub(crate) struct Certificate {
@@ -43,7 +43,7 @@ impl Certificate {
     /// Makes a certificate for `host`, good for as long as this process lives. Its key never leaves the memory.
     pub(crate) fn self_made(host: &str) -> Result<Self, Error> {
         let fail = |error: rcgen::Error| Error::Certificate(error.to_string());
-        let mut names: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+        let mut names: Vec<String> = SERVER_NAMES.iter().map(|name| (*name).to_owned()).collect();
         if !names.iter().any(|name| name == host) {
             names.push(host.to_owned());
         }
@@ -77,7 +77,7 @@ impl Certificate {
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = &self.files
-            && current.looked.elapsed() >= LOOK
+            && current.looked.elapsed() >= CERTIFICATE_POLL_INTERVAL
         {
             current.looked = Instant::now();
             let changed = modified(&files.certificate);

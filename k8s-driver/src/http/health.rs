@@ -12,24 +12,24 @@ use model::Position;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{Surface, unknown_paths};
-use crate::core::{Ask, Turns};
+use super::{ServerState, unknown_paths};
+use crate::core::{OperatorHandle, Request};
 use crate::metrics::Summary;
-use crate::process::status::{Board, Standing};
-use crate::replication::follower::Following;
+use crate::process::status::{ProcessState, StatusReporter};
+use crate::replication::follower::FollowerState;
 
 /// How long a probe waits for the operator's thread before it looks at how long others have waited.
-const GLANCE: Duration = Duration::from_millis(500);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// A thread that has not answered for this long is stuck: no turn, and no compaction of a large log, takes as long.
-const STUCK: Duration = Duration::from_secs(60);
+const THREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The router of the plain listener.
-pub(super) fn router(surface: &Surface) -> Router {
-    let pulse = Arc::new(Pulse { turns: surface.turns.clone(), waiting_since: Mutex::default() });
+pub(super) fn router(state: &ServerState) -> Router {
+    let probe = Arc::new(ThreadProbe { operator: state.operator.clone(), waiting_since: Mutex::default() });
     let health = move || {
-        let pulse = pulse.clone();
+        let probe = probe.clone();
         async move {
-            match pulse.beat().await {
+            match probe.check().await {
                 Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
                 Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             }
@@ -39,35 +39,35 @@ pub(super) fn router(surface: &Surface) -> Router {
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
-        .with_state(surface.clone());
+        .with_state(state.clone());
     unknown_paths(router, "/healthz, /readyz and /metrics")
 }
 
 /// Whether the operator's thread moves. At most one question waits for it, however many probes come.
-struct Pulse {
-    turns: Turns,
+struct ThreadProbe {
+    operator: OperatorHandle,
     waiting_since: Mutex<Option<Instant>>,
 }
 
-impl Pulse {
-    async fn beat(self: &Arc<Self>) -> Result<(), String> {
+impl ThreadProbe {
+    async fn check(self: &Arc<Self>) -> Result<(), String> {
         let waiting = *self.waiting();
         if let Some(since) = waiting {
             let waited = since.elapsed();
-            return if waited < STUCK { Ok(()) } else { Err(stuck(waited)) };
+            return if waited < THREAD_TIMEOUT { Ok(()) } else { Err(stuck(waited)) };
         }
         *self.waiting() = Some(Instant::now());
-        let pulse = self.clone();
+        let probe = self.clone();
         let asked = tokio::spawn(async move {
             let (reply, answer) = oneshot::channel();
-            let ask = Ask::Frames { from: Position(u64::MAX), limit: 0, most_bytes: 0, reply };
-            let alive = pulse.turns.ask(ask).await.is_ok();
+            let ask = Request::ReadFrames { from: Position(u64::MAX), limit: 0, max_bytes: 0, reply };
+            let alive = probe.operator.send(ask).await.is_ok();
             // Any answer will do; a log that cannot be read at present gives none, and the thread lives all the same.
             let _ = answer.await;
-            *pulse.waiting() = None;
+            *probe.waiting() = None;
             alive
         });
-        match timeout(GLANCE, asked).await {
+        match timeout(PROBE_TIMEOUT, asked).await {
             Ok(Ok(false)) => Err("the operator's thread has ended".to_owned()),
             Ok(_) | Err(_) => Ok(()),
         }
@@ -82,29 +82,29 @@ fn stuck(waited: Duration) -> String {
     format!("the operator's thread has not answered for {} s", waited.as_secs())
 }
 
-async fn ready(State(surface): State<Surface>) -> Response {
-    let (ready, words) = readiness(&surface.board, &surface.following.borrow());
+async fn ready(State(state): State<ServerState>) -> Response {
+    let (ready, words) = readiness(&state.status, &state.following.borrow());
     let code = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, format!("{words}\n")).into_response()
 }
 
 /// Whether a replica that stands like this does its part, and in words how it stands.
-pub(crate) fn readiness(board: &Board, following: &Following) -> (bool, String) {
-    match board.get() {
-        Standing::Standby => match following {
-            Following::Reading { .. } | Following::NotServed { .. } => (true, format!("standby, {following}")),
-            Following::Starting | Following::NobodyLeads | Following::Unreachable { .. } => {
+pub(crate) fn readiness(status: &StatusReporter, following: &FollowerState) -> (bool, String) {
+    match status.get() {
+        ProcessState::Standby => match following {
+            FollowerState::Reading { .. } | FollowerState::NotServed { .. } => (true, format!("standby, {following}")),
+            FollowerState::Starting | FollowerState::NoLeader | FollowerState::Unreachable { .. } => {
                 (false, format!("standby, {following}"))
             }
         },
-        standing @ Standing::Leading { .. } => {
-            let missing = board.missing();
+        standing @ ProcessState::Leading { .. } => {
+            let missing = status.missing();
             // One kind of several may be left out on purpose; without any there is nothing it could do.
             let mut words = standing.to_string();
-            for gap in [board.gaps(), (!missing.paths.is_empty()).then(|| missing.to_string())].into_iter().flatten() {
+            for gap in [status.gaps(), (!missing.paths.is_empty()).then(|| missing.to_string())].into_iter().flatten() {
                 words = format!("{words}; {gap}");
             }
-            match board.shortcomings() {
+            match status.crd_problems() {
                 // Jobs of such an API wait until it is replaced.
                 Some(problem) => (false, format!("{words}; {problem}")),
                 None => (!missing.all, words),
@@ -114,13 +114,13 @@ pub(crate) fn readiness(board: &Board, following: &Following) -> (bool, String) 
     }
 }
 
-async fn metrics(State(surface): State<Surface>) -> Response {
-    let (ready, _) = readiness(&surface.board, &surface.following.borrow());
-    surface.metrics.ready(ready);
+async fn metrics(State(state): State<ServerState>) -> Response {
+    let (ready, _) = readiness(&state.status, &state.following.borrow());
+    state.metrics.ready(ready);
     // A thread that is busy or has no log open leaves the figures of the last time.
-    if let Ok(Ok(summary)) = timeout(GLANCE, surface.turns.with(|operator| Summary::of(operator))).await {
-        surface.metrics.summary(&summary);
+    if let Ok(Ok(summary)) = timeout(PROBE_TIMEOUT, state.operator.with(|operator| Summary::of(operator))).await {
+        state.metrics.summary(&summary);
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], surface.metrics.text()).into_response()
+    ([(header::CONTENT_TYPE, kind)], state.metrics.text()).into_response()
 }

@@ -21,39 +21,39 @@ use model::Position;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::auth::{Gate, Verdict};
+use super::auth::{Authorizer, Verdict};
 use super::serve::{Kept, Place};
-use super::{HEAD, Surface, refusal, unknown_paths};
+use super::{HEAD, ServerState, refusal, unknown_paths};
 use crate::core::{Batch, View};
-use crate::process::status::Standing;
+use crate::process::status::ProcessState;
 
 /// Records read at a time: they hold up the operator's thread for less than a millisecond.
 const PAGE_RECORDS: usize = 256;
 /// Bytes of bodies read at a time.
 const PAGE_BYTES: usize = 256 << 10;
 /// Readers of the log at a time.
-const MOST_READERS: usize = 16;
+const MAX_READERS: usize = 16;
 /// A reader that follows gets an empty line this often, so that both ends notice when the other is gone.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 struct App {
-    surface: Surface,
-    gate: Arc<Gate>,
+    state: ServerState,
+    authorizer: Arc<Authorizer>,
     readers: Arc<Semaphore>,
 }
 
 /// The router of the log's listener.
-pub(super) fn router(surface: &Surface, audience: String) -> Router {
-    let gate = Arc::new(Gate::new(surface.client.clone(), audience));
-    let app = App { surface: surface.clone(), gate, readers: Arc::new(Semaphore::new(MOST_READERS)) };
+pub(super) fn router(state: &ServerState, audience: String) -> Router {
+    let authorizer = Arc::new(Authorizer::new(state.client.clone(), audience));
+    let app = App { state: state.clone(), authorizer, readers: Arc::new(Semaphore::new(MAX_READERS)) };
     let router = Router::new().route("/log", get(log)).route("/log/head", get(head)).with_state(app.clone());
     // Everything asks who it is first, unknown paths included.
     unknown_paths(router, "/log and /log/head").layer(from_fn_with_state(app, admit))
 }
 
 async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
-    let answer = match app.gate.judge(request.headers()).await {
+    let answer = match app.authorizer.authorize(request.headers()).await {
         Ok(Verdict::Allowed(user)) => {
             tracing::debug!(user, path = request.uri().path(), "the log is read");
             next.run(request).await
@@ -69,7 +69,7 @@ async fn admit(State(app): State<App>, request: Request, next: Next) -> Response
         }
         Err(unavailable) => unavailable_now(&unavailable.to_string(), &Value::Null),
     };
-    app.surface.metrics.log_request(answer.status().as_u16());
+    app.state.metrics.log_request(answer.status().as_u16());
     answer
 }
 
@@ -78,16 +78,16 @@ fn unavailable_now(message: &str, further: &Value) -> Response {
 }
 
 /// Whether this process holds the lease: then its log is the one that counts.
-const fn leads(standing: &Standing) -> bool {
-    matches!(standing, Standing::Leading { .. } | Standing::Listing { .. })
+const fn leads(standing: &ProcessState) -> bool {
+    matches!(standing, ProcessState::Leading { .. } | ProcessState::Listing { .. })
 }
 
 /// The answer of a process that does not lead.
 fn not_leader(app: &App) -> Option<Response> {
-    if leads(&app.surface.board.get()) {
+    if leads(&app.state.status.get()) {
         return None;
     }
-    let leader = app.surface.leader.borrow().clone();
+    let leader = app.state.leader.borrow().clone();
     let (words, further) = match &leader {
         None => ("this replica does not lead, and nobody else does at present".to_owned(), Value::Null),
         Some(leader) => {
@@ -103,22 +103,22 @@ async fn head(State(app): State<App>) -> Response {
     if let Some(refused) = not_leader(&app) {
         return refused;
     }
-    let View { head, first, term } = *app.surface.turns.view().borrow();
+    let View { head, first, term } = *app.state.operator.view().borrow();
     let body = json!({"position": head.position, "digest": head.digest.to_string(), "first": first, "term": term});
     ([(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
 /// What a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Wanted {
+struct LogQuery {
     from: Position,
     limit: u64,
     follow: bool,
 }
 
-impl Wanted {
+impl LogQuery {
     fn parse(query: &str) -> Result<Self, String> {
-        let mut wanted = Self { from: Position(1), limit: u64::MAX, follow: false };
+        let mut query_ = Self { from: Position(1), limit: u64::MAX, follow: false };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let number = || match value.parse::<u64>() {
@@ -126,10 +126,10 @@ impl Wanted {
                 _ => Err(format!("{name}={value}: a whole number from 1 on is needed")),
             };
             match name {
-                "from" => wanted.from = Position(number()?),
-                "limit" => wanted.limit = number()?,
+                "from" => query_.from = Position(number()?),
+                "limit" => query_.limit = number()?,
                 "follow" => {
-                    wanted.follow = match value {
+                    query_.follow = match value {
                         "true" | "" => true,
                         "false" => false,
                         _ => return Err(format!("follow={value}: true or false is needed")),
@@ -138,35 +138,35 @@ impl Wanted {
                 _ => return Err(format!("{name}: no such parameter; there are from, limit and follow")),
             }
         }
-        Ok(wanted)
+        Ok(query_)
     }
 }
 
 async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuery(query): RawQuery) -> Response {
-    let wanted = match Wanted::parse(query.as_deref().unwrap_or_default()) {
-        Ok(wanted) => wanted,
+    let query_ = match LogQuery::parse(query.as_deref().unwrap_or_default()) {
+        Ok(query_) => query_,
         Err(message) => return refusal(StatusCode::BAD_REQUEST, "BadRequest", &message, &Value::Null),
     };
     if let Some(refused) = not_leader(&app) {
         return refused;
     }
     let Ok(reader) = app.readers.clone().try_acquire_owned() else {
-        let message = format!("{MOST_READERS} readers have the log open; try again later");
+        let message = format!("{MAX_READERS} readers have the log open; try again later");
         return refusal(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", &message, &Value::Null);
     };
-    let view = app.surface.turns.view();
+    let view = app.state.operator.view();
     let now = *view.borrow();
-    if wanted.from > now.head.position.next() {
-        let message = format!("position {} was asked for and the log ends at {}", wanted.from, now.head.position);
+    if query_.from > now.head.position.next() {
+        let message = format!("position {} was asked for and the log ends at {}", query_.from, now.head.position);
         let further = json!({"head": now.head.position, "digest": now.head.digest.to_string()});
         return refusal(StatusCode::RANGE_NOT_SATISFIABLE, "BeyondHead", &message, &further);
     }
-    let mut reading = Reading {
+    let mut reading = LogReader {
         view,
-        standing: app.surface.board.subscribe(),
-        next: wanted.from,
-        left: wanted.limit,
-        until: (!wanted.follow).then_some(now.head.position),
+        standing: app.state.status.subscribe(),
+        next: query_.from,
+        left: query_.limit,
+        until: (!query_.follow).then_some(now.head.position),
         ready: VecDeque::new(),
         app,
         _reader: reader,
@@ -189,10 +189,10 @@ fn head_text(head: &Head) -> String {
 }
 
 /// One answer on its way out.
-struct Reading {
+struct LogReader {
     app: App,
     view: watch::Receiver<View>,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<ProcessState>,
     /// The next position.
     next: Position,
     /// Records that may still be sent.
@@ -206,7 +206,7 @@ struct Reading {
     _kept: Kept,
 }
 
-impl Reading {
+impl LogReader {
     /// The next piece of text; `None` at the end. An answer that cannot be completed ends with an error, which breaks the
     /// connection: nobody must take it for the whole log. To a reader who follows every end is as good as another.
     async fn piece(&mut self) -> io::Result<Option<Bytes>> {
@@ -231,7 +231,7 @@ impl Reading {
                 let gone = tokio::select! {
                     changed = self.view.changed() => changed.is_err(),
                     changed = self.standing.changed() => changed.is_err(),
-                    () = tokio::time::sleep(HEARTBEAT) => return Ok(Some(Bytes::from_static(b"\n"))),
+                    () = tokio::time::sleep(HEARTBEAT_INTERVAL) => return Ok(Some(Bytes::from_static(b"\n"))),
                 };
                 if gone {
                     return broken;
@@ -248,7 +248,7 @@ impl Reading {
     /// position ends it, and the reader begins anew.
     async fn page(&mut self, first: bool) -> Result<(), String> {
         let limit = usize::try_from(self.left).unwrap_or(usize::MAX).min(PAGE_RECORDS);
-        let answer = self.app.surface.turns.frames(self.next, limit, PAGE_BYTES).await;
+        let answer = self.app.state.operator.read_frames(self.next, limit, PAGE_BYTES).await;
         let Batch { checkpoint, frames, .. } = answer.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
         if let Some(checkpoint) = checkpoint {
             if !first {
@@ -276,11 +276,11 @@ mod tests {
 
     #[test]
     fn parameters_that_cannot_be_used_are_named() {
-        let wanted = |query| Wanted::parse(query);
-        let all = Wanted { from: Position(1), limit: u64::MAX, follow: false };
-        assert_eq!(wanted(""), Ok(all));
-        assert_eq!(wanted("follow=true&from=7"), Ok(Wanted { from: Position(7), follow: true, ..all }));
-        assert_eq!(wanted("limit=3&follow=false"), Ok(Wanted { limit: 3, ..all }));
+        let query_ = |query| LogQuery::parse(query);
+        let all = LogQuery { from: Position(1), limit: u64::MAX, follow: false };
+        assert_eq!(query_(""), Ok(all));
+        assert_eq!(query_("follow=true&from=7"), Ok(LogQuery { from: Position(7), follow: true, ..all }));
+        assert_eq!(query_("limit=3&follow=false"), Ok(LogQuery { limit: 3, ..all }));
         for (query, error) in [
             ("from=0", "from=0: a whole number from 1 on is needed"),
             ("from=-1", "from=-1: a whole number from 1 on is needed"),
@@ -289,7 +289,7 @@ mod tests {
             ("follow=yes", "follow=yes: true or false is needed"),
             ("form=3", "form: no such parameter; there are from, limit and follow"),
         ] {
-            assert_eq!(wanted(query), Err(error.to_owned()), "{query}");
+            assert_eq!(query_(query), Err(error.to_owned()), "{query}");
         }
     }
 }

@@ -37,11 +37,11 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::Turns;
+use crate::core::OperatorHandle;
 use crate::lease::{Advertised, Leader};
 use crate::metrics::Metrics;
-use crate::process::status::Board;
-use crate::replication::follower::Following;
+use crate::process::status::StatusReporter;
+use crate::replication::follower::FollowerState;
 
 use self::certificate::Certificate;
 
@@ -101,29 +101,29 @@ pub enum Error {
 
 /// Listeners that are bound and answer nobody yet.
 #[derive(Debug)]
-pub(crate) struct Bound {
+pub(crate) struct Listeners {
     health: Option<TcpListener>,
     log: Option<(TcpListener, Certificate, Advertised)>,
 }
 
 /// What there is to look at.
 #[derive(Clone)]
-pub(crate) struct Surface {
+pub(crate) struct ServerState {
     /// The operator's thread.
-    pub turns: Turns,
+    pub operator: OperatorHandle,
     /// Where this process stands.
-    pub board: Board,
+    pub status: StatusReporter,
     /// What is counted.
     pub metrics: Metrics,
     /// How this process follows the leader while it stands by.
-    pub following: watch::Receiver<Following>,
+    pub following: watch::Receiver<FollowerState>,
     /// Who leads.
     pub leader: watch::Receiver<Option<Leader>>,
     /// Asks the API server about tokens and access.
     pub client: Client,
 }
 
-impl Bound {
+impl Listeners {
     /// Binds the listeners.
     ///
     /// # Errors
@@ -159,15 +159,15 @@ impl Bound {
     }
 
     /// Answers until `stop`; ends when the answers under way have been given or a short time is over.
-    pub(crate) async fn serve(self, surface: Surface, stop: CancellationToken) {
+    pub(crate) async fn serve(self, state: ServerState, stop: CancellationToken) {
         let health = async {
             if let Some(listener) = self.health {
-                serve::plain(listener, health::router(&surface), stop.clone()).await;
+                serve::plain(listener, health::router(&state), stop.clone()).await;
             }
         };
         let log = async {
             if let Some((listener, certificate, advertised)) = self.log {
-                let router = log::router(&surface, advertised.audience());
+                let router = log::router(&state, advertised.audience());
                 serve::tls(listener, move || certificate.acceptor(), router, stop.clone()).await;
             }
         };

@@ -16,14 +16,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::clock::Clock;
-use crate::core::logs::Logs;
-use crate::core::{self, Parts, Turns};
-use crate::http::{Bound, HttpOptions, Surface};
+use crate::core::log_store::LogStore;
+use crate::core::{self, Config, OperatorHandle};
+use crate::http::{HttpOptions, Listeners, ServerState};
 use crate::lease::{Advertised, Leader};
 use crate::metrics::Metrics;
-use crate::process::status::{Board, Standing};
+use crate::process::status::{ProcessState, StatusReporter};
 use crate::replication::credentials::Tokens;
-use crate::replication::follower::Following;
+use crate::replication::follower::FollowerState;
 
 /// Records that say nothing but when, from position 1 on; `flavour` makes the logs of different leaders differ.
 pub(crate) fn records(count: u64, flavour: u64) -> MemoryDisk {
@@ -77,12 +77,12 @@ impl Place {
     }
 }
 
-impl Logs for Place {
+impl LogStore for Place {
     fn open(&mut self) -> Result<Box<dyn EventLog>, Error> {
         Ok(Box::new(self.disk().open()?))
     }
 
-    fn set_aside(&mut self, why: &str) -> io::Result<String> {
+    fn archive(&mut self, why: &str) -> io::Result<String> {
         self.aside.lock().unwrap().push(why.to_owned());
         *self.disk.lock().unwrap() = MemoryDisk::default();
         Ok("aside".to_owned())
@@ -90,14 +90,14 @@ impl Logs for Place {
 }
 
 /// A thread on a place.
-pub(crate) fn turns_on(place: &Place) -> Turns {
-    let parts = Parts {
-        logs: Box::new(place.clone()),
+pub(crate) fn turns_on(place: &Place) -> OperatorHandle {
+    let parts = Config {
+        log_store: Box::new(place.clone()),
         registry: apis::Registry::all(),
         options: operator::Options::default(),
         clock: Clock::system(),
         metrics: Metrics::new(),
-        room: 16,
+        in_flight_limit: 16,
         compact_after: 0,
         cache_after: 0,
     };
@@ -118,9 +118,9 @@ fn api_server(user: &'static str) -> Client {
                 json!({"token": format!("{user} {audience}"), "expirationTimestamp": "2030-01-01T00:00:00Z"})
             } else if path.ends_with("/tokenreviews") {
                 let token = asked["spec"]["token"].as_str().unwrap();
-                let wanted = asked["spec"]["audiences"][0].as_str();
+                let query_ = asked["spec"]["audiences"][0].as_str();
                 let (name, issued_for) = token.split_once(' ').map_or((token, None), |(name, at)| (name, Some(at)));
-                let known = matches!(name, "reader" | "stranger") && issued_for == wanted;
+                let known = matches!(name, "reader" | "stranger") && issued_for == query_;
                 json!({"authenticated": known, "user": {"username": name}})
             } else {
                 json!({"allowed": asked["spec"]["user"] == "reader"})
@@ -135,12 +135,12 @@ fn api_server(user: &'static str) -> Client {
 /// An operator that can be looked at.
 pub(crate) struct Served {
     pub(crate) place: Place,
-    pub(crate) turns: Turns,
-    pub(crate) board: Board,
+    pub(crate) operator: OperatorHandle,
+    pub(crate) status: StatusReporter,
     pub(crate) advertised: Advertised,
     pub(crate) health: SocketAddr,
     pub(crate) leader: watch::Sender<Option<Leader>>,
-    pub(crate) following: watch::Sender<Following>,
+    pub(crate) following: watch::Sender<FollowerState>,
     pub(crate) metrics: Metrics,
     pub(crate) stop: CancellationToken,
 }
@@ -149,24 +149,24 @@ impl Served {
     /// Serves a leader's log.
     pub(crate) async fn new(disk: MemoryDisk) -> Self {
         let place = Place::new(disk);
-        let turns = turns_on(&place);
+        let operator = turns_on(&place);
         let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let bound = Bound::new(&HttpOptions { health: any, log: any, ..HttpOptions::default() }).await.unwrap();
+        let bound = Listeners::new(&HttpOptions { health: any, log: any, ..HttpOptions::default() }).await.unwrap();
         let served = Self {
             place,
-            turns,
-            board: Board::default(),
+            operator,
+            status: StatusReporter::default(),
             advertised: bound.advertised().unwrap().clone(),
             health: bound.health.as_ref().unwrap().local_addr().unwrap(),
             leader: watch::Sender::new(None),
-            following: watch::Sender::new(Following::Starting),
+            following: watch::Sender::new(FollowerState::Starting),
             metrics: Metrics::new(),
             stop: CancellationToken::new(),
         };
-        served.board.set(Standing::Leading { term: Term(1) });
-        let surface = Surface {
-            turns: served.turns.clone(),
-            board: served.board.clone(),
+        served.status.set(ProcessState::Leading { term: Term(1) });
+        let state = ServerState {
+            operator: served.operator.clone(),
+            status: served.status.clone(),
             metrics: served.metrics.clone(),
             following: served.following.subscribe(),
             leader: served.leader.subscribe(),
@@ -174,15 +174,15 @@ impl Served {
         };
         // The thread tells of its log once it was asked something.
         served.grow(Vec::new()).await;
-        tokio::spawn(bound.serve(surface, served.stop.clone()));
+        tokio::spawn(bound.serve(state, served.stop.clone()));
         served
     }
 
     /// Appends records to the served log, as its own operator would, and waits until readers are told of them.
     pub(crate) async fn grow(&self, frames: Vec<Frame>) {
-        let grown = self.turns.with(move |operator| operator.follow(&frames).map(|()| operator.log().head()));
+        let grown = self.operator.with(move |operator| operator.follow(&frames).map(|()| operator.log().head()));
         let head = grown.await.unwrap().unwrap();
-        self.turns.view().wait_for(|view| view.head == head).await.unwrap();
+        self.operator.view().wait_for(|view| view.head == head).await.unwrap();
     }
 
     /// As others see it in the Lease.

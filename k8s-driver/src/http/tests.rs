@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::http::test_server::{Served, checkpoint, frames, records, token};
 use crate::lease::Leader;
-use crate::process::status::Standing;
-use crate::replication::follower::Following;
+use crate::process::status::ProcessState;
+use crate::replication::follower::FollowerState;
 use crate::replication::remote::{Error, Lines, Remote, Target};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -104,7 +104,7 @@ async fn positions_beyond_the_end_and_replicas_that_do_not_lead_are_named() {
     let beyond = reader.log(Position(5), true).await.unwrap_err();
     assert!(matches!(&beyond, Error::BeyondHead { .. }), "{beyond}");
     assert!(beyond.to_string().ends_with("position 5 was asked for and the log ends at 3"), "{beyond}");
-    served.board.set(Standing::Standby);
+    served.status.set(ProcessState::Standby);
     let nobody = reader.log(Position(1), false).await.unwrap_err();
     assert!(matches!(&nobody, Error::NotLeader { leader: None, .. }), "{nobody}");
     served.leader.send_replace(Some(served.as_leader("pod-2")));
@@ -127,7 +127,7 @@ async fn a_follower_gets_records_as_they_come_and_the_end_with_the_leadership() 
     assert_eq!(next().await.unwrap(), "\n");
     served.grow(more[4..].to_vec()).await;
     assert_eq!(line_count(&next().await.unwrap()), 2);
-    served.board.set(Standing::Standby);
+    served.status.set(ProcessState::Standby);
     assert_eq!(next().await, None);
 }
 
@@ -172,22 +172,22 @@ async fn probes_answer_in_words() {
         assert_eq!(get(&served, "/readyz").await, (StatusCode::SERVICE_UNAVAILABLE, format!("{text}\n")));
     };
     let one = "the server does not serve /apis/a/v1/as (yet): install its CustomResourceDefinition";
-    served.board.served("/apis/a/v1/as", false);
+    served.status.served("/apis/a/v1/as", false);
     unready(&format!("leading, term 1; {one}")).await;
     // With another kind to serve it does its part.
-    served.board.served("/apis/b/v1/bs", true);
+    served.status.served("/apis/b/v1/bs", true);
     assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, format!("leading, term 1; {one}\n")));
-    served.board.served("/apis/a/v1/as", true);
+    served.status.served("/apis/a/v1/as", true);
     assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, "leading, term 1\n".to_owned()));
-    served.board.set(Standing::Listing { missing: "nodes".to_owned() });
+    served.status.set(ProcessState::Listing { missing: "nodes".to_owned() });
     unready("waiting for complete views of the cluster: nodes").await;
-    served.board.set(Standing::Standby);
+    served.status.set(ProcessState::Standby);
     unready("standby, has not looked for a leader yet").await;
-    served.following.send_replace(Following::Unreachable { why: "no route".to_owned() });
+    served.following.send_replace(FollowerState::Unreachable { why: "no route".to_owned() });
     unready("standby, cannot follow the leader: no route").await;
-    served.following.send_replace(Following::Reading { leader: "pod-2".to_owned() });
+    served.following.send_replace(FollowerState::Reading { leader: "pod-2".to_owned() });
     assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, "standby, following pod-2\n".to_owned()));
-    served.following.send_replace(Following::NotServed { leader: "pod-2".to_owned() });
+    served.following.send_replace(FollowerState::NotServed { leader: "pod-2".to_owned() });
     assert_eq!(get(&served, "/readyz").await.0, StatusCode::OK);
     let (status, text) = get(&served, "/metrics").await;
     assert_eq!(status, StatusCode::OK);
@@ -201,9 +201,9 @@ async fn probes_answer_in_words() {
 async fn a_thread_that_does_not_move_is_told() {
     let served = Served::new(records(1, 0)).await;
     let (release, wait) = std::sync::mpsc::channel::<()>();
-    let turns = served.turns.clone();
+    let operator = served.operator.clone();
     let stuck = tokio::spawn(async move {
-        let _ = turns.with(move |_| wait.recv()).await;
+        let _ = operator.with(move |_| wait.recv()).await;
     });
     // At first it may just be busy; only after a minute is a restart worth it.
     assert_eq!(get(&served, "/healthz").await.0, StatusCode::OK);

@@ -10,7 +10,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::{LeaseOptions, record};
-use crate::client::exchange::words;
+use crate::client::exchange::error_chain;
 
 /// Time limit of creating the Event; later it is not created.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ pub(super) fn became_leader(client: Client, lease: &Lease, options: &LeaseOption
         match tokio::time::timeout(EVENT_TIMEOUT, api.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                tracing::debug!(error = words(&error), "the Event of the change of leadership was not created");
+                tracing::debug!(error = error_chain(&error), "the Event of the change of leadership was not created");
             }
             Err(_) => tracing::debug!("creating the Event of the change of leadership timed out"),
         }

@@ -17,7 +17,7 @@ use super::hold::{LeaseHold, Shared};
 use super::record::{self, Change, Leader};
 use super::renewer::Renewer;
 use super::{Error, LeaseOptions, announce};
-use crate::client::exchange::words;
+use crate::client::exchange::error_chain;
 use crate::metrics::{LeaseOutcome, Metrics};
 
 /// Maximum duration of one watch, in seconds. It bounds how long a broken connection stays unnoticed.
@@ -95,7 +95,7 @@ impl Elector {
                 match self.read().await {
                     Ok(()) => {}
                     Err(error) => {
-                        let error = words(&error);
+                        let error = error_chain(&error);
                         tracing::warn!(lease = %self.options.name, error, "the Lease cannot be read; retrying");
                         tokio::time::sleep(record::jittered(self.options.retry_period)).await;
                         continue;
@@ -173,7 +173,7 @@ impl Elector {
             Ok(Ok(events)) => Some(Box::pin(events)),
             // Without a watch the Lease is polled.
             Ok(Err(error)) => {
-                tracing::debug!(error = words(&error), "the Lease cannot be watched; polling it");
+                tracing::debug!(error = error_chain(&error), "the Lease cannot be watched; polling it");
                 None
             }
             Err(_) => None,
@@ -223,7 +223,7 @@ impl Elector {
             }
             Ok(Err(error)) => {
                 self.metrics.lease_attempt(LeaseOutcome::Failed);
-                let error = words(&error);
+                let error = error_chain(&error);
                 tracing::warn!(lease = %self.options.name, error, "the Lease cannot be acquired; retrying");
                 self.pause().await;
                 None

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::hold::{Request, Shared};
 use super::record::{self, Change};
 use super::{Error, LeaseOptions};
-use crate::client::exchange::words;
+use crate::client::exchange::error_chain;
 use crate::metrics::{LeaseOutcome, Metrics};
 
 /// Reason of a hold that ends because the API server does not answer.
@@ -44,7 +44,7 @@ enum Outcome {
     /// The outcome is unknown, or the API server rejected the attempt for now.
     Retry,
     /// The hold has ended.
-    Ended,
+    ThreadEnded,
 }
 
 /// A term to write.
@@ -106,7 +106,7 @@ impl Renewer {
             Outcome::Conflict => Instant::now() + CONFLICT_RETRY_INTERVAL,
             // Not at once: the API server may be overloaded.
             Outcome::Retry => Instant::now() + record::jittered(self.options.retry_period / 4),
-            Outcome::Ended => Instant::now(),
+            Outcome::ThreadEnded => Instant::now(),
         }
     }
 
@@ -127,7 +127,7 @@ impl Renewer {
             () = sleep_until(self.shared.ends()) => {
                 self.metrics.lease_attempt(LeaseOutcome::Failed);
                 self.end(NOT_RENEWED.to_owned());
-                return Outcome::Ended;
+                return Outcome::ThreadEnded;
             }
             answer = timeout(self.options.attempt_timeout(), api.replace(&name, &params, &lease)) => answer,
         };
@@ -146,9 +146,9 @@ impl Renewer {
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
                 self.metrics.lease_attempt(LeaseOutcome::Lost);
                 self.end("the Lease was deleted".to_owned());
-                Outcome::Ended
+                Outcome::ThreadEnded
             }
-            Ok(Err(error)) => self.failed(&words(&error)),
+            Ok(Err(error)) => self.failed(&error_chain(&error)),
             // The update may still be applied: the next one then meets a conflict and reads.
             Err(_) => self.failed("no answer in time"),
         }
@@ -166,7 +166,7 @@ impl Renewer {
             biased;
             () = sleep_until(self.shared.ends()) => {
                 self.end(NOT_RENEWED.to_owned());
-                return Outcome::Ended;
+                return Outcome::ThreadEnded;
             }
             answer = timeout(self.options.attempt_timeout(), api.get(&name)) => answer,
         };
@@ -179,20 +179,20 @@ impl Renewer {
                     Some(other) => {
                         self.metrics.lease_attempt(LeaseOutcome::Lost);
                         self.end(format!("the lease is held by {other}"));
-                        Outcome::Ended
+                        Outcome::ThreadEnded
                     }
                     None => {
                         self.metrics.lease_attempt(LeaseOutcome::Lost);
                         self.end("the Lease has no holder any more".to_owned());
-                        Outcome::Ended
+                        Outcome::ThreadEnded
                     }
                 }
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
                 self.end("the Lease was deleted".to_owned());
-                Outcome::Ended
+                Outcome::ThreadEnded
             }
-            Ok(Err(error)) => self.failed(&words(&error)),
+            Ok(Err(error)) => self.failed(&error_chain(&error)),
             Err(_) => self.failed("no answer in time"),
         }
     }

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use model::Term;
 
-use crate::client::exchange::words;
+use crate::client::exchange::error_chain;
 use crate::lease::{Error, LeaseHold};
 
 /// Leave to write.
 #[derive(Debug, Clone)]
-pub(crate) enum Guard {
+pub(crate) enum WriteGuard {
     /// For as long as the lease is held.
     Lease(LeaseHold),
     /// For as long as the process lives: it was told that it is the only one, or it writes nothing.
-    Alone,
+    NoElection,
 }
 
-impl Guard {
+impl WriteGuard {
     /// Whether a write may be sent now.
     pub(crate) fn holds(&self) -> bool {
         match self {
             Self::Lease(hold) => hold.holds(),
-            Self::Alone => true,
+            Self::NoElection => true,
         }
     }
 
@@ -29,7 +29,7 @@ impl Guard {
     pub(crate) async fn lost(&self) {
         match self {
             Self::Lease(hold) => hold.lost().await,
-            Self::Alone => std::future::pending().await,
+            Self::NoElection => std::future::pending().await,
         }
     }
 
@@ -37,7 +37,7 @@ impl Guard {
     pub(crate) fn last_term(&self) -> Term {
         match self {
             Self::Lease(hold) => hold.last_term(),
-            Self::Alone => Term(0),
+            Self::NoElection => Term(0),
         }
     }
 
@@ -48,7 +48,7 @@ impl Guard {
     pub(crate) async fn claim(&self, term: Term) -> Result<(), Error> {
         match self {
             Self::Lease(hold) => hold.claim(term).await,
-            Self::Alone => Ok(()),
+            Self::NoElection => Ok(()),
         }
     }
 
@@ -58,7 +58,7 @@ impl Guard {
         match tokio::time::timeout(limit, hold.release()).await {
             Ok(Ok(())) => tracing::info!("lease released"),
             Ok(Err(error)) => {
-                tracing::warn!(error = words(&error), "the lease was not released; it runs out by itself");
+                tracing::warn!(error = error_chain(&error), "the lease was not released; it runs out by itself");
             }
             Err(_) => tracing::warn!("the lease was not released in time; it runs out by itself"),
         }

@@ -13,7 +13,7 @@ use kube::client::Body;
 use serde_json::Value;
 
 use crate::client::exchange;
-use crate::process::status::Board;
+use crate::process::status::StatusReporter;
 use crate::watch::sources::collection;
 
 /// Time limit of one request.
@@ -35,17 +35,17 @@ enum Found {
 }
 
 /// Checks every served API at intervals, and reports to the board.
-pub(crate) async fn run(client: Client, registry: Registry, board: Board) {
+pub(crate) async fn run(client: Client, registry: Registry, status: StatusReporter) {
     loop {
         let mut complete = true;
         for api in registry.iter() {
             let path = collection(&api.resource().api_version, api.plural(), None);
             match check(&client, &**api).await {
                 Found::Nothing => complete = false,
-                Found::Complete => board.outdated(&path, None),
+                Found::Complete => status.crd_problem(&path, None),
                 Found::Lacking(problem) => {
                     tracing::error!(path, problem, "the installed CustomResourceDefinition is too old");
-                    board.outdated(&path, Some(problem));
+                    status.crd_problem(&path, Some(problem));
                     complete = false;
                 }
             }

@@ -13,28 +13,28 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::exchange::words;
-use crate::core::{Ask, Ended, Milestone, Period, Turns};
-use crate::dispatch::Dispatch;
-use crate::dispatch::dry_run::Rehearsal;
+use crate::client::exchange::error_chain;
+use crate::core::{LeadershipChannels, LeadershipEvent, OperatorHandle, Request, ThreadEnded};
+use crate::dispatch::Dispatcher;
+use crate::dispatch::dry_run::DryRun;
 use crate::lease;
-use crate::lease::write_guard::Guard;
+use crate::lease::write_guard::WriteGuard;
 use crate::metrics::Metrics;
-use crate::process::status::{Board, Standing};
+use crate::process::status::{ProcessState, StatusReporter};
 use crate::watch::coverage::{Coverage, ListReport, ListReporter};
 use crate::watch::selection::Selection;
 use crate::watch::sources::{self, Scope};
-use crate::watch::{End, Watching};
+use crate::watch::{End, SourceWatch};
 
 /// Capacity of the channel of observations, all kinds together.
 const OBSERVATION_CHANNEL_CAPACITY: usize = 1024;
 
 /// How long calls under way are waited for at the end: well within the grace period of a pod.
-const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What every leadership of a process has in common.
 #[derive(Clone)]
-pub(super) struct Ground {
+pub(super) struct LeadershipContext {
     /// The client.
     pub client: Client,
     /// The served APIs.
@@ -44,15 +44,15 @@ pub(super) struct Ground {
     /// What is counted.
     pub metrics: Metrics,
     /// Where it is told how the process stands.
-    pub board: Board,
+    pub status: StatusReporter,
     /// The operator's thread.
-    pub turns: Turns,
+    pub operator: OperatorHandle,
     /// Most calls at once.
-    pub most_at_once: usize,
+    pub max_in_flight: usize,
     /// How long one call may take.
-    pub call_limit: Duration,
+    pub call_timeout: Duration,
     /// When writes are only printed.
-    pub rehearsal: Option<Arc<Rehearsal>>,
+    pub dry_run: Option<Arc<DryRun>>,
     /// Kinds of the APIs that the next term leaves out.
     pub unserved: BTreeSet<Text>,
 }
@@ -77,61 +77,61 @@ struct Tasks {
     watches: JoinSet<End>,
     dispatch: JoinHandle<()>,
     drain: CancellationToken,
-    milestones: mpsc::UnboundedReceiver<Milestone>,
+    events: mpsc::UnboundedReceiver<LeadershipEvent>,
     lists: mpsc::UnboundedReceiver<ListReport>,
     coverage: Coverage,
     /// Each ends with its API when all sources of an API that is left out were listed.
     probes: JoinSet<Text>,
 }
 
-impl Ground {
+impl LeadershipContext {
     /// Leads until it is over. Whatever this began has ended when it returns.
     ///
     /// # Errors
     /// When the operator's thread has ended.
-    pub(super) async fn lead(&self, guard: &Guard, stop: &CancellationToken) -> Result<Outcome, Ended> {
-        self.board
-            .set(Standing::Listing { missing: "lists of nodes, jobs, pods and services are under way".to_owned() });
+    pub(super) async fn lead(&self, guard: &WriteGuard, stop: &CancellationToken) -> Result<Outcome, ThreadEnded> {
+        self.status
+            .set(ProcessState::Listing { missing: "lists of nodes, jobs, pods and services are under way".to_owned() });
         let mut tasks = self.begin(guard).await?;
         let outcome = self.go_on(&mut tasks, guard, stop).await;
         self.metrics.leads(None);
         self.metrics.ready(false);
         tasks.watches.abort_all();
         if matches!(outcome, Ok(Outcome::Stopped)) {
-            self.board.set(Standing::Stopping);
+            self.status.set(ProcessState::Stopping);
         }
         let in_order = matches!(outcome, Ok(Outcome::Stopped | Outcome::Listable(_)));
         if in_order {
             // What is under way is answered, and the answers are put down; nothing new leaves.
             tasks.drain.cancel();
-            let limit = self.call_limit.min(DRAIN_LIMIT);
+            let limit = self.call_timeout.min(DRAIN_TIMEOUT);
             if tokio::time::timeout(limit, &mut tasks.dispatch).await.is_err() {
                 tracing::warn!("calls were still under way at the end");
             }
         }
         tasks.dispatch.abort();
         let (reply, ended) = oneshot::channel();
-        self.turns.ask(Ask::End { last_turn: in_order, reply }).await?;
-        ended.await.map_err(|_| Ended)?;
+        self.operator.send(Request::EndLeadership { last_turn: in_order, reply }).await?;
+        ended.await.map_err(|_| ThreadEnded)?;
         while tasks.watches.join_next().await.is_some() {}
         outcome
     }
 
-    async fn begin(&self, guard: &Guard) -> Result<Tasks, Ended> {
+    async fn begin(&self, guard: &WriteGuard) -> Result<Tasks, ThreadEnded> {
         let (news, take_news) = mpsc::channel(OBSERVATION_CHANNEL_CAPACITY);
         let (answers, take_answers) = mpsc::unbounded_channel();
         let (calls, take_calls) = mpsc::unbounded_channel();
-        let (tell, milestones) = mpsc::unbounded_channel();
-        let period = Period {
+        let (tell, events) = mpsc::unbounded_channel();
+        let period = LeadershipChannels {
             last_term: guard.last_term(),
             unserved: self.unserved.clone(),
             news: take_news,
             answers: take_answers,
             calls,
-            milestones: tell,
+            events: tell,
         };
-        self.turns.ask(Ask::Begin(Box::new(period))).await?;
-        self.board.leave_out(self.unserved.iter().map(ToString::to_string).collect());
+        self.operator.send(Request::StartLeadership(Box::new(period))).await?;
+        self.status.leave_out(self.unserved.iter().map(ToString::to_string).collect());
         for api in self.registry.iter() {
             let kind = api.resource().kind;
             self.metrics.serves(&kind, !self.unserved.contains(&kind));
@@ -139,7 +139,7 @@ impl Ground {
         let targets = self.registry.watch_targets_without(&self.unserved);
         let job_sources = targets.iter().filter(|target| target.kind == Kind::Job).count();
         let selection = Arc::new(Selection::new(!self.scope.label_selector.is_empty(), job_sources));
-        let watching = |target: WatchTarget, lists: ListReporter| Watching {
+        let watching = |target: WatchTarget, lists: ListReporter| SourceWatch {
             client: self.client.clone(),
             kind: target.kind,
             source: sources::in_scope(target, &self.scope),
@@ -148,7 +148,7 @@ impl Ground {
             registry: self.registry.clone(),
             news: news.clone(),
             metrics: self.metrics.clone(),
-            board: self.board.clone(),
+            status: self.status.clone(),
             lists,
         };
         let coverage = Coverage::new(targets.iter().map(|target| self.registry.shown_by(target)).collect());
@@ -161,7 +161,7 @@ impl Ground {
         for kind in self.unserved.clone() {
             let targets = self.registry.watch_targets().into_iter();
             let targets = targets.filter(|target| self.registry.shown_by(target).contains(&kind));
-            let probed: Vec<Watching> = targets.map(|target| watching(target, ListReporter::default())).collect();
+            let probed: Vec<SourceWatch> = targets.map(|target| watching(target, ListReporter::default())).collect();
             probes.spawn(async move {
                 for source in probed {
                     source.until_listed().await;
@@ -169,59 +169,64 @@ impl Ground {
                 kind
             });
         }
-        let dispatch = Dispatch {
+        let dispatch = Dispatcher {
             client: self.client.clone(),
             registry: self.registry.clone(),
             guard: guard.clone(),
             metrics: self.metrics.clone(),
-            most_at_once: self.most_at_once,
-            limit: self.call_limit,
+            max_in_flight: self.max_in_flight,
+            call_timeout: self.call_timeout,
             answers,
-            rehearsal: self.rehearsal.clone(),
+            dry_run: self.dry_run.clone(),
         };
         let drain = CancellationToken::new();
         let dispatch = tokio::spawn(dispatch.run(take_calls, drain.clone()));
-        Ok(Tasks { watches, dispatch, drain, milestones, lists, coverage, probes })
+        Ok(Tasks { watches, dispatch, drain, events, lists, coverage, probes })
     }
 
-    async fn go_on(&self, tasks: &mut Tasks, guard: &Guard, stop: &CancellationToken) -> Result<Outcome, Ended> {
-        let mut begun = false;
+    async fn go_on(
+        &self,
+        tasks: &mut Tasks,
+        guard: &WriteGuard,
+        stop: &CancellationToken,
+    ) -> Result<Outcome, ThreadEnded> {
+        let mut started = false;
         loop {
             let milestone = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(Outcome::Stopped),
                 () = guard.lost() => return Ok(Outcome::Lost),
                 // Whoever leads next lists everything, and judges what it means.
-                () = went_back(&mut tasks.watches) => return Ok(Outcome::Lost),
+                () = cluster_regressed(&mut tasks.watches) => return Ok(Outcome::Lost),
                 Some(Ok(kind)) = tasks.probes.join_next() => return Ok(Outcome::Listable(kind)),
                 Some(report) = tasks.lists.recv() => {
                     tasks.coverage.record(report);
-                    let unavailable = if begun { BTreeMap::new() } else { tasks.coverage.to_leave_out() };
+                    let unavailable = if started { BTreeMap::new() } else { tasks.coverage.to_leave_out() };
                     if !unavailable.is_empty() {
                         return Ok(self.leave_out(unavailable));
                     }
                     continue;
                 }
-                milestone = tasks.milestones.recv() => milestone.ok_or(Ended)?,
+                milestone = tasks.events.recv() => milestone.ok_or(ThreadEnded)?,
             };
             match milestone {
-                Milestone::Proposed(term) => match claim(guard, term).await {
-                    Some(term) => self.turns.ask(Ask::Grant(term)).await?,
+                LeadershipEvent::TermProposed(term) => match claim(guard, term).await {
+                    Some(term) => self.operator.send(Request::GrantTerm(term)).await?,
                     None => return Ok(Outcome::Lost),
                 },
-                Milestone::Begun(term) => {
-                    begun = true;
+                LeadershipEvent::TermStarted(term) => {
+                    started = true;
                     self.metrics.leads(Some(term));
                     self.metrics.ready(true);
-                    self.board.set(Standing::Leading { term });
+                    self.status.set(ProcessState::Leading { term });
                 }
-                Milestone::Stopped(error) => return Ok(Outcome::Broken(error)),
+                LeadershipEvent::OperatorStopped(error) => return Ok(Outcome::Broken(error)),
             }
         }
     }
 }
 
-impl Ground {
+impl LeadershipContext {
     fn leave_out(&self, unavailable: BTreeMap<Text, String>) -> Outcome {
         for (kind, why) in &unavailable {
             tracing::error!(%kind, why, "jobs of this API are not served until its objects can be listed");
@@ -231,9 +236,9 @@ impl Ground {
 }
 
 /// Waits until a watch found that the cluster went back.
-async fn went_back(watches: &mut JoinSet<End>) {
+async fn cluster_regressed(watches: &mut JoinSet<End>) {
     while let Some(ended) = watches.join_next().await {
-        if matches!(ended, Ok(End::WentBack)) {
+        if matches!(ended, Ok(End::ClusterRegressed)) {
             return;
         }
     }
@@ -241,13 +246,13 @@ async fn went_back(watches: &mut JoinSet<End>) {
 }
 
 /// Claims a term, or a greater one if that is taken; `None` when the leave to write is lost.
-async fn claim(guard: &Guard, mut term: Term) -> Option<Term> {
+async fn claim(guard: &WriteGuard, mut term: Term) -> Option<Term> {
     loop {
         match guard.claim(term).await {
             Ok(()) => return Some(term),
             Err(lease::Error::TermTaken { last, .. }) if last >= term => term = Term(last.0.saturating_add(1)),
             Err(error) => {
-                tracing::warn!(error = words(&error), %term, "the term cannot be claimed");
+                tracing::warn!(error = error_chain(&error), %term, "the term cannot be claimed");
                 return None;
             }
         }

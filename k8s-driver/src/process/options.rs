@@ -26,15 +26,15 @@ pub struct Options {
     /// Where others can look.
     pub http: HttpOptions,
     /// Most calls at once.
-    pub most_at_once: usize,
+    pub max_in_flight: usize,
     /// How long one call may take.
-    pub call_limit: Duration,
+    pub call_timeout: Duration,
     /// Records after which the log is made to begin at the present state; 0 for never.
     pub compact_after: u64,
     /// Whether a cluster whose versions went backwards is taken for what it is now: the log is set aside.
     pub accept_new_cluster: bool,
     /// Decide and print; write nothing, neither to the cluster nor to the disk.
-    pub rehearsal: Option<Format>,
+    pub dry_run: Option<Format>,
 }
 
 /// Settings of the election.
@@ -72,7 +72,7 @@ impl Options {
     pub const MAX_IN_FLIGHT: usize = 32;
     /// How long one call may take unless told otherwise. A busy API server takes seconds, and giving up makes it busier; what
     /// is under way when the lease is lost is given up at once, whatever this says.
-    pub const CALL_LIMIT: Duration = Duration::from_secs(30);
+    pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 }
 
 impl Default for Options {
@@ -84,11 +84,11 @@ impl Default for Options {
             data_directory: PathBuf::from("./trainyard-operator"),
             lease: Some(Lease::default()),
             http: HttpOptions::default(),
-            most_at_once: Self::MAX_IN_FLIGHT,
-            call_limit: Self::CALL_LIMIT,
+            max_in_flight: Self::MAX_IN_FLIGHT,
+            call_timeout: Self::CALL_TIMEOUT,
             compact_after: Self::COMPACT_AFTER,
             accept_new_cluster: false,
-            rehearsal: None,
+            dry_run: None,
         }
     }
 }

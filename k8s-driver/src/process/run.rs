@@ -13,28 +13,28 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{self, Connection};
 use crate::core::clock::Clock;
-use crate::core::logs::{Directory, Logs, Memory};
-use crate::core::{self, Ask, Parts, Turns};
-use crate::dispatch::dry_run::Rehearsal;
-use crate::http::{self, Bound, Surface};
-use crate::lease::write_guard::Guard;
+use crate::core::log_store::{DirectoryStore, LogStore, MemoryStore};
+use crate::core::{self, Config, OperatorHandle, Request};
+use crate::dispatch::dry_run::DryRun;
+use crate::http::{self, Listeners, ServerState};
+use crate::lease::write_guard::WriteGuard;
 use crate::lease::{self, Advertised, Elector, LeaseOptions};
 use crate::metrics::Metrics;
 use crate::process::crd_check;
-use crate::process::leadership::{Ground, Outcome};
+use crate::process::leadership::{LeadershipContext, Outcome};
 use crate::process::options::Options;
-use crate::process::status::{Board, Standing};
+use crate::process::status::{ProcessState, StatusReporter};
 use crate::replication::credentials::Tokens;
-use crate::replication::follower::{Follower, Following};
+use crate::replication::follower::{Follower, FollowerState};
 
 /// Wait after the first leadership that failed; it doubles up to [`MAX_BACKOFF`].
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
 /// Maximum wait after a leadership that failed.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Rendered calls per call in flight, so that the dispatcher never waits for the next turn.
-const ROOM_PER_CALL: usize = 4;
+const RENDERED_PER_CALL: usize = 4;
 /// Minimum interval between two progress writes of a job's status, in milliseconds.
-const STATUS_PACE_MS: u64 = 1_000;
+const STATUS_INTERVAL_MS: u64 = 1_000;
 /// Records after which the state is kept beside the log: folding so many takes about a third of a second.
 pub const CACHE_AFTER: u64 = 100_000;
 /// Time limit of releasing the Lease at the end.
@@ -62,7 +62,7 @@ pub enum Error {
     Lease(#[from] lease::Error),
     /// The operator's thread is gone: an error in this program.
     #[error(transparent)]
-    Ended(#[from] core::Ended),
+    ThreadEnded(#[from] core::ThreadEnded),
     /// Nothing can be looked at from outside.
     #[error(transparent)]
     Http(#[from] http::Error),
@@ -81,23 +81,23 @@ pub struct Handles {
     /// What is counted.
     pub metrics: Metrics,
     /// How it stands.
-    pub board: Board,
+    pub status: StatusReporter,
     /// The served APIs.
     pub registry: Registry,
     /// Where calls are printed when they are not made.
-    pub rehearsal: Option<Arc<Rehearsal>>,
+    pub dry_run: Option<Arc<DryRun>>,
 }
 
 impl Handles {
     /// The usual ones.
-    pub fn new(rehearsal: Option<Rehearsal>) -> Self {
+    pub fn new(dry_run: Option<DryRun>) -> Self {
         Self {
             stop: CancellationToken::new(),
             clock: Clock::system(),
             metrics: Metrics::new(),
-            board: Board::default(),
+            status: StatusReporter::default(),
             registry: Registry::all(),
-            rehearsal: rehearsal.map(Arc::new),
+            dry_run: dry_run.map(Arc::new),
         }
     }
 }
@@ -110,54 +110,54 @@ pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
     let connection = client::connect(&options.connection).await?;
     tracing::info!(server = connection.server, "starting");
     let registry = handles.registry.clone();
-    let turns = open(&options, &handles, &registry).await?;
-    let ground = Ground {
+    let operator = open(&options, &handles, &registry).await?;
+    let context = LeadershipContext {
         client: connection.client.clone(),
         registry,
         scope: options.scope.clone(),
         metrics: handles.metrics.clone(),
-        board: handles.board.clone(),
-        turns: turns.clone(),
-        most_at_once: options.most_at_once,
-        call_limit: options.call_limit,
-        rehearsal: handles.rehearsal.clone(),
+        status: handles.status.clone(),
+        operator: operator.clone(),
+        max_in_flight: options.max_in_flight,
+        call_timeout: options.call_timeout,
+        dry_run: handles.dry_run.clone(),
         unserved: BTreeSet::new(),
     };
-    let bound = Bound::new(&options.http).await?;
-    let mut process = Process { options, handles, turns, ground, wait: MIN_BACKOFF };
-    let mut candidate = process.candidate(&connection, bound.advertised())?;
-    let quiet = CancellationToken::new();
-    let surface = process.surface(&connection, candidate.as_ref());
-    let served = tokio::spawn(bound.serve(surface, quiet.clone()));
-    let registry = process.ground.registry.clone();
-    let check = tokio::spawn(crd_check::run(connection.client.clone(), registry, process.handles.board.clone()));
-    let outcome = process.live(&mut candidate).await;
+    let listeners = Listeners::new(&options.http).await?;
+    let mut process = Process { options, handles, operator, context, wait: MIN_BACKOFF };
+    let mut candidate = process.candidate(&connection, listeners.advertised())?;
+    let stop_serving = CancellationToken::new();
+    let server_state = process.server_state(&connection, candidate.as_ref());
+    let served = tokio::spawn(listeners.serve(server_state, stop_serving.clone()));
+    let registry = process.context.registry.clone();
+    let check = tokio::spawn(crd_check::run(connection.client.clone(), registry, process.handles.status.clone()));
+    let outcome = process.run(&mut candidate).await;
     check.abort();
     // What can be looked at lasts as long as there is something to see.
-    quiet.cancel();
+    stop_serving.cancel();
     served.await?;
     outcome
 }
 
 /// Opens the log and starts the operator's thread, which takes as long as the log is.
-async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Result<Turns, Error> {
+async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Result<OperatorHandle, Error> {
     let data = |source| Error::Data { path: options.data_directory.clone(), source };
-    let logs: Box<dyn Logs> = if options.rehearsal.is_some() {
-        Box::new(Memory::default())
+    let log_store: Box<dyn LogStore> = if options.dry_run.is_some() {
+        Box::new(MemoryStore::default())
     } else {
-        Box::new(Directory::new(&options.data_directory, Verify::Tail).map_err(data)?)
+        Box::new(DirectoryStore::new(&options.data_directory, Verify::Tail).map_err(data)?)
     };
-    let parts = Parts {
-        logs,
+    let parts = Config {
+        log_store,
         registry: registry.clone(),
         options: operator::Options {
             config: options.config.clone(),
-            status_interval_ms: STATUS_PACE_MS,
+            status_interval_ms: STATUS_INTERVAL_MS,
             ..operator::Options::default()
         },
         clock: Arc::clone(&handles.clock),
         metrics: handles.metrics.clone(),
-        room: options.most_at_once.saturating_mul(ROOM_PER_CALL),
+        in_flight_limit: options.max_in_flight.saturating_mul(RENDERED_PER_CALL),
         compact_after: options.compact_after,
         cache_after: CACHE_AFTER,
     };
@@ -168,8 +168,8 @@ async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Resu
 struct Process {
     options: Options,
     handles: Handles,
-    turns: Turns,
-    ground: Ground,
+    operator: OperatorHandle,
+    context: LeadershipContext,
     /// How long to wait after the next leadership that breaks.
     wait: Duration,
 }
@@ -182,25 +182,25 @@ struct Candidate {
 
 impl Candidate {
     /// Waits until this process leads; `None` when it is stopped first.
-    async fn wait(&mut self, stop: &CancellationToken) -> Result<Option<Guard>, lease::Error> {
-        let enough = CancellationToken::new();
+    async fn wait(&mut self, stop: &CancellationToken) -> Result<Option<WriteGuard>, lease::Error> {
+        let elected_token = CancellationToken::new();
         let elected = async {
-            let tenure = tokio::select! {
+            let hold = tokio::select! {
                 biased;
                 () = stop.cancelled() => None,
-                tenure = self.elector.acquire() => Some(tenure),
+                hold = self.elector.acquire() => Some(hold),
             };
-            enough.cancel();
-            tenure.transpose()
+            elected_token.cancel();
+            hold.transpose()
         };
         // Nothing is followed any more when a term begins.
-        let (tenure, ()) = tokio::join!(elected, self.follower.run(&enough));
-        Ok(tenure?.map(Guard::Lease))
+        let (hold, ()) = tokio::join!(elected, self.follower.run(&elected_token));
+        Ok(hold?.map(WriteGuard::Lease))
     }
 }
 
 /// What follows a leadership.
-enum Next {
+enum NextStep {
     /// The end.
     End,
     /// Lead again, under the same leave to write.
@@ -210,13 +210,13 @@ enum Next {
 }
 
 impl Process {
-    async fn live(&mut self, candidate: &mut Option<Candidate>) -> Result<(), Error> {
+    async fn run(&mut self, candidate: &mut Option<Candidate>) -> Result<(), Error> {
         let stop = self.handles.stop.clone();
         while !stop.is_cancelled() {
             let guard = match candidate {
-                None => Guard::Alone,
+                None => WriteGuard::NoElection,
                 Some(candidate) => {
-                    self.handles.board.set(Standing::Standby);
+                    self.handles.status.set(ProcessState::Standby);
                     self.handles.metrics.ready(true);
                     match candidate.wait(&stop).await? {
                         Some(guard) => guard,
@@ -224,14 +224,14 @@ impl Process {
                     }
                 }
             };
-            self.reign(guard).await?;
+            self.lead_until_lost(guard).await?;
         }
-        self.handles.board.set(Standing::Stopping);
+        self.handles.status.set(ProcessState::Stopping);
         Ok(())
     }
 
     fn candidate(&self, connection: &Connection, log: Option<&Advertised>) -> Result<Option<Candidate>, Error> {
-        let Some(settings) = self.options.lease.as_ref().filter(|_| self.options.rehearsal.is_none()) else {
+        let Some(settings) = self.options.lease.as_ref().filter(|_| self.options.dry_run.is_none()) else {
             return Ok(None);
         };
         let namespace = settings.namespace.clone().unwrap_or_else(|| connection.namespace.clone());
@@ -251,89 +251,89 @@ impl Process {
         let metrics = self.handles.metrics.clone();
         let elector = Elector::new(connection.client.clone(), options, metrics.clone());
         let tokens = Tokens::new(connection.client.clone(), namespace);
-        let follower = Follower::new(self.turns.clone(), elector.leader(), identity, tokens, metrics);
+        let follower = Follower::new(self.operator.clone(), elector.leader(), identity, tokens, metrics);
         let follower = follower.compacting_after(self.options.compact_after);
         Ok(Some(Candidate { elector, follower }))
     }
 
-    fn surface(&self, connection: &Connection, candidate: Option<&Candidate>) -> Surface {
-        Surface {
-            turns: self.turns.clone(),
-            board: self.handles.board.clone(),
+    fn server_state(&self, connection: &Connection, candidate: Option<&Candidate>) -> ServerState {
+        ServerState {
+            operator: self.operator.clone(),
+            status: self.handles.status.clone(),
             metrics: self.handles.metrics.clone(),
-            following: candidate.map_or_else(|| watch::channel(Following::NobodyLeads).1, |c| c.follower.following()),
+            following: candidate.map_or_else(|| watch::channel(FollowerState::NoLeader).1, |c| c.follower.following()),
             leader: candidate.map_or_else(|| watch::channel(None).1, |c| c.elector.leader()),
             client: connection.client.clone(),
         }
     }
 
     /// Leads under one leave to write, again and again, until it is lost or given back.
-    async fn reign(&mut self, guard: Guard) -> Result<(), Error> {
+    async fn lead_until_lost(&mut self, guard: WriteGuard) -> Result<(), Error> {
         loop {
-            let begun = Instant::now();
-            let outcome = self.ground.lead(&guard, &self.handles.stop).await?;
-            if begun.elapsed() > MAX_BACKOFF {
+            let started = Instant::now();
+            let outcome = self.context.lead(&guard, &self.handles.stop).await?;
+            if started.elapsed() > MAX_BACKOFF {
                 self.wait = MIN_BACKOFF;
             }
-            match self.after(outcome).await? {
-                Next::Again => {}
-                Next::End | Next::Elect => break,
+            match self.next_step(outcome).await? {
+                NextStep::Again => {}
+                NextStep::End | NextStep::Elect => break,
             }
         }
         guard.release(RELEASE_TIMEOUT).await;
         Ok(())
     }
 
-    async fn after(&mut self, outcome: Outcome) -> Result<Next, Error> {
+    async fn next_step(&mut self, outcome: Outcome) -> Result<NextStep, Error> {
         let error = match outcome {
-            Outcome::Stopped => return Ok(Next::End),
+            Outcome::Stopped => return Ok(NextStep::End),
             Outcome::Lost => {
                 tracing::warn!("leadership is lost");
-                return Ok(Next::Elect);
+                return Ok(NextStep::Elect);
             }
             Outcome::LeaveOut(kinds) => {
-                self.ground.unserved = kinds;
-                return Ok(Next::Again);
+                self.context.unserved = kinds;
+                return Ok(NextStep::Again);
             }
             Outcome::Listable(kind) => {
                 tracing::info!(%kind, "objects of this API can be listed: the next term serves its jobs");
-                self.ground.unserved.remove(&kind);
-                return Ok(Next::Again);
+                self.context.unserved.remove(&kind);
+                return Ok(NextStep::Again);
             }
             Outcome::Broken(error) => error,
         };
         let (next, why) = match &error {
             operator::Error::ClusterWentBack { .. } if self.options.accept_new_cluster => {
-                let kept = self.set_aside("another-cluster").await?;
+                let kept = self.archive("another-cluster").await?;
                 tracing::warn!(
                     kept,
                     "the cluster went back; the log is set aside, jobs are adopted from their objects"
                 );
-                return Ok(Next::Again);
+                return Ok(NextStep::Again);
             }
             operator::Error::ClusterWentBack { .. } => {
                 let todo = "if it was restored on purpose, start once with --accept-new-cluster";
-                (Next::Again, format!("{error}: {todo}"))
+                (NextStep::Again, format!("{error}: {todo}"))
             }
-            operator::Error::Superseded { .. } => (Next::Again, error.to_string()),
+            operator::Error::Superseded { .. } => (NextStep::Again, error.to_string()),
             // Another process may have a disk that works.
-            _ => (Next::Elect, crate::client::exchange::words(&error)),
+            _ => (NextStep::Elect, crate::client::exchange::error_chain(&error)),
         };
         tracing::error!(why, "leadership broke off; it begins again");
-        self.handles.board.set(Standing::Failing { why });
+        self.handles.status.set(ProcessState::Failing { why });
         tokio::select! {
-            () = self.handles.stop.cancelled() => return Ok(Next::End),
+            () = self.handles.stop.cancelled() => return Ok(NextStep::End),
             () = tokio::time::sleep(self.wait) => {}
         }
         self.wait = (self.wait * 2).min(MAX_BACKOFF);
         Ok(next)
     }
 
-    async fn set_aside(&self, why: &str) -> Result<String, Error> {
+    async fn archive(&self, why: &str) -> Result<String, Error> {
         let (reply, answer) = oneshot::channel();
-        self.turns.ask(Ask::SetAside { why: why.to_owned(), reply }).await?;
+        self.operator.send(Request::Archive { why: why.to_owned(), reply }).await?;
         let failed = |error: String| event_log::Error::Engine { action: "set the log aside", message: error };
-        let kept = answer.await.map_err(|_| core::Ended)?.map_err(failed);
+        let kept = answer.await.map_err(|_| core::ThreadEnded)?.map_err(failed);
         Ok(kept.map_err(|error| core::Error::from(operator::Error::Log(error)))?)
     }
 }

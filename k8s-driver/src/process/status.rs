@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 /// Where a process stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProcessState {
     /// It opens its log.
     Starting,
     /// It waits for the lease; another process leads, or nobody does yet.
@@ -33,14 +33,14 @@ pub enum Standing {
     Stopping,
 }
 
-impl Standing {
+impl ProcessState {
     /// Whether this process does what it is there for.
     pub const fn is_ready(&self) -> bool {
         matches!(self, Self::Standby | Self::Leading { .. })
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for ProcessState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Starting => f.write_str("starting: the log is being opened"),
@@ -55,14 +55,14 @@ impl fmt::Display for Standing {
 
 /// Resources that the server does not know (yet).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingResources {
     /// Their paths, in order.
     pub paths: Vec<String>,
     /// Whether there is no other: an operator has nothing to do then.
     pub all: bool,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the server does not serve {} (yet): install its CustomResourceDefinition", self.paths.join(", "))
     }
@@ -70,11 +70,11 @@ impl fmt::Display for Missing {
 
 /// Where a process writes down how it stands. Clones are the same board.
 #[derive(Debug, Clone)]
-pub struct Board(Arc<Shared>);
+pub struct StatusReporter(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<ProcessState>,
     /// What keeps a source from being listed or watched, by source.
     troubles: Mutex<BTreeMap<String, String>>,
     /// Resources that are watched, by path: whether the server knows them.
@@ -85,10 +85,10 @@ struct Shared {
     unserved: Mutex<Vec<String>>,
 }
 
-impl Default for Board {
+impl Default for StatusReporter {
     fn default() -> Self {
         Self(Arc::new(Shared {
-            standing: watch::Sender::new(Standing::Starting),
+            standing: watch::Sender::new(ProcessState::Starting),
             troubles: Mutex::default(),
             served: Mutex::default(),
             outdated: Mutex::default(),
@@ -97,9 +97,9 @@ impl Default for Board {
     }
 }
 
-impl Board {
+impl StatusReporter {
     /// Notes how it stands from now on.
-    pub fn set(&self, standing: Standing) {
+    pub fn set(&self, standing: ProcessState) {
         self.0.standing.send_if_modified(|now| {
             let changed = *now != standing;
             if changed {
@@ -111,7 +111,7 @@ impl Board {
     }
 
     /// Notes what keeps a source from being listed or watched; `None` when nothing does any more.
-    pub fn trouble(&self, source: &str, why: Option<String>) {
+    pub fn source_error(&self, source: &str, why: Option<String>) {
         let mut troubles = self.troubles();
         match why {
             Some(why) => troubles.insert(source.to_owned(), why),
@@ -125,7 +125,7 @@ impl Board {
     }
 
     /// Records what the CRD of a resource lacks, or `None` if nothing.
-    pub fn outdated(&self, path: &str, problem: Option<String>) {
+    pub fn crd_problem(&self, path: &str, problem: Option<String>) {
         let mut outdated = self.0.outdated.lock().unwrap_or_else(PoisonError::into_inner);
         match problem {
             Some(problem) => outdated.insert(path.to_owned(), problem),
@@ -134,7 +134,7 @@ impl Board {
     }
 
     /// Returns what installed CRDs lack, in words, with the remedy; `None` if nothing.
-    pub fn shortcomings(&self) -> Option<String> {
+    pub fn crd_problems(&self) -> Option<String> {
         let outdated = self.0.outdated.lock().unwrap_or_else(PoisonError::into_inner);
         let told: Vec<String> = outdated.iter().map(|(path, problem)| format!("{path}: {problem}")).collect();
         (!told.is_empty()).then(|| {
@@ -166,18 +166,18 @@ impl Board {
     }
 
     /// What the server does not know of what it was last asked for.
-    pub fn missing(&self) -> Missing {
+    pub fn missing(&self) -> MissingResources {
         let known = self.known();
         let absent = |(path, served): (&String, &bool)| (!served).then(|| path.clone());
         let paths: Vec<String> = known.iter().filter_map(absent).collect();
         let all = !paths.is_empty() && paths.len() == known.len();
-        Missing { paths, all }
+        MissingResources { paths, all }
     }
 
     /// How it stands, and what is in the way of complete views.
-    pub fn get(&self) -> Standing {
+    pub fn get(&self) -> ProcessState {
         let mut standing = self.0.standing.borrow().clone();
-        if let Standing::Listing { missing } = &mut standing {
+        if let ProcessState::Listing { missing } = &mut standing {
             let troubles = self.troubles();
             let told: Vec<String> = troubles.iter().map(|(source, why)| format!("{source}: {why}")).collect();
             if !told.is_empty() {
@@ -188,7 +188,7 @@ impl Board {
     }
 
     /// Follows how it stands.
-    pub fn subscribe(&self) -> watch::Receiver<Standing> {
+    pub fn subscribe(&self) -> watch::Receiver<ProcessState> {
         self.0.standing.subscribe()
     }
 
@@ -208,56 +208,56 @@ mod tests {
 
     #[test]
     fn what_is_in_the_way_is_told_until_it_is_gone() {
-        let board = Board::default();
-        assert!(!board.get().is_ready());
-        board.set(Standing::Listing { missing: "lists are under way".to_owned() });
-        assert_eq!(board.get().to_string(), "waiting for complete views of the cluster: lists are under way");
-        board.trouble("/api/v1/pods", Some("list: 403 Forbidden".to_owned()));
+        let status = StatusReporter::default();
+        assert!(!status.get().is_ready());
+        status.set(ProcessState::Listing { missing: "lists are under way".to_owned() });
+        assert_eq!(status.get().to_string(), "waiting for complete views of the cluster: lists are under way");
+        status.source_error("/api/v1/pods", Some("list: 403 Forbidden".to_owned()));
         let text = "waiting for complete views of the cluster: /api/v1/pods: list: 403 Forbidden";
-        assert_eq!(board.get().to_string(), text);
-        board.trouble("/api/v1/pods", None);
-        assert!(board.get().to_string().ends_with("lists are under way"));
-        board.set(Standing::Leading { term: Term(7) });
-        assert!(board.get().is_ready());
-        assert_eq!(board.get().to_string(), "leading, term 7");
+        assert_eq!(status.get().to_string(), text);
+        status.source_error("/api/v1/pods", None);
+        assert!(status.get().to_string().ends_with("lists are under way"));
+        status.set(ProcessState::Leading { term: Term(7) });
+        assert!(status.get().is_ready());
+        assert_eq!(status.get().to_string(), "leading, term 7");
     }
 
     #[test]
     fn an_api_that_is_left_out_is_named_with_what_is_in_the_way() {
-        let board = Board::default();
-        assert_eq!(board.gaps(), None);
-        board.leave_out(vec!["SecondJob".to_owned()]);
-        board.trouble("/apis/a/v1/as", Some("list: 403 Forbidden".to_owned()));
+        let status = StatusReporter::default();
+        assert_eq!(status.gaps(), None);
+        status.leave_out(vec!["SecondJob".to_owned()]);
+        status.source_error("/apis/a/v1/as", Some("list: 403 Forbidden".to_owned()));
         let gaps =
             "SecondJob jobs are not served until their objects can be listed: /apis/a/v1/as: list: 403 Forbidden";
-        assert_eq!(board.gaps().as_deref(), Some(gaps));
-        board.leave_out(Vec::new());
-        assert_eq!(board.gaps().as_deref(), Some("/apis/a/v1/as: list: 403 Forbidden"));
+        assert_eq!(status.gaps().as_deref(), Some(gaps));
+        status.leave_out(Vec::new());
+        assert_eq!(status.gaps().as_deref(), Some("/apis/a/v1/as: list: 403 Forbidden"));
     }
 
     #[test]
     fn an_outdated_definition_is_reported_until_it_is_replaced() {
-        let board = Board::default();
-        assert_eq!(board.shortcomings(), None);
-        board.outdated("/apis/a/v1/as", Some("it has no status.trainyard".to_owned()));
-        let told = board.shortcomings().unwrap();
+        let status = StatusReporter::default();
+        assert_eq!(status.crd_problems(), None);
+        status.crd_problem("/apis/a/v1/as", Some("it has no status.trainyard".to_owned()));
+        let told = status.crd_problems().unwrap();
         assert!(told.contains("/apis/a/v1/as: it has no status.trainyard") && told.contains("trainyard crd"), "{told}");
-        board.outdated("/apis/a/v1/as", None);
-        assert_eq!(board.shortcomings(), None);
+        status.crd_problem("/apis/a/v1/as", None);
+        assert_eq!(status.crd_problems(), None);
     }
 
     #[test]
     fn what_is_not_served_is_told_until_it_is() {
-        let board = Board::default();
-        assert_eq!(board.missing(), Missing::default());
-        board.served("/apis/a/v1/as", false);
-        assert!(board.missing().all, "{:?}", board.missing());
-        board.served("/apis/b/v1/bs", true);
-        let missing = board.missing();
+        let status = StatusReporter::default();
+        assert_eq!(status.missing(), MissingResources::default());
+        status.served("/apis/a/v1/as", false);
+        assert!(status.missing().all, "{:?}", status.missing());
+        status.served("/apis/b/v1/bs", true);
+        let missing = status.missing();
         assert!(!missing.all);
         let text = "the server does not serve /apis/a/v1/as (yet): install its CustomResourceDefinition";
         assert_eq!(missing.to_string(), text);
-        board.served("/apis/a/v1/as", true);
-        assert_eq!(board.missing(), Missing::default());
+        status.served("/apis/a/v1/as", true);
+        assert_eq!(status.missing(), MissingResources::default());
     }
 }

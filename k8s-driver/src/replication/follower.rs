@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::Turns;
+use crate::core::OperatorHandle;
 use crate::lease::{Advertised, Leader};
 use crate::metrics::Metrics;
 use crate::process::options::Options;
@@ -31,19 +31,19 @@ use crate::replication::remote::{Remote, Target};
 
 use super::session::{Session, Stopped};
 
-/// Pause after the first failure; it doubles up to [`MAX_PAUSE`].
-const PAUSE: Duration = Duration::from_millis(500);
+/// Pause after the first failure; it doubles up to [`MAX_BACKOFF`].
+const MIN_BACKOFF: Duration = Duration::from_millis(500);
 /// Maximum pause.
-const MAX_PAUSE: Duration = Duration::from_secs(10);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// How a standby gets on with following.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Following {
+pub(crate) enum FollowerState {
     /// It has not begun.
     #[default]
     Starting,
     /// The lease is nobody's.
-    NobodyLeads,
+    NoLeader,
     /// The leader does not serve its log: there is nothing to follow, as somebody has set it up.
     NotServed {
         /// Identity of the leader.
@@ -61,11 +61,11 @@ pub(crate) enum Following {
     },
 }
 
-impl fmt::Display for Following {
+impl fmt::Display for FollowerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Starting => f.write_str("has not looked for a leader yet"),
-            Self::NobodyLeads => f.write_str("nobody leads"),
+            Self::NoLeader => f.write_str("nobody leads"),
             Self::NotServed { leader } => write!(f, "{leader} leads and does not serve its log"),
             Self::Reading { leader } => write!(f, "following {leader}"),
             Self::Unreachable { why } => write!(f, "cannot follow the leader: {why}"),
@@ -75,7 +75,7 @@ impl fmt::Display for Following {
 
 /// A standby's follower.
 pub(crate) struct Follower {
-    turns: Turns,
+    operator: OperatorHandle,
     /// Who leads.
     leader: watch::Receiver<Option<Leader>>,
     /// This process.
@@ -84,20 +84,20 @@ pub(crate) struct Follower {
     tokens: Tokens,
     metrics: Metrics,
     compact_after: u64,
-    told: watch::Sender<Following>,
+    state: watch::Sender<FollowerState>,
 }
 
 impl Follower {
     /// A follower for the process `identity`, which has the log of `turns`.
     pub(crate) fn new(
-        turns: Turns,
+        operator: OperatorHandle,
         leader: watch::Receiver<Option<Leader>>,
         identity: String,
         tokens: Tokens,
         metrics: Metrics,
     ) -> Self {
-        let told = watch::Sender::new(Following::Starting);
-        Self { turns, leader, identity, tokens, metrics, compact_after: Options::COMPACT_AFTER, told }
+        let state = watch::Sender::new(FollowerState::Starting);
+        Self { operator, leader, identity, tokens, metrics, compact_after: Options::COMPACT_AFTER, state }
     }
 
     /// Records after which the own log is made to begin at its present state; 0 for never. The leader's compaction leaves a
@@ -109,35 +109,35 @@ impl Follower {
     }
 
     /// How it gets on.
-    pub(crate) fn following(&self) -> watch::Receiver<Following> {
-        self.told.subscribe()
+    pub(crate) fn following(&self) -> watch::Receiver<FollowerState> {
+        self.state.subscribe()
     }
 
     /// Follows whoever leads until `stop`. When this returns, nothing of it is under way any more: a term may begin.
     pub(crate) async fn run(&mut self, stop: &CancellationToken) {
-        let mut pause = PAUSE;
+        let mut pause = MIN_BACKOFF;
         let mut leader = self.leader.clone();
         while !stop.is_cancelled() {
             let present = leader.borrow_and_update().clone();
             let why = match present {
                 Some(Leader { identity, advertised: Some(advertised), .. }) if identity != self.identity => {
-                    let begun = tokio::time::Instant::now();
+                    let started = tokio::time::Instant::now();
                     let why = tokio::select! {
                         why = self.follow(&identity, &advertised, stop) => why,
                         // Another leader, or another address: the session is dropped where it waits for the network only.
                         () = changed(&mut leader, &identity, &advertised) => Stopped::Asked,
                     };
-                    if begun.elapsed() > MAX_PAUSE {
-                        pause = PAUSE;
+                    if started.elapsed() > MAX_BACKOFF {
+                        pause = MIN_BACKOFF;
                     }
                     why
                 }
                 other => {
-                    self.tell(match other {
+                    self.set_state(match other {
                         Some(present) if present.identity != self.identity => {
-                            Following::NotServed { leader: present.identity }
+                            FollowerState::NotServed { leader: present.identity }
                         }
-                        Some(_) | None => Following::NobodyLeads,
+                        Some(_) | None => FollowerState::NoLeader,
                     });
                     tokio::select! {
                         () = stop.cancelled() => return,
@@ -150,13 +150,13 @@ impl Follower {
                 Stopped::Asked => {}
                 Stopped::Failed(why) => {
                     tracing::debug!(why, "the leader's log cannot be followed; trying again");
-                    self.tell(Following::Unreachable { why });
+                    self.set_state(FollowerState::Unreachable { why });
                     tokio::select! {
                         () = stop.cancelled() => return,
                         gone = leader.changed() => if gone.is_err() { return },
                         () = sleep(pause) => {}
                     }
-                    pause = (pause * 2).min(MAX_PAUSE);
+                    pause = (pause * 2).min(MAX_BACKOFF);
                 }
             }
         }
@@ -169,7 +169,7 @@ impl Follower {
         };
         let auth = match issued {
             Ok(auth) => auth,
-            Err(error) => return Stopped::Failed(crate::client::exchange::words(&error)),
+            Err(error) => return Stopped::Failed(crate::client::exchange::error_chain(&error)),
         };
         let Advertised { address, certificate } = advertised.clone();
         let target = Target { address, authority: certificate, auth };
@@ -177,17 +177,17 @@ impl Follower {
             Ok(remote) => remote,
             Err(error) => return Stopped::Failed(error.to_string()),
         };
-        let (turns, metrics, compact_after) = (&self.turns, &self.metrics, self.compact_after);
-        let session = Session { remote, turns, metrics, compact_after, stop };
-        session.run(|| self.tell(Following::Reading { leader: leader.to_owned() })).await
+        let (operator, metrics, compact_after) = (&self.operator, &self.metrics, self.compact_after);
+        let session = Session { remote, operator, metrics, compact_after, stop };
+        session.run(|| self.set_state(FollowerState::Reading { leader: leader.to_owned() })).await
     }
 
-    fn tell(&self, following: Following) {
-        self.told.send_if_modified(|told| {
-            let changed = *told != following;
+    fn set_state(&self, following: FollowerState) {
+        self.state.send_if_modified(|state| {
+            let changed = *state != following;
             if changed {
                 tracing::info!(%following, "standby");
-                *told = following;
+                *state = following;
             }
             changed
         });
@@ -206,6 +206,6 @@ async fn changed(leader: &mut watch::Receiver<Option<Leader>>, identity: &str, a
 }
 
 /// Up to where the own log goes.
-pub(super) fn end(turns: &Turns) -> Position {
-    turns.view().borrow().head.position
+pub(super) fn end(operator: &OperatorHandle) -> Position {
+    operator.view().borrow().head.position
 }

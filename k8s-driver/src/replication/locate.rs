@@ -17,13 +17,13 @@ use crate::client::{self, Connection};
 use crate::lease::{self, Leader, find_leader};
 
 /// How long the API server may take to show the Lease.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LEASE_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Namespace of the operator's Lease unless another is named: where `deploy/base` puts the operator.
-pub const USUAL_NAMESPACE: &str = "trainyard-system";
+pub const DEFAULT_NAMESPACE: &str = "trainyard-system";
 
 /// What a person said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct LocateOptions {
     /// The log's address; `None` to find it through the Lease.
     pub server: Option<String>,
     /// A file with a bearer token, for an address that is given; `None` for one that is requested, or the kubeconfig's user.
@@ -85,7 +85,7 @@ pub enum Error {
 
 /// What was found.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct LocatedLog {
     /// Where to read, and as whom.
     pub target: Target,
     /// Who leads, if the Lease was asked.
@@ -96,37 +96,37 @@ pub struct Found {
 ///
 /// # Errors
 /// When what was said is not enough to find it.
-pub async fn locate(wish: &Wish) -> Result<Found, Error> {
+pub async fn locate(options: &LocateOptions) -> Result<LocatedLog, Error> {
     let unreadable = |file: &PathBuf| {
         let file = file.clone();
         move |source| Error::File { file, source }
     };
-    let authority = wish.authority.as_ref().map(|file| fs::read_to_string(file).map_err(unreadable(file)));
+    let authority = options.authority.as_ref().map(|file| fs::read_to_string(file).map_err(unreadable(file)));
     let authority = authority.transpose()?;
-    if let Some(file) = &wish.token_file {
-        let address = wish.server.clone().ok_or(Error::TokenWithoutAddress)?;
+    if let Some(file) = &options.token_file {
+        let address = options.server.clone().ok_or(Error::TokenWithoutAddress)?;
         // Read when it is sent; a file that is not there is reported as that now.
         fs::metadata(file).map_err(unreadable(file))?;
         let auth = AuthInfo { token_file: Some(file.display().to_string()), ..AuthInfo::default() };
-        return Ok(Found { target: Target { address, authority, auth }, leader: None });
+        return Ok(LocatedLog { target: Target { address, authority, auth }, leader: None });
     }
-    let connection = client::connect(&wish.connection).await?;
-    if let (Some(address), Some(_)) = (&wish.server, &authority) {
+    let connection = client::connect(&options.connection).await?;
+    if let (Some(address), Some(_)) = (&options.server, &authority) {
         let target = Target { address: address.clone(), authority, auth: connection.auth };
-        return Ok(Found { target, leader: None });
+        return Ok(LocatedLog { target, leader: None });
     }
-    let namespace = wish.namespace.as_deref().unwrap_or(USUAL_NAMESPACE);
-    let leader = leader(&connection, namespace, &wish.lease).await?;
+    let namespace = options.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    let leader = leader(&connection, namespace, &options.lease).await?;
     let advertised = leader.advertised.clone();
     let advertised = advertised.ok_or_else(|| Error::NotServed { leader: leader.identity.clone() })?;
     let auth = Tokens::new(connection.client, namespace).for_server(&advertised).await?;
-    let address = wish.server.clone().unwrap_or(advertised.address);
+    let address = options.server.clone().unwrap_or(advertised.address);
     let target = Target { address, authority: authority.or(advertised.certificate), auth };
-    Ok(Found { target, leader: Some(leader) })
+    Ok(LocatedLog { target, leader: Some(leader) })
 }
 
 async fn leader(connection: &Connection, namespace: &str, name: &str) -> Result<Leader, Error> {
-    let found = timeout(PATIENCE, find_leader(connection.client.clone(), namespace, name)).await;
+    let found = timeout(LEASE_READ_TIMEOUT, find_leader(connection.client.clone(), namespace, name)).await;
     let found = found.map_err(|_| Error::Silent { server: connection.server.clone() })??;
     found.ok_or_else(|| Error::NobodyLeads { namespace: namespace.to_owned(), name: name.to_owned() })
 }

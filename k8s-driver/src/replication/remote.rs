@@ -22,18 +22,18 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
-use crate::client::exchange::words;
+use crate::client::exchange::error_chain;
 use crate::client::transport;
 use crate::http::HEAD;
 
 /// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the head of an answer may take.
-const ANSWER: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a following reader waits for anything, empty lines included.
-const SILENCE: Duration = Duration::from_secs(20);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of a refusal that are read.
-const MOST_REFUSAL: usize = 64 << 10;
+const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
 /// Where a log is served, and as whom it is read.
 #[derive(Debug, Clone)]
@@ -175,7 +175,7 @@ impl Remote {
         let mut config = Config::new(uri);
         config.auth_info = auth;
         config.default_retry = false;
-        config.connect_timeout = Some(CONNECT);
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
         if let Some(pem) = authority {
             let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
             let certificates = certificates.map_err(|e| refuse(format!("the certificate to trust: {e}")))?;
@@ -211,20 +211,20 @@ impl Remote {
         let address = || self.address.clone();
         let unreachable = |reason: String| Error::Unreachable { address: address(), reason };
         let request = Request::get(path).body(Body::empty()).map_err(|e| unreachable(e.to_string()))?;
-        let answer = match timeout(ANSWER, self.client.send(request)).await {
+        let answer = match timeout(RESPONSE_TIMEOUT, self.client.send(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error @ kube::Error::Auth(_))) => {
                 return Err(Error::Client { address: address(), source: Box::new(error) });
             }
-            Ok(Err(error)) => return Err(unreachable(words(&error))),
-            Err(_) => return Err(unreachable(format!("no answer within {} s", ANSWER.as_secs()))),
+            Ok(Err(error)) => return Err(unreachable(error_chain(&error))),
+            Err(_) => return Err(unreachable(format!("no answer within {} s", RESPONSE_TIMEOUT.as_secs()))),
         };
         if answer.status().is_success() {
             return Ok(answer);
         }
         let code = answer.status();
-        let body = http_body_util::Limited::new(answer.into_body(), MOST_REFUSAL);
-        let body = timeout(ANSWER, body.collect()).await;
+        let body = http_body_util::Limited::new(answer.into_body(), MAX_REFUSAL_BYTES);
+        let body = timeout(RESPONSE_TIMEOUT, body.collect()).await;
         let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let Refusal { reason, message, user, address: leader } = serde_json::from_slice(&body).unwrap_or_default();
         Err(match (code, reason.as_str()) {
@@ -245,15 +245,15 @@ impl Lines {
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let broken = |reason: String| Error::Broken { address: self.address.clone(), reason };
         loop {
-            match timeout(SILENCE, self.body.frame()).await {
+            match timeout(IDLE_TIMEOUT, self.body.frame()).await {
                 Ok(None) => return Ok(None),
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
                     }
                 }
-                Ok(Some(Err(error))) => return Err(broken(words(&error))),
-                Err(_) => return Err(broken(format!("nothing came for {} s", SILENCE.as_secs()))),
+                Ok(Some(Err(error))) => return Err(broken(error_chain(&error))),
+                Err(_) => return Err(broken(format!("nothing came for {} s", IDLE_TIMEOUT.as_secs()))),
             }
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::follower::end;
-use crate::core::{Ask, Turns};
+use crate::core::{OperatorHandle, Request};
 use crate::metrics::Metrics;
 use crate::replication::remote::{Error, Lines, Remote};
 
@@ -21,7 +21,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Maximum length of a line, in bytes: above that of any record or checkpoint.
 const MAX_LINE_BYTES: usize = 512 << 20;
 /// How long after a piece of text the next one is waited for before what is there is appended.
-const LINGER: Duration = Duration::from_millis(2);
+const BATCH_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Why following stopped.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) enum Stopped {
 /// One connection.
 pub(super) struct Session<'a> {
     pub(super) remote: Remote,
-    pub(super) turns: &'a Turns,
+    pub(super) operator: &'a OperatorHandle,
     pub(super) metrics: &'a Metrics,
     /// Records after which the own log is compacted; 0 for never.
     pub(super) compact_after: u64,
@@ -43,8 +43,8 @@ pub(super) struct Session<'a> {
 }
 
 /// What becomes of a batch.
-enum Fate {
-    Taken(Head),
+enum AppendOutcome {
+    Appended(Head),
     /// The own log is not a beginning of the leader's.
     Diverged(String),
     Failed(String),
@@ -76,7 +76,7 @@ impl Session<'_> {
                 Err(Error::BeyondHead { .. }) => format!("longer than the leader's, at {}", head.position),
                 Err(error) => return Stopped::Failed(error.to_string()),
             };
-            if let Err(error) = self.set_aside(&why).await {
+            if let Err(error) = self.archive(&why).await {
                 return Stopped::Failed(format!("the own log ({why}) cannot be set aside: {error}"));
             }
         }
@@ -84,7 +84,7 @@ impl Session<'_> {
 
     /// The end of the own log, and the term there.
     async fn own_end(&self) -> Result<(Head, Term), String> {
-        let own = self.turns.with(|operator| {
+        let own = self.operator.with(|operator| {
             let stats = operator.log().stats();
             (stats.head, stats.last_term.unwrap_or_default())
         });
@@ -113,7 +113,7 @@ impl Session<'_> {
             }
             // What else is there already goes into the same durable write.
             while !ended && failed.is_none() && text.len() < BATCH_BYTES {
-                match timeout(LINGER, lines.next()).await {
+                match timeout(BATCH_INTERVAL, lines.next()).await {
                     Err(_) => break,
                     Ok(Ok(Some(bytes))) => text.extend_from_slice(&bytes),
                     Ok(Ok(None)) => ended = true,
@@ -125,11 +125,11 @@ impl Session<'_> {
             if let Some(end) = end {
                 let rest = text.split_off(end);
                 let complete = std::mem::replace(&mut text, rest);
-                match self.take(complete, head, term, &mut beginning).await {
+                match self.append_lines(complete, head, term, &mut beginning).await {
                     Ok(taken) => (head, term) = taken,
-                    Err(Fate::Diverged(why)) => return Err(why),
-                    Err(Fate::Failed(why)) => return Ok(Stopped::Failed(why)),
-                    Err(Fate::Taken(_)) => {}
+                    Err(AppendOutcome::Diverged(why)) => return Err(why),
+                    Err(AppendOutcome::Failed(why)) => return Ok(Stopped::Failed(why)),
+                    Err(AppendOutcome::Appended(_)) => {}
                 }
                 leader_head.position = leader_head.position.max(head.position);
                 self.metrics.followed(head.position, leader_head.position);
@@ -147,15 +147,15 @@ impl Session<'_> {
     }
 
     /// Verifies complete lines against the own chain and takes the records over.
-    async fn take(
+    async fn append_lines(
         &self,
         text: Vec<u8>,
         mut head: Head,
         mut term: Term,
         beginning: &mut bool,
-    ) -> Result<(Head, Term), Fate> {
+    ) -> Result<(Head, Term), AppendOutcome> {
         let name = "the leader's log";
-        let failed = |error: jsonl::Error| Fate::Failed(error.to_string());
+        let failed = |error: jsonl::Error| AppendOutcome::Failed(error.to_string());
         let mut reader = if std::mem::take(beginning) && text.starts_with(br#"{"checkpoint""#) {
             let reader = Reader::new(&text[..], name).map_err(failed)?;
             if let Some(checkpoint) = reader.checkpoint() {
@@ -174,7 +174,7 @@ impl Session<'_> {
                 Some(Err(jsonl::Error::Line {
                     reason: Fault::Digest { .. } | Fault::TermBackwards { .. }, ..
                 })) if first => {
-                    return Err(Fate::Diverged(format!("another record after {}", head.position)));
+                    return Err(AppendOutcome::Diverged(format!("another record after {}", head.position)));
                 }
                 next => next.transpose().map_err(failed)?,
             };
@@ -184,7 +184,7 @@ impl Session<'_> {
             if !frames.is_empty() && (ended || frames.len() >= BATCH_RECORDS) {
                 let last = frames.last().map_or(term, |frame: &Frame| frame.term);
                 match self.append(std::mem::take(&mut frames)).await {
-                    Fate::Taken(end) => (head, term) = (end, last),
+                    AppendOutcome::Appended(end) => (head, term) = (end, last),
                     other => return Err(other),
                 }
             }
@@ -194,9 +194,9 @@ impl Session<'_> {
         }
     }
 
-    async fn append(&self, frames: Vec<Frame>) -> Fate {
+    async fn append(&self, frames: Vec<Frame>) -> AppendOutcome {
         let limit = self.compact_after;
-        let taken = self.turns.with(move |operator| {
+        let taken = self.operator.with(move |operator| {
             operator.follow(&frames)?;
             if limit > 0 && operator.log().records() > limit {
                 operator.compact()?;
@@ -204,53 +204,55 @@ impl Session<'_> {
             Ok::<_, operator::Error>(operator.log().head())
         });
         match taken.await {
-            Ok(Ok(head)) => Fate::Taken(head),
-            Ok(Err(error @ operator::Error::Diverged { .. })) => Fate::Diverged(error.to_string()),
+            Ok(Ok(head)) => AppendOutcome::Appended(head),
+            Ok(Err(error @ operator::Error::Diverged { .. })) => AppendOutcome::Diverged(error.to_string()),
             // Records that cannot be read are not taken over, so the own log is as before.
-            Ok(Err(error @ operator::Error::Record { .. })) => Fate::Failed(format!("the leader's log: {error}")),
+            Ok(Err(error @ operator::Error::Record { .. })) => {
+                AppendOutcome::Failed(format!("the leader's log: {error}"))
+            }
             Ok(Err(error)) => {
                 // What reached the disk is not known: the operator starts again from its log.
                 let reopened = self.reopen().await;
-                Fate::Failed(match reopened {
+                AppendOutcome::Failed(match reopened {
                     Ok(()) => format!("the own log: {error}"),
                     Err(again) => format!("the own log: {error}; {again}"),
                 })
             }
-            Err(_) => Fate::Failed("the own log is not open".to_owned()),
+            Err(_) => AppendOutcome::Failed("the own log is not open".to_owned()),
         }
     }
 
     /// The leader's log begins with a checkpoint, at or after the own end.
-    async fn begin_at(&self, checkpoint: &Checkpoint, own: Head) -> Result<(), Fate> {
+    async fn begin_at(&self, checkpoint: &Checkpoint, own: Head) -> Result<(), AppendOutcome> {
         let begins = Head { position: checkpoint.position, digest: checkpoint.digest };
         if begins == own {
             return Ok(());
         }
         if own != Head::default() {
-            return Err(Fate::Diverged(format!("the leader's begins at {}", checkpoint.position.next())));
+            return Err(AppendOutcome::Diverged(format!("the leader's begins at {}", checkpoint.position.next())));
         }
         let checkpoint = checkpoint.clone();
-        match self.turns.with(move |operator| operator.follow_from(&checkpoint)).await {
+        match self.operator.with(move |operator| operator.follow_from(&checkpoint)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 let _ = self.reopen().await;
-                Err(Fate::Failed(format!("the leader's checkpoint: {error}")))
+                Err(AppendOutcome::Failed(format!("the leader's checkpoint: {error}")))
             }
-            Err(_) => Err(Fate::Failed("the own log is not open".to_owned())),
+            Err(_) => Err(AppendOutcome::Failed("the own log is not open".to_owned())),
         }
     }
 
     async fn reopen(&self) -> Result<(), String> {
         let (reply, answer) = oneshot::channel();
-        self.turns.ask(Ask::Reopen { reply }).await.map_err(|e| e.to_string())?;
+        self.operator.send(Request::Reopen { reply }).await.map_err(|e| e.to_string())?;
         answer.await.map_err(|e| e.to_string())?
     }
 
-    async fn set_aside(&self, why: &str) -> Result<(), String> {
-        let at = end(self.turns);
+    async fn archive(&self, why: &str) -> Result<(), String> {
+        let at = end(self.operator);
         let (reply, answer) = oneshot::channel();
         let named = why.to_owned();
-        self.turns.ask(Ask::SetAside { why: named, reply }).await.map_err(|e| e.to_string())?;
+        self.operator.send(Request::Archive { why: named, reply }).await.map_err(|e| e.to_string())?;
         let kept = answer.await.map_err(|e| e.to_string())??;
         tracing::warn!(why, kept, position = at.0, "the own log is no beginning of the leader's: it was set aside");
         Ok(())

@@ -10,17 +10,17 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::watch::projection::Keep;
+use crate::watch::projection::FieldMask;
 
 /// What objects are read as.
 #[derive(Debug, Clone)]
-pub struct Shape {
+pub struct ObjectType {
     /// Their API version: elements of lists do not say it.
     pub api_version: Text,
     /// Their kind.
     pub kind: Text,
     /// What is kept of them.
-    pub keep: Keep,
+    pub fields: FieldMask,
 }
 
 /// A page of a list.
@@ -61,24 +61,24 @@ pub(crate) fn number(version: &str) -> ResourceVersion {
 ///
 /// # Errors
 /// When the bytes are no JSON.
-pub(crate) fn object(bytes: &[u8], shape: &Shape) -> Result<Value, serde_json::Error> {
-    whole(bytes, shape)
+pub(crate) fn object(bytes: &[u8], object_type: &ObjectType) -> Result<Value, serde_json::Error> {
+    whole(bytes, object_type)
 }
 
 /// Reads a page of a list.
 ///
 /// # Errors
 /// When the bytes are no list.
-pub(crate) fn page(bytes: &[u8], shape: &Shape) -> Result<Page, serde_json::Error> {
-    whole(bytes, PageSeed(shape))
+pub(crate) fn page(bytes: &[u8], object_type: &ObjectType) -> Result<Page, serde_json::Error> {
+    whole(bytes, PageSeed(object_type))
 }
 
 /// Reads a line of a watch.
 ///
 /// # Errors
 /// When the bytes are no watch event.
-pub(crate) fn event(bytes: &[u8], shape: &Shape) -> Result<Event, serde_json::Error> {
-    whole(bytes, EventSeed(shape))
+pub(crate) fn event(bytes: &[u8], object_type: &ObjectType) -> Result<Event, serde_json::Error> {
+    whole(bytes, EventSeed(object_type))
 }
 
 /// Reads what the API server says when it refuses. Proxies and load balancers answer with other texts.
@@ -126,11 +126,11 @@ fn whole<'de, S: DeserializeSeed<'de>>(bytes: &'de [u8], seed: S) -> Result<S::V
     Ok(value)
 }
 
-impl<'de> DeserializeSeed<'de> for &Shape {
+impl<'de> DeserializeSeed<'de> for &ObjectType {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        let mut value = self.keep.deserialize(deserializer)?;
+        let mut value = self.fields.deserialize(deserializer)?;
         if let Value::Object(map) = &mut value {
             map.insert("apiVersion".to_owned(), Value::from(&*self.api_version));
             map.insert("kind".to_owned(), Value::from(&*self.kind));
@@ -139,7 +139,7 @@ impl<'de> DeserializeSeed<'de> for &Shape {
     }
 }
 
-struct PageSeed<'a>(&'a Shape);
+struct PageSeed<'a>(&'a ObjectType);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -181,7 +181,7 @@ impl<'de> Visitor<'de> for PageSeed<'_> {
     }
 }
 
-struct Items<'a>(&'a Shape);
+struct Items<'a>(&'a ObjectType);
 
 impl<'de> DeserializeSeed<'de> for Items<'_> {
     type Value = Vec<Value>;
@@ -212,7 +212,7 @@ impl<'de> Visitor<'de> for Items<'_> {
     }
 }
 
-struct EventSeed<'a>(&'a Shape);
+struct EventSeed<'a>(&'a ObjectType);
 
 impl<'de> DeserializeSeed<'de> for EventSeed<'_> {
     type Value = Event;
@@ -232,7 +232,7 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Event, A::Error> {
         use serde::de::Error as _;
         let mut kind = String::new();
-        let (mut object, mut is_trimmed) = (None, false);
+        let (mut object, mut is_projected) = (None, false);
         while let Some(name) = access.next_key::<String>()? {
             match name.as_str() {
                 "type" => kind = access.next_value()?,
@@ -240,7 +240,7 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
                 "object" if kind.is_empty() || kind == "ERROR" => object = Some(access.next_value::<Value>()?),
                 "object" => {
                     object = Some(access.next_value_seed(self.0)?);
-                    is_trimmed = true;
+                    is_projected = true;
                 }
                 _ => {
                     access.next_value::<IgnoredAny>()?;
@@ -248,12 +248,12 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
             }
         }
         let object = object.ok_or_else(|| A::Error::missing_field("object"))?;
-        let trimmed = |object: Value| {
-            if is_trimmed { Ok(object) } else { self.0.deserialize(object).map_err(A::Error::custom) }
+        let project = |object: Value| {
+            if is_projected { Ok(object) } else { self.0.deserialize(object).map_err(A::Error::custom) }
         };
         match kind.as_str() {
-            "ADDED" | "MODIFIED" => Ok(Event::Applied(trimmed(object)?)),
-            "DELETED" => Ok(Event::Deleted(trimmed(object)?)),
+            "ADDED" | "MODIFIED" => Ok(Event::Applied(project(object)?)),
+            "DELETED" => Ok(Event::Deleted(project(object)?)),
             "BOOKMARK" => Ok(Event::Bookmark(object)),
             "ERROR" => {
                 let status = Refusal::deserialize(object).unwrap_or_default();
@@ -271,21 +271,21 @@ mod tests {
 
     use super::*;
 
-    fn shape() -> Shape {
-        Shape { api_version: "v1".into(), kind: "Pod".into(), keep: crate::watch::projection::POD }
+    fn object_type() -> ObjectType {
+        ObjectType { api_version: "v1".into(), kind: "Pod".into(), fields: crate::watch::projection::POD }
     }
 
     #[test]
     fn pages_say_what_elements_do_not() {
         let text = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "77", "continue": "more",
             "remainingItemCount": 3}, "items": [{"metadata": {"name": "a", "managedFields": []}}, {"metadata": {"name": "b"}}]});
-        let page = page(text.to_string().as_bytes(), &shape()).unwrap();
+        let page = page(text.to_string().as_bytes(), &object_type()).unwrap();
         assert_eq!((page.version.as_str(), page.next.as_str(), page.items.len()), ("77", "more", 2));
         assert_eq!(page.items[0], json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}));
-        let last = super::page(br#"{"metadata":{"resourceVersion":"5"},"items":null}"#, &shape()).unwrap();
+        let last = super::page(br#"{"metadata":{"resourceVersion":"5"},"items":null}"#, &object_type()).unwrap();
         assert_eq!((last.version.as_str(), last.next.as_str(), last.items.len()), ("5", "", 0));
-        for broken in ["", "[]", "{", r#"{"items": 3}"#, r#"{"items": []} trailing"#] {
-            assert!(super::page(broken.as_bytes(), &shape()).is_err(), "{broken}");
+        for failed in ["", "[]", "{", r#"{"items": 3}"#, r#"{"items": []} trailing"#] {
+            assert!(super::page(failed.as_bytes(), &object_type()).is_err(), "{failed}");
         }
     }
 
@@ -298,20 +298,20 @@ mod tests {
         for text in
             [format!(r#"{{"type":"MODIFIED","object":{object}}}"#), format!(r#"{{"object":{object},"type":"ADDED"}}"#)]
         {
-            let Event::Applied(read) = event(text.as_bytes(), &shape()).unwrap() else { panic!("{text}") };
+            let Event::Applied(read) = event(text.as_bytes(), &object_type()).unwrap() else { panic!("{text}") };
             assert_eq!(read, want);
         }
         let text = format!(r#"{{"type":"DELETED","object":{object}}}"#);
-        assert!(matches!(event(text.as_bytes(), &shape()), Ok(Event::Deleted(read)) if read == want));
+        assert!(matches!(event(text.as_bytes(), &object_type()), Ok(Event::Deleted(read)) if read == want));
         let text = r#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"12","creationTimestamp":null}}}"#;
-        assert!(matches!(event(text.as_bytes(), &shape()), Ok(Event::Bookmark(read)) if version(&read) == "12"));
+        assert!(matches!(event(text.as_bytes(), &object_type()), Ok(Event::Bookmark(read)) if version(&read) == "12"));
         let text = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
-        let Event::Error(error) = event(text.as_bytes(), &shape()).unwrap() else { panic!("{text}") };
+        let Event::Error(error) = event(text.as_bytes(), &object_type()).unwrap() else { panic!("{text}") };
         assert_eq!((error.code, &*error.reason, error.message.as_str()), (410, "Expired", "too old"));
-        for broken in
+        for failed in
             ["", "{}", r#"{"type":"ADDED"}"#, r#"{"type":"OTHER","object":{}}"#, r#"{"type":"ADDED","object":{}"#]
         {
-            assert!(event(broken.as_bytes(), &shape()).is_err(), "{broken}");
+            assert!(event(failed.as_bytes(), &object_type()).is_err(), "{failed}");
         }
     }
 

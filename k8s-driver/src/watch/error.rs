@@ -4,12 +4,12 @@ use std::fmt;
 
 use apis::ApiError;
 
-use crate::client::exchange::{self, NoAnswer};
+use crate::client::exchange;
 use crate::watch::decode;
 
 /// Why a source cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum Error {
     /// The server does not have the version any more.
     Expired,
     /// The resource is not served.
@@ -24,7 +24,7 @@ pub(super) enum Trouble {
     Over,
 }
 
-impl Trouble {
+impl Error {
     /// Returns true for an answer that stays the same until somebody changes something: a client error, but for an expired
     /// token, a time-out and overload.
     pub(super) const fn is_refusal(&self) -> bool {
@@ -36,7 +36,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expired => f.write_str("the version is too old for the server"),
@@ -55,18 +55,18 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl From<NoAnswer> for Trouble {
-    fn from(error: NoAnswer) -> Self {
+impl From<exchange::Error> for Error {
+    fn from(error: exchange::Error) -> Self {
         Self::Broken(error.to_string())
     }
 }
 
 /// What a refusal means.
-pub(super) fn trouble(code: u16, body: &[u8]) -> Trouble {
+pub(super) fn rejected(code: u16, body: &[u8]) -> Error {
     match code {
-        404 => Trouble::Missing,
-        code if is_expired(code) => Trouble::Expired,
-        code => Trouble::Refused(decode::refusal(code, body)),
+        404 => Error::Missing,
+        code if is_expired(code) => Error::Expired,
+        code => Error::Refused(decode::refusal(code, body)),
     }
 }
 
@@ -76,6 +76,6 @@ pub(super) const fn is_expired(code: u16) -> bool {
 }
 
 /// Something else.
-pub(super) fn broken(error: impl std::error::Error + 'static) -> Trouble {
-    Trouble::Broken(exchange::words(&error))
+pub(super) fn failed(error: impl std::error::Error + 'static) -> Error {
+    Error::Broken(exchange::error_chain(&error))
 }

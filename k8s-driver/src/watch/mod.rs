@@ -40,53 +40,53 @@ use model::{Kind, ResourceVersion, Text};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use self::error::{Trouble, broken, is_expired, trouble};
+use self::error::{Error, failed, is_expired, rejected};
 use self::lines::Lines;
-use self::listing::View;
+use self::listing::ListResult;
 use crate::client::exchange;
 use crate::hash::hash;
 use crate::metrics::Metrics;
-use crate::process::status::Board;
+use crate::process::status::StatusReporter;
 use crate::watch::coverage::{ListFailure, ListReporter};
 use crate::watch::decode::Event;
 use crate::watch::selection::Selection;
 use crate::watch::sources::Source;
 
 /// How long one page may take.
-const PAGE_LIMIT: Duration = Duration::from_secs(60);
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a watch may take to begin.
-const BEGIN_LIMIT: Duration = Duration::from_secs(30);
+const WATCH_START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long one watch is asked to last, in seconds: less than the five minutes after which many load balancers cut.
-const WATCH_SECONDS: u32 = 270;
+const WATCH_TIMEOUT_SECONDS: u32 = 270;
 /// Without a word for so long, a watch is taken for dead: bookmarks come about once a minute.
-const DEAD_AFTER: Duration = Duration::from_secs(150);
+const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(150);
 /// A watch that lasted so long was well: the next attempt is made at once.
-const WELL_AFTER: Duration = Duration::from_secs(5);
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(5);
 /// Longest wait between two attempts.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// How often it is looked whether a resource that was missing has been installed.
-const MISSING_LOOK: Duration = Duration::from_secs(5);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
 /// Time until a source that a term goes without is listed again for the first time; it doubles.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time between two attempts to list a source that a term goes without.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Attempts to go on with a watch that the server refuses before everything is listed again.
-const MOST_REFUSALS: u32 = 3;
+const MAX_REJECTED_WATCHES: u32 = 3;
 
-const WHOLE: &str = "application/json";
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const ACCEPT_JSON: &str = "application/json";
+const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Why watching ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Nobody takes the reports any more.
-    Unheard,
+    ReceiverClosed,
     /// The cluster is older than what was reported: it was restored from a copy.
-    WentBack,
+    ClusterRegressed,
 }
 
 /// One source to watch.
-pub struct Watching {
+pub struct SourceWatch {
     /// The client.
     pub client: Client,
     /// The kind.
@@ -104,42 +104,42 @@ pub struct Watching {
     /// What is counted.
     pub metrics: Metrics,
     /// Where troubles are told.
-    pub board: Board,
+    pub status: StatusReporter,
     /// Reports attempts to list the source.
     pub lists: ListReporter,
 }
 
-impl Watching {
+impl SourceWatch {
     /// Watches until nobody takes the reports any more, or the cluster is older than what was reported.
     pub async fn run(self) -> End {
-        let mut nodes = Known::new();
+        let mut nodes = NodeHashes::new();
         let mut newest = ResourceVersion::default();
         let mut backoff = DefaultBackoff::default();
         loop {
             if self.belongs_to_jobs() {
-                self.selection.known().await;
+                self.selection.wait_until_listed().await;
             }
             let mut departures = self.selection.departures();
-            let view = match self.list_served().await {
+            let view = match self.list_if_served().await {
                 Ok(view) => view,
-                Err(trouble) => {
-                    let message = format!("{}: list: {trouble}", self.source);
-                    self.lists.report(Err(ListFailure { refused: trouble.is_refusal(), message }));
-                    if !self.pause(&trouble, "list", &mut backoff).await {
-                        return End::Unheard;
+                Err(error) => {
+                    let message = format!("{}: list: {error}", self.source);
+                    self.lists.report(Err(ListFailure { refused: error.is_refusal(), message }));
+                    if !self.pause(&error, "list", &mut backoff).await {
+                        return End::ReceiverClosed;
                     }
                     continue;
                 }
             };
-            self.board.trouble(&self.source.to_string(), None);
+            self.status.source_error(&self.source.to_string(), None);
             self.lists.report(Ok(()));
-            let View { version, at: rv, items } = view;
+            let ListResult { version, at: rv, items } = view;
             if rv < newest {
-                return self.went_back();
+                return self.cluster_regressed();
             }
             newest = rv;
             let items: Vec<ObservedObject> =
-                items.into_iter().filter(|seen| self.shows(seen) && self.selection.takes(seen)).collect();
+                items.into_iter().filter(|seen| self.shows(seen) && self.selection.includes(seen)).collect();
             if self.kind == Kind::Job {
                 self.selection.listed(&self.source.path, &items);
             }
@@ -149,27 +149,27 @@ impl Watching {
             }
             let listed = Observation::Listed { kind: self.kind, of: self.source.of.clone(), rv, items };
             if self.news.send(listed).await.is_err() {
-                return End::Unheard;
+                return End::ReceiverClosed;
             }
-            let (begun, mut progress) = (Instant::now(), false);
+            let (started, mut progress) = (Instant::now(), false);
             let ended = tokio::select! {
-                ended = self.keep_watching(version, &mut nodes, &mut progress) => ended,
+                ended = self.watch_until_error(version, &mut nodes, &mut progress) => ended,
                 _ = departures.changed(), if self.belongs_to_jobs() => {
                     progress = true;
-                    Trouble::Broken("a job left the selection".to_owned())
+                    Error::Broken("a job left the selection".to_owned())
                 }
             };
             match ended {
-                Trouble::Over => return End::Unheard,
-                Trouble::Older => return self.went_back(),
-                trouble => {
+                Error::Over => return End::ReceiverClosed,
+                Error::Older => return self.cluster_regressed(),
+                error => {
                     self.metrics.watch_restarted(self.kind, "expired");
-                    tracing::warn!(source = %self.source, %trouble, "watch cannot go on; everything is listed again");
+                    tracing::warn!(source = %self.source, %error, "watch cannot go on; everything is listed again");
                     // A list proves nothing: a server that refuses every watch would be listed without end.
-                    if begun.elapsed() > WELL_AFTER || progress {
+                    if started.elapsed() > BACKOFF_RESET_AFTER || progress {
                         backoff.reset();
-                    } else if !self.pause(&trouble, "watch", &mut backoff).await {
-                        return End::Unheard;
+                    } else if !self.pause(&error, "watch", &mut backoff).await {
+                        return End::ReceiverClosed;
                     }
                 }
             }
@@ -178,16 +178,16 @@ impl Watching {
 
     /// Watches from a version on until that cannot go on. Without a version it waits for the source to appear.
     /// Sets `progress` once the watch has reported something.
-    async fn keep_watching(&self, version: Option<String>, nodes: &mut Known, progress: &mut bool) -> Trouble {
-        let Some(mut version) = version else { return self.wait_until_served().await };
+    async fn watch_until_error(&self, version: Option<String>, nodes: &mut NodeHashes, progress: &mut bool) -> Error {
+        let Some(mut version) = version else { return self.wait_until_available().await };
         let mut backoff = DefaultBackoff::default();
         let mut refusals = 0;
         let mut failed = false;
         loop {
-            let (begun, before) = (Instant::now(), version.clone());
+            let (started, before) = (Instant::now(), version.clone());
             let went = async {
                 if failed {
-                    self.reaches(&version).await?;
+                    self.check_not_regressed(&version).await?;
                 }
                 self.watch(&mut version, nodes).await
             };
@@ -195,57 +195,57 @@ impl Watching {
             if version != before {
                 *progress = true;
             }
-            let trouble = match went {
+            let error = match went {
                 Ok(()) => None,
-                Err(trouble @ (Trouble::Over | Trouble::Expired | Trouble::Missing | Trouble::Older)) => {
-                    return trouble;
+                Err(error @ (Error::Over | Error::Expired | Error::Missing | Error::Older)) => {
+                    return error;
                 }
-                Err(trouble) => Some(trouble),
+                Err(error) => Some(error),
             };
-            failed = trouble.is_some();
+            failed = error.is_some();
             // A busy server closes watches whose events it could not pass on in time. It is gone on with from the last event at
             // once: it is only watches that bring nothing that are waited for.
-            if begun.elapsed() > WELL_AFTER || version != before {
+            if started.elapsed() > BACKOFF_RESET_AFTER || version != before {
                 backoff.reset();
                 refusals = 0;
                 self.metrics.watch_restarted(self.kind, "closed");
                 continue;
             }
-            if let Some(Trouble::Refused(_)) = trouble {
+            if let Some(Error::Refused(_)) = error {
                 refusals += 1;
-                if refusals > MOST_REFUSALS {
-                    return trouble.unwrap_or(Trouble::Expired);
+                if refusals > MAX_REJECTED_WATCHES {
+                    return error.unwrap_or(Error::Expired);
                 }
             }
-            let trouble = trouble.unwrap_or_else(|| Trouble::Broken("the watch ended at once".to_owned()));
-            if !self.pause(&trouble, "watch", &mut backoff).await {
-                return Trouble::Over;
+            let error = error.unwrap_or_else(|| Error::Broken("the watch ended at once".to_owned()));
+            if !self.pause(&error, "watch", &mut backoff).await {
+                return Error::Over;
             }
         }
     }
 
     /// One watch, to its end. `version` is that of the last thing reported.
-    async fn watch(&self, version: &mut String, nodes: &mut Known) -> Result<(), Trouble> {
+    async fn watch(&self, version: &mut String, nodes: &mut NodeHashes) -> Result<(), Error> {
         let source = &self.source;
         let params = WatchParams {
             label_selector: Some(source.selector.clone()).filter(|selector| !selector.is_empty()),
-            timeout: Some(WATCH_SECONDS),
+            timeout: Some(WATCH_TIMEOUT_SECONDS),
             bookmarks: true,
             ..WatchParams::default()
         };
-        let request = kube::core::Request::new(&*source.path).watch(&params, version).map_err(broken)?;
-        let accept = if source.metadata_only { METADATA } else { WHOLE };
-        let answer = within(BEGIN_LIMIT, exchange::send(&self.client, prepared(request, accept))).await??;
+        let request = kube::core::Request::new(&*source.path).watch(&params, version).map_err(failed)?;
+        let accept = if source.metadata_only { ACCEPT_METADATA } else { ACCEPT_JSON };
+        let answer = within(WATCH_START_TIMEOUT, exchange::send(&self.client, prepared(request, accept))).await??;
         let (head, mut body) = answer.into_parts();
         if !head.status.is_success() {
-            let text = within(BEGIN_LIMIT, exchange::gather(body, &head.headers)).await??;
-            return Err(trouble(head.status.as_u16(), &text));
+            let text = within(WATCH_START_TIMEOUT, exchange::gather(body, &head.headers)).await??;
+            return Err(rejected(head.status.as_u16(), &text));
         }
-        self.board.trouble(&self.source.to_string(), None);
+        self.status.source_error(&self.source.to_string(), None);
         let mut lines = Lines::default();
         loop {
-            let Some(frame) = within(DEAD_AFTER, body.frame()).await? else { return Ok(()) };
-            let frame = frame.map_err(broken)?;
+            let Some(frame) = within(WATCH_IDLE_TIMEOUT, body.frame()).await? else { return Ok(()) };
+            let frame = frame.map_err(failed)?;
             let Some(data) = frame.data_ref() else { continue };
             self.metrics.watch_heard(self.kind);
             lines.add(data);
@@ -253,18 +253,18 @@ impl Watching {
                 if line.is_empty() {
                     continue;
                 }
-                let event = decode::event(line, &source.shape);
-                let event = event.map_err(|error| Trouble::Broken(format!("unreadable watch event: {error}")))?;
+                let event = decode::event(line, &source.object_type);
+                let event = event.map_err(|error| Error::Broken(format!("unreadable watch event: {error}")))?;
                 self.report(event, version, nodes).await?;
             }
             lines.forget();
         }
     }
 
-    async fn report(&self, event: Event, version: &mut String, nodes: &mut Known) -> Result<(), Trouble> {
+    async fn report(&self, event: Event, version: &mut String, nodes: &mut NodeHashes) -> Result<(), Error> {
         let observation = match event {
-            Event::Error(error) if is_expired(error.code) => return Err(Trouble::Expired),
-            Event::Error(error) => return Err(Trouble::Refused(error)),
+            Event::Error(error) if is_expired(error.code) => return Err(Error::Expired),
+            Event::Error(error) => return Err(Error::Refused(error)),
             Event::Bookmark(object) => {
                 decode::version(&object).clone_into(version);
                 return Ok(());
@@ -277,7 +277,7 @@ impl Watching {
                 {
                     return Ok(());
                 }
-                if !self.shows(&seen) || !self.selection.takes(&seen) {
+                if !self.shows(&seen) || !self.selection.includes(&seen) {
                     return Ok(());
                 }
                 if self.kind == Kind::Job {
@@ -302,21 +302,22 @@ impl Watching {
                 Observation::Deleted(seen)
             }
         };
-        self.news.send(observation).await.map_err(|_| Trouble::Over)
+        self.news.send(observation).await.map_err(|_| Error::Over)
     }
 
     /// Whether a job still exists, the very same.
-    async fn exists(&self, seen: &ObservedObject) -> Result<bool, Trouble> {
+    async fn exists(&self, seen: &ObservedObject) -> Result<bool, Error> {
         let source = &self.source;
         let ObservedObject::Job(key, _) = seen else { return Ok(false) };
-        let path = crate::watch::sources::collection(&source.shape.api_version, source.plural, Some(&key.namespace));
-        let request = kube::core::Request::new(path).get(&key.name, &GetParams::default()).map_err(broken)?;
-        let answer = exchange::exchange(&self.client, prepared(request, METADATA), PAGE_LIMIT).await?;
+        let path =
+            crate::watch::sources::collection(&source.object_type.api_version, source.plural, Some(&key.namespace));
+        let request = kube::core::Request::new(path).get(&key.name, &GetParams::default()).map_err(failed)?;
+        let answer = exchange::exchange(&self.client, prepared(request, ACCEPT_METADATA), LIST_TIMEOUT).await?;
         match answer.status.as_u16() {
             404 => Ok(false),
-            code if !answer.status.is_success() => Err(trouble(code, &answer.body)),
+            code if !answer.status.is_success() => Err(rejected(code, &answer.body)),
             _ => {
-                let object = decode::object(&answer.body, &source.shape).map_err(broken)?;
+                let object = decode::object(&answer.body, &source.object_type).map_err(failed)?;
                 Ok(apis::objects::uid(&object).is_ok_and(|uid| uid == key.uid))
             }
         }
@@ -333,13 +334,13 @@ impl Watching {
     }
 
     /// Waits until the source, which was not served, is.
-    async fn wait_until_served(&self) -> Trouble {
+    async fn wait_until_available(&self) -> Error {
         let source = &self.source;
         loop {
-            tokio::time::sleep(MISSING_LOOK).await;
-            match self.version_of(&source.path, &source.shape).await {
-                Ok(_) => return Trouble::Broken(format!("{} is served now", source.path)),
-                Err(_) if self.news.is_closed() => return Trouble::Over,
+            tokio::time::sleep(DISCOVERY_INTERVAL).await;
+            match self.version_of(&source.path, &source.object_type).await {
+                Ok(_) => return Error::Broken(format!("{} is served now", source.path)),
+                Err(_) if self.news.is_closed() => return Error::Over,
                 Err(_) => {}
             }
         }
@@ -350,29 +351,29 @@ impl Watching {
         let mut wait = MIN_RETRY_INTERVAL;
         loop {
             tokio::time::sleep(wait).await;
-            match self.list_served().await {
-                Ok(_) => return self.board.trouble(&self.source.to_string(), None),
-                Err(trouble) => self.board.trouble(&self.source.to_string(), Some(format!("list: {trouble}"))),
+            match self.list_if_served().await {
+                Ok(_) => return self.status.source_error(&self.source.to_string(), None),
+                Err(error) => self.status.source_error(&self.source.to_string(), Some(format!("list: {error}"))),
             }
             wait = (wait * 2).min(MAX_RETRY_INTERVAL);
         }
     }
 
-    fn went_back(&self) -> End {
+    fn cluster_regressed(&self) -> End {
         tracing::warn!(source = %self.source, "the cluster is older than it was: it was restored from a copy");
-        End::WentBack
+        End::ClusterRegressed
     }
 
     /// Waits before the next attempt; false when there shall be none.
-    async fn pause(&self, trouble: &Trouble, what: &'static str, backoff: &mut DefaultBackoff) -> bool {
-        if *trouble == Trouble::Over || self.news.is_closed() {
+    async fn pause(&self, error: &Error, what: &'static str, backoff: &mut DefaultBackoff) -> bool {
+        if *error == Error::Over || self.news.is_closed() {
             return false;
         }
         self.metrics.watch_restarted(self.kind, "failed");
-        self.board.trouble(&self.source.to_string(), Some(format!("{what}: {trouble}")));
-        tracing::warn!(source = %self.source, what, %trouble, "the cluster cannot be watched; trying again");
+        self.status.source_error(&self.source.to_string(), Some(format!("{what}: {error}")));
+        tracing::warn!(source = %self.source, what, %error, "the cluster cannot be watched; trying again");
         // Not longer: there are only a few watches, and a cluster that is back should not have to wait.
-        let wait = backoff.next().unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+        let wait = backoff.next().unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF);
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
             () = self.news.closed() => false,
@@ -381,7 +382,7 @@ impl Watching {
 }
 
 /// What was last reported of each node, as a hash of what is judged.
-type Known = HashMap<Text, u64>;
+type NodeHashes = HashMap<Text, u64>;
 
 /// Name of a node, and a hash of what is judged of it. A clash of two hashes would hide a change until the next one.
 fn known(seen: &ObservedObject) -> Option<(Text, u64)> {
@@ -395,8 +396,8 @@ fn prepared(request: Request<Vec<u8>>, accept: &'static str) -> Request<Body> {
     request
 }
 
-async fn within<F: Future>(limit: Duration, future: F) -> Result<F::Output, Trouble> {
-    let late = |_| Trouble::Broken(format!("not a word for {limit:?}"));
+async fn within<F: Future>(limit: Duration, future: F) -> Result<F::Output, Error> {
+    let late = |_| Error::Broken(format!("not a word for {limit:?}"));
     tokio::time::timeout(limit, future).await.map_err(late)
 }
 

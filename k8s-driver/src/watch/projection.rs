@@ -13,23 +13,23 @@ use serde_json::{Map, Value};
 
 /// What of a value is kept.
 #[derive(Debug, Clone, Copy)]
-pub enum Keep {
+pub enum FieldMask {
     /// All of it.
     All,
     /// These members of an object.
-    Only(&'static [(&'static str, Keep)]),
+    Only(&'static [(&'static str, FieldMask)]),
     /// All members of an object but for these, of which nothing or a part is kept.
-    Except(&'static [(&'static str, Option<Keep>)]),
+    Except(&'static [(&'static str, Option<FieldMask>)]),
     /// A part of each element of a list.
-    Each(&'static Keep),
+    Each(&'static FieldMask),
 }
 
-use Keep::{All, Each, Except, Only};
+use FieldMask::{All, Each, Except, Only};
 
-const OWNER: Keep = Only(&[("apiVersion", All), ("kind", All), ("name", All), ("uid", All), ("controller", All)]);
+const OWNER: FieldMask = Only(&[("apiVersion", All), ("kind", All), ("name", All), ("uid", All), ("controller", All)]);
 
 /// What every object of ours carries.
-const METADATA: Keep = Only(&[
+const METADATA: FieldMask = Only(&[
     ("name", All),
     ("namespace", All),
     ("uid", All),
@@ -40,9 +40,9 @@ const METADATA: Keep = Only(&[
     ("ownerReferences", Each(&OWNER)),
 ]);
 
-const CONDITION: Keep = Only(&[("type", All), ("status", All), ("message", All)]);
+const CONDITION: FieldMask = Only(&[("type", All), ("status", All), ("message", All)]);
 
-const CONTAINER: Keep = Only(&[
+const CONTAINER: FieldMask = Only(&[
     ("name", All),
     (
         "state",
@@ -55,7 +55,7 @@ const CONTAINER: Keep = Only(&[
 ]);
 
 /// What is judged of a pod.
-pub(crate) const POD: Keep = Only(&[
+pub(crate) const POD: FieldMask = Only(&[
     ("metadata", METADATA),
     ("spec", Only(&[("nodeName", All)])),
     (
@@ -72,16 +72,16 @@ pub(crate) const POD: Keep = Only(&[
 ]);
 
 /// What is judged of a service.
-pub(crate) const SERVICE: Keep = Only(&[("metadata", METADATA)]);
+pub(crate) const SERVICE: FieldMask = Only(&[("metadata", METADATA)]);
 
 /// What is judged of a node.
-pub(crate) const NODE: Keep = Only(&[
+pub(crate) const NODE: FieldMask = Only(&[
     ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All)])),
     ("status", Only(&[("conditions", Each(&Only(&[("type", All), ("status", All)])))])),
 ]);
 
 /// A job object: whole, but for what only other tools read.
-pub(crate) const JOB: Keep = Except(&[(
+pub(crate) const JOB: FieldMask = Except(&[(
     "metadata",
     Some(Except(&[
         ("managedFields", None),
@@ -90,25 +90,25 @@ pub(crate) const JOB: Keep = Except(&[(
 )]);
 
 /// Fields read of the answer to a status write: version and mirror.
-pub(crate) const STATUS_ANSWER: Keep =
+pub(crate) const STATUS_ANSWER: FieldMask =
     Only(&[("metadata", Only(&[("resourceVersion", All), ("uid", All)])), ("status", Only(&[(objects::MIRROR, All)]))]);
 
 /// Version alone: what is needed of the answer to a patch.
-pub(crate) const VERSION: Keep = Only(&[("metadata", Only(&[("resourceVersion", All), ("uid", All)]))]);
+pub(crate) const VERSION: FieldMask = Only(&[("metadata", Only(&[("resourceVersion", All), ("uid", All)]))]);
 
-impl Keep {
+impl FieldMask {
     /// What is kept of a member; `None` when it is left out.
     fn member(self, name: &str) -> Option<Self> {
         match self {
             All => Some(All),
-            Only(members) => members.iter().find(|(key, _)| *key == name).map(|(_, keep)| *keep),
-            Except(members) => members.iter().find(|(key, _)| *key == name).map_or(Some(All), |(_, keep)| *keep),
+            Only(members) => members.iter().find(|(key, _)| *key == name).map(|(_, fields)| *fields),
+            Except(members) => members.iter().find(|(key, _)| *key == name).map_or(Some(All), |(_, fields)| *fields),
             Each(_) => None,
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Keep {
+impl<'de> DeserializeSeed<'de> for FieldMask {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -121,7 +121,7 @@ impl<'de> DeserializeSeed<'de> for Keep {
 
 /// Reads a part of a value. A value of a type that has no such parts is kept as it is, or as an empty list or object of its
 /// type: whoever reads it finds nothing, as in the whole.
-struct Part(Keep);
+struct Part(FieldMask);
 
 impl<'de> Visitor<'de> for Part {
     type Value = Value;
@@ -134,8 +134,8 @@ impl<'de> Visitor<'de> for Part {
         let mut map = Map::new();
         while let Some(member) = access.next_key_seed(Member(self.0))? {
             match member {
-                Some((name, keep)) => {
-                    let value = access.next_value_seed(keep)?;
+                Some((name, fields)) => {
+                    let value = access.next_value_seed(fields)?;
                     map.insert(name, value);
                 }
                 None => {
@@ -148,8 +148,8 @@ impl<'de> Visitor<'de> for Part {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        if let Each(keep) = self.0 {
-            while let Some(value) = access.next_element_seed(*keep)? {
+        if let Each(fields) = self.0 {
+            while let Some(value) = access.next_element_seed(*fields)? {
                 list.push(value);
             }
         } else {
@@ -184,10 +184,10 @@ impl<'de> Visitor<'de> for Part {
 }
 
 /// Reads the name of a member, if the member is kept.
-struct Member(Keep);
+struct Member(FieldMask);
 
 impl<'de> DeserializeSeed<'de> for Member {
-    type Value = Option<(String, Keep)>;
+    type Value = Option<(String, FieldMask)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -195,14 +195,14 @@ impl<'de> DeserializeSeed<'de> for Member {
 }
 
 impl Visitor<'_> for Member {
-    type Value = Option<(String, Keep)>;
+    type Value = Option<(String, FieldMask)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a member")
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self.0.member(name).map(|keep| (name.to_owned(), keep)))
+        Ok(self.0.member(name).map(|fields| (name.to_owned(), fields)))
     }
 }
 

@@ -18,29 +18,29 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct Selection {
     /// By the source that shows them.
-    chosen: Option<Mutex<BTreeMap<String, BTreeSet<Uid>>>>,
+    selected: Option<Mutex<BTreeMap<String, BTreeSet<Uid>>>>,
     /// Number of sources of jobs.
     sources: usize,
     /// Sources of jobs that were listed; pods and services wait for all of them.
     listed: watch::Sender<BTreeSet<String>>,
     /// How many jobs left the selection without being deleted.
-    left: watch::Sender<u64>,
+    departures_count: watch::Sender<u64>,
 }
 
 impl Selection {
     /// All jobs, or those that are listed and watched by so many sources.
     pub fn new(only_some: bool, sources: usize) -> Self {
-        let chosen = only_some.then(Mutex::default);
-        Self { chosen, sources, listed: watch::Sender::default(), left: watch::Sender::new(0) }
+        let selected = only_some.then(Mutex::default);
+        Self { selected, sources, listed: watch::Sender::default(), departures_count: watch::Sender::new(0) }
     }
 
     /// Whether only some jobs are served.
     pub const fn is_some(&self) -> bool {
-        self.chosen.is_some()
+        self.selected.is_some()
     }
 
     /// Waits until it is known which jobs are chosen.
-    pub async fn known(&self) {
+    pub async fn wait_until_listed(&self) {
         if self.is_some() {
             // The sender is here; it cannot be gone.
             let _ = self.listed.subscribe().wait_for(|listed| listed.len() >= self.sources).await;
@@ -49,17 +49,17 @@ impl Selection {
 
     /// Told how many jobs left the selection: what belongs to jobs is then to be listed again.
     pub fn departures(&self) -> watch::Receiver<u64> {
-        self.left.subscribe()
+        self.departures_count.subscribe()
     }
 
     /// A complete view of the chosen jobs of a source.
     pub fn listed(&self, source: &str, jobs: &[ObservedObject]) {
-        if let Some(mut chosen) = self.chosen() {
+        if let Some(mut selected) = self.selected() {
             let now: BTreeSet<Uid> = jobs.iter().filter_map(job).cloned().collect();
-            let before = chosen.entry(source.to_owned()).or_default();
+            let before = selected.entry(source.to_owned()).or_default();
             // Those that are missing may have been deleted or have left; either way their pods are not looked at any more.
             if !before.is_subset(&now) {
-                self.left.send_modify(|left| *left += 1);
+                self.departures_count.send_modify(|departures_count| *departures_count += 1);
             }
             *before = now;
         }
@@ -68,35 +68,35 @@ impl Selection {
 
     /// A source shows that a job is chosen.
     pub fn add(&self, source: &str, seen: &ObservedObject) {
-        if let (Some(mut chosen), Some(uid)) = (self.chosen(), job(seen)) {
-            chosen.entry(source.to_owned()).or_default().insert(uid.clone());
+        if let (Some(mut selected), Some(uid)) = (self.selected(), job(seen)) {
+            selected.entry(source.to_owned()).or_default().insert(uid.clone());
         }
     }
 
     /// A job is not chosen any more; `exists` when it was not deleted.
     pub fn remove(&self, seen: &ObservedObject, exists: bool) {
-        if let (Some(mut chosen), Some(uid)) = (self.chosen(), job(seen)) {
-            chosen.values_mut().for_each(|jobs| {
+        if let (Some(mut selected), Some(uid)) = (self.selected(), job(seen)) {
+            selected.values_mut().for_each(|jobs| {
                 jobs.remove(uid);
             });
         }
         if exists {
-            self.left.send_modify(|left| *left += 1);
+            self.departures_count.send_modify(|departures_count| *departures_count += 1);
         }
     }
 
     /// Whether an object is to be passed on.
-    pub fn takes(&self, seen: &ObservedObject) -> bool {
+    pub fn includes(&self, seen: &ObservedObject) -> bool {
         let owner = match seen {
             ObservedObject::Pod(key, _) | ObservedObject::Service(key, _) => key,
             ObservedObject::Job(..) | ObservedObject::Node(_) => return true,
         };
-        self.chosen().is_none_or(|chosen| chosen.values().any(|jobs| jobs.contains(&owner.uid)))
+        self.selected().is_none_or(|selected| selected.values().any(|jobs| jobs.contains(&owner.uid)))
     }
 
-    fn chosen(&self) -> Option<MutexGuard<'_, BTreeMap<String, BTreeSet<Uid>>>> {
+    fn selected(&self) -> Option<MutexGuard<'_, BTreeMap<String, BTreeSet<Uid>>>> {
         // A set is whole after every single change of it.
-        self.chosen.as_ref().map(|chosen| chosen.lock().unwrap_or_else(PoisonError::into_inner))
+        self.selected.as_ref().map(|selected| selected.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use apis::Registry;
 use model::{Kind, Text};
 
-use crate::watch::decode::Shape;
+use crate::watch::decode::ObjectType;
 use crate::watch::projection;
 
 /// Which jobs are served.
@@ -29,7 +29,7 @@ pub struct Source {
     /// Label selector; empty for every object.
     pub selector: String,
     /// How its objects are read.
-    pub shape: Shape,
+    pub object_type: ObjectType,
     /// Whether metadata alone is asked for.
     pub metadata_only: bool,
     /// Whether it may not be there (yet): a custom resource whose definition nobody installed.
@@ -63,7 +63,7 @@ pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
 pub(crate) fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
     let apis::WatchTarget { kind, resource, plural, selector, of } = target;
     let namespace = scope.namespace.as_deref().filter(|_| kind != Kind::Node);
-    let keep = match kind {
+    let fields = match kind {
         Kind::Node => projection::NODE,
         Kind::Job => projection::JOB,
         Kind::Pod => projection::POD,
@@ -74,7 +74,7 @@ pub(crate) fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
         plural,
         // The user's labels choose jobs; what belongs to them is chosen by its owner.
         selector: if kind == Kind::Job { scope.label_selector.clone() } else { selector.to_string() },
-        shape: Shape { api_version: resource.api_version, kind: resource.kind, keep },
+        object_type: ObjectType { api_version: resource.api_version, kind: resource.kind, fields },
         metadata_only: kind == Kind::Service,
         optional: kind == Kind::Job,
         of,

@@ -27,13 +27,19 @@ fn world(kind: Kind) -> World {
 
 fn world_of(kind: Kind, selection: Arc<Selection>) -> World {
     let source = sources::sources(kind, &Registry::all(), &Scope::default()).remove(0);
-    world_of_source(kind, source, Registry::all(), selection, Board::default())
+    world_of_source(kind, source, Registry::all(), selection, StatusReporter::default())
 }
 
-fn world_of_source(kind: Kind, source: Source, registry: Registry, selection: Arc<Selection>, board: Board) -> World {
+fn world_of_source(
+    kind: Kind,
+    source: Source,
+    registry: Registry,
+    selection: Arc<Selection>,
+    status: StatusReporter,
+) -> World {
     let (service, server) = pair();
     let (news, take_news) = mpsc::channel(16);
-    let watching = Watching {
+    let watching = SourceWatch {
         client: Client::new(service, "default"),
         kind,
         source,
@@ -42,19 +48,19 @@ fn world_of_source(kind: Kind, source: Source, registry: Registry, selection: Ar
         registry,
         news,
         metrics: Metrics::new(),
-        board,
+        status,
         lists: ListReporter::default(),
     };
     World { server, news: take_news, task: tokio::spawn(watching.run()) }
 }
 
 /// The sources of a kind when two APIs are served, each with its task and its server. They share a board.
-fn two_worlds(kind: Kind, selection: &Arc<Selection>) -> (World, World, Board) {
-    let (registry, board) = (fixtures::second::registry(), Board::default());
+fn two_worlds(kind: Kind, selection: &Arc<Selection>) -> (World, World, StatusReporter) {
+    let (registry, status) = (fixtures::second::registry(), StatusReporter::default());
     let mut worlds = sources::sources(kind, &registry, &Scope::default())
         .into_iter()
-        .map(|source| world_of_source(kind, source, registry.clone(), Arc::clone(selection), board.clone()));
-    (worlds.next().unwrap(), worlds.next().unwrap(), board)
+        .map(|source| world_of_source(kind, source, registry.clone(), Arc::clone(selection), status.clone()));
+    (worlds.next().unwrap(), worlds.next().unwrap(), status)
 }
 
 impl World {
@@ -181,9 +187,9 @@ async fn an_expired_version_is_listed_again_however_the_server_says_it() {
 #[tokio::test(start_paused = true)]
 async fn watches_that_expire_at_once_are_not_listed_again_without_end() {
     let mut world = world(Kind::Pod);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut lists = 0;
-    while begun.elapsed() < Duration::from_secs(60) {
+    while started.elapsed() < Duration::from_secs(60) {
         let (uri, reply) = world.request(60_000).await;
         if uri.contains("watch=true") {
             reply.send_response(refusal(410));
@@ -241,9 +247,9 @@ async fn a_watch_that_is_silent_for_long_is_taken_for_dead() {
     world.request(100).await.1.send_response(list(50, "", &[]));
     world.listed().await;
     world.request(100).await.1.send_response(silent());
-    let begun = Instant::now();
+    let started = Instant::now();
     let (uri, reply) = world.request(200_000).await;
-    assert_eq!(begun.elapsed().as_secs(), DEAD_AFTER.as_secs());
+    assert_eq!(started.elapsed().as_secs(), WATCH_IDLE_TIMEOUT.as_secs());
     assert!(uri.contains("limit=1") && !uri.contains("labelSelector"), "{uri}");
     reply.send_response(list(50, "", &[]));
     let (uri, _reply) = world.request(100).await;
@@ -267,7 +273,10 @@ async fn a_cluster_that_went_back_while_it_was_away_ends_the_task() {
         assert!(!world.task.is_finished());
         world.request(60_000).await.1.send_response(list(present, "", &[]));
         if present < 53 {
-            assert_eq!(tokio::time::timeout(Duration::from_secs(1), world.task).await.unwrap().unwrap(), End::WentBack);
+            assert_eq!(
+                tokio::time::timeout(Duration::from_secs(1), world.task).await.unwrap().unwrap(),
+                End::ClusterRegressed
+            );
         } else {
             let (uri, _reply) = world.request(100).await;
             assert!(uri.contains("watch=true") && uri.contains("resourceVersion=53"), "{uri}");
@@ -282,7 +291,7 @@ async fn a_view_that_is_older_than_the_one_before_ends_the_task() {
     world.listed().await;
     world.request(100).await.1.send_response(refusal(410));
     world.request(60_000).await.1.send_response(list(49, "", &[pod("a", 3)]));
-    assert_eq!(tokio::time::timeout(Duration::from_secs(1), world.task).await.unwrap().unwrap(), End::WentBack);
+    assert_eq!(tokio::time::timeout(Duration::from_secs(1), world.task).await.unwrap().unwrap(), End::ClusterRegressed);
     assert!(world.news.recv().await.is_none());
 }
 
@@ -339,7 +348,7 @@ async fn it_ends_when_nobody_listens() {
     let (_, reply) = world.request(100).await;
     drop(world.news);
     reply.send_response(watch(&[("ADDED", pod("c", 51))]));
-    assert_eq!(tokio::time::timeout(Duration::from_secs(60), world.task).await.unwrap().unwrap(), End::Unheard);
+    assert_eq!(tokio::time::timeout(Duration::from_secs(60), world.task).await.unwrap().unwrap(), End::ReceiverClosed);
 }
 
 fn job(name: &str, rv: u64) -> Value {
@@ -447,18 +456,18 @@ async fn each_source_of_a_kind_is_a_view_with_a_version_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_that_is_refused_delays_no_other_and_is_named() {
-    let (mut first, mut second, board) = two_worlds(Kind::Job, &Arc::new(Selection::new(false, 2)));
-    board.set(crate::process::status::Standing::Listing { missing: "lists are under way".to_owned() });
+    let (mut first, mut second, status) = two_worlds(Kind::Job, &Arc::new(Selection::new(false, 2)));
+    status.set(crate::process::status::ProcessState::Listing { missing: "lists are under way".to_owned() });
     second.request(100).await.1.send_response(refusal(403));
     let (_, again) = second.request(60_000).await;
     first.request(100).await.1.send_response(list(50, "", &[job("a", 30)]));
     assert_eq!(first.listed().await, (50, vec!["a".to_owned()]));
-    let told = board.get().to_string();
+    let told = status.get().to_string();
     assert!(told.contains("cluster: /apis/second.example.com/v1/secondjobs: list: "), "{told}");
     assert!(told.contains("bind the operator's ClusterRole"), "{told}");
     again.send_response(list(60, "", &[]));
     assert_eq!(second.listed().await, (60, vec![]));
-    assert!(board.get().to_string().ends_with("lists are under way"));
+    assert!(status.get().to_string().ends_with("lists are under way"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use apis::Registry;
 use control_plane::{ControlPlane, Options as PlaneOptions, until};
-use k8s_driver::{Handles, LeaseSettings, Options, Scope, Standing, api_server, run};
+use k8s_driver::{Handles, LeaseSettings, Options, ProcessState, Scope, api_server, run};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -128,8 +128,8 @@ impl Operator {
     }
 
     pub(crate) fn until_leading(&self) {
-        until("it leads", || match self.handles.board.get() {
-            Standing::Leading { .. } => Ok(()),
+        until("it leads", || match self.handles.status.get() {
+            ProcessState::Leading { .. } => Ok(()),
             other => Err(other.to_string()),
         });
     }

@@ -278,7 +278,7 @@ impl Settings {
             Output::Text => Format::Text,
             Output::Json => Format::Json,
         };
-        let max_calls = self.max_calls.unwrap_or(usual.most_at_once);
+        let max_calls = self.max_calls.unwrap_or(usual.max_in_flight);
         if max_calls == 0 {
             return Err(Failure::new("max-calls: 0: must be at least 1"));
         }
@@ -298,11 +298,11 @@ impl Settings {
             data_directory: self.data_directory.clone().unwrap_or(usual.data_directory),
             lease: if self.leader_elect.unwrap_or(true) { Some(self.lease()?) } else { None },
             http: self.http()?,
-            most_at_once: max_calls,
-            call_limit: time("call-timeout", self.call_timeout.as_ref(), usual.call_limit)?,
+            max_in_flight: max_calls,
+            call_timeout: time("call-timeout", self.call_timeout.as_ref(), usual.call_timeout)?,
             compact_after: self.compact_after.unwrap_or(usual.compact_after),
             accept_new_cluster: self.accept_new_cluster.unwrap_or(false),
-            rehearsal: self.dry_run.unwrap_or(false).then_some(output),
+            dry_run: self.dry_run.unwrap_or(false).then_some(output),
         })
     }
 

@@ -38,7 +38,7 @@ fn nothing_given_is_the_default() {
     assert_eq!(options.config, model::Config::default());
     assert_eq!((options.scope, options.lease), (Scope::default(), Some(LeaseSettings::default())));
     assert_eq!(options.http.health, Some(SocketAddr::from(([127, 0, 0, 1], 8080))));
-    assert_eq!(options.rehearsal, None);
+    assert_eq!(options.dry_run, None);
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
     );
     let options = parse(&[&config, "--namespace=from-flag", "--node_grace_period=2m"]).unwrap();
     assert_eq!(options.scope.namespace.as_deref(), Some("from-flag"));
-    assert_eq!((options.config.node_grace_ms, options.most_at_once), (120_000, 7));
+    assert_eq!((options.config.node_grace_ms, options.max_in_flight), (120_000, 7));
     assert_eq!(options.config.gpu_faults, ["A", "B"]);
     assert_eq!(options.config.retry_ms, model::Config::default().retry_ms);
     assert!(options.lease.is_none());
-    assert_eq!((options.data_directory, options.rehearsal), (PathBuf::from("/from-file"), Some(Format::Json)));
-    assert_eq!(parse(&[&config, "--dry-run=false"]).unwrap().rehearsal, None);
+    assert_eq!((options.data_directory, options.dry_run), (PathBuf::from("/from-file"), Some(Format::Json)));
+    assert_eq!(parse(&[&config, "--dry-run=false"]).unwrap().dry_run, None);
 }
 
 #[test]

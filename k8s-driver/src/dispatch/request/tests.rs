@@ -73,7 +73,7 @@ fn kubernetes_events_follow_from_no_record_and_nobody_waits_for_them() {
         ..call(Verb::Create, Resource::new("v1", "Event"), "j.1", Some(json!({"metadata": {"name": "j.1"}})))
     };
     let prepared = prepare(event.clone(), &Registry::all()).unwrap();
-    assert!(!prepared.answered && prepared.read.is_none());
+    assert!(!prepared.expects_answer && prepared.read.is_none());
     let (line, _, body) = sent(event);
     assert_eq!(line, "POST /api/v1/namespaces/ns/events?fieldManager=trainyard");
     assert_eq!(body, json!({"metadata": {"name": "j.1"}}));
@@ -163,11 +163,11 @@ fn what_no_request_can_be_made_of_is_refused() {
 
 #[test]
 fn answers_are_objects_refusals_or_silence() {
-    let shape = Shape { api_version: "v1".into(), kind: "Pod".into(), keep: projection::POD };
+    let object_type = ObjectType { api_version: "v1".into(), kind: "Pod".into(), fields: projection::POD };
     let refused = br#"{"kind":"Status","reason":"NotFound","message":"pods \"p\" not found","code":404}"#;
-    let error = answer(Some(&shape), 404, refused).unwrap_err();
+    let error = answer(Some(&object_type), 404, refused).unwrap_err();
     assert_eq!((error.code, &*error.reason), (404, "NotFound"));
     // Cut short on the way: it may have been done, and what it looks like is not known.
-    assert_eq!(answer(Some(&shape), 201, b"{\"kind\":").unwrap_err().code, 0);
+    assert_eq!(answer(Some(&object_type), 201, b"{\"kind\":").unwrap_err().code, 0);
     assert_eq!(*answer(None, 200, b"anything").unwrap(), Value::Null);
 }

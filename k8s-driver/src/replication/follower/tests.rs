@@ -9,19 +9,19 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Follower, Following};
+use super::{Follower, FollowerState};
 use crate::http::test_server::{Place, Served, append, checkpoint, frames, records, tokens, turns_on};
 use crate::lease::Leader;
 use crate::metrics::Metrics;
-use crate::process::status::Standing;
+use crate::process::status::ProcessState;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Standby {
     place: Place,
-    turns: crate::core::Turns,
+    operator: crate::core::OperatorHandle,
     leader: watch::Sender<Option<Leader>>,
-    told: watch::Receiver<Following>,
+    state: watch::Receiver<FollowerState>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -29,14 +29,15 @@ struct Standby {
 impl Standby {
     fn new(disk: MemoryDisk, leader: Option<Leader>, who: &'static str) -> Self {
         let place = Place::new(disk);
-        let turns = turns_on(&place);
+        let operator = turns_on(&place);
         let leader = watch::Sender::new(leader);
-        let follower = Follower::new(turns.clone(), leader.subscribe(), "me".to_owned(), tokens(who), Metrics::new());
+        let follower =
+            Follower::new(operator.clone(), leader.subscribe(), "me".to_owned(), tokens(who), Metrics::new());
         let mut follower = follower.compacting_after(5000);
-        let (told, stop) = (follower.following(), CancellationToken::new());
+        let (state, stop) = (follower.following(), CancellationToken::new());
         let stopped = stop.clone();
         let task = tokio::spawn(async move { follower.run(&stopped).await });
-        Self { place, turns, leader, told, stop, task }
+        Self { place, operator, leader, state, stop, task }
     }
 
     fn of(disk: MemoryDisk, served: &Served) -> Self {
@@ -44,11 +45,11 @@ impl Standby {
     }
 
     async fn reaches(&self, position: u64) {
-        let mut view = self.turns.view();
+        let mut view = self.operator.view();
         let reached = view.wait_for(|view| view.head.position == Position(position));
         timeout(TEST_TIMEOUT, reached)
             .await
-            .unwrap_or_else(|_| panic!("#{position} was not reached: {:?}", self.told.borrow()))
+            .unwrap_or_else(|_| panic!("#{position} was not reached: {:?}", self.state.borrow()))
             .unwrap();
     }
 
@@ -60,11 +61,11 @@ impl Standby {
         };
         timeout(TEST_TIMEOUT, aside).await.expect("nothing was set aside");
         // Once the thread answers, it has told of the log that began since.
-        self.turns.with(|_| ()).await.unwrap();
+        self.operator.with(|_| ()).await.unwrap();
     }
 
-    async fn tells(&mut self, wanted: impl FnMut(&Following) -> bool) -> Following {
-        timeout(TEST_TIMEOUT, self.told.wait_for(wanted)).await.expect("it does not tell so").unwrap().clone()
+    async fn tells(&mut self, wanted: impl FnMut(&FollowerState) -> bool) -> FollowerState {
+        timeout(TEST_TIMEOUT, self.state.wait_for(wanted)).await.expect("it does not tell so").unwrap().clone()
     }
 
     /// Stops it; gives its log.
@@ -88,13 +89,13 @@ async fn a_standby_has_the_leaders_log_and_keeps_it() {
     let served = Served::new(records(1000, 0)).await;
     let mut standby = Standby::of(records(400, 0), &served);
     standby.reaches(1000).await;
-    standby.tells(|f| *f == Following::Reading { leader: "pod-1".to_owned() }).await;
+    standby.tells(|f| *f == FollowerState::Reading { leader: "pod-1".to_owned() }).await;
     for part in frames(&longer)[1000..].chunks(100) {
         served.grow(part.to_vec()).await;
     }
     standby.reaches(1300).await;
     assert_eq!(standby.place.aside(), Vec::<String>::new());
-    let position = standby.turns.with(|operator| operator.state().stamp.position).await.unwrap();
+    let position = standby.operator.with(|operator| operator.state().stamp.position).await.unwrap();
     assert_eq!(position, Position(1300), "folded as well");
     assert_eq!(standby.end().await, frames(&longer));
 }
@@ -163,7 +164,7 @@ async fn a_leader_that_compacts_is_still_followed() {
     let served = Served::new(records(30, 0)).await;
     let standby = Standby::of(MemoryDisk::default(), &served);
     standby.reaches(30).await;
-    served.turns.with(operator::Operator::compact).await.unwrap().unwrap();
+    served.operator.with(operator::Operator::compact).await.unwrap().unwrap();
     served.grow(frames(&longer)[30..].to_vec()).await;
     standby.reaches(40).await;
     assert!(standby.place.aside().is_empty());
@@ -190,23 +191,23 @@ async fn it_keeps_trying_and_says_why_it_cannot() {
     let mut silent = served.as_leader("pod-1");
     silent.advertised = None;
     let mut standby = Standby::new(MemoryDisk::default(), None, "reader");
-    standby.tells(|f| *f == Following::NobodyLeads).await;
+    standby.tells(|f| *f == FollowerState::NoLeader).await;
     standby.leader.send_replace(Some(silent));
-    standby.tells(|f| *f == Following::NotServed { leader: "pod-1".to_owned() }).await;
-    served.board.set(Standing::Standby);
+    standby.tells(|f| *f == FollowerState::NotServed { leader: "pod-1".to_owned() }).await;
+    served.status.set(ProcessState::Standby);
     standby.leader.send_replace(Some(served.as_leader("pod-1")));
     standby.tells(|f| f.to_string().contains("does not lead")).await;
     // It leads again: found by trying.
-    served.board.set(Standing::Leading { term: Term(1) });
+    served.status.set(ProcessState::Leading { term: Term(1) });
     standby.reaches(5).await;
     // Another leader, with more.
     let other = Served::new(records(9, 0)).await;
     standby.leader.send_replace(Some(other.as_leader("pod-2")));
     standby.reaches(9).await;
-    standby.tells(|f| *f == Following::Reading { leader: "pod-2".to_owned() }).await;
+    standby.tells(|f| *f == FollowerState::Reading { leader: "pod-2".to_owned() }).await;
     // This process itself leads: there is nobody to follow.
     standby.leader.send_replace(Some(other.as_leader("me")));
-    standby.tells(|f| *f == Following::NobodyLeads).await;
+    standby.tells(|f| *f == FollowerState::NoLeader).await;
     assert_eq!(standby.end().await.len(), 9);
 }
 
@@ -214,7 +215,7 @@ async fn it_keeps_trying_and_says_why_it_cannot() {
 async fn a_standby_that_may_not_read_says_so() {
     let served = Served::new(records(5, 0)).await;
     let mut standby = Standby::new(MemoryDisk::default(), Some(served.as_leader("pod-1")), "stranger");
-    let told = standby.tells(|f| matches!(f, Following::Unreachable { .. })).await;
-    assert!(told.to_string().ends_with("stranger may not get /log (a nonResourceURL)"), "{told}");
+    let state = standby.tells(|f| matches!(f, FollowerState::Unreachable { .. })).await;
+    assert!(state.to_string().ends_with("stranger may not get /log (a nonResourceURL)"), "{state}");
     assert!(standby.end().await.is_empty());
 }

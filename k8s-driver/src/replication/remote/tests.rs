@@ -16,7 +16,7 @@ use crate::client;
 use crate::http::certificate::Certificate;
 use crate::http::serve;
 use crate::lease::{Advertised, LeaseOptions};
-use crate::replication::locate::{self, USUAL_NAMESPACE, Wish, locate};
+use crate::replication::locate::{self, DEFAULT_NAMESPACE, LocateOptions, locate};
 
 /// The token in the user's kubeconfig.
 const ADMIN: &str = "token-of-an-admin";
@@ -77,9 +77,9 @@ impl Cluster {
         Self { kubeconfig, issued, _dir: dir }
     }
 
-    fn wish(&self) -> Wish {
+    fn options(&self) -> LocateOptions {
         let connection = client::Options { kubeconfig: Some(self.kubeconfig.clone()), ..client::Options::default() };
-        Wish { connection, lease: LeaseOptions::NAME.to_owned(), ..Wish::default() }
+        LocateOptions { connection, lease: LeaseOptions::NAME.to_owned(), ..LocateOptions::default() }
     }
 
     fn issued(&self) -> Vec<Value> {
@@ -116,8 +116,8 @@ impl Stranger {
 }
 
 /// Reads a log as the commands with `--server` do.
-async fn read(wish: &Wish) -> Result<Result<(), Error>, locate::Error> {
-    let found = locate(wish).await?;
+async fn read(options: &LocateOptions) -> Result<Result<(), Error>, locate::Error> {
+    let found = locate(options).await?;
     Ok(async { Remote::new(found.target)?.log(Position(1), false).await.map(drop) }.await)
 }
 
@@ -130,11 +130,11 @@ async fn a_lease_in_the_namespace_of_a_tenant_is_not_looked_at() {
     let stranger = Stranger::new().await;
     // No Lease where the operator's is: the context's namespace has one, made by a tenant.
     let cluster = Cluster::with_lease("tenant", "trainyard-0_1", &stranger.advertised).await;
-    let error = read(&cluster.wish()).await.unwrap_err();
-    assert!(error.to_string().contains(&format!("Lease {USUAL_NAMESPACE}/trainyard")), "{error}");
+    let error = read(&cluster.options()).await.unwrap_err();
+    assert!(error.to_string().contains(&format!("Lease {DEFAULT_NAMESPACE}/trainyard")), "{error}");
     // Nobody holds the operator's own: that is no reason to look elsewhere either.
-    let cluster = Cluster::with_lease(USUAL_NAMESPACE, "", &stranger.advertised).await;
-    let error = read(&cluster.wish()).await.unwrap_err();
+    let cluster = Cluster::with_lease(DEFAULT_NAMESPACE, "", &stranger.advertised).await;
+    let error = read(&cluster.options()).await.unwrap_err();
     assert!(matches!(error, locate::Error::NobodyLeads { .. }), "{error}");
     assert_eq!(stranger.heard(), []);
     assert_eq!(cluster.issued(), Vec::<Value>::new());
@@ -144,12 +144,12 @@ async fn a_lease_in_the_namespace_of_a_tenant_is_not_looked_at() {
 async fn what_a_lease_names_gets_a_token_for_nothing_else() {
     let stranger = Stranger::new().await;
     let audience = json!([stranger.advertised.audience()]);
-    let cluster = Cluster::with_lease(USUAL_NAMESPACE, "trainyard-0_1", &stranger.advertised).await;
-    let refused = read(&cluster.wish()).await.unwrap().unwrap_err();
+    let cluster = Cluster::with_lease(DEFAULT_NAMESPACE, "trainyard-0_1", &stranger.advertised).await;
+    let refused = read(&cluster.options()).await.unwrap().unwrap_err();
     assert!(matches!(refused, Error::Unauthorized { .. }), "{refused}");
     assert_eq!((stranger.heard(), cluster.issued()), (bearer("issued"), vec![audience.clone()]));
     // A forwarded port: the address is the user's, the certificate is the Lease's.
-    let forwarded = Wish { server: Some(stranger.advertised.address.clone()), ..cluster.wish() };
+    let forwarded = LocateOptions { server: Some(stranger.advertised.address.clone()), ..cluster.options() };
     read(&forwarded).await.unwrap().unwrap_err();
     assert_eq!((stranger.heard().len(), cluster.issued()), (2, vec![audience.clone(), audience]));
     assert_eq!(stranger.heard()[1], bearer("issued")[0]);
@@ -160,7 +160,7 @@ async fn what_a_lease_names_gets_a_token_for_nothing_else() {
 #[tokio::test]
 async fn the_users_own_token_goes_where_the_user_says() {
     let stranger = Stranger::new().await;
-    let cluster = Cluster::with_lease(USUAL_NAMESPACE, "trainyard-0_1", &stranger.advertised).await;
+    let cluster = Cluster::with_lease(DEFAULT_NAMESPACE, "trainyard-0_1", &stranger.advertised).await;
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -170,18 +170,20 @@ async fn the_users_own_token_goes_where_the_user_says() {
     let token_file = Some(at("token", "own"));
     let authority = Some(at("authority", stranger.advertised.certificate.as_deref().unwrap()));
     // To an address that only the Lease names: never.
-    let error = read(&Wish { token_file: token_file.clone(), authority: authority.clone(), ..cluster.wish() }).await;
+    let error =
+        read(&LocateOptions { token_file: token_file.clone(), authority: authority.clone(), ..cluster.options() })
+            .await;
     assert!(matches!(error, Err(locate::Error::TokenWithoutAddress)), "{error:?}");
     // To an address of the user's whose certificate only the Lease vouches for: the handshake fails.
     let server = Some(stranger.advertised.address.clone());
-    let named = Wish { server, token_file, ..cluster.wish() };
+    let named = LocateOptions { server, token_file, ..cluster.options() };
     let error = read(&named).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert_eq!(stranger.heard(), []);
     // The user names both.
-    let named = Wish { authority, ..named };
+    let named = LocateOptions { authority, ..named };
     read(&named).await.unwrap().unwrap_err();
-    read(&Wish { token_file: None, ..named }).await.unwrap().unwrap_err();
+    read(&LocateOptions { token_file: None, ..named }).await.unwrap().unwrap_err();
     assert_eq!(stranger.heard(), [bearer("own"), bearer(ADMIN)].concat());
     assert_eq!(cluster.issued(), Vec::<Value>::new());
 }

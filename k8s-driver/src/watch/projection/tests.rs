@@ -6,12 +6,12 @@ use apis::{Registry, Resource, objects};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::watch::decode::{self, Shape};
+use crate::watch::decode::{self, ObjectType};
 
-fn trimmed(object: &Value, keep: Keep) -> Value {
+fn project(object: &Value, fields: FieldMask) -> Value {
     let Resource { api_version, kind } = Resource::of(object);
     let bytes = serde_json::to_vec(object).unwrap();
-    decode::object(&bytes, &Shape { api_version, kind, keep }).unwrap()
+    decode::object(&bytes, &ObjectType { api_version, kind, fields }).unwrap()
 }
 
 /// What a real API server adds, and more.
@@ -53,7 +53,7 @@ fn facts(registry: &Registry, object: &Value) -> String {
     }
 }
 
-fn keep_of(kind: &str) -> Keep {
+fn keep_of(kind: &str) -> FieldMask {
     match kind {
         "Pod" => POD,
         "Service" => SERVICE,
@@ -63,7 +63,7 @@ fn keep_of(kind: &str) -> Keep {
 }
 
 #[test]
-fn every_object_of_every_scenario_reads_the_same_when_trimmed() {
+fn every_object_of_every_scenario_reads_the_same_when_project() {
     let registry = Registry::all();
     let mut seen = BTreeSet::new();
     let mut kinds: std::collections::BTreeMap<String, (usize, usize, usize)> = std::collections::BTreeMap::new();
@@ -78,7 +78,7 @@ fn every_object_of_every_scenario_reads_the_same_when_trimmed() {
                 continue;
             }
             let whole = fattened(object);
-            let small = trimmed(&whole, keep_of(kind));
+            let small = project(&whole, keep_of(kind));
             // What the answer of the original, not fattened, would read must not differ either.
             assert_eq!(facts(&registry, object), facts(&registry, &small), "{}: {object}", named.name);
             let sizes = kinds.entry(kind.to_owned()).or_default();
@@ -101,7 +101,7 @@ fn foreign_members_are_left_out_and_odd_types_do_no_harm() {
         "status": {"phase": "Running", "podIP": "1.2.3.4", "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": null}],
             "containerStatuses": [{"name": "c", "image": "i", "state": {"terminated": {"exitCode": 3, "startedAt": "x"}}}]}});
     assert_eq!(
-        trimmed(&pod, POD),
+        project(&pod, POD),
         json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "p", "uid": "u", "annotations": {"trainyard.dev/incarnation": "3"},
                 "ownerReferences": [{"kind": "K", "controller": true}]},
@@ -112,7 +112,7 @@ fn foreign_members_are_left_out_and_odd_types_do_no_harm() {
     for odd in [json!(null), json!(3), json!(-3), json!(1.5), json!(true), json!("x"), json!([{"name": "n"}])] {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": odd, "status": odd, "spec": {"nodeName": odd}});
         let registry = Registry::all();
-        assert_eq!(facts(&registry, &pod), facts(&registry, &trimmed(&pod, POD)), "{odd}");
+        assert_eq!(facts(&registry, &pod), facts(&registry, &project(&pod, POD)), "{odd}");
     }
 }
 
@@ -125,7 +125,7 @@ fn a_job_loses_nothing_but_what_other_tools_wrote() {
     let mut want = job.clone();
     want["metadata"].as_object_mut().unwrap().remove("managedFields");
     want["metadata"]["annotations"].as_object_mut().unwrap().remove("kubectl.kubernetes.io/last-applied-configuration");
-    assert_eq!(trimmed(&job, JOB), want);
+    assert_eq!(project(&job, JOB), want);
 }
 
 /// Paths of the members in a value, in the elements of its lists as well.
@@ -149,7 +149,7 @@ fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
         "status": {"capacity": {"nvidia.com/gpu": "8"}, "images": [{"names": ["i"]}], "conditions": [
             {"type": "Ready", "status": "True", "lastHeartbeatTime": "2024-02-29T00:00:00Z", "reason": "KubeletReady"},
             {"type": "GpuUnhealthy", "status": "True", "message": "Xid 79"}]}});
-    let small = trimmed(&node, NODE);
+    let small = project(&node, NODE);
     let fact = |object: &Value| apis::node::fact(object).unwrap();
     assert_eq!(fact(&small), fact(&node));
     let (ready, conditions) = (true, ["GpuUnhealthy".into()]);

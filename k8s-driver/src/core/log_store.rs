@@ -15,29 +15,29 @@ use crate::metrics::Metrics;
 const LOG: &str = "log";
 
 /// A place that holds one log at a time.
-pub(crate) trait Logs: Send {
+pub(crate) trait LogStore: Send {
     /// Opens the log of this place, beginning one where there is none.
     ///
     /// # Errors
     /// When it cannot be opened.
     fn open(&mut self) -> Result<Box<dyn EventLog>, Error>;
 
-    /// Puts the log of this place out of the way, whole, so that the next [`Logs::open`] begins an empty one. The log must not
+    /// Puts the log of this place out of the way, whole, so that the next [`LogStore::open`] begins an empty one. The log must not
     /// be open. Gives where it is kept.
     ///
     /// # Errors
     /// When it cannot be moved.
-    fn set_aside(&mut self, why: &str) -> io::Result<String>;
+    fn archive(&mut self, why: &str) -> io::Result<String>;
 }
 
 /// Logs in a directory.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct DirectoryStore {
     data: PathBuf,
     verify: Verify,
 }
 
-impl Directory {
+impl DirectoryStore {
     /// The data directory; it is made if need be.
     ///
     /// # Errors
@@ -48,13 +48,13 @@ impl Directory {
     }
 }
 
-impl Logs for Directory {
+impl LogStore for DirectoryStore {
     fn open(&mut self) -> Result<Box<dyn EventLog>, Error> {
         let options = Options { verify: self.verify, ..Options::default() };
         Ok(Box::new(SledLog::open(self.data.join(LOG), options)?))
     }
 
-    fn set_aside(&mut self, why: &str) -> io::Result<String> {
+    fn archive(&mut self, why: &str) -> io::Result<String> {
         let word: String = why.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
         let free = (1..=u32::MAX).map(|n| self.data.join(format!("{LOG}.{n}.{word}"))).find(|path| !path.exists());
         let target = free.ok_or(io::ErrorKind::AlreadyExists)?;
@@ -66,16 +66,16 @@ impl Logs for Directory {
 
 /// A log in memory: it lasts as long as the process.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryStore {
     disk: MemoryDisk,
 }
 
-impl Logs for Memory {
+impl LogStore for MemoryStore {
     fn open(&mut self) -> Result<Box<dyn EventLog>, Error> {
         Ok(Box::new(self.disk.open()?))
     }
 
-    fn set_aside(&mut self, _why: &str) -> io::Result<String> {
+    fn archive(&mut self, _why: &str) -> io::Result<String> {
         self.disk = MemoryDisk::default();
         Ok("nowhere: it was in memory".to_owned())
     }
@@ -84,9 +84,9 @@ impl Logs for Memory {
 /// Times the appends of a log.
 impl WriteHook for Metrics {
     fn append(&mut self, log: &mut dyn EventLog, records: &[NewRecord<'_>]) -> Result<Head, Error> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let head = log.append(records)?;
-        self.appended(begun.elapsed());
+        self.appended(started.elapsed());
         Ok(head)
     }
 }
@@ -104,14 +104,16 @@ mod tests {
     #[test]
     fn a_log_that_is_set_aside_is_kept_and_an_empty_one_begins() {
         let data = tempfile::tempdir().unwrap();
-        let places: [Box<dyn Logs>; 2] =
-            [Box::new(Directory::new(&data.path().join("a/b"), Verify::Full).unwrap()), Box::new(Memory::default())];
+        let places: [Box<dyn LogStore>; 2] = [
+            Box::new(DirectoryStore::new(&data.path().join("a/b"), Verify::Full).unwrap()),
+            Box::new(MemoryStore::default()),
+        ];
         for mut place in places {
             append(&mut *place.open().unwrap());
             assert_eq!(place.open().unwrap().head().position, Position(1));
-            let first = place.set_aside("diverged: at 7").unwrap();
+            let first = place.archive("diverged: at 7").unwrap();
             append(&mut *place.open().unwrap());
-            let second = place.set_aside("diverged: at 7").unwrap();
+            let second = place.archive("diverged: at 7").unwrap();
             assert_eq!(place.open().unwrap().head().position, Position(0));
             if first.starts_with('/') {
                 assert!(
