@@ -31,12 +31,12 @@ pub struct PodSlot<'a> {
     pub count: u32,
 }
 
-/// One served API: a translation between its objects and the engine's words. Pure.
+/// Translates between the objects of one served API and the engine's vocabulary. Pure.
 pub trait JobApi: Send + Sync {
-    /// Its type of object.
+    /// Returns its type of object.
     fn resource(&self) -> Resource;
 
-    /// Plural name of the resource, as in URLs.
+    /// Returns the plural name of the resource, as in URLs.
     fn plural(&self) -> &'static str;
 
     /// Selects the pods and services of this API's jobs, including those of an earlier operator.
@@ -54,13 +54,13 @@ pub trait JobApi: Send + Sync {
     /// Reads the state of a job back from its object, for a log that does not cover it.
     fn adopt(&self, object: &Value) -> Adopted;
 
-    /// The slot a pod or service belongs to, by its labels.
+    /// Returns the slot that the labels of a pod or service name.
     fn slot_of(&self, object: &Value) -> Option<SlotId>;
 
-    /// Whether a container's result counts for its pod.
+    /// Returns true if a container's result counts for its pod.
     fn is_main_container(&self, name: &str) -> bool;
 
-    /// Name of the pod (and service) of a slot.
+    /// Returns the name of a slot's pod, which is that of its service.
     fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text;
 
     /// Renders the pods of some slots; one answer per slot, in order. What they share is made once.
@@ -78,15 +78,15 @@ pub trait JobApi: Send + Sync {
     /// Renders the whole `status` of a job.
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value;
 
-    /// The merge patch that writes the ending annotation older tools read, when the job's ending has one.
+    /// Renders the merge patch of the end annotation that older tools read; `None` when the job's end has none.
     fn marker(&self, key: &JobKey, job: &engine::Job) -> Option<Value>;
 
-    /// This API's word for a phase; empty for a job nothing was decided for.
+    /// Spells a phase as this API does; empty for a job nothing was decided for.
     fn phase_word(&self, phase: model::Phase) -> &'static str;
 
-    /// The `CustomResourceDefinition`.
+    /// Returns the `CustomResourceDefinition`.
     fn crd(&self) -> Value;
 
-    /// `source.component` of Kubernetes Events about its jobs.
+    /// Returns the `source.component` of Kubernetes Events about its jobs.
     fn event_component(&self) -> &'static str;
 }

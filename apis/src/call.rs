@@ -1,4 +1,4 @@
-//! API calls, their answers, and what watches report: the one language between `operator` and whoever executes it
+//! API calls, their answers, and observations: the one language between `operator` and the executors of its calls
 //! (`cluster` in memory, `k8s-driver` over the network).
 
 use std::sync::Arc;
@@ -19,19 +19,19 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource from its two names.
+    /// Returns the resource of an API version and a kind.
     pub fn new(api_version: &str, kind: &str) -> Self {
         Self { api_version: Text::from(api_version), kind: Text::from(kind) }
     }
 
-    /// The resource an object says it is; empty names where it does not say.
+    /// Returns the resource that an object names; a missing name is empty.
     pub fn of(object: &Value) -> Self {
         let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
         Self::new(text("apiVersion"), text("kind"))
     }
 }
 
-/// What a call does.
+/// Operation of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// Create `body`.
@@ -53,12 +53,12 @@ pub struct ApiCall {
     pub id: CallId,
     /// The job it is for.
     pub job: JobKey,
-    /// The job's object it is about; `None` for Kubernetes Events, whose answers nobody waits for.
+    /// The job's object it is about; `None` for Kubernetes Events, whose answers are not awaited.
     pub object: Option<ObjectRef>,
-    /// The record it follows from: the last one about its job when it was handed out. Executors write it beside what they
-    /// write; it decides nothing.
+    /// The record it follows from: the last one about its job at dispatch. Executors write it beside what they write; it
+    /// decides nothing.
     pub cause: Stamp,
-    /// What it does.
+    /// The operation.
     pub verb: Verb,
     /// The type of object.
     pub resource: Resource,
@@ -84,35 +84,35 @@ pub struct ApiError {
     pub code: u16,
     /// Machine-readable reason, for example `AlreadyExists`, `Conflict`, `NotFound`, `Invalid`, `Forbidden`.
     pub reason: Text,
-    /// In words.
+    /// Message for users.
     pub message: String,
 }
 
 /// The answer to a call: the object as it stands afterwards (for a delete that removed it: as it last was), or an error.
 pub type ApiAnswer = Result<Arc<Value>, ApiError>;
 
-/// What a watch reports.
+/// A watch event or a list.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observation<O = Arc<Value>> {
     /// An object was added or modified.
     Applied(O),
     /// An object is gone; this is how it last was.
     Deleted(O),
-    /// A complete view of one kind, or of those of its objects that one source shows.
+    /// A list of one kind, or of those of its objects that one source shows.
     Listed {
         /// The kind.
         kind: Kind,
         /// The source's name, as in [`crate::WatchTarget::of`]; `None` for the whole kind.
         of: Option<Text>,
-        /// resourceVersion of the view.
+        /// resourceVersion of the list.
         rv: ResourceVersion,
-        /// Every object of the view.
+        /// Every object of the list.
         items: Vec<O>,
     },
 }
 
 impl<O> Observation<O> {
-    /// The same about something else, for example about what was read of an object; `None` is left out.
+    /// Maps the objects of the observation, for example to what was read of them. Objects mapped to `None` are left out.
     pub fn filter_map<P>(self, mut read: impl FnMut(O) -> Option<P>) -> Option<Observation<P>> {
         Some(match self {
             Self::Applied(object) => Observation::Applied(read(object)?),

@@ -43,7 +43,7 @@ pub struct Findings {
 /// One accepted word of a field and what it means.
 pub type Word<T> = (&'static str, T);
 
-/// What becomes of a word that is none of the accepted ones.
+/// Treatment of a word that is none of the accepted ones.
 #[derive(Debug, Clone, Copy)]
 pub enum Unknown<T> {
     /// It cannot be accepted.
@@ -113,7 +113,7 @@ impl Findings {
         (fields(errors), fields(warnings))
     }
 
-    /// A text field; `None` when absent or not text.
+    /// Reads a text field; `None` when absent or not text.
     pub fn text<'a>(&mut self, parent: &'a Value, base: &str, key: &str) -> Option<&'a str> {
         let value = present(parent, key)?;
         if value.as_str().is_none() {
@@ -122,7 +122,7 @@ impl Findings {
         value.as_str()
     }
 
-    /// A whole number within `min..=max`; `None` when absent or not that.
+    /// Reads a whole number within `min..=max`; `None` when absent or not that.
     pub fn integer(&mut self, parent: &Value, base: &str, key: &str, min: i64, max: i64) -> Option<i64> {
         let value = present(parent, key)?;
         let problem = match value {
@@ -141,7 +141,7 @@ impl Findings {
         None
     }
 
-    /// A field that takes one of a few words; `default` when absent or empty.
+    /// Reads a field that takes one of a few words; `default` when absent or empty.
     pub fn word<T: Copy>(
         &mut self,
         parent: &Value,
@@ -169,7 +169,7 @@ impl Findings {
         meaning
     }
 
-    /// A list; empty when absent or no list.
+    /// Reads a list; empty when absent or no list.
     pub fn list<'a>(&mut self, parent: &'a Value, base: &str, key: &str) -> &'a [Value] {
         let Some(value) = present(parent, key) else { return &[] };
         if !value.is_array() {
@@ -178,7 +178,7 @@ impl Findings {
         value.as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// An object; `None` when absent or no object.
+    /// Reads an object; `None` when absent or no object.
     pub fn object<'a>(&mut self, parent: &'a Value, base: &str, key: &str) -> Option<&'a Map<String, Value>> {
         let value = present(parent, key)?;
         if !value.is_object() {
@@ -198,12 +198,12 @@ impl Findings {
     }
 }
 
-/// The path of a member.
+/// Returns the path of a member.
 pub fn join(base: &str, key: &str) -> String {
     format!("{base}.{key}")
 }
 
-/// A value as it is shown in messages: JSON text, cut when long, or `missing`.
+/// Formats a value for messages: JSON text, cut when long, or `missing`.
 pub fn shown(value: Option<&Value>) -> String {
     let Some(value) = value else { return "missing".to_owned() };
     let text = model::json::canonical(value);
@@ -217,7 +217,7 @@ fn present<'a>(parent: &'a Value, key: &str) -> Option<&'a Value> {
     parent.get(key).filter(|value| !value.is_null())
 }
 
-/// The type of a value, with its article.
+/// Returns the type of a value, with its article.
 pub fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

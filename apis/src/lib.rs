@@ -1,4 +1,4 @@
-//! Pure translation between the API server's objects and the engine's words.
+//! Pure translation between the API server's objects and the engine's vocabulary.
 //!
 //! Owns: object -> fact, command -> [`ApiCall`], job state -> status, and the CRDs of the served APIs, one folder each.
 //! It must not do IO, keep state, or decide anything about a job's life.
@@ -38,4 +38,4 @@ pub use fields::{Finding, Severity};
 pub use observed::ObservedObject;
 pub use registry::Registry;
 pub use selector::Selector;
-pub use watched::{Views, WatchTarget};
+pub use watched::{JobSources, WatchTarget};

@@ -1,6 +1,6 @@
 //! Checks one manifest before it is applied: its kind, its metadata, and its contents by the schema of its kind.
 //!
-//! Owns what holds for objects of every kind. What a job's spec must be comes from its [`JobApi`], what other kinds are from
+//! Owns the rules for objects of every kind. Those for a job's spec come from its [`JobApi`], those for other kinds from
 //! [`kubernetes`]. It must not know files or positions. Tests: `manifest/tests.rs`.
 //!
 //! [`JobApi`]: crate::JobApi
@@ -39,7 +39,7 @@ pub fn findings(registry: &Registry, manifest: &Value) -> Vec<Finding> {
     found.into_list()
 }
 
-/// The type of object that a manifest is, or was most likely meant to be.
+/// Returns the type of object that a manifest is, or was most likely meant to be.
 fn resource(registry: &Registry, manifest: &Value, found: &mut Findings) -> Option<Resource> {
     for key in ["apiVersion", "kind"] {
         let value = manifest.get(key).filter(|value| !value.is_null());
@@ -71,7 +71,7 @@ fn resource(registry: &Registry, manifest: &Value, found: &mut Findings) -> Opti
     served.into_iter().find(|resource| *resource.kind == *near)
 }
 
-/// A job object around its spec, which its API checks.
+/// Returns the schema of a job object around its spec, which its API checks.
 fn job_shape() -> Value {
     json!({"type": "object", "properties": {
         "apiVersion": {"type": "string"},
@@ -125,7 +125,7 @@ fn metadata(manifest: &Map<String, Value>) -> Vec<Finding> {
     found
 }
 
-/// A name in the letters that are accepted, if that makes one.
+/// Spells a name in the letters that are accepted; `None` when that makes no name.
 fn dns_name(text: &str) -> Option<String> {
     let lower = text.to_lowercase().replace(['_', ' '], "-");
     Some(lower).filter(|name| is_dns_label(name))

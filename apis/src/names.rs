@@ -1,4 +1,4 @@
-//! What Kubernetes accepts as names and label values. Pure predicates; tests at the end of this file.
+//! Names and label values that Kubernetes accepts. Pure predicates; tests at the end of this file.
 
 /// Longest DNS label, and longest label value.
 pub const LABEL_MAX: usize = 63;
@@ -6,22 +6,22 @@ pub const LABEL_MAX: usize = 63;
 /// Longest DNS subdomain, and longest name of a pod.
 pub const SUBDOMAIN_MAX: usize = 253;
 
-/// Whether `text` is a DNS label (RFC 1123): lower-case letters, digits and inner hyphens, at most 63.
+/// Returns true if `text` is a DNS label (RFC 1123): lower-case letters, digits and inner hyphens, at most 63.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= LABEL_MAX && is_dns_word(text)
 }
 
-/// Whether `text` is a DNS label that starts with a letter (RFC 1035), as names of services must.
+/// Returns true if `text` is a DNS label that starts with a letter (RFC 1035), as names of services must.
 pub fn is_service_name(text: &str) -> bool {
     is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
-/// Whether `text` is a DNS subdomain: labels of any length joined by dots, at most 253 characters together.
+/// Returns true if `text` is a DNS subdomain: labels of any length joined by dots, at most 253 characters together.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= SUBDOMAIN_MAX && text.split('.').all(is_dns_word)
 }
 
-/// Whether `text` can be the value of a label: empty, or letters, digits and inner `-_.`, at most 63.
+/// Returns true if `text` can be the value of a label: empty, or letters, digits and inner `-_.`, at most 63.
 pub fn is_label_value(text: &str) -> bool {
     text.len() <= LABEL_MAX
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
@@ -37,7 +37,7 @@ pub fn is_label_key(text: &str) -> bool {
     }
 }
 
-/// Whether `text` is base64 with padding; white space between does not matter.
+/// Returns true if `text` is base64 with padding; white space between does not matter.
 pub fn is_base64(text: &str) -> bool {
     let bytes: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
     let padding = bytes.iter().rev().take_while(|b| **b == b'=').count();

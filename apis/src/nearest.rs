@@ -38,7 +38,7 @@ fn fold(word: &str) -> Vec<char> {
     word.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
 }
 
-/// Optimal string alignment: insertions, deletions, replacements and swaps of neighbours, each letter touched once.
+/// Returns the optimal string alignment distance: insertions, deletions, replacements and swaps of neighbours.
 fn distance(a: &[char], b: &[char]) -> usize {
     // Rows of the table for the letters of `a` before the last two, before the last one, and with it.
     let mut older: Vec<usize> = Vec::new();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::objects::{list_at, name, resource_version};
 
-/// What is judged of a node.
+/// Reads the fact about a node.
 ///
 /// # Errors
 /// When the object has no name.

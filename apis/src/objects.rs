@@ -16,40 +16,40 @@ pub const MARKED_FOR: &str = "trainyard.dev/marked-for";
 /// Member of a job's status that holds the mirror.
 pub const MIRROR: &str = "trainyard";
 
-/// The value at a path of member names.
+/// Returns the value at a path of member names.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, key| value.get(key))
 }
 
-/// The text at a path of member names.
+/// Returns the text at a path of member names.
 pub fn text_at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a str> {
     at(object, path).and_then(Value::as_str)
 }
 
-/// The list at a path of member names; empty when it is absent, null or no list.
+/// Returns the list at a path of member names; empty when it is absent, null or no list.
 pub fn list_at<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
     at(object, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The time at a path of member names.
+/// Returns the time at a path of member names.
 pub fn time_at(object: &Value, path: &[&str]) -> Option<Timestamp> {
     text_at(object, path).and_then(Timestamp::parse_rfc3339)
 }
 
-/// The object's name; empty when it has none.
+/// Returns the object's name; empty when it has none.
 pub fn name(object: &Value) -> Text {
     Text::from(text_at(object, &["metadata", "name"]).unwrap_or_default())
 }
 
-/// The object's namespace; empty when it has none.
+/// Returns the object's namespace; empty when it has none.
 pub fn namespace(object: &Value) -> Text {
     Text::from(text_at(object, &["metadata", "namespace"]).unwrap_or_default())
 }
 
-/// The object's uid.
+/// Returns the object's uid.
 ///
 /// # Errors
-/// When it has none: nothing can be said about such an object, as the next one of its name could not be told from it.
+/// When it has none: such an object cannot be told from the next one of its name.
 pub fn uid(object: &Value) -> Result<Uid, FieldError> {
     match text_at(object, &["metadata", "uid"]) {
         Some(uid) if !uid.is_empty() => Ok(Uid::from(uid)),
@@ -61,40 +61,40 @@ pub fn uid(object: &Value) -> Result<Uid, FieldError> {
     }
 }
 
-/// The object's resourceVersion; 0, which is before any other, when it has none that is a number.
+/// Returns the object's resourceVersion; 0, which is before any other, when it has none that is a number.
 pub fn resource_version(object: &Value) -> ResourceVersion {
     ResourceVersion(
         text_at(object, &["metadata", "resourceVersion"]).and_then(|rv| rv.parse().ok()).unwrap_or_default(),
     )
 }
 
-/// When the object's deletion is due, if it is being deleted. A time that cannot be read counts as long past.
+/// Returns the time at which a deleted object's grace period ends. A time that cannot be read counts as long past.
 pub fn deleting_at(object: &Value) -> Option<Timestamp> {
     let value = at(object, &["metadata", "deletionTimestamp"]).filter(|value| !value.is_null())?;
     Some(value.as_str().and_then(Timestamp::parse_rfc3339).unwrap_or_default())
 }
 
-/// A label of the object.
+/// Returns a label of the object.
 pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     text_at(object, &["metadata", "labels", key])
 }
 
-/// An annotation of the object.
+/// Returns an annotation of the object.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     text_at(object, &["metadata", "annotations", key])
 }
 
-/// The incarnation written on a pod; 0, which is before any decision of ours, when there is none.
+/// Returns the incarnation written on a pod; 0, which is before any decision of ours, when there is none.
 pub fn incarnation(object: &Value) -> Incarnation {
     Incarnation(annotation(object, INCARNATION).and_then(|n| n.parse().ok()).unwrap_or_default())
 }
 
-/// Stamp of the mirror in the object's status; zero when there is none.
+/// Returns the stamp of the mirror in the object's status; zero when there is none.
 pub fn mirror_stamp(object: &Value) -> Stamp {
     at(object, &["status", MIRROR]).and_then(|mirror| serde_json::from_value(mirror.clone()).ok()).unwrap_or_default()
 }
 
-/// The owner reference that makes an object belong to a job.
+/// Returns the owner reference that makes an object belong to a job.
 pub fn owner_reference(api_version: &str, job: &JobKey) -> Value {
     json!({
         "apiVersion": api_version,
@@ -106,7 +106,7 @@ pub fn owner_reference(api_version: &str, job: &JobKey) -> Value {
     })
 }
 
-/// The members of a map of text that are text: labels and annotations.
+/// Returns the members of a map of text that are text: labels and annotations.
 pub fn text_members(value: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
     value
         .and_then(Value::as_object)

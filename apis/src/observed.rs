@@ -1,7 +1,7 @@
-//! What is read of an observed object: for pods, services and nodes the facts, so that the object itself can be dropped where
-//! it came in. Job objects stay whole: their spec is translated only when it changed.
+//! Observed objects: of pods, services and nodes the facts are read, and the object itself is dropped where it came in. Job
+//! objects stay whole: their spec is translated only when it changed.
 //!
-//! Owns the step from an object to what it is about. It must not judge. Tests: at the end of this file.
+//! Owns the step from an object to the job it is about. It must not judge. Tests: at the end of this file.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub enum ObservedObject {
 }
 
 impl ObservedObject {
-    /// Reads an object; `None` when it is nobody's: of no served API and owned by no job of one.
+    /// Reads an object; `None` when it is of no served API and owned by no job of one.
     pub fn read(registry: &Registry, object: Arc<Value>) -> Option<Self> {
         let owner = || {
             let key = registry.owner(&object)?;
@@ -51,7 +51,7 @@ impl ObservedObject {
         }
     }
 
-    /// The kind of object.
+    /// Returns the kind of object.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Job(..) => Kind::Job,
@@ -61,7 +61,7 @@ impl ObservedObject {
         }
     }
 
-    /// The job that it is, or that it belongs to.
+    /// Returns the job that it is, or that it belongs to.
     pub const fn job(&self) -> Option<&JobKey> {
         match self {
             Self::Job(key, _) | Self::Pod(key, _) | Self::Service(key, _) => Some(key),
@@ -71,7 +71,7 @@ impl ObservedObject {
 }
 
 impl Observation {
-    /// Reads what it is about; `None` when that is nobody's.
+    /// Reads the objects. Those of no served API are left out; `None` when nothing is left of a watch event.
     pub fn read(self, registry: &Registry) -> Option<Observation<ObservedObject>> {
         self.filter_map(|object| ObservedObject::read(registry, object))
     }
@@ -91,10 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobodys_is_left_out_of_a_view() {
+    fn objects_of_no_served_api_are_left_out_of_a_list() {
         let items = vec![pod("AITrainingJob"), pod("ReplicaSet")];
         let listed = Observation::Listed { kind: Kind::Pod, of: None, rv: ResourceVersion(7), items };
-        let Some(Observation::Listed { rv, items, .. }) = listed.read(&Registry::all()) else { panic!("it is a view") };
+        let Some(Observation::Listed { rv, items, .. }) = listed.read(&Registry::all()) else { panic!("it is a list") };
         assert_eq!(rv, ResourceVersion(7));
         assert!(
             matches!(items.as_slice(), [ObservedObject::Pod(key, fact)] if &*key.name == "j" && &*fact.uid.0 == "p")

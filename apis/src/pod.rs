@@ -1,7 +1,7 @@
 //! Pod objects: object -> [`PodFact`].
 //!
-//! Keeps what a judgement can depend on and leaves out what changes by itself (probe times, readiness, image ids), so that
-//! most updates of a pod are no news. It must not judge. Tests: at the end of this file.
+//! Keeps the fields that decisions read and leaves out those that change by themselves (probe times, readiness, image ids), so
+//! that most updates of a pod change nothing. It must not judge. Tests: at the end of this file.
 
 use model::{ContainerFact, ContainerState, FieldError, PodFact, PodPhase, Text};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::objects::{deleting_at, incarnation, list_at, name, resource_version, 
 const USUAL_CONDITIONS: [&str; 6] =
     ["ContainersReady", "Initialized", "PodHasNetwork", "PodReadyToStartContainers", "PodScheduled", "Ready"];
 
-/// Words of programs, and of the libraries they reach each other by, whose peer is gone. In lower case.
+/// Texts by which programs, and the libraries they reach each other with, report a lost peer. In lower case.
 const LOST_PEER_WORDS: [&str; 14] = [
     "broken pipe",
     "closed the connection",
@@ -32,13 +32,13 @@ const LOST_PEER_WORDS: [&str; 14] = [
     "socket timeout",
 ];
 
-/// Words that a device failure is described with, in lower case.
+/// Terms that name a device failure, in lower case.
 const DEVICE_WORDS: [&str; 8] = ["xid", "gpu", "nvml", "cuda", "ecc", "nvlink", "rocm", "npu"];
 
 /// Waiting reasons that every healthy container goes through, or whose message changes with each try.
 const USUAL_WAITS: [&str; 3] = ["ContainerCreating", "CrashLoopBackOff", "PodInitializing"];
 
-/// Longest part of a container's last words that is kept for a device failure they name, in characters.
+/// Maximum number of characters kept of a termination message that names a device failure.
 const LAST_WORDS_MAX: usize = 200;
 
 /// Longest part of a container's message that is kept, in characters.
@@ -47,7 +47,7 @@ const CONTAINER_MESSAGE_MAX: usize = 256;
 /// Longest part of a pod's message that is kept, in characters.
 const MESSAGE_MAX: usize = 512;
 
-/// What is judged of a pod that belongs to a job of `api`.
+/// Reads the fact about a pod that belongs to a job of `api`.
 ///
 /// # Errors
 /// When the object has no uid.
@@ -86,7 +86,7 @@ fn phase(object: &Value) -> PodPhase {
     }
 }
 
-/// Why the scheduler cannot place the pod.
+/// Returns the scheduler's message on why the pod cannot be placed.
 fn unscheduled(object: &Value) -> Option<&str> {
     list_at(object, &["status", "conditions"])
         .iter()
@@ -110,7 +110,7 @@ fn containers(api: &dyn JobApi, object: &Value) -> Vec<ContainerFact> {
     containers
 }
 
-/// Whether a container's last words blame the connection to another pod: its failure then followed that pod's.
+/// Returns true if a termination message blames the connection to another pod: the failure then followed that pod's.
 fn tells_of_a_lost_peer(message: &str) -> bool {
     let lower = message.to_ascii_lowercase();
     LOST_PEER_WORDS.iter().any(|words| lower.contains(words))
@@ -141,7 +141,8 @@ fn state(status: &Value) -> ContainerState {
     ContainerState::Waiting { message: message.and_then(last_part), reason }
 }
 
-/// The end of a container's message: what went wrong stands last, whether a runtime nests its errors or a program prints them.
+/// Returns the end of a container's message. The error stands last, both where a runtime nests errors and where a program
+/// prints them.
 fn last_part(message: &str) -> Option<Text> {
     let message = message.trim();
     let cut = message.chars().count().saturating_sub(CONTAINER_MESSAGE_MAX);
@@ -155,7 +156,7 @@ fn last_part(message: &str) -> Option<Text> {
     Some(Text::from(format!("... {part}")))
 }
 
-/// The part of a container's last words that may name a device failure.
+/// Returns the part of a termination message that may name a device failure.
 fn device_words(message: &str) -> Option<Text> {
     let lower = message.to_ascii_lowercase();
     let first = DEVICE_WORDS.iter().filter_map(|word| lower.find(word)).min()?;

@@ -168,7 +168,7 @@ fn resolved(schema: &Value) -> &Value {
     schema.get("$ref").and_then(Value::as_str).and_then(kubernetes::definition).unwrap_or(schema)
 }
 
-/// The path of the nearest field of this name below a schema.
+/// Returns the path of the nearest field of this name below a schema.
 fn below(schema: &Value, key: &str) -> Option<String> {
     let mut level = vec![(String::new(), schema)];
     for _ in 0..MAX_MISPLACED {
@@ -241,7 +241,7 @@ impl<'a> Expected<'a> {
         words.collect::<Vec<_>>().join(" or ")
     }
 
-    /// The same value in an accepted type, as it would be written in a manifest.
+    /// Converts a value to an accepted type, as it would be written in a manifest.
     fn converted(&self, schema: &Value, value: &Value, key: &str) -> Option<String> {
         let accepts = |kind: &str| self.0.contains(&kind);
         match value {
@@ -268,7 +268,7 @@ fn is_text(schema: &Value) -> bool {
     Expected::resolved(schema).0 == ["string"]
 }
 
-/// A command line as the list that a container takes.
+/// Splits a command line into the list that a container takes.
 fn words(text: &str, key: &str) -> String {
     let list = if key == "command" && text.contains(SHELL) {
         vec!["sh", "-c", text.trim_end()]
@@ -279,7 +279,7 @@ fn words(text: &str, key: &str) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
-/// A mapping as the list of objects that is expected: names with values, or one object.
+/// Converts a mapping to the list of objects that is expected: names with values, or one object.
 fn as_list(items: &Value, value: &Value, members: &Map<String, Value>) -> Option<String> {
     let known = resolved(items).get("properties")?;
     let list = if members.keys().all(|key| known.get(key).is_some()) {
@@ -296,7 +296,7 @@ fn as_list(items: &Value, value: &Value, members: &Map<String, Value>) -> Option
     Some(model::json::canonical(&list))
 }
 
-/// `16GB` and `16gib` as Kubernetes writes them.
+/// Spells `16GB` and `16gib` as Kubernetes does.
 fn quantity_without_bytes(text: &str) -> Option<String> {
     let text = text.trim();
     let split = text.find(|c: char| c.is_ascii_alphabetic() || c.is_whitespace())?;

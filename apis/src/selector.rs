@@ -34,7 +34,7 @@ impl Selector {
         self.0.iter().all(|(key, value)| label(key) == Some(value))
     }
 
-    /// The labels it asks for.
+    /// Returns the labels it requires.
     pub fn labels(&self) -> impl Iterator<Item = (&Text, &Text)> {
         self.0.iter()
     }

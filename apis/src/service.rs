@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::api::JobApi;
 use crate::objects::{deleting_at, name, resource_version, uid};
 
-/// What is judged of a service that belongs to a job of `api`.
+/// Reads the fact about a service that belongs to a job of `api`.
 ///
 /// # Errors
 /// When the object has no uid.

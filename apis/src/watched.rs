@@ -1,8 +1,8 @@
-//! What is listed and watched: for each kind the types of object, and which objects of a type, by their labels.
+//! Targets of lists and watches: the types of each kind, and the labels that select objects of a type.
 //!
 //! Owns the one list that the driver asks a server for and that the embedded cluster serves. Pods and services are selected
 //! by the label that every object of an API's jobs carries, so objects of others are not even sent. It must not know paths
-//! or how a watch is kept. Tests: at the end of this file.
+//! or how a watch is kept open. Tests: at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +22,9 @@ pub struct WatchTarget {
     pub resource: Resource,
     /// Plural name of the type, as in URLs.
     pub plural: &'static str,
-    /// Which of them.
+    /// Selects those objects of the type.
     pub selector: Selector,
-    /// Name of its view among those of its kind; `None` while the kind has no other.
+    /// Name of the source among those of its kind; `None` while it is the only one.
     pub of: Option<Text>,
 }
 
@@ -47,24 +47,25 @@ impl WatchTarget {
     }
 }
 
-/// The views in which the objects of each API's jobs are shown, by kind and API. Empty while each kind has one view.
+/// Names of the sources that show each API's jobs, and what belongs to them, by kind and API. Empty while each kind has one
+/// source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Views(BTreeMap<Kind, BTreeMap<Text, Text>>);
+pub struct JobSources(BTreeMap<Kind, BTreeMap<Text, Text>>);
 
-impl Views {
-    /// Returns the view of a kind that shows the job, or what belongs to it; `None` while the kind has one view.
+impl JobSources {
+    /// Returns the source of a kind that shows the job, or what belongs to it; `None` while the kind has one source.
     pub fn of(&self, kind: Kind, job: &JobKey) -> Option<&Text> {
         self.0.get(&kind)?.get(&job.kind)
     }
 
-    /// Returns true if a view shows the job, or what belongs to it. `None` is the view of the whole kind.
-    pub fn shows(&self, kind: Kind, view: Option<&Text>, job: &JobKey) -> bool {
-        view.is_none_or(|view| self.of(kind, job) == Some(view))
+    /// Returns true if a source shows the job, or what belongs to it. `None` is the source of the whole kind.
+    pub fn shows(&self, kind: Kind, source: Option<&Text>, job: &JobKey) -> bool {
+        source.is_none_or(|source| self.of(kind, job) == Some(source))
     }
 }
 
 impl Registry {
-    /// Every target, in the order of [`Kind::ALL`]. APIs that select the same objects share one.
+    /// Returns every target, in the order of [`Kind::ALL`]. APIs that select the same objects share one.
     pub fn watch_targets(&self) -> Vec<WatchTarget> {
         let mut targets: Vec<WatchTarget> = Vec::new();
         for kind in Kind::ALL {
@@ -75,24 +76,24 @@ impl Registry {
                 Kind::Pod => self.iter().map(|api| core("Pod", "pods", api.selector())).collect(),
                 Kind::Service => self.iter().map(|api| core("Service", "services", api.selector())).collect(),
             };
-            let mut views: Vec<WatchTarget> = Vec::new();
+            let mut sources: Vec<WatchTarget> = Vec::new();
             for target in of_kind {
-                if !views.contains(&target) {
-                    views.push(target);
+                if !sources.contains(&target) {
+                    sources.push(target);
                 }
             }
-            if views.len() > 1 {
-                for target in &mut views {
+            if sources.len() > 1 {
+                for target in &mut sources {
                     target.of = Some(target.name());
                 }
             }
-            targets.append(&mut views);
+            targets.append(&mut sources);
         }
         targets
     }
 
     /// Returns the targets that a term without some APIs needs: all but those that show the jobs of these kinds alone. The
-    /// names of their views are those of [`Registry::watch_targets`].
+    /// names of their sources are those of [`Registry::watch_targets`].
     pub fn watch_targets_without(&self, unserved: &BTreeSet<Text>) -> Vec<WatchTarget> {
         let mut targets = self.watch_targets();
         targets.retain(|target| {
@@ -106,16 +107,16 @@ impl Registry {
         self.iter().filter(|api| target.shows(&***api)).map(|api| api.resource().kind).collect()
     }
 
-    /// The views in which the objects of each API's jobs are shown.
-    pub fn views(&self) -> Views {
-        let mut views = Views::default();
+    /// Returns the sources that show each API's jobs, and what belongs to them.
+    pub fn job_sources(&self) -> JobSources {
+        let mut sources = JobSources::default();
         for target in self.watch_targets() {
             let Some(of) = &target.of else { continue };
             for api in self.iter().filter(|api| target.shows(&***api)) {
-                views.0.entry(target.kind).or_default().insert(api.resource().kind, of.clone());
+                sources.0.entry(target.kind).or_default().insert(api.resource().kind, of.clone());
             }
         }
-        views
+        sources
     }
 }
 

@@ -93,7 +93,7 @@ impl Watches {
                 client: self.server.client.clone(),
                 kind,
                 source,
-                views: self.registry.views(),
+                views: self.registry.job_sources(),
                 registry: self.registry.clone(),
                 news: observe_to.clone(),
                 metrics: Metrics::new(),

@@ -1,4 +1,4 @@
-//! Blocks: the values a storage engine is given, and their layout.
+//! Blocks: the values in a storage engine, and their layout.
 //!
 //! Owns encoding and decoding of one block; knows nothing of chains or engines. A commit group becomes one or more
 //! blocks of at most [`MAX_BLOCK_BYTES`]; a record too large for one block becomes fragments of its own. Every block
@@ -32,7 +32,7 @@ const ENTRY_BYTES: usize = 16;
 const PAYLOAD_MAX: usize = MAX_BLOCK_BYTES - HEADER_BYTES;
 const FRAGMENT_MAX: usize = PAYLOAD_MAX - ENTRY_BYTES;
 
-/// Where a block is stored: its first position, and which fragment it is. Position 0 holds the checkpoint.
+/// Key of a stored block: its first position, and the fragment's number. Position 0 holds the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey {
     /// Position of the block's first record; 0 for the checkpoint.
@@ -42,12 +42,12 @@ pub struct BlockKey {
 }
 
 impl BlockKey {
-    /// The key of the first block that may hold this position.
+    /// Returns the key of the first block that may hold this position.
     pub(crate) const fn first(position: Position) -> Self {
         Self { position, fragment: 0 }
     }
 
-    /// A key that sorts after every block starting at this position.
+    /// Returns a key that sorts after every block starting at this position.
     pub(crate) const fn last(position: Position) -> Self {
         Self { position, fragment: u32::MAX }
     }
@@ -77,7 +77,7 @@ pub struct Block {
     pub bytes: Vec<u8>,
 }
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     /// Whole records.
@@ -91,9 +91,9 @@ pub(crate) enum BlockKind {
 /// A block's description of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// What it holds.
+    /// Its content.
     pub(crate) kind: BlockKind,
-    /// Whether its entries are packed.
+    /// Its entries are packed.
     pub(crate) packed: bool,
     /// Bytes after the header.
     pub(crate) payload_bytes: usize,
@@ -103,11 +103,11 @@ pub(crate) struct Header {
     pub(crate) group_first: Position,
     /// Last position of its commit group.
     pub(crate) group_end: Position,
-    /// First 8 bytes of the digest at `group_end`: tells apart groups that held the same positions.
+    /// First 8 bytes of the digest at `group_end`: groups that held the same positions differ in it.
     pub(crate) group_tag: u64,
     /// Index of this fragment.
     pub(crate) fragment: u32,
-    /// How many fragments there are; 1 for whole records.
+    /// Number of fragments; 1 for whole records.
     pub(crate) fragments: u32,
     /// Bytes of all bodies in this epoch before `first`.
     pub(crate) bytes_before: u64,
@@ -115,7 +115,7 @@ pub(crate) struct Header {
     pub(crate) previous: Digest,
 }
 
-/// The tag of a digest: its first 8 bytes.
+/// Returns the tag of a digest: its first 8 bytes.
 pub(crate) fn tag(digest: &Digest) -> u64 {
     u64_at(&digest.0, 0)
 }
@@ -203,13 +203,13 @@ impl Header {
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// The entries of its block, one after the other.
+    /// Returns the entries of its block, one after the other.
     pub(crate) fn entries<'a>(&self, block: &'a [u8]) -> Result<Cow<'a, [u8]>, Damage> {
         let stored = block.get(HEADER_BYTES..HEADER_BYTES + self.payload_bytes).ok_or(Damage::Header("cut short"))?;
         if self.packed { unpack(stored, PAYLOAD_MAX).map(Cow::Owned) } else { Ok(Cow::Borrowed(stored)) }
     }
 
-    /// The key such a block is stored under.
+    /// Returns the key such a block is stored under.
     pub(crate) const fn key(&self) -> BlockKey {
         match self.kind {
             BlockKind::Records | BlockKind::Fragment => BlockKey { position: self.first, fragment: self.fragment },
@@ -218,12 +218,12 @@ impl Header {
     }
 }
 
-/// The checksum of a header: everything but the checksum itself.
+/// Returns the checksum of a header: everything but the checksum itself.
 fn header_crc(bytes: &[u8; HEADER_BYTES]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..8]), &bytes[12..])
 }
 
-/// Why a header is refused.
+/// Reason for rejecting a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderFault {
     /// Not as written.
@@ -233,7 +233,7 @@ pub(crate) enum HeaderFault {
 }
 
 impl HeaderFault {
-    /// The error for a log that should have this block at `at`.
+    /// Returns the error for a log that should have this block at `at`.
     pub(crate) fn at(self, at: Position) -> Error {
         match self {
             Self::Damage(reason) => Error::damaged(at, reason),

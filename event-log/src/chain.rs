@@ -1,8 +1,7 @@
 //! The chain: turning stored blocks back into verified frames.
 //!
 //! Owns the iterator that checks every block and frame against its place, and the checkpoint's
-//! bytes. It writes nothing. Whatever comes out of [`Frames`] is contiguous, checksummed and follows from the digest
-//! before it. Tests: `tests/conformance.rs` and `tests/damage.rs`.
+//! bytes. It writes nothing. Frames that [`Frames`] yields are contiguous, checksummed and follow from the digest before. Tests: `tests/conformance.rs` and `tests/damage.rs`.
 
 use std::borrow::Cow;
 
@@ -17,7 +16,7 @@ use crate::read_ahead::Reader;
 use crate::store::{BlockIter, Blocks};
 use crate::types::{Checkpoint, Frame};
 
-/// How far a chain reaches.
+/// End of a chain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tip {
     /// Last position and digest.
@@ -29,7 +28,7 @@ pub(crate) struct Tip {
 }
 
 impl Tip {
-    /// Where a block's own header says the chain stood before it. Its term is not told.
+    /// Returns the end of the chain before a block, as the block's own header names it. The header does not name the term.
     pub(crate) const fn before(header: &Header) -> Self {
         Self {
             head: Head { position: Position(header.first.0.saturating_sub(1)), digest: header.previous },
@@ -39,18 +38,18 @@ impl Tip {
     }
 }
 
-/// Where reading goes on inside a block.
+/// Place inside a block at which reading goes on.
 struct Open<B> {
     header: Header,
     bytes: B,
     /// Its entries, if they were packed.
     unpacked: Option<Vec<u8>>,
-    /// How much of the entries has been read.
+    /// Bytes of the entries read so far.
     offset: usize,
 }
 
 impl<B: AsRef<[u8]>> Open<B> {
-    /// Its entries, and how much of them has been read.
+    /// Returns its entries, and how much of them has been read.
     fn entries(&mut self) -> (&[u8], &mut usize) {
         let stored = self.bytes.as_ref().get(HEADER_BYTES..).unwrap_or_default();
         (self.unpacked.as_deref().unwrap_or(stored), &mut self.offset)
@@ -105,12 +104,12 @@ impl<'a, B: AsRef<[u8]>> Frames<'a, B> {
         Self { group_end, is_part: true, ..Self::new(blocks, start, from, until) }
     }
 
-    /// How far the chain has been verified.
+    /// Returns the end of the verified chain.
     pub(crate) const fn tip(&self) -> Tip {
         self.tip
     }
 
-    /// Term of the first record that was verified.
+    /// Returns the term of the first record that was verified.
     pub(crate) const fn first_term(&self) -> Option<Term> {
         self.first_term
     }
@@ -182,7 +181,7 @@ impl<'a, B: AsRef<[u8]>> Frames<'a, B> {
         Ok(true)
     }
 
-    /// The next frame at or after `from`.
+    /// Returns the next frame at or after `from`.
     fn step(&mut self) -> Result<Option<Frame>, Error> {
         loop {
             let Some(open) = self.open.as_mut() else {
@@ -284,7 +283,7 @@ pub(crate) fn verify_all<B: Blocks>(blocks: &B, base: Tip) -> Result<(Tip, Resul
     Ok(frames_from(blocks, base, base.head.position.next(), None, records)?.finish())
 }
 
-/// The head and term of the checkpoint an epoch begins with, without reading its state.
+/// Returns the head and term of the checkpoint an epoch begins with, without reading its state.
 pub(crate) fn base_of<B: Blocks>(blocks: &B) -> Result<Option<Tip>, Error> {
     let Some((key, bytes)) = blocks.last_at(BlockKey::last(Position(0)))? else { return Ok(None) };
     let header = Header::read(bytes.as_ref()).map_err(|fault| fault.at(Position(0)))?;
@@ -298,7 +297,7 @@ pub(crate) fn base_of<B: Blocks>(blocks: &B) -> Result<Option<Tip>, Error> {
     Ok(Some(Tip { head, term: entry.term, body_bytes: 0 }))
 }
 
-/// What a checkpoint is checked against: a hash of all of it.
+/// Returns a hash of a whole checkpoint, against which it is checked.
 pub(crate) fn checkpoint_digest(checkpoint: &Checkpoint) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&checkpoint.position.0.to_le_bytes());
@@ -308,7 +307,7 @@ pub(crate) fn checkpoint_digest(checkpoint: &Checkpoint) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// The blocks of a checkpoint: its own digest, then its state.
+/// Returns the blocks of a checkpoint: its own digest, then its state.
 pub(crate) fn checkpoint_blocks(checkpoint: &Checkpoint) -> Result<Vec<Block>, Error> {
     if checkpoint.state.len() > MAX_STATE_BYTES {
         let (bytes, limit_bytes) = (checkpoint.state.len() as u64, MAX_STATE_BYTES as u64);

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::store::Blocks;
 use crate::types::{Checkpoint, Frame};
 
-/// How many bytes of bodies are written in one go, and how many records at most.
+/// Maximum number of bytes of bodies in one append, and of records.
 const GROUP_BYTES: usize = 256 << 10;
 const GROUP_RECORDS: usize = 1024;
 const CHECKPOINT_BLOCKS: usize = 256;

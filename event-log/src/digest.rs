@@ -70,7 +70,7 @@ pub(crate) struct RecordHasher {
 }
 
 impl RecordHasher {
-    /// The digest of a record: BLAKE3 of the digest before it, its position, its term (little-endian) and its body.
+    /// Returns the digest of a record: BLAKE3 of the digest before it, its position, its term (little-endian) and its body.
     pub(crate) fn digest(&mut self, previous: &Digest, position: Position, term: Term, body: &[u8]) -> Digest {
         self.scratch.clear();
         self.scratch.extend_from_slice(&previous.0);

@@ -9,10 +9,10 @@ use model::{Position, Term};
 
 use crate::digest::Head;
 
-/// Why a log or an operation on it is refused.
+/// Reason for rejecting a log or an operation on it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What is stored is not what was written. The records before `at` can be saved with [`crate::salvage`].
+    /// The stored bytes are not those written. The records before `at` can be saved with [`crate::salvage`].
     #[error("log damaged at position {at}: {reason}")]
     Damaged {
         /// First position that cannot be trusted.
@@ -40,7 +40,7 @@ pub enum Error {
     /// No space left, or a quota or file size limit is reached. Free space, then open the log again.
     #[error("no space left to {action}")]
     Full {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
         /// The operating system's answer.
         source: io::Error,
@@ -48,7 +48,7 @@ pub enum Error {
     /// The operating system refused something else.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
         /// To which file or directory.
         path: PathBuf,
@@ -58,15 +58,15 @@ pub enum Error {
     /// The storage engine failed in a way of its own. Open the log again; if it fails again, treat it as damaged.
     #[error("storage engine failed to {action}: {message}")]
     Engine {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// What the engine said.
+        /// Message of the engine.
         message: String,
     },
     /// More bytes than the log takes.
     #[error("{what} has {bytes} bytes, the limit is {limit_bytes}")]
     TooBig {
-        /// What is too big: a record's body, a group, a checkpoint.
+        /// The thing that is too big: a record's body, a group, a checkpoint.
         what: &'static str,
         /// Its size.
         bytes: u64,
@@ -96,7 +96,7 @@ pub enum Error {
     BadCheckpoint {
         /// The checkpoint's position.
         at: Position,
-        /// What does not fit.
+        /// The member that does not fit.
         reason: &'static str,
     },
     /// The directory holds something else.
@@ -104,7 +104,7 @@ pub enum Error {
     NotALog {
         /// The directory.
         path: PathBuf,
-        /// What tells.
+        /// The reason for saying so.
         reason: &'static str,
     },
     /// This handle is a read-only copy.
@@ -112,7 +112,7 @@ pub enum Error {
     ReadOnly,
 }
 
-/// How stored bytes differ from what was written.
+/// Difference between stored bytes and those written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// Records are missing here though later ones, or the rest of their group, are there.
@@ -145,7 +145,7 @@ pub enum Damage {
     /// The checkpoint does not match its digest.
     #[error("checkpoint does not match its digest")]
     Checkpoint,
-    /// The storage engine cannot read its files, or does not give back what they hold.
+    /// The storage engine cannot read its files, or does not return what they hold.
     #[error("storage engine: {0}")]
     Engine(String),
 }
@@ -161,7 +161,7 @@ impl Error {
         }
     }
 
-    /// Damage at a position.
+    /// Returns the error for damage at a position.
     pub(crate) const fn damaged(at: Position, reason: Damage) -> Self {
         Self::Damaged { at, reason }
     }

@@ -34,7 +34,7 @@ const CHECKPOINT: &[u8] = br#"{"checkpoint""#;
 const IMPORT_GROUP_RECORDS: usize = 256;
 const IMPORT_GROUP_BYTES: usize = 1 << 20;
 
-/// Why an export or an import failed.
+/// Reason for the failure of an export or an import.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file is not an export, or is damaged at this line.
@@ -44,13 +44,13 @@ pub enum Error {
         file: PathBuf,
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault.
         reason: Fault,
     },
     /// The file cannot be read or written.
     #[error("cannot {action} {}", file.display())]
     Io {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
         /// The file.
         file: PathBuf,
@@ -74,7 +74,7 @@ pub enum Error {
     Log(#[from] crate::Error),
 }
 
-/// What is wrong with a line.
+/// Fault of a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It cannot be read as a record or a checkpoint.
@@ -116,7 +116,7 @@ pub enum Fault {
     NoDigest,
 }
 
-/// Which lines carry a digest.
+/// Lines that carry a digest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Digests {
     /// Every line: a changed line is named exactly.
@@ -149,7 +149,8 @@ pub fn copy<R: BufRead>(mut reader: Reader<R>, out: impl Write, digests: Digests
     write_all(checkpoint, reader, head, out, digests)
 }
 
-/// `start` is the head of a log without records. Which record is the last shows only when it has been read.
+/// Writes the frames of a log. `start` is the head of a log without records; the last record is known only once it was
+/// read.
 fn write_all(
     checkpoint: Option<Checkpoint>,
     frames: impl Iterator<Item = Result<Frame, Error>>,
@@ -216,7 +217,7 @@ impl<R> std::fmt::Debug for Reader<R> {
     }
 }
 
-/// Opens an export, compressed or not: its first bytes tell.
+/// Opens an export, compressed or not: its first bytes differ.
 ///
 /// # Errors
 /// IO errors, and faults of the checkpoint line.
@@ -271,17 +272,17 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// The checkpoint the export begins with.
+    /// Returns the checkpoint the export begins with.
     pub const fn checkpoint(&self) -> Option<&Checkpoint> {
         self.checkpoint.as_ref()
     }
 
-    /// Term of the last record that was read.
+    /// Returns the term of the last record that was read.
     pub const fn term(&self) -> Term {
         self.term
     }
 
-    /// How far it has been read.
+    /// Returns the head of what was read.
     pub const fn head(&self) -> Head {
         self.head
     }

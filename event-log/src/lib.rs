@@ -8,8 +8,8 @@
 //!   wraps either in tests of crates that use a log.
 //! * [`Blocks`] and [`Store`] are what a back end implements; [`log::Log`] is the log on top of any of them, so both
 //!   back ends verify alike.
-//! * What the storage engine returns is never trusted: contiguity, checksums, the digest chain and the stored head are
-//!   checked whatever the engine itself says.
+//! * Values from the storage engine are never trusted: contiguity, checksums, the digest chain and the stored head are
+//!   always checked.
 //!
 //! Tests: beside the modules, and in `tests/` (`conformance.rs` runs one suite against every back end).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable, clippy::todo)]

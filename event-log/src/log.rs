@@ -15,7 +15,7 @@ use crate::recover::{check_stored_head, finish_tail, full_chain};
 use crate::store::{Blocks as _, Store};
 use crate::types::{Checkpoint, EventLog, Frame, NewRecord, Stats};
 
-/// How much of a log is read when it is opened.
+/// Extent of the verification when a log is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Verify {
     /// Every record, from the beginning or the checkpoint.
@@ -70,7 +70,7 @@ impl<S: Store> Log<S> {
         Self::assume(store, base, tip)
     }
 
-    /// A log over blocks that are known to be good from `base` to `tip`.
+    /// Returns a log over blocks that are known to be good from `base` to `tip`.
     pub(crate) fn assume(store: S, base: Tip, tip: Tip) -> Result<Self, Error> {
         let mut log = Self::empty(store);
         (log.base, log.tip) = (base, tip);
@@ -78,23 +78,23 @@ impl<S: Store> Log<S> {
         Ok(log)
     }
 
-    /// A log over a store that holds nothing.
+    /// Returns a log over a store that holds nothing.
     pub(crate) fn empty(store: S) -> Self {
         let (base, tip) = (Tip::default(), Tip::default());
         Self { store, base, tip, first_term: None, hasher: RecordHasher::default(), poisoned: false }
     }
 
-    /// The store below.
+    /// Returns the store below.
     pub(crate) const fn store(&self) -> &S {
         &self.store
     }
 
-    /// The store below, to tell it something.
+    /// Returns the store below, for writing.
     pub(crate) const fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
 
-    /// The same log over another store that holds the same blocks.
+    /// Returns the same log over another store that holds the same blocks.
     pub(crate) fn with_store(&self, store: S) -> Self {
         let (base, tip, first_term, poisoned) = (self.base, self.tip, self.first_term, self.poisoned);
         Self { store, base, tip, first_term, hasher: RecordHasher::default(), poisoned }
@@ -141,7 +141,7 @@ impl<S: Store> Log<S> {
             return refuse("position 0 is before the first record");
         }
         if self.tip.head.position == Position(0) {
-            return Ok(()); // an empty log begins wherever it is told to
+            return Ok(()); // an empty log takes a checkpoint at any position
         }
         if at > self.tip.head.position {
             return refuse("beyond the head");

@@ -18,7 +18,7 @@ use crate::types::{EventLog, NewRecord};
 
 type Map = BTreeMap<BlockKey, Arc<[u8]>>;
 
-/// Every update of what a lock guards is a single assignment or map operation, so a panic elsewhere leaves it whole.
+/// Locks a mutex. Each update under a lock is a single assignment or map operation, so a panic elsewhere leaves it whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -31,7 +31,7 @@ struct Contents {
     open: bool,
 }
 
-/// What a log in memory is stored on. Clones are the same disk; [`MemoryDisk::copy`] makes another one.
+/// Storage of a log in memory. Clones are the same disk; [`MemoryDisk::copy`] makes another one.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryDisk {
     contents: Arc<Mutex<Contents>>,
@@ -63,7 +63,7 @@ impl MemoryDisk {
         Ok(MemoryStore { disk: self.clone(), blocks: MemoryBlocks { map: Arc::clone(&contents.live) } })
     }
 
-    /// Another disk with the same bytes, as a backup would have them.
+    /// Copies the disk, as a backup would.
     #[must_use]
     pub fn copy(&self) -> Self {
         let contents = lock(&self.contents);
@@ -131,7 +131,7 @@ pub struct MemoryLog(Log<MemoryStore>);
 delegate_log!(MemoryLog);
 
 impl MemoryLog {
-    /// An empty log on a disk of its own.
+    /// Makes an empty log on a disk of its own.
     #[must_use]
     pub fn new() -> Self {
         let disk = MemoryDisk::default();
@@ -140,13 +140,13 @@ impl MemoryLog {
         Self(Log::empty(MemoryStore { disk, blocks }))
     }
 
-    /// The disk below, which outlives this handle: drop the handle and open the disk again for a restart.
+    /// Returns the disk below, which outlives this handle: for a restart, drop the handle and open the disk again.
     #[must_use]
     pub fn disk(&self) -> MemoryDisk {
         self.0.store().disk.clone()
     }
 
-    /// A log of its own with the records up to `position`: what an older copy of this log would hold.
+    /// Copies the records up to `position` into another log, as an older copy of this log would hold them.
     ///
     /// # Errors
     /// [`Error::Gap`] when the log does not reach back to, or on to, that position.

@@ -1,6 +1,6 @@
-//! Packing: how the entries of a block are stored where that takes fewer bytes than the entries themselves.
+//! Packing: a smaller form of a block's entries.
 //!
-//! Owns the packed form (a checksum, a length, LZ4) and when it is worth it; knows nothing of headers or entries. Records are
+//! Owns the packed form (a checksum, a length, LZ4) and the ratio from which it is used; knows nothing of headers or entries. Records are
 //! JSON that repeats itself, so a full block shrinks to about a fifth, on the disk and in the storage engine's cache.
 //! `docs/log-format.md` has the bytes. Tests: at the end of this file.
 
@@ -11,7 +11,7 @@ use crate::error::Damage;
 /// Fewer are stored as they are: one record alone hardly repeats itself.
 const WORTH_BYTES: usize = 1024;
 
-/// The packed form of some bytes, if that is shorter by an eighth.
+/// Packs bytes; `None` unless that makes them shorter by an eighth.
 pub(crate) fn pack(plain: &[u8]) -> Option<Vec<u8>> {
     if plain.len() < WORTH_BYTES {
         return None;
@@ -21,7 +21,7 @@ pub(crate) fn pack(plain: &[u8]) -> Option<Vec<u8>> {
     (packed.len() <= plain.len() - plain.len() / 8).then_some(packed)
 }
 
-/// The bytes that were packed, of which there are at most `most`.
+/// Unpacks bytes, of which there are at most `most`.
 pub(crate) fn unpack(packed: &[u8], most: usize) -> Result<Vec<u8>, Damage> {
     let (checksum, rest) = packed.split_first_chunk().ok_or(Damage::Checksum)?;
     if crc32c::crc32c(rest) != u32::from_le_bytes(*checksum) {

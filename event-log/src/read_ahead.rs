@@ -57,7 +57,7 @@ fn verify<B: AsRef<[u8]> + 'static>(work: Work<B>) {
         }
     }
     let (end, first_term) = (frames.tip(), frames.first_term());
-    // Nobody waits for it any more when the reader was dropped.
+    // Sending fails when the reader was dropped.
     let _ = work.reply.send(Done { start: work.start, end, first_term, frames: out, result });
 }
 
@@ -68,7 +68,7 @@ struct Workers<B> {
 }
 
 impl<B: AsRef<[u8]> + Send + 'static> Workers<B> {
-    /// `None` where there is nothing to gain, or no thread to be had.
+    /// Starts the threads; `None` where there is nothing to gain, or no thread to be had.
     fn start() -> Option<Self> {
         let count = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_WORKERS);
         if count < 2 {
@@ -110,11 +110,11 @@ pub(crate) struct ReadAhead<'a, B> {
     held: Option<Result<(BlockKey, B), Error>>,
     workers: Workers<B>,
     pending: VecDeque<Receiver<Done>>,
-    /// Where the batch that is cut next begins.
+    /// Start of the batch that is cut next.
     cut: Tip,
     cut_group: Option<Position>,
     ended: bool,
-    /// How far everything is verified and joined.
+    /// End of what is verified and joined.
     tip: Tip,
     from: Position,
     until: Option<Head>,
@@ -261,7 +261,7 @@ pub(crate) enum Reader<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]> + Send + 'static> Reader<'a, B> {
-    /// As [`Frames::new`]; `records` is about how many will be read.
+    /// Makes a reader as [`Frames::new`] does; `records` is the approximate number of records to read.
     pub(crate) fn new(blocks: BlockIter<'a, B>, start: Tip, from: Position, until: Option<Head>, records: u64) -> Self {
         match (records >= WORTH_RECORDS).then(Workers::start).flatten() {
             Some(workers) => Self::Many(Box::new(ReadAhead::new(blocks, start, from, until, workers))),
@@ -269,7 +269,7 @@ impl<'a, B: AsRef<[u8]> + Send + 'static> Reader<'a, B> {
         }
     }
 
-    /// How far the chain has been verified.
+    /// Returns the end of the verified chain.
     pub(crate) const fn tip(&self) -> Tip {
         match self {
             Self::One(frames) => frames.tip(),

@@ -1,6 +1,6 @@
 //! Checks of an opened log: a whole last group, a sound chain, and the stored head.
 //!
-//! Owns those three checks and the removal of a torn group that nobody was promised. Tests: `tests/conformance.rs`,
+//! Owns those three checks and the removal of a torn group that was never acknowledged. Tests: `tests/conformance.rs`,
 //! `tests/damage.rs`.
 
 use model::Position;

@@ -1,7 +1,7 @@
 //! The traits of a back end: storage for blocks, and the head stored beside them.
 //!
 //! Owns two traits and no code. A back end stores opaque values under ordered keys; it need not verify anything, because
-//! [`crate::log::Log`] verifies whatever comes back. Tests: `tests/conformance.rs` runs against every implementation.
+//! [`crate::log::Log`] verifies every value it returns. Tests: `tests/conformance.rs` runs against every implementation.
 
 use crate::block::{Block, BlockKey};
 use crate::digest::Head;
@@ -36,7 +36,7 @@ pub trait Blocks: Send {
     /// Blocks from a key on, in key order.
     fn scan(&self, from: BlockKey) -> BlockIter<'_, Self::Bytes>;
 
-    /// The last block whose key is not beyond `upto`.
+    /// Returns the last block whose key is not beyond `upto`.
     ///
     /// # Errors
     /// When the engine cannot tell.
@@ -48,13 +48,13 @@ pub trait Blocks: Send {
 
 /// Storage of one log: the blocks of its live epoch, and the stored head.
 pub trait Store: Send {
-    /// How it holds blocks.
+    /// Type of its epochs.
     type Blocks: Blocks;
 
-    /// The live epoch.
+    /// Returns the live epoch.
     fn blocks(&self) -> &Self::Blocks;
 
-    /// The live epoch, for writing.
+    /// Returns the live epoch, for writing.
     fn blocks_mut(&mut self) -> &mut Self::Blocks;
 
     /// Returns the head stored after the last commit. It may be older than the log after a crash, never newer.
@@ -78,7 +78,7 @@ pub trait Store: Send {
     /// When they cannot be read.
     fn cached_state(&self) -> Result<Option<Vec<u8>>, Error>;
 
-    /// A new, empty epoch that is not live yet. What an earlier, unfinished attempt left is removed.
+    /// Makes an empty epoch that is not live yet. The rest of an earlier, unfinished attempt is removed.
     ///
     /// # Errors
     /// When it cannot be made.

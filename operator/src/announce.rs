@@ -1,5 +1,5 @@
-//! Kubernetes Events about jobs: what was created, deleted or refused. Best effort; their names are fixed by what they say,
-//! so that one told twice is one Event.
+//! Kubernetes Events about jobs: objects created, deleted or rejected. Best effort. An Event's name follows from its content,
+//! so that the same one reported twice is one Event.
 
 use apis::{ApiAnswer, ApiCall, Resource, Verb, objects};
 use model::{Command, Event, Fact, JobKey, ObjectRef};
@@ -9,13 +9,13 @@ use crate::operator::Operator;
 use crate::render::call;
 
 impl Operator {
-    /// Tells of the answer to a command, where users are told of it.
+    /// Creates a Kubernetes Event about the answer to a command, where users expect one.
     pub(crate) fn announce(&mut self, key: &JobKey, command: &Command, answer: &ApiAnswer) {
         let Some(api) = self.registry.get(&key.kind) else { return };
         let (what, kind, name, salt) = match command {
             Command::CreatePod { slot, incarnation, .. } => ("Create", "Pod", api.slot_name(key, slot), incarnation.0),
             Command::CreateService { slot } => ("Create", "Service", api.slot_name(key, slot), 0),
-            // Deletes without grace are not told of, as the original does not.
+            // No Event for deletes without grace: the original operator creates none.
             Command::DeletePod { name, force: false, uid } => ("Delete", "Pod", name.clone(), fnv(&uid.0)),
             Command::DeleteService { name, uid } => ("Delete", "Service", name.clone(), fnv(&uid.0)),
             Command::DeletePod { .. }
@@ -33,7 +33,7 @@ impl Operator {
         self.tell(key, kind_of_event, &reason, &message, salt);
     }
 
-    /// Tells that a name belongs to something else, or to an object of the job that is not seen.
+    /// Creates a Kubernetes Event about a name that another object holds, or an object of the job without its label.
     pub(crate) fn announce_taken(&mut self, key: &JobKey, command: &Command, held: &Value, unseen: bool) {
         let kind = if matches!(command.object(), ObjectRef::Service(_)) { "Service" } else { "Pod" };
         let what =
@@ -42,7 +42,7 @@ impl Operator {
         self.tell(key, "Warning", &format!("FailedCreate{kind}"), &message, 0);
     }
 
-    /// Tells of what needs the user's hand: a spec that cannot be accepted, a job that can never end.
+    /// Creates Kubernetes Events about what needs the user: a spec that cannot be accepted, a job that can never end.
     pub(crate) fn warn(&mut self, key: &JobKey, facts: &[Fact], events: &[Event]) {
         for fact in facts {
             if let Fact::Spec(fact) = fact
@@ -60,7 +60,7 @@ impl Operator {
     }
 
     fn tell(&mut self, key: &JobKey, kind: &str, reason: &str, message: &str, salt: u32) {
-        // Of a job that does not exist (any more) nobody reads.
+        // An Event about a job that does not exist has no reader.
         if !self.state.job(key).is_some_and(|job| job.known && !job.gone) {
             return;
         }
@@ -94,7 +94,7 @@ impl Operator {
     }
 }
 
-/// FNV-1a, 32 bits (Fowler, Noll, Vo): a stable short name, nothing more.
+/// Returns the FNV-1a hash in 32 bits (Fowler, Noll, Vo): part of an Event's name, the same in every process.
 fn fnv(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

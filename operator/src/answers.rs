@@ -1,5 +1,8 @@
-//! Answers to calls become facts: what an object shows is observed, a refusal is a fact of its own, and what is not known is
-//! asked again.
+//! Answers to calls become facts: a returned object is observed, a rejection is a fact of its own, and an unknown outcome is
+//! read.
+//!
+//! Owns the meaning of HTTP codes. It must not decide whose a taken name is: [`engine::admit`] does. Tests: the scenarios with
+//! failing calls, `operator/tests/labels.rs`.
 
 use std::sync::Arc;
 
@@ -97,7 +100,7 @@ impl Operator {
         self.registry.get(&key.kind).is_some_and(|api| api.job_fact(job).mirror >= stamp)
     }
 
-    /// A name was taken: what holds it has been read.
+    /// Takes in the read of an object that holds a name of the job.
     fn taken(&mut self, key: &JobKey, object: &ObjectRef, command: &Command, answer: ApiAnswer, facts: &mut Intake) {
         let held = match answer {
             Ok(held) => held,

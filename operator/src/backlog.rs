@@ -37,7 +37,7 @@ impl Backlog {
         Some(next)
     }
 
-    /// Ends the dispatch of a turn. Jobs with commands left wait on; an empty backlog begins anew with the first job.
+    /// Ends the dispatch of a turn. Jobs with commands left wait on; an empty backlog starts again with the first job.
     pub(crate) fn put_back(&mut self, unfinished: Vec<JobKey>) {
         self.jobs.extend(unfinished);
         if self.jobs.is_empty() {

@@ -28,7 +28,7 @@ impl Intake {
         Self { term_begins, ..Self::default() }
     }
 
-    /// Has the job's rules and outstanding commands looked at in this turn, with or without a fact.
+    /// Has the job decided and dispatched in this turn, with or without a fact.
     pub(crate) fn touch(&mut self, key: &JobKey) {
         self.jobs.entry(key.clone()).or_default();
     }
@@ -120,7 +120,7 @@ impl Operator {
         facts.push(key, Fact::JobGone);
     }
 
-    /// A pod that held a name another job of that name waits for is gone: that job may try again.
+    /// Reports a freed name to the jobs that wait for it: a pod is gone whose job has the name of another one.
     fn name_is_free(&self, gone: &JobKey, name: &Text, facts: &mut Intake) {
         // Jobs are kept by namespace and name, so those of one name stand together.
         let first = JobKey { kind: Text::from(""), uid: Uid::from(""), ..gone.clone() };
@@ -139,11 +139,11 @@ impl Operator {
 
     /// Takes a list in: what it holds exists, and what else its source would show is gone. It says nothing of what another
     /// source of the kind shows: that source's watch goes on from a version of its own.
-    fn listed(&mut self, list: List, facts: &mut Intake) -> Result<(), Error> {
-        let List { kind, of, rv, items } = list;
+    fn listed(&mut self, listed: List, facts: &mut Intake) -> Result<(), Error> {
+        let List { kind, of, rv, items } = listed;
         let shows = |key: &JobKey| self.sources.shows(kind, of.as_ref(), key);
-        let view = ListView { kind, of: of.as_ref(), rv, shows: &shows };
-        match self.state.admit_list(&view, facts.term_begins) {
+        let list = ListView { kind, of: of.as_ref(), rv, shows: &shows };
+        match self.state.admit_list(&list, facts.term_begins) {
             Admission::Regressed { known } => {
                 return Err(Error::ClusterWentBack { kind, have: rv.0, known: known.0 });
             }
@@ -160,7 +160,7 @@ impl Operator {
                 ObservedObject::Node(fact) => present.nodes.insert(fact.name.clone()),
             };
         }
-        let gone = self.state.absent(&view, &present);
+        let gone = self.state.absent(&list, &present);
         for item in items {
             self.applied(item, facts, true);
         }

@@ -1,8 +1,8 @@
-//! The turn: take what waits, observe, decide, append durably, derive effects, hand out calls.
+//! The turn: take in observations and answers, decide, append durably, derive effects, dispatch calls.
 //!
-//! Owns the order of those steps, the inbox, the calls under way, terms and recovery. Synchronous and without IO of its own:
+//! Owns the order of those steps, the inbox, the calls in flight, terms and recovery. Synchronous and without IO of its own:
 //! the log is injected, observations and answers come in, calls go out, and time is an argument. It must not hold rules of
-//! a job's life (`engine`) nor spell out objects (`apis`).
+//! a job's life (`engine`) nor spell out objects (`apis`). [`Operator`] documents the contract with its caller.
 //!
 //! Tests: the `snapshots` package runs it on the embedded cluster, with a crash at every boundary.
 #![deny(

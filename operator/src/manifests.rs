@@ -44,8 +44,8 @@ impl Manifests {
 pub(crate) struct TranslatedSpecs(BTreeMap<JobKey, Value>);
 
 impl TranslatedSpecs {
-    /// Returns true if the object's spec has to be translated: something that it is made of changed, or the object has no
-    /// generation to tell. From then on this version counts as translated.
+    /// Returns true if the object's spec has to be translated: its generation or labels changed, or it has no generation.
+    /// From then on this version counts as translated.
     pub(crate) fn is_new(&mut self, key: &JobKey, object: &Value) -> bool {
         let generation = objects::at(object, &["metadata", "generation"]);
         let made_of = json!([generation, objects::at(object, &["metadata", "labels"])]);

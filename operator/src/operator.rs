@@ -34,7 +34,7 @@ pub struct Options {
 
 /// Runs the decisions of one process: observations and answers come in, records go to the log, calls come out.
 ///
-/// It has no thread, clock or network: the caller watches the cluster, tells the time and makes the calls.
+/// It has no thread, clock or network: the caller watches the cluster, passes the time and makes the calls.
 ///
 /// # Methods
 /// * The log: [`open`](Self::open), [`follow`](Self::follow) and [`follow_from`](Self::follow_from) for a standby,

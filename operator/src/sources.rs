@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use apis::{Registry, Views, WatchTarget};
+use apis::{JobSources, Registry, WatchTarget};
 use engine::State;
 use model::{JobKey, Kind, ResourceVersion, Text};
 
@@ -12,14 +12,15 @@ use model::{JobKey, Kind, ResourceVersion, Text};
 #[derive(Debug)]
 pub(crate) struct Sources {
     targets: Vec<WatchTarget>,
-    views: Views,
+    /// Sources that show each API's jobs.
+    shown_by: JobSources,
     /// Kinds of the APIs that this term leaves out.
     unserved: BTreeSet<Text>,
 }
 
 impl Sources {
     pub(crate) fn new(registry: &Registry) -> Self {
-        Self { targets: registry.watch_targets(), views: registry.views(), unserved: BTreeSet::new() }
+        Self { targets: registry.watch_targets(), shown_by: registry.job_sources(), unserved: BTreeSet::new() }
     }
 
     /// Leaves out the APIs of these kinds; all others are served.
@@ -40,11 +41,11 @@ impl Sources {
 
     /// Returns true if the source shows the job, or what belongs to it, and the job's API is served.
     pub(crate) fn shows(&self, kind: Kind, source: Option<&Text>, job: &JobKey) -> bool {
-        self.serves(job) && self.views.shows(kind, source, job)
+        self.serves(job) && self.shown_by.shows(kind, source, job)
     }
 
     /// Returns the version of the newest list of the source that shows the job, or what belongs to it.
     pub(crate) fn list_rv(&self, state: &State, kind: Kind, job: &JobKey) -> ResourceVersion {
-        state.floor(kind, self.views.of(kind, job))
+        state.floor(kind, self.shown_by.of(kind, job))
     }
 }

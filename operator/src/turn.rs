@@ -1,4 +1,6 @@
-//! One turn, in the order that is the contract: observe, decide, stage; one durable append; effects; calls.
+//! One turn, in the order that is the contract: take in, stage (observe and decide), append durably, dispatch.
+//!
+//! Tests: every scenario, and the crash sweep in `snapshots/tests/crashes.rs`.
 
 use std::collections::BTreeMap;
 
@@ -26,15 +28,15 @@ pub struct Step {
     pub phase: Phase,
     /// The phase before it.
     pub from: Phase,
-    /// What is shown beside the phase, in words; empty when there is nothing to add.
+    /// Message shown beside the phase; empty when there is nothing to add.
     pub message: Text,
 }
 
 impl Operator {
-    /// Does one turn at `now` and returns the calls to make. Before every kind has been listed it only waits.
+    /// Does one turn at `now` and returns the calls to make. Before every source has been listed it does nothing.
     ///
     /// # Errors
-    /// After an error nothing of this turn is dispatched and the operator must be opened anew.
+    /// After an error nothing of this turn is dispatched: open another operator on the log.
     pub fn turn(&mut self, now: Timestamp) -> Result<Vec<ApiCall>, Error> {
         let now = now.max(self.state.at);
         let begins = !self.is_ready();
@@ -108,7 +110,8 @@ impl Operator {
         Ok((records, touched))
     }
 
-    /// One job: a record for what came in, and one more for each further change of phase that follows from it.
+    /// Stages the records of one job: one for the facts that came in, and one for each further change of phase that
+    /// follows.
     fn stage_job(
         &mut self,
         key: &JobKey,

@@ -1,4 +1,4 @@
-//! Two APIs whose jobs, pods and services come from sources of their own, each with versions and views of its own.
+//! Two APIs whose jobs, pods and services come from sources of their own, each with versions and lists of its own.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ fn known(operator: &Operator, api: (&str, &str)) -> Vec<String> {
 }
 
 #[test]
-fn a_view_says_nothing_of_what_another_source_shows() {
+fn a_list_says_nothing_about_what_another_source_shows() {
     let mut operator = begun();
     assert_eq!(known(&operator, FIRST), ["p0", "s0"]);
     // The second API's sources are listed again, at versions that the first one's watches have not reached yet.
@@ -91,7 +91,7 @@ fn a_view_says_nothing_of_what_another_source_shows() {
     operator.turn(NOW).unwrap();
     assert!(operator.state().job(&key(FIRST)).is_some_and(|job| !job.gone));
     assert_eq!(known(&operator, FIRST), ["p0", "s0"]);
-    // What the first one's watches report next is older than those views, and not stale.
+    // What the first one's watches report next is older than those lists, and not stale.
     operator.handle_event(Observation::Applied(owned("Pod", FIRST, "p1", 40)));
     operator.handle_event(Observation::Applied(owned("Service", FIRST, "s1", 41)));
     operator.turn(NOW).unwrap();
@@ -101,7 +101,7 @@ fn a_view_says_nothing_of_what_another_source_shows() {
     operator.handle_event(Observation::Applied(owned("Service", SECOND, "s2", 41)));
     operator.turn(NOW).unwrap();
     assert_eq!(known(&operator, SECOND), Vec::<String>::new());
-    // A view of their own source ends what it does not hold.
+    // A list of their own source ends what it does not hold.
     operator.handle_event(listed(&sources(Kind::Pod)[0], 60, vec![owned("Pod", FIRST, "p1", 40)]));
     operator.handle_event(listed(&sources(Kind::Service)[0], 60, vec![owned("Service", FIRST, "s1", 41)]));
     operator.turn(NOW).unwrap();
@@ -140,7 +140,7 @@ fn each_source_has_a_floor_of_its_own_that_the_log_keeps() {
 
 #[test]
 fn a_log_of_one_api_serves_two() {
-    // Written while AITrainingJob was served alone: its views were of the whole kind.
+    // Written while AITrainingJob was served alone: its lists were of the whole kind.
     let mut operator =
         Operator::open(Box::new(MemoryLog::default()), apis::Registry::all(), Options::default()).unwrap();
     for kind in Kind::ALL {

@@ -1,7 +1,7 @@
-//! `status` -> what the engine starts a job from when its log does not cover it.
+//! `status` -> the state from which the engine starts a job that its log does not cover.
 //!
-//! Reads what `status.rs` wrote, and statuses that the original operator left behind: those have no mirror, so a decision
-//! under way is put together from the phase, the ending annotation and the name of the restarting group. Tests:
+//! Reads statuses that `status.rs` wrote, and those of the original operator. The latter have no mirror, so a decision in
+//! progress is put together from the phase, the end annotation and the name of the restarting group. Tests:
 //! `tests/adopt.rs`.
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ fn shows_remarks(object: &Value) -> bool {
     kinds.into_iter().any(|kind| remark::ALL.contains(&kind))
 }
 
-/// The mirror that the original operator would have written.
+/// Returns the mirror that the original operator would have written.
 fn without_mirror(
     object: &Value,
     milestones: &[Milestone],
@@ -125,7 +125,7 @@ fn ending(phase: Phase, message: Text, clean: bool) -> Decision {
     Decision::End { phase, cause: Cause { kind, slots: Vec::new(), message }, clean }
 }
 
-/// The phases shown, oldest first; as many as the engine keeps.
+/// Reads the phases shown, oldest first, up to the number that the engine keeps.
 fn milestones(object: &Value) -> Vec<Milestone> {
     let all: Vec<Milestone> = list_at(object, &["status", "conditions"])
         .iter()
@@ -140,7 +140,7 @@ fn milestones(object: &Value) -> Vec<Milestone> {
     all.into_iter().skip(surplus).collect()
 }
 
-/// Since when the job waits for containers to be created: only in its present period of creation.
+/// Returns the time since which the job waits for containers to be created, in its present period of creation.
 fn first_creating(shown: Phase, milestones: &[Milestone]) -> Option<Timestamp> {
     milestones.last().filter(|last| shown == Phase::Creating && last.phase == Phase::Creating).map(|last| last.at)
 }
@@ -149,7 +149,7 @@ fn last_words(milestones: &[Milestone]) -> Text {
     milestones.last().map(|last| last.message.clone()).unwrap_or_default()
 }
 
-/// A map of counts by group; keys of the status keep the user's spelling, the engine's are lower-case.
+/// Reads a map of counts by group. Keys of the status keep the user's spelling; the engine's are in lower case.
 fn counts(object: &Value, member: &str) -> BTreeMap<Text, u32> {
     at(object, &["status", member])
         .and_then(Value::as_object)

@@ -15,7 +15,7 @@ use super::words::{GROUP, KIND, PLURAL};
 use crate::fields::Word;
 use crate::kubernetes;
 
-/// The definition, as `apiextensions.k8s.io/v1`.
+/// Returns the definition, as `apiextensions.k8s.io/v1`.
 pub(super) fn crd() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -61,17 +61,17 @@ pub(super) fn crd() -> Value {
     })
 }
 
-/// A column of `kubectl get`; priority 1 is shown by `-o wide` only.
+/// Returns a column of `kubectl get`; priority 1 is shown by `-o wide` only.
 fn column(name: &str, kind: &str, path: &str, priority: u32, description: &str) -> Value {
     json!({"name": name, "type": kind, "jsonPath": path, "priority": priority, "description": description})
 }
 
-/// A field of one type whose members are kept as written.
+/// Returns the schema of a field of one type whose members are kept as written.
 fn open(kind: &str, description: &str) -> Value {
     json!({"type": kind, "description": description, "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// The schema of `spec` as it is meant: types, words, and the fields of pod templates.
+/// Returns the schema of `spec` as it is meant: types, accepted words, and the fields of pod templates.
 pub(super) fn spec_schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(strict_spec);
     &SCHEMA
@@ -174,8 +174,9 @@ fn one_of<T>(words: &[Word<T>], description: &str) -> Value {
     json!({"type": "string", "enum": words, "description": description})
 }
 
-/// The status is ours alone, so its fields have types; `null` stays possible where the original wrote it. Maps are written as a
-/// whole (`atomic`): merged member by member, server-side apply leaves `null` where a map has lost its last member.
+/// Returns the schema of the status. Only Trainyard writes it, so its fields have types; `null` stays possible where the
+/// original operator wrote it. Maps are written as a whole (`atomic`): merged member by member, server-side apply leaves
+/// `null` where a map has lost its last member.
 fn status() -> Value {
     let mut status = open("object", "What has become of the job. Written by the operator.");
     if let Some(status) = status.as_object_mut() {

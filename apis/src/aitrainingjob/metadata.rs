@@ -1,6 +1,6 @@
-//! AITrainingJob object -> [`JobFact`]: deletion, marks, and what of ours stands on it.
+//! AITrainingJob object -> [`JobFact`]: deletion, end requests, the end annotation and the mirror.
 //!
-//! Owns the question for whom an annotation was meant. Tests: at the end of this file.
+//! Owns the rule that decides which job an annotation was meant for. Tests: at the end of this file.
 
 use std::collections::BTreeMap;
 
@@ -37,14 +37,14 @@ pub(super) fn job_fact(object: &Value) -> JobFact {
     }
 }
 
-/// The patch that writes the ending annotation of a job, with the companion that ties it to this very job.
+/// Renders the patch that writes a job's end annotation, with the companion that ties it to this very job.
 pub(super) fn marker_patch(uid: &str, phase: Phase, message: &str) -> Value {
     let key = phase_word(phase);
     json!({"metadata": {"annotations": {key: message, MARKED_FOR: format!("{uid}/{key}")}}})
 }
 
-/// The ending annotations on a job that are meant for it or that nobody claims, in the order in which the original operator
-/// looked for them. With each its message.
+/// Returns the end annotations on a job that are meant for it or for no job in particular, each with its message. The order
+/// is that of the original operator.
 pub(super) fn endings(object: &Value) -> Vec<(Phase, &str)> {
     let companion = Companion::of(object);
     let own = companion.uid.is_none_or(|uid| text_at(object, &["metadata", "uid"]) == Some(uid));
@@ -59,7 +59,7 @@ fn is_present(object: &Value, key: &str) -> bool {
     annotation(object, key).is_some()
 }
 
-/// What the companion annotation says: which annotation is not a user's command, and whose it is.
+/// The companion annotation: the key of the end annotation that no user wrote, and the job it was written for.
 struct Companion<'a> {
     uid: Option<&'a str>,
     key: Option<&'a str>,
@@ -76,7 +76,7 @@ impl<'a> Companion<'a> {
         }
     }
 
-    /// Whether an annotation is spoken for: written by us for this job, or for another that this one is a copy of.
+    /// Returns true if Trainyard wrote the annotation: for this job, or for one that this job is a copy of.
     fn covers(&self, key: &str) -> bool {
         self.uid.is_some() && self.key.is_none_or(|of| of == key)
     }

@@ -80,7 +80,7 @@ impl JobApi for AiTrainingJob {
         Text::from(slot_name(&job.name, &slot.group, slot.index))
     }
 
-    /// Formats the environment about all peers anew; whoever renders many pods of a job calls [`pod`] with one [`PeerEnv`].
+    /// Formats the environment about all peers once for these pods.
     fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         match PeerEnv::new(source.job, source.spec, source.manifest) {
             Ok(peers) => pods.iter().map(|pod| pods::pod(source, *pod, &peers)).collect(),
@@ -113,12 +113,12 @@ impl JobApi for AiTrainingJob {
     }
 }
 
-/// Name of the pod and of the service of a slot: the same after every restart.
+/// Returns the name of a slot's pod and service: the same after every restart.
 fn slot_name(job: &str, group: &str, index: u32) -> String {
     format!("{job}-{group}-{index}").replace('/', "-")
 }
 
-/// The pod template of a group in a manifest.
+/// Returns the pod template of a group in a manifest.
 fn template_of<'a>(manifest: &'a Value, group: &GroupSpec) -> Option<&'a Value> {
     at(manifest, &["spec", "replicaSpecs", group.display(), "template"]).filter(|template| template.is_object())
 }

@@ -12,16 +12,16 @@ use super::spec::lost_template;
 use super::template::{Port, group_ports};
 use super::{slot_name, template_of};
 
-/// The part of the environment that is the same for every pod of a job.
+/// Environment variables that are the same for every pod of a job.
 ///
-/// It depends on nothing but the job, its spec and its manifest; whoever renders many pods keeps it as long as these stand.
+/// They depend on nothing but the job, its spec and its manifest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PeerEnv {
     vars: Vec<Value>,
 }
 
 impl PeerEnv {
-    /// The environment of a job's pods: one block per group, in spec order.
+    /// Formats the environment of a job's pods: one block per group, in spec order.
     ///
     /// # Errors
     /// When the manifest lacks the template of a group.
@@ -43,18 +43,18 @@ impl PeerEnv {
         Ok(Self { vars })
     }
 
-    /// The entries, as they stand in a container's `env`.
+    /// Returns the entries, as they stand in a container's `env`.
     pub fn vars(&self) -> &[Value] {
         &self.vars
     }
 }
 
-/// One entry of a container's `env`.
+/// Returns one entry of a container's `env`.
 pub(super) fn var(name: &str, value: &str) -> Value {
     json!({"name": name, "value": value})
 }
 
-/// Port numbers between commas.
+/// Joins port numbers with commas.
 pub(super) fn numbers(ports: &[Port<'_>]) -> String {
     ports.iter().map(|port| port.number.to_string()).collect::<Vec<_>>().join(",")
 }
@@ -85,8 +85,8 @@ fn append(list: &mut String, item: &str) {
     list.push_str(item);
 }
 
-/// Length in bytes of the longest entry about one group (its hosts, or without ports its instances), name and closing zero
-/// included, without building it.
+/// Returns the length in bytes of the longest entry about one group, name and closing zero included, without building it.
+/// The entry holds the group's hosts, or without ports its instances.
 pub(super) fn peer_text_bytes(job: &str, group: &str, namespace_len: usize, replicas: u32, ports: &[Port<'_>]) -> u64 {
     let len = |text: usize| u64::try_from(text).unwrap_or(u64::MAX);
     let digits: u64 = (0..6_u32)

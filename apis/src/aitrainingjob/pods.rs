@@ -67,7 +67,7 @@ pub fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, peers: &PeerEnv) -> Result
     Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
 }
 
-/// The labels by which services find a slot's pod, and we its slot.
+/// Returns the labels by which services find a slot's pod, and we its slot.
 pub(super) fn slot_labels(job: &str, slot: &SlotId) -> [(&'static str, String); 4] {
     [
         (GROUP_LABEL, GROUP.to_owned()),

@@ -41,7 +41,7 @@ pub(super) fn service(source: RenderInput<'_>, slot: &SlotId) -> Result<Value, F
     }))
 }
 
-/// One port per number and protocol; names are distinct even where protocols share a number.
+/// Returns one port per number and protocol. Names are distinct even where protocols share a number.
 fn service_ports(ports: &[Port<'_>]) -> Vec<Value> {
     let mut seen: Vec<Port<'_>> = Vec::with_capacity(ports.len());
     let mut rendered = Vec::with_capacity(ports.len());

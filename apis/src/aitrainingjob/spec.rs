@@ -1,7 +1,7 @@
 //! AITrainingJob object -> [`SpecFact`]: defaults, validation with field paths, and the manifest that pods are rendered from.
 //!
-//! What the original operator accepted and acted on in its own way (unknown policy words, stray exit codes) is accepted with
-//! a warning; what made it crash or hang is a field error. It must not render anything (that is `pods.rs`). Tests:
+//! Values that the original operator accepted and acted on in its own way (unknown policy words, odd exit codes) are accepted
+//! with a warning. Values that made it crash or hang are field errors. It must not render anything (that is `pods.rs`). Tests:
 //! `tests/spec.rs` and `tests/refusals.rs`.
 
 use std::collections::BTreeMap;
@@ -26,11 +26,11 @@ pub const MAX_PODS: u32 = 100_000;
 /// Longest environment entry, with its name, that Linux passes to a process: 128 KiB with the closing zero.
 const ENV_ENTRY_MAX: u64 = 131_071;
 
-/// Words of the job's `failPolicy` and `completePolicy`.
+/// Accepted values of the job's `failPolicy` and `completePolicy`.
 pub(super) const JOB_END: [Word<JobEndPolicy>; 3] =
     [("Any", JobEndPolicy::Any), ("All", JobEndPolicy::All), ("None", JobEndPolicy::None)];
 
-/// Words of a group's `failPolicy` and `completePolicy`.
+/// Accepted values of a group's `failPolicy` and `completePolicy`.
 pub(super) const GROUP_END: [Word<GroupEndPolicy>; 4] = [
     ("Any", GroupEndPolicy::Any),
     ("Rank0", GroupEndPolicy::Rank0),
@@ -38,7 +38,7 @@ pub(super) const GROUP_END: [Word<GroupEndPolicy>; 4] = [
     ("None", GroupEndPolicy::None),
 ];
 
-/// Words of `restartPolicy`.
+/// Accepted values of `restartPolicy`.
 pub(super) const RESTART: [Word<RestartPolicy>; 6] = [
     ("Always", RestartPolicy::Always),
     ("OnFailure", RestartPolicy::OnFailure),
@@ -48,11 +48,11 @@ pub(super) const RESTART: [Word<RestartPolicy>; 6] = [
     ("OnNodeFailWithExitCode", RestartPolicy::OnNodeFailWithExitCode),
 ];
 
-/// Words of `restartScope`.
+/// Accepted values of `restartScope`.
 pub(super) const SCOPE: [Word<RestartScope>; 3] =
     [("All", RestartScope::All), ("Replica", RestartScope::Replica), ("Pod", RestartScope::Pod)];
 
-/// Words of `cleanPodPolicy`.
+/// Accepted values of `cleanPodPolicy`.
 pub(super) const CLEAN: [Word<CleanPodPolicy>; 2] = [("All", CleanPodPolicy::All), ("None", CleanPodPolicy::None)];
 
 /// Reads the spec of a job object. What cannot be accepted is field errors inside the fact.
@@ -115,7 +115,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     Some(spec)
 }
 
-/// The job's name, if names can be made of it.
+/// Returns the job's name; `None` when no names can be made of it.
 fn job_name<'a>(object: &'a Value, findings: &mut Findings) -> Option<&'a str> {
     const PATH: &str = "metadata.name";
     let Some(name) = text_at(object, &["metadata", "name"]).filter(|name| !name.is_empty()) else {
@@ -150,7 +150,7 @@ fn check_pod_fields(spec: &Value, findings: &mut Findings) {
     }
 }
 
-/// The restartable codes, sorted. Text of codes between commas, or one number.
+/// Reads the restartable codes, sorted: a text of codes between commas, or one number.
 fn exit_codes(spec: &Value, findings: &mut Findings) -> Vec<i32> {
     const PATH: &str = "spec.restartingExitCode";
     let value = spec.get("restartingExitCode").filter(|value| !value.is_null());
@@ -255,7 +255,7 @@ fn group(job: Option<&str>, key: &str, lower: &str, replica: &Value, path: &str,
     }
 }
 
-/// The name of the group must do as part of names and as a label.
+/// Checks that a group's name can be part of names and a label.
 fn check_group_name(lower: &str, value: &Value, path: &str, findings: &mut Findings) -> bool {
     let problem = if lower.is_empty() {
         "a group of replicas needs a name"
@@ -268,7 +268,7 @@ fn check_group_name(lower: &str, value: &Value, path: &str, findings: &mut Findi
     false
 }
 
-/// The longest name of a service of the group must be one.
+/// Checks that the longest name of a service of the group is a service name.
 fn check_service_names(job: &str, group: &str, replicas: u32, value: &Value, path: &str, findings: &mut Findings) {
     let name = slot_name(job, group, replicas.saturating_sub(1));
     if is_service_name(&name) {
@@ -294,7 +294,8 @@ fn check_service_names(job: &str, group: &str, replicas: u32, value: &Value, pat
     }
 }
 
-/// A list of peers too long for one environment entry keeps every process of the job from starting.
+/// Checks the length of the list of peers. One too long for an environment entry keeps every process of the job from
+/// starting.
 fn check_peer_text(job: &str, group: &str, replicas: u32, replica: &Value, path: &str, findings: &mut Findings) {
     let ports = template::group_ports(replica.get("template").unwrap_or(&Value::Null));
     // The namespace is 63 characters at most; counting it so keeps a job's verdict the same in every namespace.
@@ -309,7 +310,7 @@ fn check_peer_text(job: &str, group: &str, replicas: u32, replica: &Value, path:
     }
 }
 
-/// Whether some result of the pods completes or fails the job.
+/// Returns true if some result of the pods completes or fails the job.
 fn can_end(spec: &JobSpec) -> bool {
     let reach = |policy: JobEndPolicy, group: fn(&GroupSpec) -> bool| match policy {
         JobEndPolicy::Any => spec.groups.iter().any(group),
@@ -340,7 +341,7 @@ fn spec_word(object: &Value, key: &str, default: &str) -> Value {
     Value::from(text_at(object, &["spec", key]).filter(|text| !text.is_empty()).unwrap_or(default))
 }
 
-/// What pods and services are rendered from; the counts and policies stand in the [`JobSpec`].
+/// Returns the manifest that pods and services are rendered from. Counts and policies stand in the [`JobSpec`].
 fn manifest(object: &Value) -> Value {
     let spec = object.get("spec").unwrap_or(&Value::Null);
     let templates: Map<String, Value> = spec

@@ -1,4 +1,4 @@
-//! Job state -> `status`, and the ending annotation: a pure projection in this API's own words.
+//! Job state -> `status`, and the ending annotation: a pure projection into this API's vocabulary.
 //!
 //! It must not hold anything back that `adopt` needs, nor show anything that is not in the state. Tests: `tests/status.rs`.
 
@@ -37,13 +37,13 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
     Value::Object(status)
 }
 
-/// The patch that writes the ending annotation; endings that keep the pods have none.
+/// Renders the patch that writes the end annotation. Ends that keep the pods have none.
 pub(super) fn marker(key: &JobKey, job: &Job) -> Option<Value> {
     let (phase, clean, cause) = job.ending()?;
     clean.then(|| marker_patch(&key.uid.0, phase, &cause.message))
 }
 
-/// The group whose restart waits for old pods.
+/// Returns the group whose restart waits for old pods.
 fn restarting_group(job: &Job) -> Option<&Text> {
     match job.restart()? {
         Decision::Restart { group, .. } => Some(group),
@@ -51,7 +51,7 @@ fn restarting_group(job: &Job) -> Option<&Text> {
     }
 }
 
-/// A group's name as the user spelt it.
+/// Returns a group's name as the user spelt it.
 fn display(job: &Job, group: &Text) -> Text {
     job.spec().and_then(|spec| spec.group(group)).map_or(group, |group| group.display()).clone()
 }
@@ -146,7 +146,7 @@ fn phase_condition(milestone: &Milestone, current: bool) -> Value {
     Value::Object(condition)
 }
 
-/// A condition that is no phase. It has no times: when it began is not part of the job's state.
+/// Renders a condition that is no phase. It has no times: its start is not part of the job's state.
 fn remark_condition(kind: &str, message: &str) -> Value {
     Value::Object(condition(kind, true, &format!("TrainingJob{kind}"), message))
 }
@@ -162,7 +162,7 @@ fn condition(kind: &str, current: bool, reason: &str, message: &str) -> Map<Stri
     condition
 }
 
-/// Calls that did not succeed, in words, each with the name of its object.
+/// Describes the calls that did not succeed, each with the name of its object.
 fn attempts(key: &JobKey, job: &Job, words: impl Fn(&Outcome) -> Option<String>) -> Vec<String> {
     let name = |object: &ObjectRef| match object {
         ObjectRef::Pod(slot) => format!("pod {}", slot_name(&key.name, &slot.group, slot.index)),
@@ -185,7 +185,7 @@ fn field_messages(errors: &[FieldError]) -> String {
     join(errors.iter().map(ToString::to_string).collect())
 }
 
-/// The first few remarks, and how many more there are.
+/// Joins the first few remarks, and the number of the others.
 fn join(mut remarks: Vec<String>) -> String {
     let more = remarks.len().saturating_sub(SHOWN_MAX);
     remarks.truncate(SHOWN_MAX);

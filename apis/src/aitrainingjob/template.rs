@@ -1,7 +1,7 @@
-//! The pod template of a replica group: what must hold before a pod can be made of it, and what is read from it.
+//! The pod template of a replica group: its validation, and the members that are read from it.
 //!
-//! Owns the rule which containers and ports count (the `aitj-` prefix). Everything that is not read here stays as the user
-//! wrote it, whatever version of Kubernetes it is meant for. Tests: `tests/refusals.rs`, `tests/spec.rs`.
+//! Owns the rule by which containers and ports count (the `aitj-` prefix). Everything that is not read here stays as the user
+//! wrote it, for any version of Kubernetes. Tests: `tests/refusals.rs`, `tests/spec.rs`.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use crate::objects::{list_at, text_at};
 /// Containers and ports with this prefix take part in the job.
 pub(super) const PREFIX: &str = "aitj-";
 
-/// What the engine needs to know of a template.
+/// Members of a template that the engine needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Template {
-    /// Whether its pods get services: a container takes part in the job.
+    /// Its pods get services: a container takes part in the job.
     pub services: bool,
-    /// Whether its pods ask for GPUs.
+    /// Its pods request GPUs.
     pub gpus: bool,
 }
 
@@ -119,17 +119,17 @@ fn check_container<'a>(container: &'a Value, path: &str, names: &mut BTreeSet<&'
     }
 }
 
-/// The normal containers of a template.
+/// Returns the normal containers of a template.
 pub(super) fn containers(template: &Value) -> &[Value] {
     list_at(template, &["spec", "containers"])
 }
 
-/// Whether a container takes part in the job.
+/// Returns true if a container takes part in the job.
 pub(super) fn takes_part(container: &Value) -> bool {
     text_at(container, &["name"]).is_some_and(|name| name.starts_with(PREFIX))
 }
 
-/// The ports of one container that take part in the job, in its order.
+/// Returns the ports of one container that take part in the job, in its order.
 pub(super) fn ports(container: &Value) -> Vec<Port<'_>> {
     if !takes_part(container) {
         return Vec::new();
@@ -145,7 +145,7 @@ pub(super) fn ports(container: &Value) -> Vec<Port<'_>> {
         .collect()
 }
 
-/// The ports of a template's containers that take part in the job, in container order.
+/// Returns the ports of a template's containers that take part in the job, in container order.
 pub(super) fn group_ports(template: &Value) -> Vec<Port<'_>> {
     containers(template).iter().flat_map(ports).collect()
 }
@@ -161,7 +161,7 @@ fn asks_for_gpus(spec: &Value) -> bool {
     })
 }
 
-/// Whether a resource is a GPU or a slice of one, going by the device plugins in use.
+/// Returns true if a resource is a GPU or a slice of one, going by the device plugins in use.
 fn is_gpu(resource: &str) -> bool {
     resource.ends_with("gpu") || resource.ends_with("gpu.shared") || resource.starts_with("nvidia.com/mig-")
 }

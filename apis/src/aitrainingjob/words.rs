@@ -1,4 +1,4 @@
-//! This API's words: names of its labels, and its spelling of the phases.
+//! This API's vocabulary: names of its labels, and its spelling of the phases.
 
 use model::Phase;
 
@@ -6,7 +6,7 @@ use model::Phase;
 pub const API_VERSION: &str = "elasticdeeplearning.ai/v1";
 /// Kind of the job objects.
 pub const KIND: &str = "AITrainingJob";
-/// API group: also the value of [`GROUP_LABEL`].
+/// API group: also the value of the label `GroupName`.
 pub const GROUP: &str = "elasticdeeplearning.ai";
 /// Plural of the resource.
 pub(super) const PLURAL: &str = "aitrainingjobs";
@@ -42,7 +42,7 @@ pub(super) mod remark {
     pub(crate) const ALL: [&str; 4] = [INVALID, NAME_TAKEN, DEGRADED, WARNING];
 }
 
-/// A phase as `status.phase` spells it; empty for a job nothing was decided for.
+/// Spells a phase as in `status.phase`; empty for a job nothing was decided for.
 pub(super) const fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::New => "",
@@ -59,12 +59,12 @@ pub(super) const fn phase_word(phase: Phase) -> &'static str {
     }
 }
 
-/// The phase of a word; `None` for a word that is no phase.
+/// Returns the phase of a word; `None` for a word that is no phase.
 pub(super) fn phase_of(word: &str) -> Option<Phase> {
     Phase::ALL.into_iter().find(|phase| phase_word(*phase) == word)
 }
 
-/// The reason of a phase's condition.
+/// Returns the reason of a phase's condition.
 pub(super) fn phase_reason(phase: Phase) -> String {
     format!("TrainingJob{}", phase_word(phase))
 }

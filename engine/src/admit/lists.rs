@@ -1,4 +1,4 @@
-//! What a list says: which versions it may have, and which known objects it ends by not holding them.
+//! Lists: the versions they may have, and the known objects they end by not holding them.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub struct ListView<'a> {
     pub of: Option<&'a Text>,
     /// resourceVersion of the list.
     pub rv: ResourceVersion,
-    /// Tells whether the source shows a job, or what belongs to it. It says nothing about other jobs.
+    /// Returns true for a job that the source shows, or whose pods or services it shows. The list says nothing about others.
     pub shows: &'a dyn Fn(&JobKey) -> bool,
 }
 

@@ -32,7 +32,7 @@ struct Look {
 }
 
 impl Look {
-    /// Whether everything that was acknowledged when the look began is there.
+    /// Returns true if every record is there that was acknowledged before the files were read.
     fn is_whole(&self) -> bool {
         let reach = self.examined.tip.head.position;
         match self.stored {
@@ -89,7 +89,7 @@ fn look(dir: &Path) -> Result<Look, Error> {
         }
         let evidence = layout.evidence(live);
         if evidence.exists() {
-            // An opening that did not come to its end, or is under way; gone again in the latter case, perhaps.
+            // Another open did not come to its end, or is in progress and may have removed it meanwhile.
             let _ = scan.read(&evidence);
         }
         let (chosen, scan) = scan.choose(stored)?;
@@ -107,7 +107,7 @@ fn look(dir: &Path) -> Result<Look, Error> {
     last
 }
 
-/// A read-only log over the chain up to `head`.
+/// Returns a read-only log over the chain up to `head`.
 fn log_upto(look: Look, head: Head) -> Result<SledLog, Error> {
     let Look { chosen, examined: Examined { base, tip, .. }, .. } = look;
     let tip = if head == tip.head { tip } else { tip_at(&chosen, base, head)? };

@@ -78,7 +78,7 @@ impl Epoch {
         Self::over(layout, dir, db)
     }
 
-    /// Opens an epoch. Where sled stumbles over its own snapshot file, that file is set aside and the log read without it.
+    /// Opens an epoch. A snapshot file that sled itself cannot read is archived, and the log is read without it.
     pub(super) fn open(layout: &Layout, epoch: u64) -> Result<Self, Error> {
         let dir = layout.epoch_dir(epoch);
         set_snapshots_aside(&dir, true)?;
@@ -132,7 +132,7 @@ impl Drop for Epoch {
     }
 }
 
-/// sled's data file in an epoch's directory.
+/// Returns the path of sled's data file in an epoch's directory.
 pub(super) fn data_file(dir: &Path) -> PathBuf {
     dir.join("db")
 }

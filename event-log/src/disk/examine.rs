@@ -10,7 +10,7 @@ use crate::digest::Head;
 use crate::error::{Damage, Error};
 use crate::recover::check_stored_head;
 
-/// What reading a chosen chain shows.
+/// Result of reading a chosen chain.
 pub(super) struct Examined {
     pub(super) base: Tip,
     pub(super) tip: Tip,

@@ -60,7 +60,7 @@ impl Layout {
         self.dir.join(format!("{EVIDENCE}{epoch}"))
     }
 
-    /// The same while it is being made.
+    /// Returns the path of the evidence while it is being written.
     pub(super) fn evidence_new(&self) -> PathBuf {
         self.dir.join(EVIDENCE_NEW)
     }
@@ -90,13 +90,13 @@ impl Layout {
         Ok(file)
     }
 
-    /// Whether a writer has the log open.
+    /// Returns true if a writer has the log open.
     pub(super) fn has_writer(&self) -> bool {
         File::open(self.dir.join(LOCK))
             .is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
-    /// The live epoch; `None` when nothing names one.
+    /// Returns the live epoch; `None` when nothing names one.
     pub(super) fn live(&self) -> Result<Option<u64>, Error> {
         let Some(bytes) = self.read(CURRENT)? else { return Ok(None) };
         let text = String::from_utf8_lossy(&bytes);
@@ -126,7 +126,7 @@ impl Layout {
         self.read(CACHED_STATE)
     }
 
-    /// The bytes of a file; `None` when there is none.
+    /// Returns the bytes of a file; `None` when there is none.
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let path = self.dir.join(name);
         match fs::read(&path) {
@@ -226,11 +226,11 @@ fn epoch_number(name: &str) -> Option<u64> {
     (number.to_string() == digits).then_some(number)
 }
 
-/// What the head file says.
+/// Content of the head file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StoredHead {
     pub(super) head: Head,
-    /// Whether the log was closed in an orderly way after this head.
+    /// The log was closed in an orderly way after this head.
     pub(super) shut: bool,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct RawBlock {
     pub(super) group_tag: u64,
     pub(super) previous_tag: u64,
     pub(super) last_fragment: bool,
-    /// Whether all frames match their checksums.
+    /// All frames match their checksums.
     pub(super) sound: bool,
     pub(super) offset: u64,
     pub(super) length: u32,
@@ -94,7 +94,7 @@ pub(super) fn nodes(found: &[RawBlock]) -> Vec<Node> {
     nodes
 }
 
-/// Whether the blocks of a group, in key order, cover all of its positions.
+/// Returns true if the blocks of a group, in key order, cover all of its positions.
 fn is_complete(group: &[RawBlock]) -> bool {
     let Some(first) = group.first() else { return false };
     let (mut position, mut fragment) = if first.checkpoint { (0, 0) } else { (first.group_first, 0) };
@@ -123,8 +123,8 @@ pub(super) struct Picked<'a> {
     pub(super) end: (u64, u64),
 }
 
-/// Follows links from `start`. Where a failed append left two groups at one place, the one that leads to the stored head
-/// is taken, else the one that leads furthest.
+/// Follows links from `start`. Where a failed append left two groups at one place, it takes the one that leads to the
+/// stored head. If none does, it takes the one that leads furthest.
 pub(super) fn pick<'a>(nodes: &[&'a Node], start: (u64, u64), stored: Option<Head>) -> Picked<'a> {
     let stored = stored.map(|head| (head.position.0, tag(&head.digest)));
     let mut reached: HashMap<(u64, u64), (Option<usize>, bool)> = HashMap::new();

@@ -42,7 +42,7 @@ pub trait Medium: Send + Sync {
     /// Carries out one step by calling `act`.
     ///
     /// # Errors
-    /// Whatever `act` gives; tests give errors of their own.
+    /// The errors of `act`; tests return errors of their own.
     fn run(&self, step: Step, act: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()>;
 }
 

@@ -37,18 +37,18 @@ use crate::types::EventLog;
 
 pub use self::copy::{salvage, verify};
 
-/// How a log is opened.
+/// Settings for opening a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// Open a copy that cannot be appended to; the same as [`SledLog::open_copy`].
     pub read_only: bool,
-    /// How much is verified at once. [`Verify::Tail`] reads all raw blocks only after an unclean stop.
+    /// Extent of the verification at open. [`Verify::Tail`] reads all raw blocks only after an unclean stop.
     pub verify: Verify,
     /// Refuse a directory that holds no log, instead of beginning one there.
     pub must_exist: bool,
 }
 
-/// What is known of a stored log, whatever its state.
+/// Findings about a stored log, damaged or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The head of the good prefix: everything up to here is verified.
@@ -77,7 +77,7 @@ impl std::fmt::Debug for SledLog {
 }
 
 impl SledLog {
-    /// Opens the log in `dir`, beginning one where there is none.
+    /// Opens the log in `dir`, and makes one where there is none.
     ///
     /// # Errors
     /// [`Error::Locked`] while another handle has it open for writing, [`Error::Damaged`] when records that were
@@ -113,8 +113,8 @@ impl SledLog {
         Ok(Self(Box::new(log)))
     }
 
-    /// Opens a private copy of the log in `dir`, for reading, whether or not a writer has it open. The writer is not
-    /// disturbed and nothing in `dir` changes.
+    /// Opens a private copy of the log in `dir`, for reading, even while a writer has it open. The writer is not disturbed
+    /// and nothing in `dir` changes.
     ///
     /// The copy is a verified prefix of the log: it holds at least every record that was acknowledged before this call,
     /// and, while a writer is at work, none that was not acknowledged when it was made. It does not grow.

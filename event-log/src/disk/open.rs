@@ -84,7 +84,7 @@ pub(super) fn reopen(
     rebuild(layout, live, head, &blocks, share(lock, layout)?, lost)
 }
 
-/// Both handles are one lock; it is released when the last of them is closed.
+/// Clones the lock's handle. Both handles are one lock, which is released when the last of them is closed.
 fn share(lock: &File, layout: &Layout) -> Result<File, Error> {
     lock.try_clone().map_err(|e| Error::io("share the lock of", layout.dir(), e))
 }

@@ -30,7 +30,7 @@ pub(super) struct RawScan {
     newer: Option<u16>,
 }
 
-/// Blocks chosen from a harvest.
+/// Blocks chosen from a scan.
 pub(super) struct Chosen {
     pub(super) blocks: RawBlocks,
     /// Something is missing or does not match its checksum: the chain must be read to say where it breaks.
@@ -42,13 +42,14 @@ pub(super) struct Chosen {
 }
 
 impl RawScan {
-    /// An empty harvest that copies to an unnamed file in `dir`, or in the system's directory where that is not writable.
+    /// Makes an empty scan that copies to an unnamed file in `dir`, or in the system's directory where that is not
+    /// writable.
     pub(super) fn new(dir: &Path) -> Result<Self, Error> {
         let copy = tempfile::tempfile_in(dir).or_else(|_| tempfile::tempfile());
         copy.map(Self::into_file).map_err(|e| Error::io("make a temporary file in", dir, e))
     }
 
-    /// An empty harvest that copies to this empty file.
+    /// Makes an empty scan that copies to this empty file.
     pub(super) const fn into_file(copy: File) -> Self {
         Self { copy, copied: 0, found: Vec::new(), newer: None }
     }
@@ -241,7 +242,7 @@ mod tests {
     use crate::digest::{Digest, RecordHasher};
     use model::Term;
 
-    /// A group of bodies after `head`, as blocks, and its own head.
+    /// Makes the blocks of a group of bodies after `head`, and the group's own head.
     fn group(head: Head, bodies: &[&[u8]]) -> (Vec<Block>, Head) {
         let (mut placed, mut end) = (Vec::new(), head);
         for body in bodies {

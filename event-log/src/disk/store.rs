@@ -26,7 +26,7 @@ pub(super) struct DiskStore {
 }
 
 impl DiskStore {
-    /// A store over an epoch that is live and open.
+    /// Returns a store over an epoch that is live and open.
     pub(super) fn new(
         layout: Layout,
         live: u64,

@@ -43,7 +43,7 @@ pub(super) struct CheckpointText<'a> {
     state_hex: Option<String>,
 }
 
-/// Whether these bytes can stand in a line and come back exactly.
+/// Returns the bytes as text if they can stand in a line and come back exactly.
 fn embeddable(body: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(body).ok()?;
     let raw: &RawValue = serde_json::from_str(text).ok()?;
@@ -70,7 +70,7 @@ pub(super) fn write_record(frame: &Frame, proves: bool, out: &mut impl Write) ->
     written.map_err(write_error)
 }
 
-/// The line of a checkpoint in pieces, to be sent one after another. A state is large: it is not copied.
+/// Formats the line of a checkpoint in pieces, to be sent one after another. A state is large, so it is not copied.
 pub fn checkpoint_line(checkpoint: Checkpoint) -> Vec<Vec<u8>> {
     let seal = Digest(checkpoint_digest(&checkpoint));
     let Checkpoint { position, term, digest, state } = checkpoint;
@@ -88,7 +88,7 @@ pub fn checkpoint_line(checkpoint: Checkpoint) -> Vec<Vec<u8>> {
     }
 }
 
-/// The checkpoint of a line that [`checkpoint_line`] made; `None` when these are not exactly its bytes.
+/// Reads the checkpoint of a line that [`checkpoint_line`] made; `None` when these are not exactly its bytes.
 pub(crate) fn read_checkpoint_line(bytes: &[u8]) -> Option<Checkpoint> {
     let line = bytes.strip_suffix(b"\n")?;
     let line: CheckpointLine<'_> = serde_json::from_slice(line).ok()?;

@@ -6,7 +6,7 @@ use flate2::bufread::MultiGzDecoder;
 
 /// Maximum ratio of expanded to compressed bytes. Exports have about 15; a file made to fill memory or disk has up to 1032.
 const MAX_RATIO: u64 = 200;
-/// Expanded bytes that are allowed whatever the ratio: short files may begin with much repetition.
+/// Expanded bytes that are allowed at any ratio: short files may begin with much repetition.
 const ALWAYS_ALLOWED_BYTES: u64 = 64 << 20;
 
 /// Reads a compressed file.

@@ -143,7 +143,7 @@ impl LeadershipContext {
             client: self.client.clone(),
             kind: target.kind,
             source: sources::in_scope(target, &self.scope),
-            views: self.registry.views(),
+            views: self.registry.job_sources(),
             selection: Arc::clone(&selection),
             registry: self.registry.clone(),
             news: news.clone(),

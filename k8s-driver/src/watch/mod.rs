@@ -28,7 +28,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apis::{Observation, ObservedObject, Registry, Views};
+use apis::{JobSources, Observation, ObservedObject, Registry};
 use http::{HeaderValue, Request};
 use http_body_util::BodyExt as _;
 use kube::Client;
@@ -94,7 +94,7 @@ pub struct SourceWatch {
     /// The source.
     pub source: Source,
     /// Of which jobs' objects it speaks.
-    pub views: Views,
+    pub views: JobSources,
     /// Whose objects are passed on.
     pub selection: Arc<Selection>,
     /// The served APIs, with which objects are read.

@@ -43,7 +43,7 @@ fn world_of_source(
         client: Client::new(service, "default"),
         kind,
         source,
-        views: registry.views(),
+        views: registry.job_sources(),
         selection,
         registry,
         news,
