@@ -111,7 +111,7 @@ pub(crate) enum Error {
         /// The last attempt's error.
         source: io::Error,
     },
-    /// A neighbour died, or says nothing any more.
+    /// A neighbour ended, or sends nothing any more.
     #[error("lost rank {rank} in step {step}: {source}")]
     Lost {
         /// The neighbour.

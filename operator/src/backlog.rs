@@ -1,7 +1,7 @@
 //! Backlog: the jobs with commands that wait to be dispatched.
 //!
 //! Owns the order in which jobs are dispatched. Where few calls may be in flight, each job gets its turn. Tests: at the end
-//! of this file, `snapshots/tests/room.rs`.
+//! of this file, `snapshots/tests/limits.rs`.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

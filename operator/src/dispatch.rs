@@ -1,7 +1,7 @@
 //! Dispatch: the commands that follow from the state become calls, at most one in flight per object.
 //!
 //! Owns which commands are dispatched now: the in-flight limit, the backlog's order, the status throttle. It must not decide
-//! what is to be done ([`State::effects_of`](engine::State::effects_of)) nor render it. Tests: `snapshots/tests/room.rs`.
+//! what is to be done ([`State::effects_of`](engine::State::effects_of)) nor render it. Tests: `snapshots/tests/limits.rs`.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //! Owns what was last dispatched of each job's status, and which writes wait. It must not hold back a write that something
 //! depends on: a phase and its message, the fence of a term, the evidence of a decision, a clock that started. What waits is
 //! derived from state again when it is due, so forgetting it (a crash) loses nothing. Tests: at the end of this file,
-//! `snapshots/tests/room.rs`, and a crash sweep in `snapshots/tests/crashes.rs`.
+//! `snapshots/tests/limits.rs`, and a crash sweep in `snapshots/tests/crashes.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

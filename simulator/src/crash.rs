@@ -1,6 +1,6 @@
-//! Where the operator's process dies: counting appends and calls, and a log that can be cut off from its writer.
+//! Planned crashes of the operator's process: counting appends and calls, and a log that fails at a crash.
 //!
-//! Owns the countdown and the wrapper around a log; what happens after a death is `simulation`'s. Tests: `simulation`'s, and the
+//! Owns the countdown and the wrapper around a log; what happens after a crash is `simulation`'s. Tests: `simulation`'s, and the
 //! crash sweep of the `snapshots` package.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub enum LogAfterCrash {
     OtherReplica,
 }
 
-/// A death that will come.
+/// A planned crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crash {
     /// Boundary it happens before or after.
@@ -40,15 +40,15 @@ pub struct Crash {
 /// Effect of the crash plan on one append or call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashOutcome {
-    /// It does, and life goes on.
+    /// It takes effect, and the process continues.
     Completes,
-    /// It does not: the process died before.
+    /// It does not take effect: the process crashed before.
     CrashedBefore,
-    /// It does, and the process dies before it hears of it.
+    /// It takes effect, and the process crashes before it gets the result.
     CrashesAfter,
 }
 
-/// Counts what happens, and says when the process dies.
+/// Counts appends and calls, and decides at which the process crashes.
 #[derive(Debug, Default)]
 pub struct CrashPlan {
     appends: u32,
@@ -58,12 +58,12 @@ pub struct CrashPlan {
 }
 
 impl CrashPlan {
-    /// A death that will come.
+    /// A planned crash.
     pub fn add(&mut self, crash: Crash) {
         self.crashes.push(crash);
     }
 
-    /// Deaths inside a step that have not come will not come any more; one that may come anywhere in the run still will.
+    /// Drops the crashes inside a step that did not happen; those that may happen anywhere in the run stay.
     pub fn disarm(&mut self) {
         self.crashes.retain(|crash| crash.anywhere);
     }
@@ -73,12 +73,12 @@ impl CrashPlan {
         (self.appends, self.calls)
     }
 
-    /// The death that came since the last call, and whether what it fell at had taken place.
+    /// Takes the crash since the last call, and whether its append or call took effect.
     pub const fn take(&mut self) -> Option<(LogAfterCrash, bool)> {
         self.met.take()
     }
 
-    /// Returns whether a death came that nobody took notice of yet.
+    /// Returns whether a crash happened that was not taken yet.
     pub const fn is_met(&self) -> bool {
         self.met.is_some()
     }
@@ -104,7 +104,7 @@ impl CrashPlan {
     }
 }
 
-/// A fate that the log and the world share.
+/// A crash plan that the log and the simulation share.
 #[derive(Debug, Clone, Default)]
 pub struct SharedCrashPlan(Arc<Mutex<CrashPlan>>);
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_death_before_an_append_stores_nothing_and_one_after_it_stores_all() {
+    fn a_crash_before_an_append_stores_nothing_and_one_after_it_stores_all() {
         for (after, records) in [(false, 1), (true, 2)] {
             let crash_plan = SharedCrashPlan::default();
             let log = MemoryLog::new();
@@ -159,7 +159,7 @@ mod tests {
             crash_plan.lock().add(crash(Boundary::Append, after, 2));
             assert!(append(&mut log, "1"));
             assert!(!append(&mut log, "2"));
-            assert!(!append(&mut log, "3"), "nothing is written after a death");
+            assert!(!append(&mut log, "3"), "nothing is written after a crash");
             assert_eq!(crash_plan.lock().take(), Some((LogAfterCrash::SameLog, after)));
             drop(log);
             assert_eq!(disk.open().unwrap().head().position, Position(records));

@@ -1,4 +1,4 @@
-//! Scenarios: the test language, the world they run in, and what is reported of a run.
+//! Scenarios: the test language, the simulation they run in, and the report of a run.
 //!
 //! Owns reading a scenario, driving the embedded cluster and the operator through it, faults included, and comparing the
 //! outcome with what the scenario expects. It must not decide anything itself: everything a job does comes from

@@ -1,6 +1,6 @@
 //! Doing a scenario's steps, one after the other.
 //!
-//! Owns when the operator gets to see what, when its process dies, and what is noted of each step. What a verb does to the
+//! Owns the order of changes, turns and crashes, and the record of each step. What a verb does to the
 //! [`Simulation`] is `verbs`'; judging the outcome is `check`'s.
 //! Tests: `tests/runner.rs`, and every scenario of `fixtures`.
 
@@ -31,7 +31,7 @@ pub enum Error {
         /// Why not.
         reason: Box<Reason>,
     },
-    /// The world cannot be set up.
+    /// The simulation cannot be set up.
     #[error(transparent)]
     Simulation(#[from] simulation::Error),
     /// A flag cannot be accepted.
@@ -121,7 +121,7 @@ pub struct Outcome {
     pub log_digest: String,
     /// Appends and calls that took place.
     pub counted: (u32, u32),
-    /// Every record of a job in the log, oldest first; only of a run without an extra death.
+    /// Every record of a job in the log, oldest first; only of a run without an extra crash.
     pub transitions: Vec<Transition>,
     /// State of the operator at the end.
     pub state: engine::State,
@@ -130,20 +130,20 @@ pub struct Outcome {
 /// Conditions of a run that its scenario does not set.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions {
-    /// The operator's process dies once more than the scenario says: at that point, counted over the whole run.
+    /// One more crash of the operator's process than the scenario has, counted over the whole run.
     pub crash: Option<Crash>,
-    /// Most calls under way at once.
+    /// Maximum number of calls in flight.
     pub max_in_flight: usize,
-    /// The pace of status writes ([`operator::Options::status_interval_ms`]); so much time passes once more at the end, in which the
-    /// last of them are made.
-    pub status_pace_ms: u64,
-    /// The operator keeps its state beside the log after every turn, so that the next one begins there.
+    /// Minimum interval between status writes ([`operator::Options::status_interval_ms`]). At the end this time passes once more,
+    /// for the last of them.
+    pub status_interval_ms: u64,
+    /// True if the operator caches its state beside the log after every turn, so that the next one begins there.
     pub caches_state: bool,
 }
 
 impl Default for Conditions {
     fn default() -> Self {
-        Self { crash: None, max_in_flight: usize::MAX, status_pace_ms: 0, caches_state: false }
+        Self { crash: None, max_in_flight: usize::MAX, status_interval_ms: 0, caches_state: false }
     }
 }
 
@@ -162,7 +162,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
 pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome, Error> {
     let mut simulation = Simulation::new(&scenario.nodes, settings::flags::config(&scenario.flags)?)?;
     simulation.set_max_in_flight(conditions.max_in_flight);
-    simulation.set_status_pace(conditions.status_pace_ms)?;
+    simulation.set_status_interval(conditions.status_interval_ms)?;
     simulation.set_caches_state(conditions.caches_state);
     run_in(simulation, scenario, conditions.crash)
 }
@@ -194,7 +194,7 @@ pub(crate) struct Runner<'a, G> {
     pub(crate) scenario: &'a Scenario,
     /// True if the records of the log are wanted.
     traced: bool,
-    /// Deaths that come inside the next step.
+    /// Crashes inside the next step.
     armed: Vec<Crash>,
     /// Name of each job in the report.
     names: BTreeMap<JobKey, String>,
@@ -275,7 +275,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
         }
         let result = self.do_step(action);
         if deadly {
-            // A death said to come inside this step comes in it or not at all.
+            // A crash planned inside this step happens in it or not at all.
             self.simulation.crash_plan().lock().disarm();
         }
         result

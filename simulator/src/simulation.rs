@@ -97,7 +97,7 @@ pub struct Simulation<B = EmbeddedCluster> {
     crash_plan: SharedCrashPlan,
     last_term: Term,
     max_in_flight: usize,
-    status_pace_ms: u64,
+    status_interval_ms: u64,
     caches_state: bool,
     attempts: BTreeMap<String, u32>,
     trace: Trace,
@@ -135,7 +135,7 @@ impl<B: ClusterBackend> Simulation<B> {
             crash_plan: SharedCrashPlan::default(),
             last_term: Term(0),
             max_in_flight: usize::MAX,
-            status_pace_ms: 0,
+            status_interval_ms: 0,
             caches_state: false,
             attempts: BTreeMap::new(),
             trace: Trace::default(),
@@ -210,7 +210,7 @@ impl<B: ClusterBackend> Simulation<B> {
             config: self.config.clone(),
             last_term: self.last_term,
             claims_terms: true,
-            status_interval_ms: self.status_pace_ms,
+            status_interval_ms: self.status_interval_ms,
         };
         let mut operator = Operator::open(Box::new(log), self.registry.clone(), options)?;
         operator.set_in_flight_limit(self.max_in_flight);
@@ -230,8 +230,8 @@ impl<B: ClusterBackend> Simulation<B> {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub fn set_status_pace(&mut self, every_ms: u64) -> Result<(), Error> {
-        if std::mem::replace(&mut self.status_pace_ms, every_ms) == every_ms {
+    pub fn set_status_interval(&mut self, every_ms: u64) -> Result<(), Error> {
+        if std::mem::replace(&mut self.status_interval_ms, every_ms) == every_ms {
             return Ok(());
         }
         self.operator = None;
@@ -248,7 +248,7 @@ impl<B: ClusterBackend> Simulation<B> {
     /// # Errors
     /// As for [`Self::settle`].
     pub fn flush_status_writes(&mut self) -> Result<(), Error> {
-        if self.status_pace_ms > 0 { self.advance(self.status_pace_ms) } else { Ok(()) }
+        if self.status_interval_ms > 0 { self.advance(self.status_interval_ms) } else { Ok(()) }
     }
 
     /// Crashes the process now, and starts the next one.

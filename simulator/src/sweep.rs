@@ -16,13 +16,13 @@ use crate::text::OWN_PREFIX;
 /// Result of a sweep.
 #[derive(Debug, Clone, Default)]
 pub struct Sweep {
-    /// Points at which the process died.
+    /// Points at which the process crashed.
     pub points: usize,
     /// Differences, in words.
     pub failures: Vec<String>,
 }
 
-/// Lets the process die before and after every append and every call of a scenario, `stride` apart, once for each of
+/// Crashes the process before and after every append and every call of a scenario, `stride` apart, once for each of
 /// these aftermaths, under these conditions besides. A scenario that cannot be run to its end has no points, nor has one whose
 /// `expect.crash` says so.
 pub fn sweep(scenario: &Scenario, logs_after: &[LogAfterCrash], stride: u32, usual: Conditions) -> Sweep {
@@ -60,7 +60,7 @@ pub fn sweep(scenario: &Scenario, logs_after: &[LogAfterCrash], stride: u32, usu
     sweep
 }
 
-/// A death in words.
+/// Describes a crash.
 pub fn describe(crash: Crash) -> String {
     let side = if crash.after { "after" } else { "before" };
     let what = match crash.boundary {

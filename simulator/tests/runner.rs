@@ -1,4 +1,4 @@
-//! Runs of small scenarios: the replay document, step errors, deaths, time.
+//! Runs of small scenarios: the replay document, step errors, crashes, time.
 
 use serde_json::{Value, json};
 use simulator::crash::{Crash, LogAfterCrash};
@@ -129,7 +129,7 @@ fn a_death_inside_the_next_step_comes_there_or_not_at_all() {
     assert_eq!(
         (phases(&far), far.log_digest),
         (phases(&plain), plain.log_digest),
-        "a death that never comes leaves no trace"
+        "a crash that never happens leaves no trace"
     );
 }
 

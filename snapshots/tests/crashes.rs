@@ -1,6 +1,6 @@
-//! The crash sweep: every scenario, with the operator dying before and after every append and every API call, with its log
-//! and without it. How things stand at the end must not depend on it; nor when the operator writes statuses at a pace, so that
-//! what a death takes along is more, and begins with the state it kept beside its log.
+//! The crash sweep: every scenario, with the operator crashing before and after every append and every API call, with its log
+//! and without it. The final state must not depend on it; nor when the operator throttles status writes, so that
+//! a crash loses more, and the next start begins with the state cached beside the log.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,19 +11,19 @@ use simulator::crash::LogAfterCrash;
 use simulator::sweep::{self, Sweep};
 
 #[test]
-fn a_death_at_any_point_changes_nothing() {
+fn a_crash_at_any_point_changes_nothing() {
     let points = sweep_all(1, Conditions::default());
     assert!(points > 15_000, "only {points} points were tried");
 }
 
 #[test]
-fn nor_does_it_when_statuses_are_written_seldom_and_the_next_start_begins_with_a_kept_state() {
+fn nor_does_it_with_throttled_status_writes_and_a_cached_state() {
     // Every fifth point; the other test goes to them all.
-    let points = sweep_all(5, Conditions { status_pace_ms: 20, caches_state: true, ..Conditions::default() });
+    let points = sweep_all(5, Conditions { status_interval_ms: 20, caches_state: true, ..Conditions::default() });
     assert!(points > 3_000, "only {points} points were tried");
 }
 
-/// Sweeps every scenario; how many deaths that were.
+/// Sweeps every scenario. Returns the number of crashes.
 fn sweep_all(stride: u32, usual: Conditions) -> usize {
     let files = fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read");
     let next = AtomicUsize::new(0);
@@ -46,8 +46,8 @@ fn sweep_all(stride: u32, usual: Conditions) -> usize {
         }
     });
     let (points, wrong) = total.into_inner().expect("no thread panicked");
-    println!("{points} deaths");
-    // Neighbouring deaths mostly differ alike: told once, with how often and where first.
+    println!("{points} crashes");
+    // Neighbouring crashes mostly differ alike: reported once, with their number and the first.
     let mut alike: BTreeMap<(String, String), (usize, String)> = BTreeMap::new();
     for (name, failure) in &wrong {
         let (at, what) = failure.split_once(": ").unwrap_or((failure, ""));
@@ -56,8 +56,8 @@ fn sweep_all(stride: u32, usual: Conditions) -> usize {
         entry.0 += 1;
     }
     let differences =
-        alike.iter().map(|((name, what), (times, first))| format!("{name}: {times} deaths, first {first}: {what}"));
+        alike.iter().map(|((name, what), (times, first))| format!("{name}: {times} crashes, first {first}: {what}"));
     let differences: Vec<String> = differences.collect();
-    assert!(wrong.is_empty(), "{} of {points} deaths change the outcome:\n{}", wrong.len(), differences.join("\n"));
+    assert!(wrong.is_empty(), "{} of {points} crashes change the outcome:\n{}", wrong.len(), differences.join("\n"));
     points
 }

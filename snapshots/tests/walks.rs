@@ -1,5 +1,5 @@
-//! Random walks: a job's life with things going wrong at random, operator crashes and failing calls included. Whatever
-//! happened, once the faults stop everything comes to rest and the invariants of `docs/invariants.md` hold.
+//! Random walks: a job's life with random faults, operator crashes and failing calls included. Once the faults stop, the
+//! operator becomes idle and the invariants of `docs/invariants.md` hold.
 //!
 //! A failure prints its seed; `WALK_SEED=n cargo test -p snapshots --test walks` repeats that walk alone.
 
@@ -105,8 +105,8 @@ impl Walk {
             node_grace_ms: if below(&mut rng, 2) == 0 { 0 } else { 20_000 },
             ..Config::default()
         };
-        let mut simulation = Simulation::new(&nodes, config).expect("a world can be made");
-        simulation.settle().expect("an empty world rests");
+        let mut simulation = Simulation::new(&nodes, config).expect("a simulation can be created");
+        simulation.settle().expect("an empty simulation is idle");
         let manifest = job(&mut rng);
         let story = vec![manifest["spec"].to_string()];
         simulation.backend.cluster.apply(&manifest).expect("the manifest is accepted");
@@ -190,7 +190,7 @@ impl Walk {
                 let boundary = if below(&mut self.rng, 2) == 0 { Boundary::Append } else { Boundary::Call };
                 let after = below(&mut self.rng, 2) == 0;
                 let nth = 1 + u32::try_from(below(&mut self.rng, 4)).unwrap();
-                description = format!("death {boundary:?} {nth} after {after}, {log_after:?}");
+                description = format!("crash {boundary:?} {nth} after {after}, {log_after:?}");
                 // A held watch would keep the next process waiting for its first list.
                 self.simulation.backend.cluster.release(Kind::Pod, CatchUp::InOrder);
                 self.simulation.crash_plan().lock().add(Crash { boundary, after, nth, log_after, anywhere: false });
@@ -207,14 +207,14 @@ impl Walk {
         }
     }
 
-    /// Does something with the world; what keeps it from going on ends the walk.
+    /// Does something with the simulation; its error ends the walk.
     fn note(&mut self, act: impl FnOnce(&mut Simulation) -> Result<(), simulator::simulation::Error>) {
         if self.stopped.is_none() {
             self.stopped = act(&mut self.simulation).err().map(|error| error.to_string());
         }
     }
 
-    /// Faults stop; everything has time to come to rest.
+    /// Stops all faults, and lets time pass until the operator is idle.
     fn heal(&mut self) {
         self.simulation.crash_plan().lock().disarm();
         self.simulation.backend.cluster.heal();
@@ -331,7 +331,7 @@ impl Walk {
 }
 
 #[test]
-fn whatever_happens_it_comes_to_rest() {
+fn after_any_walk_the_job_is_idle() {
     let one = std::env::var("WALK_SEED").ok().and_then(|seed| seed.parse().ok());
     let walks = std::env::var("WALKS").ok().and_then(|n| n.parse().ok()).unwrap_or(WALKS);
     let seeds: Vec<u64> = one.map_or_else(|| (0..walks).collect(), |seed| vec![seed]);

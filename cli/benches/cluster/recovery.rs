@@ -45,7 +45,7 @@ fn job(test_bed: &TestBed, namespace: &str, pods: u32) -> Result<Group, AnyError
     Ok(group)
 }
 
-/// The leader is killed, then a pod is deleted: the next leader owes it. The time is that from the moment at which the dead
+/// The leader is killed, then a pod is deleted: the next leader must create it. The time is that from the moment at which the dead
 /// leader's lease ran out until the new pod was seen; claiming the term and fencing the job come before.
 fn failovers(test_bed: &TestBed, rounds: u32, short_lease: bool) -> Result<Vec<f64>, AnyError> {
     test_bed.runtime.block_on(test_bed.admin.namespace(FAILOVER))?;

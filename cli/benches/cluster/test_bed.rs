@@ -81,7 +81,7 @@ impl TestBed {
         Ok(test_bed)
     }
 
-    /// Use at rest: the lowest of some windows, because what start-up left behind dies away slowly.
+    /// Idle use: the lowest of some windows, because the work of the start ends slowly.
     fn measure_idle(&mut self) -> Result<(), AnyError> {
         for _ in 0..5 {
             let mark = self.mark()?;

@@ -114,7 +114,7 @@ pub enum Action {
     Release(OneOrMany<String>),
     /// Watches start over with a complete view.
     Relist(OneOrMany<String>),
-    /// The operator's process dies and starts again: now, or at a point inside the next step.
+    /// The operator's process crashes and starts again: now, or at a point inside the next step.
     Crash(#[serde(default)] CrashPoint),
     /// The same, and its log is lost.
     LoseLog(#[serde(default)] CrashPoint),

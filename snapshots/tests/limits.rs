@@ -1,27 +1,31 @@
-//! Every scenario with an operator that may have few calls under way, and with one that tells of progress seldom: everything
-//! that is owed is done in the end, and how things stand then does not depend on it.
+//! Every scenario with a small in-flight limit, and with throttled status writes: the backlog is empty in the end, and the
+//! final state does not depend on either.
 
 use simulator::Conditions;
 use simulator::sweep::{differences, final_state};
 
 #[test]
-fn little_room_changes_nothing() {
+fn a_small_in_flight_limit_changes_nothing() {
     let files = fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read");
     let mut wrong = Vec::new();
     let mut compared = 0;
     for file in &files {
         let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
         let Ok(wanted) = simulator::run(scenario) else { continue };
-        let rooms: &[usize] = if file.name == "many-pods" { &[64] } else { &[1, 3] };
-        for max_in_flight in rooms {
+        let limits: &[usize] = if file.name == "many-pods" { &[64] } else { &[1, 3] };
+        for max_in_flight in limits {
             compared += 1;
             match simulator::run_under(scenario, Conditions { max_in_flight: *max_in_flight, ..Conditions::default() })
             {
-                Err(error) => wrong.push(format!("{} with room for {max_in_flight}: {error}", file.name)),
+                Err(error) => wrong.push(format!("{} with {max_in_flight} calls in flight: {error}", file.name)),
                 Ok(found) => {
                     let differences = differences(&final_state(&wanted), &final_state(&found));
                     if !differences.is_empty() {
-                        wrong.push(format!("{} with room for {max_in_flight}: {}", file.name, differences.join("; ")));
+                        wrong.push(format!(
+                            "{} with {max_in_flight} calls in flight: {}",
+                            file.name,
+                            differences.join("; ")
+                        ));
                     }
                 }
             }
@@ -32,7 +36,7 @@ fn little_room_changes_nothing() {
 }
 
 #[test]
-fn seldom_writes_change_nothing_but_their_number() {
+fn throttled_status_writes_change_only_their_number() {
     let files = fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read");
     let writes = |outcome: &simulator::Outcome| {
         let done = outcome.steps.iter().flat_map(|step| &step.commands);
@@ -44,7 +48,7 @@ fn seldom_writes_change_nothing_but_their_number() {
         let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
         let Ok(wanted) = simulator::run(scenario) else { continue };
         compared += 1;
-        match simulator::run_under(scenario, Conditions { status_pace_ms: 20, ..Conditions::default() }) {
+        match simulator::run_under(scenario, Conditions { status_interval_ms: 20, ..Conditions::default() }) {
             Err(error) => wrong.push(format!("{}: {error}", file.name)),
             Ok(found) => {
                 every += writes(&wanted);
