@@ -157,11 +157,6 @@ impl Cluster {
         kinds.iter().flat_map(|kind| self.store.of_kind(kind.id)).map(|(_, object)| Arc::clone(object)).collect()
     }
 
-    /// The Kubernetes Events, in the order of their creation.
-    pub fn kubernetes_events(&self) -> Vec<Arc<Value>> {
-        self.kubernetes_events_since(ResourceVersion(0))
-    }
-
     /// The Kubernetes Events that were created after a resourceVersion, in the order of their creation.
     pub fn kubernetes_events_since(&self, rv: ResourceVersion) -> Vec<Arc<Value>> {
         self.store.events_after(rv.0).map(|(_, event)| Arc::clone(event)).collect()

@@ -112,11 +112,6 @@ impl FailRules {
         }
     }
 
-    /// Returns the rules with calls left.
-    pub fn left(&self) -> &[FailRule] {
-        &self.rules
-    }
-
     /// Drops every rule.
     pub fn clear(&mut self) {
         self.rules.clear();

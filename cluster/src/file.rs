@@ -284,7 +284,7 @@ fn read_journal(path: &Path, generation: u64) -> Result<Vec<Entry>, FileError> {
     };
     check_format(path, header.format)?;
     if header.generation < generation {
-        // The file was replaced, and the process died before it removed the journal.
+        // The file was replaced, and the process ended before it removed the journal.
         return Ok(Vec::new());
     }
     if header.generation > generation {

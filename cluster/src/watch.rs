@@ -77,18 +77,6 @@ impl Cluster {
         observations
     }
 
-    /// Returns whether a call of [`Cluster::watch`] would report, or try, something now.
-    pub fn has_news(&self, id: WatcherId) -> bool {
-        let mut streams = self.watchers.streams.get(&id).into_iter().flatten();
-        streams.any(|stream| {
-            !self.watchers.held.contains(&stream.kind)
-                && match &stream.progress {
-                    Progress::Following(waiting) => !waiting.is_empty(),
-                    Progress::Listing { at, .. } => *at <= self.now,
-                }
-        })
-    }
-
     /// Returns the time at which a failed list is retried: the earliest at which [`Cluster::watch`] has more without any write.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let streams = self.watchers.streams.values().flatten();
@@ -129,11 +117,6 @@ impl Cluster {
         }
     }
 
-    /// Returns whether the watches of a kind stand still.
-    pub fn is_held(&self, kind: Kind) -> bool {
-        self.watchers.held.contains(&kind)
-    }
-
     /// Starts the watches of a kind over: undelivered observations are dropped, and a complete list comes instead.
     pub fn relist(&mut self, kind: Kind) {
         self.watchers.restart(|stream| stream.kind == kind, self.now);
@@ -155,12 +138,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The rules that have failures left.
-    pub fn failures_left(&self) -> &[FailRule] {
-        self.faults.left()
-    }
-
-    /// Takes back every rule: calls succeed again.
+    /// Drops every rule: calls succeed again.
     pub fn heal(&mut self) {
         self.faults.clear();
     }

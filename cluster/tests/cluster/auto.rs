@@ -1,5 +1,6 @@
 //! Pods by themselves: binding to room, the runtime's reports, and deletion that waits for processes.
 
+use model::ResourceVersion;
 use std::sync::{Arc, Mutex};
 
 use cluster::runtime::{PodReport, PodRuntime};
@@ -209,7 +210,7 @@ fn events_are_kept_for_an_hour_after_they_were_written_last() {
     let (mut cluster, _) = automatic(Vec::new());
     let event = |name: &str| json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}});
     let names = |cluster: &Cluster| -> Vec<String> {
-        cluster.kubernetes_events().iter().map(|event| meta(event, "name").to_owned()).collect()
+        cluster.kubernetes_events_since(ResourceVersion(0)).iter().map(|event| meta(event, "name").to_owned()).collect()
     };
     let minutes = |cluster: &mut Cluster, n: u64| {
         cluster.set_now(cluster.now().plus_ms(n * 60_000));

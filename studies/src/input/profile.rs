@@ -108,11 +108,6 @@ impl Profile {
         Ok(Self { name: name.to_owned(), has_batch: batch.is_some(), skipped, tables })
     }
 
-    /// GPU types it distinguishes; a single empty name if none.
-    pub fn gpu_types(&self) -> impl Iterator<Item = &str> {
-        self.tables.keys().map(String::as_str)
-    }
-
     /// Returns the measurements of a model at a batch size on a GPU type. A profile without GPU types holds for every type, one
     /// without batch sizes for every batch size.
     pub fn find(&self, gpu_type: &str, model: &str, batch: &str) -> Option<&Measured> {
