@@ -114,7 +114,7 @@ pub(crate) fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>)
     near.min().map(|(_, known)| format!(": did you mean {known}?")).unwrap_or_default()
 }
 
-/// Says which faults did not happen. Returns whether all did.
+/// Prints the faults that did not happen. Returns whether all did.
 pub(crate) fn report_missed<'a>(missed: impl Iterator<Item = &'a Fault>) -> bool {
     let mut all = true;
     for fault in missed {

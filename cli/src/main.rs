@@ -23,7 +23,7 @@ use crate::commands::{crd, log, node_agent, operator, replay, run, schedule, sim
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Runs distributed training jobs: here, on a cluster, or again from their log.
+/// Runs distributed training jobs: on this machine, on a cluster, or again from their log.
 #[derive(Debug, Parser)]
 #[command(name = "trainyard", version, about, max_term_width = 100)]
 struct Arguments {
@@ -41,19 +41,19 @@ enum Command {
     Validate(validate::ValidateArgs),
     /// Serve the job APIs on a Kubernetes cluster.
     Operator(Box<operator::OperatorArgs>),
-    /// Be a node of a Kubernetes cluster whose pods are processes of this machine.
+    /// Run a node of a Kubernetes cluster whose pods are processes of this machine.
     NodeAgent(Box<node_agent::NodeAgentArgs>),
     /// Replay a scenario, an exported log or a log directory.
     Replay(replay::ReplayArgs),
-    /// Look into logs, check them, move them.
+    /// Inspect, verify, export and compact logs.
     Log(log::LogArgs),
-    /// Say why a job is in the state it is in, and what it waits for.
+    /// Explain why a job is in its state, and what it waits for.
     Explain(story::ExplainArgs),
     /// Print a job's timeline.
     History(story::HistoryArgs),
     /// Print what changed between two positions of a log.
     Diff(story::DiffArgs),
-    /// Use the scheduler on its own: conformance vectors, trace studies.
+    /// Run the scheduler alone: conformance vectors, trace studies.
     Schedule(schedule::ScheduleArgs),
     /// Print the custom resource definitions that this build serves.
     Crd(crd::CrdArgs),

@@ -28,7 +28,7 @@ pub(crate) struct ServerArgs {
     /// user; else a token that the API server issues for this log alone.
     #[arg(long, requires = "server", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Certificates to trust, PEM. Default: what the operator's Lease says; with --token-file the system's.
+    /// Certificates to trust, PEM. Default: those in the operator's Lease; with --token-file the system's.
     #[arg(long, requires = "server", value_name = "FILE")]
     certificate_authority: Option<PathBuf>,
     /// Kubeconfig file. Default: $KUBECONFIG, then ~/.kube/config.
@@ -46,7 +46,7 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Returns whether a live operator is meant.
+    /// Returns whether a live operator was named.
     pub(crate) const fn given(&self) -> bool {
         self.server.is_some()
     }
@@ -73,7 +73,7 @@ impl fmt::Display for ServerArgs {
     }
 }
 
-/// Opens the whole log of a live operator, up to where it is now.
+/// Opens the whole log of a live operator, up to its present end.
 pub(crate) fn open(args: &ServerArgs) -> Result<Reader<Box<dyn BufRead>>, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let options = args.options();
@@ -115,7 +115,7 @@ impl Read for Stream {
     }
 }
 
-/// No log was found: what to do about it.
+/// Advises what to do if no log was found.
 fn lost(error: &remote_log::LocateError, options: &LocateOptions) -> Failure {
     let namespace = options.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let advice = match error {
@@ -145,7 +145,7 @@ fn lost(error: &remote_log::LocateError, options: &LocateOptions) -> Failure {
     Failure::new(format!("{}{advice}", error_chain(error)))
 }
 
-/// The server refuses, or is not there: what to do about it.
+/// Advises what to do if the server rejects the request, or cannot be reached.
 fn refused(error: &Error, options: &LocateOptions, leader: Option<&Leader>) -> Failure {
     let namespace = options.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let advice = match error {

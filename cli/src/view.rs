@@ -1,4 +1,4 @@
-//! What a person sees of a run: lines as things happen, a table that keeps itself up to date on a terminal, timelines at the end.
+//! The screen of a run: lines for each change, a table that is updated on a terminal, timelines at the end.
 
 mod closing;
 mod screen;
@@ -65,7 +65,7 @@ impl Progress {
         let mut lines = String::new();
         for step in session.take_steps() {
             let key = &step.job;
-            // While a job waits, what it waits for is news as well.
+            // While a job waits, a change of its reason is printed as well.
             let waits = matches!(step.phase, Phase::Pending | Phase::Creating);
             let shown = (step.phase, if waits { step.message.clone() } else { model::Text::from("") });
             if self.phases.insert(key.clone(), shown.clone()) == Some(shown) || step.phase == Phase::New {
@@ -98,7 +98,7 @@ impl Progress {
                 let _ = writeln!(lines, "{}  {key}  {}", self.age(now), refusals.join("; "));
                 let _ = writeln!(lines, "{}    only another spec changes that: {WHAT_TO_DO}", self.age(now));
             }
-            // A job that ended in an earlier run says nothing; one that ended since the last look still does.
+            // A job that ended in an earlier run prints nothing; one that ended since the last update still does.
             let runs_here = !phase.is_terminal() || self.phases.contains_key(&key);
             let limit = if runs_here { default_limit(session, &key) } else { None };
             if let Some(words) = limit.filter(|_| self.limited.insert(key.clone())) {

@@ -18,9 +18,9 @@ use crate::runtime::{PodRuntime, VirtualPods};
 use crate::store::{Key, Store};
 use crate::watch::streams::{Change, Watchers, labels};
 
-/// Kubernetes Events kept at most; the oldest go first.
+/// Maximum number of Kubernetes Events; the oldest are removed first.
 const MAX_EVENTS: usize = 20_000;
-/// Time, in milliseconds, for which a Kubernetes Event is kept after it was written last: kube-apiserver's `--event-ttl`.
+/// Time, in milliseconds, for which a Kubernetes Event is stored after its last write: kube-apiserver's `--event-ttl`.
 const EVENT_TTL_MS: u64 = 3_600_000;
 
 /// Driver of the pods' lives.
@@ -67,7 +67,7 @@ pub struct Cluster {
     pub(crate) ended: BTreeSet<Text>,
     /// True if something changed that may let a waiting pod be bound.
     pub(crate) binding_due: bool,
-    /// True if a definition was registered since the cluster was kept last.
+    /// True if a definition was registered since the cluster was last saved.
     pub(crate) redefined: bool,
 }
 

@@ -85,11 +85,11 @@ pub struct DefinitionError {
     pub problem: String,
 }
 
-/// A cluster that cannot be kept in, or taken from, a file.
+/// Error of saving a cluster to a file, or loading it.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// There is no such file: start with a new cluster.
-    #[error("no cluster is kept in {}", path.display())]
+    #[error("no cluster is stored in {}", path.display())]
     Missing {
         /// The file.
         path: PathBuf,

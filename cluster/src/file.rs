@@ -1,7 +1,7 @@
 //! The cluster in a file, for runs that go on after a crash.
 //!
 //! Owns the format: a JSON document that is replaced atomically, and beside it a journal of what changed since, one line for
-//! each time the cluster was kept. Watches, holds and failure rules belong to a process and are not kept. The format is
+//! each save. Watches, holds and failure rules belong to a process and are not saved. The format is
 //! described in `docs/cluster-file.md`. Tests: `tests/cluster/file.rs`.
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ struct Header {
     generation: u64,
 }
 
-/// A line of the journal: everything that changed between two times the cluster was kept.
+/// A line of the journal: the changes between two saves.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
@@ -77,7 +77,7 @@ struct Entry {
     put: Vec<SavedObject>,
 }
 
-/// The file that a cluster is kept in, and its journal.
+/// The file a cluster is saved to, and its journal.
 #[derive(Debug)]
 pub struct ClusterFile {
     path: PathBuf,
@@ -97,9 +97,9 @@ impl ClusterFile {
         Self { path: path.to_owned(), journal, generation: None, open: None, file_bytes: 0, journal_bytes: 0 }
     }
 
-    /// Keeps the cluster as it is now. The first time the file is replaced; later the changes are appended to the journal, and
-    /// nothing is written where there are none. What is kept is on disk when this returns; a crash before that leaves the
-    /// cluster as it was kept before.
+    /// Saves the cluster. The first time the file is replaced; later the changes are appended to the journal, and
+    /// nothing is written where there are none. The cluster is on disk when this returns; a crash before that leaves the
+    /// one saved before.
     ///
     /// # Errors
     /// When the file system refuses. The next call writes everything.
@@ -266,7 +266,7 @@ impl Cluster {
     }
 }
 
-/// Reads the changes in a journal. A last line that is not whole was never kept; damage before it is an error.
+/// Reads the changes in a journal. An incomplete last line was never saved; damage before it is an error.
 fn read_journal(path: &Path, generation: u64) -> Result<Vec<Entry>, FileError> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,

@@ -67,7 +67,7 @@ pub(crate) struct Served {
 pub(crate) struct Kinds {
     by_id: Vec<Arc<Kind>>,
     by_resource: BTreeMap<Resource, Served>,
-    /// The registered definitions, by kind and group, so that they can be kept in a file.
+    /// The registered definitions, by kind and group, so that they can be saved.
     definitions: BTreeMap<(Text, Text), Arc<Value>>,
 }
 

@@ -1,6 +1,6 @@
 //! The object map with its indices and counters.
 //!
-//! Owns where objects are kept and what is known about them without reading them. It must not know API rules or watches:
+//! Owns the objects and their indices. It must not know API rules or watches:
 //! every change goes through [`crate::Cluster`], which reports it. Tests: through `tests/cluster/*.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -263,7 +263,7 @@ impl Store {
         }
     }
 
-    /// Brings the indices up to what the object says now.
+    /// Updates the indices for the object.
     fn index(&mut self, key: &Key) {
         let Some(stored) = self.objects.get_mut(key) else { return };
         let object = &stored.object;

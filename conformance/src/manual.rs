@@ -38,7 +38,7 @@ pub fn copy_of(objects: &[Arc<Value>], now: Timestamp, registry: &Registry) -> R
 /// Does a verb to a copy of the cluster as it stands, and writes what it changed of pods and nodes.
 ///
 /// # Errors
-/// What the verb says, or the server.
+/// The verb's, or the server's.
 pub fn act(
     server: &Server,
     names: &Names,

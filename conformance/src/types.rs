@@ -1,4 +1,4 @@
-//! Kubernetes' own types as `apis::kubernetes` keeps them, taken from what an API server publishes.
+//! Kubernetes' own types as `apis::kubernetes` has them, taken from the types an API server publishes.
 //!
 //! Owns which types are kept, and what of them: names, types, words, references. Descriptions, defaults and merge strategies
 //! are left out, and status is left open. It must not talk to a server.

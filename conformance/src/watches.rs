@@ -112,7 +112,7 @@ impl Watches {
         self.behind.extend(kinds);
     }
 
-    /// News of a kind are put aside from now on.
+    /// Holds observations of a kind from now on.
     pub fn hold(&mut self, kind: Kind) {
         self.held.insert(kind);
     }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::error::{Error, io};
 use crate::keeper::{Keeper, Remover};
 
-/// Keeps temporary directories, for looking at logs after a test.
+/// Environment variable that keeps temporary directories, for reading logs after a test.
 const KEEP: &str = "TRAINYARD_CONTROL_PLANE_KEEP";
 
 #[derive(Debug)]

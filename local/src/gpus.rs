@@ -71,7 +71,7 @@ impl Gpus {
         Self::default()
     }
 
-    /// `count` GPUs, numbered from 0, that nothing else is kept from using.
+    /// Creates `count` GPUs, numbered from 0, without claiming them.
     pub(crate) fn unclaimed(count: u32) -> Self {
         Self::of((0..count).map(|n| n.to_string()).collect(), Vec::new())
     }
@@ -143,7 +143,7 @@ impl Gpus {
     }
 
     /// Takes back all a pod has.
-    pub(crate) fn give_back(&mut self, uid: &str) {
+    pub(crate) fn release(&mut self, uid: &str) {
         self.free.extend(self.held.remove(uid).unwrap_or_default());
     }
 }
@@ -164,8 +164,8 @@ mod tests {
         assert_eq!(gpus.take("b", 2).unwrap(), ["1", "2"]);
         assert_eq!(gpus.take("c", 2), None);
         assert_eq!(gpus.free(), 1);
-        gpus.give_back("a");
-        gpus.give_back("a");
+        gpus.release("a");
+        gpus.release("a");
         assert_eq!(gpus.take("c", 2).unwrap(), ["0", "3"]);
         assert_eq!(gpus.take("d", u32::MAX), None);
         assert!(!Gpus::none().configured() && Gpus::unclaimed(0).configured());

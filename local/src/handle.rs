@@ -1,6 +1,6 @@
 //! The runner's end of one pod supervisor: one thread per pod that starts it, listens to it and cleans up after it.
 //!
-//! Must not decide about pods: it passes on what the supervisor says, and says what has to be said when the supervisor
+//! Must not decide about pods: it passes on the supervisor's reports, and reports for it when the supervisor
 //! cannot any more. Tests: `tests/local/processes.rs`.
 
 use std::fs;

@@ -88,7 +88,7 @@ impl Track {
         matches!(self.state, State::Starting | State::Running { .. })
     }
 
-    /// Exit code of the last run when the container is at rest.
+    /// Exit code of the last run when the container does not run.
     pub(crate) fn code(&self) -> Option<i32> {
         match &self.state {
             State::Terminated(run) => Some(run.code),
@@ -137,7 +137,7 @@ impl Lifecycle {
         Self { plan, started_at: now, tracks, past_deadline: false, stopping: None, exit_when_running: None }
     }
 
-    /// Takes in what happened and says what to do now.
+    /// Takes an input and returns the actions that follow.
     pub(crate) fn step(&mut self, input: Input, now: Timestamp) -> Vec<Action> {
         self.observe(input, now);
         let over = self.plan.active_deadline_ms.is_some_and(|limit| now.since_ms(self.started_at) >= limit);

@@ -43,12 +43,12 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// No names yet, of a runner that runs every pod and has a network for itself.
+    /// Creates the names of a runner that runs every pod and has a network for itself.
     pub(crate) fn new(network: u8) -> Self {
         Self::of(Space::Runner(network))
     }
 
-    /// No names yet, of one node among several of `cluster`.
+    /// Creates the names of one node among several of `cluster`.
     pub(crate) fn of_cluster(cluster: &str) -> Self {
         Self::of(Space::Cluster(cluster.to_owned()))
     }
@@ -73,7 +73,7 @@ impl Names {
         Ipv4Addr::new(127, network, 255, 254)
     }
 
-    /// A pod exists. It keeps the address under which it, or a Service that selects it, was first spoken of.
+    /// Adds a pod. It keeps the address under which it, or a Service that selects it, was first named.
     pub(crate) fn add_pod(&mut self, namespace: &str, name: &str, labels: &Labels, owner: Option<&str>) {
         let key = (namespace.to_owned(), name.to_owned());
         if let Some(owner) = owner {
@@ -90,22 +90,22 @@ impl Names {
         self.pods.insert(key, labels.clone());
     }
 
-    /// A Service exists; without a selector it is a name like any other.
+    /// Adds a Service; without a selector it is a name like any other.
     pub(crate) fn add_service(&mut self, namespace: &str, name: &str, selector: Labels) {
         self.services.insert((namespace.to_owned(), name.to_owned()), selector);
     }
 
-    /// A pod is gone.
+    /// Removes a pod.
     pub(crate) fn remove_pod(&mut self, namespace: &str, name: &str) {
         self.pods.remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    /// A Service is gone.
+    /// Removes a Service.
     pub(crate) fn remove_service(&mut self, namespace: &str, name: &str) {
         self.services.remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    /// Something exists whose pods are named `<name>-...`.
+    /// Adds an owner whose pods are named `<name>-...`.
     pub(crate) fn add_owner(&mut self, namespace: &str, name: &str) {
         self.owners.insert((namespace.to_owned(), name.to_owned()));
     }
@@ -247,7 +247,7 @@ pub(super) mod tests {
         names.add_pod("default", "pod-a", &selector, None);
         names.add_service("default", "svc", selector.clone());
         assert_eq!(names.address("default", "svc"), names.address("default", "pod-a"));
-        // The Service is spoken of before there is a pod; only the first pod is it.
+        // The Service is named before there is a pod; only the first pod is it.
         let mut names = self::names();
         names.add_service("default", "svc", selector.clone());
         let address = names.address("default", "svc");

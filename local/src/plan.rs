@@ -112,7 +112,7 @@ impl Planner<'_> {
             Ok(())
         })();
         if let Err(refusal) = planned {
-            self.gpus.give_back(&plan.uid);
+            self.gpus.release(&plan.uid);
             return Err(refusal);
         }
         Ok(plan)
@@ -206,7 +206,7 @@ impl Planner<'_> {
         let mut visible = Vec::new();
         for count in asked {
             let Some(indices) = self.gpus.take(&pod.metadata.uid, count) else {
-                self.gpus.give_back(&pod.metadata.uid);
+                self.gpus.release(&pod.metadata.uid);
                 let free = self.gpus.free();
                 return Err(Refusal::Admission { message: format!("{total} GPUs are requested, {free} are free") });
             };

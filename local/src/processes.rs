@@ -46,7 +46,7 @@ pub fn log_file(
 }
 
 /// Pods as processes of this machine. Clones are the same runtime, so that one can be given to the cluster and another
-/// kept to hand in objects and faults; when the last is dropped, every process of every pod is ended.
+/// can provide objects and faults; when the last is dropped, every process of every pod is ended.
 #[derive(Clone)]
 pub struct Processes {
     inner: Arc<Mutex<Inner>>,
@@ -83,7 +83,7 @@ struct Inner {
 }
 
 impl Processes {
-    /// A runtime without pods.
+    /// Creates a runtime without pods.
     ///
     /// # Errors
     /// When the data directory cannot be made, processes of an earlier run cannot be ended, the supervisor program is not there, or this machine has only one
@@ -161,7 +161,7 @@ impl Processes {
         Ok(Self { inner: Arc::new(Mutex::new(inner)) })
     }
 
-    /// Hands in an object that pods can refer to, or its newer version: a `ConfigMap` or `Secret`; a Service or Pod, whose DNS
+    /// Provides an object that pods can refer to, or its newer version: a `ConfigMap` or `Secret`; a Service or Pod, whose DNS
     /// name is known from then on; anything else stands for the job of pods named `<name>-...`.
     pub fn provide(&self, object: &Value) {
         let inner = &mut *self.lock();
@@ -189,7 +189,7 @@ impl Processes {
         }
     }
 
-    /// Forgets an object that was handed in and is gone; containers that have something of it keep what they have.
+    /// Withdraws an object that was deleted; containers keep the values they have of it.
     pub fn withdraw(&self, object: &Value) {
         let inner = &mut *self.lock();
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
@@ -255,7 +255,7 @@ impl PodRuntime for Processes {
         let reports: Vec<PodReport> = inner.reports.try_iter().collect();
         for report in reports.iter().filter(|report| report.ended) {
             inner.pods.remove(&report.uid);
-            inner.gpus.give_back(&report.uid);
+            inner.gpus.release(&report.uid);
         }
         reports
     }
@@ -353,7 +353,7 @@ fn survivable(sink: Sink) -> Sink {
     })
 }
 
-/// Whose pod it is: the owner's name, or its own.
+/// Returns the name of the pod's owner, or its own.
 fn owner_of(pod: &Value) -> String {
     let owner = pod["metadata"]["ownerReferences"][0]["name"].as_str();
     owner.or_else(|| pod["metadata"]["name"].as_str()).unwrap_or_default().to_owned()

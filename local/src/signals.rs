@@ -18,7 +18,7 @@ const NOT_CAUGHT: [i32; 6] = [4, 7, 8, 9, 11, 19];
 /// The last signal of Linux; 32 and 33 belong to the C library.
 const LAST: i32 = 64;
 
-/// Says whether this process was asked to end by a signal.
+/// Returns whether this process was asked to end by a signal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked(Arc<AtomicBool>);
 

@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) grace_ms: u64,
     pub(crate) pod_ip: String,
     pub(crate) host_ip: String,
-    /// Conditions others put on the pod, to be kept.
+    /// Conditions set by others on the pod, which are preserved.
     pub(crate) conditions: Vec<Value>,
     pub(crate) back_off: BackOff,
     /// Init containers, in order.

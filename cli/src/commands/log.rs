@@ -26,7 +26,7 @@ pub(crate) struct LogArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The jobs in a log: phase, records, when they were last heard of.
+    /// List the jobs in a log: phase, records, time of the last record.
     Ls {
         /// A log directory, a data directory, or an export.
         #[arg(default_value = "./trainyard-data", conflicts_with = "server")]
@@ -34,7 +34,7 @@ enum Command {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// The records, in words or as they stand.
+    /// Print the records, in words or unchanged.
     Show(ShowArgs),
     /// Read everything and check it; names the first bad position.
     Verify {
@@ -44,7 +44,7 @@ enum Command {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Write the log, or what is good of it, as JSON lines.
+    /// Write the log, or its undamaged part, as JSON lines.
     Export {
         /// A log directory or a data directory.
         #[arg(default_value = "./trainyard-data", conflicts_with = "server")]
@@ -55,15 +55,15 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
-    /// Make a log directory of an export.
+    /// Make a log directory from an export.
     Import {
         /// The export.
         file: PathBuf,
-        /// The log directory to make; new or empty. Nothing is left of it when the import fails.
+        /// The log directory to make; new or empty. It is removed if the import fails.
         #[arg(long, value_name = "DIR")]
         to: PathBuf,
     },
-    /// Make the log begin at the present state.
+    /// Compact the log: it then begins with the present state.
     Compact {
         /// A log directory or a data directory that no run has open.
         #[arg(default_value = "./trainyard-data")]
@@ -72,7 +72,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         archive: Option<PathBuf>,
     },
-    /// Numbers about a log.
+    /// Print figures of a log.
     Stats {
         /// A log directory or a data directory.
         #[arg(default_value = "./trainyard-data")]
@@ -105,7 +105,7 @@ struct ShowArgs {
     /// Up to this time (RFC 3339).
     #[arg(long, value_parser = time)]
     until: Option<Timestamp>,
-    /// The record bodies as they stand, one a line.
+    /// Print the record bodies unchanged, one a line.
     #[arg(long)]
     raw: bool,
 }

@@ -33,28 +33,28 @@ pub(crate) struct NodeAgentArgs {
     /// Directory of the pods' output and volumes; each agent needs its own. [default: ./trainyard-node-<NAME>]
     #[arg(long, alias = "data-dir", env = "TRAINYARD_DATA_DIRECTORY", value_name = "DIR")]
     data_directory: Option<PathBuf>,
-    /// GPUs of this machine to hand out, numbered from 0.
+    /// Number of GPUs of this machine for pods, numbered from 0.
     #[arg(long, env = "TRAINYARD_GPUS", default_value_t = 0, value_name = "N")]
     gpus: u32,
-    /// Processors the node says it has. [default: the machine's]
+    /// Processors that the node reports. [default: the machine's]
     #[arg(long, env = "TRAINYARD_CPUS", value_name = "N")]
     cpus: Option<u32>,
-    /// Memory the node says it has, for example 16Gi. [default: the machine's]
+    /// Memory that the node reports, for example 16Gi. [default: the machine's]
     #[arg(long, env = "TRAINYARD_MEMORY", value_name = "AMOUNT")]
     memory: Option<Quantity>,
-    /// Pods the node takes.
+    /// Maximum number of pods on the node.
     #[arg(long, env = "TRAINYARD_PODS", default_value_t = 110, value_name = "N")]
     pods: u32,
-    /// A label of the node. May be repeated.
+    /// Label of the node. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
-    /// A taint of the node, for example runtime=process:NoSchedule. May be repeated.
+    /// Taint of the node, for example runtime=process:NoSchedule. May be repeated.
     #[arg(long = "taint", value_name = "KEY=VALUE:EFFECT")]
     taints: Vec<Taint>,
-    /// Working directory of containers that name none.
+    /// Working directory of containers without one.
     #[arg(long, value_name = "DIR")]
     workdir: Option<PathBuf>,
-    /// Time between heartbeats, in seconds. A node is given up after about five without one.
+    /// Interval between heartbeats, in seconds. A node counts as lost after about five missed ones.
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=30))]
     heartbeat: u64,
     /// Time pods have to end when the agent is stopped, in seconds.
@@ -68,7 +68,7 @@ pub(crate) struct NodeAgentArgs {
     log_level: String,
 }
 
-/// A node's name is part of URLs and labels: as an API server demands.
+/// Checks a node's name as an API server does: it is part of URLs and labels.
 fn node_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let part =

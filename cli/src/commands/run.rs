@@ -41,7 +41,7 @@ pub(crate) struct RunArgs {
     /// Manifest files (YAML or JSON): jobs, and the `ConfigMaps` and Secrets they use.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only warn of unknown fields and wrong values in the manifests (`trainyard validate` lists them).
+    /// Warn of unknown fields and wrong values in the manifests, and continue (`trainyard validate` lists them).
     #[arg(long)]
     lax: bool,
     /// Directory of the log, the cluster's objects and the pods' output.
@@ -50,22 +50,22 @@ pub(crate) struct RunArgs {
     /// Show the pods' output.
     #[arg(long)]
     logs: bool,
-    /// Number of GPUs to take, of those that no other run has and `CUDA_VISIBLE_DEVICES` allows.
+    /// Number of GPUs to claim, of those that no other run holds and `CUDA_VISIBLE_DEVICES` allows.
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
-    /// Working directory of containers that name none.
+    /// Working directory of containers without one.
     #[arg(long, value_name = "DIR")]
     workdir: Option<PathBuf>,
-    /// Nodes that this machine stands for.
+    /// Number of nodes that this machine stands for.
     #[arg(long, default_value_t = 2, value_name = "N")]
     nodes: u32,
-    /// Restarts of a group that names no restartLimit: a number, or `none`.
+    /// Maximum number of restarts of a group without restartLimit: a number, or `none`.
     #[arg(long, default_value = "3", value_name = "N|none", value_parser = restart_limit)]
     restart_limit: String,
     /// Run jobs again that ended in an earlier run and are unchanged.
     #[arg(long)]
     rerun: bool,
-    /// Remove what earlier runs left in the data directory, but for volume claims, and start over.
+    /// Remove the data of earlier runs from the data directory, except volume claims, and start over.
     #[arg(long)]
     again: bool,
     /// With `--again`: remove the volume claims as well, and with them checkpoints that jobs keep there.

@@ -24,7 +24,7 @@ pub(crate) struct SimulateArgs {
     /// Manifest files (YAML or JSON).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only warn of unknown fields and wrong values in the manifests (`trainyard validate` lists them).
+    /// Warn of unknown fields and wrong values in the manifests, and continue (`trainyard validate` lists them).
     #[arg(long)]
     lax: bool,
     /// Number of nodes.
@@ -42,7 +42,7 @@ pub(crate) struct SimulateArgs {
     /// A setting of the operator, for example `enable-creating-failed=true`. May be repeated.
     #[arg(long = "flag", value_name = "NAME=VALUE", value_parser = flag)]
     flags: Vec<(String, String)>,
-    /// The longest virtual time to simulate.
+    /// Maximum virtual time to simulate.
     #[arg(long, default_value = "720h", value_parser = duration)]
     limit: u64,
     /// Write the log as JSON lines to this file.

@@ -104,7 +104,7 @@ fn print_lines(lines: &[Line]) {
     }
 }
 
-/// The newest job of a name: a name may have been held by several.
+/// Returns the newest job of a name: several may have had it.
 fn newest(state: &State, namespace: &str, name: &str) -> Option<JobKey> {
     let of_name = |key: &&JobKey| &*key.namespace == namespace && &*key.name == name;
     state

@@ -30,7 +30,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Says what could not be done with a file or a program.
+/// Adds the failed operation to an error of a file or program.
 pub(crate) fn failed(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Failure {
     let what = what.to_string();
     move |error| Failure::Other(format!("{what}: {error}"))

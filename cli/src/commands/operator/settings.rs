@@ -17,7 +17,7 @@ use settings::{duration, flags};
 use crate::logging::LogFormat;
 use crate::out::Failure;
 
-/// Settings; every one may stand in the file as well.
+/// Settings; the file may set each of them as well.
 #[derive(Debug, Default, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Settings {
@@ -45,10 +45,10 @@ pub(super) struct Settings {
     /// Records after which the log is compacted; 0 for never. [default: 500000]
     #[arg(long, env = "TRAINYARD_COMPACT_AFTER", value_name = "RECORDS")]
     compact_after: Option<u64>,
-    /// Go on although the cluster's versions went backwards (it was restored): the log is set aside.
+    /// Continue although the cluster's versions went backwards (it was restored): the log is archived.
     #[arg(long, env = "TRAINYARD_ACCEPT_NEW_CLUSTER", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     accept_new_cluster: Option<bool>,
-    /// Decide and print what would be done; write nothing.
+    /// Decide and print the calls, without writing to the cluster.
     #[arg(long, env = "TRAINYARD_DRY_RUN", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     dry_run: Option<bool>,
     /// Output format of --dry-run. [default: text]
@@ -67,7 +67,7 @@ pub(super) struct Settings {
     /// Address that serves the log over HTTPS to clients the API server authorizes, or `none`. [default: 127.0.0.1:8443, in a pod 0.0.0.0:8443]
     #[arg(long, env = "TRAINYARD_LOG_ADDRESS", value_name = "ADDRESS", help_heading = "Looking in")]
     log_address: Option<String>,
-    /// Host name or address under which others reach this process: in a pod its address. Default: `$POD_IP`, or what is listened on.
+    /// Host name or address under which others reach this process: in a pod its address. Default: `$POD_IP`, or the address it listens on.
     #[arg(long, env = "TRAINYARD_LOG_HOST", value_name = "HOST", help_heading = "Looking in")]
     log_host: Option<String>,
     /// Certificate of the log, PEM. Default: a generated one, published in the Lease.
@@ -79,7 +79,7 @@ pub(super) struct Settings {
         help_heading = "Looking in"
     )]
     log_certificate: Option<PathBuf>,
-    /// Its private key, PEM.
+    /// Private key of that certificate, PEM.
     #[arg(
         long,
         env = "TRAINYARD_LOG_KEY",
@@ -88,7 +88,7 @@ pub(super) struct Settings {
         help_heading = "Looking in"
     )]
     log_key: Option<PathBuf>,
-    /// The authority that readers shall trust for it, PEM. Default: they know it already.
+    /// Authority that readers trust for that certificate, PEM. Default: one they know already.
     #[arg(
         long,
         env = "TRAINYARD_LOG_AUTHORITY",
@@ -98,7 +98,7 @@ pub(super) struct Settings {
     )]
     log_authority: Option<PathBuf>,
 
-    /// Stand for election; `false` only where no second operator can exist. [default: true]
+    /// Use leader election; `false` only where no second operator can exist. [default: true]
     #[arg(long, env = "TRAINYARD_LEADER_ELECT", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Leadership")]
     leader_elect: Option<bool>,
     /// Time other replicas wait after a renewal before they take over. [default: 15s]
@@ -113,30 +113,30 @@ pub(super) struct Settings {
     /// Name of the Lease. [default: trainyard]
     #[arg(long, env = "TRAINYARD_LEADER_ELECT_RESOURCE_NAME", value_name = "NAME", help_heading = "Leadership")]
     leader_elect_resource_name: Option<String>,
-    /// Its namespace. Default: that of the pod, or of the kubeconfig's context.
+    /// Namespace of the Lease. Default: that of the pod, or of the kubeconfig's context.
     #[arg(long, env = "TRAINYARD_LEADER_ELECT_RESOURCE_NAMESPACE", value_name = "NAME", help_heading = "Leadership")]
     leader_elect_resource_namespace: Option<String>,
 
-    /// Calls to the API server at once. [default: 32]
+    /// Maximum number of API calls in flight. [default: 32]
     #[arg(long, env = "TRAINYARD_MAX_CALLS", value_name = "N", help_heading = "Calls")]
     max_calls: Option<usize>,
     /// Timeout of one API call. [default: 30s]
     #[arg(long, env = "TRAINYARD_CALL_TIMEOUT", value_name = "TIME", help_heading = "Calls")]
     call_timeout: Option<String>,
 
-    /// Window after a pod began to be created in which a creation failure is answered by a restart. [default: 0s]
+    /// Time after a pod's creation began in which a creation failure restarts it. [default: 0s]
     #[arg(long, env = "TRAINYARD_CREATING_RESTART_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     creating_restart_period: Option<String>,
     /// Time a pod must be stuck before a creation failure restarts it. [default: 15m]
     #[arg(long, env = "TRAINYARD_CREATING_DURATION_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     creating_duration_period: Option<String>,
-    /// True if a creation failure past its window fails the pod. [default: false]
+    /// Fail a pod whose creation failure is past its window. [default: false]
     #[arg(long, env = "TRAINYARD_ENABLE_CREATING_FAILED", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Decisions")]
     enable_creating_failed: Option<bool>,
     /// Time a node may be not ready before its pods count as lost. [default: 0s]
     #[arg(long, env = "TRAINYARD_NODE_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     node_grace_period: Option<String>,
-    /// First delay before a pod that keeps failing is created again. [default: 10s]
+    /// First delay before a failing pod is created again. [default: 10s]
     #[arg(long, env = "TRAINYARD_RESTART_BACKOFF", value_name = "TIME", help_heading = "Decisions")]
     restart_backoff: Option<String>,
     /// Upper bound of that delay. [default: 5m]
@@ -145,22 +145,22 @@ pub(super) struct Settings {
     /// A pod that ran this long before failing restarts its back-off. [default: 10m]
     #[arg(long, env = "TRAINYARD_RESTART_BACKOFF_RESET", value_name = "TIME", help_heading = "Decisions")]
     restart_backoff_reset: Option<String>,
-    /// First delay before a call that failed for unknown reasons is tried a third time. [default: 1s]
+    /// First delay before a call that failed for unknown reasons is retried a second time. [default: 1s]
     #[arg(long, env = "TRAINYARD_RETRY_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     retry_period: Option<String>,
     /// Upper bound of that delay. [default: 1m]
     #[arg(long, env = "TRAINYARD_RETRY_PERIOD_MAX", value_name = "TIME", help_heading = "Decisions")]
     retry_period_max: Option<String>,
-    /// Maximum number of restarts of a group that names no restartLimit: a number, or none. [default: none]
+    /// Maximum number of restarts of a group without restartLimit: a number, or none. [default: none]
     #[arg(long, env = "TRAINYARD_RESTART_LIMIT", value_name = "N", help_heading = "Decisions")]
     restart_limit: Option<Limit>,
-    /// Time after a failure in which the failure of another pod may prove to be the first. [default: 0s]
+    /// Time after a failure in which an earlier failure of another pod is still awaited. [default: 0s]
     #[arg(long, env = "TRAINYARD_FAILURE_WINDOW", value_name = "TIME", help_heading = "Decisions")]
     failure_window: Option<String>,
     /// Time after which a pod whose job does not exist is deleted. [default: 10m]
     #[arg(long, env = "TRAINYARD_ORPHAN_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     orphan_grace_period: Option<String>,
-    /// Conditions and words that name a GPU failure, between commas.
+    /// Conditions and words that name a GPU failure, separated by commas.
     #[arg(long, env = "TRAINYARD_GPU_FAULTS", value_delimiter = ',', value_name = "WORDS", help_heading = "Decisions")]
     gpu_faults: Option<Vec<String>>,
 }

@@ -38,7 +38,7 @@ impl Machine {
     }
 }
 
-/// Returns the cluster kept at `path`, or a new one, with the nodes of `machine`.
+/// Returns the cluster stored at `path`, or a new one, with the nodes of `machine`.
 ///
 /// Pods of an earlier run that had not ended are deleted: their processes ended with that run.
 pub(super) fn cluster(

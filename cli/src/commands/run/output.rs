@@ -16,7 +16,7 @@ const MAX_WAITING_BYTES: usize = 4 << 20;
 const BATCH_BYTES: usize = 128 << 10;
 /// Memory that a line takes beside its text, in bytes.
 const LINE_OVERHEAD_BYTES: usize = 64;
-/// Interval at which a thread that waits for room asks whether standard output still keeps up.
+/// Interval at which a thread that waits for room checks whether standard output is still read.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]

@@ -170,7 +170,7 @@ impl Run {
     }
 }
 
-/// Waits until everything is printed, or the user wants to wait no longer. Says what was not printed.
+/// Waits until everything is printed, or the user ends the wait. Reports the lines not printed.
 pub(super) fn finish_printing(woken: &Receiver<Wake>, stopped: bool) {
     let (started, mut hinted) = (Instant::now(), false);
     while !out::wait_written(ROOM_POLL_INTERVAL) {
@@ -191,7 +191,7 @@ pub(super) fn finish_printing(woken: &Receiver<Wake>, stopped: bool) {
     }
 }
 
-/// The runtime learns the names of what is created, so that they can stand for addresses.
+/// Provides created objects to the runtime, so that their names can stand for addresses.
 fn provide(processes: &Processes, call: &ApiCall, answer: &ApiAnswer) {
     if let (Verb::Create, Ok(object)) = (call.verb, answer)
         && matches!(&*call.resource.kind, "Pod" | "Service")

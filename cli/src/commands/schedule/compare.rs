@@ -43,14 +43,14 @@ enum Output {
     Json,
 }
 
-/// A policy with what it led to.
+/// A policy with its outcome.
 struct Played<'a> {
     entrant: &'a Entrant,
     outcome: Outcome,
     summary: Summary,
 }
 
-/// Plays the trace through each policy and prints the results in the order asked for.
+/// Plays the trace through each policy and prints the results in the given order.
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     let entrants = Entrant::list(&args.policies)?;
     if entrants.is_empty() {
@@ -153,7 +153,7 @@ fn text(workload: &Workload, settings: &Settings, played: &[Played<'_>]) -> Stri
     text
 }
 
-/// The rows as objects, with what the published columns have no place for.
+/// Returns the rows as objects, with values that have no published column.
 fn json(rows: &[Vec<String>], played: &[Played<'_>]) -> Result<String, Failure> {
     let object = |(row, p): (&Vec<String>, &Played<'_>)| {
         let mut object = serde_json::Map::new();

@@ -28,7 +28,7 @@ pub(crate) struct EvalArgs {
     file: PathBuf,
 }
 
-/// Computes one vector; adds what is wrong with parts of it that were left out.
+/// Computes one vector; adds the problems of parts that were left out.
 type Section = fn(&Place<'_>, &mut Vec<Failure>) -> Result<Value, Failure>;
 
 const SECTIONS: [(&str, Section); 6] = [
@@ -40,7 +40,7 @@ const SECTIONS: [(&str, Section); 6] = [
     ("names", job_name),
 ];
 
-/// Prints what this build computes for each vector.
+/// Prints the results of this build for each vector.
 pub(crate) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let file = args.file.display();
     let text = std::fs::read_to_string(&args.file).map_err(|e| Failure::new(format!("{file}: {e}")))?;

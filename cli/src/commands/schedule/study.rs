@@ -48,7 +48,7 @@ pub(super) struct Setup {
     /// Place workers on nodes, and let a job lose this share of its speed, in percent, per node it spans beyond the fewest.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     spread_loss: Option<u32>,
-    /// Knowledge of the decisions: everything, sizes with errors, learnt speeds, no sizes. May be combined: noisy,learnt.
+    /// Knowledge of the decisions: all, sizes with errors, learnt speeds, no sizes. May be combined: noisy,learnt.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "oracle")]
     knowledge: Vec<Known>,
     /// Standard deviation of the logarithm of size errors (knowledge `noisy`).
@@ -57,7 +57,7 @@ pub(super) struct Setup {
     /// Random seed of size errors (knowledge `noisy`).
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Leave out rows that cannot be used, and say how many; otherwise the first is an error.
+    /// Leave out rows that cannot be used, and print their number; otherwise the first is an error.
     #[arg(long)]
     skip_bad: bool,
 }
