@@ -1,13 +1,13 @@
 //! Every phase against every kind of fact: what comes of it, and which scenario shows it. A pair that no scenario happens to
 //! show is tried here directly, so that none is uncovered.
 
-mod direct;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use model::Phase;
 use simulator::runner::Transition;
+
+use crate::direct;
 
 /// Kinds of facts, those first that concern one job; the rest is refused in a job's record.
 const FACTS: [&str; 18] = [

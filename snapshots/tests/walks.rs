@@ -1,7 +1,7 @@
 //! Random walks: a job's life with random faults, operator crashes and failing calls included. Once the faults stop, the
 //! operator becomes idle and the invariants of `docs/invariants.md` hold.
 //!
-//! A failure prints its seed; `WALK_SEED=n cargo test -p snapshots --test walks` repeats that walk alone.
+//! A failure prints its seed; `WALK_SEED=n cargo test -p snapshots walks` repeats that walk alone.
 
 use std::collections::BTreeMap;
 

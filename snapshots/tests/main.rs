@@ -1,0 +1,11 @@
+//! All tests of this package as one program: `cargo test -p snapshots scenarios` runs those of one module.
+
+mod crashes;
+mod direct;
+mod limits;
+mod logs;
+mod manifests;
+mod matrix;
+mod scenarios;
+mod tables;
+mod walks;
