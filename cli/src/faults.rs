@@ -14,7 +14,7 @@ use embedded::Session;
 
 /// Kind of a fault, and its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum FaultKind {
     /// A pod exits with a code.
     Exit {
         /// The pod.
@@ -43,18 +43,18 @@ pub(crate) enum What {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// What.
-    pub(crate) what: What,
+    pub(crate) kind: FaultKind,
     /// Milliseconds after its pod (its job, for a node: any job) was first seen running; for images: how long, 0 is for good.
     pub(crate) after_ms: u64,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.what {
-            What::Exit { pod, code } => write!(f, "exit={pod}:{code}"),
-            What::Node { node } => write!(f, "node={node}"),
-            What::Image { pod } => write!(f, "image={pod}"),
-            What::Preempt { job } => write!(f, "preempt={job}"),
+        match &self.kind {
+            FaultKind::Exit { pod, code } => write!(f, "exit={pod}:{code}"),
+            FaultKind::Node { node } => write!(f, "node={node}"),
+            FaultKind::Image { pod } => write!(f, "image={pod}"),
+            FaultKind::Preempt { job } => write!(f, "preempt={job}"),
         }
     }
 }
@@ -87,10 +87,10 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
     pods.extend(of_kind("Pod").iter().map(|pod| name_of(pod)));
     let nodes = of_kind("Node").iter().map(|node| name_of(node)).collect();
     for fault in faults {
-        let (kind, name, known) = match &fault.what {
-            What::Exit { pod, .. } | What::Image { pod } => ("pod", pod, &pods),
-            What::Node { node } => ("node", node, &nodes),
-            What::Preempt { job } => ("job", job, &jobs),
+        let (kind, name, known) = match &fault.kind {
+            FaultKind::Exit { pod, .. } | FaultKind::Image { pod } => ("pod", pod, &pods),
+            FaultKind::Node { node } => ("node", node, &nodes),
+            FaultKind::Preempt { job } => ("job", job, &jobs),
         };
         if known.contains(name) {
             continue;
@@ -129,54 +129,56 @@ pub(crate) const SYNTAX: &str = "exit=POD:CODE[@TIME], node=NODE[@TIME], image=P
 
 /// A fault that cannot be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unreadable(String);
+pub(crate) struct ParseFaultError(String);
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for ParseFaultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; a fault is {SYNTAX}", self.0)
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for ParseFaultError {}
 
 impl FromStr for Fault {
-    type Err = Unreadable;
+    type Err = ParseFaultError;
 
-    fn from_str(text: &str) -> Result<Self, Unreadable> {
-        let (verb, rest) = text.split_once('=').ok_or_else(|| Unreadable(format!("{text}: = is missing")))?;
+    fn from_str(text: &str) -> Result<Self, ParseFaultError> {
+        let (verb, rest) = text.split_once('=').ok_or_else(|| ParseFaultError(format!("{text}: = is missing")))?;
         let (target, after) = rest.rsplit_once('@').map_or((rest, None), |(target, time)| (target, Some(time)));
         let after_ms = match after {
             None => 0,
-            Some(time) => settings::duration::parse_ms(time).map_err(|e| Unreadable(format!("{time}: {e}")))?,
+            Some(time) => settings::duration::parse_ms(time).map_err(|e| ParseFaultError(format!("{time}: {e}")))?,
         };
         if target.is_empty() {
-            return Err(Unreadable(format!("{text}: a name must come after =")));
+            return Err(ParseFaultError(format!("{text}: a name must come after =")));
         }
         let named = || target.to_owned();
-        let what = match verb {
+        let kind = match verb {
             "exit" => {
-                let (pod, code) =
-                    target.rsplit_once(':').ok_or_else(|| Unreadable(format!("{target}: the exit code is missing")))?;
-                let code = code.parse().map_err(|_| Unreadable(format!("{code}: not an exit code from 0 to 255")))?;
+                let (pod, code) = target
+                    .rsplit_once(':')
+                    .ok_or_else(|| ParseFaultError(format!("{target}: the exit code is missing")))?;
+                let code =
+                    code.parse().map_err(|_| ParseFaultError(format!("{code}: not an exit code from 0 to 255")))?;
                 if !(0..=255).contains(&code) {
-                    return Err(Unreadable(format!("{code}: not an exit code from 0 to 255")));
+                    return Err(ParseFaultError(format!("{code}: not an exit code from 0 to 255")));
                 }
-                What::Exit { pod: pod.to_owned(), code }
+                FaultKind::Exit { pod: pod.to_owned(), code }
             }
-            "node" => What::Node { node: named() },
-            "image" => What::Image { pod: named() },
-            "preempt" => What::Preempt { job: named() },
-            _ => return Err(Unreadable(format!("{verb}: not a fault"))),
+            "node" => FaultKind::Node { node: named() },
+            "image" => FaultKind::Image { pod: named() },
+            "preempt" => FaultKind::Preempt { job: named() },
+            _ => return Err(ParseFaultError(format!("{verb}: not a fault"))),
         };
-        Ok(Self { what, after_ms })
+        Ok(Self { kind, after_ms })
     }
 }
 
 /// Pods whose image cannot be pulled the first time, and for how long (milliseconds; absent: for good).
 pub(crate) fn image_pull_faults(faults: &[Fault]) -> Vec<(String, Option<u64>)> {
-    let image = |fault: &Fault| match &fault.what {
-        What::Image { pod } => Some((pod.clone(), (fault.after_ms > 0).then_some(fault.after_ms))),
-        What::Exit { .. } | What::Node { .. } | What::Preempt { .. } => None,
+    let image = |fault: &Fault| match &fault.kind {
+        FaultKind::Image { pod } => Some((pod.clone(), (fault.after_ms > 0).then_some(fault.after_ms))),
+        FaultKind::Exit { .. } | FaultKind::Node { .. } | FaultKind::Preempt { .. } => None,
     };
     faults.iter().filter_map(image).collect()
 }
@@ -191,7 +193,7 @@ pub(crate) type Exit<'a> = &'a mut dyn FnMut(&mut Session, &str, &str, i32) -> R
 
 impl Faults {
     pub(crate) fn new(faults: &[Fault]) -> Self {
-        let waiting = faults.iter().filter(|fault| !matches!(fault.what, What::Image { .. }));
+        let waiting = faults.iter().filter(|fault| !matches!(fault.kind, FaultKind::Image { .. }));
         Self { waiting: waiting.map(|fault| (fault.clone(), None)).collect() }
     }
 
@@ -208,12 +210,12 @@ impl Faults {
     /// Sets the clock of faults whose pod or job runs, and lets those happen whose time has come.
     pub(crate) fn inject(&mut self, session: &mut Session, now: Timestamp, exit: Exit<'_>) -> Result<(), Failure> {
         for (fault, at) in std::mem::take(&mut self.waiting) {
-            let runs = runs(session, &fault.what);
-            let at = at.or_else(|| runs.then(|| now.plus_ms(fault.after_ms)));
+            let is_running = is_running(session, &fault.kind);
+            let at = at.or_else(|| is_running.then(|| now.plus_ms(fault.after_ms)));
             if at.is_none_or(|at| at > now) {
                 self.waiting.push((fault, at));
-            } else if runs {
-                happen(session, &fault.what, exit)?;
+            } else if is_running {
+                inject_now(session, &fault.kind, exit)?;
             } else {
                 // It ended, or is just being replaced: what runs next of that name meets the fault.
                 self.waiting.push((fault, None));
@@ -223,38 +225,38 @@ impl Faults {
     }
 }
 
-fn happen(session: &mut Session, what: &What, exit: Exit<'_>) -> Result<(), Failure> {
-    match what {
-        What::Exit { pod, code } => {
-            for (namespace, _) in places(session, pod, true) {
+fn inject_now(session: &mut Session, kind: &FaultKind, exit: Exit<'_>) -> Result<(), Failure> {
+    match kind {
+        FaultKind::Exit { pod, code } => {
+            for (namespace, _) in namespaces_of(session, pod, true) {
                 exit(session, &namespace, pod, *code)?;
             }
         }
-        What::Node { node } => session.cluster_mut().node(node, NodeState::NotReady)?,
-        What::Preempt { job } => preempt(session, job)?,
-        What::Image { .. } => {}
+        FaultKind::Node { node } => session.cluster_mut().node(node, NodeState::NotReady)?,
+        FaultKind::Preempt { job } => preempt(session, job)?,
+        FaultKind::Image { .. } => {}
     }
     Ok(())
 }
 
 /// Returns whether what a fault is about runs.
-fn runs(session: &Session, what: &What) -> bool {
+fn is_running(session: &Session, kind: &FaultKind) -> bool {
     let state = session.operator.state();
-    match what {
-        What::Exit { pod, .. } | What::Image { pod } => state
+    match kind {
+        FaultKind::Exit { pod, .. } | FaultKind::Image { pod } => state
             .jobs
             .all_awake()
             .flat_map(|(_, j)| j.pods.values())
             .any(|p| *p.fact.name == **pod && p.fact.phase == model::PodPhase::Running && !p.is_leaving()),
-        What::Node { .. } => state.jobs.briefs().any(|(_, j)| j.phase == model::Phase::Running),
-        What::Preempt { job } => {
+        FaultKind::Node { .. } => state.jobs.briefs().any(|(_, j)| j.phase == model::Phase::Running),
+        FaultKind::Preempt { job } => {
             state.jobs.briefs().any(|(key, j)| *key.name == **job && j.phase == model::Phase::Running)
         }
     }
 }
 
 /// Namespaces of the jobs, or of the pods, of a name.
-fn places(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> {
+fn namespaces_of(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> {
     let state = session.operator.state();
     let mut found = Vec::new();
     for (key, job) in state.jobs.iter() {
@@ -271,7 +273,7 @@ fn places(session: &Session, name: &str, pods: bool) -> Vec<(String, Resource)> 
 /// Marks a job as preempted, as a scheduler would.
 fn preempt(session: &mut Session, job: &str) -> Result<(), Failure> {
     let patch = serde_json::json!({"metadata": {"annotations": {"Preempted": "injected by --fault"}}});
-    for (namespace, resource) in places(session, job, false) {
+    for (namespace, resource) in namespaces_of(session, job, false) {
         session.cluster_mut().merge_patch(&resource, &namespace, job, &patch, false)?;
     }
     Ok(())
@@ -279,14 +281,14 @@ fn preempt(session: &mut Session, job: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, What};
+    use super::{Fault, FaultKind};
 
     #[test]
     fn faults_are_read() {
         let fault: Fault = "exit=j-trainer-1:137@2s".parse().unwrap();
-        assert_eq!(fault, Fault { what: What::Exit { pod: "j-trainer-1".into(), code: 137 }, after_ms: 2000 });
+        assert_eq!(fault, Fault { kind: FaultKind::Exit { pod: "j-trainer-1".into(), code: 137 }, after_ms: 2000 });
         let fault: Fault = "node=local-1".parse().unwrap();
-        assert_eq!(fault, Fault { what: What::Node { node: "local-1".into() }, after_ms: 0 });
+        assert_eq!(fault, Fault { kind: FaultKind::Node { node: "local-1".into() }, after_ms: 0 });
         for bad in ["exit", "exit=", "exit=p", "exit=p:x", "exit=p:300", "node=n@soon", "melt=n"] {
             assert!(bad.parse::<Fault>().unwrap_err().to_string().contains("a fault is"), "{bad}");
         }

@@ -26,7 +26,7 @@ use self::images::{ImagePullFaults, Images};
 use self::output::Lines;
 use self::turns::{Run, Wake};
 use crate::commands::simulate::{config, flag};
-use crate::faults::{self, Fault, Faults, What};
+use crate::faults::{self, Fault, FaultKind, Faults};
 use crate::manifests;
 use crate::out::{self, Failure};
 use crate::view::{self, Progress};
@@ -97,13 +97,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let stopped = result.as_ref().is_ok_and(|end| end.stopped);
     turns::finish_printing(&woken, stopped || result.is_err());
     let end = result?;
-    Ok(if end.well { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+    Ok(if end.succeeded { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }
 
 /// Result of a run.
-struct End {
+struct RunResult {
     /// True if every job succeeded, and nothing was rejected or stopped.
-    well: bool,
+    succeeded: bool,
     /// True if the user stopped the run, or the printing of its output.
     stopped: bool,
 }
@@ -130,7 +130,7 @@ fn go(
     log: SledLog,
     (wake, woken): (&Sender<Wake>, &Receiver<Wake>),
     lines: &Arc<Lines>,
-) -> Result<End, Failure> {
+) -> Result<RunResult, Failure> {
     let processes = processes(args, directory_id, wake, lines)?;
     let images: Images = Arc::new(Mutex::new(faults::image_pull_faults(&args.faults).into_iter().collect()));
     let runtime = ImagePullFaults::new(processes.clone(), Arc::clone(&images));
@@ -160,12 +160,12 @@ fn go(
     run.until_done(&mut session, woken)?;
     let stopped_printing = run.last_lines(woken);
     run.progress.finish();
-    let well = view::outcomes(&session, &|key| mine.contains(&*key.uid.0), Some(&args.data_dir))?;
+    let succeeded = view::outcomes(&session, &|key| mine.contains(&*key.uid.0), Some(&args.data_dir))?;
     let images = images.lock().unwrap_or_else(PoisonError::into_inner);
-    let of_images = |fault: &&Fault| matches!(&fault.what, What::Image { pod } if images.contains_key(pod));
-    let all_injected = faults::report_missed(run.faults.waiting().chain(args.faults.iter().filter(of_images)));
-    Ok(End {
-        well: well && all_injected && rejected.is_empty() && run.stops == 0,
+    let of_images = |fault: &&Fault| matches!(&fault.kind, FaultKind::Image { pod } if images.contains_key(pod));
+    let all_happened = faults::report_missed(run.faults.waiting().chain(args.faults.iter().filter(of_images)));
+    Ok(RunResult {
+        succeeded: succeeded && all_happened && rejected.is_empty() && run.stops == 0,
         stopped: run.stops > 0 || stopped_printing,
     })
 }

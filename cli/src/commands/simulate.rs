@@ -131,7 +131,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.log {
         crate::records::export(session.operator.log(), path)?;
     }
-    let well = view::outcomes(&session, &|_| true, None)?;
+    let succeeded = view::outcomes(&session, &|_| true, None)?;
     let stuck: Vec<String> = session
         .jobs()
         .iter()
@@ -146,7 +146,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     let images = args
         .faults
         .iter()
-        .filter(|fault| matches!(&fault.what, faults::What::Image { pod } if kubelet.awaits_image_fault(pod)));
-    let all_injected = faults::report_missed(faults.waiting().chain(images));
-    Ok(if well && all_injected && rejected.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+        .filter(|fault| matches!(&fault.kind, faults::FaultKind::Image { pod } if kubelet.awaits_image_fault(pod)));
+    let all_happened = faults::report_missed(faults.waiting().chain(images));
+    Ok(if succeeded && all_happened && rejected.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }

@@ -15,7 +15,7 @@ use crate::remote::ServerArgs;
 
 /// The log to read.
 #[derive(Debug, Args)]
-pub(crate) struct Where {
+pub(crate) struct LogLocation {
     /// A log: a directory, an exported `.jsonl` or `.jsonl.gz` file.
     #[arg(long, value_name = "PATH", conflicts_with = "server")]
     log: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub(crate) struct Where {
     server: ServerArgs,
 }
 
-impl Where {
+impl LogLocation {
     fn source(&self) -> Source {
         let path = self.log.clone().unwrap_or_else(|| self.data_dir.join("log"));
         Source::of(&path, &self.server)
@@ -45,7 +45,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
-    place: Where,
+    location: LogLocation,
 }
 
 /// Arguments of `trainyard history`.
@@ -60,7 +60,7 @@ pub(crate) struct HistoryArgs {
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
-    place: Where,
+    location: LogLocation,
 }
 
 /// Arguments of `trainyard diff`.
@@ -74,7 +74,7 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
-    place: Where,
+    location: LogLocation,
 }
 
 /// Output format.
@@ -132,7 +132,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     };
     let mut chain = Chain::default();
     let mut uid = None;
-    let state = records::fold(&args.place.source(), &mut |state, record| {
+    let state = records::fold(&args.location.source(), &mut |state, record| {
         if record.position > until || record.at > before {
             return Ok(Flow::Stop);
         }
@@ -193,7 +193,7 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<ExitCode, Failure> {
     let (namespace, name) = split(&args.job);
     let mut found = 0u64;
     let mut all = Vec::new();
-    records::fold(&args.place.source(), &mut |state, record| {
+    records::fold(&args.location.source(), &mut |state, record| {
         if explain::concerns(record, namespace, name) {
             let lines: Vec<Line> =
                 explain::lines(record, state).into_iter().filter(|l| l.decided || !args.decisions).collect();
@@ -223,7 +223,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, Failure> {
     }
     let mut before = None;
     let mut after = None;
-    let state = records::fold(&args.place.source(), &mut |state, record| {
+    let state = records::fold(&args.location.source(), &mut |state, record| {
         if record.position > Position(args.to) {
             return Ok(Flow::Stop);
         }
