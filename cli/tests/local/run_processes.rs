@@ -1,5 +1,6 @@
 //! `trainyard run` and the processes below it, from outside: signals to all of them, and kills.
 
+use std::fmt::Debug;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -54,12 +55,17 @@ fn start(dir: &Path, manifest: &Path) -> Child {
 }
 
 fn until<T>(what: &str, mut get: impl FnMut() -> Option<T>) -> T {
-    let give_up_at = Instant::now() + HANG_TIMEOUT;
+    until_ok(what, || get().ok_or(""))
+}
+
+/// Waits like [`until`]. The error of the last attempt is part of the failure.
+fn until_ok<T, E: Debug>(what: &str, mut get: impl FnMut() -> Result<T, E>) -> T {
+    let deadline = Instant::now() + HANG_TIMEOUT;
     loop {
-        if let Some(found) = get() {
-            return found;
+        match get() {
+            Ok(found) => return found,
+            Err(error) => assert!(Instant::now() < deadline, "never happened: {what}: {error:?}"),
         }
-        assert!(Instant::now() < give_up_at, "never happened: {what}");
         sleep(Duration::from_millis(20));
     }
 }
@@ -142,14 +148,14 @@ fn what_a_kill_of_the_whole_chain_leaves_is_ended_by_the_next_run() {
     runner.wait().unwrap();
     let left =
         || processes(dir.path()).into_iter().filter(|(_, arguments)| arguments.starts_with("sh ")).collect::<Vec<_>>();
-    let old = until("only the detached are left", || Some(left()).filter(|left| left.len() == 2));
+    let old = until_ok("only the detached are left", || Some(left()).filter(|left| left.len() == 2).ok_or_else(left));
 
     let runner = start(dir.path(), &manifest);
     until("the old ones are gone", || {
         let now = left();
         old.iter().all(|one| !now.contains(one)).then_some(())
     });
-    until("the pods are up again", || (left().len() == 4).then_some(()));
+    until_ok("the pods are up again", || Some(left()).filter(|left| left.len() == 4).ok_or_else(left));
     signal("TERM", [runner.id().to_string()]);
     let (_, text) = ended(runner);
     assert!(text.contains("ended processes that an earlier run left"), "{text}");
