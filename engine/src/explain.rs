@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::job::Job;
 use crate::state::{Scope, State};
-use crate::wire::Record;
+use crate::wire::{self, Record};
 use crate::words::with_message;
 
 /// One line of a timeline.
@@ -374,20 +374,20 @@ fn job_summary(job: &Job) -> Value {
         .values()
         .map(|p| {
             let value = json!({
-                "uid": p.fact.uid, "phase": p.fact.phase, "node": p.fact.node,
+                "uid": p.fact.uid, "phase": wire::pod_phase_value(p.fact.phase), "node": p.fact.node,
                 "incarnation": p.fact.incarnation, "leaving": p.is_leaving(),
             });
             (p.fact.name.to_string(), value)
         })
         .collect();
     json!({
-        "phase": job.phase,
-        "decision": job.decision,
+        "phase": wire::phase_value(job.phase),
+        "decision": wire::decision_value(job.decision.as_ref()),
         "groups": groups,
         "pods": pods,
         "services": job.services.values().map(|s| &*s.name).collect::<Vec<_>>(),
         "planned": job.planned_pods.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "invalid": job.invalid(),
+        "invalid": wire::errors_value(job.invalid()),
         "mirror": job.acked.to_string(),
     })
 }

@@ -134,19 +134,38 @@ fn masked(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use model::{Cause, Position, RestartScope, Term};
+    use model::{Cause, Position, ResourceVersion, RestartScope, Term};
 
     use super::*;
     use crate::state::Scope;
 
     fn failed(index: u32, code: i32, message: &str) -> Fact {
-        let value = serde_json::json!({
-            "uid": format!("u{index}"), "name": format!("j-w-{index}"), "slot": {"group": "w", "index": index}, "rv": 7,
-            "incarnation": 2, "phase": "Failed", "containers": [
-                {"name": "side", "state": {"Terminated": {"code": 9}}},
-                {"name": "main", "main": true, "state": {"Terminated": {"code": code, "message": message}}}],
-        });
-        Fact::Pod(Box::new(serde_json::from_value(value).unwrap()))
+        let container = |name: &str, main, code, message: Option<&str>| ContainerFact {
+            name: name.into(),
+            main,
+            state: ContainerState::Terminated {
+                code,
+                reason: "".into(),
+                message: message.map(Into::into),
+                finished: None,
+                lost_peer: false,
+            },
+        };
+        Fact::Pod(Box::new(PodFact {
+            uid: format!("u{index}").as_str().into(),
+            name: format!("j-w-{index}").into(),
+            slot: Some(SlotId { group: "w".into(), index }),
+            rv: ResourceVersion(7),
+            incarnation: Incarnation(2),
+            phase: PodPhase::Failed,
+            node: None,
+            started: None,
+            deleting: None,
+            containers: vec![container("side", false, 9, None), container("main", true, code, Some(message))],
+            reason: None,
+            message: None,
+            conditions: Vec::new(),
+        }))
     }
 
     fn restart(index: u32) -> Event {

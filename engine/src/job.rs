@@ -11,16 +11,13 @@ use model::{
     Decision, GroupSpec, Incarnation, JobKey, JobSpec, ObjectRef, Outcome, Phase, PodFact, PodPhase, ResourceVersion,
     SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
 };
-use serde::{Deserialize, Serialize};
-
 /// Milestones kept per job; older ones are dropped.
 pub const MAX_MILESTONES: usize = 16;
 /// Entries of a job's trail kept for `explain` after compaction.
 pub const MAX_TRAIL: usize = 24;
 
 /// One job.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default)]
 pub struct Job {
     /// Whether its object has been seen; a job known only by its pods is an orphan.
     pub known: bool,
@@ -59,7 +56,6 @@ pub struct Job {
     /// Pods that are to go.
     pub doomed: BTreeSet<Uid>,
     /// Calls about its objects that did not succeed, by object.
-    #[serde(with = "crate::pairs")]
     pub attempts: BTreeMap<ObjectRef, Attempt>,
     /// Slots with an unresolved creation of a pod.
     pub planned_pods: BTreeSet<SlotId>,
@@ -108,12 +104,11 @@ pub struct Job {
     /// The last decisions and what caused them, oldest first.
     pub trail: VecDeque<Trail>,
     /// Its own key, shared by the indexes that name it.
-    #[serde(skip)]
     pub key: Option<Arc<JobKey>>,
 }
 
 /// One entry of a job's trail.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trail {
     /// Record of it.
     pub stamp: Stamp,
@@ -124,8 +119,7 @@ pub struct Trail {
 }
 
 /// One replica group.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default)]
 pub struct Group {
     /// Slots by index. A slot past the number of replicas holds surplus.
     pub slots: Vec<Slot>,
@@ -146,25 +140,17 @@ pub struct Group {
     /// Wanted slots whose pod is to be judged: failed, on a bad node, or stuck in creation.
     pub suspects: BTreeSet<u32>,
     /// Slots whose next pod is not created before this time: back-off of a restart.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub delays: BTreeMap<u32, Timestamp>,
     /// Greatest incarnation of the slots that were scaled away. New slots continue from it.
-    #[serde(skip_serializing_if = "is_default")]
     pub past: Incarnation,
     /// Slots from this index on were added after the group's last restart. Forgotten once the job runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub grown_from: Option<u32>,
     /// Pods in those slots by phase.
-    #[serde(skip_serializing_if = "is_default")]
     pub grown: Counters,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 /// Pods by phase.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Pending without a node.
     pub pending: u32,
@@ -179,7 +165,7 @@ pub struct Counters {
 }
 
 /// Which counter a pod is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
     /// [`Counters::pending`].
     Pending,
@@ -219,8 +205,7 @@ impl Counters {
 }
 
 /// One place for a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Incarnation of the newest pod decided or seen.
     pub incarnation: Incarnation,
@@ -239,20 +224,17 @@ pub struct Slot {
     /// Whether the creation of a service is unresolved.
     pub service_planned: bool,
     /// Failures so far per kind of cause, for the back-off.
-    #[serde(with = "crate::pairs")]
     pub failures: BTreeMap<model::CauseKind, u32>,
     /// Uid of the pod that last left it, so that late news of it is told from a new pod.
     pub last_gone: Option<Uid>,
     /// Version as of which that pod was not shown any more; zero where that is not known. Later news of it is not late.
-    #[serde(skip_serializing_if = "is_default")]
     pub last_gone_rv: ResourceVersion,
     /// Which counter its pod is in.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub counter: Option<Counter>,
 }
 
 /// One pod.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Pod {
     /// As last observed.
     pub fact: PodFact,
@@ -261,12 +243,11 @@ pub struct Pod {
     /// Since when it runs.
     pub running_at: Option<Timestamp>,
     /// Since when it is known to have failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<Timestamp>,
 }
 
 /// That a pod is to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doom {
     /// The decision that must be in the mirror before it is deleted; zero for none.
     pub evidence: Stamp,
@@ -277,7 +258,7 @@ pub struct Doom {
 }
 
 /// One service.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone)]
 pub struct Service {
     /// Its name.
     pub name: Text,
@@ -292,7 +273,7 @@ pub struct Service {
 }
 
 /// Calls about one object that did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// How many in a row.
     pub failures: u32,

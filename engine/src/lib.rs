@@ -32,7 +32,6 @@ pub mod job;
 mod jobs;
 mod judge;
 mod observe;
-mod pairs;
 mod rest;
 mod slots;
 pub mod state;

@@ -36,7 +36,7 @@ impl Resting {
     /// The job.
     pub(crate) fn open(&self) -> Box<Job> {
         let text = decompress_size_prepended_with_dict(&self.packed, &self.template).map_err(|error| error.to_string());
-        let read = text.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
+        let read = text.and_then(|text| crate::wire::job_from_text(&text).map_err(|error| error.to_string()));
         let mut job: Box<Job> = read.unwrap_or_else(|why| {
             // Not seen in any test; nothing is done about a job that is not understood, and its users are told.
             let Brief { known, gone, phase, rv, acked } = self.brief;
@@ -58,7 +58,7 @@ pub(crate) struct Templates {
 impl Templates {
     /// Packs a job; `None` when it cannot be.
     pub(crate) fn pack(&mut self, job: &Job) -> Option<Resting> {
-        let text = serde_json::to_vec(job).ok()?;
+        let text = crate::wire::job_text(job).ok()?;
         let mut best = self.best(&text);
         let fits = |(_, packed): &(usize, Vec<u8>)| packed.len() <= text.len() / POOR;
         if !best.as_ref().is_some_and(fits) && text.len() <= WINDOW_BYTES && self.take_up(&text) {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn text(job: &Job) -> String {
-        serde_json::to_string(job).unwrap()
+        crate::wire::job_value(job).to_string()
     }
 
     #[test]

@@ -4,14 +4,12 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Config, Fact, JobKey, Kind, NodeFact, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
-use serde::{Deserialize, Serialize};
-
 use crate::job::Job;
 use crate::jobs::Jobs;
+use model::{Config, Fact, JobKey, Kind, NodeFact, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
 
 /// What a record is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Nodes, configuration, terms, views of a kind.
     Cluster,
@@ -42,7 +40,7 @@ pub enum ApplyError {
 }
 
 /// A node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// As last observed.
     pub fact: NodeFact,

@@ -1,17 +1,27 @@
-//! Record bodies: what stands in the log, and checkpoints of the state.
+//! Encodes and decodes the bodies of records and checkpoints, and refuses those of a newer build.
 //!
-//! Version 1. Bodies are compact JSON with members in a fixed order. Members that are absent are not written. Unknown ones
-//! are passed over, so a member may be added under the same version if it comes with a new behaviour number. A body with a
-//! newer version, a newer behaviour or an unknown word was written by a newer build: it is refused, and the reason says so.
-//! Never renumber or reuse a behaviour number.
+//! Owns the versions; what is written under each stands in a module of its own ([`v1`]). Domain types have no JSON form of their
+//! own: members and words of a body change only there. Must not decide or fold.
+//!
+//! Bodies are compact JSON with members in a fixed order. Members that are absent are not written. Unknown ones are passed over,
+//! so a member may be added under the same version if it comes with a new behaviour number. A body with a newer version, a newer
+//! behaviour or an unknown word was written by a newer build: it is refused, and the reason says so. Never renumber or reuse a
+//! behaviour number. Tests: `wire/tests.rs`.
 
-use std::collections::BTreeMap;
+mod unknown;
+mod v1;
 
-use model::{Config, Event, Fact, JobKey, Kind, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
-use serde::{Deserialize, Serialize};
+#[cfg(test)]
+mod tests;
+
+use model::{Decision, Event, Fact, FieldError, Mirror, Phase, PodPhase, Position, Stamp, Term, Timestamp};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_with::SerializeAs;
 
 use crate::job::Job;
-use crate::state::{Node, Scope, State};
+use crate::state::{Scope, State};
 
 /// Format version of record bodies that this build writes.
 pub const VERSION: u16 = 1;
@@ -55,37 +65,6 @@ pub enum WireError {
     Malformed(#[from] serde_json::Error),
 }
 
-#[derive(Serialize)]
-struct BodyRef<'a> {
-    #[serde(skip_serializing_if = "is_current")]
-    v: u16,
-    at: Timestamp,
-    #[serde(skip_serializing_if = "is_first")]
-    behaviour: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<&'a JobKey>,
-    #[serde(skip_serializing_if = "<[Fact]>::is_empty")]
-    facts: &'a [Fact],
-    #[serde(skip_serializing_if = "<[Position]>::is_empty")]
-    causes: &'a [Position],
-    #[serde(skip_serializing_if = "<[Event]>::is_empty")]
-    events: &'a [Event],
-}
-
-#[derive(Deserialize)]
-struct Body {
-    at: Timestamp,
-    #[serde(default = "first")]
-    behaviour: u32,
-    job: Option<JobKey>,
-    #[serde(default)]
-    facts: Vec<Fact>,
-    #[serde(default)]
-    causes: Vec<Position>,
-    #[serde(default)]
-    events: Vec<Event>,
-}
-
 /// What of a body this build does not know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Newer {
@@ -96,7 +75,7 @@ pub enum Newer {
     #[error("behaviour {0}, this build knows up to {BEHAVIOUR}")]
     Behaviour(u32),
     /// A kind of fact, event, phase, or another word.
-    #[error("{0}")]
+    #[error("`{0}` is a word that this build does not know")]
     Word(String),
 }
 
@@ -119,28 +98,18 @@ impl Version {
 }
 
 /// Reads a body of this build's format or an older one.
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, WireError> {
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     // A newer body may lack this build's members: that it is newer says more than which member is missing.
     if let Some(newer) = serde_json::from_slice::<Version>(body).ok().and_then(|version| version.newer()) {
         return Err(WireError::TooNew(newer));
     }
-    serde_json::from_slice(body).map_err(|error| match unknown_word(&error) {
+    // The digest of its frame vouches for the text: an unknown word was written by a newer build.
+    serde_json::from_slice(body).map_err(|error| match unknown::word::<T>(body) {
         Some(word) => WireError::TooNew(Newer::Word(word)),
         None => WireError::Malformed(error),
     })
 }
 
-/// The word that an enum of this build does not have. The digest of the frame vouches for the text, so a newer build wrote it.
-fn unknown_word(error: &serde_json::Error) -> Option<String> {
-    let text = error.to_string();
-    let (word, _) = text.strip_prefix("unknown variant `")?.split_once('`')?;
-    Some(format!("`{word}` is a word that this build does not know"))
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
-const fn is_current(v: &u16) -> bool {
-    *v == 1
-}
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
 const fn is_first(behaviour: &u32) -> bool {
     *behaviour == 1
@@ -167,7 +136,7 @@ impl Record {
             Scope::Cluster => None,
             Scope::Job(key) => Some(key),
         };
-        Ok(serde_json::to_vec(&BodyRef {
+        Ok(serde_json::to_vec(&v1::RecordRef {
             v: VERSION,
             at: self.at,
             behaviour: self.behaviour,
@@ -183,7 +152,7 @@ impl Record {
     /// # Errors
     /// When it is newer than this build, or no record.
     pub fn decode(position: Position, term: Term, body: &[u8]) -> Result<Self, WireError> {
-        let body: Body = read(body)?;
+        let body: v1::Record = read(body)?;
         Ok(Self {
             position,
             term,
@@ -197,42 +166,23 @@ impl Record {
     }
 }
 
-/// A checkpoint; `J` is the jobs with their keys, as pairs.
-#[derive(Serialize, Deserialize)]
-struct CheckpointBody<J> {
-    v: u16,
-    /// Behaviour of the build that wrote it. Absent in those of the first build.
-    #[serde(default = "first", skip_serializing_if = "is_first")]
-    behaviour: u32,
-    stamp: Stamp,
-    at: Timestamp,
-    config: Config,
-    jobs: J,
-    nodes: BTreeMap<Text, Node>,
-    floors: Vec<(Kind, ResourceVersion)>,
-    /// Absent while each kind has one source.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    source_floors: Vec<(Kind, Text, ResourceVersion)>,
-    terms: Vec<(Term, Position)>,
-}
-
 impl State {
     /// The state as a checkpoint body.
     ///
     /// # Errors
     /// [`WireError::Malformed`], should a value have no JSON form.
     pub fn to_checkpoint(&self) -> Result<Vec<u8>, WireError> {
-        Ok(serde_json::to_vec(&CheckpointBody {
+        Ok(serde_json::to_vec(&v1::CheckpointRef {
             v: VERSION,
             behaviour: BEHAVIOUR,
             stamp: self.stamp,
             at: self.at,
-            config: self.config.clone(),
+            config: &self.config,
             jobs: &self.jobs,
-            nodes: self.nodes.clone(),
+            nodes: &self.nodes,
             floors: self.floors.iter().map(|(k, v)| (*k, *v)).collect(),
             source_floors: self.source_floors.iter().map(|((k, of), v)| (*k, of.clone(), *v)).collect(),
-            terms: self.terms.clone(),
+            terms: &self.terms,
         })?)
     }
 
@@ -241,7 +191,7 @@ impl State {
     /// # Errors
     /// When it is newer than this build, or no checkpoint.
     pub fn from_checkpoint(body: &[u8]) -> Result<Self, WireError> {
-        let body: CheckpointBody<Vec<(JobKey, Box<Job>)>> = read(body)?;
+        let body: v1::Checkpoint = read(body)?;
         let mut state = Self {
             stamp: body.stamp,
             at: body.at,
@@ -258,81 +208,53 @@ impl State {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Returns an event as records hold it.
+pub fn event_value(event: &Event) -> Value {
+    value::<_, v1::Event>(event)
+}
 
-    fn record() -> Record {
-        Record {
-            position: Position(7),
-            term: Term(3),
-            scope: Scope::Job(JobKey {
-                namespace: "default".into(),
-                name: "j".into(),
-                kind: "AITrainingJob".into(),
-                uid: "u1".into(),
-            }),
-            at: Timestamp(1000),
-            behaviour: 1,
-            facts: vec![Fact::Due, Fact::PodGone { uid: "p1".into(), rv: None }],
-            causes: vec![Position(6)],
-            events: vec![Event::RestartCleared],
-        }
-    }
+/// Returns a job as checkpoints hold it.
+pub fn job_value(job: &Job) -> Value {
+    value::<_, v1::Job>(job)
+}
 
-    #[test]
-    fn a_record_survives_its_body() {
-        let body = record().encode().unwrap();
-        assert_eq!(Record::decode(Position(7), Term(3), &body).unwrap(), record());
-        // What stands in old logs must not change: a change of this text is a new format.
-        let text = r#"{"at":1000,"job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"},"facts":["Due",{"PodGone":{"uid":"p1"}}],"causes":[6],"events":["RestartCleared"]}"#;
-        assert_eq!(String::from_utf8(body).unwrap(), text);
-        let now = Record { behaviour: BEHAVIOUR, ..record() };
-        assert_eq!(Record::decode(Position(7), Term(3), &now.encode().unwrap()).unwrap(), now);
-    }
+/// Returns a mirror as records and job objects hold it.
+pub fn mirror_value(mirror: &Mirror) -> Value {
+    value::<_, v1::Mirror>(mirror)
+}
 
-    #[test]
-    fn members_added_later_are_passed_over_and_what_a_newer_build_wrote_is_refused_by_name() {
-        let added = br#"{"at":5,"colour":"blue","facts":["Due"]}"#;
-        assert_eq!(Record::decode(Position(1), Term(1), added).unwrap().facts, vec![Fact::Due]);
-        let word = |word: &str| Newer::Word(format!("`{word}` is a word that this build does not know"));
-        let job = r#""job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"}"#;
-        let in_job = |members: &str| format!(r#"{{"at":5,{job},{members}}}"#);
-        for (newer, want) in [
-            (r#"{"v":2,"at":5}"#.to_owned(), Newer::Format(2)),
-            (r#"{"v":2,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(2)),
-            (format!(r#"{{"at":5,"behaviour":{},"facts":["Due"]}}"#, BEHAVIOUR + 1), Newer::Behaviour(BEHAVIOUR + 1)),
-            (r#"{"behaviour":4000000000,"what":1}"#.to_owned(), Newer::Behaviour(4_000_000_000)),
-            (in_job(r#""facts":["Unheard"]"#), word("Unheard")),
-            (in_job(r#""facts":[{"Unheard":{"a":[1]}}]"#), word("Unheard")),
-            (in_job(r#""events":[{"PhaseChanged":{"to":"Suspended"}}]"#), word("Suspended")),
-            (in_job(r#""facts":[{"Answered":{"object":"Status","outcome":"Odd"}}]"#), word("Odd")),
-        ] {
-            match Record::decode(Position(1), Term(1), newer.as_bytes()) {
-                Err(error @ WireError::TooNew(_)) => assert_eq!(
-                    error.to_string(),
-                    format!("written by a newer build of Trainyard ({want}); use that build or newer")
-                ),
-                other => panic!("{newer}: {other:?}"),
-            }
-        }
-        for bad in [&b""[..], b"{", b"{}", br#"{"at":-1}"#, br#"{"at":5,"facts":[{"Due":1}]}"#] {
-            let error = Record::decode(Position(1), Term(1), bad).unwrap_err();
-            assert!(matches!(error, WireError::Malformed(_)), "{error}");
-        }
-    }
+/// Reads a mirror from a job object. Returns `None` for what is no mirror, or one with words of a newer build.
+pub fn mirror_from_value(value: &Value) -> Option<Mirror> {
+    v1::Mirror::deserialize(value).ok()
+}
 
-    #[test]
-    fn a_checkpoint_of_a_newer_build_is_refused() {
-        let body = State::default().to_checkpoint().unwrap();
-        assert!(State::from_checkpoint(&body).is_ok());
-        let body = String::from_utf8(body).unwrap();
-        let newer = body.replacen("\"v\":1", "\"v\":9", 1);
-        assert!(matches!(State::from_checkpoint(newer.as_bytes()), Err(WireError::TooNew(Newer::Format(9)))));
-        let newer = body.replacen(&format!("\"behaviour\":{BEHAVIOUR}"), "\"behaviour\":9", 1);
-        assert!(matches!(State::from_checkpoint(newer.as_bytes()), Err(WireError::TooNew(Newer::Behaviour(9)))));
-        // The first build wrote none.
-        let first = body.replacen(&format!("\"behaviour\":{BEHAVIOUR},"), "", 1);
-        assert!(State::from_checkpoint(first.as_bytes()).is_ok());
-    }
+/// Returns the text of a job, for packing.
+pub(crate) fn job_text(job: &Job) -> Result<Vec<u8>, serde_json::Error> {
+    serde_json::to_vec(&v1::Written::<_, v1::Job>::new(job))
+}
+
+/// Reads the text of a packed job.
+pub(crate) fn job_from_text(text: &[u8]) -> Result<Box<Job>, serde_json::Error> {
+    v1::Job::deserialize(&mut serde_json::Deserializer::from_slice(text)).map(Box::new)
+}
+
+pub(crate) fn decision_value(decision: Option<&Decision>) -> Value {
+    decision.map_or(Value::Null, value::<_, v1::Decision>)
+}
+
+pub(crate) fn errors_value(errors: Option<&[FieldError]>) -> Value {
+    errors.map_or(Value::Null, |errors| errors.iter().map(value::<_, v1::FieldError>).collect())
+}
+
+pub(crate) fn phase_value(phase: Phase) -> Value {
+    value::<_, v1::Phase>(&phase)
+}
+
+pub(crate) fn pod_phase_value(phase: PodPhase) -> Value {
+    value::<_, v1::PodPhase>(&phase)
+}
+
+/// Returns a value in the form `F`. No form has members that JSON cannot hold.
+fn value<T, F: SerializeAs<T>>(value: &T) -> Value {
+    serde_json::to_value(v1::Written::<T, F>::new(value)).unwrap_or_default()
 }

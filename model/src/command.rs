@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::id::{Incarnation, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
 
 /// An object of one job that commands are about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectRef {
     /// The pod of a slot.
     Pod(SlotId),
@@ -110,7 +108,7 @@ pub enum Effect {
 }
 
 /// What the API answered, where no observed object tells.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.
     Done,
@@ -123,7 +121,6 @@ pub enum Outcome {
         /// Whether the other object is on its way out.
         waiting: bool,
         /// Whether it is this job's own, but its labels were changed, so that no watch shows it.
-        #[serde(default, skip_serializing_if = "crate::fact::is_false")]
         unseen: bool,
     },
     /// Refused for good: trying the same again cannot help by itself.

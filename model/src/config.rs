@@ -1,10 +1,7 @@
 //! Configuration that decisions depend on. It is a fact: recorded when a term begins and when it changes.
 
-use serde::{Deserialize, Serialize};
-
 /// Settings the engine decides by. All durations are milliseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Window after a pod began to be created in which a creation failure is answered by a restart.
     pub creating_restart_ms: u64,
@@ -29,17 +26,10 @@ pub struct Config {
     /// Node or pod condition types, and words in container messages, that name a GPU failure.
     pub gpu_faults: Vec<String>,
     /// Restarts of a group whose spec names no limit; `None`: unlimited.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_limit: Option<u32>,
     /// Time after a first failed pod in which failures of other pods are waited for, so that the cause is told from what
     /// followed. 0: none.
-    #[serde(skip_serializing_if = "is_zero")]
     pub failure_window_ms: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde's `skip_serializing_if` asks for
-fn is_zero(value: &u64) -> bool {
-    *value == 0
 }
 
 impl Default for Config {

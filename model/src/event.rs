@@ -1,14 +1,12 @@
 //! Events: decisions, in the past tense. Folding them never needs the rules that made them.
 
-use serde::{Deserialize, Serialize};
-
 use crate::fact::Mark;
 use crate::id::{Incarnation, SlotId, Text, Timestamp, Uid};
 use crate::phase::Phase;
 use crate::policy::RestartScope;
 
 /// Something the engine decided.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// This term needs to act on the job, so it writes itself into the job's mirror first.
     Fenced,
@@ -46,13 +44,11 @@ pub enum Event {
         /// The new phase.
         to: Phase,
         /// Why, in words; empty when there is nothing to add.
-        #[serde(default, skip_serializing_if = "str::is_empty")]
         message: Text,
     },
     /// Every pod has ended and no policy ends the job: as it stands it never will. Without words: that is over.
     Stalled {
         /// Why, in words.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Text>,
     },
     /// The same phase, shown with other words.
@@ -82,8 +78,7 @@ impl Event {
 }
 
 /// A restart or an ending: what pods are deleted for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// Pods are replaced.
     Restart {
@@ -96,10 +91,8 @@ pub enum Decision {
         /// Why.
         cause: Cause,
         /// Failures of this slot by this kind of cause so far, this one included.
-        #[serde(default)]
         failures: u32,
         /// Replacements are not created before this; `None` is at once.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,
     },
     /// The job ends.
@@ -123,20 +116,18 @@ impl Decision {
 }
 
 /// Why a decision was taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// What kind of thing happened.
     pub kind: CauseKind,
     /// The slots it happened to, first one first; empty for causes that concern the whole job.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotId>,
     /// In words that name pods, containers, nodes and codes.
     pub message: Text,
 }
 
 /// Kinds of causes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CauseKind {
     /// Pods succeeded.
     Completed,

@@ -1,11 +1,8 @@
 //! Facts: what came from outside, trimmed to what is judged.
 //!
-//! A fact never holds a rendered object. Optional members that are absent are not written, so logs stay small and old
-//! records keep their bytes when a member is added.
+//! A fact never holds a rendered object. `engine::wire` says how a fact is written.
 
 use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
 
 use crate::command::{ObjectRef, Outcome};
 use crate::config::Config;
@@ -14,7 +11,7 @@ use crate::mirror::Mirror;
 use crate::spec::{FieldError, JobSpec};
 
 /// Something observed outside the engine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// A term began: this process decides from here on.
     TermBegan {
@@ -36,7 +33,6 @@ pub enum Fact {
         /// Its uid.
         uid: Uid,
         /// The version as of which no watch shows it. If it is shown later, it was not gone: its labels were changed for a while.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         rv: Option<ResourceVersion>,
     },
     /// A service as it stands.
@@ -63,7 +59,6 @@ pub enum Fact {
         /// The kind.
         kind: Kind,
         /// The source; absent for the whole kind.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Text>,
         /// The resourceVersion of the view.
         rv: ResourceVersion,
@@ -114,26 +109,22 @@ impl Fact {
 }
 
 /// What the job object says besides its spec.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFact {
     /// Its version.
     pub rv: ResourceVersion,
     /// Whether it has a deletionTimestamp.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub deleting: bool,
     /// Marks that users or schedulers put on it and that are meant for this very job.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub marks: BTreeMap<Mark, Text>,
     /// Whether the ending annotation that we write for older tools is there.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub marker: bool,
     /// Stamp of the mirror it carries.
-    #[serde(default)]
     pub mirror: Stamp,
 }
 
 /// A command given to a job by an annotation, strongest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
     /// End as preempted.
     Preempted,
@@ -144,19 +135,18 @@ pub enum Mark {
 }
 
 /// The job object's spec, translated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecFact {
     /// What it asks for, or why it cannot be accepted (never empty).
     pub spec: Result<JobSpec, Vec<FieldError>>,
     /// Remarks on accepted values, for the user.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<FieldError>,
     /// Canonical JSON of what rendering needs from the object; opaque to the engine.
     pub manifest: Text,
 }
 
 /// Phase of a pod.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodPhase {
     /// Accepted, not all containers have started.
     #[default]
@@ -179,66 +169,55 @@ impl PodPhase {
 }
 
 /// What is judged of a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodFact {
     /// Its uid.
     pub uid: Uid,
     /// Its name.
     pub name: Text,
     /// Its group and index; `None` when its labels name no slot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<SlotId>,
     /// Its version.
     pub rv: ResourceVersion,
     /// Which creation decision of the slot it came from.
-    #[serde(default)]
     pub incarnation: Incarnation,
     /// Its phase.
     pub phase: PodPhase,
     /// The node it is bound to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Text>,
     /// When its node accepted it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
     /// Its deletionTimestamp: when its grace period is over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleting: Option<Timestamp>,
     /// Its normal containers' states; init containers are not judged.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<ContainerFact>,
     /// Its status reason, for example `Evicted`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text>,
     /// Its status message, or why it cannot be scheduled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Text>,
     /// Condition types that are True, other than the usual progress conditions.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Text>,
 }
 
 /// What is judged of a container.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerFact {
     /// Its name.
     pub name: Text,
     /// Whether its result counts for the pod.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub main: bool,
     /// Its state.
     pub state: ContainerState,
 }
 
 /// State of a container.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContainerState {
     /// Not started.
     Waiting {
         /// Why, for example `ImagePullBackOff`.
         reason: Text,
         /// The node's words on it, cut when long.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Text>,
     },
     /// Running.
@@ -248,39 +227,33 @@ pub enum ContainerState {
         /// Exit code.
         code: i32,
         /// Why, for example `OOMKilled`; empty when it is not said.
-        #[serde(default, skip_serializing_if = "str::is_empty")]
         reason: Text,
         /// Its termination message, cut when long. Kept of a failure, and where it names a possible device failure.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<Text>,
         /// When it failed; absent where it did not, or it is not said.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         finished: Option<Timestamp>,
         /// Whether it failed because another pod was gone, as its message says.
-        #[serde(default, skip_serializing_if = "is_false")]
         lost_peer: bool,
     },
 }
 
 /// What is judged of a service.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceFact {
     /// Its uid.
     pub uid: Uid,
     /// The slot it serves; `None` when its labels name none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<SlotId>,
     /// Its name.
     pub name: Text,
     /// Its version.
     pub rv: ResourceVersion,
     /// Whether it has a deletionTimestamp.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub deleting: bool,
 }
 
 /// What is judged of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFact {
     /// Its name.
     pub name: Text,
@@ -289,7 +262,6 @@ pub struct NodeFact {
     /// Whether its `Ready` condition is True.
     pub ready: bool,
     /// Other condition types that are True.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Text>,
 }
 
@@ -303,46 +275,33 @@ impl NodeFact {
 }
 
 /// A job's state as its object tells it, for a log that does not cover it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adopted {
     /// The mirror the object carried.
     pub mirror: Mirror,
     /// Restarts shown per group.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub restarts: BTreeMap<Text, u32>,
     /// Milestones shown, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub milestones: Vec<Milestone>,
     /// First time the job was pending.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// First time every pod ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_at: Option<Timestamp>,
     /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Final counters (succeeded, failed) per group of a job that ended.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub finals: BTreeMap<Text, (u32, u32)>,
     /// Whether its status shows remarks besides its phases. Those that are over by now have to be taken off it.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub remarks: bool,
 }
 
 /// One change of phase as users see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Milestone {
     /// The phase entered.
     pub phase: crate::phase::Phase,
     /// When.
     pub at: Timestamp,
     /// Why, in words; empty when there is nothing to add.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub message: Text,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde's `skip_serializing_if` asks for
-pub(crate) fn is_false(value: &bool) -> bool {
-    !*value
 }

@@ -1,6 +1,7 @@
 //! Identifiers and time.
 //!
-//! `*Uid` is minted by Kubernetes, everything else by us. Tests: at the end of this file.
+//! `*Uid` is minted by Kubernetes, everything else by us. The only types here with a JSON form of their own: logs and mirrors
+//! hold it, so it never changes. Tests: at the end of this file.
 
 use std::fmt;
 use std::sync::Arc;

@@ -2,52 +2,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
 use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
 
 /// What is written to `status.trainyard` (or an annotation where the schema is not ours).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mirror {
     /// The record it was written from.
-    #[serde(flatten)]
     pub stamp: Stamp,
     /// The phase in the engine's words.
     pub phase: Phase,
     /// The decision whose pods are still going, or the ending.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
     /// Pods that a decision deletes and that are not yet seen gone; all decisions together.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub wait_uids: BTreeSet<Uid>,
     /// Stands for every pod of the group with a lower incarnation, where a decision takes a whole group.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub wait_below: BTreeMap<Text, Incarnation>,
     /// Restarts charged to each group's limit.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub charged: BTreeMap<Text, u32>,
     /// No pod of the job is created again before this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
     /// The pods of these slots are not created again before these times.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub slot_retry: BTreeMap<String, Timestamp>,
     /// Slots of the group from this index on were added after its last restart.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grown_from: BTreeMap<Text, u32>,
     /// Number of replicas of the group, where it was restarted: what it grows by later is told from that.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replicas: BTreeMap<Text, u32>,
     /// When the job first waited for containers to be created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_creating_at: Option<Timestamp>,
     /// When the first pod ran; the time limit counts from here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_running_at: Option<Timestamp>,
     /// Restart counts that slots without a pod will carry, where they differ from their group's.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub slot_counts: BTreeMap<String, u32>,
 }

@@ -1,9 +1,7 @@
 //! Phases of a job, in the engine's own words; each served API translates them.
 
-use serde::{Deserialize, Serialize};
-
 /// Where a job stands.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Seen, nothing decided yet (or its spec is invalid).
     #[default]

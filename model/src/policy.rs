@@ -1,9 +1,7 @@
 //! Policy values of the job model. A difference between two APIs' lifecycles is a value here, never a branch elsewhere.
 
-use serde::{Deserialize, Serialize};
-
 /// When the pods of one group complete it, or fail it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupEndPolicy {
     /// The first pod decides.
     Any,
@@ -16,7 +14,7 @@ pub enum GroupEndPolicy {
 }
 
 /// When the groups complete the job, or fail it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobEndPolicy {
     /// The first group decides.
     Any,
@@ -27,7 +25,7 @@ pub enum JobEndPolicy {
 }
 
 /// Which pod outcomes are answered by a restart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RestartPolicy {
     /// Failure of the pod or of its node.
     Always,
@@ -44,7 +42,7 @@ pub enum RestartPolicy {
 }
 
 /// How much of the job a restart takes along.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RestartScope {
     /// The failed pod.
     Pod,
@@ -55,7 +53,7 @@ pub enum RestartScope {
 }
 
 /// What happens to the pods of a job that completed or failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CleanPodPolicy {
     /// All are deleted.
     All,

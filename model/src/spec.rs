@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::id::Text;
 use crate::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 
 /// What a job asks for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSpec {
     /// Replica groups in key order; a pod's rank is its place in this order.
     pub groups: Vec<GroupSpec>,
@@ -19,10 +17,8 @@ pub struct JobSpec {
     /// What happens to pods of a completed or failed job.
     pub clean_pods: CleanPodPolicy,
     /// Exit codes that count as restartable, sorted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restartable_codes: Vec<i32>,
     /// Wall-clock limit in milliseconds from the first pod running.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_ms: Option<u64>,
     /// How progress is shown.
     pub phase_rules: PhaseRules,
@@ -36,12 +32,11 @@ impl JobSpec {
 }
 
 /// One replica group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupSpec {
     /// Object-safe (lower-case) name.
     pub name: Text,
     /// The name as the user spelt it, when that differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display: Option<Text>,
     /// Number of pods.
     pub replicas: u32,
@@ -54,7 +49,6 @@ pub struct GroupSpec {
     /// What a restart takes along.
     pub scope: RestartScope,
     /// Restarts its failures may cause; `None` is unlimited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_limit: Option<u32>,
     /// Whether each pod gets a Service of its own.
     pub services: bool,
@@ -70,7 +64,7 @@ impl GroupSpec {
 }
 
 /// How progress towards running is shown; differs between APIs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhaseRules {
     /// Whether scheduled-but-not-started pods are a phase of their own.
     pub creating: bool,
@@ -79,7 +73,7 @@ pub struct PhaseRules {
 }
 
 /// A field of a manifest that cannot be accepted.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldError {
     /// Path of the field, for example `spec.replicaSpecs.trainer.replicas`.
     pub path: String,
@@ -88,7 +82,6 @@ pub struct FieldError {
     /// What is wrong with it and what would be right.
     pub problem: String,
     /// The nearest right field name or value, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
 

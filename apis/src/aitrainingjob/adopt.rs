@@ -27,7 +27,7 @@ pub(super) fn adopt(object: &Value) -> Adopted {
         .map(|name| Text::from(name.to_lowercase()));
     let running_at = time_at(object, &["status", "startRunningTime"]);
     let mirror = at(object, &["status", MIRROR])
-        .and_then(|mirror| serde_json::from_value::<Mirror>(mirror.clone()).ok())
+        .and_then(engine::wire::mirror_from_value)
         .unwrap_or_else(|| without_mirror(object, &milestones, &restarts, restarting.as_ref(), running_at));
     let ends = mirror.phase.is_terminal() || matches!(mirror.decision, Some(Decision::End { .. }));
     let finals = if ends { finals(object) } else { BTreeMap::new() };

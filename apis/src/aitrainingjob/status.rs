@@ -33,7 +33,7 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
         }
     }
     // Numbers, texts, lists and maps of texts: nothing JSON cannot hold.
-    status.insert(MIRROR.to_owned(), serde_json::to_value(job.mirror()).unwrap_or_default());
+    status.insert(MIRROR.to_owned(), engine::wire::mirror_value(&job.mirror()));
     Value::Object(status)
 }
 

@@ -139,7 +139,7 @@ fn replay_log(path: &Path, output: Output) -> Result<ExitCode, Failure> {
 
 fn difference(record: &Record, decided: &[Event]) -> Difference {
     let n = record.events.iter().zip(decided).take_while(|(a, b)| a == b).count();
-    let value = |events: &[Event]| events.get(n).and_then(|e| serde_json::to_value(e).ok()).unwrap_or(Value::Null);
+    let value = |events: &[Event]| events.get(n).map_or(Value::Null, engine::wire::event_value);
     let (recorded, now) = (value(&record.events), value(decided));
     let fields = engine::explain::differences(&recorded, &now);
     let (path, recorded, decided) = fields.into_iter().next().unwrap_or((String::new(), recorded, now));

@@ -122,7 +122,7 @@ fn stranger(rv: ResourceVersion) -> model::PodFact {
 /// Returns the outcome of a fact of that kind for a job in that phase.
 pub(crate) fn tried(phase: Phase, kind: &str) -> String {
     let (mut state, key) = state_in(phase);
-    let before = state.job(&key).map(|job| serde_json::to_string(&job).expect("a job has a JSON form"));
+    let before = state.job(&key).map(|job| engine::wire::job_value(&job));
     state.begin(Stamp { term: state.stamp.term, position: Position(state.stamp.position.0 + 1) }, state.at);
     let then: Vec<Fact> = ["Job", "Spec"].iter().filter_map(|kind| sample(kind, &state, &key)).collect();
     if let Some(fact) = sample(kind, &state, &key)
@@ -138,10 +138,10 @@ pub(crate) fn tried(phase: Phase, kind: &str) -> String {
     }
     let events = engine::step(&mut state, &key);
     let Some(job) = state.job(&key) else { return "the job is forgotten".to_owned() };
-    let after = serde_json::to_string(&job).expect("a job has a JSON form");
+    let after = engine::wire::job_value(&job);
     let names: Vec<&str> = events.iter().map(model::Event::name).collect();
     match (events.is_empty(), job.phase == phase) {
-        (true, _) if before.as_deref() == Some(&*after) => "no effect".to_owned(),
+        (true, _) if before.as_ref() == Some(&after) => "no effect".to_owned(),
         (true, _) => "noted, nothing decided".to_owned(),
         (false, true) => format!("same phase, {}", names.join(", ")),
         (false, false) => format!("{:?}, {}", job.phase, names.join(", ")),

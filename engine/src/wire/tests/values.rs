@@ -1,0 +1,482 @@
+//! A record with every fact and event, and a state with every member set: what the stored texts beside this file say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::command::Outcome;
+use model::fact::{Adopted, Mark, Milestone};
+use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
+use model::{
+    Cause, CauseKind, Config, ContainerFact, ContainerState, Decision, Event, Fact, FieldError, GroupSpec, Incarnation,
+    JobFact, JobKey, JobSpec, Kind, Mirror, NodeFact, ObjectRef, Phase, PhaseRules, PodFact, PodPhase, Position,
+    ResourceVersion, ServiceFact, SlotId, SpecFact, Stamp, Term, Timestamp,
+};
+
+use crate::job::{Attempt, Counter, Counters, Doom, Group, Job, Pod, Service, Slot, Trail};
+use crate::state::{Node, Scope, State};
+use crate::wire::{BEHAVIOUR, Record};
+
+fn slot(index: u32) -> SlotId {
+    SlotId { group: "trainer".into(), index }
+}
+
+fn stamp(position: u64) -> Stamp {
+    Stamp { term: Term(3), position: Position(position) }
+}
+
+pub(super) fn key() -> JobKey {
+    JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "u1".into() }
+}
+
+fn config() -> Config {
+    Config {
+        creating_restart_ms: 1,
+        creating_patience_ms: 2,
+        creating_failed: true,
+        node_grace_ms: 3,
+        restart_backoff_ms: 4,
+        restart_backoff_max_ms: 5,
+        restart_backoff_reset_ms: 6,
+        retry_ms: 7,
+        retry_max_ms: 8,
+        orphan_grace_ms: 9,
+        gpu_faults: vec!["Xid".to_owned()],
+        restart_limit: Some(10),
+        failure_window_ms: 11,
+    }
+}
+
+fn error() -> FieldError {
+    FieldError {
+        path: "spec.x".to_owned(),
+        value: "-1".to_owned(),
+        problem: "must be at least 0".to_owned(),
+        suggestion: Some("y".to_owned()),
+    }
+}
+
+/// A spec that names every value of every policy.
+fn spec() -> JobSpec {
+    use GroupEndPolicy as End;
+    use RestartPolicy as Restart;
+    let scopes = [RestartScope::Pod, RestartScope::Replica, RestartScope::All];
+    let groups = [
+        (End::Any, End::All, Restart::Always),
+        (End::Rank0, End::None, Restart::OnFailure),
+        (End::All, End::Any, Restart::OnNodeFail),
+        (End::None, End::Rank0, Restart::Never),
+        (End::Any, End::Any, Restart::ExitCode),
+        (End::All, End::All, Restart::OnNodeFailWithExitCode),
+    ];
+    let group = |(n, (complete, fail, restart))| GroupSpec {
+        name: format!("g{n}").into(),
+        display: Some(format!("G{n}").into()),
+        replicas: 2,
+        complete,
+        fail,
+        restart,
+        scope: scopes[n % 3],
+        restart_limit: Some(4),
+        services: true,
+        gpus: true,
+    };
+    JobSpec {
+        groups: groups.into_iter().enumerate().map(group).collect(),
+        complete: JobEndPolicy::Any,
+        fail: JobEndPolicy::All,
+        clean_pods: CleanPodPolicy::None,
+        restartable_codes: vec![128, 137],
+        time_limit_ms: Some(5000),
+        phase_rules: PhaseRules { creating: true, sticky_restarting: true },
+    }
+}
+
+fn pod(phase: PodPhase) -> PodFact {
+    PodFact {
+        uid: "p1".into(),
+        name: "j-trainer-0".into(),
+        slot: Some(slot(0)),
+        rv: ResourceVersion(20),
+        incarnation: Incarnation(2),
+        phase,
+        node: Some("n1".into()),
+        started: Some(Timestamp(21)),
+        deleting: Some(Timestamp(22)),
+        containers: vec![
+            ContainerFact {
+                name: "main".into(),
+                main: true,
+                state: ContainerState::Waiting { reason: "ErrImagePull".into(), message: Some("no such image".into()) },
+            },
+            ContainerFact { name: "side".into(), main: false, state: ContainerState::Running },
+            ContainerFact {
+                name: "last".into(),
+                main: true,
+                state: ContainerState::Terminated {
+                    code: 137,
+                    reason: "OOMKilled".into(),
+                    message: Some("out of memory".into()),
+                    finished: Some(Timestamp(23)),
+                    lost_peer: true,
+                },
+            },
+        ],
+        reason: Some("Evicted".into()),
+        message: Some("low on memory".into()),
+        conditions: vec!["GpuUnhealthy".into()],
+    }
+}
+
+/// The least that a pod can say.
+fn bare_pod() -> PodFact {
+    PodFact {
+        slot: None,
+        node: None,
+        started: None,
+        deleting: None,
+        containers: vec![ContainerFact {
+            name: "c".into(),
+            main: false,
+            state: ContainerState::Terminated {
+                code: 0,
+                reason: "".into(),
+                message: None,
+                finished: None,
+                lost_peer: false,
+            },
+        }],
+        reason: None,
+        message: None,
+        conditions: vec![],
+        ..pod(PodPhase::Pending)
+    }
+}
+
+fn cause(kind: CauseKind) -> Cause {
+    Cause { kind, slots: vec![slot(0), slot(1)], message: "pod j-trainer-0 failed".into() }
+}
+
+fn restart(kind: CauseKind) -> Decision {
+    Decision::Restart {
+        group: "trainer".into(),
+        scope: RestartScope::Replica,
+        slot: slot(0),
+        cause: cause(kind),
+        failures: 2,
+        retry_at: Some(Timestamp(30)),
+    }
+}
+
+fn ending(kind: CauseKind) -> Decision {
+    Decision::End { phase: Phase::Failed, cause: Cause { kind, slots: vec![], message: "over".into() }, clean: true }
+}
+
+fn mirror() -> Mirror {
+    Mirror {
+        stamp: stamp(40),
+        phase: Phase::Terminating,
+        decision: Some(restart(CauseKind::GpuFault)),
+        wait_uids: BTreeSet::from(["p1".into()]),
+        wait_below: BTreeMap::from([("trainer".into(), Incarnation(3))]),
+        charged: BTreeMap::from([("trainer".into(), 1)]),
+        retry_at: Some(Timestamp(41)),
+        slot_retry: BTreeMap::from([("trainer-0".to_owned(), Timestamp(42))]),
+        grown_from: BTreeMap::from([("trainer".into(), 2)]),
+        replicas: BTreeMap::from([("trainer".into(), 4)]),
+        first_creating_at: Some(Timestamp(43)),
+        first_running_at: Some(Timestamp(44)),
+        slot_counts: BTreeMap::from([("trainer-1".to_owned(), 5)]),
+    }
+}
+
+fn milestones() -> Vec<Milestone> {
+    let milestone = |(at, phase)| Milestone { phase, at: Timestamp(at), message: "m".into() };
+    (50..)
+        .zip(Phase::ALL)
+        .map(milestone)
+        .chain([Milestone { phase: Phase::New, at: Timestamp(1), message: "".into() }])
+        .collect()
+}
+
+fn outcomes() -> Vec<Outcome> {
+    vec![
+        Outcome::Done,
+        Outcome::Forced,
+        Outcome::Gone,
+        Outcome::Taken { waiting: true, unseen: false },
+        Outcome::Taken { waiting: false, unseen: true },
+        Outcome::Refused { code: 422, message: "no".into() },
+        Outcome::Unknown { code: 500 },
+    ]
+}
+
+fn objects() -> Vec<ObjectRef> {
+    vec![
+        ObjectRef::Pod(slot(0)),
+        ObjectRef::Service(slot(0)),
+        ObjectRef::PodUid("p1".into()),
+        ObjectRef::ServiceUid("s1".into()),
+        ObjectRef::Status,
+        ObjectRef::Marker,
+        ObjectRef::Status,
+    ]
+}
+
+fn job_facts() -> [JobFact; 2] {
+    let marks = [(Mark::Preempted, "p"), (Mark::Failed, "f"), (Mark::NodeFailed, "n")];
+    let marks = marks.map(|(mark, text)| (mark, text.into())).into();
+    let full = JobFact { rv: ResourceVersion(9), deleting: true, marks, marker: true, mirror: stamp(4) };
+    [
+        full,
+        JobFact {
+            rv: ResourceVersion(1),
+            deleting: false,
+            marks: BTreeMap::new(),
+            marker: false,
+            mirror: Stamp::default(),
+        },
+    ]
+}
+
+fn spec_facts() -> [SpecFact; 3] {
+    let other = JobSpec {
+        groups: vec![],
+        complete: JobEndPolicy::None,
+        fail: JobEndPolicy::None,
+        clean_pods: CleanPodPolicy::All,
+        restartable_codes: vec![],
+        time_limit_ms: None,
+        phase_rules: PhaseRules { creating: false, sticky_restarting: false },
+    };
+    [
+        SpecFact { spec: Ok(spec()), warnings: vec![error()], manifest: r#"{"a":1}"#.into() },
+        SpecFact { spec: Err(vec![error()]), warnings: vec![], manifest: "{}".into() },
+        SpecFact { spec: Ok(other), warnings: vec![], manifest: "{}".into() },
+    ]
+}
+
+fn service() -> ServiceFact {
+    ServiceFact {
+        uid: "s1".into(),
+        slot: Some(slot(0)),
+        name: "j-trainer-0".into(),
+        rv: ResourceVersion(7),
+        deleting: true,
+    }
+}
+
+fn node() -> NodeFact {
+    NodeFact { name: "n1".into(), rv: ResourceVersion(8), ready: true, conditions: vec!["Xid".into()] }
+}
+
+fn adopted() -> Adopted {
+    Adopted {
+        mirror: mirror(),
+        restarts: BTreeMap::from([("trainer".into(), 2)]),
+        milestones: milestones(),
+        started_at: Some(Timestamp(60)),
+        running_at: Some(Timestamp(61)),
+        ended_at: Some(Timestamp(62)),
+        finals: BTreeMap::from([("trainer".into(), (3, 4))]),
+        remarks: true,
+    }
+}
+
+/// A record with every fact and every event, each of their members set at least once and left out at least once.
+pub(super) fn record() -> Record {
+    let mut facts = vec![
+        Fact::TermBegan { term: Term(3) },
+        Fact::Configured(Box::new(config())),
+        Fact::Configured(Box::default()),
+        Fact::JobGone,
+        Fact::Pod(Box::new(bare_pod())),
+        Fact::PodGone { uid: "p1".into(), rv: Some(ResourceVersion(5)) },
+        Fact::PodGone { uid: "p1".into(), rv: None },
+        Fact::Service(Box::new(service())),
+        Fact::Service(Box::new(ServiceFact { slot: None, deleting: false, ..service() })),
+        Fact::ServiceGone { uid: "s1".into() },
+        Fact::Node(Box::new(node())),
+        Fact::Node(Box::new(NodeFact { ready: false, conditions: vec![], ..node() })),
+        Fact::NodeGone { name: "n1".into() },
+        Fact::NodeChanged { name: "n1".into() },
+        Fact::Relisted { kind: Kind::Job, of: Some("AITrainingJob".into()), rv: ResourceVersion(6) },
+        Fact::Published { stamp: stamp(5), rv: ResourceVersion(7) },
+        Fact::Due,
+        Fact::Adopted(Box::new(adopted())),
+        Fact::Adopted(Box::new(Adopted {
+            mirror: Mirror::default(),
+            restarts: BTreeMap::new(),
+            milestones: vec![],
+            started_at: None,
+            running_at: None,
+            ended_at: None,
+            finals: BTreeMap::new(),
+            remarks: false,
+        })),
+    ];
+    facts.extend(job_facts().map(|fact| Fact::Job(Box::new(fact))));
+    facts.extend(spec_facts().map(|fact| Fact::Spec(Box::new(fact))));
+    let phases = [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded, PodPhase::Failed, PodPhase::Unknown];
+    facts.extend(phases.map(|phase| Fact::Pod(Box::new(pod(phase)))));
+    facts.extend([Kind::Pod, Kind::Service, Kind::Node].map(|kind| Fact::Relisted {
+        kind,
+        of: None,
+        rv: ResourceVersion(6),
+    }));
+    facts.extend(objects().into_iter().zip(outcomes()).map(|(object, outcome)| Fact::Answered { object, outcome }));
+    let mut events = vec![
+        Event::Fenced,
+        Event::PodsPlanned { slots: vec![(slot(0), Incarnation(1))] },
+        Event::ServicesPlanned { slots: vec![slot(0)] },
+        Event::PodsDropped { uids: vec!["p1".into()] },
+        Event::ServicesDropped { uids: vec!["s1".into()] },
+        Event::RestartCleared,
+        Event::Ended { phase: Phase::Succeeded },
+        Event::PhaseChanged { to: Phase::Running, message: "every pod is running".into() },
+        Event::PhaseChanged { to: Phase::Pending, message: "".into() },
+        Event::Stalled { message: Some("stalled".into()) },
+        Event::Stalled { message: None },
+        Event::MessageChanged { message: "m".into() },
+    ];
+    let kinds =
+        [CauseKind::Exited, CauseKind::PodFailed, CauseKind::NodeLost, CauseKind::GpuFault, CauseKind::CreationFailed];
+    events.extend(kinds.map(|kind| Event::Decided(Box::new(restart(kind)))));
+    let kinds = [CauseKind::Completed, CauseKind::Marked(Mark::Failed), CauseKind::TimeLimit, CauseKind::NoPods];
+    events.extend(kinds.map(|kind| Event::Decided(Box::new(ending(kind)))));
+    for scope in [RestartScope::Pod, RestartScope::All] {
+        events.push(Event::Decided(Box::new(Decision::Restart {
+            group: "trainer".into(),
+            scope,
+            slot: slot(1),
+            cause: cause(CauseKind::Exited),
+            failures: 0,
+            retry_at: None,
+        })));
+    }
+    Record {
+        position: Position(7),
+        term: Term(3),
+        scope: Scope::Job(key()),
+        at: Timestamp(1000),
+        behaviour: BEHAVIOUR,
+        facts,
+        causes: vec![Position(5), Position(6)],
+        events,
+    }
+}
+
+fn group() -> Group {
+    let counters = Counters { pending: 1, scheduled: 2, active: 3, succeeded: 4, failed: 5 };
+    let counter = [Counter::Pending, Counter::Scheduled, Counter::Active, Counter::Succeeded, Counter::Failed];
+    let slot = |counter| Slot {
+        incarnation: Incarnation(2),
+        count: Some(1),
+        pod: Some("p1".into()),
+        planned: true,
+        cancelled: true,
+        done: true,
+        service: Some("s1".into()),
+        service_planned: true,
+        failures: BTreeMap::from([(CauseKind::Exited, 2), (CauseKind::Marked(Mark::Failed), 1)]),
+        last_gone: Some("p0".into()),
+        last_gone_rv: ResourceVersion(3),
+        counter: Some(counter),
+    };
+    Group {
+        slots: counter.map(slot).into_iter().chain([Slot::default()]).collect(),
+        replicas: 6,
+        restarts: 7,
+        charged: 8,
+        counters,
+        missing: BTreeSet::from([1]),
+        unserved: BTreeSet::from([2]),
+        done: BTreeSet::from([3]),
+        suspects: BTreeSet::from([4]),
+        delays: BTreeMap::from([(5, Timestamp(6))]),
+        past: Incarnation(9),
+        grown_from: Some(4),
+        grown: counters,
+    }
+}
+
+/// A job with every member set; no member may be left to a default here.
+fn job() -> Job {
+    let [valid, spec, _] = spec_facts();
+    let doom = Doom { evidence: stamp(11), ordered: true, forced: true };
+    let pod = |phase| Pod {
+        fact: pod(phase),
+        doom: Some(Box::new(doom)),
+        running_at: Some(Timestamp(70)),
+        failed_at: Some(Timestamp(71)),
+    };
+    let bare = Pod { fact: bare_pod(), doom: None, running_at: None, failed_at: None };
+    let attempt = |last| Attempt { failures: 3, retry_at: Some(Timestamp(72)), last };
+    let service = |slot, doom| Service { name: "s".into(), slot, rv: ResourceVersion(4), deleting: true, doom };
+    let [fact, _] = job_facts();
+    Job {
+        known: true,
+        gone: true,
+        deleting: true,
+        rv: ResourceVersion(10),
+        marks: fact.marks,
+        marker: true,
+        spec: Some(Arc::new(spec)),
+        valid: Some(Arc::new(valid)),
+        phase: Phase::Restarting,
+        milestones: milestones().into(),
+        decision: Some(restart(CauseKind::Exited)),
+        decided: stamp(12),
+        groups: [("trainer".into(), Box::new(group())), ("g".into(), Box::default())].into(),
+        pods: [("p1".into(), Box::new(pod(PodPhase::Running))), ("p2".into(), Box::new(bare))].into(),
+        services: [
+            ("s1".into(), Box::new(service(Some(slot(0)), Some(Box::new(doom))))),
+            ("s2".into(), Box::new(service(None, None))),
+        ]
+        .into(),
+        strays: BTreeSet::from(["p3".into()]),
+        stray_services: BTreeSet::from(["s3".into()]),
+        doomed: BTreeSet::from(["p1".into()]),
+        attempts: objects().into_iter().zip(outcomes()).map(|(object, last)| (object, attempt(last))).collect(),
+        planned_pods: BTreeSet::from([slot(1)]),
+        planned_services: BTreeSet::from([slot(2)]),
+        retry_at: Some(Timestamp(80)),
+        shown: stamp(13),
+        acked: stamp(14),
+        mirror: stamp(15),
+        fenced: stamp(16),
+        started_at: Some(Timestamp(81)),
+        running_at: Some(Timestamp(82)),
+        first_running_at: Some(Timestamp(83)),
+        creating_at: Some(Timestamp(84)),
+        unschedulable: Some(("p1".into(), "0/3 nodes".into())),
+        stalled: Some("stalled".into()),
+        adopted: stamp(17),
+        ended_at: Some(Timestamp(85)),
+        finals: BTreeMap::from([("trainer".into(), (1, 2))]),
+        quarantine: Some("q".into()),
+        deadline: Some(Timestamp(86)),
+        waits_below: BTreeMap::from([("trainer".into(), Incarnation(4))]),
+        slot_counts: BTreeMap::from([("trainer-0".to_owned(), 6)]),
+        dead: ["p9".into()].into(),
+        orphan_since: Some(Timestamp(87)),
+        trail: [Trail { stamp: stamp(18), at: Timestamp(88), text: "t".into() }].into(),
+        key: None,
+    }
+}
+
+/// A state with every member set.
+pub(super) fn state() -> State {
+    let bare = JobKey { uid: "u2".into(), ..key() };
+    let node = |not_ready_since| Node { fact: node(), not_ready_since };
+    State {
+        stamp: stamp(19),
+        at: Timestamp(90),
+        config: config(),
+        jobs: [(key(), Box::new(job())), (bare, Box::default())].into_iter().collect(),
+        nodes: [("n1".into(), node(Some(Timestamp(91)))), ("n2".into(), node(None))].into(),
+        floors: Kind::ALL.map(|kind| (kind, ResourceVersion(92))).into(),
+        source_floors: [((Kind::Job, "AITrainingJob".into()), ResourceVersion(93))].into(),
+        terms: vec![(Term(2), Position(1)), (Term(3), Position(4))],
+        ..State::default()
+    }
+}

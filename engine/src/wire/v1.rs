@@ -1,0 +1,169 @@
+//! Format 1: bodies of records and checkpoints as JSON, and the form in which each domain type stands in them.
+//!
+//! A form is a type of its own with the names that are written. `remote` ties it to the domain type member by member, so
+//! values are written from and read into domain types without a copy, and a member without a form does not compile. To rename
+//! a member of the domain, rename it in its form and keep the written name with `#[serde(rename)]`.
+//! Identifiers ([`model::id`]) are written as they are: their own `Serialize` is part of this format.
+//!
+//! Forms must not change what is written. Tests: `wire::tests`, with stored texts that have every member.
+
+mod event;
+mod fact;
+mod job;
+mod spec;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use model::{JobKey, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_with::{SerializeAs, serde_as};
+
+pub(super) use self::event::{Decision, Event, Mirror, Phase};
+pub(super) use self::fact::{Fact, PodPhase};
+pub(super) use self::job::Job;
+use self::job::Node;
+use self::spec::Config;
+pub(super) use self::spec::FieldError;
+use super::{first, is_first};
+use crate::jobs::Jobs;
+
+/// Lets containers of a domain type be written and read in its form.
+macro_rules! forms {
+    ($($form:ident: $domain:ty),* $(,)?) => {$(
+        impl serde_with::SerializeAs<$domain> for $form {
+            #[inline]
+            fn serialize_as<S: serde::Serializer>(value: &$domain, serializer: S) -> Result<S::Ok, S::Error> {
+                Self::serialize(value, serializer)
+            }
+        }
+        impl<'de> serde_with::DeserializeAs<'de, $domain> for $form {
+            #[inline]
+            fn deserialize_as<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$domain, D::Error> {
+                Self::deserialize(deserializer)
+            }
+        }
+    )*};
+}
+use forms;
+
+/// The body of a record, to be written.
+#[serde_as]
+#[derive(Serialize)]
+pub(super) struct RecordRef<'a> {
+    #[serde(skip_serializing_if = "is_format_1")]
+    pub(super) v: u16,
+    pub(super) at: Timestamp,
+    #[serde(skip_serializing_if = "is_first")]
+    pub(super) behaviour: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) job: Option<&'a JobKey>,
+    #[serde_as(as = "&[Fact]")]
+    #[serde(skip_serializing_if = "<[model::Fact]>::is_empty")]
+    pub(super) facts: &'a [model::Fact],
+    #[serde(skip_serializing_if = "<[Position]>::is_empty")]
+    pub(super) causes: &'a [Position],
+    #[serde_as(as = "&[Event]")]
+    #[serde(skip_serializing_if = "<[model::Event]>::is_empty")]
+    pub(super) events: &'a [model::Event],
+}
+
+/// The body of a record, as read.
+#[serde_as]
+#[derive(Deserialize)]
+pub(super) struct Record {
+    pub(super) at: Timestamp,
+    #[serde(default = "first")]
+    pub(super) behaviour: u32,
+    pub(super) job: Option<JobKey>,
+    #[serde_as(as = "Vec<Fact>")]
+    #[serde(default)]
+    pub(super) facts: Vec<model::Fact>,
+    #[serde(default)]
+    pub(super) causes: Vec<Position>,
+    #[serde_as(as = "Vec<Event>")]
+    #[serde(default)]
+    pub(super) events: Vec<model::Event>,
+}
+
+/// A checkpoint, to be written.
+#[serde_as]
+#[derive(Serialize)]
+pub(super) struct CheckpointRef<'a> {
+    pub(super) v: u16,
+    #[serde(skip_serializing_if = "is_first")]
+    pub(super) behaviour: u32,
+    pub(super) stamp: Stamp,
+    pub(super) at: Timestamp,
+    #[serde_as(as = "&Config")]
+    pub(super) config: &'a model::Config,
+    #[serde(serialize_with = "write_jobs")]
+    pub(super) jobs: &'a Jobs,
+    #[serde_as(as = "&BTreeMap<_, Node>")]
+    pub(super) nodes: &'a BTreeMap<Text, crate::state::Node>,
+    #[serde_as(as = "Vec<(spec::Kind, _)>")]
+    pub(super) floors: Vec<(model::Kind, ResourceVersion)>,
+    /// Left out while each kind has one source.
+    #[serde_as(as = "Vec<(spec::Kind, _, _)>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) source_floors: Vec<(model::Kind, Text, ResourceVersion)>,
+    pub(super) terms: &'a [(Term, Position)],
+}
+
+/// A checkpoint, as read.
+#[serde_as]
+#[derive(Deserialize)]
+pub(super) struct Checkpoint {
+    pub(super) stamp: Stamp,
+    pub(super) at: Timestamp,
+    #[serde_as(as = "Config")]
+    pub(super) config: model::Config,
+    #[serde_as(as = "Vec<(_, Box<Job>)>")]
+    pub(super) jobs: Vec<(JobKey, Box<crate::job::Job>)>,
+    #[serde_as(as = "BTreeMap<_, Node>")]
+    pub(super) nodes: BTreeMap<Text, crate::state::Node>,
+    #[serde_as(as = "Vec<(spec::Kind, _)>")]
+    pub(super) floors: Vec<(model::Kind, ResourceVersion)>,
+    #[serde_as(as = "Vec<(spec::Kind, _, _)>")]
+    #[serde(default)]
+    pub(super) source_floors: Vec<(model::Kind, Text, ResourceVersion)>,
+    pub(super) terms: Vec<(Term, Position)>,
+}
+
+/// Writes jobs as pairs of key and job, in the order of their keys.
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
+fn write_jobs<S: Serializer>(jobs: &&Jobs, serializer: S) -> Result<S::Ok, S::Error> {
+    struct Form<'a>(Cow<'a, crate::job::Job>);
+    impl Serialize for Form<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            Job::serialize(&self.0, serializer)
+        }
+    }
+    serializer.collect_seq(jobs.iter().map(|(key, job)| (key, Form(job))))
+}
+
+/// Tells whether a record is of the format that an absent `v` stands for.
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
+const fn is_format_1(v: &u16) -> bool {
+    *v == 1
+}
+
+/// A value that is written in a form.
+pub(super) struct Written<'a, T, F>(&'a T, PhantomData<F>);
+
+impl<'a, T, F: SerializeAs<T>> Written<'a, T, F> {
+    pub(super) const fn new(value: &'a T) -> Self {
+        Self(value, PhantomData)
+    }
+}
+
+impl<T, F: SerializeAs<T>> Serialize for Written<'_, T, F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        F::serialize_as(self.0, serializer)
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

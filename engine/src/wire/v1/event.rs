@@ -1,0 +1,167 @@
+//! Forms of events, of the decisions in them, and of the mirror, which holds the last decision.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{Incarnation, SlotId, Stamp, Text, Timestamp, Uid};
+use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
+
+use super::forms;
+use super::spec::RestartScope;
+
+forms! {
+    Event: model::Event,
+    Decision: model::Decision,
+    Cause: model::Cause,
+    CauseKind: model::CauseKind,
+    Mark: model::fact::Mark,
+    Phase: model::Phase,
+    Mirror: model::Mirror,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Event")]
+pub(crate) enum Event {
+    Fenced,
+    PodsPlanned {
+        slots: Vec<(SlotId, Incarnation)>,
+    },
+    ServicesPlanned {
+        slots: Vec<SlotId>,
+    },
+    PodsDropped {
+        uids: Vec<Uid>,
+    },
+    ServicesDropped {
+        uids: Vec<Uid>,
+    },
+    Decided(#[serde_as(as = "Box<Decision>")] Box<model::Decision>),
+    RestartCleared,
+    Ended {
+        #[serde_as(as = "Phase")]
+        phase: model::Phase,
+    },
+    PhaseChanged {
+        #[serde_as(as = "Phase")]
+        to: model::Phase,
+        #[serde(default, skip_serializing_if = "str::is_empty")]
+        message: Text,
+    },
+    Stalled {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Text>,
+    },
+    MessageChanged {
+        message: Text,
+    },
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Decision", rename_all = "camelCase")]
+pub(crate) enum Decision {
+    Restart {
+        group: Text,
+        #[serde_as(as = "RestartScope")]
+        scope: model::RestartScope,
+        slot: SlotId,
+        #[serde_as(as = "Cause")]
+        cause: model::Cause,
+        #[serde(default)]
+        failures: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_at: Option<Timestamp>,
+    },
+    End {
+        #[serde_as(as = "Phase")]
+        phase: model::Phase,
+        #[serde_as(as = "Cause")]
+        cause: model::Cause,
+        clean: bool,
+    },
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Cause", rename_all = "camelCase")]
+pub(super) struct Cause {
+    #[serde_as(as = "CauseKind")]
+    kind: model::CauseKind,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    slots: Vec<SlotId>,
+    message: Text,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::CauseKind")]
+pub(super) enum CauseKind {
+    Completed,
+    Exited,
+    PodFailed,
+    NodeLost,
+    GpuFault,
+    CreationFailed,
+    Marked(#[serde_as(as = "Mark")] model::fact::Mark),
+    TimeLimit,
+    NoPods,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::fact::Mark")]
+pub(super) enum Mark {
+    Preempted,
+    Failed,
+    NodeFailed,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Phase")]
+pub(crate) enum Phase {
+    New,
+    Pending,
+    Creating,
+    Running,
+    Restarting,
+    Terminating,
+    Succeeded,
+    Failed,
+    TimedOut,
+    Preempted,
+    NodeFailed,
+}
+
+/// The mirror stands in facts, and in the status of job objects (`status.trainyard`).
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Mirror", rename_all = "camelCase")]
+pub(crate) struct Mirror {
+    #[serde(flatten)]
+    stamp: Stamp,
+    #[serde_as(as = "Phase")]
+    phase: model::Phase,
+    #[serde_as(as = "Option<Decision>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    decision: Option<model::Decision>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    wait_uids: BTreeSet<Uid>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    wait_below: BTreeMap<Text, Incarnation>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    charged: BTreeMap<Text, u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    slot_retry: BTreeMap<String, Timestamp>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    grown_from: BTreeMap<Text, u32>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    replicas: BTreeMap<Text, u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_creating_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_running_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    slot_counts: BTreeMap<String, u32>,
+}

@@ -1,0 +1,264 @@
+//! Forms of facts and of what was observed in them.
+
+use std::collections::BTreeMap;
+
+use model::{Incarnation, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
+use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
+
+use super::event::{Mark, Mirror, Phase};
+use super::spec::{Config, FieldError, JobSpec, Kind};
+use super::{forms, is_default};
+
+forms! {
+    Fact: model::Fact,
+    JobFact: model::JobFact,
+    SpecFact: model::SpecFact,
+    PodPhase: model::PodPhase,
+    PodFact: model::PodFact,
+    ContainerFact: model::ContainerFact,
+    ContainerState: model::ContainerState,
+    ServiceFact: model::ServiceFact,
+    NodeFact: model::NodeFact,
+    Adopted: model::fact::Adopted,
+    Milestone: model::fact::Milestone,
+    ObjectRef: model::ObjectRef,
+    Outcome: model::Outcome,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Fact")]
+pub(crate) enum Fact {
+    TermBegan {
+        term: Term,
+    },
+    Configured(#[serde_as(as = "Box<Config>")] Box<model::Config>),
+    Job(#[serde_as(as = "Box<JobFact>")] Box<model::JobFact>),
+    Spec(#[serde_as(as = "Box<SpecFact>")] Box<model::SpecFact>),
+    JobGone,
+    Pod(#[serde_as(as = "Box<PodFact>")] Box<model::PodFact>),
+    PodGone {
+        uid: Uid,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rv: Option<ResourceVersion>,
+    },
+    Service(#[serde_as(as = "Box<ServiceFact>")] Box<model::ServiceFact>),
+    ServiceGone {
+        uid: Uid,
+    },
+    Node(#[serde_as(as = "Box<NodeFact>")] Box<model::NodeFact>),
+    NodeGone {
+        name: Text,
+    },
+    NodeChanged {
+        name: Text,
+    },
+    Relisted {
+        #[serde_as(as = "Kind")]
+        kind: model::Kind,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<Text>,
+        rv: ResourceVersion,
+    },
+    Answered {
+        #[serde_as(as = "ObjectRef")]
+        object: model::ObjectRef,
+        #[serde_as(as = "Outcome")]
+        outcome: model::Outcome,
+    },
+    Published {
+        stamp: Stamp,
+        rv: ResourceVersion,
+    },
+    Due,
+    Adopted(#[serde_as(as = "Box<Adopted>")] Box<model::fact::Adopted>),
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::JobFact")]
+pub(super) struct JobFact {
+    rv: ResourceVersion,
+    #[serde(default, skip_serializing_if = "is_default")]
+    deleting: bool,
+    #[serde_as(as = "BTreeMap<Mark, _>")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    marks: BTreeMap<model::fact::Mark, Text>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    marker: bool,
+    #[serde(default)]
+    mirror: Stamp,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::SpecFact")]
+pub(super) struct SpecFact {
+    #[serde_as(as = "Result<JobSpec, Vec<FieldError>>")]
+    spec: Result<model::JobSpec, Vec<model::FieldError>>,
+    #[serde_as(as = "Vec<FieldError>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<model::FieldError>,
+    manifest: Text,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::PodPhase")]
+pub(crate) enum PodPhase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::PodFact")]
+pub(super) struct PodFact {
+    uid: Uid,
+    name: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slot: Option<SlotId>,
+    rv: ResourceVersion,
+    #[serde(default)]
+    incarnation: Incarnation,
+    #[serde_as(as = "PodPhase")]
+    phase: model::PodPhase,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deleting: Option<Timestamp>,
+    #[serde_as(as = "Vec<ContainerFact>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    containers: Vec<model::ContainerFact>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<Text>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Text>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::ContainerFact")]
+pub(super) struct ContainerFact {
+    name: Text,
+    #[serde(default, skip_serializing_if = "is_default")]
+    main: bool,
+    #[serde_as(as = "ContainerState")]
+    state: model::ContainerState,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::ContainerState")]
+pub(super) enum ContainerState {
+    Waiting {
+        reason: Text,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Text>,
+    },
+    Running,
+    Terminated {
+        code: i32,
+        #[serde(default, skip_serializing_if = "str::is_empty")]
+        reason: Text,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Text>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        finished: Option<Timestamp>,
+        #[serde(default, skip_serializing_if = "is_default")]
+        lost_peer: bool,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::ServiceFact")]
+pub(super) struct ServiceFact {
+    uid: Uid,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slot: Option<SlotId>,
+    name: Text,
+    rv: ResourceVersion,
+    #[serde(default, skip_serializing_if = "is_default")]
+    deleting: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::NodeFact")]
+pub(super) struct NodeFact {
+    name: Text,
+    rv: ResourceVersion,
+    ready: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Text>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::fact::Adopted")]
+pub(super) struct Adopted {
+    #[serde_as(as = "Mirror")]
+    mirror: model::Mirror,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    restarts: BTreeMap<Text, u32>,
+    #[serde_as(as = "Vec<Milestone>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    milestones: Vec<model::fact::Milestone>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    running_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    finals: BTreeMap<Text, (u32, u32)>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    remarks: bool,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::fact::Milestone")]
+pub(super) struct Milestone {
+    #[serde_as(as = "Phase")]
+    phase: model::Phase,
+    at: Timestamp,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    message: Text,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::ObjectRef")]
+pub(super) enum ObjectRef {
+    Pod(SlotId),
+    Service(SlotId),
+    PodUid(Uid),
+    ServiceUid(Uid),
+    Status,
+    Marker,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Outcome")]
+pub(super) enum Outcome {
+    Done,
+    Forced,
+    Gone,
+    Taken {
+        waiting: bool,
+        #[serde(default, skip_serializing_if = "is_default")]
+        unseen: bool,
+    },
+    Refused {
+        code: u16,
+        message: Text,
+    },
+    Unknown {
+        code: u16,
+    },
+}

@@ -1,0 +1,217 @@
+//! Forms of state: jobs and nodes as checkpoints hold them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use model::{Incarnation, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
+use serde::{Deserialize, Serialize};
+use serde_with::{Seq, serde_as};
+
+use super::event::{CauseKind, Decision, Mark, Phase};
+use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, PodFact, SpecFact};
+use super::{forms, is_default};
+use crate::job;
+
+forms! {
+    Job: job::Job,
+    Trail: job::Trail,
+    Group: job::Group,
+    Counters: job::Counters,
+    Counter: job::Counter,
+    Slot: job::Slot,
+    Pod: job::Pod,
+    Doom: job::Doom,
+    Service: job::Service,
+    Attempt: job::Attempt,
+    Node: crate::state::Node,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Job", default = "Default::default")]
+pub(crate) struct Job {
+    known: bool,
+    gone: bool,
+    deleting: bool,
+    rv: ResourceVersion,
+    #[serde_as(as = "BTreeMap<Mark, _>")]
+    marks: BTreeMap<model::fact::Mark, Text>,
+    marker: bool,
+    #[serde_as(as = "Option<Arc<SpecFact>>")]
+    spec: Option<Arc<model::SpecFact>>,
+    #[serde_as(as = "Option<Arc<SpecFact>>")]
+    valid: Option<Arc<model::SpecFact>>,
+    #[serde_as(as = "Phase")]
+    phase: model::Phase,
+    #[serde_as(as = "VecDeque<Milestone>")]
+    milestones: VecDeque<model::fact::Milestone>,
+    #[serde_as(as = "Option<Decision>")]
+    decision: Option<model::Decision>,
+    decided: Stamp,
+    #[serde_as(as = "BTreeMap<_, Box<Group>>")]
+    groups: BTreeMap<Text, Box<job::Group>>,
+    #[serde_as(as = "BTreeMap<_, Box<Pod>>")]
+    pods: BTreeMap<Uid, Box<job::Pod>>,
+    #[serde_as(as = "BTreeMap<_, Box<Service>>")]
+    services: BTreeMap<Uid, Box<job::Service>>,
+    strays: BTreeSet<Uid>,
+    stray_services: BTreeSet<Uid>,
+    doomed: BTreeSet<Uid>,
+    #[serde_as(as = "Seq<(ObjectRef, Attempt)>")]
+    attempts: BTreeMap<model::ObjectRef, job::Attempt>,
+    planned_pods: BTreeSet<SlotId>,
+    planned_services: BTreeSet<SlotId>,
+    retry_at: Option<Timestamp>,
+    shown: Stamp,
+    acked: Stamp,
+    mirror: Stamp,
+    fenced: Stamp,
+    started_at: Option<Timestamp>,
+    running_at: Option<Timestamp>,
+    first_running_at: Option<Timestamp>,
+    creating_at: Option<Timestamp>,
+    unschedulable: Option<(Uid, Text)>,
+    stalled: Option<Text>,
+    adopted: Stamp,
+    ended_at: Option<Timestamp>,
+    finals: BTreeMap<Text, (u32, u32)>,
+    quarantine: Option<Text>,
+    deadline: Option<Timestamp>,
+    waits_below: BTreeMap<Text, Incarnation>,
+    slot_counts: BTreeMap<String, u32>,
+    dead: VecDeque<Uid>,
+    orphan_since: Option<Timestamp>,
+    #[serde_as(as = "VecDeque<Trail>")]
+    trail: VecDeque<job::Trail>,
+    /// Derived: not written.
+    #[serde(skip)]
+    key: Option<Arc<model::JobKey>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Trail")]
+pub(super) struct Trail {
+    stamp: Stamp,
+    at: Timestamp,
+    text: Text,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Group", default = "Default::default")]
+pub(super) struct Group {
+    #[serde_as(as = "Vec<Slot>")]
+    slots: Vec<job::Slot>,
+    replicas: u32,
+    restarts: u32,
+    charged: u32,
+    #[serde_as(as = "Counters")]
+    counters: job::Counters,
+    missing: BTreeSet<u32>,
+    unserved: BTreeSet<u32>,
+    done: BTreeSet<u32>,
+    suspects: BTreeSet<u32>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    delays: BTreeMap<u32, Timestamp>,
+    #[serde(skip_serializing_if = "is_default")]
+    past: Incarnation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grown_from: Option<u32>,
+    #[serde_as(as = "Counters")]
+    #[serde(skip_serializing_if = "is_default")]
+    grown: job::Counters,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Counters")]
+pub(super) struct Counters {
+    pending: u32,
+    scheduled: u32,
+    active: u32,
+    succeeded: u32,
+    failed: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Counter")]
+pub(super) enum Counter {
+    Pending,
+    Scheduled,
+    Active,
+    Succeeded,
+    Failed,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Slot", default = "Default::default")]
+pub(super) struct Slot {
+    incarnation: Incarnation,
+    count: Option<u32>,
+    pod: Option<Uid>,
+    planned: bool,
+    cancelled: bool,
+    done: bool,
+    service: Option<Uid>,
+    service_planned: bool,
+    #[serde_as(as = "Seq<(CauseKind, _)>")]
+    failures: BTreeMap<model::CauseKind, u32>,
+    last_gone: Option<Uid>,
+    #[serde(skip_serializing_if = "is_default")]
+    last_gone_rv: ResourceVersion,
+    #[serde_as(as = "Option<Counter>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counter: Option<job::Counter>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Pod")]
+pub(super) struct Pod {
+    #[serde_as(as = "PodFact")]
+    fact: model::PodFact,
+    #[serde_as(as = "Option<Box<Doom>>")]
+    doom: Option<Box<job::Doom>>,
+    running_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed_at: Option<Timestamp>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Doom")]
+pub(super) struct Doom {
+    evidence: Stamp,
+    ordered: bool,
+    forced: bool,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Service")]
+pub(super) struct Service {
+    name: Text,
+    slot: Option<SlotId>,
+    rv: ResourceVersion,
+    deleting: bool,
+    #[serde_as(as = "Option<Box<Doom>>")]
+    doom: Option<Box<job::Doom>>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Attempt")]
+pub(super) struct Attempt {
+    failures: u32,
+    retry_at: Option<Timestamp>,
+    #[serde_as(as = "Outcome")]
+    last: model::Outcome,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "crate::state::Node")]
+pub(super) struct Node {
+    #[serde_as(as = "NodeFact")]
+    fact: model::NodeFact,
+    not_ready_since: Option<Timestamp>,
+}
