@@ -49,8 +49,8 @@ pub enum DropReason {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// Version of the newest list of the object's source. An unknown object that is not newer was deleted before that list.
-    /// Zero for an item of a list itself, and for a fact that no object was read for.
-    pub list_rv: ResourceVersion,
+    /// `None` for an item of a list itself, and for a fact that no object was read for.
+    pub list_rv: Option<ResourceVersion>,
     /// A term begins with this turn. Jobs may be adopted that the log knows.
     pub term_begins: bool,
 }
@@ -66,20 +66,27 @@ impl Admission {
     }
 }
 
+impl Arrival {
+    /// Returns true if an unknown object in this version is newer than the newest list, or stands in one.
+    fn exists(self, rv: ResourceVersion) -> bool {
+        self.list_rv.is_none_or(|list_rv| rv > list_rv)
+    }
+}
+
 impl State {
     /// Decides whether a fact goes into a record of that scope. To be asked directly before [`State::observe`]: facts that
     /// came in together are judged one after the other.
     pub fn admit(&self, scope: &Scope, fact: &Fact, arrival: Arrival) -> Admission {
         match scope {
-            Scope::Cluster => self.admit_to_cluster(fact),
+            Scope::Cluster => self.admit_to_cluster(fact, arrival),
             Scope::Job(key) => self.admit_to_job(key, fact, arrival),
         }
     }
 
-    fn admit_to_cluster(&self, fact: &Fact) -> Admission {
+    fn admit_to_cluster(&self, fact: &Fact, arrival: Arrival) -> Admission {
         match fact {
             Fact::Node(node) => match self.nodes.get(&node.name).map(|known| &known.fact) {
-                None => Admission::Admitted,
+                None => Admission::unless(arrival.exists(node.rv), Admission::STALE),
                 Some(_) if self.is_stale_node(node) => Admission::STALE,
                 Some(known) => Admission::unless(known.judged() != node.judged(), Admission::UNCHANGED),
             },
@@ -110,7 +117,7 @@ impl State {
                 let known = job.and_then(|job| job.pods.get(&pod.uid)).map(|known| &known.fact);
                 let is_stale = job.is_some_and(|job| job.is_stale_pod(pod));
                 let Some(known) = known else {
-                    return Admission::unless(!is_stale && pod.rv > arrival.list_rv, Admission::STALE);
+                    return Admission::unless(!is_stale && arrival.exists(pod.rv), Admission::STALE);
                 };
                 if is_stale {
                     return Admission::STALE;
@@ -120,7 +127,7 @@ impl State {
             }
             Fact::Service(service) => {
                 let Some(known) = job.and_then(|job| job.services.get(&service.uid)) else {
-                    return Admission::unless(service.rv > arrival.list_rv, Admission::STALE);
+                    return Admission::unless(arrival.exists(service.rv), Admission::STALE);
                 };
                 if job.is_some_and(|job| job.is_stale_service(service)) {
                     return Admission::STALE;
@@ -136,7 +143,7 @@ impl State {
                         || (fact.marker && !job.marker);
                     Admission::unless(changed, Admission::UNCHANGED)
                 }
-                Some(_) | None => Admission::Admitted,
+                Some(_) | None => Admission::unless(arrival.exists(fact.rv), Admission::STALE),
             },
             Fact::Spec(fact) => {
                 let echo = job.and_then(|job| job.spec.as_ref()).is_some_and(|known| **known == **fact);
@@ -181,6 +188,11 @@ impl State {
         }
         let is_newer = known.is_none_or(|job| fact.mirror > job.acked && fact.rv > job.rv);
         (is_newer && !self.covers(fact.mirror)).then(read)
+    }
+
+    /// Returns true if the job is not known and was deleted before the newest list. To be asked before [`State::adoption`].
+    pub fn is_deleted_job(&self, key: &JobKey, fact: &JobFact, arrival: Arrival) -> bool {
+        !self.jobs.brief(key).is_some_and(|job| job.known) && !arrival.exists(fact.rv)
     }
 
     /// Returns the verdict on a job that was read at a version: a read shows at least what was known when it was sent.

@@ -19,8 +19,10 @@ use crate::operator::Operator;
 pub(crate) struct Intake {
     /// A term begins with this turn.
     pub(crate) term_begins: bool,
-    pub(crate) cluster: Vec<Fact>,
+    pub(crate) cluster: Vec<(Fact, Arrival)>,
     pub(crate) jobs: BTreeMap<JobKey, Vec<(Fact, Arrival)>>,
+    /// Kind, source and version of the lists that came in this turn. What their watches reported before may be gone by then.
+    lists: Vec<(Kind, Option<Text>, ResourceVersion)>,
 }
 
 impl Intake {
@@ -33,20 +35,35 @@ impl Intake {
         self.jobs.entry(key.clone()).or_default();
     }
 
-    /// Adds a fact that no object was read for, or an object that a list holds.
+    /// Adds a fact about a job that no object was read for.
     pub(crate) fn push(&mut self, key: &JobKey, fact: Fact) {
-        self.push_after(key, fact, ResourceVersion::default());
+        self.push_read(key, fact, self.arrival(None));
     }
 
-    /// Adds a fact of an object whose source was last listed at a version.
-    fn push_after(&mut self, key: &JobKey, fact: Fact, list_rv: ResourceVersion) {
-        let arrival = Arrival { list_rv, term_begins: self.term_begins };
+    /// Adds a fact about a job that was read of an object.
+    fn push_read(&mut self, key: &JobKey, fact: Fact, arrival: Arrival) {
         self.jobs.entry(key.clone()).or_default().push((fact, arrival));
+    }
+
+    /// Adds a fact about the cluster that no object was read for.
+    pub(crate) fn push_cluster(&mut self, fact: Fact) {
+        self.cluster.push((fact, self.arrival(None)));
+    }
+
+    const fn arrival(&self, list_rv: Option<ResourceVersion>) -> Arrival {
+        Arrival { list_rv, term_begins: self.term_begins }
+    }
+
+    /// Returns the newest version of the lists of a source that came in this turn.
+    fn list_rv(&self, kind: Kind, source: Option<&Text>) -> ResourceVersion {
+        let lists =
+            self.lists.iter().filter(|(listed, of, _)| *listed == kind && (of.is_none() || of.as_ref() == source));
+        lists.map(|(_, _, rv)| *rv).max().unwrap_or_default()
     }
 
     /// Adds the ends of the pods that a mirror adopted in this turn waits for, and that a list of pods does not hold.
     fn end_absent_waits(&mut self, present: &Present, shows: impl Fn(&JobKey) -> bool) {
-        let arrival = Arrival { term_begins: self.term_begins, ..Arrival::default() };
+        let arrival = self.arrival(None);
         for (_, facts) in self.jobs.iter_mut().filter(|(key, _)| shows(key)) {
             let mut ends = Vec::new();
             for (fact, _) in &*facts {
@@ -62,7 +79,13 @@ impl Intake {
 impl Operator {
     /// Turns everything in the inbox into facts.
     pub(crate) fn take_observations(&mut self, facts: &mut Intake) -> Result<(), Error> {
-        for observation in self.inbox.take_observations() {
+        let observations = self.inbox.take_observations();
+        for observation in &observations {
+            if let Observation::Listed { kind, of, rv, .. } = observation {
+                facts.lists.push((*kind, of.clone(), *rv));
+            }
+        }
+        for observation in observations {
             let unserved = |seen: &ObservedObject| seen.job().is_some_and(|job| !self.sources.serves(job));
             match observation {
                 Observation::Applied(seen) | Observation::Deleted(seen) if unserved(&seen) => {}
@@ -78,26 +101,28 @@ impl Operator {
 
     /// Takes in an object that exists. One that a list holds (`listed`) exists even if it is older than that list.
     pub(crate) fn applied(&mut self, seen: ObservedObject, facts: &mut Intake, listed: bool) {
-        let list_rv = match seen.job() {
-            Some(key) if !listed => self.sources.list_rv(&self.state, seen.kind(), key),
-            Some(_) | None => ResourceVersion::default(),
-        };
+        let source = seen.job().and_then(|key| self.sources.source_of(seen.kind(), key));
+        let list_rv = self.state.floor(seen.kind(), source).max(facts.list_rv(seen.kind(), source));
+        let arrival = facts.arrival((!listed).then_some(list_rv));
         match seen {
-            ObservedObject::Pod(key, fact) => facts.push_after(&key, Fact::Pod(fact), list_rv),
-            ObservedObject::Service(key, fact) => facts.push_after(&key, Fact::Service(fact), list_rv),
-            ObservedObject::Node(fact) => facts.cluster.push(Fact::Node(fact)),
-            ObservedObject::Job(key, object) => self.applied_job(&key, &object, facts),
+            ObservedObject::Pod(key, fact) => facts.push_read(&key, Fact::Pod(fact), arrival),
+            ObservedObject::Service(key, fact) => facts.push_read(&key, Fact::Service(fact), arrival),
+            ObservedObject::Node(fact) => facts.cluster.push((Fact::Node(fact), arrival)),
+            ObservedObject::Job(key, object) => self.applied_job(&key, &object, facts, arrival),
         }
     }
 
-    fn applied_job(&mut self, key: &JobKey, object: &Value, facts: &mut Intake) {
+    fn applied_job(&mut self, key: &JobKey, object: &Value, facts: &mut Intake, arrival: Arrival) {
         let Some(api) = self.registry.get(&key.kind).cloned() else { return };
         let fact = api.job_fact(object);
+        if self.state.is_deleted_job(key, &fact, arrival) {
+            return;
+        }
         if let Some(adopted) = self.state.adoption(key, &fact, || api.adopt(object)) {
             facts.push(key, Fact::Adopted(Box::new(adopted)));
             self.specs.forget(key);
         }
-        facts.push(key, Fact::Job(Box::new(fact)));
+        facts.push_read(key, Fact::Job(Box::new(fact)), arrival);
         if self.specs.is_new(key, object) {
             facts.push(key, Fact::Spec(Box::new(api.spec_fact(object))));
         }
@@ -110,7 +135,7 @@ impl Operator {
                 facts.push(&key, Fact::PodGone { uid: fact.uid, rv: Some(fact.rv) });
             }
             ObservedObject::Service(key, fact) => facts.push(&key, Fact::ServiceGone { uid: fact.uid }),
-            ObservedObject::Node(fact) => facts.cluster.push(Fact::NodeGone { name: fact.name }),
+            ObservedObject::Node(fact) => facts.push_cluster(Fact::NodeGone { name: fact.name }),
             ObservedObject::Job(key, _) => self.job_gone(&key, facts),
         }
     }
@@ -168,13 +193,13 @@ impl Operator {
             match (scope, fact) {
                 (Scope::Job(key), Fact::JobGone) => self.job_gone(&key, facts),
                 (Scope::Job(key), fact) => facts.push(&key, fact),
-                (Scope::Cluster, fact) => facts.cluster.push(fact),
+                (Scope::Cluster, fact) => facts.push_cluster(fact),
             }
         }
         if kind == Kind::Pod {
             facts.end_absent_waits(&present, |key| self.sources.shows(kind, of.as_ref(), key));
         }
-        facts.cluster.push(Fact::Relisted { kind, of, rv });
+        facts.push_cluster(Fact::Relisted { kind, of, rv });
         Ok(())
     }
 }

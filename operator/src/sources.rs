@@ -5,8 +5,7 @@
 use std::collections::BTreeSet;
 
 use apis::{JobSources, Registry, WatchTarget};
-use engine::State;
-use model::{JobKey, Kind, ResourceVersion, Text};
+use model::{JobKey, Kind, Text};
 
 /// Sources of a term.
 #[derive(Debug)]
@@ -44,8 +43,8 @@ impl Sources {
         self.serves(job) && self.shown_by.shows(kind, source, job)
     }
 
-    /// Returns the version of the newest list of the source that shows the job, or what belongs to it.
-    pub(crate) fn list_rv(&self, state: &State, kind: Kind, job: &JobKey) -> ResourceVersion {
-        state.floor(kind, self.shown_by.of(kind, job))
+    /// Returns the source that shows the job, or what belongs to it; `None` while the kind has one source.
+    pub(crate) fn source_of(&self, kind: Kind, job: &JobKey) -> Option<&Text> {
+        self.shown_by.of(kind, job)
     }
 }

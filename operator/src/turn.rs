@@ -46,8 +46,8 @@ impl Operator {
                 return Ok(Vec::new());
             }
             let Some(term) = self.terms.begin(self.newest_term(), now) else { return Ok(Vec::new()) };
-            facts.cluster.push(Fact::TermBegan { term });
-            facts.cluster.push(Fact::Configured(Box::new(self.config.clone())));
+            facts.push_cluster(Fact::TermBegan { term });
+            facts.push_cluster(Fact::Configured(Box::new(self.config.clone())));
         }
         self.take_observations(&mut facts)?;
         self.take_answers(&mut facts)?;
@@ -81,8 +81,8 @@ impl Operator {
         if !facts.cluster.is_empty() {
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
-            for fact in std::mem::take(&mut facts.cluster) {
-                if self.state.admit(&Scope::Cluster, &fact, Arrival::default()) != Admission::Admitted {
+            for (fact, arrival) in std::mem::take(&mut facts.cluster) {
+                if self.state.admit(&Scope::Cluster, &fact, arrival) != Admission::Admitted {
                     continue;
                 }
                 for (key, follow_up) in self.state.take_in(&Scope::Cluster, &fact) {

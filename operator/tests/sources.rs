@@ -219,3 +219,33 @@ fn an_api_that_is_left_out_waits_and_the_others_go_on() {
     assert_eq!(known(&operator, SECOND), ["q0"]);
     assert!(calls.iter().any(|call| call.job == key(SECOND)), "its mirror is written");
 }
+
+#[test]
+fn a_list_ends_what_its_watch_reported_in_the_same_turn() {
+    let mut operator = begun();
+    // Created and deleted while the watch was interrupted: of the end only the list tells.
+    let other = JobKey { name: "k".into(), uid: "k".into(), ..key(FIRST) };
+    let mut late = (*job(FIRST, 30)).clone();
+    late["metadata"]["name"] = json!("k");
+    late["metadata"]["uid"] = json!("k");
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "m", "resourceVersion": "30"}});
+    for object in [node, late, (*owned("Pod", FIRST, "p1", 30)).clone(), (*owned("Service", FIRST, "s1", 30)).clone()] {
+        operator.handle_event(Observation::Applied(Arc::new(object)));
+    }
+    for (kind, items) in [
+        (Kind::Node, vec![]),
+        (Kind::Job, vec![job(FIRST, 2)]),
+        (Kind::Pod, vec![owned("Pod", FIRST, "p0", 5)]),
+        (Kind::Service, vec![owned("Service", FIRST, "s0", 5)]),
+    ] {
+        operator.handle_event(listed(&sources(kind)[0], 40, items));
+    }
+    // What the watches report next is newer than their lists.
+    operator.handle_event(Observation::Applied(owned("Pod", FIRST, "p2", 41)));
+    operator.turn(NOW).unwrap();
+    assert_eq!(known(&operator, FIRST), ["p0", "p2", "s0"]);
+    assert!(operator.state().job(&other).is_none(), "the job is not known");
+    assert!(operator.state().nodes.is_empty(), "the node is not known");
+    let calls = operator.turn(NOW).unwrap();
+    assert!(calls.iter().all(|call| call.job != other), "{calls:?}");
+}

@@ -169,7 +169,7 @@ fn with_marker(rv: u64) -> Fact {
 
 #[test]
 fn each_rule_for_a_fact_has_its_verdict() {
-    let watch = Arrival { list_rv: ResourceVersion(KNOWN), term_begins: false };
+    let watch = Arrival { list_rv: Some(ResourceVersion(KNOWN)), term_begins: false };
     let list = Arrival::default();
     let first_turn = Arrival { term_begins: true, ..list };
     let (cluster, job, other) = (Scope::Cluster, Scope::Job(key()), Scope::Job(stranger()));
@@ -179,6 +179,7 @@ fn each_rule_for_a_fact_has_its_verdict() {
     let rows: Vec<(&str, State, &Scope, Fact, Arrival, Admission)> = vec![
         // Nodes.
         ("a node that is new", empty(), &cluster, node(1, true, &[]), list, ADMITTED),
+        ("an unknown node from before the last list", empty(), &cluster, node(KNOWN, true, &[]), watch, STALE),
         ("a node that is not ready any more", known(&[]), &cluster, node(11, false, &[]), list, ADMITTED),
         ("a node with a fault", known(&[]), &cluster, node(11, true, &["Fault"]), list, ADMITTED),
         ("a heartbeat", known(&[]), &cluster, node(11, true, &[]), list, UNCHANGED),
@@ -191,13 +192,15 @@ fn each_rule_for_a_fact_has_its_verdict() {
         ("an older list", known(&[]), &cluster, relisted(Kind::Pod, 9), list, STALE),
         ("a term", known(&[]), &cluster, Fact::TermBegan { term: Term(4) }, list, ADMITTED),
         // Job objects.
-        ("a job that is new", empty(), &job, object(1, Stamp::default()), watch, ADMITTED),
+        ("a job that is new", empty(), &job, object(11, Stamp::default()), watch, ADMITTED),
+        ("an unknown job from before the last list", empty(), &job, object(KNOWN, Stamp::default()), watch, STALE),
+        ("an unknown job that a list holds", empty(), &job, object(0, Stamp::default()), list, ADMITTED),
         ("a newer version of a job", known(&[]), &job, object(11, stamp(3, 2)), watch, ADMITTED),
         ("the same version of a job", known(&[]), &job, object(KNOWN, stamp(3, 2)), watch, UNCHANGED),
         ("the same version with a mark not seen", known(&[]), &job, marked(KNOWN), watch, ADMITTED),
         ("the same version with the end annotation", known(&[]), &job, with_marker(KNOWN), watch, ADMITTED),
         ("an older version of a job", known(&[]), &job, marked(9), watch, STALE),
-        ("a job whose pods came first", known_pods_only(), &job, object(1, Stamp::default()), watch, ADMITTED),
+        ("a job whose pods came first", known_pods_only(), &job, object(11, Stamp::default()), watch, ADMITTED),
         ("the end of a job", known(&[]), &job, Fact::JobGone, watch, ADMITTED),
         ("the end of a job that is gone", known(&[Fact::JobGone]), &job, Fact::JobGone, watch, UNCHANGED),
         ("the end of an unknown job", known(&[]), &other, Fact::JobGone, watch, UNKNOWN),
@@ -214,6 +217,7 @@ fn each_rule_for_a_fact_has_its_verdict() {
         ("a pod that is new", known(&[]), &job, pod("p1", 1, 11), watch, ADMITTED),
         ("an unknown pod from before the last list", known(&[]), &job, pod("p1", 1, KNOWN), watch, STALE),
         ("an unknown pod that a list holds", known(&[]), &job, pod("p1", 1, 5), list, ADMITTED),
+        ("a listed pod without a version", known(&[]), &job, pod("p1", 1, 0), list, ADMITTED),
         ("a pod of an unknown job", known(&[]), &other, pod("q", 0, 11), watch, ADMITTED),
         ("a late report of a pod that left its slot", known(&late), &job, running("p0", 0, 11), list, STALE),
         ("a pod that lost its label for a while", known(&back), &job, running("p0", 0, 12), list, ADMITTED),
@@ -249,7 +253,7 @@ fn each_rule_for_a_fact_has_its_verdict() {
     ];
     for (what, state, scope, fact, arrival, verdict) in rows {
         assert_eq!(state.admit(scope, &fact, arrival), verdict, "{what}");
-        let stale = verdict == STALE && arrival.list_rv == ResourceVersion::default();
+        let stale = verdict == STALE && arrival.list_rv.is_none();
         if stale && let Scope::Job(key) = scope {
             // Records of older builds hold such facts: they fold to nothing.
             let mut folded = state.clone();
@@ -320,6 +324,15 @@ fn a_cluster_that_was_restored_shows_in_lists_and_reads() {
     ] {
         let list = ListView { kind, of: None, rv: ResourceVersion(rv), shows: &|_| shown };
         assert_eq!(state.admit_list(&list, term_begins), verdict, "{kind:?} {rv} {term_begins} {shown}");
+    }
+    let after = |list_rv: u64| Arrival { list_rv: Some(ResourceVersion(list_rv)), term_begins: false };
+    for (key, rv, arrival, deleted) in [
+        (stranger(), 9, after(9), true),
+        (stranger(), 10, after(9), false),
+        (stranger(), 9, Arrival::default(), false),
+        (key(), 9, after(9), false),
+    ] {
+        assert_eq!(state.is_deleted_job(&key, &object_fact(rv, Stamp::default()), arrival), deleted, "{key} {rv}");
     }
     assert_eq!(state.admit_read(&key(), ResourceVersion(9)), regressed(KNOWN));
     assert_eq!(state.admit_read(&key(), ResourceVersion(KNOWN)), ADMITTED);
