@@ -245,12 +245,12 @@ fn is_running(session: &Session, kind: &FaultKind) -> bool {
     match kind {
         FaultKind::Exit { pod, .. } | FaultKind::Image { pod } => state
             .jobs
-            .all_awake()
+            .all_live()
             .flat_map(|(_, j)| j.pods.values())
             .any(|p| *p.fact.name == **pod && p.fact.phase == model::PodPhase::Running && !p.is_leaving()),
-        FaultKind::Node { .. } => state.jobs.briefs().any(|(_, j)| j.phase == model::Phase::Running),
+        FaultKind::Node { .. } => state.jobs.summaries().any(|(_, j)| j.phase == model::Phase::Running),
         FaultKind::Preempt { job } => {
-            state.jobs.briefs().any(|(key, j)| *key.name == **job && j.phase == model::Phase::Running)
+            state.jobs.summaries().any(|(key, j)| *key.name == **job && j.phase == model::Phase::Running)
         }
     }
 }

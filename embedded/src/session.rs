@@ -116,7 +116,7 @@ impl Session {
 
     /// Returns the jobs that exist, by key.
     pub fn jobs(&self) -> Vec<(JobKey, Phase)> {
-        let jobs = self.operator.state().jobs.briefs().filter(|(_, job)| job.known && !job.gone);
+        let jobs = self.operator.state().jobs.summaries().filter(|(_, job)| job.known && !job.gone);
         jobs.map(|(key, job)| (key.clone(), job.phase)).collect()
     }
 }

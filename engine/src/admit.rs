@@ -139,8 +139,8 @@ impl State {
                 Some(job) if job.is_stale_object(fact) => Admission::STALE,
                 Some(job) if job.known => {
                     let changed = (fact.rv, fact.deleting, fact.mirror) != (job.rv, job.deleting, job.mirror)
-                        || fact.marks != job.marks
-                        || (fact.marker && !job.marker);
+                        || fact.end_requests != job.end_requests
+                        || (fact.end_annotated && !job.end_annotated);
                     Admission::unless(changed, Admission::UNCHANGED)
                 }
                 Some(_) | None => Admission::unless(arrival.exists(fact.rv), Admission::STALE),
@@ -182,22 +182,22 @@ impl State {
     /// of the job and not covered by the log, or it has no mirror, is new here and its status shows a phase. `read` reads the
     /// object.
     pub fn adoption(&self, key: &JobKey, fact: &JobFact, read: impl FnOnce() -> Adopted) -> Option<Adopted> {
-        let known = self.jobs.brief(key).filter(|job| job.known);
+        let known = self.jobs.summary(key).filter(|job| job.known);
         if fact.mirror == Stamp::default() {
             return known.is_none().then(read).filter(|adopted| adopted.mirror.phase != Phase::New);
         }
-        let is_newer = known.is_none_or(|job| fact.mirror > job.acked && fact.rv > job.rv);
+        let is_newer = known.is_none_or(|job| fact.mirror > job.acked_stamp && fact.rv > job.rv);
         (is_newer && !self.covers(fact.mirror)).then(read)
     }
 
     /// Returns true if the job is not known and was deleted before the newest list. To be asked before [`State::adoption`].
     pub fn is_deleted_job(&self, key: &JobKey, fact: &JobFact, arrival: Arrival) -> bool {
-        !self.jobs.brief(key).is_some_and(|job| job.known) && !arrival.exists(fact.rv)
+        !self.jobs.summary(key).is_some_and(|job| job.known) && !arrival.exists(fact.rv)
     }
 
     /// Returns the verdict on a job that was read at a version: a read shows at least what was known when it was sent.
     pub fn admit_read(&self, key: &JobKey, rv: ResourceVersion) -> Admission {
-        match self.jobs.brief(key) {
+        match self.jobs.summary(key) {
             Some(job) if rv < job.rv => Admission::Regressed { known: job.rv },
             Some(_) | None => Admission::Admitted,
         }
@@ -265,13 +265,13 @@ impl Job {
     /// Returns true if the end of a pod matters. Of a pod that was never seen it does while a creation is unresolved, or while
     /// an adopted mirror waits for it.
     fn awaits_end_of(&self, uid: &Uid) -> bool {
-        self.pods.contains_key(uid) || self.doomed.contains(uid) || !self.planned_pods.is_empty()
+        self.pods.contains_key(uid) || self.deleting_pods.contains(uid) || !self.planned_pods.is_empty()
     }
 
     /// Returns true if an acknowledged status write changes anything. What a watch has shown already still ends the attempts
     /// to write it.
     fn is_news_of_status(&self, stamp: Stamp, rv: ResourceVersion) -> bool {
-        stamp > self.acked || rv > self.rv || self.attempts.contains_key(&ObjectRef::Status)
+        stamp > self.acked_stamp || rv > self.rv || self.attempts.contains_key(&ObjectRef::Status)
     }
 }
 

@@ -9,7 +9,7 @@ use model::{Incarnation, Mirror, SlotId, Stamp, Text, Timestamp, Uid};
 
 use crate::job::Job;
 
-/// Up to this many doomed pods are named by uid in the mirror; of more, whole groups are named by an incarnation.
+/// Maximum number of deleting pods that the mirror names by uid; of more, whole groups are named by an incarnation.
 const MAX_WAIT_UIDS: usize = 64;
 /// Maximum number of slots whose back-off the mirror names; of more, the last one stands for the whole job.
 const MAX_SLOT_RETRIES: usize = 64;
@@ -17,7 +17,7 @@ const MAX_SLOT_RETRIES: usize = 64;
 /// Resets `job` to what its object tells.
 pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestamp) {
     let mirror = &adopted.mirror;
-    // The index of deadlines holds the old one until the record is settled.
+    // The index of deadlines holds the old one until the record is finished.
     let (rv, deadline) = (job.rv, job.deadline);
     *job = Job {
         rv,
@@ -26,10 +26,10 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         milestones: adopted.milestones.iter().cloned().collect(),
         decision: mirror.decision.clone(),
         decided: mirror.stamp,
-        doomed: mirror.wait_uids.clone(),
+        deleting_pods: mirror.wait_uids.clone(),
         retry_at: mirror.retry_at,
-        shown: mirror.stamp,
-        acked: mirror.stamp,
+        status_stamp: mirror.stamp,
+        acked_stamp: mirror.stamp,
         mirror: mirror.stamp,
         started_at: adopted.started_at,
         running_at: adopted.running_at,
@@ -60,7 +60,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         job.groups.entry(name.clone()).or_default().replicas = *replicas;
     }
     if adopted.remarks {
-        job.shown = stamp;
+        job.status_stamp = stamp;
     }
     job.waits_below.clone_from(&mirror.wait_below);
     job.slot_counts.clone_from(&mirror.slot_counts);
@@ -72,17 +72,17 @@ impl Job {
     pub fn mirror(&self) -> Mirror {
         let ended = self.phase.is_terminal();
         let mut mirror = Mirror {
-            stamp: self.shown,
+            stamp: self.status_stamp,
             phase: self.phase,
             decision: self.decision.clone(),
-            wait_uids: self.doomed.clone(),
+            wait_uids: self.deleting_pods.clone(),
             charged: self.groups.iter().filter(|(_, g)| g.charged > 0).map(|(n, g)| (n.clone(), g.charged)).collect(),
             retry_at: self.retry_at.filter(|_| !ended),
             first_creating_at: self.creating_at.filter(|_| !ended),
             first_running_at: self.first_running_at,
             ..Mirror::default()
         };
-        if self.doomed.len() > MAX_WAIT_UIDS {
+        if self.deleting_pods.len() > MAX_WAIT_UIDS {
             self.shorten_waits(&mut mirror);
         }
         if !ended {
@@ -107,7 +107,7 @@ impl Job {
 
     /// Restart counts that a restart set for slots whose new pod is still to come.
     fn pinned_counts(&self) -> BTreeMap<String, u32> {
-        let doomed = self.doomed.iter().filter_map(|uid| Some(self.place_of(uid)?.0.clone()));
+        let deleting = self.deleting_pods.iter().filter_map(|uid| Some(self.place_of(uid)?.0.clone()));
         let missing = |(name, group): (&Text, &crate::job::Group)| -> Vec<SlotId> {
             group.missing.iter().map(|index| SlotId { group: name.clone(), index: *index }).collect()
         };
@@ -117,7 +117,7 @@ impl Job {
             .map(|(name, group)| (name, &**group))
             .flat_map(missing)
             .chain(self.planned_pods.iter().cloned())
-            .chain(doomed);
+            .chain(deleting);
         let mut all = BTreeMap::new();
         let mut told = BTreeMap::new();
         for id in waiting {
@@ -134,22 +134,22 @@ impl Job {
         if all.len() > MAX_WAIT_UIDS { told } else { all }
     }
 
-    /// Names the doomed pods of wholly doomed groups by one incarnation each.
+    /// Names the deleting pods of groups that are deleted as a whole by one incarnation each.
     fn shorten_waits(&self, mirror: &mut Mirror) {
-        let mut doomed: BTreeMap<&Text, (u32, Incarnation)> = BTreeMap::new();
-        for (slot, incarnation) in self.doomed.iter().filter_map(|uid| self.place_of(uid)) {
-            let (count, newest) = doomed.entry(&slot.group).or_default();
+        let mut deleting: BTreeMap<&Text, (u32, Incarnation)> = BTreeMap::new();
+        for (slot, incarnation) in self.deleting_pods.iter().filter_map(|uid| self.place_of(uid)) {
+            let (count, newest) = deleting.entry(&slot.group).or_default();
             *count = count.saturating_add(1);
             *newest = (*newest).max(incarnation);
         }
         for (name, group) in &self.groups {
             let held = group.slots.iter().filter(|s| s.pod.is_some()).count();
-            let whole = doomed.get(name).filter(|(count, _)| usize::try_from(*count).is_ok_and(|n| n >= held));
+            let whole = deleting.get(name).filter(|(count, _)| usize::try_from(*count).is_ok_and(|n| n >= held));
             if let Some((_, newest)) = whole {
                 mirror.wait_below.insert(name.clone(), newest.next());
             }
         }
         let named = |uid: &Uid| self.place_of(uid).is_some_and(|(slot, _)| mirror.wait_below.contains_key(&slot.group));
-        mirror.wait_uids = self.doomed.iter().filter(|uid| !named(uid)).cloned().collect();
+        mirror.wait_uids = self.deleting_pods.iter().filter(|uid| !named(uid)).cloned().collect();
     }
 }

@@ -1,12 +1,12 @@
-//! Folds decisions in. Needs no rule: what an event says is done to the state, whatever made it.
+//! Folds decisions in. Needs no rule: what an event says is done to the state.
 
 use model::fact::Milestone;
 use model::{Decision, Event, JobKey, Phase, RestartScope, SlotId, Stamp, Text, Timestamp, Uid};
 
-use crate::job::{Doom, Job, MAX_MILESTONES};
+use crate::job::{Job, MAX_MILESTONES, PendingDeletion};
 use crate::observe::answers;
 use crate::slots;
-use crate::state::{ApplyError, Scope, State, Surroundings};
+use crate::state::{ApplyError, NodeView, Scope, State};
 use crate::words::scope_words;
 
 impl State {
@@ -21,7 +21,7 @@ impl State {
 
     pub(crate) fn apply_job(&mut self, key: &JobKey, event: &Event) -> Result<(), ApplyError> {
         let (at, stamp, behaviour) = (self.at, self.stamp, self.behaviour);
-        let around = Surroundings {
+        let node_view = NodeView {
             nodes: &self.nodes,
             listed: self.floors.get(&model::Kind::Node).is_some_and(|rv| rv.0 > 0),
             grace_ms: self.config.node_grace_ms,
@@ -32,8 +32,8 @@ impl State {
         };
         match event {
             Event::Fenced => {
-                job.fenced = stamp;
-                job.shown = stamp;
+                job.fenced_by = stamp;
+                job.status_stamp = stamp;
             }
             Event::PodsPlanned { slots } => {
                 for (id, incarnation) in slots {
@@ -43,7 +43,7 @@ impl State {
                         slot.incarnation = *incarnation;
                         job.planned_pods.insert(id.clone());
                         job.drop_delay(id);
-                        slots::refresh(job, id, &around);
+                        slots::refresh(job, id, &node_view);
                     }
                 }
                 if behaviour.delays_slots() {
@@ -56,28 +56,28 @@ impl State {
                     if let Some(slot) = job.slot_mut(id) {
                         slot.service_planned = true;
                         job.planned_services.insert(id.clone());
-                        slots::refresh(job, id, &around);
+                        slots::refresh(job, id, &node_view);
                     }
                 }
             }
             Event::PodsDropped { uids } => {
-                let evidence = if job.ending().is_some() { job.decided } else { Stamp::default() };
+                let requires = if job.ending().is_some() { job.decided } else { Stamp::default() };
                 for uid in uids {
-                    doom(job, uid, evidence, &around);
+                    schedule_deletion(job, uid, requires, &node_view);
                 }
             }
             Event::ServicesDropped { uids } => {
                 for uid in uids {
                     if let Some(service) = job.services.get_mut(uid) {
-                        service.doom.get_or_insert_with(|| Box::new(Doom::without_evidence()));
+                        service.deletion.get_or_insert_with(|| Box::new(PendingDeletion::unconditional()));
                     }
-                    job.stray_services.remove(uid);
+                    job.surplus_services.remove(uid);
                 }
             }
             Event::Decided(decision) => {
                 job.decision = Some((**decision).clone());
                 job.decided = stamp;
-                job.shown = stamp;
+                job.status_stamp = stamp;
                 job.creating_at = None;
                 // Something follows from its pods after all.
                 job.stalled = None;
@@ -91,7 +91,7 @@ impl State {
                         if let Some(slot) = job.slot_mut(slot) {
                             slot.failures.insert(cause.kind, *failures);
                         }
-                        restart(job, group, *scope, slot, stamp, &around);
+                        restart(job, group, *scope, slot, stamp, &node_view);
                         job.note(
                             stamp,
                             at,
@@ -99,7 +99,7 @@ impl State {
                         );
                     }
                     Decision::End { phase, cause, clean } => {
-                        end(job, *clean, stamp, &around);
+                        end(job, *clean, stamp, &node_view);
                         job.note(stamp, at, format!("ending as {phase:?} decided: {}", cause.message));
                     }
                 }
@@ -107,7 +107,7 @@ impl State {
             Event::RestartCleared => {
                 job.decision = None;
                 job.waits_below.clear();
-                job.shown = stamp;
+                job.status_stamp = stamp;
             }
             Event::Ended { phase } => {
                 job.ended_at = Some(at);
@@ -122,13 +122,13 @@ impl State {
             Event::PhaseChanged { to, message } => enter(job, *to, message.clone(), stamp, at),
             Event::Stalled { message } => {
                 job.stalled.clone_from(message);
-                job.shown = stamp;
+                job.status_stamp = stamp;
             }
             Event::MessageChanged { message } => {
                 if let Some(last) = job.milestones.back_mut() {
                     last.message = message.clone();
                 }
-                job.shown = stamp;
+                job.status_stamp = stamp;
             }
         }
         Ok(())
@@ -141,7 +141,7 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp
     let words = if message.is_empty() || told { String::new() } else { format!(": {message}") };
     job.note(stamp, at, format!("{:?} -> {phase:?}{words}", job.phase));
     job.phase = phase;
-    job.shown = stamp;
+    job.status_stamp = stamp;
     match phase {
         Phase::Pending => {
             job.started_at = job.started_at.or(Some(at));
@@ -168,17 +168,17 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp
     job.milestones.push_back(Milestone { phase, at, message });
 }
 
-fn doom(job: &mut Job, uid: &Uid, evidence: Stamp, around: &Surroundings<'_>) {
+fn schedule_deletion(job: &mut Job, uid: &Uid, requires: Stamp, node_view: &NodeView<'_>) {
     let Some(pod) = job.pods.get_mut(uid) else { return };
-    pod.doom.get_or_insert_with(|| Box::new(Doom { evidence, ordered: false, forced: false }));
+    pod.deletion.get_or_insert_with(|| Box::new(PendingDeletion { requires, ordered: false, forced: false }));
     let slot = pod.fact.slot.clone();
-    job.doomed.insert(uid.clone());
+    job.deleting_pods.insert(uid.clone());
     if let Some(id) = slot {
-        slots::refresh(job, &id, around);
+        slots::refresh(job, &id, node_view);
     }
 }
 
-fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stamp: Stamp, around: &Surroundings<'_>) {
+fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stamp: Stamp, node_view: &NodeView<'_>) {
     if let Some(charged) = job.groups.get_mut(group) {
         charged.charged = charged.charged.saturating_add(1);
     }
@@ -206,10 +206,10 @@ fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stam
         RestartScope::Pod => job.slot(slot).and_then(|s| s.pod.clone()).into_iter().collect(),
     };
     for uid in &victims {
-        doom(job, uid, stamp, around);
+        schedule_deletion(job, uid, stamp, node_view);
     }
     for name in &taken {
-        slots::refresh_group(job, name, around);
+        slots::refresh_group(job, name, node_view);
     }
 }
 
@@ -233,7 +233,7 @@ fn delay(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, until:
     }
 }
 
-fn end(job: &mut Job, clean: bool, stamp: Stamp, around: &Surroundings<'_>) {
+fn end(job: &mut Job, clean: bool, stamp: Stamp, node_view: &NodeView<'_>) {
     job.retry_at = None;
     job.groups.values_mut().for_each(|group| group.delays.clear());
     let finals = job.groups.iter().map(|(name, g)| (name.clone(), (g.counters.succeeded, g.counters.failed)));
@@ -251,10 +251,12 @@ fn end(job: &mut Job, clean: bool, stamp: Stamp, around: &Surroundings<'_>) {
     if clean {
         let uids: Vec<Uid> = job.pods.keys().cloned().collect();
         for uid in &uids {
-            doom(job, uid, stamp, around);
+            schedule_deletion(job, uid, stamp, node_view);
         }
         for service in job.services.values_mut() {
-            service.doom.get_or_insert_with(|| Box::new(Doom { evidence: stamp, ordered: false, forced: false }));
+            service
+                .deletion
+                .get_or_insert_with(|| Box::new(PendingDeletion { requires: stamp, ordered: false, forced: false }));
         }
     }
 }

@@ -4,10 +4,10 @@ use model::{Config, Phase, PodPhase, Timestamp};
 
 use crate::job::Job;
 use crate::slots::creation_error;
-use crate::state::{NodeTrouble, Surroundings};
+use crate::state::{NodeTrouble, NodeView};
 
 /// The earliest time after `at` at which something falls due.
-pub(crate) fn of(job: &Job, at: Timestamp, around: &Surroundings<'_>, config: &Config) -> Option<Timestamp> {
+pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Config) -> Option<Timestamp> {
     let mut next: Option<Timestamp> = None;
     let mut at_or_after = |time: Timestamp| {
         if time > at && next.is_none_or(|n| time < n) {
@@ -28,12 +28,12 @@ pub(crate) fn of(job: &Job, at: Timestamp, around: &Surroundings<'_>, config: &C
     }
     crate::decide::failures_awaited_until(job, config.failure_window_ms).into_iter().for_each(&mut at_or_after);
     for group in job.groups.values() {
-        for index in &group.suspects {
+        for index in &group.to_evaluate {
             let Some(pod) = group.slot(*index).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid)) else {
                 continue;
             };
             if let Some(node) = &pod.fact.node {
-                match around.trouble(node, at) {
+                match node_view.trouble(node, at) {
                     Some(NodeTrouble::LostAt(time)) => at_or_after(time),
                     Some(NodeTrouble::Lost) => pod.fact.deleting.into_iter().for_each(&mut at_or_after),
                     None => {}

@@ -1,19 +1,19 @@
-//! What is decided of one job from what is known, and from nothing else. Total and level-triggered.
+//! Decides one job from what is known, and from nothing else. Total and level-triggered.
 //!
-//! Ranking: `AITrainingJob` specification, section 2.6, corrected: marks and the time limit also act while a restart waits;
-//! the whole job is judged before any pod is created or deleted. The rules are grouped by what they lead to:
-//! [`endings`], [`restarts`], [`upkeep`].
+//! Ranking: `AITrainingJob` specification, section 2.6, corrected: end requests and the time limit also act while a restart waits;
+//! the whole job is evaluated before any pod is created or deleted. The rules are grouped by what they lead to:
+//! [`endings`], [`restarts`], [`reconcile`].
 
 mod endings;
 mod first_failure;
+mod reconcile;
 mod restarts;
-mod upkeep;
 
 use model::{CauseKind, Event, JobKey, Phase, SlotId, Term, Timestamp};
 
 use self::first_failure::Rank;
+use crate::classify::{DecisionContext, PodOutcome};
 use crate::job::Job;
-use crate::judge::{Bench, Judgement};
 use crate::state::State;
 
 /// Rounds after which a record is closed even if more would follow; the rest goes into the next record.
@@ -21,18 +21,18 @@ const MAX_ROUNDS: u32 = 8;
 
 /// Decides one job at `now`. The events change nothing until they are applied.
 pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<Event> {
-    let Some(job) = state.jobs.awake(key) else { return Vec::new() };
+    let Some(job) = state.jobs.live(key) else { return Vec::new() };
     if job.quarantine.is_some() {
         return Vec::new();
     }
-    let bench = Bench { now, config: &state.config, around: state.surroundings() };
+    let context = DecisionContext { now, config: &state.config, node_view: state.node_view() };
     if !job.known || job.gone {
-        return upkeep::orphan(&bench, job);
+        return reconcile::orphan(&context, job);
     }
     if job.deleting {
         return Vec::new();
     }
-    fence(job, state.stamp.term, rules(&bench, job))
+    fence(job, state.stamp.term, rules(&context, job))
 }
 
 pub(crate) use self::first_failure::until as failures_awaited_until;
@@ -57,59 +57,59 @@ pub fn step(state: &mut State, key: &JobKey) -> Vec<Event> {
             break;
         }
     }
-    state.settle(key);
+    state.finish_record(key);
     events
 }
 
-fn rules(bench: &Bench<'_>, job: &Job) -> Vec<Event> {
+fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if job.phase.is_terminal() {
-        return upkeep::sweep(job);
+        return reconcile::collect_leftovers(job);
     }
     if let Some((phase, ..)) = job.ending() {
-        return endings::settle(job, phase);
+        return endings::proceed(job, phase);
     }
     // An edit that cannot be accepted is reported; the job goes on with the spec before.
     let Some(spec) = job.spec() else { return Vec::new() };
-    if let Some((mark, value)) = job.marks.first_key_value() {
-        return endings::marked(job, spec, *mark, value);
+    if let Some((request, value)) = job.end_requests.first_key_value() {
+        return endings::requested(job, spec, *request, value);
     }
     if let Some(restart) = job.restart() {
-        if endings::is_over_time(bench, job) {
+        if endings::is_over_time(context, job) {
             return endings::time_limit(job, spec);
         }
-        return restarts::clear(bench, job, restart);
+        return restarts::clear(context, job, restart);
     }
     let reports: Vec<(usize, Report)> =
-        job.spec_groups().enumerate().filter_map(|(n, (spec, _))| Some((n, report(bench, job, spec)?))).collect();
-    if first_failure::is_awaited(bench, job, &reports) {
+        job.spec_groups().enumerate().filter_map(|(n, (spec, _))| Some((n, report(context, job, spec)?))).collect();
+    if first_failure::is_awaited(context, job, &reports) {
         return Vec::new();
     }
-    if let Some(events) = restarts::first(bench, job, spec, &reports) {
+    if let Some(events) = restarts::first(context, job, spec, &reports) {
         return events;
     }
-    if let Some(events) = endings::by_policy(bench, job, spec, &reports) {
+    if let Some(events) = endings::by_policy(context, job, spec, &reports) {
         return events;
     }
-    if endings::is_over_time(bench, job) {
+    if endings::is_over_time(context, job) {
         return endings::time_limit(job, spec);
     }
-    upkeep::keep_up(bench, job, spec)
+    reconcile::active_job(context, job, spec)
 }
 
-/// A term acts on a job only once it stands in the job's mirror; of what was decided before, only the first phase is shown.
+/// Holds decisions back until the term is fenced. A term acts on a job only once it stands in the job's mirror; of what was decided before, only the first phase is shown.
 fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
     let waiting = !job.planned_pods.is_empty() || !job.planned_services.is_empty();
     if job.is_fenced(term) || (events.is_empty() && !waiting) {
         return events;
     }
-    if job.fenced.term == term {
+    if job.fenced_by.term == term {
         return Vec::new();
     }
     let first = |e: &Event| job.phase == Phase::New && matches!(e, Event::PhaseChanged { to: Phase::Pending, .. });
     std::iter::once(Event::Fenced).chain(events.into_iter().filter(first)).collect()
 }
 
-/// What the pods of one group say about it.
+/// Report of the pods of one group about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Report {
     /// A pod is to be restarted.
@@ -121,7 +121,7 @@ enum Report {
 }
 
 /// Walks a group's slots that have something to say, in index order. Of those that decide, the one that failed first does.
-fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Report> {
+fn report(context: &DecisionContext<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Report> {
     use model::GroupEndPolicy as Policy;
     let group = job.groups.get(&spec.name)?;
     let id = |index: u32| SlotId { group: spec.name.clone(), index };
@@ -130,7 +130,7 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
         Policy::Rank0 => group.done.first().copied().filter(|n| *n == 0),
         Policy::All | Policy::None => None,
     };
-    let open = restart_limit(bench, spec).is_none_or(|limit| group.charged < limit);
+    let open = restart_limit(context, spec).is_none_or(|limit| group.charged < limit);
     let mut ended = Vec::new();
     let mut node_failed = false;
     let mut limited = false;
@@ -140,23 +140,23 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
             first = Some((rank, report));
         }
     };
-    for index in &group.suspects {
+    for index in &group.to_evaluate {
         if first_done.is_some_and(|done| done < *index) {
             break;
         }
         let Some(pod) = group.slot(*index).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid)) else {
             continue;
         };
-        match bench.judge(job, spec, pod) {
-            Judgement::Retry if open => {
+        match context.classify(job, spec, pod) {
+            PodOutcome::Retry if open => {
                 let (index, kind, rank) = (*index, CauseKind::CreationFailed, Rank::LAST);
                 decides_if_first(rank, Report::Restart { index, kind, rank });
             }
-            Judgement::Failed { kind, restartable: true, .. } if open => {
+            PodOutcome::Failed { kind, restartable: true, .. } if open => {
                 let (index, rank) = (*index, Rank::of(pod));
                 decides_if_first(rank, Report::Restart { index, kind, rank });
             }
-            Judgement::Failed { phase, kind, restartable } => {
+            PodOutcome::Failed { phase, kind, restartable } => {
                 limited |= restartable;
                 let decides = match spec.fail {
                     Policy::Any => true,
@@ -173,8 +173,8 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
                     ended.push((id(*index), kind));
                 }
             }
-            Judgement::Fine if counts_as_failed(pod) => ended.push((id(*index), CauseKind::PodFailed)),
-            Judgement::Retry | Judgement::Fine => {}
+            PodOutcome::Fine if counts_as_failed(pod) => ended.push((id(*index), CauseKind::PodFailed)),
+            PodOutcome::Retry | PodOutcome::Fine => {}
         }
     }
     if let Some((_, report)) = first {
@@ -195,11 +195,11 @@ fn report(bench: &Bench<'_>, job: &Job, spec: &model::GroupSpec) -> Option<Repor
 }
 
 /// The limit of a group's restarts: its own, or else the configured one.
-fn restart_limit(bench: &Bench<'_>, spec: &model::GroupSpec) -> Option<u32> {
-    spec.restart_limit.or(bench.config.restart_limit)
+fn restart_limit(context: &DecisionContext<'_>, spec: &model::GroupSpec) -> Option<u32> {
+    spec.restart_limit.or(context.config.restart_limit)
 }
 
-/// Whether a pod counts where all pods of a group have to fail: by its phase, and not while it is on its way out.
+/// Returns true if a pod counts where all pods of a group have to fail: by its phase, and not while it is on its way out.
 const fn counts_as_failed(pod: &crate::job::Pod) -> bool {
     !pod.is_leaving() && matches!(pod.fact.phase, model::PodPhase::Failed | model::PodPhase::Unknown)
 }

@@ -1,16 +1,16 @@
-//! What follows from state: the same walk finds unfinished work after a commit and after a crash.
+//! Derives what follows from state: the same walk finds unfinished work after a commit and after a crash.
 //!
 //! It says what is to be done, not what is under way: `operator` knows which calls are out.
 
 use model::{Command, Effect, JobKey, ObjectRef, Stamp, Term};
 
-use crate::job::{Doom, Job, Pod};
+use crate::job::{Job, PendingDeletion, Pod};
 use crate::state::{NodeTrouble, State};
 
 impl State {
-    /// What is to be done for a job, in dispatch order: status, pods, services, deletions, annotation; then when to look again.
+    /// Returns what is to be done for a job, in dispatch order: status, pods, services, deletions, annotation; then when to look again.
     pub fn effects_of(&self, key: &JobKey) -> Vec<Effect> {
-        let Some(job) = self.jobs.awake(key) else { return Vec::new() };
+        let Some(job) = self.jobs.live(key) else { return Vec::new() };
         let ready =
             |c: &Command| job.attempts.get(&c.object()).is_none_or(|a| a.retry_at.is_some_and(|at| at <= self.at));
         let mut effects: Vec<Effect> = self.wanted(job).into_iter().filter(ready).map(Effect::Dispatch).collect();
@@ -18,7 +18,7 @@ impl State {
         effects
     }
 
-    /// What is to be done for a job, now or when it may be tried again.
+    /// Returns what is to be done for a job, now or when it may be tried again.
     pub(crate) fn wanted(&self, job: &Job) -> Vec<Command> {
         let mut commands = Vec::new();
         if job.quarantine.is_none() {
@@ -30,10 +30,10 @@ impl State {
                 && job.known
                 && !job.gone
                 && !job.deleting
-                && !job.marker
-                && job.acked >= job.decided
+                && !job.end_annotated
+                && job.acked_stamp >= job.decided
             {
-                commands.push(Command::WriteMarker);
+                commands.push(Command::WriteEndAnnotation);
             }
         }
         commands
@@ -42,7 +42,7 @@ impl State {
     /// Status and creations.
     fn own(&self, job: &Job, commands: &mut Vec<Command>) {
         if job.needs_status() {
-            commands.push(Command::WriteStatus { stamp: job.shown, rv: job.rv });
+            commands.push(Command::WriteStatus { stamp: job.status_stamp, rv: job.rv });
         }
         if !job.is_fenced(self.stamp.term) {
             return;
@@ -67,47 +67,51 @@ impl State {
     }
 
     fn deletions(&self, job: &Job, commands: &mut Vec<Command>) {
-        for (uid, pod, doom) in
-            job.doomed.iter().filter_map(|uid| Some((uid, job.pods.get(uid)?, job.pods.get(uid)?.doom.as_deref()?)))
+        for (uid, pod, deletion) in job
+            .deleting_pods
+            .iter()
+            .filter_map(|uid| Some((uid, job.pods.get(uid)?, job.pods.get(uid)?.deletion.as_deref()?)))
         {
             let lost = self.is_lost(pod);
-            let asked = doom.ordered || pod.fact.deleting.is_some();
-            if job.acked >= doom.evidence && (!asked || (lost && !doom.forced)) {
+            let asked = deletion.ordered || pod.fact.deleting.is_some();
+            if job.acked_stamp >= deletion.requires && (!asked || (lost && !deletion.forced)) {
                 commands.push(Command::DeletePod { uid: uid.clone(), name: pod.fact.name.clone(), force: lost });
             }
         }
         for (uid, service) in &job.services {
-            let due = |doom: &Doom| !doom.ordered && !service.deleting && job.acked >= doom.evidence;
-            if service.doom.as_deref().is_some_and(due) {
+            let due = |deletion: &PendingDeletion| {
+                !deletion.ordered && !service.deleting && job.acked_stamp >= deletion.requires
+            };
+            if service.deletion.as_deref().is_some_and(due) {
                 commands.push(Command::DeleteService { uid: uid.clone(), name: service.name.clone() });
             }
         }
     }
 
-    /// Whether nobody is left on the pod's node to end it politely.
+    /// Returns true if the pod's node is lost, so that no kubelet ends it gracefully.
     fn is_lost(&self, pod: &Pod) -> bool {
-        let trouble = pod.fact.node.as_ref().and_then(|node| self.surroundings().trouble(node, self.at));
+        let trouble = pod.fact.node.as_ref().and_then(|node| self.node_view().trouble(node, self.at));
         trouble == Some(NodeTrouble::Lost)
     }
 }
 
 impl Job {
-    /// Whether this term stands in the job's mirror, so that it may act on it.
+    /// Returns true if this term stands in the job's mirror, so that it may act on it.
     pub fn is_fenced(&self, term: Term) -> bool {
-        self.acked.term >= term
+        self.acked_stamp.term >= term
     }
 
-    /// Whether something is held back until the object's mirror shows this term and the last decision.
+    /// Returns true if something is held back until the object's mirror shows this term and the last decision.
     pub fn awaits_mirror(&self, term: Term) -> bool {
-        !self.is_fenced(term) || self.acked < self.decided
+        !self.is_fenced(term) || self.acked_stamp < self.decided
     }
 
-    /// Whether its object's status is behind, or shows an older mirror than was acknowledged.
+    /// Returns true if its object's status is behind, or shows an older mirror than was acknowledged.
     pub fn needs_status(&self) -> bool {
-        self.shown > Stamp::default() && (self.acked < self.shown || self.mirror < self.acked)
+        self.status_stamp > Stamp::default() && (self.acked_stamp < self.status_stamp || self.mirror < self.acked_stamp)
     }
 
-    /// Calls about its objects that users should know of: what could not be done, and why.
+    /// Returns the calls about its objects that could not be done, for its users.
     pub fn refusals(&self) -> impl Iterator<Item = (&ObjectRef, &model::Outcome)> {
         self.attempts.iter().filter_map(|(object, attempt)| match &attempt.last {
             outcome @ (model::Outcome::Refused { .. } | model::Outcome::Taken { waiting: false, .. }) => {

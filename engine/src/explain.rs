@@ -78,9 +78,10 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         Fact::TermBegan { term } => format!("term {term} began"),
         Fact::Configured(_) => "configuration recorded".to_owned(),
         Fact::Job(job) if job.deleting => "the job object is being deleted".to_owned(),
-        Fact::Job(job) if !job.marks.is_empty() => {
-            let marks: Vec<String> = job.marks.iter().map(|(mark, value)| format!("{mark:?}={value}")).collect();
-            format!("the job object carries marks: {}", marks.join(", "))
+        Fact::Job(job) if !job.end_requests.is_empty() => {
+            let end_requests: Vec<String> =
+                job.end_requests.iter().map(|(request, value)| format!("{request:?}={value}")).collect();
+            format!("the job object carries marks: {}", end_requests.join(", "))
         }
         Fact::Job(_) | Fact::Published { .. } | Fact::Due | Fact::Relisted { .. } => return None,
         Fact::Spec(spec) => match &spec.spec {
@@ -212,7 +213,7 @@ impl Chain {
         }
         let notable = |fact: &&Fact| {
             matches!(fact, Fact::Adopted(_) | Fact::NodeChanged { .. } | Fact::Spec(_) | Fact::JobGone)
-                || matches!(fact, Fact::Job(job) if job.deleting || !job.marks.is_empty())
+                || matches!(fact, Fact::Job(job) if job.deleting || !job.end_requests.is_empty())
                 || matches!(fact, Fact::Answered { outcome: Outcome::Refused { .. } | Outcome::Taken { .. }, .. })
         };
         for text in record.facts.iter().filter(notable).filter_map(fact_words) {
@@ -273,12 +274,12 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
         out.push("garbage collection of its pods and services: the job object is deleted".to_owned());
     }
     if job.needs_status() && !job.deleting && !job.gone {
-        out.push(format!("its status with mirror {} to be acknowledged", job.shown));
+        out.push(format!("its status with mirror {} to be acknowledged", job.status_stamp));
     }
-    if !job.doomed.is_empty() {
+    if !job.deleting_pods.is_empty() {
         let names: Vec<&str> =
-            job.doomed.iter().take(6).map(|uid| job.pods.get(uid).map_or(&*uid.0, |p| &*p.fact.name)).collect();
-        out.push(format!("{} pods to be gone: {}", job.doomed.len(), names.join(", ")));
+            job.deleting_pods.iter().take(6).map(|uid| job.pods.get(uid).map_or(&*uid.0, |p| &*p.fact.name)).collect();
+        out.push(format!("{} pods to be gone: {}", job.deleting_pods.len(), names.join(", ")));
     }
     out.extend(backing_off(&job, state.at));
     for (object, attempt) in &job.attempts {
@@ -388,7 +389,7 @@ fn job_summary(job: &Job) -> Value {
         "services": job.services.values().map(|s| &*s.name).collect::<Vec<_>>(),
         "planned": job.planned_pods.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "invalid": wire::errors_value(job.invalid()),
-        "mirror": job.acked.to_string(),
+        "mirror": job.acked_stamp.to_string(),
     })
 }
 

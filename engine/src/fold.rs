@@ -44,7 +44,7 @@ impl State {
             self.apply(&record.scope, event).map_err(|source| FoldError::Apply { at: record.position, source })?;
         }
         if let Scope::Job(key) = &record.scope {
-            self.settle(key);
+            self.finish_record(key);
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ impl State {
                     && let Some(job) = self.jobs.get_mut(key)
                 {
                     job.quarantine = Some(error.to_string().into());
-                    job.shown = self.stamp;
+                    job.status_stamp = self.stamp;
                 }
                 crate::state::Dirty::new()
             }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use model::fact::{Mark, Milestone};
+use model::fact::{EndRequest, Milestone};
 use model::{
     Decision, GroupSpec, Incarnation, JobKey, JobSpec, ObjectRef, Outcome, Phase, PodFact, PodPhase, ResourceVersion,
     SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
@@ -27,10 +27,10 @@ pub struct Job {
     pub deleting: bool,
     /// Version of its object last observed.
     pub rv: ResourceVersion,
-    /// Marks on its object that concern it.
-    pub marks: BTreeMap<Mark, Text>,
+    /// End requests on its object that are meant for it.
+    pub end_requests: BTreeMap<EndRequest, Text>,
     /// Whether the ending annotation stands on its object, or was written.
-    pub marker: bool,
+    pub end_annotated: bool,
     /// Latest spec as seen, valid or not.
     pub spec: Option<Arc<SpecFact>>,
     /// Latest valid spec.
@@ -41,7 +41,7 @@ pub struct Job {
     pub milestones: VecDeque<Milestone>,
     /// The restart whose old pods are still going, or the ending.
     pub decision: Option<Decision>,
-    /// Record of that decision: the evidence its deletions wait for.
+    /// Record of that decision: its deletions wait until the mirror holds it.
     pub decided: Stamp,
     /// Replica groups by (lower-case) name; a group removed from the spec stays until its pods are gone.
     pub groups: BTreeMap<Text, Box<Group>>,
@@ -50,11 +50,11 @@ pub struct Job {
     /// Its services.
     pub services: BTreeMap<Uid, Box<Service>>,
     /// Pods that no slot of the spec keeps.
-    pub strays: BTreeSet<Uid>,
+    pub surplus_pods: BTreeSet<Uid>,
     /// Services that no slot of the spec keeps.
-    pub stray_services: BTreeSet<Uid>,
-    /// Pods that are to go.
-    pub doomed: BTreeSet<Uid>,
+    pub surplus_services: BTreeSet<Uid>,
+    /// Pods with a pending deletion.
+    pub deleting_pods: BTreeSet<Uid>,
     /// Calls about its objects that did not succeed, by object.
     pub attempts: BTreeMap<ObjectRef, Attempt>,
     /// Slots with an unresolved creation of a pod.
@@ -63,14 +63,14 @@ pub struct Job {
     pub planned_services: BTreeSet<SlotId>,
     /// No pod is created before this: a back-off that is known for the whole job only, from an older build or a short mirror.
     pub retry_at: Option<Timestamp>,
-    /// Newest record that changed what the status shows.
-    pub shown: Stamp,
+    /// Stamp that the next status write carries: the newest record that changed what the status says.
+    pub status_stamp: Stamp,
     /// Newest stamp known to be in the object's mirror.
-    pub acked: Stamp,
+    pub acked_stamp: Stamp,
     /// Stamp of the mirror last observed on the object.
     pub mirror: Stamp,
     /// The fence of the present term.
-    pub fenced: Stamp,
+    pub fenced_by: Stamp,
     /// First time it was pending.
     pub started_at: Option<Timestamp>,
     /// First time every pod ran at once.
@@ -134,11 +134,11 @@ pub struct Group {
     /// Wanted slots without pod, plan or success.
     pub missing: BTreeSet<u32>,
     /// Wanted slots without service or plan of one.
-    pub unserved: BTreeSet<u32>,
+    pub missing_services: BTreeSet<u32>,
     /// Wanted slots that succeeded.
     pub done: BTreeSet<u32>,
-    /// Wanted slots whose pod is to be judged: failed, on a bad node, or stuck in creation.
-    pub suspects: BTreeSet<u32>,
+    /// Wanted slots whose pod is to be evaluated: failed, on a bad node, or stuck in creation.
+    pub to_evaluate: BTreeSet<u32>,
     /// Slots whose next pod is not created before this time: back-off of a restart.
     pub delays: BTreeMap<u32, Timestamp>,
     /// Greatest incarnation of the slots that were scaled away. New slots continue from it.
@@ -238,19 +238,19 @@ pub struct Slot {
 pub struct Pod {
     /// As last observed.
     pub fact: PodFact,
-    /// That it is to go, and on what evidence.
-    pub doom: Option<Box<Doom>>,
+    /// Its deletion, if one was decided.
+    pub deletion: Option<Box<PendingDeletion>>,
     /// Since when it runs.
     pub running_at: Option<Timestamp>,
     /// Since when it is known to have failed.
     pub failed_at: Option<Timestamp>,
 }
 
-/// That a pod is to go.
+/// A deletion that was decided and is not yet seen done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Doom {
+pub struct PendingDeletion {
     /// The decision that must be in the mirror before it is deleted; zero for none.
-    pub evidence: Stamp,
+    pub requires: Stamp,
     /// Whether the API accepted a delete.
     pub ordered: bool,
     /// Whether it accepted one without grace.
@@ -268,8 +268,8 @@ pub struct Service {
     pub rv: ResourceVersion,
     /// Whether it has a deletionTimestamp.
     pub deleting: bool,
-    /// That it is to go.
-    pub doom: Option<Box<Doom>>,
+    /// Its deletion, if one was decided.
+    pub deletion: Option<Box<PendingDeletion>>,
 }
 
 /// Calls about one object that did not succeed.
@@ -356,9 +356,9 @@ impl Job {
             && self.is_empty()
             && self.services.is_empty()
             && self.planned_services.is_empty()
-            && self.strays.is_empty()
-            && self.stray_services.is_empty()
-            && self.doomed.is_empty()
+            && self.surplus_pods.is_empty()
+            && self.surplus_services.is_empty()
+            && self.deleting_pods.is_empty()
             && self.quarantine.is_none()
             && self.deadline.is_none()
     }
@@ -375,9 +375,9 @@ impl Job {
         release(&mut self.services, BTreeMap::is_empty);
         release(&mut self.planned_pods, BTreeSet::is_empty);
         release(&mut self.planned_services, BTreeSet::is_empty);
-        release(&mut self.doomed, BTreeSet::is_empty);
+        release(&mut self.deleting_pods, BTreeSet::is_empty);
         for group in self.groups.values_mut() {
-            for set in [&mut group.missing, &mut group.unserved, &mut group.done, &mut group.suspects] {
+            for set in [&mut group.missing, &mut group.missing_services, &mut group.done, &mut group.to_evaluate] {
                 release(set, BTreeSet::is_empty);
             }
         }
@@ -440,9 +440,9 @@ impl Group {
 }
 
 impl Pod {
-    /// Whether it is on its way out, so that what it shows is not judged.
+    /// Returns true if it is being deleted, so that its state has no consequence.
     pub const fn is_leaving(&self) -> bool {
-        self.doom.is_some() || self.fact.deleting.is_some()
+        self.deletion.is_some() || self.fact.deleting.is_some()
     }
 
     /// The counter it belongs in.

@@ -1,7 +1,7 @@
-//! Jobs by key. Those at rest are packed, and opened when somebody looks at them.
+//! Holds jobs by key. Finished ones are packed, and opened to be read.
 //!
-//! Most jobs that a cluster knows are over: as maps and texts each would take several times what it takes packed. Whether a
-//! job is at rest is judged in [`crate::state`]; packing changes nothing that can be observed here.
+//! Most jobs that a cluster knows are over: as maps and texts each would take several times what it takes packed. [`crate::state`] decides
+//! which job is finished; packing changes nothing that can be observed here.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use model::{JobKey, Phase, ResourceVersion, Stamp};
 
 use crate::job::Job;
 use crate::observe::share;
-use crate::rest::{Resting, Templates};
+use crate::rest::{FinishedJob, Templates};
 
 /// Jobs by key.
 #[derive(Debug, Clone, Default)]
@@ -21,13 +21,13 @@ pub struct Jobs {
 
 #[derive(Debug, Clone)]
 enum Entry {
-    Awake(Box<Job>),
-    Resting(Box<Resting>),
+    Live(Box<Job>),
+    Finished(Box<FinishedJob>),
 }
 
-/// What can be said of a job without opening it.
+/// Members of a job that are known without opening it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Brief {
+pub struct JobSummary {
     /// Whether its object has been seen.
     pub known: bool,
     /// Whether its object is gone.
@@ -37,49 +37,49 @@ pub struct Brief {
     /// Version of its object last observed.
     pub rv: ResourceVersion,
     /// Newest stamp known to be in the object's mirror.
-    pub acked: Stamp,
+    pub acked_stamp: Stamp,
 }
 
-impl Brief {
+impl JobSummary {
     pub(crate) const fn of(job: &Job) -> Self {
-        Self { known: job.known, gone: job.gone, phase: job.phase, rv: job.rv, acked: job.acked }
+        Self { known: job.known, gone: job.gone, phase: job.phase, rv: job.rv, acked_stamp: job.acked_stamp }
     }
 }
 
 impl Jobs {
-    /// How many there are.
+    /// Returns the number of jobs.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether there is one of that key.
+    /// Returns true if there is one of that key.
     pub fn contains_key(&self, key: &JobKey) -> bool {
         self.all.contains_key(key)
     }
 
-    /// Whether the job is packed.
-    pub fn is_resting(&self, key: &JobKey) -> bool {
-        matches!(self.all.get(key), Some(Entry::Resting(_)))
+    /// Returns true if the job is finished, and so packed.
+    pub fn is_finished(&self, key: &JobKey) -> bool {
+        matches!(self.all.get(key), Some(Entry::Finished(_)))
     }
 
-    /// The job of that key; one at rest is opened for it.
+    /// Returns the job of that key; a finished one is opened for it.
     pub fn get(&self, key: &JobKey) -> Option<Cow<'_, Job>> {
         self.all.get(key).map(Entry::open)
     }
 
-    /// The job of that key, unless it is at rest or not known: in either case there is nothing to be done about it.
-    pub fn awake(&self, key: &JobKey) -> Option<&Job> {
-        self.all.get(key).and_then(Entry::awake)
+    /// Returns the job of that key, unless it is finished or not known: in either case there is nothing to be done about it.
+    pub fn live(&self, key: &JobKey) -> Option<&Job> {
+        self.all.get(key).and_then(Entry::live)
     }
 
-    /// What can be said of a job without opening it.
-    pub fn brief(&self, key: &JobKey) -> Option<Brief> {
-        self.all.get(key).map(Entry::brief)
+    /// Members of a job that are known without opening it.
+    pub fn summary(&self, key: &JobKey) -> Option<JobSummary> {
+        self.all.get(key).map(Entry::summary)
     }
 
     /// The keys, in order.
@@ -87,7 +87,7 @@ impl Jobs {
         self.all.keys()
     }
 
-    /// Every job, in the order of their keys; each one at rest is opened when its turn comes.
+    /// Iterates over every job in the order of their keys; each finished one is opened in its turn.
     pub fn iter(&self) -> impl Iterator<Item = (&JobKey, Cow<'_, Job>)> {
         self.all.iter().map(|(key, entry)| (key, entry.open()))
     }
@@ -97,30 +97,30 @@ impl Jobs {
         self.all.values().map(Entry::open)
     }
 
-    /// Those that are not at rest: all that have pods, services or anything to be done.
-    pub fn all_awake(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
-        self.all.iter().filter_map(|(key, entry)| Some((key, entry.awake()?)))
+    /// Iterates over the live jobs: all that have pods, services or anything to be done.
+    pub fn all_live(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
+        self.all.iter().filter_map(|(key, entry)| Some((key, entry.live()?)))
     }
 
-    /// [`Jobs::all_awake`] from a key on.
-    pub fn awake_from(&self, first: &JobKey) -> impl Iterator<Item = (&JobKey, &Job)> {
-        self.all.range(first..).filter_map(|(key, entry)| Some((key, entry.awake()?)))
+    /// [`Jobs::all_live`] from a key on.
+    pub fn live_from(&self, first: &JobKey) -> impl Iterator<Item = (&JobKey, &Job)> {
+        self.all.range(first..).filter_map(|(key, entry)| Some((key, entry.live()?)))
     }
 
-    /// What can be said of every job without opening any.
-    pub fn briefs(&self) -> impl Iterator<Item = (&JobKey, Brief)> {
-        self.all.iter().map(|(key, entry)| (key, entry.brief()))
+    /// Iterates over the summaries of every job.
+    pub fn summaries(&self) -> impl Iterator<Item = (&JobKey, JobSummary)> {
+        self.all.iter().map(|(key, entry)| (key, entry.summary()))
     }
 
-    /// The job of that key, to be changed: it is at rest no more.
+    /// Returns the job of that key, to be changed: it is live again.
     pub(crate) fn get_mut(&mut self, key: &JobKey) -> Option<&mut Job> {
         let entry = self.all.get_mut(key)?;
-        if let Entry::Resting(resting) = entry {
-            *entry = Entry::Awake(resting.open());
+        if let Entry::Finished(resting) = entry {
+            *entry = Entry::Live(resting.open());
         }
         match entry {
-            Entry::Awake(job) => Some(job),
-            Entry::Resting(_) => None,
+            Entry::Live(job) => Some(job),
+            Entry::Finished(_) => None,
         }
     }
 
@@ -134,7 +134,7 @@ impl Jobs {
                 share(&mut key.namespace, &near.namespace);
                 share(&mut key.kind, &near.kind);
             }
-            self.all.insert(key, Entry::Awake(Box::new(new())));
+            self.all.insert(key, Entry::Live(Box::new(new())));
         }
         self.get_mut(key)
     }
@@ -148,43 +148,43 @@ impl Jobs {
         self.all.remove(key);
     }
 
-    /// Packs a job that is at rest.
-    pub(crate) fn rest(&mut self, key: &JobKey) {
+    /// Packs a finished job.
+    pub(crate) fn finish(&mut self, key: &JobKey) {
         if let Some(entry) = self.all.get_mut(key)
-            && let Entry::Awake(job) = entry
+            && let Entry::Live(job) = entry
             && let Some(resting) = self.templates.pack(job)
         {
-            *entry = Entry::Resting(Box::new(resting));
+            *entry = Entry::Finished(Box::new(resting));
         }
     }
 }
 
 impl FromIterator<(JobKey, Box<Job>)> for Jobs {
     fn from_iter<I: IntoIterator<Item = (JobKey, Box<Job>)>>(jobs: I) -> Self {
-        let all = jobs.into_iter().map(|(key, job)| (key, Entry::Awake(job))).collect();
+        let all = jobs.into_iter().map(|(key, job)| (key, Entry::Live(job))).collect();
         Self { all, ..Self::default() }
     }
 }
 
 impl Entry {
-    fn awake(&self) -> Option<&Job> {
+    fn live(&self) -> Option<&Job> {
         match self {
-            Self::Awake(job) => Some(job),
-            Self::Resting(_) => None,
+            Self::Live(job) => Some(job),
+            Self::Finished(_) => None,
         }
     }
 
     fn open(&self) -> Cow<'_, Job> {
         match self {
-            Self::Awake(job) => Cow::Borrowed(job),
-            Self::Resting(resting) => Cow::Owned(*resting.open()),
+            Self::Live(job) => Cow::Borrowed(job),
+            Self::Finished(resting) => Cow::Owned(*resting.open()),
         }
     }
 
-    fn brief(&self) -> Brief {
+    fn summary(&self) -> JobSummary {
         match self {
-            Self::Awake(job) => Brief::of(job),
-            Self::Resting(resting) => resting.brief(),
+            Self::Live(job) => JobSummary::of(job),
+            Self::Finished(resting) => resting.summary(),
         }
     }
 }
@@ -204,22 +204,22 @@ mod tests {
             let job = jobs.get_or_insert(&key(name), || Job { known: true, ..Job::default() }).unwrap();
             job.rv.0 = n as u64;
         }
-        jobs.rest(&key("a"));
-        jobs.rest(&key("c"));
-        assert!(jobs.is_resting(&key("a")) && !jobs.is_resting(&key("b")) && !jobs.is_resting(&key("d")));
-        assert_eq!(jobs.all_awake().map(|(key, _)| &*key.name).collect::<Vec<_>>(), ["b"]);
-        assert_eq!((jobs.awake_from(&key("b")).count(), jobs.awake_from(&key("c")).count()), (1, 0));
-        assert!(jobs.awake(&key("b")).is_some() && jobs.awake(&key("a")).is_none() && jobs.awake(&key("d")).is_none());
-        assert_eq!(jobs.briefs().map(|(_, job)| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
+        jobs.finish(&key("a"));
+        jobs.finish(&key("c"));
+        assert!(jobs.is_finished(&key("a")) && !jobs.is_finished(&key("b")) && !jobs.is_finished(&key("d")));
+        assert_eq!(jobs.all_live().map(|(key, _)| &*key.name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!((jobs.live_from(&key("b")).count(), jobs.live_from(&key("c")).count()), (1, 0));
+        assert!(jobs.live(&key("b")).is_some() && jobs.live(&key("a")).is_none() && jobs.live(&key("d")).is_none());
+        assert_eq!(jobs.summaries().map(|(_, job)| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(jobs.values().map(|job| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(jobs.get(&key("a")).unwrap().rv.0, 0);
-        assert!(jobs.is_resting(&key("a")), "to be looked at changes nothing");
+        assert!(jobs.is_finished(&key("a")), "to be looked at changes nothing");
         jobs.get_mut(&key("c")).unwrap().rv.0 = 7;
-        assert!(!jobs.is_resting(&key("c")));
+        assert!(!jobs.is_finished(&key("c")));
         // Resting changes nothing of what is written.
         let written = |jobs: &Jobs| jobs.values().map(|job| crate::wire::job_value(&job)).collect::<Vec<_>>();
         let before = written(&jobs);
-        jobs.rest(&key("b"));
+        jobs.finish(&key("b"));
         jobs.get_mut(&key("a")).unwrap();
         assert_eq!(written(&jobs), before);
         jobs.remove(&key("b"));

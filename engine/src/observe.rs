@@ -11,7 +11,7 @@ use model::{Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, SlotId, SpecFact, 
 
 use crate::job::Job;
 use crate::slots;
-use crate::state::{Behaviour, Dirty, Node, Scope, State, Surroundings};
+use crate::state::{Behaviour, Dirty, Node, NodeView, Scope, State};
 
 /// A fact that cannot be taken in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -118,13 +118,13 @@ impl State {
         let new = || Job { orphan_since: Some(at), ..Job::default() };
         let job = if tells_of_an_end { self.jobs.get_mut(key) } else { self.jobs.get_or_insert(key, new) };
         let Some(job) = job.filter(|job| !job.is_stale(fact)) else { return Ok(()) };
-        let around = Surroundings {
+        let node_view = NodeView {
             nodes: &self.nodes,
             listed: self.floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0),
             grace_ms: self.config.node_grace_ms,
             faults: &self.config.gpu_faults,
         };
-        let turn = Turn { at, stamp, behaviour: self.behaviour, around };
+        let turn = Turn { at, stamp, behaviour: self.behaviour, node_view };
         let mut moves = Vec::new();
         match fact {
             Fact::Job(fact) => Turn::job(job, fact),
@@ -145,12 +145,12 @@ impl State {
                     .filter_map(|p| p.fact.slot.clone())
                     .collect();
                 for slot in here {
-                    slots::refresh(job, &slot, &turn.around);
+                    slots::refresh(job, &slot, &turn.node_view);
                 }
             }
             Fact::Answered { object, outcome } => answers::answered(job, object, outcome, stamp, at, &self.config),
             Fact::Published { stamp, rv } => {
-                job.acked = job.acked.max(*stamp);
+                job.acked_stamp = job.acked_stamp.max(*stamp);
                 answers::forget(job, &ObjectRef::Status, self.stamp);
                 if *rv > job.rv {
                     job.rv = *rv;
@@ -160,7 +160,7 @@ impl State {
             Fact::Due => {
                 let names: Vec<_> = job.groups.keys().cloned().collect();
                 for name in names {
-                    slots::refresh_group(job, &name, &turn.around);
+                    slots::refresh_group(job, &name, &turn.node_view);
                 }
             }
             Fact::Adopted(adopted) => {
@@ -188,7 +188,7 @@ pub(crate) struct Turn<'a> {
     at: Timestamp,
     pub(crate) stamp: Stamp,
     pub(crate) behaviour: Behaviour,
-    pub(crate) around: Surroundings<'a>,
+    pub(crate) node_view: NodeView<'a>,
 }
 
 impl Turn<'_> {
@@ -197,11 +197,11 @@ impl Turn<'_> {
         job.orphan_since = None;
         job.rv = fact.rv;
         job.deleting = fact.deleting;
-        job.marks.clone_from(&fact.marks);
+        job.end_requests.clone_from(&fact.end_requests);
         // Once written it is not written again: taking it away is the user's business.
-        job.marker |= fact.marker;
+        job.end_annotated |= fact.end_annotated;
         job.mirror = fact.mirror;
-        job.acked = job.acked.max(fact.mirror);
+        job.acked_stamp = job.acked_stamp.max(fact.mirror);
     }
 
     fn spec(&self, job: &mut Job, fact: &SpecFact) {
@@ -213,10 +213,10 @@ impl Turn<'_> {
             job.valid = Some(fact.clone());
             // What was refused may be accepted now.
             job.attempts.retain(|_, attempt| !matches!(attempt.last, Outcome::Refused { .. }));
-            slots::lay_out(job, edited, self);
+            slots::rebuild_slots(job, edited, self);
         }
         if job.spec.is_some() || fact.spec.is_err() || !fact.warnings.is_empty() {
-            job.shown = self.stamp;
+            job.status_stamp = self.stamp;
         }
         job.spec = Some(fact);
     }

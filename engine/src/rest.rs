@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lz4_flex::block::{compress_prepend_size, compress_prepend_size_with_dict, decompress_size_prepended_with_dict};
 
 use crate::job::Job;
-use crate::jobs::Brief;
+use crate::jobs::JobSummary;
 
 /// Texts that are tried: jobs of so many sorts come to rest beside each other without harm.
 const MOST_TEMPLATES: usize = 4;
@@ -19,18 +19,18 @@ const POOR: usize = 4;
 /// After so many jobs that none fitted, the last one's text takes the place of the one that served least recently.
 const PATIENCE: u32 = 16;
 
-/// A job at rest.
+/// A finished job, packed.
 #[derive(Debug, Clone)]
-pub(crate) struct Resting {
+pub(crate) struct FinishedJob {
     packed: Box<[u8]>,
     template: Arc<Vec<u8>>,
-    brief: Brief,
+    summary: JobSummary,
 }
 
-impl Resting {
+impl FinishedJob {
     /// What can be said of it as it is.
-    pub(crate) const fn brief(&self) -> Brief {
-        self.brief
+    pub(crate) const fn summary(&self) -> JobSummary {
+        self.summary
     }
 
     /// The job.
@@ -39,9 +39,9 @@ impl Resting {
         let read = text.and_then(|text| crate::wire::job_from_text(&text).map_err(|error| error.to_string()));
         let mut job: Box<Job> = read.unwrap_or_else(|why| {
             // Not seen in any test; nothing is done about a job that is not understood, and its users are told.
-            let Brief { known, gone, phase, rv, acked } = self.brief;
+            let JobSummary { known, gone, phase, rv, acked_stamp } = self.summary;
             let quarantine = Some(format!("what was kept of it cannot be read: {why}").into());
-            Box::new(Job { known, gone, rv, phase, acked, quarantine, ..Job::default() })
+            Box::new(Job { known, gone, rv, phase, acked_stamp, quarantine, ..Job::default() })
         });
         job.share_specs();
         job
@@ -57,7 +57,7 @@ pub(crate) struct Templates {
 
 impl Templates {
     /// Packs a job; `None` when it cannot be.
-    pub(crate) fn pack(&mut self, job: &Job) -> Option<Resting> {
+    pub(crate) fn pack(&mut self, job: &Job) -> Option<FinishedJob> {
         let text = crate::wire::job_text(job).ok()?;
         let mut best = self.best(&text);
         let fits = |(_, packed): &(usize, Vec<u8>)| packed.len() <= text.len() / POOR;
@@ -71,7 +71,7 @@ impl Templates {
             }
             None => (Arc::default(), compress_prepend_size(&text)),
         };
-        Some(Resting { packed: packed.into(), template, brief: Brief::of(job) })
+        Some(FinishedJob { packed: packed.into(), template, summary: JobSummary::of(job) })
     }
 
     /// The text packed with the template that serves best, and which that is.
@@ -141,7 +141,7 @@ mod tests {
         {
             let job = job(number as u64, sort, slots);
             let resting = templates.pack(&job).unwrap();
-            assert_eq!(resting.brief(), Brief::of(&job));
+            assert_eq!(resting.summary(), JobSummary::of(&job));
             let opened = resting.open();
             assert_eq!(text(&opened), text(&job));
             assert!(Arc::ptr_eq(opened.spec.as_ref().unwrap(), opened.valid.as_ref().unwrap()));
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn jobs_of_one_sort_take_little_and_share_one_template() {
         let mut templates = Templates::default();
-        let packed: Vec<Resting> = (0..50).map(|n| templates.pack(&job(n, 0, 8)).unwrap()).collect();
+        let packed: Vec<FinishedJob> = (0..50).map(|n| templates.pack(&job(n, 0, 8)).unwrap()).collect();
         let first = text(&job(0, 0, 8)).len();
         assert!(packed.iter().all(|job| job.packed.len() < first / 8), "{first}");
         assert!(packed.iter().all(|job| Arc::ptr_eq(&job.template, &packed[0].template)));
@@ -171,7 +171,7 @@ mod tests {
     fn jobs_of_some_sorts_take_little_and_those_of_too_many_not_more_than_alone() {
         for (sorts, most) in [(MOST_TEMPLATES as u64, 1), (100, 2)] {
             let mut templates = Templates::default();
-            let packed: Vec<Resting> = (0..200).map(|n| templates.pack(&job(n, n % sorts, 2)).unwrap()).collect();
+            let packed: Vec<FinishedJob> = (0..200).map(|n| templates.pack(&job(n, n % sorts, 2)).unwrap()).collect();
             assert_eq!(templates.known.len(), MOST_TEMPLATES);
             let mut held: Vec<&Arc<Vec<u8>>> = packed.iter().map(|job| &job.template).collect();
             held.sort_by_key(|template| Arc::as_ptr(template));
@@ -192,6 +192,6 @@ mod tests {
         resting.packed = Box::from(&resting.packed[..resting.packed.len() / 2]);
         let job = resting.open();
         assert!(job.quarantine.as_ref().unwrap().contains("cannot be read"), "{:?}", job.quarantine);
-        assert_eq!(Brief::of(&job), resting.brief());
+        assert_eq!(JobSummary::of(&job), resting.summary());
     }
 }

@@ -8,7 +8,7 @@ use model::{ContainerState, ObjectRef, PodPhase, SlotId, Text, Uid};
 
 use crate::job::{Counter, Group, Job, Pod, Slot};
 use crate::observe::{Turn, answers};
-use crate::state::Surroundings;
+use crate::state::NodeView;
 
 /// Waiting reasons that mean a container could not be created.
 pub(crate) const CREATION_ERRORS: [&str; 8] = [
@@ -33,11 +33,11 @@ pub(crate) fn creation_error(pod: &Pod) -> Option<(&Text, &Text, Option<&Text>)>
 }
 
 /// Brings a group's counters and sets in step with one of its slots.
-pub(crate) fn refresh(job: &mut Job, id: &SlotId, around: &Surroundings<'_>) {
+pub(crate) fn refresh(job: &mut Job, id: &SlotId, node_view: &NodeView<'_>) {
     let (services, gpus) = job.spec().and_then(|s| s.group(&id.group)).map_or((false, false), |g| (g.services, g.gpus));
     let Job { groups, pods, .. } = job;
     let Some(group) = groups.get_mut(&id.group) else { return };
-    let Group { slots, counters, missing, unserved, done, suspects, grown_from, grown, .. } = &mut **group;
+    let Group { slots, counters, missing, missing_services, done, to_evaluate, grown_from, grown, .. } = &mut **group;
     let Some(slot) = usize::try_from(id.index).ok().and_then(|n| slots.get_mut(n)) else { return };
     let pod = slot.pod.as_ref().and_then(|uid| pods.get(uid));
     let counter = pod.map(|pod| pod.counter()).or_else(|| slot.done.then_some(Counter::Succeeded));
@@ -48,13 +48,13 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, around: &Surroundings<'_>) {
         }
         slot.counter = counter;
     }
-    put(missing, id.index, pod.is_none() && !slot.planned && !slot.done);
-    put(unserved, id.index, services && slot.service.is_none() && !slot.service_planned);
-    put(done, id.index, slot.done);
-    put(suspects, id.index, pod.is_some_and(|p| is_suspect(p, gpus, around)));
+    set_membership(missing, id.index, pod.is_none() && !slot.planned && !slot.done);
+    set_membership(missing_services, id.index, services && slot.service.is_none() && !slot.service_planned);
+    set_membership(done, id.index, slot.done);
+    set_membership(to_evaluate, id.index, pod.is_some_and(|p| needs_evaluation(p, gpus, node_view)));
 }
 
-fn put(set: &mut BTreeSet<u32>, index: u32, member: bool) {
+fn set_membership(set: &mut BTreeSet<u32>, index: u32, member: bool) {
     if member {
         set.insert(index);
     } else {
@@ -62,25 +62,25 @@ fn put(set: &mut BTreeSet<u32>, index: u32, member: bool) {
     }
 }
 
-fn is_suspect(pod: &Pod, gpus: bool, around: &Surroundings<'_>) -> bool {
-    let bad_node = || pod.fact.node.as_ref().is_some_and(|n| around.is_suspicious(n, gpus));
+fn needs_evaluation(pod: &Pod, gpus: bool, node_view: &NodeView<'_>) -> bool {
+    let bad_node = || pod.fact.node.as_ref().is_some_and(|n| node_view.is_troubled(n, gpus));
     match pod.fact.phase {
         _ if pod.is_leaving() => bad_node(),
         PodPhase::Failed | PodPhase::Unknown => true,
         PodPhase::Succeeded => false,
-        PodPhase::Pending => creation_error(pod).is_some() || bad_node() || has_gpu_condition(pod, around),
-        PodPhase::Running => bad_node() || has_gpu_condition(pod, around),
+        PodPhase::Pending => creation_error(pod).is_some() || bad_node() || has_gpu_condition(pod, node_view),
+        PodPhase::Running => bad_node() || has_gpu_condition(pod, node_view),
     }
 }
 
-pub(crate) fn has_gpu_condition(pod: &Pod, around: &Surroundings<'_>) -> bool {
-    pod.fact.conditions.iter().any(|c| around.names_fault(c))
+pub(crate) fn has_gpu_condition(pod: &Pod, node_view: &NodeView<'_>) -> bool {
+    pod.fact.conditions.iter().any(|c| node_view.names_fault(c))
 }
 
-/// Lays the job's groups out for its present valid spec and sorts its pods into slots and strays. `edited`: another valid spec
+/// Rebuilds the slots of the job's groups for its present valid spec and sorts its pods into slots and surplus. `edited`: another valid spec
 /// was in force before.
-pub(crate) fn lay_out(job: &mut Job, edited: bool, turn: &Turn<'_>) {
-    let around = &turn.around;
+pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, turn: &Turn<'_>) {
+    let node_view = &turn.node_view;
     let Some(valid) = job.valid.clone() else { return };
     let Ok(spec) = &valid.spec else { return };
     for (name, group) in &mut job.groups {
@@ -101,26 +101,26 @@ pub(crate) fn lay_out(job: &mut Job, edited: bool, turn: &Turn<'_>) {
         }
     }
     sort_plans(job, turn);
-    // What stood when an ending that keeps pods was decided is nobody's surplus.
+    // Objects that stood when an ending that keeps pods was decided are no surplus.
     let kept = job.ending().is_some_and(|(_, clean, _)| !clean);
-    job.strays.clear();
+    job.surplus_pods.clear();
     let placed: Vec<(Uid, Option<SlotId>)> =
         job.pods.values().map(|p| (p.fact.uid.clone(), p.fact.slot.clone())).collect();
     for (uid, id) in placed {
         let held =
             id.and_then(|id| job.slot_mut(&id)).is_some_and(|s| s.pod.get_or_insert_with(|| uid.clone()) == &uid);
         if !held && !kept {
-            job.strays.insert(uid);
+            job.surplus_pods.insert(uid);
         }
     }
-    job.stray_services.clear();
+    job.surplus_services.clear();
     let serving: Vec<(Uid, Option<SlotId>)> =
         job.services.iter().map(|(uid, s)| (uid.clone(), s.slot.clone())).collect();
     for (uid, id) in serving {
         let held =
             id.and_then(|id| job.slot_mut(&id)).is_some_and(|s| s.service.get_or_insert_with(|| uid.clone()) == &uid);
         if !held && !kept {
-            job.stray_services.insert(uid);
+            job.surplus_services.insert(uid);
         }
     }
     for (name, count) in std::mem::take(&mut job.slot_counts) {
@@ -129,7 +129,7 @@ pub(crate) fn lay_out(job: &mut Job, edited: bool, turn: &Turn<'_>) {
         }
     }
     for wanted in &spec.groups {
-        refresh_group(job, &wanted.name, around);
+        refresh_group(job, &wanted.name, node_view);
     }
 }
 
@@ -154,10 +154,10 @@ fn sort_plans(job: &mut Job, turn: &Turn<'_>) {
 }
 
 /// Refreshes every slot of a group.
-pub(crate) fn refresh_group(job: &mut Job, name: &Text, around: &Surroundings<'_>) {
+pub(crate) fn refresh_group(job: &mut Job, name: &Text, node_view: &NodeView<'_>) {
     let replicas = job.groups.get(name).map_or(0, |g| g.replicas);
     for index in 0..replicas {
-        refresh(job, &SlotId { group: name.clone(), index }, around);
+        refresh(job, &SlotId { group: name.clone(), index }, node_view);
     }
 }
 
@@ -172,7 +172,7 @@ fn resize(group: &mut Group, replicas: u32, tells_growth: bool) {
                 grown.shift(slot.counter, None);
             }
         }
-        for set in [&mut group.missing, &mut group.unserved, &mut group.done, &mut group.suspects] {
+        for set in [&mut group.missing, &mut group.missing_services, &mut group.done, &mut group.to_evaluate] {
             set.retain(|index| *index < replicas);
         }
     }

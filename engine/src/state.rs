@@ -1,4 +1,4 @@
-//! Everything that is known: jobs, nodes, terms, and the indexes between them.
+//! Holds everything that is known: jobs, nodes, terms, and the indexes between them.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use crate::job::Job;
 use crate::jobs::Jobs;
 use model::{Config, Fact, JobKey, Kind, NodeFact, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
 
-/// What a record is about.
+/// Subject of a record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Nodes, configuration, terms, views of a kind.
@@ -117,7 +117,7 @@ impl State {
         self.jobs.get(key)
     }
 
-    /// Version of the newest complete view of a source, or of a kind whatever its source (`None`). A view of the whole
+    /// Version of the newest complete view of a source, or of a kind with all its sources (`None`). A view of the whole
     /// kind counts for each of its sources.
     pub fn floor(&self, kind: Kind, of: Option<&Text>) -> ResourceVersion {
         let whole = self.floors.get(&kind).copied().unwrap_or_default();
@@ -130,7 +130,7 @@ impl State {
         self.deadlines.iter().map(|(at, key)| (*at, key))
     }
 
-    /// Whether this log contains the term of `stamp` through its position.
+    /// Returns true if this log contains the term of `stamp` through its position.
     pub fn covers(&self, stamp: Stamp) -> bool {
         if stamp.position > self.stamp.position {
             return false;
@@ -139,9 +139,9 @@ impl State {
         at.checked_sub(1).and_then(|n| self.terms.get(n)).is_some_and(|(term, _)| *term == stamp.term)
     }
 
-    /// What is known of the nodes, for judging pods on them.
-    pub(crate) fn surroundings(&self) -> Surroundings<'_> {
-        Surroundings {
+    /// Returns what is known of the nodes, for classifying pods on them.
+    pub(crate) fn node_view(&self) -> NodeView<'_> {
+        NodeView {
             nodes: &self.nodes,
             listed: self.floor(Kind::Node, None).0 > 0,
             grace_ms: self.config.node_grace_ms,
@@ -150,20 +150,20 @@ impl State {
     }
 
     /// Recomputes the job's deadline and forgets a job of which nothing is left. Called at the end of each record.
-    pub(crate) fn settle(&mut self, key: &JobKey) {
-        let around = Surroundings {
+    pub(crate) fn finish_record(&mut self, key: &JobKey) {
+        let node_view = NodeView {
             nodes: &self.nodes,
             listed: self.floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0),
             grace_ms: self.config.node_grace_ms,
             faults: &self.config.gpu_faults,
         };
-        if self.jobs.is_resting(key) {
+        if self.jobs.is_finished(key) {
             return;
         }
         let Some(job) = self.jobs.get_mut(key) else { return };
         job.let_go_of_empty();
         let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty();
-        let new = if forget { None } else { crate::deadline::of(job, self.at, &around, &self.config) };
+        let new = if forget { None } else { crate::deadline::of(job, self.at, &node_view, &self.config) };
         let old = std::mem::replace(&mut job.deadline, new);
         if old != new {
             if let Some(at) = old {
@@ -175,14 +175,15 @@ impl State {
         }
         if forget {
             self.jobs.remove(key);
-        } else if self.is_at_rest(key) {
-            self.jobs.rest(key);
+        } else if self.is_finished(key) {
+            self.jobs.finish(key);
         }
     }
 
-    /// Whether nothing is left to be done for a job, whatever becomes of time, nodes and terms: only news of itself concerns it.
-    fn is_at_rest(&self, key: &JobKey) -> bool {
-        self.jobs.awake(key).is_some_and(|job| job.has_nothing_left() && self.wanted(job).is_empty())
+    /// Returns true if nothing is left to be done for a job at any time, on any node and in any term: only facts about itself
+    /// concern it.
+    fn is_finished(&self, key: &JobKey) -> bool {
+        self.jobs.live(key).is_some_and(|job| job.has_nothing_left() && self.wanted(job).is_empty())
     }
 
     /// Notes that a pod of the job came to or left a node.
@@ -212,7 +213,7 @@ impl State {
 
     /// The job's key, held once however many indexes name it.
     fn shared_key(&mut self, key: &JobKey) -> Option<Arc<JobKey>> {
-        if let Some(shared) = &self.jobs.awake(key)?.key {
+        if let Some(shared) = &self.jobs.live(key)?.key {
             return Some(shared.clone());
         }
         let shared = Arc::new(self.jobs.key(key)?.clone());
@@ -236,23 +237,23 @@ impl State {
                 let count = self.on_node.entry(node.clone()).or_default().entry(shared.clone()).or_default();
                 *count = count.saturating_add(1);
             }
-            if self.is_at_rest(&shared) {
-                self.jobs.rest(&shared);
+            if self.is_finished(&shared) {
+                self.jobs.finish(&shared);
             }
         }
     }
 }
 
-/// What judging a pod needs to know of the nodes.
+/// The nodes as classifying a pod needs them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct NodeView<'a> {
     pub(crate) nodes: &'a BTreeMap<Text, Node>,
     pub(crate) listed: bool,
     pub(crate) grace_ms: u64,
     pub(crate) faults: &'a [String],
 }
 
-/// What is the matter with a node.
+/// Trouble of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeTrouble {
     /// It is removed, or was not ready for longer than its grace.
@@ -261,8 +262,8 @@ pub(crate) enum NodeTrouble {
     LostAt(Timestamp),
 }
 
-impl Surroundings<'_> {
-    /// What is the matter with a node at `now`; `None` for a good node and for one nothing is known of yet.
+impl NodeView<'_> {
+    /// Returns the trouble of a node at `now`; `None` for a good node and for one nothing is known of yet.
     pub(crate) fn trouble(&self, name: &str, now: Timestamp) -> Option<NodeTrouble> {
         let Some(node) = self.nodes.get(name) else {
             return self.listed.then_some(NodeTrouble::Lost);
@@ -276,13 +277,13 @@ impl Surroundings<'_> {
         self.nodes.get(name)?.fact.conditions.iter().find(|c| self.names_fault(c))
     }
 
-    /// Whether a condition type is one of the configured GPU faults.
+    /// Returns true if a condition type is one of the configured GPU faults.
     pub(crate) fn names_fault(&self, condition: &str) -> bool {
         self.faults.iter().any(|f| f == condition)
     }
 
-    /// Whether a pod on this node needs a look.
-    pub(crate) fn is_suspicious(&self, name: &str, gpus: bool) -> bool {
+    /// Returns true if a pod on this node is to be evaluated.
+    pub(crate) fn is_troubled(&self, name: &str, gpus: bool) -> bool {
         match self.nodes.get(name) {
             None => self.listed,
             Some(node) => node.not_ready_since.is_some() || (gpus && self.gpu_fault(name).is_some()),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use model::fact::Mark;
+use model::fact::EndRequest;
 use model::{Cause, CauseKind, ContainerState, RestartScope, SlotId, Text};
 
 use crate::job::{Job, Pod};
@@ -14,14 +14,14 @@ const MAX_NAMED: usize = 8;
 /// Reasons of containers whose program never ran.
 const NOT_STARTED: [&str; 2] = ["ContainerCannotRun", "StartError"];
 
-/// What is known of a container, followed by its message on one line.
+/// Returns what is known of a container, followed by its message on one line.
 pub(crate) fn with_message(what: &str, message: Option<&Text>) -> String {
     let lines = message.into_iter().flat_map(|message| message.lines());
     let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() { what.to_owned() } else { format!("{what}: {}", lines.join(" | ")) }
 }
 
-/// What became of one pod.
+/// Returns the outcome of one pod in words.
 pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
     let fact = &pod.fact;
     let mut out = format!("pod {}", fact.name);
@@ -55,7 +55,7 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
                 let _ = write!(out, ", on node {node}");
             }
         }
-        CauseKind::PodFailed | CauseKind::Marked(_) | CauseKind::TimeLimit | CauseKind::NoPods => {
+        CauseKind::PodFailed | CauseKind::EndRequested(_) | CauseKind::TimeLimit | CauseKind::NoPods => {
             let _ = write!(out, " failed");
             if let Some(node) = node {
                 let _ = write!(out, " on node {node}");
@@ -93,18 +93,18 @@ pub(crate) fn cause_of_pods(job: &Job, lead: &str, found: &[(SlotId, CauseKind)]
     }
 }
 
-/// The cause that a mark on the job is.
-pub(crate) fn cause_of_mark(mark: Mark, value: &str) -> Cause {
-    let what = match mark {
-        Mark::Preempted => "preempted",
-        Mark::Failed => "failed",
-        Mark::NodeFailed => "failed by its node",
+/// Returns the cause that an end request on the job is.
+pub(crate) fn cause_of_end_request(request: EndRequest, value: &str) -> Cause {
+    let what = match request {
+        EndRequest::Preempted => "preempted",
+        EndRequest::Failed => "failed",
+        EndRequest::NodeFailed => "failed by its node",
     };
     let message = if value.is_empty() { format!("marked as {what}") } else { format!("marked as {what}: {value}") };
-    Cause { kind: CauseKind::Marked(mark), slots: Vec::new(), message: Text::from(message) }
+    Cause { kind: CauseKind::EndRequested(request), slots: Vec::new(), message: Text::from(message) }
 }
 
-/// What a restart takes along.
+/// Returns what a restart takes along, in words.
 pub(crate) fn scope_words(scope: RestartScope, group: &str, slot: &SlotId) -> String {
     match scope {
         RestartScope::Pod => format!("pod {slot}"),
@@ -113,11 +113,11 @@ pub(crate) fn scope_words(scope: RestartScope, group: &str, slot: &SlotId) -> St
     }
 }
 
-/// What the job's starting pods wait for, when that is known.
+/// Returns what the job's starting pods wait for, as far as it is known.
 pub(crate) fn creation_trouble(job: &Job) -> Text {
     let mut out = String::new();
     for (name, group) in &job.groups {
-        for index in group.suspects.iter().take(MAX_NAMED) {
+        for index in group.to_evaluate.iter().take(MAX_NAMED) {
             let pod = group.slot(*index).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid));
             if let Some((pod, (container, reason, message))) =
                 pod.filter(|p| !p.is_leaving()).and_then(|p| Some((p, creation_error(p)?)))

@@ -11,14 +11,14 @@ pub enum ObjectRef {
     Pod(SlotId),
     /// The service of a slot.
     Service(SlotId),
-    /// A pod known by its uid, whatever slot it claims.
+    /// A pod known by its uid, in any slot.
     PodUid(Uid),
     /// A service known by its uid.
     ServiceUid(Uid),
     /// The job's status with its mirror.
     Status,
-    /// The ending annotation on the job that older tools read.
-    Marker,
+    /// The end annotation on the job that older tools read.
+    EndAnnotation,
 }
 
 impl fmt::Display for ObjectRef {
@@ -29,7 +29,7 @@ impl fmt::Display for ObjectRef {
             Self::PodUid(uid) => write!(f, "pod {uid}"),
             Self::ServiceUid(uid) => write!(f, "service {uid}"),
             Self::Status => f.write_str("status"),
-            Self::Marker => f.write_str("ending annotation"),
+            Self::EndAnnotation => f.write_str("ending annotation"),
         }
     }
 }
@@ -72,8 +72,8 @@ pub enum Command {
         /// The slot.
         slot: SlotId,
     },
-    /// Write the ending annotation.
-    WriteMarker,
+    /// Write the end annotation.
+    WriteEndAnnotation,
     /// Write the status and the mirror.
     WriteStatus {
         /// The stamp the mirror carries.
@@ -92,7 +92,7 @@ impl Command {
             Self::CreateService { slot } => ObjectRef::Service(slot.clone()),
             Self::DeletePod { uid, .. } => ObjectRef::PodUid(uid.clone()),
             Self::DeleteService { uid, .. } => ObjectRef::ServiceUid(uid.clone()),
-            Self::WriteMarker => ObjectRef::Marker,
+            Self::WriteEndAnnotation => ObjectRef::EndAnnotation,
             Self::WriteStatus { .. } => ObjectRef::Status,
         }
     }

@@ -1,6 +1,6 @@
 //! Events: decisions, in the past tense. Folding them never needs the rules that made them.
 
-use crate::fact::Mark;
+use crate::fact::EndRequest;
 use crate::id::{Incarnation, SlotId, Text, Timestamp, Uid};
 use crate::phase::Phase;
 use crate::policy::RestartScope;
@@ -142,7 +142,7 @@ pub enum CauseKind {
     /// A container could not be created.
     CreationFailed,
     /// An annotation asked for it.
-    Marked(Mark),
+    EndRequested(EndRequest),
     /// The time limit passed.
     TimeLimit,
     /// No pod was asked for.

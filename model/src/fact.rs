@@ -1,4 +1,4 @@
-//! Facts: what came from outside, trimmed to what is judged.
+//! Facts: what came from outside, reduced to what decisions read.
 //!
 //! A fact never holds a rendered object. `engine::wire` says how a fact is written.
 
@@ -115,17 +115,17 @@ pub struct JobFact {
     pub rv: ResourceVersion,
     /// Whether it has a deletionTimestamp.
     pub deleting: bool,
-    /// Marks that users or schedulers put on it and that are meant for this very job.
-    pub marks: BTreeMap<Mark, Text>,
-    /// Whether the ending annotation that we write for older tools is there.
-    pub marker: bool,
+    /// Requests to end it, put on it by users or schedulers and meant for this very job.
+    pub end_requests: BTreeMap<EndRequest, Text>,
+    /// Set if the end annotation that we write for older tools is there.
+    pub end_annotated: bool,
     /// Stamp of the mirror it carries.
     pub mirror: Stamp,
 }
 
-/// A command given to a job by an annotation, strongest first.
+/// A request to end a job, made by an annotation; strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mark {
+pub enum EndRequest {
     /// End as preempted.
     Preempted,
     /// End as failed.
@@ -162,13 +162,13 @@ pub enum PodPhase {
 }
 
 impl PodPhase {
-    /// Whether the pod has ended.
+    /// Returns true if the pod has ended.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
     }
 }
 
-/// What is judged of a pod.
+/// A pod, reduced to what decisions read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodFact {
     /// Its uid.
@@ -189,7 +189,7 @@ pub struct PodFact {
     pub started: Option<Timestamp>,
     /// Its deletionTimestamp: when its grace period is over.
     pub deleting: Option<Timestamp>,
-    /// Its normal containers' states; init containers are not judged.
+    /// Its normal containers' states; init containers are left out.
     pub containers: Vec<ContainerFact>,
     /// Its status reason, for example `Evicted`.
     pub reason: Option<Text>,
@@ -199,7 +199,7 @@ pub struct PodFact {
     pub conditions: Vec<Text>,
 }
 
-/// What is judged of a container.
+/// A container, reduced to what decisions read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerFact {
     /// Its name.
@@ -237,7 +237,7 @@ pub enum ContainerState {
     },
 }
 
-/// What is judged of a service.
+/// A service, reduced to what decisions read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceFact {
     /// Its uid.
@@ -252,7 +252,7 @@ pub struct ServiceFact {
     pub deleting: bool,
 }
 
-/// What is judged of a node.
+/// A node, reduced to what decisions read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFact {
     /// Its name.

@@ -1,4 +1,4 @@
-//! Canonical JSON: keys sorted, no white space. Equal values give equal bytes whatever map `serde_json` was built with.
+//! Canonical JSON: keys sorted, no white space. Equal values give equal bytes with every map `serde_json` can be built with.
 
 use serde_json::Value;
 

@@ -22,7 +22,7 @@ pub enum Phase {
     Failed,
     /// Its time limit passed.
     TimedOut,
-    /// Ended by a preemption mark.
+    /// Ended by a request to preempt it.
     Preempted,
     /// Ended because of a lost node.
     NodeFailed,
@@ -44,7 +44,7 @@ impl Phase {
         Self::NodeFailed,
     ];
 
-    /// Whether a job in this phase has ended for good.
+    /// Returns true if a job in this phase has ended for good.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Preempted | Self::NodeFailed)
     }

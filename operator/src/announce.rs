@@ -20,7 +20,7 @@ impl Operator {
             Command::DeleteService { name, uid } => ("Delete", "Service", name.clone(), fnv(&uid.0)),
             Command::DeletePod { .. }
             | Command::ReadPod { .. }
-            | Command::WriteMarker
+            | Command::WriteEndAnnotation
             | Command::WriteStatus { .. } => return,
         };
         let (kind_of_event, reason, message) = match answer {

@@ -56,7 +56,7 @@ impl Operator {
                 self.take_object(&created, facts);
                 return;
             }
-            (Command::ReadPod { .. } | Command::WriteMarker, Err(ApiError { code: 404, .. })) => Outcome::Gone,
+            (Command::ReadPod { .. } | Command::WriteEndAnnotation, Err(ApiError { code: 404, .. })) => Outcome::Gone,
             (Command::CreatePod { .. } | Command::CreateService { .. }, Err(ApiError { code: 409, .. })) => {
                 self.in_flight.read_next(key, Purpose::ReadTaken(command));
                 return;
@@ -88,7 +88,7 @@ impl Operator {
                 return;
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 404, .. })) => Outcome::Unknown { code: 404 },
-            (Command::DeleteService { .. } | Command::WriteMarker, Ok(_)) => Outcome::Done,
+            (Command::DeleteService { .. } | Command::WriteEndAnnotation, Ok(_)) => Outcome::Done,
             (_, Err(error)) => outcome_of(error),
         };
         facts.push(key, Fact::Answered { object, outcome });

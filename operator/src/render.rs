@@ -68,7 +68,7 @@ impl Operator {
             Command::DeleteService { uid, name } => {
                 ApiCall { uid: Some(uid.clone()), ..call(Verb::Delete, services(), key, name) }
             }
-            Command::WriteMarker => {
+            Command::WriteEndAnnotation => {
                 let Some(patch) = self.state.job(key).and_then(|job| api.marker(key, &job)) else { return Ok(None) };
                 ApiCall {
                     body: Some(patch),

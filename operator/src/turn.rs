@@ -103,7 +103,7 @@ impl Operator {
         let touched: Vec<JobKey> = facts.jobs.keys().cloned().collect();
         for (key, facts) in facts.jobs {
             self.stage_job(&key, facts, now, &causes, &mut records)?;
-            if self.state.jobs.is_resting(&key) {
+            if self.state.jobs.is_finished(&key) {
                 self.forget(&key);
             }
         }
@@ -125,7 +125,7 @@ impl Operator {
         let mut causes: Vec<Position> = if facts.iter().any(touches_node) { causes.to_vec() } else { Vec::new() };
         for _ in 0..MAX_RECORDS {
             let before = (self.state.stamp, self.state.at);
-            let from = self.state.jobs.brief(key).map_or(Phase::New, |job| job.phase);
+            let from = self.state.jobs.summary(key).map_or(Phase::New, |job| job.phase);
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
             for (fact, arrival) in std::mem::take(&mut facts) {

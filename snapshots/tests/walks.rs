@@ -77,7 +77,7 @@ fn rests(state: &State, key: &JobKey, job: &Job) -> Result<(), String> {
     if !job.phase.is_terminal() || !job.pods.is_empty() || !job.services.is_empty() {
         return Ok(());
     }
-    if !state.jobs.is_resting(key) {
+    if !state.jobs.is_finished(key) {
         return Err(format!("{:?}, and not at rest", job.phase));
     }
     let mut state = state.clone();
@@ -85,7 +85,7 @@ fn rests(state: &State, key: &JobKey, job: &Job) -> Result<(), String> {
     state.begin(stamp, state.at.plus_ms(1 << 40));
     state.take_in(&Scope::Job(key.clone()), &Fact::Due);
     let (events, effects) = (engine::decide(&state, key, state.at), state.effects_of(key));
-    if state.jobs.is_resting(key) || !events.is_empty() || !effects.is_empty() {
+    if state.jobs.is_finished(key) || !events.is_empty() || !effects.is_empty() {
         return Err(format!("at rest with something to do: {events:?}, {effects:?}"));
     }
     Ok(())
@@ -283,8 +283,8 @@ impl Walk {
         if !differences.is_empty() {
             return Err(format!("written status, state: {differences:?}"));
         }
-        if !job.planned_pods.is_empty() || !job.doomed.is_empty() || operator.calls_in_flight() > 0 {
-            return Err(format!("not at rest: {:?} {:?}", job.planned_pods, job.doomed));
+        if !job.planned_pods.is_empty() || !job.deleting_pods.is_empty() || operator.calls_in_flight() > 0 {
+            return Err(format!("not at rest: {:?} {:?}", job.planned_pods, job.deleting_pods));
         }
         rests(state, key, &job)?;
         for (name, group) in &job.groups {

@@ -112,7 +112,7 @@ fn ending(phase: Phase, message: Text, clean: bool) -> Decision {
     let kind = match phase {
         Phase::Succeeded => CauseKind::Completed,
         Phase::TimedOut => CauseKind::TimeLimit,
-        Phase::Preempted => CauseKind::Marked(model::fact::Mark::Preempted),
+        Phase::Preempted => CauseKind::EndRequested(model::fact::EndRequest::Preempted),
         Phase::NodeFailed => CauseKind::NodeLost,
         Phase::Failed
         | Phase::New

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use model::fact::Mark;
+use model::fact::EndRequest;
 use model::{JobFact, Phase, Text};
 use serde_json::{Value, json};
 
@@ -12,10 +12,10 @@ use super::words::phase_word;
 use crate::objects::{MARKED_FOR, annotation, deleting_at, mirror_stamp, resource_version, text_at};
 
 /// Annotations that command an ending, the one that acts first. The second spelling is what the original's manual says.
-const MARKS: [(Mark, [&str; 2]); 3] = [
-    (Mark::Preempted, ["Preempted", "preempted"]),
-    (Mark::Failed, ["Failed", "failed"]),
-    (Mark::NodeFailed, ["NodeFail", "nodefailed"]),
+const MARKS: [(EndRequest, [&str; 2]); 3] = [
+    (EndRequest::Preempted, ["Preempted", "preempted"]),
+    (EndRequest::Failed, ["Failed", "failed"]),
+    (EndRequest::NodeFailed, ["NodeFail", "nodefailed"]),
 ];
 
 /// Reads a job object's metadata and the stamp of its mirror.
@@ -31,8 +31,8 @@ pub(super) fn job_fact(object: &Value) -> JobFact {
     JobFact {
         rv: resource_version(object),
         deleting: deleting_at(object).is_some(),
-        marks,
-        marker: companion.uid.is_some_and(|uid| text_at(object, &["metadata", "uid"]) == Some(uid)),
+        end_requests: marks,
+        end_annotated: companion.uid.is_some_and(|uid| text_at(object, &["metadata", "uid"]) == Some(uid)),
         mirror: mirror_stamp(object),
     }
 }
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn marks_are_read_in_both_spellings_and_only_when_meant_for_this_job() {
-        use Mark::{Failed, NodeFailed, Preempted};
-        type Row = (&'static str, Value, Vec<(Mark, &'static str)>, bool);
+        use EndRequest::{Failed, NodeFailed, Preempted};
+        type Row = (&'static str, Value, Vec<(EndRequest, &'static str)>, bool);
         let rows: Vec<Row> = vec![
             ("none", json!({}), vec![], false),
             ("null", json!(null), vec![], false),
@@ -132,7 +132,7 @@ mod tests {
         for (name, annotations, marks, marker) in rows {
             let fact = job_fact(&job(&annotations));
             let want = marks.into_iter().map(|(mark, text)| (mark, Text::from(text))).collect::<BTreeMap<_, _>>();
-            assert_eq!((fact.marks, fact.marker), (want, marker), "{name}");
+            assert_eq!((fact.end_requests, fact.end_annotated), (want, marker), "{name}");
         }
     }
 
@@ -155,10 +155,10 @@ mod tests {
             json!({"Timeout": "over", "trainyard.dev/marked-for": "u1/Timeout"})
         );
         let mut object = job(&patch["metadata"]["annotations"]);
-        assert!(job_fact(&object).marker);
+        assert!(job_fact(&object).end_annotated);
         assert_eq!(endings(&object), [(Phase::TimedOut, "over")]);
         object["metadata"]["uid"] = json!("u2");
-        assert!(!job_fact(&object).marker);
+        assert!(!job_fact(&object).end_annotated);
         assert_eq!(endings(&object), []);
     }
 

@@ -46,10 +46,10 @@ impl State {
 
     /// Returns the newest version known of what the list's source shows: of its last list, or of an object seen since.
     fn newest_version(&self, list: &ListView<'_>) -> ResourceVersion {
-        let live = self.jobs.all_awake().filter(|(key, _)| (list.shows)(key)).map(|(_, job)| job);
+        let live = self.jobs.all_live().filter(|(key, _)| (list.shows)(key)).map(|(_, job)| job);
         let seen = match list.kind {
             Kind::Node => self.nodes.values().map(|node| node.fact.rv).max(),
-            Kind::Job => self.jobs.briefs().filter(|(key, _)| (list.shows)(key)).map(|(_, job)| job.rv).max(),
+            Kind::Job => self.jobs.summaries().filter(|(key, _)| (list.shows)(key)).map(|(_, job)| job.rv).max(),
             Kind::Pod => live.flat_map(|job| job.pods.values()).map(|pod| pod.fact.rv).max(),
             Kind::Service => live.flat_map(|job| job.services.values()).map(|service| service.rv).max(),
         };
@@ -60,7 +60,7 @@ impl State {
     /// the list may have been created after it.
     pub fn absent(&self, list: &ListView<'_>, present: &Present) -> Vec<(Scope, Fact)> {
         let (rv, here) = (list.rv, &present.uids);
-        let live = self.jobs.all_awake().filter(|(key, _)| (list.shows)(key));
+        let live = self.jobs.all_live().filter(|(key, _)| (list.shows)(key));
         let mut gone = Vec::new();
         match list.kind {
             Kind::Node => {
@@ -69,7 +69,7 @@ impl State {
                 gone.extend(absent.map(|node| (Scope::Cluster, Fact::NodeGone { name: node.name.clone() })));
             }
             Kind::Job => {
-                let shown = self.jobs.briefs().filter(|(key, _)| (list.shows)(key));
+                let shown = self.jobs.summaries().filter(|(key, _)| (list.shows)(key));
                 let absent = shown.filter(|(key, job)| job.known && job.rv <= rv && !here.contains(&key.uid));
                 gone.extend(absent.map(|(key, _)| (Scope::Job(key.clone()), Fact::JobGone)));
             }
@@ -78,7 +78,7 @@ impl State {
                     let known = job.pods.values().map(|pod| &pod.fact);
                     let absent = known.filter(|pod| pod.rv <= rv && !here.contains(&pod.uid));
                     let ends = absent.map(|pod| Fact::PodGone { uid: pod.uid.clone(), rv: Some(rv) });
-                    let awaited = job.doomed.iter().filter(|uid| !job.pods.contains_key(*uid));
+                    let awaited = job.deleting_pods.iter().filter(|uid| !job.pods.contains_key(*uid));
                     let ends = ends.chain(ends_of_absent(awaited, present));
                     gone.extend(ends.map(|end| (Scope::Job(key.clone()), end)));
                 }

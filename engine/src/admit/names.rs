@@ -44,12 +44,12 @@ impl State {
     /// stays, so that it serves. The job waits for a holder that is going, or whose own job is gone.
     pub fn taken(&self, key: &JobKey, holder: &NameHolder) -> Option<Outcome> {
         let job = self.job(key);
-        let is_going = job.zip(holder.uid.as_ref()).is_some_and(|(job, uid)| job.doomed.contains(uid));
+        let is_going = job.zip(holder.uid.as_ref()).is_some_and(|(job, uid)| job.deleting_pods.contains(uid));
         let whose = holder.whose(key);
         if whose == Whose::Ours && !is_going {
             return None;
         }
-        let exists = |owner: &JobKey| self.jobs.brief(owner).is_some_and(|job| job.known && !job.gone);
+        let exists = |owner: &JobKey| self.jobs.summary(owner).is_some_and(|job| job.known && !job.gone);
         let owner_is_gone = holder.owner.as_ref().is_some_and(|owner| owner != key && !exists(owner));
         let waiting = is_going || owner_is_gone || holder.deleting;
         Some(Outcome::Taken { waiting, unseen: whose == Whose::Unseen })

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use model::fact::Mark;
+use model::fact::EndRequest;
 use model::{
     GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Kind, Mirror, Outcome, PhaseRules, PodPhase,
     Position, RestartPolicy, RestartScope, SlotId, SpecFact, Term, Timestamp,
 };
 
 use super::*;
-use crate::job::Doom;
+use crate::job::PendingDeletion;
 
 const ADMITTED: Admission = Admission::Admitted;
 const STALE: Admission = Admission::STALE;
@@ -73,7 +73,7 @@ fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
 }
 
 fn object_fact(rv: u64, mirror: Stamp) -> JobFact {
-    JobFact { rv: ResourceVersion(rv), deleting: false, marks: BTreeMap::new(), marker: false, mirror }
+    JobFact { rv: ResourceVersion(rv), deleting: false, end_requests: BTreeMap::new(), end_annotated: false, mirror }
 }
 
 fn object(rv: u64, mirror: Stamp) -> Fact {
@@ -158,13 +158,13 @@ fn empty() -> State {
     State::default()
 }
 
-fn marked(rv: u64) -> Fact {
-    let marks = BTreeMap::from([(Mark::Failed, "x".into())]);
-    Fact::Job(Box::new(JobFact { marks, ..object_fact(rv, stamp(3, 2)) }))
+fn requested(rv: u64) -> Fact {
+    let end_requests = BTreeMap::from([(EndRequest::Failed, "x".into())]);
+    Fact::Job(Box::new(JobFact { end_requests, ..object_fact(rv, stamp(3, 2)) }))
 }
 
 fn with_marker(rv: u64) -> Fact {
-    Fact::Job(Box::new(JobFact { marker: true, ..object_fact(rv, stamp(3, 2)) }))
+    Fact::Job(Box::new(JobFact { end_annotated: true, ..object_fact(rv, stamp(3, 2)) }))
 }
 
 #[test]
@@ -197,9 +197,9 @@ fn each_rule_for_a_fact_has_its_verdict() {
         ("an unknown job that a list holds", empty(), &job, object(0, Stamp::default()), list, ADMITTED),
         ("a newer version of a job", known(&[]), &job, object(11, stamp(3, 2)), watch, ADMITTED),
         ("the same version of a job", known(&[]), &job, object(KNOWN, stamp(3, 2)), watch, UNCHANGED),
-        ("the same version with a mark not seen", known(&[]), &job, marked(KNOWN), watch, ADMITTED),
+        ("the same version with a mark not seen", known(&[]), &job, requested(KNOWN), watch, ADMITTED),
         ("the same version with the end annotation", known(&[]), &job, with_marker(KNOWN), watch, ADMITTED),
-        ("an older version of a job", known(&[]), &job, marked(9), watch, STALE),
+        ("an older version of a job", known(&[]), &job, requested(9), watch, STALE),
         ("a job whose pods came first", known_pods_only(), &job, object(11, Stamp::default()), watch, ADMITTED),
         ("the end of a job", known(&[]), &job, Fact::JobGone, watch, ADMITTED),
         ("the end of a job that is gone", known(&[Fact::JobGone]), &job, Fact::JobGone, watch, UNCHANGED),
@@ -282,7 +282,7 @@ fn with_plan() -> State {
 /// An adopted mirror waits for the end of a pod.
 fn with_wait() -> State {
     let mut state = known(&[]);
-    state.jobs.get_mut(&key()).unwrap().doomed.insert("x".into());
+    state.jobs.get_mut(&key()).unwrap().deleting_pods.insert("x".into());
     state
 }
 
@@ -342,7 +342,7 @@ fn a_cluster_that_was_restored_shows_in_lists_and_reads() {
 #[test]
 fn a_list_ends_what_it_does_not_hold() {
     let mut state = known(&[pod("p1", 1, 30)]);
-    state.jobs.get_mut(&key()).unwrap().doomed.extend(["p0".into(), "x".into()]);
+    state.jobs.get_mut(&key()).unwrap().deleting_pods.extend(["p0".into(), "x".into()]);
     let here = |uid: &str| Present { uids: [uid.into()].into(), nodes: ["m".into()].into() };
     let job = || Scope::Job(key());
     let end = |uid: &str, rv: Option<u64>| (job(), Fact::PodGone { uid: uid.into(), rv: rv.map(ResourceVersion) });
@@ -378,8 +378,8 @@ fn a_taken_name_is_the_jobs_or_waits_or_is_told() {
     let live = JobKey { name: "live".into(), uid: "w".into(), ..key() };
     state.take_in(&Scope::Job(live.clone()), &object(1, Stamp::default()));
     let job = state.jobs.get_mut(&key()).unwrap();
-    job.doomed.insert("going".into());
-    job.pods.get_mut(&Uid::from("p0")).unwrap().doom = Some(Box::new(Doom::without_evidence()));
+    job.deleting_pods.insert("going".into());
+    job.pods.get_mut(&Uid::from("p0")).unwrap().deletion = Some(Box::new(PendingDeletion::unconditional()));
     let taken = |waiting, unseen| Some(Outcome::Taken { waiting, unseen });
     let of = |owner: &JobKey| Some(owner.clone());
     // (uid, owner, deleting, watched, whose, outcome)

@@ -1,17 +1,18 @@
-//! Endings: by mark, by policy, by time limit; and an ending that was decided runs to its end.
+//! Decides endings: by request, by policy, by time limit; an ending that was decided runs to its end.
 
-use model::fact::Mark;
+use model::fact::EndRequest;
 use model::{Cause, CauseKind, CleanPodPolicy, Decision, Event, JobEndPolicy, JobSpec, Phase, SlotId, Text};
 
 use super::Report;
+use crate::classify::DecisionContext;
 use crate::job::Job;
-use crate::judge::Bench;
-use crate::words::{cause_of_mark, cause_of_pods};
+use crate::words::{cause_of_end_request, cause_of_pods};
 
 /// An ending whose pods are going: ends when all are gone.
-pub(super) fn settle(job: &Job, phase: Phase) -> Vec<Event> {
-    let late: Vec<_> = job.pods.keys().filter(|uid| !job.doomed.contains(*uid)).cloned().collect();
-    let services: Vec<_> = job.services.iter().filter(|(_, s)| s.doom.is_none()).map(|(uid, _)| uid.clone()).collect();
+pub(super) fn proceed(job: &Job, phase: Phase) -> Vec<Event> {
+    let late: Vec<_> = job.pods.keys().filter(|uid| !job.deleting_pods.contains(*uid)).cloned().collect();
+    let services: Vec<_> =
+        job.services.iter().filter(|(_, s)| s.deletion.is_none()).map(|(uid, _)| uid.clone()).collect();
     let mut events = Vec::new();
     if !late.is_empty() {
         events.push(Event::PodsDropped { uids: late });
@@ -25,19 +26,19 @@ pub(super) fn settle(job: &Job, phase: Phase) -> Vec<Event> {
     events
 }
 
-/// An annotation ends the job, whatever its policies.
-pub(super) fn marked(job: &Job, spec: &JobSpec, mark: Mark, value: &str) -> Vec<Event> {
-    let phase = match mark {
-        Mark::Preempted => Phase::Preempted,
-        Mark::Failed => Phase::Failed,
-        Mark::NodeFailed => Phase::NodeFailed,
+/// Ends the job because an annotation asks for it; its policies have no say.
+pub(super) fn requested(job: &Job, spec: &JobSpec, request: EndRequest, value: &str) -> Vec<Event> {
+    let phase = match request {
+        EndRequest::Preempted => Phase::Preempted,
+        EndRequest::Failed => Phase::Failed,
+        EndRequest::NodeFailed => Phase::NodeFailed,
     };
-    end(job, spec, phase, cause_of_mark(mark, value))
+    end(job, spec, phase, cause_of_end_request(request, value))
 }
 
-/// Whether the time limit has passed.
-pub(super) fn is_over_time(bench: &Bench<'_>, job: &Job) -> bool {
-    job.time_limit_at().is_some_and(|limit| limit <= bench.now)
+/// Returns true if the time limit has passed.
+pub(super) fn is_over_time(context: &DecisionContext<'_>, job: &Job) -> bool {
+    job.time_limit_at().is_some_and(|limit| limit <= context.now)
 }
 
 /// The time limit ends the job.
@@ -49,7 +50,7 @@ pub(super) fn time_limit(job: &Job, spec: &JobSpec) -> Vec<Event> {
 
 /// Groups complete the job, or fail it.
 pub(super) fn by_policy(
-    bench: &Bench<'_>,
+    context: &DecisionContext<'_>,
     job: &Job,
     spec: &JobSpec,
     reports: &[(usize, Report)],
@@ -86,7 +87,7 @@ pub(super) fn by_policy(
     let mut lead = String::new();
     let group = found.first().and_then(|(id, _)| spec.group(&id.group)).filter(|_| limited);
     if let Some((group, limit)) =
-        group.and_then(|group| Some((group, super::restart_limit(bench, group).filter(|limit| *limit > 0)?)))
+        group.and_then(|group| Some((group, super::restart_limit(context, group).filter(|limit| *limit > 0)?)))
     {
         lead = format!("restart limit {limit} of {} already used", group.display());
     }

@@ -6,8 +6,8 @@
 use model::{ContainerState, PodPhase, Timestamp};
 
 use super::Report;
+use crate::classify::DecisionContext;
 use crate::job::{Job, Pod};
-use crate::judge::Bench;
 
 /// The place of a failure among those of a job; the least came first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,9 +34,9 @@ impl Rank {
 }
 
 /// Returns true while a failure has to wait, because an earlier one may still be observed.
-pub(super) fn is_awaited(bench: &Bench<'_>, job: &Job, reports: &[(usize, Report)]) -> bool {
+pub(super) fn is_awaited(context: &DecisionContext<'_>, job: &Job, reports: &[(usize, Report)]) -> bool {
     let failed = reports.iter().any(|(_, report)| matches!(report, Report::Restart { .. } | Report::Failed { .. }));
-    failed && until(job, bench.config.failure_window_ms).is_some_and(|until| bench.now < until)
+    failed && until(job, context.config.failure_window_ms).is_some_and(|until| context.now < until)
 }
 
 /// Returns the end of the window after the first failure that is known, while pods are left that may fail in it.

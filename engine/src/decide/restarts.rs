@@ -3,13 +3,18 @@
 use model::{CauseKind, Decision, Event, JobSpec, Phase, SlotId, Text, Timestamp};
 
 use super::Report;
+use crate::classify::DecisionContext;
 use crate::job::Job;
-use crate::judge::Bench;
 use crate::observe::answers::backoff;
 use crate::words::{cause_of_pods, scope_words};
 
 /// The group whose pod failed first gets its restart; among equals the first in spec order.
-pub(super) fn first(bench: &Bench<'_>, job: &Job, spec: &JobSpec, reports: &[(usize, Report)]) -> Option<Vec<Event>> {
+pub(super) fn first(
+    context: &DecisionContext<'_>,
+    job: &Job,
+    spec: &JobSpec,
+    reports: &[(usize, Report)],
+) -> Option<Vec<Event>> {
     let asking = reports.iter().filter_map(|(n, report)| match report {
         Report::Restart { index, kind, rank } => Some((spec.groups.get(*n)?, *index, *kind, *rank)),
         Report::Complete { .. } | Report::Failed { .. } => None,
@@ -17,7 +22,7 @@ pub(super) fn first(bench: &Bench<'_>, job: &Job, spec: &JobSpec, reports: &[(us
     let (group, index, kind, _) = asking.min_by_key(|(.., rank)| *rank)?;
     let slot = SlotId { group: group.name.clone(), index };
     let cause = cause_of_pods(job, "", &[(slot.clone(), kind)]);
-    let (failures, retry_at) = next_try(bench, job, &slot, kind);
+    let (failures, retry_at) = next_try(context, job, &slot, kind);
     let message = Text::from(format!(
         "restart {} of {}: {}; deleting {}",
         job.groups.get(&group.name).map_or(0, |g| g.charged).saturating_add(1),
@@ -30,25 +35,25 @@ pub(super) fn first(bench: &Bench<'_>, job: &Job, spec: &JobSpec, reports: &[(us
 }
 
 /// How often this slot failed this way, and how long its replacement waits: not at all the first time, then longer each time.
-fn next_try(bench: &Bench<'_>, job: &Job, slot: &SlotId, kind: CauseKind) -> (u32, Option<Timestamp>) {
-    let config = bench.config;
+fn next_try(context: &DecisionContext<'_>, job: &Job, slot: &SlotId, kind: CauseKind) -> (u32, Option<Timestamp>) {
+    let config = context.config;
     let Some(state) = job.slot(slot) else { return (1, None) };
     let ran = state.pod.as_ref().and_then(|uid| job.pods.get(uid)).and_then(|p| p.running_at);
-    let healthy = ran.is_some_and(|since| bench.now.since_ms(since) >= config.restart_backoff_reset_ms);
+    let healthy = ran.is_some_and(|since| context.now.since_ms(since) >= config.restart_backoff_reset_ms);
     let before = if healthy { 0 } else { state.failures.get(&kind).copied().unwrap_or_default() };
     let failures = before.saturating_add(1);
     let delay = backoff(failures, config.restart_backoff_ms, config.restart_backoff_max_ms);
-    (failures, (delay > 0).then(|| bench.now.plus_ms(delay)))
+    (failures, (delay > 0).then(|| context.now.plus_ms(delay)))
 }
 
 /// The restart is over when every pod that is to go is gone.
-pub(super) fn clear(bench: &Bench<'_>, job: &Job, restart: &Decision) -> Vec<Event> {
+pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, restart: &Decision) -> Vec<Event> {
     let Decision::Restart { scope, slot, group, retry_at, .. } = restart else { return Vec::new() };
-    if !job.doomed.is_empty() {
+    if !job.deleting_pods.is_empty() {
         return Vec::new();
     }
     let display = job.spec().and_then(|s| s.group(group)).map_or(group, |g| g.display());
-    let wait = retry_at.filter(|until| *until > bench.now);
+    let wait = retry_at.filter(|until| *until > context.now);
     let wait = wait.map(|until| format!(", not before {}", until.to_rfc3339())).unwrap_or_default();
     let message = Text::from(format!("restarting {}{wait}", scope_words(*scope, display, slot)));
     vec![Event::RestartCleared, Event::PhaseChanged { to: Phase::Restarting, message }]

@@ -13,7 +13,7 @@ const fn shows(outcome: &Outcome) -> bool {
 /// Forgets the calls about an object that did not succeed. What the status says of them goes with the next write.
 pub(crate) fn forget(job: &mut Job, object: &ObjectRef, stamp: Stamp) {
     if job.attempts.remove(object).is_some_and(|attempt| shows(&attempt.last)) {
-        job.shown = stamp;
+        job.status_stamp = stamp;
     }
 }
 
@@ -57,23 +57,23 @@ pub(super) fn answered(
         (ObjectRef::PodUid(uid), Outcome::Done | Outcome::Forced) => {
             forget(job, object, stamp);
             if let Some(pod) = job.pods.get_mut(uid)
-                && let Some(doom) = &mut pod.doom
+                && let Some(deletion) = &mut pod.deletion
             {
-                doom.forced |= *outcome == Outcome::Forced;
-                doom.ordered = true;
+                deletion.forced |= *outcome == Outcome::Forced;
+                deletion.ordered = true;
             }
         }
         (ObjectRef::ServiceUid(uid), Outcome::Done) => {
             forget(job, object, stamp);
             if let Some(service) = job.services.get_mut(uid)
-                && let Some(doom) = &mut service.doom
+                && let Some(deletion) = &mut service.deletion
             {
-                doom.ordered = true;
+                deletion.ordered = true;
             }
         }
-        (ObjectRef::Marker, Outcome::Done | Outcome::Gone) => {
+        (ObjectRef::EndAnnotation, Outcome::Done | Outcome::Gone) => {
             forget(job, object, stamp);
-            job.marker = true;
+            job.end_annotated = true;
         }
         (ObjectRef::Pod(id), Outcome::Gone) => {
             // A creation that was given up did not happen; or a name that was taken is free.
@@ -95,7 +95,7 @@ pub(super) fn answered(
             let before = job.attempts.insert(object.clone(), Attempt { failures, retry_at, last: outcome.clone() });
             let said = before.map(|attempt| attempt.last).filter(shows);
             if said.as_ref() != Some(outcome).filter(|outcome| shows(outcome)) {
-                job.shown = stamp;
+                job.status_stamp = stamp;
             }
             // A creation that was given up and refused did not happen.
             if let (ObjectRef::Pod(id), Outcome::Refused { .. }) = (object, outcome)

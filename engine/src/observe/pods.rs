@@ -1,9 +1,9 @@
-//! Facts about pods: slots and strays first, then the counters that follow.
+//! Folds facts about pods in: slots and surplus first, then the counters that follow.
 
 use model::{ObjectRef, Phase, PodFact, PodPhase, ResourceVersion, SlotId, Stamp, Timestamp, Uid};
 
 use super::{Moves, Turn, answers, share};
-use crate::job::{Doom, Job, Pod};
+use crate::job::{Job, PendingDeletion, Pod};
 use crate::slots;
 
 /// How many uids of unknown pods that are gone are remembered per job.
@@ -30,16 +30,16 @@ impl Turn<'_> {
         let failed = (fact.phase == PodPhase::Failed).then_some(self.at);
         let running = (fact.phase == PodPhase::Running).then_some(self.at);
         let pod = Pod {
-            doom: before
-                .and_then(|p| p.doom.clone())
-                .or_else(|| job.awaits(fact).then(|| Box::new(Doom::without_evidence()))),
+            deletion: before
+                .and_then(|p| p.deletion.clone())
+                .or_else(|| job.awaits(fact).then(|| Box::new(PendingDeletion::unconditional()))),
             running_at: before.and_then(|p| p.running_at).or(running),
             failed_at: before.and_then(|p| p.failed_at).or(failed),
             fact: self.share_texts(job, fact),
         };
-        let doomed = pod.doom.is_some();
-        if doomed {
-            job.doomed.insert(uid.clone());
+        let deleting = pod.deletion.is_some();
+        if deleting {
+            job.deleting_pods.insert(uid.clone());
         }
         let leaving = pod.is_leaving();
         let late = job.phase.is_terminal() && before.is_none() && job.adopted != self.stamp;
@@ -63,26 +63,26 @@ impl Turn<'_> {
             .is_some_and(|slot| slot.pod.get_or_insert_with(|| uid.clone()) == uid);
         let Some(id) = id.filter(|_| held) else {
             if !kept {
-                job.strays.insert(uid.clone());
+                job.surplus_pods.insert(uid.clone());
             }
             return;
         };
         let Some(slot) = job.slot_mut(&id) else { return };
         slot.incarnation = slot.incarnation.max(fact.incarnation);
-        if self.behaviour.times_by_slots() && !doomed {
+        if self.behaviour.times_by_slots() && !deleting {
             self.first_run(job, running);
         }
         let Some(slot) = job.slot_mut(&id) else { return };
         if fact.phase == PodPhase::Succeeded && !leaving {
             slot.done = true;
         }
-        if !doomed && slot.planned {
+        if !deleting && slot.planned {
             slot.planned = false;
             slot.cancelled = false;
             job.planned_pods.remove(&id);
             answers::forget(job, &ObjectRef::Pod(id.clone()), self.stamp);
         }
-        if !doomed {
+        if !deleting {
             job.drop_delay(&id);
         }
         self.refresh_shown(job, &id);
@@ -92,7 +92,7 @@ impl Turn<'_> {
     fn first_run(&self, job: &mut Job, running: Option<Timestamp>) {
         if running.is_some() && job.first_running_at.is_none() && !job.phase.is_terminal() {
             job.first_running_at = running;
-            job.shown = self.stamp;
+            job.status_stamp = self.stamp;
         }
     }
 
@@ -110,7 +110,7 @@ impl Turn<'_> {
             id.group = group.clone();
         }
         if let Some(node) = &mut fact.node
-            && let Some((name, _)) = self.around.nodes.get_key_value(node)
+            && let Some((name, _)) = self.node_view.nodes.get_key_value(node)
         {
             *node = name.clone();
         }
@@ -138,8 +138,8 @@ impl Turn<'_> {
     }
 
     pub(super) fn pod_gone(&self, job: &mut Job, uid: &Uid, rv: Option<ResourceVersion>, moves: &mut Moves) {
-        job.doomed.remove(uid);
-        job.strays.remove(uid);
+        job.deleting_pods.remove(uid);
+        job.surplus_pods.remove(uid);
         job.schedulable(uid);
         answers::forget(job, &ObjectRef::PodUid(uid.clone()), self.stamp);
         let Some(pod) = job.pods.remove(uid) else {
@@ -158,7 +158,7 @@ impl Turn<'_> {
             return;
         }
         if let Some(slot) = job.slot_mut(&id) {
-            if pod.doom.is_none() {
+            if pod.deletion.is_none() {
                 // Lost by no decision: its replacement shows the restarts of its group so far.
                 slot.count = None;
             }
@@ -175,24 +175,24 @@ impl Turn<'_> {
 
     fn refresh_shown(&self, job: &mut Job, id: &SlotId) {
         let before = job.groups.get(&id.group).map(|g| g.counters);
-        slots::refresh(job, id, &self.around);
+        slots::refresh(job, id, &self.node_view);
         if job.phase == Phase::Restarting && job.creating_at.is_none() && all_placed(job) {
             job.creating_at = Some(self.at);
         }
         // What an ended job shows is final.
         if before != job.groups.get(&id.group).map(|g| g.counters) && job.ended_at.is_none() && job.phase != Phase::New
         {
-            job.shown = self.stamp;
+            job.status_stamp = self.stamp;
         }
     }
 }
 
 impl Job {
-    /// Takes out of the strays the first pod that claims a slot which became free.
+    /// Takes out of the surplus the first pod that claims a slot which became free.
     fn promote(&mut self, id: &SlotId) -> Option<Uid> {
         let claims = |uid: &&Uid| self.pods.get(*uid).is_some_and(|pod| pod.fact.slot.as_ref() == Some(id));
-        let found = self.strays.iter().find(claims).cloned()?;
-        self.strays.remove(&found);
+        let found = self.surplus_pods.iter().find(claims).cloned()?;
+        self.surplus_pods.remove(&found);
         Some(found)
     }
 
@@ -206,14 +206,14 @@ impl Job {
     /// Whether an adopted mirror names a pod as going.
     fn awaits(&self, pod: &PodFact) -> bool {
         let below = pod.slot.as_ref().and_then(|id| self.waits_below.get(&id.group));
-        self.doomed.contains(&pod.uid) || below.is_some_and(|newest| pod.incarnation < *newest)
+        self.deleting_pods.contains(&pod.uid) || below.is_some_and(|newest| pod.incarnation < *newest)
     }
 }
 
-impl Doom {
+impl PendingDeletion {
     /// For what may go at once: surplus, or a pod that an adopted mirror already names as going.
-    pub(crate) fn without_evidence() -> Self {
-        Self { evidence: Stamp::default(), ordered: false, forced: false }
+    pub(crate) fn unconditional() -> Self {
+        Self { requires: Stamp::default(), ordered: false, forced: false }
     }
 }
 

@@ -8,9 +8,14 @@ use crate::slots;
 
 impl Turn<'_> {
     pub(super) fn service(&self, job: &mut Job, fact: &ServiceFact) {
-        let doom = job.services.get(&fact.uid).and_then(|s| s.doom.clone());
-        let mut service =
-            Service { name: fact.name.clone(), slot: fact.slot.clone(), rv: fact.rv, deleting: fact.deleting, doom };
+        let deletion = job.services.get(&fact.uid).and_then(|s| s.deletion.clone());
+        let mut service = Service {
+            name: fact.name.clone(),
+            slot: fact.slot.clone(),
+            rv: fact.rv,
+            deleting: fact.deleting,
+            deletion,
+        };
         if let Some(id) = &mut service.slot
             && let Some((group, _)) = job.groups.get_key_value(&id.group)
         {
@@ -28,23 +33,23 @@ impl Turn<'_> {
         });
         let kept = job.ending().is_some_and(|(_, clean, _)| !clean) && job.adopted == self.stamp;
         if !held && !kept {
-            job.stray_services.insert(fact.uid.clone());
+            job.surplus_services.insert(fact.uid.clone());
         }
         let Some(id) = fact.slot.as_ref() else { return };
         job.planned_services.remove(id);
         answers::forget(job, &ObjectRef::Service(id.clone()), self.stamp);
-        slots::refresh(job, id, &self.around);
+        slots::refresh(job, id, &self.node_view);
     }
 
     pub(super) fn service_gone(&self, job: &mut Job, uid: &Uid) {
         answers::forget(job, &ObjectRef::ServiceUid(uid.clone()), self.stamp);
-        job.stray_services.remove(uid);
+        job.surplus_services.remove(uid);
         let Some(id) = job.services.remove(uid).and_then(|s| s.slot) else { return };
         if let Some(slot) = job.slot_mut(&id)
             && slot.service.as_ref() == Some(uid)
         {
             slot.service = None;
         }
-        slots::refresh(job, &id, &self.around);
+        slots::refresh(job, &id, &self.node_view);
     }
 }

@@ -22,7 +22,7 @@ impl Summary {
     pub fn of(operator: &Operator) -> Self {
         let registry = apis::Registry::all();
         let mut phases: BTreeMap<(Text, &'static str), u64> = BTreeMap::new();
-        for (key, job) in operator.state().jobs.briefs().filter(|(_, job)| job.known && !job.gone) {
+        for (key, job) in operator.state().jobs.summaries().filter(|(_, job)| job.known && !job.gone) {
             let word = registry.get(&key.kind).map_or("", |api| api.phase_word(job.phase));
             *phases.entry((key.kind.clone(), word)).or_default() += 1;
         }

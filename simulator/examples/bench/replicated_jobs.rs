@@ -19,10 +19,10 @@ pub(crate) enum JobStage {
 impl JobStage {
     /// Returns the number of jobs at this stage.
     fn reached(self, state: &State) -> usize {
-        let jobs = state.jobs.briefs();
+        let jobs = state.jobs.summaries();
         let here = jobs.filter(|(key, job)| match self {
             Self::Running => job.phase == Phase::Running && job.rv.0 > 0,
-            Self::Over => state.jobs.is_resting(key),
+            Self::Over => state.jobs.is_finished(key),
         });
         here.count()
     }

@@ -1,7 +1,7 @@
 //! One fact offered to one job in a given phase, past the operator: what the engine makes of it.
 
 use engine::{Scope, State};
-use model::fact::{Adopted, Mark};
+use model::fact::{Adopted, EndRequest};
 use model::{
     Config, Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, Outcome, Phase, Position, ResourceVersion, ServiceFact,
     SlotId, Stamp, Term, Uid,
@@ -59,8 +59,8 @@ fn sample(kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
         "Job" => Fact::Job(Box::new(JobFact {
             rv,
             deleting: false,
-            marks: [(Mark::Failed, "told so".into())].into(),
-            marker: false,
+            end_requests: [(EndRequest::Failed, "told so".into())].into(),
+            end_annotated: false,
             mirror: job.mirror,
         })),
         "Spec" => Fact::Spec(Box::new((**job.spec.as_ref()?).clone())),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use engine::Job;
-use model::fact::{Adopted, Mark};
+use model::fact::{Adopted, EndRequest};
 use model::{CauseKind, Decision, Incarnation, JobKey, Phase, RestartScope, Stamp, Timestamp, Uid};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn what_was_written_is_read_back() {
     job.groups.get_mut("trainer").unwrap().charged = 2;
     job.groups.get_mut("trainer").unwrap().grown_from = Some(1);
     job.groups.get_mut("trainer").unwrap().delays = [(1, Timestamp(T0).plus_ms(7000))].into();
-    job.doomed = [Uid::from("p1")].into();
+    job.deleting_pods = [Uid::from("p1")].into();
     job.decision = Some(Decision::Restart {
         group: "trainer".into(),
         scope: RestartScope::Pod,
@@ -55,7 +55,7 @@ fn what_was_written_is_read_back() {
             remarks: false,
         }
     );
-    assert_eq!(AiTrainingJob.job_fact(&object).mirror, job.shown);
+    assert_eq!(AiTrainingJob.job_fact(&object).mirror, job.status_stamp);
 
     job.phase = Phase::Failed;
     job.decision = Some(Decision::End { phase: Phase::Failed, cause: cause(CauseKind::Exited, "exit 1"), clean: true });
@@ -140,7 +140,7 @@ fn an_ending_of_the_original_is_carried_on_or_left_alone() {
     assert_eq!(end(&adopted), Some((Phase::TimedOut, CauseKind::TimeLimit, "over".to_owned(), true)));
     assert_eq!(adopted.mirror.phase, Phase::Terminating);
     let adopted = legacy(terminating.clone(), json!({"Preempted": "p"}));
-    assert_eq!(end(&adopted).map(|e| e.1), Some(CauseKind::Marked(Mark::Preempted)));
+    assert_eq!(end(&adopted).map(|e| e.1), Some(CauseKind::EndRequested(EndRequest::Preempted)));
     // Without one, it would have gone on.
     let adopted = legacy(terminating.clone(), json!(null));
     assert_eq!((end(&adopted), adopted.mirror.phase), (None, Phase::Pending));

@@ -43,7 +43,7 @@ pub(super) fn job(object: &Value) -> (JobKey, Job) {
         spec: Some(fact.clone()),
         valid: Some(fact),
         groups,
-        shown: Stamp { term: Term(2), position: Position(7) },
+        status_stamp: Stamp { term: Term(2), position: Position(7) },
         ..Job::default()
     };
     (key, job)

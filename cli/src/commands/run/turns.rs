@@ -76,7 +76,8 @@ impl Run {
             let ended = if self.stops > 0 {
                 jobs.is_empty() && pods().is_empty()
             } else {
-                let swept = |job: &model::JobKey| session.operator.state().job(job).is_none_or(|j| j.doomed.is_empty());
+                let swept =
+                    |job: &model::JobKey| session.operator.state().job(job).is_none_or(|j| j.deleting_pods.is_empty());
                 let over = |key: &model::JobKey, phase: Phase| {
                     let hopeless = session
                         .operator

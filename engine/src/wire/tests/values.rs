@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::command::Outcome;
-use model::fact::{Adopted, Mark, Milestone};
+use model::fact::{Adopted, EndRequest, Milestone};
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
     Cause, CauseKind, Config, ContainerFact, ContainerState, Decision, Event, Fact, FieldError, GroupSpec, Incarnation,
@@ -12,7 +12,7 @@ use model::{
     ResourceVersion, ServiceFact, SlotId, SpecFact, Stamp, Term, Timestamp,
 };
 
-use crate::job::{Attempt, Counter, Counters, Doom, Group, Job, Pod, Service, Slot, Trail};
+use crate::job::{Attempt, Counter, Counters, Group, Job, PendingDeletion, Pod, Service, Slot, Trail};
 use crate::state::{Node, Scope, State};
 use crate::wire::{BEHAVIOUR, Record};
 
@@ -217,22 +217,22 @@ fn objects() -> Vec<ObjectRef> {
         ObjectRef::PodUid("p1".into()),
         ObjectRef::ServiceUid("s1".into()),
         ObjectRef::Status,
-        ObjectRef::Marker,
+        ObjectRef::EndAnnotation,
         ObjectRef::Status,
     ]
 }
 
 fn job_facts() -> [JobFact; 2] {
-    let marks = [(Mark::Preempted, "p"), (Mark::Failed, "f"), (Mark::NodeFailed, "n")];
-    let marks = marks.map(|(mark, text)| (mark, text.into())).into();
-    let full = JobFact { rv: ResourceVersion(9), deleting: true, marks, marker: true, mirror: stamp(4) };
+    let end_requests = [(EndRequest::Preempted, "p"), (EndRequest::Failed, "f"), (EndRequest::NodeFailed, "n")];
+    let end_requests = end_requests.map(|(request, text)| (request, text.into())).into();
+    let full = JobFact { rv: ResourceVersion(9), deleting: true, end_requests, end_annotated: true, mirror: stamp(4) };
     [
         full,
         JobFact {
             rv: ResourceVersion(1),
             deleting: false,
-            marks: BTreeMap::new(),
-            marker: false,
+            end_requests: BTreeMap::new(),
+            end_annotated: false,
             mirror: Stamp::default(),
         },
     ]
@@ -341,7 +341,8 @@ pub(super) fn record() -> Record {
     let kinds =
         [CauseKind::Exited, CauseKind::PodFailed, CauseKind::NodeLost, CauseKind::GpuFault, CauseKind::CreationFailed];
     events.extend(kinds.map(|kind| Event::Decided(Box::new(restart(kind)))));
-    let kinds = [CauseKind::Completed, CauseKind::Marked(Mark::Failed), CauseKind::TimeLimit, CauseKind::NoPods];
+    let kinds =
+        [CauseKind::Completed, CauseKind::EndRequested(EndRequest::Failed), CauseKind::TimeLimit, CauseKind::NoPods];
     events.extend(kinds.map(|kind| Event::Decided(Box::new(ending(kind)))));
     for scope in [RestartScope::Pod, RestartScope::All] {
         events.push(Event::Decided(Box::new(Decision::Restart {
@@ -377,7 +378,7 @@ fn group() -> Group {
         done: true,
         service: Some("s1".into()),
         service_planned: true,
-        failures: BTreeMap::from([(CauseKind::Exited, 2), (CauseKind::Marked(Mark::Failed), 1)]),
+        failures: BTreeMap::from([(CauseKind::Exited, 2), (CauseKind::EndRequested(EndRequest::Failed), 1)]),
         last_gone: Some("p0".into()),
         last_gone_rv: ResourceVersion(3),
         counter: Some(counter),
@@ -389,9 +390,9 @@ fn group() -> Group {
         charged: 8,
         counters,
         missing: BTreeSet::from([1]),
-        unserved: BTreeSet::from([2]),
+        missing_services: BTreeSet::from([2]),
         done: BTreeSet::from([3]),
-        suspects: BTreeSet::from([4]),
+        to_evaluate: BTreeSet::from([4]),
         delays: BTreeMap::from([(5, Timestamp(6))]),
         past: Incarnation(9),
         grown_from: Some(4),
@@ -402,24 +403,24 @@ fn group() -> Group {
 /// A job with every member set; no member may be left to a default here.
 fn job() -> Job {
     let [valid, spec, _] = spec_facts();
-    let doom = Doom { evidence: stamp(11), ordered: true, forced: true };
+    let deletion = PendingDeletion { requires: stamp(11), ordered: true, forced: true };
     let pod = |phase| Pod {
         fact: pod(phase),
-        doom: Some(Box::new(doom)),
+        deletion: Some(Box::new(deletion)),
         running_at: Some(Timestamp(70)),
         failed_at: Some(Timestamp(71)),
     };
-    let bare = Pod { fact: bare_pod(), doom: None, running_at: None, failed_at: None };
+    let bare = Pod { fact: bare_pod(), deletion: None, running_at: None, failed_at: None };
     let attempt = |last| Attempt { failures: 3, retry_at: Some(Timestamp(72)), last };
-    let service = |slot, doom| Service { name: "s".into(), slot, rv: ResourceVersion(4), deleting: true, doom };
+    let service = |slot, deletion| Service { name: "s".into(), slot, rv: ResourceVersion(4), deleting: true, deletion };
     let [fact, _] = job_facts();
     Job {
         known: true,
         gone: true,
         deleting: true,
         rv: ResourceVersion(10),
-        marks: fact.marks,
-        marker: true,
+        end_requests: fact.end_requests,
+        end_annotated: true,
         spec: Some(Arc::new(spec)),
         valid: Some(Arc::new(valid)),
         phase: Phase::Restarting,
@@ -429,21 +430,21 @@ fn job() -> Job {
         groups: [("trainer".into(), Box::new(group())), ("g".into(), Box::default())].into(),
         pods: [("p1".into(), Box::new(pod(PodPhase::Running))), ("p2".into(), Box::new(bare))].into(),
         services: [
-            ("s1".into(), Box::new(service(Some(slot(0)), Some(Box::new(doom))))),
+            ("s1".into(), Box::new(service(Some(slot(0)), Some(Box::new(deletion))))),
             ("s2".into(), Box::new(service(None, None))),
         ]
         .into(),
-        strays: BTreeSet::from(["p3".into()]),
-        stray_services: BTreeSet::from(["s3".into()]),
-        doomed: BTreeSet::from(["p1".into()]),
+        surplus_pods: BTreeSet::from(["p3".into()]),
+        surplus_services: BTreeSet::from(["s3".into()]),
+        deleting_pods: BTreeSet::from(["p1".into()]),
         attempts: objects().into_iter().zip(outcomes()).map(|(object, last)| (object, attempt(last))).collect(),
         planned_pods: BTreeSet::from([slot(1)]),
         planned_services: BTreeSet::from([slot(2)]),
         retry_at: Some(Timestamp(80)),
-        shown: stamp(13),
-        acked: stamp(14),
+        status_stamp: stamp(13),
+        acked_stamp: stamp(14),
         mirror: stamp(15),
-        fenced: stamp(16),
+        fenced_by: stamp(16),
         started_at: Some(Timestamp(81)),
         running_at: Some(Timestamp(82)),
         first_running_at: Some(Timestamp(83)),

@@ -14,7 +14,7 @@ forms! {
     Decision: model::Decision,
     Cause: model::Cause,
     CauseKind: model::CauseKind,
-    Mark: model::fact::Mark,
+    EndRequest: model::fact::EndRequest,
     Phase: model::Phase,
     Mirror: model::Mirror,
 }
@@ -103,14 +103,15 @@ pub(super) enum CauseKind {
     NodeLost,
     GpuFault,
     CreationFailed,
-    Marked(#[serde_as(as = "Mark")] model::fact::Mark),
+    #[serde(rename = "Marked")]
+    EndRequested(#[serde_as(as = "EndRequest")] model::fact::EndRequest),
     TimeLimit,
     NoPods,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::fact::Mark")]
-pub(super) enum Mark {
+#[serde(remote = "model::fact::EndRequest")]
+pub(super) enum EndRequest {
     Preempted,
     Failed,
     NodeFailed,

@@ -6,7 +6,7 @@ use model::{Incarnation, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, 
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::event::{Mark, Mirror, Phase};
+use super::event::{EndRequest, Mirror, Phase};
 use super::spec::{Config, FieldError, JobSpec, Kind};
 use super::{forms, is_default};
 
@@ -82,11 +82,13 @@ pub(super) struct JobFact {
     rv: ResourceVersion,
     #[serde(default, skip_serializing_if = "is_default")]
     deleting: bool,
-    #[serde_as(as = "BTreeMap<Mark, _>")]
+    #[serde_as(as = "BTreeMap<EndRequest, _>")]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    marks: BTreeMap<model::fact::Mark, Text>,
+    #[serde(rename = "marks")]
+    end_requests: BTreeMap<model::fact::EndRequest, Text>,
     #[serde(default, skip_serializing_if = "is_default")]
-    marker: bool,
+    #[serde(rename = "marker")]
+    end_annotated: bool,
     #[serde(default)]
     mirror: Stamp,
 }
@@ -240,7 +242,8 @@ pub(super) enum ObjectRef {
     PodUid(Uid),
     ServiceUid(Uid),
     Status,
-    Marker,
+    #[serde(rename = "Marker")]
+    EndAnnotation,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use model::{Incarnation, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::{Seq, serde_as};
 
-use super::event::{CauseKind, Decision, Mark, Phase};
+use super::event::{CauseKind, Decision, EndRequest, Phase};
 use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, PodFact, SpecFact};
 use super::{forms, is_default};
 use crate::job;
@@ -20,7 +20,7 @@ forms! {
     Counter: job::Counter,
     Slot: job::Slot,
     Pod: job::Pod,
-    Doom: job::Doom,
+    PendingDeletion: job::PendingDeletion,
     Service: job::Service,
     Attempt: job::Attempt,
     Node: crate::state::Node,
@@ -34,9 +34,11 @@ pub(crate) struct Job {
     gone: bool,
     deleting: bool,
     rv: ResourceVersion,
-    #[serde_as(as = "BTreeMap<Mark, _>")]
-    marks: BTreeMap<model::fact::Mark, Text>,
-    marker: bool,
+    #[serde_as(as = "BTreeMap<EndRequest, _>")]
+    #[serde(rename = "marks")]
+    end_requests: BTreeMap<model::fact::EndRequest, Text>,
+    #[serde(rename = "marker")]
+    end_annotated: bool,
     #[serde_as(as = "Option<Arc<SpecFact>>")]
     spec: Option<Arc<model::SpecFact>>,
     #[serde_as(as = "Option<Arc<SpecFact>>")]
@@ -54,18 +56,24 @@ pub(crate) struct Job {
     pods: BTreeMap<Uid, Box<job::Pod>>,
     #[serde_as(as = "BTreeMap<_, Box<Service>>")]
     services: BTreeMap<Uid, Box<job::Service>>,
-    strays: BTreeSet<Uid>,
-    stray_services: BTreeSet<Uid>,
-    doomed: BTreeSet<Uid>,
+    #[serde(rename = "strays")]
+    surplus_pods: BTreeSet<Uid>,
+    #[serde(rename = "stray_services")]
+    surplus_services: BTreeSet<Uid>,
+    #[serde(rename = "doomed")]
+    deleting_pods: BTreeSet<Uid>,
     #[serde_as(as = "Seq<(ObjectRef, Attempt)>")]
     attempts: BTreeMap<model::ObjectRef, job::Attempt>,
     planned_pods: BTreeSet<SlotId>,
     planned_services: BTreeSet<SlotId>,
     retry_at: Option<Timestamp>,
-    shown: Stamp,
-    acked: Stamp,
+    #[serde(rename = "shown")]
+    status_stamp: Stamp,
+    #[serde(rename = "acked")]
+    acked_stamp: Stamp,
     mirror: Stamp,
-    fenced: Stamp,
+    #[serde(rename = "fenced")]
+    fenced_by: Stamp,
     started_at: Option<Timestamp>,
     running_at: Option<Timestamp>,
     first_running_at: Option<Timestamp>,
@@ -108,9 +116,11 @@ pub(super) struct Group {
     #[serde_as(as = "Counters")]
     counters: job::Counters,
     missing: BTreeSet<u32>,
-    unserved: BTreeSet<u32>,
+    #[serde(rename = "unserved")]
+    missing_services: BTreeSet<u32>,
     done: BTreeSet<u32>,
-    suspects: BTreeSet<u32>,
+    #[serde(rename = "suspects")]
+    to_evaluate: BTreeSet<u32>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     delays: BTreeMap<u32, Timestamp>,
     #[serde(skip_serializing_if = "is_default")]
@@ -170,17 +180,19 @@ pub(super) struct Slot {
 pub(super) struct Pod {
     #[serde_as(as = "PodFact")]
     fact: model::PodFact,
-    #[serde_as(as = "Option<Box<Doom>>")]
-    doom: Option<Box<job::Doom>>,
+    #[serde_as(as = "Option<Box<PendingDeletion>>")]
+    #[serde(rename = "doom")]
+    deletion: Option<Box<job::PendingDeletion>>,
     running_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failed_at: Option<Timestamp>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "job::Doom")]
-pub(super) struct Doom {
-    evidence: Stamp,
+#[serde(remote = "job::PendingDeletion")]
+pub(super) struct PendingDeletion {
+    #[serde(rename = "evidence")]
+    requires: Stamp,
     ordered: bool,
     forced: bool,
 }
@@ -193,8 +205,9 @@ pub(super) struct Service {
     slot: Option<SlotId>,
     rv: ResourceVersion,
     deleting: bool,
-    #[serde_as(as = "Option<Box<Doom>>")]
-    doom: Option<Box<job::Doom>>,
+    #[serde_as(as = "Option<Box<PendingDeletion>>")]
+    #[serde(rename = "doom")]
+    deletion: Option<Box<job::PendingDeletion>>,
 }
 
 #[serde_as]

@@ -1,27 +1,32 @@
-//! Upkeep: what the spec asks for exists, what it does not is gone, and progress is shown.
+//! Reconciles: what the spec asks for is created, what it does not is deleted, and progress is shown.
 
 use model::{Event, JobSpec, Phase, SlotId, Text, Timestamp, Uid};
 
+use crate::classify::DecisionContext;
 use crate::job::Job;
-use crate::judge::Bench;
 use crate::state::NodeTrouble;
 use crate::words::creation_trouble;
 
 /// Pods created in one record: bounds the size of a record, not of a job.
 const MAX_PLANNED: usize = 4096;
 
-/// An active job: surplus goes, what is missing comes, the phase follows the counters.
-pub(super) fn keep_up(bench: &Bench<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
+/// Reconciles an active job: deletes surplus, creates what is missing, and lets the phase follow the counters.
+pub(super) fn active_job(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
     let mut events = Vec::new();
-    let surplus: Vec<Uid> =
-        job.strays.iter().filter(|uid| !job.doomed.contains(*uid)).cloned().chain(stuck(bench, job, spec)).collect();
+    let surplus: Vec<Uid> = job
+        .surplus_pods
+        .iter()
+        .filter(|uid| !job.deleting_pods.contains(*uid))
+        .cloned()
+        .chain(stuck(context, job, spec))
+        .collect();
     if !surplus.is_empty() {
         events.push(Event::PodsDropped { uids: surplus });
     }
-    if !job.stray_services.is_empty() {
-        events.push(Event::ServicesDropped { uids: job.stray_services.iter().cloned().collect() });
+    if !job.surplus_services.is_empty() {
+        events.push(Event::ServicesDropped { uids: job.surplus_services.iter().cloned().collect() });
     }
-    create(bench, job, spec, &mut events);
+    create(context, job, spec, &mut events);
     progress(job, spec, &mut events);
     let stalled = is_stalled(job);
     if stalled != job.stalled.is_some() {
@@ -32,7 +37,7 @@ pub(super) fn keep_up(bench: &Bench<'_>, job: &Job, spec: &JobSpec) -> Vec<Event
     events
 }
 
-/// Whether every pod has ended and nothing follows from it.
+/// Returns true if every pod has ended and nothing follows from it.
 fn is_stalled(job: &Job) -> bool {
     let mut pods = 0u32;
     for (_, group) in job.spec_groups() {
@@ -42,21 +47,23 @@ fn is_stalled(job: &Job) -> bool {
         }
         pods = pods.saturating_add(group.replicas);
     }
-    pods > 0 && job.planned_pods.is_empty() && job.doomed.is_empty() && job.time_limit_at().is_none()
+    pods > 0 && job.planned_pods.is_empty() && job.deleting_pods.is_empty() && job.time_limit_at().is_none()
 }
 
-/// Pods on their way out whose node is lost: nobody is left to end them.
-fn stuck(bench: &Bench<'_>, job: &Job, spec: &JobSpec) -> Vec<Uid> {
+/// Returns the pods being deleted whose node is lost: no kubelet ends them.
+fn stuck(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Uid> {
     let mut found = Vec::new();
     for group in &spec.groups {
-        for index in job.groups.get(&group.name).into_iter().flat_map(|g| &g.suspects) {
+        for index in job.groups.get(&group.name).into_iter().flat_map(|g| &g.to_evaluate) {
             let slot = SlotId { group: group.name.clone(), index: *index };
             let Some(pod) = job.slot(&slot).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid)) else {
                 continue;
             };
-            let over = pod.fact.deleting.is_some_and(|at| at <= bench.now) && pod.doom.is_none();
-            let lost =
-                || pod.fact.node.as_ref().and_then(|n| bench.around.trouble(n, bench.now)) == Some(NodeTrouble::Lost);
+            let over = pod.fact.deleting.is_some_and(|at| at <= context.now) && pod.deletion.is_none();
+            let lost = || {
+                pod.fact.node.as_ref().and_then(|n| context.node_view.trouble(n, context.now))
+                    == Some(NodeTrouble::Lost)
+            };
             if over && lost() {
                 found.push(pod.fact.uid.clone());
             }
@@ -66,16 +73,16 @@ fn stuck(bench: &Bench<'_>, job: &Job, spec: &JobSpec) -> Vec<Uid> {
 }
 
 /// A back-off holds back the pods it was decided for. Services and other pods do not wait.
-fn create(bench: &Bench<'_>, job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
+fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
     let (mut pods, mut services) = (Vec::new(), Vec::new());
-    let passed = |until: Option<&Timestamp>| until.is_none_or(|until| *until <= bench.now);
+    let passed = |until: Option<&Timestamp>| until.is_none_or(|until| *until <= context.now);
     let all_held = !passed(job.retry_at.as_ref());
     for (name, group) in spec.groups.iter().filter_map(|g| Some((&g.name, job.groups.get(&g.name)?))) {
         let id = |index: &u32| SlotId { group: name.clone(), index: *index };
         let next = |index: &u32| Some((id(index), group.slot(*index)?.incarnation.next()));
         let due = |index: &&u32| !all_held && passed(group.delays.get(*index));
         pods.extend(group.missing.iter().filter(due).filter_map(next).take(MAX_PLANNED.saturating_sub(pods.len())));
-        services.extend(group.unserved.iter().map(id).take(MAX_PLANNED.saturating_sub(services.len())));
+        services.extend(group.missing_services.iter().map(id).take(MAX_PLANNED.saturating_sub(services.len())));
     }
     if !pods.is_empty() {
         events.push(Event::PodsPlanned { slots: pods });
@@ -127,23 +134,23 @@ fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
     }
 }
 
-/// A finished job keeps sweeping: what no record keeps is deleted.
-pub(super) fn sweep(job: &Job) -> Vec<Event> {
+/// Deletes what is left of a finished job and kept by no record.
+pub(super) fn collect_leftovers(job: &Job) -> Vec<Event> {
     let clean = job.ending().is_some_and(|(_, clean, _)| clean);
     let mut events = Vec::new();
-    let doomed = |uid: &&Uid| !job.doomed.contains(*uid);
+    let not_deleting = |uid: &&Uid| !job.deleting_pods.contains(*uid);
     let pods: Vec<Uid> = if clean {
-        job.pods.keys().filter(doomed).cloned().collect()
+        job.pods.keys().filter(not_deleting).cloned().collect()
     } else {
-        job.strays.iter().filter(doomed).cloned().collect()
+        job.surplus_pods.iter().filter(not_deleting).cloned().collect()
     };
     if !pods.is_empty() {
         events.push(Event::PodsDropped { uids: pods });
     }
     let services: Vec<Uid> = if clean {
-        job.services.iter().filter(|(_, s)| s.doom.is_none()).map(|(uid, _)| uid.clone()).collect()
+        job.services.iter().filter(|(_, s)| s.deletion.is_none()).map(|(uid, _)| uid.clone()).collect()
     } else {
-        job.stray_services.iter().cloned().collect()
+        job.surplus_services.iter().cloned().collect()
     };
     if !services.is_empty() {
         events.push(Event::ServicesDropped { uids: services });
@@ -152,18 +159,18 @@ pub(super) fn sweep(job: &Job) -> Vec<Event> {
 }
 
 /// Pods without a job object: the garbage collector has its turn first, then they are deleted.
-pub(super) fn orphan(bench: &Bench<'_>, job: &Job) -> Vec<Event> {
-    let over = job.orphan_since.is_some_and(|since| bench.now.since_ms(since) >= bench.config.orphan_grace_ms);
+pub(super) fn orphan(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
+    let over = job.orphan_since.is_some_and(|since| context.now.since_ms(since) >= context.config.orphan_grace_ms);
     if !over {
         return Vec::new();
     }
     let mut events = Vec::new();
-    let pods: Vec<Uid> = job.pods.keys().filter(|uid| !job.doomed.contains(*uid)).cloned().collect();
+    let pods: Vec<Uid> = job.pods.keys().filter(|uid| !job.deleting_pods.contains(*uid)).cloned().collect();
     if !pods.is_empty() {
         events.push(Event::PodsDropped { uids: pods });
     }
     let services: Vec<Uid> =
-        job.services.iter().filter(|(_, s)| s.doom.is_none()).map(|(uid, _)| uid.clone()).collect();
+        job.services.iter().filter(|(_, s)| s.deletion.is_none()).map(|(uid, _)| uid.clone()).collect();
     if !services.is_empty() {
         events.push(Event::ServicesDropped { uids: services });
     }

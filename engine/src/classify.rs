@@ -1,17 +1,17 @@
-//! What a pod's state means: its outcome, and whether the restart policy answers it.
+//! Classifies pods: their outcome, and whether the restart policy answers it.
 //!
 //! Rules: `AITrainingJob` specification, sections 3.1, 4.2 and 4.3, with its corrections: a pod that ended keeps its result
-//! whatever becomes of its node, and a pod on its way out is not judged.
+//! even if its node is lost later, and a pod that is being deleted has none.
 
 use model::{CauseKind, Config, ContainerState, GroupSpec, Phase, PodPhase, RestartPolicy, Timestamp};
 
 use crate::job::{Job, Pod};
 use crate::slots::{creation_error, has_gpu_condition};
-use crate::state::{NodeTrouble, Surroundings};
+use crate::state::{NodeTrouble, NodeView};
 
-/// What became of a pod.
+/// Outcome of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Judgement {
+pub(crate) enum PodOutcome {
     /// Nothing to act on (yet).
     Fine,
     /// It failed.
@@ -27,42 +27,42 @@ pub(crate) enum Judgement {
     Retry,
 }
 
-/// The point in time and the settings a job is judged by.
+/// Holds the point in time, the settings and the nodes that a job is decided by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bench<'a> {
+pub(crate) struct DecisionContext<'a> {
     pub(crate) now: Timestamp,
     pub(crate) config: &'a Config,
-    pub(crate) around: Surroundings<'a>,
+    pub(crate) node_view: NodeView<'a>,
 }
 
-impl Bench<'_> {
-    /// Judges one pod of a group.
-    pub(crate) fn judge(&self, job: &Job, group: &GroupSpec, pod: &Pod) -> Judgement {
+impl DecisionContext<'_> {
+    /// Returns the outcome of one pod of a group.
+    pub(crate) fn classify(&self, job: &Job, group: &GroupSpec, pod: &Pod) -> PodOutcome {
         if pod.is_leaving() || pod.fact.phase == PodPhase::Succeeded {
-            return Judgement::Fine;
+            return PodOutcome::Fine;
         }
-        if let Some(judgement) = self.judge_creation(job, pod) {
-            return judgement;
+        if let Some(outcome) = self.classify_creation(job, pod) {
+            return outcome;
         }
         if pod.fact.phase == PodPhase::Failed {
-            return self.judge_failed(job, group, pod);
+            return self.classify_failed(job, group, pod);
         }
         match self.lost(group, pod) {
             Some(kind) => {
-                Judgement::Failed { phase: Phase::NodeFailed, kind, restartable: on_node_fail(group.restart) }
+                PodOutcome::Failed { phase: Phase::NodeFailed, kind, restartable: on_node_fail(group.restart) }
             }
-            None => Judgement::Fine,
+            None => PodOutcome::Fine,
         }
     }
 
-    fn judge_failed(&self, job: &Job, group: &GroupSpec, pod: &Pod) -> Judgement {
+    fn classify_failed(&self, job: &Job, group: &GroupSpec, pod: &Pod) -> PodOutcome {
         let mut codes = pod.fact.containers.iter().filter_map(|c| match &c.state {
             ContainerState::Terminated { code, .. } if c.main => Some(*code),
             ContainerState::Terminated { .. } | ContainerState::Waiting { .. } | ContainerState::Running => None,
         });
         let listed = |code: i32| job.spec().is_some_and(|s| s.restartable_codes.binary_search(&code).is_ok());
         let by_code = codes.next().is_some_and(listed) && codes.all(listed);
-        let gpu = self.gpu_message(pod) || has_gpu_condition(pod, &self.around);
+        let gpu = self.gpu_message(pod) || has_gpu_condition(pod, &self.node_view);
         let restartable = match group.restart {
             RestartPolicy::Always | RestartPolicy::OnFailure => true,
             RestartPolicy::OnNodeFail => gpu,
@@ -77,7 +77,7 @@ impl Bench<'_> {
         } else {
             CauseKind::PodFailed
         };
-        Judgement::Failed { phase: Phase::Failed, kind, restartable }
+        PodOutcome::Failed { phase: Phase::Failed, kind, restartable }
     }
 
     /// A container's last words that name a device failure.
@@ -90,18 +90,18 @@ impl Bench<'_> {
         })
     }
 
-    /// Why the pod's node counts as lost for it.
+    /// Returns why the pod's node counts as lost for it.
     pub(crate) fn lost(&self, group: &GroupSpec, pod: &Pod) -> Option<CauseKind> {
         let node = pod.fact.node.as_ref()?;
-        if self.around.trouble(node, self.now) == Some(NodeTrouble::Lost) {
+        if self.node_view.trouble(node, self.now) == Some(NodeTrouble::Lost) {
             return Some(CauseKind::NodeLost);
         }
-        let faulty = group.gpus && self.around.gpu_fault(node).is_some() || has_gpu_condition(pod, &self.around);
+        let faulty = group.gpus && self.node_view.gpu_fault(node).is_some() || has_gpu_condition(pod, &self.node_view);
         faulty.then_some(CauseKind::GpuFault)
     }
 
-    /// Judges a pod whose container cannot be created; only while all pods are placed and the job has shown so.
-    fn judge_creation(&self, job: &Job, pod: &Pod) -> Option<Judgement> {
+    /// Returns the outcome of a pod whose container cannot be created; only while all pods are placed and the job has shown so.
+    fn classify_creation(&self, job: &Job, pod: &Pod) -> Option<PodOutcome> {
         if pod.fact.phase != PodPhase::Pending || !matches!(job.phase, Phase::Creating | Phase::Restarting) {
             return None;
         }
@@ -109,9 +109,9 @@ impl Bench<'_> {
         let age = self.now.since_ms(job.creating_at?);
         if age < self.config.creating_restart_ms {
             let stuck = pod.fact.started.map_or(0, |started| self.now.since_ms(started));
-            return (stuck >= self.config.creating_patience_ms).then_some(Judgement::Retry);
+            return (stuck >= self.config.creating_patience_ms).then_some(PodOutcome::Retry);
         }
-        self.config.creating_failed.then_some(Judgement::Failed {
+        self.config.creating_failed.then_some(PodOutcome::Failed {
             phase: Phase::Failed,
             kind: CauseKind::CreationFailed,
             restartable: false,
@@ -119,7 +119,7 @@ impl Bench<'_> {
     }
 }
 
-/// Whether the failure of a node is answered by a restart.
+/// Returns true if the policy answers the failure of a node by a restart.
 const fn on_node_fail(policy: RestartPolicy) -> bool {
     match policy {
         RestartPolicy::Always | RestartPolicy::OnNodeFail | RestartPolicy::OnNodeFailWithExitCode => true,
