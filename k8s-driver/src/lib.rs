@@ -31,7 +31,6 @@ pub use crate::http::{HttpOptions, TlsFiles};
 pub use crate::metrics::Metrics;
 pub use crate::process::options::{Lease as LeaseSettings, Options};
 pub use crate::process::run::{CACHE_AFTER, Error, Handles, run};
-pub use crate::process::runtime::network;
 pub use crate::process::status::ProcessState;
 pub use crate::watch::sources::Scope;
 

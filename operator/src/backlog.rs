@@ -8,6 +8,9 @@ use std::ops::Bound;
 
 use model::JobKey;
 
+/// Minimum share of a job, in calls: what its pods have in common is rendered once for all of them.
+const MIN_SHARE: usize = 16;
+
 /// Jobs to dispatch.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
@@ -35,6 +38,11 @@ impl Backlog {
         self.jobs.remove(&next);
         self.last_dispatched = Some(next.clone());
         Some(next)
+    }
+
+    /// Returns how many of `free` calls the job taken last may use, so that the jobs after it get their share in the same turn.
+    pub(crate) fn share(&self, free: usize) -> usize {
+        free.checked_div(self.jobs.len().saturating_add(1)).unwrap_or(free).max(MIN_SHARE)
     }
 
     /// Ends the dispatch of a turn. Jobs with commands left wait on; an empty backlog starts again with the first job.
@@ -77,5 +85,16 @@ mod tests {
         backlog.put_back(Vec::new());
         backlog.add(["a", "z"].map(key));
         assert_eq!(turn(&mut backlog, 1), ["a"], "an empty backlog begins anew");
+    }
+
+    #[test]
+    fn calls_are_shared_among_the_jobs_that_wait() {
+        let mut backlog = Backlog::default();
+        backlog.add(["a", "b", "c", "d"].map(key));
+        backlog.next();
+        assert_eq!(backlog.share(128), 32);
+        assert_eq!(backlog.share(20), MIN_SHARE, "a share below it would render what pods share for a few calls");
+        while backlog.next().is_some() {}
+        assert_eq!(backlog.share(128), 128, "the last job takes what is left");
     }
 }

@@ -15,27 +15,39 @@ impl Operator {
     /// Dispatches for the jobs in the backlog until the in-flight limit is reached. `causes` names the record that each job's
     /// calls follow from, where this turn wrote one.
     pub(crate) fn dispatch(&mut self, causes: &BTreeMap<JobKey, Stamp>, now: Timestamp, calls: &mut Vec<ApiCall>) {
-        let mut unfinished = Vec::new();
-        while self.in_flight.free() > 0
-            && let Some(key) = self.backlog.next()
-        {
-            let cause = causes.get(&key).copied().unwrap_or(self.state.stamp);
-            if !self.dispatch_job(&key, cause, now, calls) {
-                unfinished.push(key);
+        // Each job gets its share, then in order what others left.
+        for shared in [true, false] {
+            let mut unfinished = Vec::new();
+            while self.in_flight.free() > 0
+                && let Some(key) = self.backlog.next()
+            {
+                let free = self.in_flight.free();
+                let limit = if shared { self.backlog.share(free).min(free) } else { free };
+                let cause = causes.get(&key).copied().unwrap_or(self.state.stamp);
+                if !self.dispatch_job(&key, cause, limit, now, calls) {
+                    unfinished.push(key);
+                }
             }
+            self.backlog.put_back(unfinished);
         }
-        self.backlog.put_back(unfinished);
     }
 
-    /// Dispatches the job's outstanding commands, tagged with the record `cause`. Returns false if the in-flight limit left
-    /// some undispatched.
-    fn dispatch_job(&mut self, key: &JobKey, cause: Stamp, now: Timestamp, calls: &mut Vec<ApiCall>) -> bool {
+    /// Dispatches up to `limit` of the job's outstanding commands, tagged with the record `cause`. Returns false if some are
+    /// left.
+    fn dispatch_job(
+        &mut self,
+        key: &JobKey,
+        cause: Stamp,
+        limit: usize,
+        now: Timestamp,
+        calls: &mut Vec<ApiCall>,
+    ) -> bool {
         for read in self.in_flight.take_reads(key) {
             if let Some(call) = self.render_read(key, &read) {
                 calls.push(self.send(key, ApiCall { cause, ..call }, read));
             }
         }
-        let (commands, all) = self.outstanding(key, now);
+        let (commands, all) = self.outstanding(key, limit, now);
         let mut pods = self.render_pods(key, &commands);
         for command in commands {
             let rendered = if matches!(command, Command::CreatePod { .. }) {
@@ -63,16 +75,16 @@ impl Operator {
         all
     }
 
-    /// Returns the job's commands without a call in flight, up to the in-flight limit, and whether these are all.
-    fn outstanding(&mut self, key: &JobKey, now: Timestamp) -> (Vec<Command>, bool) {
-        let free = self.in_flight.free();
+    /// Returns up to `limit` of the job's commands without a call in flight, and whether these are all.
+    fn outstanding(&mut self, key: &JobKey, limit: usize, now: Timestamp) -> (Vec<Command>, bool) {
+        let limit = limit.min(self.in_flight.free());
         let mut commands = Vec::new();
         for effect in self.state.effects_of(key) {
             let Effect::Dispatch(command) = effect else { continue };
             if self.in_flight.contains(key, &command.object()) {
                 continue;
             }
-            if commands.len() >= free {
+            if commands.len() >= limit {
                 return (commands, false);
             }
             if matches!(command, Command::WriteStatus { .. })

@@ -77,11 +77,23 @@ pub enum Error {
     Client(#[source] Box<kube::Error>),
 }
 
-/// Makes a client. Nothing is sent yet.
+/// Creates a client and sends nothing yet.
 ///
 /// # Errors
 /// When the configuration is missing or unusable.
 pub async fn connect(options: &Options) -> Result<Connection, Error> {
+    connection(options, false).await
+}
+
+/// Creates a client for a process with many calls and watches: its connections are read in batches.
+///
+/// # Errors
+/// See [`connect`].
+pub(crate) async fn connect_batched(options: &Options) -> Result<Connection, Error> {
+    connection(options, true).await
+}
+
+async fn connection(options: &Options, batches_reads: bool) -> Result<Connection, Error> {
     let mut config = config(options).await?;
     if let Some(master) = &options.master {
         let uri: http::Uri = master.parse().map_err(|_| Error::Master { value: master.clone() })?;
@@ -100,7 +112,7 @@ pub async fn connect(options: &Options) -> Result<Connection, Error> {
     config.write_timeout = None;
     let (namespace, server) = (config.default_namespace.clone(), config.cluster_url.to_string());
     let auth = config.auth_info.clone();
-    let client = transport::client(config).map_err(|error| Error::Client(Box::new(error)))?;
+    let client = transport::client(config, batches_reads).map_err(|error| Error::Client(Box::new(error)))?;
     Ok(Connection { client, namespace, server, auth })
 }
 

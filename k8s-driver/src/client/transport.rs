@@ -4,6 +4,7 @@
 //! Owns the connection's settings, the layers around it, and the size of answers (`bounded`). kube's own transport speaks HTTP/1.1 alone, with a connection for each
 //! call under way; that costs the API server and this process a quarter more. Tests: at the end of this file.
 
+mod batched;
 mod bounded;
 
 use std::time::Duration;
@@ -31,11 +32,11 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// The same of a whole connection: more than all watches together, so that a slow one does not hold up answers.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// Makes a client. Nothing is sent yet.
+/// Creates a client and sends nothing yet. With `batches_reads` its connections are read in batches (`batched`).
 ///
 /// # Errors
 /// When certificates or credentials cannot be used.
-pub(crate) fn client(config: Config) -> Result<Client, Error> {
+pub(crate) fn client(config: Config, batches_reads: bool) -> Result<Client, Error> {
     let mut tcp = HttpConnector::new();
     // It is given addresses with either scheme.
     tcp.enforce_http(false);
@@ -46,7 +47,8 @@ pub(crate) fn client(config: Config) -> Result<Client, Error> {
         let name = ServerName::try_from(name).map_err(|error| Error::Service(error.into()))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    let connector = tls.enable_all_versions().wrap_connector(tcp);
+    let connector =
+        tls.enable_all_versions().wrap_connector(batched::BatchedConnector { connector: tcp, enabled: batches_reads });
     let http_client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_initial_stream_window_size(STREAM_WINDOW)
@@ -166,7 +168,7 @@ mod tests {
     #[tokio::test]
     async fn all_requests_share_a_connection_where_the_server_can() {
         let server = Server::start(&["h2", "http/1.1"], usize::MAX).await;
-        let client = client(server.config.clone()).unwrap();
+        let client = client(server.config.clone(), true).unwrap();
         assert_eq!(ask(&client, None).await.unwrap(), (Version::HTTP_2, USER_AGENT.to_owned()));
         let answers = join_all((0..20).map(|_| ask(&client, Some("other")))).await;
         assert!(answers.into_iter().all(|answer| answer.unwrap() == (Version::HTTP_2, "other".to_owned())));
@@ -177,7 +179,7 @@ mod tests {
     async fn a_server_or_proxy_that_speaks_only_the_older_protocol_is_served() {
         for protocols in [&["http/1.1"][..], &[]] {
             let server = Server::start(protocols, usize::MAX).await;
-            let client = client(server.config.clone()).unwrap();
+            let client = client(server.config.clone(), true).unwrap();
             assert_eq!(ask(&client, None).await.unwrap(), (Version::HTTP_11, USER_AGENT.to_owned()));
         }
     }
@@ -185,7 +187,7 @@ mod tests {
     #[tokio::test]
     async fn a_dead_connection_is_left_before_a_lease_runs_out() {
         let server = Server::start(&["h2"], 1).await;
-        let client = client(server.config.clone()).unwrap();
+        let client = client(server.config.clone(), true).unwrap();
         ask(&client, None).await.unwrap();
         let begun = Instant::now();
         assert!(ask(&client, None).await.is_err());
@@ -198,9 +200,9 @@ mod tests {
     async fn what_cannot_be_used_is_refused() {
         let mut config = Server::start(&[], 0).await.config;
         config.tls_server_name = Some("not a name".to_owned());
-        assert!(client(config.clone()).is_err());
+        assert!(client(config.clone(), true).is_err());
         // Another server than the one that was meant.
         config.tls_server_name = Some("elsewhere".to_owned());
-        assert!(ask(&client(config).unwrap(), None).await.is_err());
+        assert!(ask(&client(config, true).unwrap(), None).await.is_err());
     }
 }

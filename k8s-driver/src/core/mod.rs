@@ -124,8 +124,10 @@ pub(crate) struct LeadershipChannels {
     pub news: mpsc::Receiver<Observation<ObservedObject>>,
     /// Answers to calls.
     pub answers: mpsc::UnboundedReceiver<(CallId, ApiAnswer)>,
-    /// Calls to make. The channel has no bound because the thread must not wait; what bounds it is [`Config::in_flight_limit`].
+    /// Calls to make. The channel has no bound because the thread must not wait; `window` bounds what it holds.
     pub calls: mpsc::UnboundedSender<Vec<ApiCall>>,
+    /// Maximum number of calls that the dispatcher takes: in flight at the API server, and rendered ahead of it.
+    pub window: watch::Receiver<usize>,
     /// What happens on the way.
     pub events: mpsc::UnboundedSender<LeadershipEvent>,
 }
@@ -212,8 +214,6 @@ pub(crate) struct Config {
     pub clock: Arc<Clock>,
     /// What is counted.
     pub metrics: Metrics,
-    /// Calls that may be handed out and not yet answered: what is rendered ahead of the API server.
-    pub in_flight_limit: usize,
     /// Records after which the log is made to begin at the present state; 0 for never.
     pub compact_after: u64,
     /// Maximum number of records a start has to fold: after as many the state is cached beside the log.

@@ -45,7 +45,6 @@ fn config(disk: &MemoryDisk, faults: Vec<(u64, Fault)>) -> Config {
         options: Options::default(),
         clock: Clock::system(),
         metrics: Metrics::new(),
-        in_flight_limit: 100,
         compact_after: 0,
         cache_after: 0,
     }
@@ -60,6 +59,7 @@ async fn begin(operator: &OperatorHandle, last_term: u64) -> Around {
     let (answers, take_answers) = mpsc::unbounded_channel();
     let (calls, take_calls) = mpsc::unbounded_channel();
     let (tell, events) = mpsc::unbounded_channel();
+    let window = watch::channel(100).1;
     let last_term = Term(last_term);
     let leadership = LeadershipChannels {
         last_term,
@@ -67,10 +67,20 @@ async fn begin(operator: &OperatorHandle, last_term: u64) -> Around {
         news: take_news,
         answers: take_answers,
         calls,
+        window,
         events: tell,
     };
     operator.send(Request::StartLeadership(Box::new(leadership))).await.unwrap();
     Around { news, answers, calls: take_calls, events, listed: 20 }
+}
+
+/// A job named after its uid, with some pods.
+fn job_of(uid: &str, replicas: u32) -> ObservedObject {
+    let object = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+        "metadata": {"name": uid, "namespace": "ns", "uid": uid, "resourceVersion": "5", "generation": 1},
+        "spec": {"replicaSpecs": {"t": {"replicas": replicas, "template": {"spec": {"containers": [
+            {"name": "aitj-c", "image": "i"}]}}}}}});
+    ObservedObject::read(&Registry::all(), Arc::new(object)).unwrap()
 }
 
 fn job(rv: u64) -> ObservedObject {
@@ -160,6 +170,38 @@ async fn a_term_is_proposed_when_all_is_listed_and_calls_follow_when_it_is_grant
     let mut around = begin(&operator, 0).await;
     assert!(around.lead(&operator, vec![job(11)]).await > term);
     operator.with(|operator| assert_eq!(operator.state().jobs.len(), 1)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_job_leaves_room_in_the_window_for_the_others() {
+    let disk = MemoryDisk::default();
+    let operator = thread(&disk, Vec::new());
+    let mut around = begin(&operator, 0).await;
+    around.lead(&operator, vec![job_of("a-large", 500), job_of("b", 2), job_of("c", 2)]).await;
+    let fences = around.calls().await;
+    assert_eq!(fences.len(), 3);
+    for call in fences {
+        let status = &call.body.as_ref().unwrap()["status"];
+        let written = json!({"metadata": {"resourceVersion": "11"}, "status": status});
+        around.answers.send((call.id, Ok(Arc::new(written)))).unwrap();
+    }
+    // All three are known to be fenced in the same turn, or the large job in an earlier one than the others.
+    let mut pods: Vec<String> = Vec::new();
+    while !pods.iter().any(|name| name.starts_with("c-")) {
+        let calls = around.calls().await;
+        assert!(calls.len() <= 100, "{}", calls.len());
+        for call in calls {
+            if &*call.resource.kind == "Pod" {
+                pods.push(call.name.to_string());
+            }
+            around
+                .answers
+                .send((call.id, Err(ApiError { code: 500, reason: "".into(), message: String::new() })))
+                .unwrap();
+        }
+    }
+    let large = pods.iter().filter(|name| name.starts_with("a-large")).count();
+    assert!(large < 200, "{large} pods of the large job came before the last small one");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,9 +14,9 @@ use super::{Batch, Config, Error, LeadershipChannels, LeadershipEvent, Request, 
 
 /// Answers and observations that are taken into one turn.
 const MAX_TURN_INPUTS: usize = 1024;
-/// Least time between the beginnings of two turns. The first is done at once; while much happens, what comes in meanwhile is
-/// judged together: a durable append and a walk of the jobs touched cost the same for one pod as for ten.
-/// Half the room for calls must last longer than this.
+/// Minimum interval between the starts of two turns. The first starts at once; under load, what arrives meanwhile is decided
+/// together: a durable append and a walk of the jobs touched cost the same for one pod as for ten.
+/// Half the dispatcher's window must last longer than this.
 pub(super) const TURN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the thread holds.
@@ -105,7 +105,7 @@ impl OperatorThread {
         self.config.metrics.queue_depth("news", leadership.queues.news.len());
         self.config.metrics.queue_depth("answers", leadership.queues.answers.len());
         leadership.take_in(operator);
-        leadership.set_in_flight_limit(operator, self.config.in_flight_limit);
+        leadership.set_in_flight_limit(operator);
         (self.pending, self.next) = (false, woken + TURN_INTERVAL);
         let now = self.config.clock.now();
         let span = tracing::debug_span!("turn", position = operator.log().head().position.0);
@@ -314,11 +314,12 @@ impl OperatorThread {
 }
 
 impl Leadership {
-    /// Opens the room for calls when half of it is free, and closes it until then: walking a job of many pods and making the
-    /// text that they share is worth it for many calls, not for one.
-    fn set_in_flight_limit(&mut self, operator: &mut Operator, in_flight_limit: usize) {
-        let under_way = operator.calls_in_flight().saturating_sub(std::mem::take(&mut self.offered));
-        operator.set_in_flight_limit(if under_way <= in_flight_limit / 2 { in_flight_limit } else { 0 });
+    /// Lets the operator dispatch once half of the dispatcher's window is free, and nothing before: walking a job of many pods
+    /// and rendering what they share is worth it for many calls, not for one.
+    fn set_in_flight_limit(&mut self, operator: &mut Operator) {
+        let window = *self.queues.window.borrow();
+        let in_flight = operator.calls_in_flight().saturating_sub(std::mem::take(&mut self.offered));
+        operator.set_in_flight_limit(if in_flight <= window / 2 { window } else { 0 });
     }
 
     /// Takes what waits, up to a batch of each.

@@ -6,9 +6,9 @@
 mod budget;
 pub(crate) mod dry_run;
 mod event_limiter;
-mod queue;
 pub(crate) mod request;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use kube::Client;
 use model::Text;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -26,13 +26,20 @@ use crate::client::exchange;
 use crate::dispatch::budget::{Budget, Health};
 use crate::dispatch::dry_run::DryRun;
 use crate::dispatch::event_limiter::EventLimiter;
-use crate::dispatch::queue::FairQueue;
 use crate::dispatch::request::Prepared;
 use crate::lease::write_guard::WriteGuard;
 use crate::metrics::Metrics;
 
 /// Maximum number of Kubernetes Events in flight.
 const MAX_EVENTS_IN_FLIGHT: usize = 2;
+/// Calls taken per call in flight. The operator dispatches once per turn, so the calls rendered ahead must last for a turn
+/// interval (100 ms).
+const TAKEN_PER_CALL_IN_FLIGHT: usize = 4;
+
+/// Returns the number of calls that are taken at a time while `in_flight` of them may be in flight.
+pub(crate) const fn window_of(in_flight: usize) -> usize {
+    in_flight.saturating_mul(TAKEN_PER_CALL_IN_FLIGHT)
+}
 
 /// What makes the calls of one leadership.
 pub(crate) struct Dispatcher {
@@ -50,6 +57,8 @@ pub(crate) struct Dispatcher {
     pub call_timeout: Duration,
     /// Where answers go.
     pub answers: mpsc::UnboundedSender<(CallId, ApiAnswer)>,
+    /// Tells the operator's thread how many calls are taken at a time.
+    pub window: watch::Sender<usize>,
     /// When writes are only printed.
     pub dry_run: Option<Arc<DryRun>>,
 }
@@ -69,7 +78,7 @@ impl Dispatcher {
     /// Makes calls until the leave to write is lost, or until `drain` and what is then under way is answered.
     pub(crate) async fn run(self, mut calls: mpsc::UnboundedReceiver<Vec<ApiCall>>, drain: CancellationToken) {
         let mut budget = Budget::new(self.max_in_flight);
-        let mut queue: FairQueue<(Instant, Prepared)> = FairQueue::default();
+        let mut queue: VecDeque<(Instant, Prepared)> = VecDeque::new();
         let mut limiter = EventLimiter::new(Instant::now());
         let mut in_flight = FuturesUnordered::new();
         let mut events_in_flight = 0;
@@ -77,7 +86,7 @@ impl Dispatcher {
         let mut lost = std::pin::pin!(self.guard.lost());
         loop {
             while !draining && budget.may_send(Instant::now()) {
-                let next = queue.pop().map(|(since, prepared)| {
+                let next = queue.pop_front().map(|(since, prepared)| {
                     self.metrics.queue_waited("calls", since.elapsed());
                     prepared
                 });
@@ -114,7 +123,7 @@ impl Dispatcher {
     }
 
     /// Takes calls in. What is to be sent is made at once: a body as bytes is a tenth of the same body in memory.
-    fn accept(&self, batch: Vec<ApiCall>, queue: &mut FairQueue<(Instant, Prepared)>, limiter: &mut EventLimiter) {
+    fn accept(&self, batch: Vec<ApiCall>, queue: &mut VecDeque<(Instant, Prepared)>, limiter: &mut EventLimiter) {
         let now = Instant::now();
         for call in batch {
             if call.object.is_none() {
@@ -126,8 +135,7 @@ impl Dispatcher {
             let id = call.id;
             match request::prepare(call, &self.registry) {
                 Ok(prepared) => {
-                    let job = prepared.job.clone();
-                    queue.push(&job, (now, prepared));
+                    queue.push_back((now, prepared));
                 }
                 Err(error) => {
                     self.report(id, Err(error));
@@ -176,6 +184,8 @@ impl Dispatcher {
     fn finish(&self, done: CompletedCall, budget: &mut Budget) {
         let now = Instant::now();
         budget.done(done.sent, done.health, now);
+        let window = window_of(budget.window());
+        self.window.send_if_modified(|current| std::mem::replace(current, window) != window);
         let Some(answer) = done.answer else { return };
         let code = answer.as_ref().err().map_or(200, |error| error.code);
         self.metrics.call_done(done.verb, &done.kind, code, now.saturating_duration_since(done.sent));

@@ -17,6 +17,7 @@ struct World {
     server: Server,
     calls: mpsc::UnboundedSender<Vec<ApiCall>>,
     answers: mpsc::UnboundedReceiver<(CallId, ApiAnswer)>,
+    window: watch::Receiver<usize>,
     drain: CancellationToken,
     task: tokio::task::JoinHandle<()>,
     metrics: Metrics,
@@ -26,6 +27,7 @@ fn world(max_in_flight: usize) -> World {
     let (service, server) = pair();
     let (calls, take_calls) = mpsc::unbounded_channel();
     let (answers, take_answers) = mpsc::unbounded_channel();
+    let (window, take_window) = watch::channel(window_of(max_in_flight));
     let metrics = Metrics::new();
     let dispatch = Dispatcher {
         client: Client::new(service, "default"),
@@ -35,11 +37,12 @@ fn world(max_in_flight: usize) -> World {
         max_in_flight,
         call_timeout: Duration::from_secs(5),
         answers,
+        window,
         dry_run: None,
     };
     let drain = CancellationToken::new();
     let task = tokio::spawn(dispatch.run(take_calls, drain.clone()));
-    World { server, calls, answers: take_answers, drain, task, metrics }
+    World { server, calls, answers: take_answers, window: take_window, drain, task, metrics }
 }
 
 fn create(id: CallId, job: &str) -> ApiCall {
@@ -147,9 +150,9 @@ async fn silence_and_broken_connections_are_answers_without_a_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_calls_are_under_way_than_allowed_and_jobs_take_turns() {
+async fn no_more_calls_are_in_flight_than_allowed_and_they_leave_in_the_operators_order() {
     let mut world = world(2);
-    world.calls.send(vec![create(1, "large"), create(2, "large"), create(3, "large"), create(4, "small")]).unwrap();
+    world.calls.send(vec![create(1, "large"), create(4, "small"), create(2, "large"), create(3, "large")]).unwrap();
     let (first, reply_first) = next(&mut world.server).await;
     let (second, reply_second) = next(&mut world.server).await;
     assert!(is_quiet(&mut world.server, 1_000).await);
@@ -171,6 +174,7 @@ async fn too_many_requests_make_a_pause_and_fewer_calls_at_once() {
     for _ in 0..8 {
         held.push(next(&mut world.server).await.1);
     }
+    tokio::time::sleep(Duration::from_millis(1)).await;
     for reply in held {
         let mut response = refused(429, "TooManyRequests");
         response.headers_mut().insert("retry-after", "3".parse().unwrap());
@@ -179,6 +183,7 @@ async fn too_many_requests_make_a_pause_and_fewer_calls_at_once() {
     for _ in 0..8 {
         assert_eq!(answer(&mut world).await.1.unwrap_err().code, 429);
     }
+    assert_eq!(*world.window.borrow(), 16, "four calls are in flight next: less is rendered ahead");
     assert!(is_quiet(&mut world.server, 2_900).await);
     let mut held = Vec::new();
     for _ in 0..4 {

@@ -97,7 +97,6 @@ pub(crate) fn turns_on(place: &Place) -> OperatorHandle {
         options: operator::Options::default(),
         clock: Clock::system(),
         metrics: Metrics::new(),
-        in_flight_limit: 16,
         compact_after: 0,
         cache_after: 0,
     };

@@ -9,14 +9,14 @@ use std::time::Duration;
 use apis::{Registry, WatchTarget};
 use kube::Client;
 use model::{Kind, Term, Text};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::exchange::error_chain;
 use crate::core::{LeadershipChannels, LeadershipEvent, OperatorHandle, Request, ThreadEnded};
-use crate::dispatch::Dispatcher;
 use crate::dispatch::dry_run::DryRun;
+use crate::dispatch::{self, Dispatcher};
 use crate::lease;
 use crate::lease::write_guard::WriteGuard;
 use crate::metrics::Metrics;
@@ -122,12 +122,14 @@ impl LeadershipContext {
         let (answers, take_answers) = mpsc::unbounded_channel();
         let (calls, take_calls) = mpsc::unbounded_channel();
         let (tell, events) = mpsc::unbounded_channel();
+        let (window, take_window) = watch::channel(dispatch::window_of(self.max_in_flight));
         let period = LeadershipChannels {
             last_term: guard.last_term(),
             unserved: self.unserved.clone(),
             news: take_news,
             answers: take_answers,
             calls,
+            window: take_window,
             events: tell,
         };
         self.operator.send(Request::StartLeadership(Box::new(period))).await?;
@@ -177,6 +179,7 @@ impl LeadershipContext {
             max_in_flight: self.max_in_flight,
             call_timeout: self.call_timeout,
             answers,
+            window,
             dry_run: self.dry_run.clone(),
         };
         let drain = CancellationToken::new();

@@ -4,5 +4,4 @@ mod crd_check;
 mod leadership;
 pub(crate) mod options;
 pub(crate) mod run;
-pub(crate) mod runtime;
 pub(crate) mod status;

@@ -31,8 +31,6 @@ use crate::replication::follower::{Follower, FollowerState};
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
 /// Maximum wait after a leadership that failed.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// Rendered calls per call in flight, so that the dispatcher never waits for the next turn.
-const RENDERED_PER_CALL: usize = 4;
 /// Minimum interval between two progress writes of a job's status, in milliseconds.
 const STATUS_INTERVAL_MS: u64 = 1_000;
 /// Records after which the state is kept beside the log: folding so many takes about a third of a second.
@@ -107,7 +105,7 @@ impl Handles {
 /// # Errors
 /// What cannot be overcome by trying again.
 pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
-    let connection = client::connect(&options.connection).await?;
+    let connection = client::connect_batched(&options.connection).await?;
     tracing::info!(server = connection.server, "starting");
     let registry = handles.registry.clone();
     let operator = open(&options, &handles, &registry).await?;
@@ -157,7 +155,6 @@ async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Resu
         },
         clock: Arc::clone(&handles.clock),
         metrics: handles.metrics.clone(),
-        in_flight_limit: options.max_in_flight.saturating_mul(RENDERED_PER_CALL),
         compact_after: options.compact_after,
         cache_after: CACHE_AFTER,
     };
