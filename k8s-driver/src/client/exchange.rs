@@ -1,6 +1,6 @@
-//! One HTTP exchange with the API server, through kube's client: bytes out, bytes in.
+//! Runs one HTTP exchange with the API server through kube's client.
 //!
-//! Owns how bodies are gathered. Never retries: whoever asks knows what a second request means.
+//! Owns how bodies are gathered. It must not retry: only the caller knows what a second request means.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 
-/// Bytes of an announced body for which room is made before they come. `transport` bounds how many may come.
+/// Maximum size in bytes of the buffer reserved for an announced body. `transport` bounds the body itself.
 const MAX_RESERVED_BYTES: usize = 1 << 20;
 
-/// Why there is no answer.
+/// An error of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It took too long.
+    /// The time limit passed.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     /// The connection failed.
@@ -23,7 +23,7 @@ pub enum Error {
     Connection(String),
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     /// Status code.
@@ -34,10 +34,10 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// Sends a request and gathers the answer, within `limit` altogether.
+/// Sends a request and gathers the response, within `limit` altogether.
 ///
 /// # Errors
-/// When there is no answer.
+/// If there is no response in time.
 pub async fn exchange(client: &Client, request: Request<Body>, limit: Duration) -> Result<Answer, Error> {
     let answer = async {
         let (head, body) = send(client, request).await?.into_parts();
@@ -47,10 +47,10 @@ pub async fn exchange(client: &Client, request: Request<Body>, limit: Duration) 
     tokio::time::timeout(limit, answer).await.unwrap_or(Err(Error::Timeout(limit)))
 }
 
-/// Sends a request and gives the answer as soon as its headers are there.
+/// Sends a request and returns the response once its headers have arrived.
 ///
 /// # Errors
-/// When there is no answer.
+/// If there is no response.
 pub async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
     client.send(request).await.map_err(|error| Error::Connection(error_chain(&error)))
 }
@@ -58,7 +58,7 @@ pub async fn send(client: &Client, request: Request<Body>) -> Result<Response<Bo
 /// Gathers a body.
 ///
 /// # Errors
-/// When it breaks off, or does not end.
+/// If the connection breaks, or the body is too large.
 pub(crate) async fn gather(mut body: Body, headers: &HeaderMap) -> Result<Vec<u8>, Error> {
     let announced = headers.get(http::header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let mut bytes = Vec::with_capacity(announced.unwrap_or(0_usize).min(MAX_RESERVED_BYTES));
@@ -70,7 +70,7 @@ pub(crate) async fn gather(mut body: Body, headers: &HeaderMap) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// An error with everything that led to it, each thing said once. What an API server refused is told in its words.
+/// Returns the message of an error with its causes, each once. An API server's rejection is given in its own words.
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);

@@ -1,7 +1,7 @@
-//! The connection to the API server: which one, as whom, and with what patience.
+//! Connects to an API server.
 //!
-//! Owns the choice between kubeconfig and in-cluster configuration. Retries are off: the operator owns them. What
-//! carries the requests is `transport`. Tests: at the end of this file.
+//! Owns the choice between kubeconfig and in-cluster configuration. Retries are off: the operator owns them. `transport` sends the
+//! requests, `exchange` gathers the responses. Tests: at the end of this file.
 
 pub(crate) mod exchange;
 pub(crate) mod transport;
@@ -12,10 +12,10 @@ use std::time::Duration;
 use kube::config::{AuthInfo, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-/// How long connecting may take.
+/// Time limit of opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the API server is found.
+/// Address and credentials of the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Kubeconfig file; without one `$KUBECONFIG`, then `~/.kube/config`, then the pod's service account.
@@ -24,7 +24,7 @@ pub struct Options {
     pub context: Option<String>,
     /// Address of the API server, in place of the configured one.
     pub master: Option<String>,
-    /// The pod's service account, whatever kubeconfig there is.
+    /// True to use the pod's service account even if there is a kubeconfig.
     pub in_cluster: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Connection {
     pub auth: AuthInfo,
 }
 
-/// Why there is no connection.
+/// An error of connecting.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kubeconfig cannot be used.
@@ -58,8 +58,8 @@ pub enum Error {
     /// The pod's service account cannot be used.
     #[error("no in-cluster configuration")]
     InCluster(#[from] kube::config::InClusterError),
-    /// The address is none.
-    #[error("master: {value:?} is no address such as https://10.0.0.1:6443")]
+    /// The address is invalid.
+    #[error("master: {value:?} is not an address such as https://10.0.0.1:6443")]
     Master {
         /// The address.
         value: String,
@@ -107,7 +107,7 @@ async fn connection(options: &Options, batches_reads: bool) -> Result<Connection
     }
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // Watches are silent for minutes; every other request has a limit of its own.
+    // Watches may stay silent for minutes. Every other request has its own time limit.
     config.read_timeout = None;
     config.write_timeout = None;
     let (namespace, server) = (config.default_namespace.clone(), config.cluster_url.to_string());

@@ -1,8 +1,8 @@
-//! What carries requests, to the API server and to a leader's log: HTTP/2 where the server speaks it, so that all calls and
-//! watches share one connection, as with client-go.
+//! Sends requests to the API server and to a leader's log: over HTTP/2 where the server speaks it, so that all calls and watches
+//! share one connection, as with client-go.
 //!
-//! Owns the connection's settings, the layers around it, and the size of answers (`bounded`). kube's own transport speaks HTTP/1.1 alone, with a connection for each
-//! call under way; that costs the API server and this process a quarter more. Tests: at the end of this file.
+//! Owns the connection's settings, the layers around it, when it is read (`batched`), and the size of responses (`bounded`). kube's
+//! own transport speaks HTTP/1.1 alone, with a connection for each call in flight, at a quarter more CPU for both sides. Tests: at the end of this file.
 
 mod batched;
 mod bounded;
@@ -20,16 +20,16 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tower::util::MapRequestLayer;
 use tower::{BoxError, ServiceBuilder};
 
-/// What this program calls itself.
+/// User agent of this program.
 pub(crate) const USER_AGENT: &str = concat!("trainyard/", env!("CARGO_PKG_VERSION"));
-/// A connection on which nothing comes in for so long is asked whether it is alive.
+/// Time without data after which a connection is pinged.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(4);
-/// One that does not answer for so long is closed. Both together are less than the ten seconds in which a lease must be
-/// renewed, which can then be done on another connection.
+/// Time limit of a ping, after which the connection is closed. Both together are below the renew deadline of a Lease (10 s), which is
+/// then renewed on another connection.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// What one answer or watch may have on its way to us unread. A watch whose reader is busy stops there.
+/// Flow-control window of one response or watch, in bytes. A watch whose reader is busy stops there.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// The same of a whole connection: more than all watches together, so that a slow one does not hold up answers.
+/// Flow-control window of a connection, in bytes: above that of all watches, so that a slow one does not block responses.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// Creates a client and sends nothing yet. With `batches_reads` its connections are read in batches (`batched`).
@@ -66,7 +66,7 @@ pub(crate) fn client(config: Config, batches_reads: bool) -> Result<Client, Erro
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
-/// A request that says who asks.
+/// Adds the user agent to a request.
 fn named(mut request: Request<Body>) -> Request<Body> {
     request.headers_mut().entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
     request

@@ -1,4 +1,4 @@
-//! Time, as decisions see it: the wall clock, moved by an offset, never backwards.
+//! Tells the time of decisions: the wall clock, which never goes backwards here.
 //!
 //! Owns the one place where the wall clock is read for decisions. Tests: at the end of this file.
 
@@ -14,7 +14,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(5);
 /// A wall clock that is behind by more than this was set back; by less it goes a little slowly.
 const STEP_MS: u64 = 1_000;
 
-/// A clock. After the wall clock was set back it goes on by the time that really passes.
+/// A clock. After the wall clock was set back it advances by the elapsed time.
 #[derive(Debug)]
 pub struct Clock {
     state: Mutex<State>,
@@ -24,20 +24,20 @@ pub struct Clock {
 #[derive(Debug)]
 struct State {
     offset_ms: u64,
-    /// What the wall clock was set back by, and not set forward again.
+    /// Milliseconds by which the wall clock was set back and not forward again.
     set_back_ms: u64,
     last: Timestamp,
     last_at: Instant,
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the machine's clock.
     pub fn system() -> Arc<Self> {
         let state = State { offset_ms: 0, set_back_ms: 0, last: Timestamp::default(), last_at: Instant::now() };
         Arc::new(Self { state: Mutex::new(state), moved: Notify::new() })
     }
 
-    /// The present time.
+    /// Returns the present time.
     pub fn now(&self) -> Timestamp {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.state().at(millis(wall), Instant::now())
@@ -51,7 +51,7 @@ impl Clock {
         self.moved.notify_waiters();
     }
 
-    /// Sleeps until `at`, or a while if that is far away; without `at` for a while.
+    /// Sleeps until `at`, or for at most [`MAX_SLEEP`].
     pub async fn sleep_until(&self, at: Option<Timestamp>) {
         let moved = self.moved.notified();
         let wait = at.map_or(MAX_SLEEP, |at| Duration::from_millis(at.since_ms(self.now())).min(MAX_SLEEP));
@@ -67,7 +67,7 @@ impl Clock {
 }
 
 impl State {
-    /// The time to tell when the wall clock says `wall_ms`, and `instant` is now.
+    /// Returns the time for the wall clock's `wall_ms` at `instant`.
     fn at(&mut self, wall_ms: u64, instant: Instant) -> Timestamp {
         let passed = millis(instant.saturating_duration_since(self.last_at));
         let expected = self.last.plus_ms(passed);

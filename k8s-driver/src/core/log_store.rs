@@ -1,4 +1,4 @@
-//! Where an operator's log is kept, and what becomes of one that cannot be gone on with.
+//! Stores an operator's log, and archives one that cannot be continued.
 //!
 //! Owns the names in the data directory. What a log holds is `event-log`'s. Tests: at the end of this file.
 
@@ -14,23 +14,23 @@ use crate::metrics::Metrics;
 /// Name of the log in the data directory.
 const LOG: &str = "log";
 
-/// A place that holds one log at a time.
+/// A store of one log at a time.
 pub(crate) trait LogStore: Send {
-    /// Opens the log of this place, beginning one where there is none.
+    /// Opens the log, creating an empty one if there is none.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     fn open(&mut self) -> Result<Box<dyn EventLog>, Error>;
 
-    /// Puts the log of this place out of the way, whole, so that the next [`LogStore::open`] begins an empty one. The log must not
-    /// be open. Gives where it is kept.
+    /// Moves the log away, whole, so that the next [`LogStore::open`] creates an empty one. The log must not be open. Returns where
+    /// the old one is kept.
     ///
     /// # Errors
-    /// When it cannot be moved.
+    /// If it cannot be moved.
     fn archive(&mut self, why: &str) -> io::Result<String>;
 }
 
-/// Logs in a directory.
+/// A log in a directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryStore {
     data: PathBuf,
@@ -38,10 +38,10 @@ pub(crate) struct DirectoryStore {
 }
 
 impl DirectoryStore {
-    /// The data directory; it is made if need be.
+    /// Opens the data directory, creating it if it is missing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be created.
     pub(crate) fn new(data: &Path, verify: Verify) -> io::Result<Self> {
         fs::create_dir_all(data)?;
         Ok(Self { data: data.to_owned(), verify })
@@ -64,7 +64,7 @@ impl LogStore for DirectoryStore {
     }
 }
 
-/// A log in memory: it lasts as long as the process.
+/// A log in memory, which lasts as long as the process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     disk: MemoryDisk,

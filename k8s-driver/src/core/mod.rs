@@ -1,11 +1,11 @@
-//! The one thread that owns the operator and its log.
+//! Runs the one thread that owns the operator and its log.
 //!
-//! It takes what comes in from bounded queues, does a turn, and hands the calls out; it sleeps until the next deadline when
-//! nothing comes in, and never waits for the network. Whoever else wants to know something of the operator or its log asks
+//! It takes observations and answers from channels, runs a turn, and sends the calls. Without input it sleeps until the next
+//! deadline. It must not wait for the network. Other tasks read the operator and its log by a [`Request`], served between two turns,
 //! through [`OperatorHandle`] and gets the answer between two turns.
 //!
-//! The thread lives as long as the process; leaderships come and go as [`LeadershipChannels`]s. Between two of them it holds an operator
-//! that was opened on the log and has begun no term: a standby's, which may follow another's log.
+//! The thread lives as long as the process, and serves one leadership after another, each with its [`LeadershipChannels`]. Between
+//! two of them it holds a standby's operator, which has begun no term and may follow another log.
 //!
 //! Tests: `core/tests.rs`; `tests/` with a real API server.
 
@@ -63,64 +63,64 @@ impl Batch {
     }
 }
 
-/// What the thread tells between turns.
+/// End and term of the log, published between turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct View {
     /// The end of the log.
     pub head: Head,
-    /// The first record it can still give.
+    /// Position of the first readable record.
     pub first: Position,
-    /// The term that is led; zero when none.
+    /// The term that is led; zero if none.
     pub term: Term,
 }
 
-/// What can be asked of the thread.
+/// A request to the thread.
 pub(crate) enum Request {
-    /// Records from a position on, at most `limit` of them and about `max_bytes` of their bodies (but at least one).
+    /// Reads records from a position on: at most `limit`, and about `max_bytes` of their bodies (but at least one).
     ReadFrames {
-        /// First position wanted. What the log does not hold any more comes as its checkpoint.
+        /// First position. Records that the log does not hold any more are replaced by its checkpoint.
         from: Position,
-        /// Most records.
+        /// Maximum number of records.
         limit: usize,
         /// Bytes of bodies after which no further record is added.
         max_bytes: usize,
         /// Where the answer goes.
         reply: oneshot::Sender<Result<Batch, event_log::Error>>,
     },
-    /// Something that needs the operator itself: following a log, looking at state. It must be short.
+    /// Runs a function on the operator, such as following a log. It must be short.
     WithOperator(Box<dyn FnOnce(&mut Operator) + Send>),
-    /// Puts the log out of the way and begins an empty one; refused while leading. Gives where the old one is kept.
+    /// Archives the log and starts an empty one; rejected while leading. Replies where the old one is kept.
     Archive {
-        /// Why, in a few words.
+        /// The reason, part of the archive's name.
         why: String,
         /// Where the answer goes.
         reply: oneshot::Sender<Result<String, String>>,
     },
-    /// Drops what the operator holds in memory and opens it on its log again; refused while leading.
+    /// Drops the operator's memory and opens it on its log again; rejected while leading.
     Reopen {
         /// Where the answer goes.
         reply: oneshot::Sender<Result<(), String>>,
     },
-    /// A leadership begins.
+    /// Starts a leadership.
     StartLeadership(Box<LeadershipChannels>),
-    /// The term that was proposed is claimed.
+    /// Grants the proposed term, once it is claimed.
     GrantTerm(Term),
-    /// The leadership is over.
+    /// Ends the leadership.
     EndLeadership {
-        /// Whether answers that came in are put down in a last turn. Not when leadership was lost.
+        /// True to record received answers in a last turn; false if leadership was lost.
         last_turn: bool,
-        /// Told when it is.
+        /// Receives the end.
         reply: oneshot::Sender<()>,
     },
 }
 
-/// The thread's ends of one leadership's queues.
+/// The thread's ends of one leadership's channels.
 pub(crate) struct LeadershipChannels {
-    /// No term up to this one is proposed.
+    /// Lower bound of the term: a greater one is proposed.
     pub last_term: Term,
     /// Kinds of the APIs that its term leaves out.
     pub unserved: BTreeSet<Text>,
-    /// What watches report.
+    /// Observations of the watches.
     pub news: mpsc::Receiver<Observation<ObservedObject>>,
     /// Answers to calls.
     pub answers: mpsc::UnboundedReceiver<(CallId, ApiAnswer)>,
@@ -128,46 +128,46 @@ pub(crate) struct LeadershipChannels {
     pub calls: mpsc::UnboundedSender<Vec<ApiCall>>,
     /// Maximum number of calls that the dispatcher takes: in flight at the API server, and rendered ahead of it.
     pub window: watch::Receiver<usize>,
-    /// What happens on the way.
+    /// Receives the events of the leadership.
     pub events: mpsc::UnboundedSender<LeadershipEvent>,
 }
 
-/// What a leadership tells of itself.
+/// An event of a leadership.
 #[derive(Debug)]
 pub(crate) enum LeadershipEvent {
-    /// Every kind was listed: this term is to be claimed, then granted.
+    /// Every source was listed: claim this term, then grant it.
     TermProposed(Term),
     /// The term has begun.
     TermStarted(Term),
-    /// The operator stopped; it was opened anew on its log, and every kind must be listed again.
+    /// The operator stopped and was reopened on its log; every source must be relisted.
     OperatorStopped(operator::Error),
 }
 
-/// A way to the thread. Cheap to clone.
+/// A handle of the thread. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct OperatorHandle {
     requests: mpsc::Sender<Request>,
     view: watch::Receiver<View>,
 }
 
-/// The thread is gone.
+/// The thread has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the operator's thread has ended")]
 pub struct ThreadEnded;
 
 impl OperatorHandle {
-    /// Asks something.
+    /// Sends a request.
     ///
     /// # Errors
-    /// When the thread has ended.
+    /// If the thread has ended.
     pub(crate) async fn send(&self, request: Request) -> Result<(), ThreadEnded> {
         self.requests.send(request).await.map_err(|_| ThreadEnded)
     }
 
-    /// Asks for records; see [`Request::ReadFrames`].
+    /// Reads records; see [`Request::ReadFrames`].
     ///
     /// # Errors
-    /// The outer error when the thread has ended, the inner one when the log cannot be read.
+    /// The outer error if the thread has ended, the inner one if the log cannot be read.
     pub(crate) async fn read_frames(
         &self,
         from: Position,
@@ -179,49 +179,49 @@ impl OperatorHandle {
         answer.await.map_err(|_| ThreadEnded)
     }
 
-    /// Does something with the operator on its thread and gives what came of it.
+    /// Runs a function on the operator's thread and returns its result.
     ///
     /// # Errors
-    /// When the thread has ended, or there is no operator because its log cannot be opened.
+    /// If the thread has ended, or has no operator because its log cannot be opened.
     pub(crate) async fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Operator) -> T + Send + 'static,
     ) -> Result<T, ThreadEnded> {
         let (reply, answer) = oneshot::channel();
         let act = move |operator: &mut Operator| {
-            // Whoever asked may have gone away; then nobody is interested.
+            // The requesting task may be gone.
             let _ = reply.send(act(operator));
         };
         self.send(Request::WithOperator(Box::new(act))).await?;
         answer.await.map_err(|_| ThreadEnded)
     }
 
-    /// What the thread told last: follows the log's end.
+    /// Returns a receiver of the log's end.
     pub(crate) fn view(&self) -> watch::Receiver<View> {
         self.view.clone()
     }
 }
 
-/// What the thread is made of.
+/// Configuration of the thread.
 pub(crate) struct Config {
-    /// Where the log is kept.
+    /// Stores the log.
     pub log_store: Box<dyn LogStore>,
     /// The served APIs.
     pub registry: Registry,
-    /// What the operator is opened with; terms are always claimed.
+    /// Options of the operator; terms are always claimed.
     pub options: Options,
     /// Time.
     pub clock: Arc<Clock>,
     /// What is counted.
     pub metrics: Metrics,
-    /// Records after which the log is made to begin at the present state; 0 for never.
+    /// Number of records after which the log is compacted; 0 for never.
     pub compact_after: u64,
     /// Maximum number of records a start has to fold: after as many the state is cached beside the log.
     pub cache_after: u64,
 }
 
 impl Config {
-    /// Tells and counts a change of phase.
+    /// Logs and counts a change of phase.
     fn report_transition(&self, step: &Step) {
         if step.phase == step.from || step.phase == Phase::New {
             return;
@@ -233,29 +233,29 @@ impl Config {
     }
 }
 
-/// Why the thread could not begin.
+/// An error of starting the thread.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The log cannot be opened, or does not fold.
     #[error(transparent)]
     Operator(#[from] operator::Error),
-    /// A damaged log cannot be put out of the way.
-    #[error("the damaged log ({damage}) cannot be set aside")]
+    /// A damaged log cannot be archived.
+    #[error("the damaged log ({damage}) cannot be archived; make its directory writable, or move the log away")]
     Archive {
-        /// What is damaged.
+        /// The damage.
         damage: String,
-        /// Why it cannot.
+        /// Why it cannot be moved.
         source: std::io::Error,
     },
-    /// The system gives no thread.
-    #[error("no thread for the operator")]
+    /// The system refuses a thread.
+    #[error("the operator's thread cannot be started")]
     Thread(#[from] std::io::Error),
 }
 
-/// Opens the log and starts the thread. It ends when every [`OperatorHandle`] is dropped. `runtime` needs its timers.
+/// Opens the log and starts the thread, which ends when every [`OperatorHandle`] is dropped. `runtime` needs its timers.
 ///
 /// # Errors
-/// When the log cannot be opened.
+/// If the log cannot be opened.
 pub(crate) fn start(config: Config, runtime: Handle) -> Result<(OperatorHandle, JoinHandle<()>), Error> {
     let (requests, received) = mpsc::channel(REQUEST_CHANNEL_CAPACITY);
     let (log_status, view) = watch::channel(View::default());

@@ -58,7 +58,7 @@ async fn begin(operator: &OperatorHandle, last_term: u64) -> Around {
     let (news, take_news) = mpsc::channel(16);
     let (answers, take_answers) = mpsc::unbounded_channel();
     let (calls, take_calls) = mpsc::unbounded_channel();
-    let (tell, events) = mpsc::unbounded_channel();
+    let (report, events) = mpsc::unbounded_channel();
     let window = watch::channel(100).1;
     let last_term = Term(last_term);
     let leadership = LeadershipChannels {
@@ -68,7 +68,7 @@ async fn begin(operator: &OperatorHandle, last_term: u64) -> Around {
         answers: take_answers,
         calls,
         window,
-        events: tell,
+        events: report,
     };
     operator.send(Request::StartLeadership(Box::new(leadership))).await.unwrap();
     Around { news, answers, calls: take_calls, events, listed: 20 }

@@ -1,6 +1,7 @@
-//! The thread itself: waits, takes in, does a turn, tells.
+//! Runs the operator's turns: waits for input, runs a turn, publishes the log's end.
 //!
-//! It must not wait for anything but its queues, and hold nothing that the log does not. Tests: `core/tests.rs`.
+//! Owns when a turn starts and how many calls it may dispatch. It must wait for its channels only, and hold no state that the log
+//! cannot restore. Tests: `core/tests.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -12,21 +13,21 @@ use tokio::sync::{mpsc, watch};
 
 use super::{Batch, Config, Error, LeadershipChannels, LeadershipEvent, Request, View};
 
-/// Answers and observations that are taken into one turn.
+/// Maximum number of answers, and of observations, taken into one turn.
 const MAX_TURN_INPUTS: usize = 1024;
 /// Minimum interval between the starts of two turns. The first starts at once; under load, what arrives meanwhile is decided
 /// together: a durable append and a walk of the jobs touched cost the same for one pod as for ten.
 /// Half the dispatcher's window must last longer than this.
 pub(super) const TURN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What the thread holds.
+/// State of the thread.
 pub(super) struct OperatorThread {
     config: Config,
     operator: Option<Operator>,
     leadership: Option<Leadership>,
     log_status: watch::Sender<View>,
     runtime: Handle,
-    /// Whether there is something for a turn to do, and when the next may begin.
+    /// True if a turn has input; `next` is its earliest start.
     pending: bool,
     next: tokio::time::Instant,
 }
@@ -35,11 +36,11 @@ struct Leadership {
     queues: LeadershipChannels,
     proposed: bool,
     started: bool,
-    /// Answers given to the operator since its last turn.
+    /// Number of answers handed to the operator since its last turn.
     offered: usize,
 }
 
-/// What woke the thread.
+/// Reason for which the thread woke.
 enum Wakeup {
     Requested(Request),
     Closed,
@@ -52,7 +53,7 @@ impl OperatorThread {
         Self { config, operator: None, leadership: None, log_status, runtime, pending: false, next }
     }
 
-    /// Runs until nobody can ask any more.
+    /// Runs until every handle is dropped.
     pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let runtime = self.runtime.clone();
         loop {
@@ -67,11 +68,11 @@ impl OperatorThread {
             if let Err(error) = done {
                 self.stopped(error);
             }
-            self.tell();
+            self.report();
         }
     }
 
-    /// Waits until there is something to do. Answers come before news: they make room.
+    /// Waits for a request or a turn's input. Answers come before observations: they free the in-flight limit.
     async fn wait(&mut self, requests: &mut mpsc::Receiver<Request>) -> Wakeup {
         let (Some(leadership), Some(operator)) = (&mut self.leadership, &mut self.operator) else {
             return requests.recv().await.map_or(Wakeup::Closed, Wakeup::Requested);
@@ -98,7 +99,7 @@ impl OperatorThread {
         }
     }
 
-    /// Takes what waits and does a turn.
+    /// Takes the waiting input and runs a turn.
     fn turn(&mut self) -> Result<(), operator::Error> {
         let (Some(leadership), Some(operator)) = (&mut self.leadership, &mut self.operator) else { return Ok(()) };
         let woken = tokio::time::Instant::now();
@@ -113,7 +114,7 @@ impl OperatorThread {
         let calls = span.in_scope(|| operator.turn(now))?;
         self.config.metrics.turn_done(started.elapsed());
         if !calls.is_empty() {
-            // When nobody makes them any more, the end of the period is on its way.
+            // If the dispatcher is gone, the end of the leadership follows.
             let _ = leadership.queues.calls.send(calls);
         }
         // After the turn, which begins the term if it was granted.
@@ -123,11 +124,11 @@ impl OperatorThread {
         {
             leadership.proposed = true;
             leadership
-                .tell(LeadershipEvent::TermProposed(term.max(Term(leadership.queues.last_term.0.saturating_add(1)))));
+                .report(LeadershipEvent::TermProposed(term.max(Term(leadership.queues.last_term.0.saturating_add(1)))));
         }
         if !leadership.started && operator.is_ready() {
             leadership.started = true;
-            leadership.tell(LeadershipEvent::TermStarted(operator.state().stamp.term));
+            leadership.report(LeadershipEvent::TermStarted(operator.state().stamp.term));
         }
         for step in operator.take_steps() {
             self.config.report_transition(&step);
@@ -146,7 +147,7 @@ impl OperatorThread {
             match operator.compact() {
                 Ok(()) => tracing::info!(records, seconds = seconds(), "log compacted"),
                 Err(operator::Error::Log(error @ event_log::Error::TooBig { .. })) => {
-                    // The log as it is stays in use; trying again after each turn would help nobody.
+                    // The log stays in use as it is. The next attempt waits until it is twice as long.
                     self.config.compact_after = records.saturating_mul(2);
                     tracing::warn!(%error, records, "the log cannot be compacted");
                 }
@@ -161,9 +162,9 @@ impl OperatorThread {
         Ok(())
     }
 
-    /// After an error nothing of what is in memory is trusted: the operator is opened anew.
+    /// Reopens the operator after an error: its memory may differ from the log.
     fn stopped(&mut self, error: operator::Error) {
-        tracing::error!(%error, "the operator stopped; it is opened anew on its log");
+        tracing::error!(%error, "the operator stopped; it is reopened on its log");
         let leadership = self.leadership.take();
         self.operator = None;
         let error = match self.open() {
@@ -177,11 +178,11 @@ impl OperatorThread {
             }
         };
         if let Some(leadership) = leadership {
-            leadership.tell(LeadershipEvent::OperatorStopped(error));
+            leadership.report(LeadershipEvent::OperatorStopped(error));
         }
     }
 
-    /// Opens the operator. A damaged log is set aside: what it held is adopted from the objects.
+    /// Opens the operator. A damaged log is archived, and its jobs are adopted from their objects.
     pub(super) fn open(&mut self) -> Result<(), Error> {
         let log = match self.config.log_store.open() {
             Ok(log) => log,
@@ -201,7 +202,7 @@ impl OperatorThread {
     fn open_after_damage(&mut self, damage: &event_log::Error) -> Result<(), Error> {
         let kept = self.config.log_store.archive("damaged");
         let kept = kept.map_err(|source| Error::Archive { damage: damage.to_string(), source })?;
-        tracing::error!(%damage, kept, "the log is damaged and was set aside; its jobs are adopted from their objects");
+        tracing::error!(%damage, kept, "the log is damaged and was archived; its jobs are adopted from their objects");
         let log = self.config.log_store.open().map_err(operator::Error::Log)?;
         self.operator = Some(Operator::open(self.timed(log), self.config.registry.clone(), self.options())?);
         Ok(())
@@ -235,7 +236,7 @@ impl OperatorThread {
                 let _ = reply.send(self.reopen());
             }
             Request::StartLeadership(queues) => {
-                // One that has led keeps what must not outlast a leadership.
+                // An operator that has led holds state that must not outlast a leadership.
                 self.operator = self.operator.take().filter(|operator| !operator.is_ready());
                 if self.operator.is_none()
                     && let Err(error) = self.open()
@@ -262,7 +263,7 @@ impl OperatorThread {
                 if last_turn && let Err(error) = self.turn() {
                     self.stopped(error);
                 }
-                // After the last turn nobody follows or leads before the next beginning, which sees to it.
+                // After a last turn the next leadership reopens the operator.
                 if self.leadership.take().is_some()
                     && !last_turn
                     && let Err(error) = self.reopen()
@@ -284,7 +285,7 @@ impl OperatorThread {
         Ok(kept)
     }
 
-    /// Forgets what is in memory, the calls under way included. The log stays open: it is not in doubt.
+    /// Drops the operator's memory, calls in flight included. The log stays open.
     fn reopen(&mut self) -> Result<(), String> {
         if self.leadership.is_some() {
             return Err("not while leading".to_owned());
@@ -298,8 +299,8 @@ impl OperatorThread {
         opened.map_err(|error| error.to_string())
     }
 
-    /// Tells those who look from outside.
-    fn tell(&mut self) {
+    /// Publishes the log's end and the term.
+    fn report(&mut self) {
         let Some(operator) = &self.operator else { return };
         let log = operator.log();
         let led = self.leadership.as_ref().filter(|leadership| leadership.started);
@@ -322,7 +323,7 @@ impl Leadership {
         operator.set_in_flight_limit(if in_flight <= window / 2 { window } else { 0 });
     }
 
-    /// Takes what waits, up to a batch of each.
+    /// Takes the waiting answers and observations, up to [`MAX_TURN_INPUTS`] of each.
     fn take_in(&mut self, operator: &mut Operator) {
         for _ in 0..MAX_TURN_INPUTS {
             let Ok((call, answer)) = self.queues.answers.try_recv() else { break };
@@ -335,17 +336,17 @@ impl Leadership {
         }
     }
 
-    fn tell(&self, milestone: LeadershipEvent) {
-        // A leadership that is over hears nothing more.
+    fn report(&self, milestone: LeadershipEvent) {
+        // A leadership that has ended has no receiver.
         let _ = self.queues.events.send(milestone);
     }
 }
 
-/// Whether so many records are more than the limit; 0 is none.
+/// Returns true if `records` exceed the limit; 0 is no limit.
 const fn exceeds(records: u64, limit: u64) -> bool {
     limit > 0 && records > limit
 }
 
 fn lost(source: &std::io::Error) -> event_log::Error {
-    event_log::Error::Engine { action: "set the damaged log aside", message: source.to_string() }
+    event_log::Error::Engine { action: "archive the damaged log", message: source.to_string() }
 }

@@ -1,4 +1,4 @@
-//! How many calls may be under way, and when the next one may leave.
+//! Adapts the number of calls in flight to the API server, and decides when the next one may be sent.
 //!
 //! Additive increase, multiplicative decrease (Chiu and Jain, "Analysis of the Increase and Decrease Algorithms for Congestion
 //! Avoidance in Computer Networks", 1989): every window of answers widens the window by one call; an answer that says "too
@@ -12,17 +12,17 @@ use tokio::time::Instant;
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Pause after an overloaded server that named none.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(1);
-/// Parts of a call the window is counted in.
+/// Units of the window per call.
 const WINDOW_UNITS: u64 = 1 << 16;
 
-/// What an answer says about the server.
+/// Health of the server, read from an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
     /// It answered.
     Healthy,
-    /// It asked for less, and for a pause if it named one.
+    /// It asked for fewer calls, and for a pause if it named one.
     Overloaded(Option<Duration>),
-    /// It did not answer, or could not.
+    /// It gave no answer.
     NoAnswer,
 }
 
@@ -43,44 +43,44 @@ impl Health {
 /// The budget.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Calls that may be under way, in parts.
+    /// Number of calls that may be in flight, in units.
     window: u64,
     max: u64,
     in_flight: usize,
-    /// Nothing leaves before this.
+    /// No call is sent before this.
     resume: Option<Instant>,
-    /// Answers to calls that left before this do not halve the window again.
+    /// Answers to calls that were sent before this do not halve the window again.
     halved_at: Option<Instant>,
 }
 
 impl Budget {
-    /// A budget of at most `max` calls at once, at least one.
+    /// Creates a budget of at most `max` calls in flight, at least one.
     pub(super) fn new(max: usize) -> Self {
         let max = u64::try_from(max.max(1)).unwrap_or(1).min(1 << 20) * WINDOW_UNITS;
         Self { window: max, max, in_flight: 0, resume: None, halved_at: None }
     }
 
-    /// Calls that may be under way at once.
+    /// Returns the number of calls that may be in flight.
     pub(super) fn window(&self) -> usize {
         usize::try_from(self.window / WINDOW_UNITS).unwrap_or(usize::MAX).max(1)
     }
 
-    /// Whether a call may leave now.
+    /// Returns true if a call may be sent now.
     pub(super) fn may_send(&self, now: Instant) -> bool {
         self.in_flight < self.window() && self.resume.is_none_or(|at| at <= now)
     }
 
-    /// Until when nothing may leave, if there is a pause.
+    /// Returns the end of the pause, if there is one.
     pub(super) fn paused_until(&self, now: Instant) -> Option<Instant> {
         self.resume.filter(|at| *at > now)
     }
 
-    /// A call leaves.
+    /// Counts a call that is sent.
     pub(super) fn sent(&mut self) {
         self.in_flight += 1;
     }
 
-    /// A call that left at `sent` was answered, or given up.
+    /// Counts a call, sent at `sent`, that was answered or dropped.
     pub(super) fn done(&mut self, sent: Instant, health: Health, now: Instant) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match health {

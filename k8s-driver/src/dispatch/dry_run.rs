@@ -1,8 +1,8 @@
-//! Writes that are only told of: what `--dry-run` does instead of sending them.
+//! Prints writes instead of sending them, for `--dry-run`.
 //!
-//! Each is printed and answered as if it had been done, so that what would follow from it is shown as well. Objects that were
-//! not really made are known to this process alone. The same call a second time means that the cluster went on otherwise
-//! than the rehearsal (another operator is at work, perhaps): it is neither printed nor answered, and that job rests. Tests:
+//! Owns the printed text. Each write is answered as if it had been done, so that the writes which follow are printed as well. Objects
+//! that were not created are known to this process alone. The same call a second time means that the cluster differs from the dry
+//! run, for example because another operator works on it. Such a call is neither printed nor answered, and its job rests. Tests:
 //! at the end of this file.
 
 use std::collections::BTreeSet;
@@ -15,16 +15,16 @@ use serde_json::{Map, Value, json};
 use crate::dispatch::request::Prepared;
 use crate::hash::hash;
 
-/// How calls are printed.
+/// Format of printed calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// One line of words each.
+    /// One line of text each.
     Text,
     /// One JSON object each, with the whole body.
     Json,
 }
 
-/// Where calls are printed.
+/// Prints calls.
 pub struct DryRun {
     format: Format,
     output: Mutex<Output>,
@@ -36,16 +36,16 @@ struct Output {
     printed: BTreeSet<u64>,
 }
 
-/// Version of objects that were not made: later than any real one, so that no list says they are gone.
+/// Version of objects that were not created: greater than any real one, so that no list counts them as deleted.
 const UNREACHED_VERSION: &str = "9007199254740991";
 
 impl DryRun {
-    /// Prints to `out`.
+    /// Creates a dry run that prints to `out`.
     pub fn new(format: Format, out: Box<dyn Write + Send>) -> Self {
         Self { format, output: Mutex::new(Output { out, printed: BTreeSet::new() }) }
     }
 
-    /// Prints a call and answers it as if it had been done; `None` when it was told before.
+    /// Prints a call and returns its answer as if it had been done; `None` if it was printed before.
     pub(crate) fn answer(&self, prepared: &Prepared) -> Option<Arc<Value>> {
         let name = hash(&(prepared.head.method(), prepared.head.uri(), &prepared.body));
         let line = match self.format {
@@ -56,7 +56,7 @@ impl DryRun {
         if !output.printed.insert(name) {
             return None;
         }
-        // A reader that went away is not told any more.
+        // A closed output ends printing, not the process.
         let _ = writeln!(output.out, "{line}").and_then(|()| output.out.flush());
         drop(output);
         let body = body(prepared);

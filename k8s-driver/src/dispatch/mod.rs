@@ -1,7 +1,12 @@
-//! Makes calls: as many at once as the budget allows, each only while this process may write.
+//! Sends API calls while this process may write, as many at a time as the budget allows.
 //!
-//! Owns nothing of what is called for. It never repeats a call: what an unanswered one means is judged by the operator.
-//! Kubernetes Events go when nothing else waits. Tests: `dispatch/tests.rs`.
+//! Owns the last two of the three steps of flow control:
+//!
+//! 1. the operator shares the dispatcher's window among its jobs and renders calls into it, once per turn;
+//! 2. the dispatcher's window bounds the calls it holds, a few for each call in flight, in the operator's order;
+//! 3. the adaptive `budget` bounds the calls in flight. When it shrinks, the window shrinks with it.
+//!
+//! It must not retry a call: the operator decides what an unanswered one means. Kubernetes Events are sent when no call waits. Tests: `dispatch/tests.rs`.
 
 mod budget;
 pub(crate) mod dry_run;
@@ -41,29 +46,29 @@ pub(crate) const fn window_of(in_flight: usize) -> usize {
     in_flight.saturating_mul(TAKEN_PER_CALL_IN_FLIGHT)
 }
 
-/// What makes the calls of one leadership.
+/// Sends the calls of one leadership.
 pub(crate) struct Dispatcher {
     /// The client.
     pub client: Client,
     /// The served APIs.
     pub registry: Registry,
-    /// Leave to write.
+    /// Write permission.
     pub guard: WriteGuard,
     /// What is counted.
     pub metrics: Metrics,
-    /// Most calls at once.
+    /// Maximum number of calls in flight.
     pub max_in_flight: usize,
-    /// How long one call may take.
+    /// Time limit of one call.
     pub call_timeout: Duration,
-    /// Where answers go.
+    /// Receives the answers.
     pub answers: mpsc::UnboundedSender<(CallId, ApiAnswer)>,
     /// Tells the operator's thread how many calls are taken at a time.
     pub window: watch::Sender<usize>,
-    /// When writes are only printed.
+    /// Prints writes instead of sending them.
     pub dry_run: Option<Arc<DryRun>>,
 }
 
-/// A call that is over.
+/// A call that was answered or dropped.
 struct CompletedCall {
     id: CallId,
     expects_answer: bool,
@@ -75,7 +80,7 @@ struct CompletedCall {
 }
 
 impl Dispatcher {
-    /// Makes calls until the leave to write is lost, or until `drain` and what is then under way is answered.
+    /// Sends calls until the write permission is lost. After `drain` it sends none, and waits for those in flight.
     pub(crate) async fn run(self, mut calls: mpsc::UnboundedReceiver<Vec<ApiCall>>, drain: CancellationToken) {
         let mut budget = Budget::new(self.max_in_flight);
         let mut queue: VecDeque<(Instant, Prepared)> = VecDeque::new();
@@ -91,7 +96,7 @@ impl Dispatcher {
                     prepared
                 });
                 let Some(prepared) = next.or_else(|| self.next_event(&mut limiter, events_in_flight)) else { break };
-                // The last look before it leaves; what is under way is given up when the leave is lost.
+                // The last check before a call is sent. Calls in flight are dropped when the permission is lost.
                 if !self.guard.holds() {
                     return;
                 }
@@ -122,7 +127,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes calls in. What is to be sent is made at once: a body as bytes is a tenth of the same body in memory.
+    /// Accepts calls. Bodies are serialized at once: their bytes take a tenth of the memory of the tree.
     fn accept(&self, batch: Vec<ApiCall>, queue: &mut VecDeque<(Instant, Prepared)>, limiter: &mut EventLimiter) {
         let now = Instant::now();
         for call in batch {
@@ -148,7 +153,7 @@ impl Dispatcher {
         if in_flight >= MAX_EVENTS_IN_FLIGHT {
             return None;
         }
-        // An Event no request can be made of is no loss.
+        // An Event that cannot be rendered is dropped.
         std::iter::from_fn(|| limiter.take()).find_map(|call| request::prepare(call, &self.registry).ok())
     }
 
@@ -162,7 +167,7 @@ impl Dispatcher {
         CompletedCall { id, expects_answer, verb, kind, answer, health, sent }
     }
 
-    /// Sends a call; without an answer to tell only in a rehearsal.
+    /// Sends a call. Only a dry run may give no answer.
     async fn exchange(&self, prepared: Prepared) -> (Option<ApiAnswer>, Health) {
         if let Some(dry_run) = &self.dry_run
             && prepared.verb != Verb::Get
@@ -202,7 +207,7 @@ impl Dispatcher {
     }
 
     fn report(&self, id: CallId, answer: ApiAnswer) {
-        // When nobody listens the leadership is over, and the next one finds out by itself.
+        // Without a receiver the leadership is over; the next one reads the objects.
         let _ = self.answers.send((id, answer));
     }
 }

@@ -1,7 +1,7 @@
-//! Calls -> HTTP requests, and answers back. One line of the command table per verb.
+//! Turns calls into HTTP requests, and responses into answers.
 //!
-//! Owns paths, bodies, preconditions, and what of an answer is read. Everything that is written names the record it follows
-//! from: in the user agent, which audit logs keep, and in an annotation of what is created. Tests: `dispatch/request/tests.rs`.
+//! Owns paths, bodies, preconditions, and the fields read of a response. Each write names the record it follows from: in the user
+//! agent, which audit logs keep, and in an annotation of created objects. Tests: `dispatch/request/tests.rs`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::watch::decode::{self, ObjectType};
 use crate::watch::projection::{self, FieldMask};
 use crate::watch::sources::collection;
 
-/// Annotation on created objects: term and position of the record that they follow from.
+/// Annotation of created objects: term and position of the record that they follow from.
 pub(crate) const RECORD_ANNOTATION: &str = "trainyard.dev/record";
 
 /// Field manager of server-side apply, and of every other write.
@@ -25,17 +25,17 @@ pub(crate) const FIELD_MANAGER: &str = "trainyard";
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-/// The answer's metadata is enough. The second choice is for servers that cannot cut it down.
+/// Accepts metadata alone. The second choice is for servers that cannot reduce the response.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// A call, ready to be sent. It can be sent once.
+/// A call with its HTTP request.
 #[derive(Debug)]
 pub struct Prepared {
     /// Number of the call.
     pub id: CallId,
-    /// Whether an answer is waited for; not for Kubernetes Events.
+    /// True if the operator waits for the answer; false for Kubernetes Events.
     pub expects_answer: bool,
-    /// What it does.
+    /// The verb.
     pub verb: Verb,
     /// The kind of object.
     pub kind: Text,
@@ -52,10 +52,10 @@ pub struct Prepared {
     read: Option<ObjectType>,
 }
 
-/// Makes the request of a call.
+/// Creates the request of a call.
 ///
 /// # Errors
-/// When no request can be made of it: an answer that says so.
+/// The answer of a call that cannot be rendered.
 pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiError> {
     let plural = plural(&call.resource, registry).ok_or_else(|| {
         invalid(format!("{} {} is not served by this build", call.resource.api_version, call.resource.kind))
@@ -70,7 +70,7 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
         Verb::Get => (Method::GET, one, None, JSON, None, Some(whole)),
         Verb::Create => {
             let body = creation(call.body.take(), stamp)?;
-            // The metadata says all there is to know of what was just made, unless it was placed from the start.
+            // The metadata suffices for a created object, unless it was scheduled from the start.
             let placed = objects::at(&body, &["spec", "nodeName"]).is_some();
             let accept = if placed { JSON } else { METADATA };
             let fields = call.object.is_some().then_some(whole);
@@ -84,7 +84,7 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
         Verb::ApplyStatus => {
             let body = application(&mut call)?;
             let uri = query(&format!("{one}/status"), &[("fieldManager", FIELD_MANAGER), ("force", "true")]);
-            // The whole object: only it shows whether the mirror was kept.
+            // The whole object: metadata alone does not show whether the mirror was stored.
             (Method::PATCH, uri, Some(APPLY), JSON, Some(body), Some(projection::STATUS_ANSWER))
         }
     };
@@ -118,26 +118,26 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
     })
 }
 
-/// What a server's answer to a request means.
+/// Reads a response.
 ///
 /// # Errors
-/// What the server refused; without a code when its answer cannot be read.
+/// The server's error; with code 0 if the response cannot be read.
 pub fn answer(read: Option<&ObjectType>, status: u16, body: &[u8]) -> ApiAnswer {
     if !(200..300).contains(&status) {
         return Err(decode::refusal(status, body));
     }
     let Some(object_type) = read else { return Ok(Arc::new(Value::Null)) };
-    // What was done is done; what cannot be read of it is as if there had been no answer.
+    // The write was done. An unreadable response counts as no answer.
     decode::object(body, object_type).map(Arc::new).map_err(|error| no_answer(format!("unreadable answer: {error}")))
 }
 
-/// No answer: whether the call was carried out is not known.
+/// Returns the error of a call without an answer: it may have been applied.
 pub fn no_answer(message: String) -> ApiError {
     ApiError { code: 0, reason: Text::from(""), message }
 }
 
 impl Prepared {
-    /// Takes the request out and leaves how its answer is read.
+    /// Returns the request, and the type its response is read as.
     pub fn into_request(self) -> (Request<Body>, Option<ObjectType>) {
         let body = self.body;
         (self.head.map(|()| Body::from(body)), self.read)
@@ -170,7 +170,7 @@ fn user_agent(cause: Stamp) -> String {
     if cause == Stamp::default() { USER_AGENT.to_owned() } else { format!("{USER_AGENT} (record {cause})") }
 }
 
-/// The object to create, with the record it follows from.
+/// Returns the object to create, with the record it follows from.
 fn creation(body: Option<Value>, cause: Stamp) -> Result<Value, ApiError> {
     let mut body = body.unwrap_or_default();
     if cause != Stamp::default() {
@@ -202,7 +202,7 @@ fn deletion(call: &ApiCall) -> Value {
     Value::Object(options)
 }
 
-/// A body with the call's preconditions in its metadata.
+/// Adds the call's preconditions to the metadata of a body.
 fn with_preconditions(mut body: Value, call: &ApiCall) -> Result<Value, ApiError> {
     if let Value::Object(metadata) = member(&mut body, "metadata")? {
         if let Some(uid) = &call.uid {
@@ -215,7 +215,7 @@ fn with_preconditions(mut body: Value, call: &ApiCall) -> Result<Value, ApiError
     Ok(body)
 }
 
-/// What server-side apply wants: the object's address and preconditions, and the status as it shall be.
+/// Returns the body of server-side apply: the object's name, preconditions and desired status.
 fn application(call: &mut ApiCall) -> Result<Value, ApiError> {
     let status = call.body.as_mut().and_then(|body| body.get_mut("status")).map(Value::take).unwrap_or_default();
     let body = json!({
@@ -227,7 +227,7 @@ fn application(call: &mut ApiCall) -> Result<Value, ApiError> {
     with_preconditions(body, call)
 }
 
-/// A member that is an object; made when it is absent or null.
+/// Returns a member that is an object, creating it if it is absent or null.
 fn member<'a>(parent: &'a mut Value, name: &str) -> Result<&'a mut Value, ApiError> {
     let Value::Object(map) = parent else { return Err(invalid(format!("{name}: its parent is no object"))) };
     let value = map.entry(name).or_insert(Value::Null);

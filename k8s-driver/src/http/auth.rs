@@ -1,9 +1,9 @@
-//! Who may read the log: the API server is asked about the bearer token (`TokenReview`) and about access to the path
-//! (`SubjectAccessReview`). Its verdict is kept for a short time, under a hash of the token; requests that are
-//! answered side by side share it.
+//! Authorizes readers of the log through the API server: a `TokenReview` of the bearer token and a `SubjectAccessReview` of the path.
 //!
-//! A token is good that was issued for this server ([`crate::lease::Advertised::audience`]), or for the API server itself: the
-//! latter is what a user has who names this server's address.
+//! Owns the cache of verdicts, by a hash of the token. Concurrent requests with one token share a review.
+//!
+//! A token is valid if it was issued for this server ([`crate::lease::Advertised::audience`]), or for the API server itself, as for
+//! users who name this server's address.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,40 +19,40 @@ use tokio::time::{Instant, timeout};
 
 use crate::client::exchange::error_chain;
 
-/// The path access is asked for; a `ClusterRole` names it under `nonResourceURLs`.
+/// Path of the access review; a `ClusterRole` names it under `nonResourceURLs`.
 pub(super) const PATH: &str = "/log";
-/// How long a verdict is kept: a token that was taken back is refused this much later at most.
+/// Lifetime of a cached permission: a revoked token is rejected at most this much later.
 const VERDICT_TTL: Duration = Duration::from_secs(30);
-/// How long a refusal is kept: whoever was just given access shall not wait.
+/// Lifetime of a cached rejection: short, so that granted access takes effect soon.
 const REFUSAL_TTL: Duration = Duration::from_secs(5);
-/// Verdicts kept at a time; a few more when several are found at the same moment.
+/// Maximum number of cached verdicts, plus those found at the same moment.
 const MAX_CACHED_VERDICTS: usize = 256;
-/// Questions to the API server under way at a time: bad tokens must not become a load on it.
+/// Maximum number of reviews in flight: bad tokens must not become a load on the API server.
 const MAX_REVIEWS_IN_FLIGHT: usize = 4;
-/// How long the API server may take.
+/// Time limit of the reviews of one request.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the API server says.
+/// Verdict of the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// This user may read.
+    /// The user may read the log.
     Allowed(String),
-    /// It does not know who this is.
+    /// The token is unknown.
     Unknown(String),
-    /// This user may not.
+    /// The user may not read the log.
     Forbidden(String),
 }
 
-/// The API server could not be asked.
+/// The reviews failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct AuthError(String);
+pub(super) struct Error(String);
 
-/// Asks the API server, and remembers.
+/// Reviews tokens and caches the verdicts.
 pub(super) struct Authorizer {
     tokens: Api<TokenReview>,
     access: Api<SubjectAccessReview>,
-    /// What tokens for this server are issued for.
+    /// Audience of tokens for this server.
     audience: String,
     kept: DashMap<[u8; 32], (Verdict, Instant)>,
     in_flight: Semaphore,
@@ -70,8 +70,8 @@ impl Authorizer {
         Self { tokens, access, audience, kept: DashMap::new(), in_flight: Semaphore::new(MAX_REVIEWS_IN_FLIGHT) }
     }
 
-    /// Judges a request by its `Authorization` header.
-    pub(super) async fn authorize(&self, headers: &HeaderMap) -> Result<Verdict, AuthError> {
+    /// Authorizes a request by its `Authorization` header.
+    pub(super) async fn authorize(&self, headers: &HeaderMap) -> Result<Verdict, Error> {
         let Some(token) = bearer(headers) else {
             return Ok(Verdict::Unknown("a bearer token is needed: Authorization: Bearer TOKEN".to_owned()));
         };
@@ -89,13 +89,13 @@ impl Authorizer {
         };
         let verdict = match timeout(REVIEW_TIMEOUT, asked).await {
             Ok(verdict) => verdict?,
-            Err(_) => return Err(AuthError("the API server does not answer questions about tokens".to_owned())),
+            Err(_) => return Err(Error("the API server did not review the token in time; try again".to_owned())),
         };
         self.keep(hash, &verdict);
         Ok(verdict)
     }
 
-    async fn send(&self, token: &str) -> Result<Verdict, AuthError> {
+    async fn send(&self, token: &str) -> Result<Verdict, Error> {
         let params = PostParams::default();
         let mut status = self.review(token, Some(vec![self.audience.clone()])).await?;
         if status.authenticated != Some(true) {
@@ -122,7 +122,7 @@ impl Authorizer {
         Ok(if allowed { Verdict::Allowed(name) } else { Verdict::Forbidden(name) })
     }
 
-    async fn review(&self, token: &str, audiences: Option<Vec<String>>) -> Result<TokenReviewStatus, AuthError> {
+    async fn review(&self, token: &str, audiences: Option<Vec<String>>) -> Result<TokenReviewStatus, Error> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences };
         let review = TokenReview { spec, ..TokenReview::default() };
         let review = self.tokens.create(&PostParams::default(), &review).await;
@@ -151,8 +151,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
 
-fn unavailable(what: &str, error: &kube::Error) -> AuthError {
-    AuthError(match error {
+fn unavailable(what: &str, error: &kube::Error) -> Error {
+    Error(match error {
         kube::Error::Api(status) if status.code == 403 => format!(
             "this operator may not create {what}: bind the ClusterRole system:auth-delegator to its service account"
         ),
@@ -256,7 +256,7 @@ mod tests {
         let (service, handle) = mock::pair::<Request<Body>, Response<Body>>();
         let authorizer = Authorizer::new(Client::new(service, "default"), AUDIENCE.to_owned());
         let silent = authorizer.authorize(&header("Bearer good")).await;
-        assert_eq!(silent, Err(AuthError("the API server does not answer questions about tokens".to_owned())));
+        assert_eq!(silent, Err(Error("the API server did not review the token in time; try again".to_owned())));
         drop(handle);
         let gone = authorizer.authorize(&header("Bearer good")).await.unwrap_err();
         assert!(gone.to_string().starts_with("the API server cannot be asked"), "{gone}");

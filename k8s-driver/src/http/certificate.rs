@@ -1,4 +1,4 @@
-//! The certificate of the log's listener: self-made at start, or from files that are read again when they change.
+//! Provides the certificate of the log's listener: self-signed at start, or from files that are reloaded when they change.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +14,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{Error, TlsFiles};
 
-/// How often files are looked at, at most.
+/// Minimum interval between two checks of the files.
 const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(30);
-/// Names under which a self-made certificate is good besides the host's own: `trainyard` for whoever checks for that, the others
-/// for forwarded ports.
+/// Names of a self-signed certificate besides the host's own; all but the first serve forwarded ports.
 const SERVER_NAMES: [&str; 4] = ["trainyard", "localhost", "127.0.0.1", "::1"];
 
 /// A certificate with its key.
@@ -40,7 +39,7 @@ impl std::fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Makes a certificate for `host`, good for as long as this process lives. Its key never leaves the memory.
+    /// Creates a self-signed certificate for `host`. Its key stays in memory.
     pub(crate) fn self_made(host: &str) -> Result<Self, Error> {
         let fail = |error: rcgen::Error| Error::Certificate(error.to_string());
         let mut names: Vec<String> = SERVER_NAMES.iter().map(|name| (*name).to_owned()).collect();
@@ -68,12 +67,12 @@ impl Certificate {
         Ok(Self { files: Some(files), to_trust, current })
     }
 
-    /// What readers shall trust, PEM; `None` when they know the authority already.
+    /// Returns the certificate (PEM) that readers trust; `None` if they know the authority.
     pub(crate) fn to_trust(&self) -> Option<&str> {
         self.to_trust.as_deref()
     }
 
-    /// What accepts connections, with the certificate as it is now.
+    /// Returns the TLS acceptor with the current certificate.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = &self.files

@@ -1,4 +1,4 @@
-//! Probes and metrics, for kubelets and scrapers: short answers, in words where something is wrong.
+//! Answers probes and scrapes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ use crate::metrics::Summary;
 use crate::process::status::{ProcessState, StatusReporter};
 use crate::replication::follower::FollowerState;
 
-/// How long a probe waits for the operator's thread before it looks at how long others have waited.
+/// Time limit of one probe's request to the operator's thread.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
-/// A thread that has not answered for this long is stuck: no turn, and no compaction of a large log, takes as long.
+/// Time without an answer after which the operator's thread counts as stuck, above any turn or compaction.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The router of the plain listener.
@@ -43,7 +43,7 @@ pub(super) fn router(state: &ServerState) -> Router {
     unknown_paths(router, "/healthz, /readyz and /metrics")
 }
 
-/// Whether the operator's thread moves. At most one question waits for it, however many probes come.
+/// Probes the operator's thread. At most one request waits for it, for any number of probes.
 struct ThreadProbe {
     operator: OperatorHandle,
     waiting_since: Mutex<Option<Instant>>,
@@ -62,7 +62,7 @@ impl ThreadProbe {
             let (reply, answer) = oneshot::channel();
             let ask = Request::ReadFrames { from: Position(u64::MAX), limit: 0, max_bytes: 0, reply };
             let alive = probe.operator.send(ask).await.is_ok();
-            // Any answer will do; a log that cannot be read at present gives none, and the thread lives all the same.
+            // Any reply suffices. A closed log gives none, and the thread is alive all the same.
             let _ = answer.await;
             *probe.waiting() = None;
             alive
@@ -88,7 +88,7 @@ async fn ready(State(state): State<ServerState>) -> Response {
     (code, format!("{words}\n")).into_response()
 }
 
-/// Whether a replica that stands like this does its part, and in words how it stands.
+/// Returns whether a replica in this state does its work, with a message for users.
 pub(crate) fn readiness(status: &StatusReporter, following: &FollowerState) -> (bool, String) {
     match status.get() {
         ProcessState::Standby => match following {
@@ -117,7 +117,7 @@ pub(crate) fn readiness(status: &StatusReporter, following: &FollowerState) -> (
 async fn metrics(State(state): State<ServerState>) -> Response {
     let (ready, _) = readiness(&state.status, &state.following.borrow());
     state.metrics.ready(ready);
-    // A thread that is busy or has no log open leaves the figures of the last time.
+    // A busy thread, or one without an open log, leaves the last figures.
     if let Ok(Ok(summary)) = timeout(PROBE_TIMEOUT, state.operator.with(|operator| Summary::of(operator))).await {
         state.metrics.summary(&summary);
     }

@@ -1,6 +1,7 @@
-//! The log, read-only, for whoever the API server lets: as JSON lines, page by page, in bounded memory.
+//! Serves the log as JSON lines to authorized readers, page by page, in bounded memory.
 //!
-//! Only the replica that leads answers: the others' logs may lack its newest records, or hold some it never had.
+//! Owns the parameters and responses of `/log`. Only the leader serves: another replica's log may lack the newest records, or hold
+//! records that the leader never had.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,13 +28,13 @@ use super::{HEAD, ServerState, refusal, unknown_paths};
 use crate::core::{Batch, View};
 use crate::process::status::ProcessState;
 
-/// Records read at a time: they hold up the operator's thread for less than a millisecond.
+/// Number of records read at a time: they occupy the operator's thread for less than a millisecond.
 const PAGE_RECORDS: usize = 256;
-/// Bytes of bodies read at a time.
+/// Size of the bodies read at a time, in bytes.
 const PAGE_BYTES: usize = 256 << 10;
-/// Readers of the log at a time.
+/// Maximum number of concurrent readers.
 const MAX_READERS: usize = 16;
-/// A reader that follows gets an empty line this often, so that both ends notice when the other is gone.
+/// Interval of empty lines to a following reader, so that both ends detect a dead connection.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
@@ -48,7 +49,7 @@ pub(super) fn router(state: &ServerState, audience: String) -> Router {
     let authorizer = Arc::new(Authorizer::new(state.client.clone(), audience));
     let app = App { state: state.clone(), authorizer, readers: Arc::new(Semaphore::new(MAX_READERS)) };
     let router = Router::new().route("/log", get(log)).route("/log/head", get(head)).with_state(app.clone());
-    // Everything asks who it is first, unknown paths included.
+    // Authorization comes first, for unknown paths as well.
     unknown_paths(router, "/log and /log/head").layer(from_fn_with_state(app, admit))
 }
 
@@ -77,19 +78,19 @@ fn unavailable_now(message: &str, further: &Value) -> Response {
     refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message, further)
 }
 
-/// Whether this process holds the lease: then its log is the one that counts.
+/// Returns true if this process leads: its log is then the current one.
 const fn leads(standing: &ProcessState) -> bool {
     matches!(standing, ProcessState::Leading { .. } | ProcessState::Listing { .. })
 }
 
-/// The answer of a process that does not lead.
+/// Returns the response of a process that does not lead.
 fn not_leader(app: &App) -> Option<Response> {
     if leads(&app.state.status.get()) {
         return None;
     }
     let leader = app.state.leader.borrow().clone();
     let (words, further) = match &leader {
-        None => ("this replica does not lead, and nobody else does at present".to_owned(), Value::Null),
+        None => ("this replica does not lead, and the Lease has no holder; try again later".to_owned(), Value::Null),
         Some(leader) => {
             let address = leader.advertised.as_ref().map(|a| a.address.clone());
             let further = json!({"leader": leader.identity, "address": address});
@@ -108,7 +109,7 @@ async fn head(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
-/// What a reader wants.
+/// Parameters of a request for records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LogQuery {
     from: Position,
@@ -172,7 +173,7 @@ async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuer
         _reader: reader,
         _kept: place.keep(),
     };
-    // The first page before the answer begins: what goes wrong with it has a status of its own.
+    // The first page is read before the response starts, so that its error has a status code.
     if let Err(message) = reading.page(true).await {
         return refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &message, &Value::Null);
     }
@@ -188,7 +189,7 @@ fn head_text(head: &Head) -> String {
     format!("{} {}", head.position, head.digest)
 }
 
-/// One answer on its way out.
+/// One response in progress.
 struct LogReader {
     app: App,
     view: watch::Receiver<View>,
@@ -224,7 +225,7 @@ impl LogReader {
             // What was told before this moment is in the page.
             self.view.borrow_and_update();
             if let Err(error) = self.page(false).await {
-                tracing::warn!(error, position = self.next.0, "reading the log for somebody ended early");
+                tracing::warn!(error, position = self.next.0, "a reader's response ended early");
                 return broken;
             }
             if self.ready.is_empty() && !self.is_done() {

@@ -1,15 +1,15 @@
-//! What can be looked at from outside: probes and metrics in plain HTTP, the log over HTTPS.
+//! Serves probes and metrics over plain HTTP, and the log over HTTPS.
 //!
-//! Owns two listeners and what they answer. Everything is read-only: nothing here changes what the operator does, and nothing
-//! here keeps its thread for longer than it takes to read a page of the log.
+//! Owns two listeners and their responses. It must not change what the operator does, nor occupy its thread for longer than reading
+//! one page of the log takes.
 //!
 //! | listener | path | answer |
 //! |---|---|---|
-//! | plain | `/healthz` | whether the operator's thread moves; a restart helps when not |
-//! | plain | `/readyz` | whether this replica does its part; in words why not |
+//! | plain | `/healthz` | 200 while the operator's thread answers; otherwise a restart helps |
+//! | plain | `/readyz` | 200 while this replica does its work; otherwise the reason |
 //! | plain | `/metrics` | `OpenMetrics` text |
 //! | TLS, bearer token | `/log?from=P&limit=N&follow=true` | records as JSON lines, as `trainyard log export` writes them |
-//! | TLS, bearer token | `/log/head` | where the log begins and ends |
+//! | TLS, bearer token | `/log/head` | first and last position of the log |
 //!
 //! Tests: at the end of each file, `http/tests.rs` for the log over a real TLS socket, `tests/leadership.rs` for tokens and access
 //! of a real API server.
@@ -45,41 +45,41 @@ use crate::replication::follower::FollowerState;
 
 use self::certificate::Certificate;
 
-/// Header of `/log` that tells the end of the log when the answer began: position and digest.
+/// Header of `/log`: position and digest of the log's end when the response started.
 pub(crate) const HEAD: &str = "trainyard-log-head";
 
-/// The certificate's files, when it is not self-made.
+/// Files of a certificate that is not self-signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Certificate chain, PEM. Read again when it changes.
     pub certificate: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
-    /// The authority readers shall trust for it, PEM; it is told in the Lease. Absent: they know it already.
+    /// Authority (PEM) that readers trust for it, written in the Lease; `None` if readers know it.
     pub authority: Option<PathBuf>,
 }
 
-/// Where to listen.
+/// Addresses to listen on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpOptions {
-    /// For probes and metrics; `None` for not at all.
+    /// Address for probes and metrics; `None` to serve none.
     pub health: Option<SocketAddr>,
-    /// For the log; `None` for not at all.
+    /// Address for the log; `None` to serve none.
     pub log: Option<SocketAddr>,
-    /// The log's certificate; `None` for a self-made one.
+    /// Certificate of the log's listener; `None` for a self-signed one.
     pub tls: Option<TlsFiles>,
     /// The host name or address under which others reach this process (in a pod: its address). Absent: the address it listens
     /// on.
     pub host: Option<String>,
 }
 
-/// Why there is nothing to look at.
+/// An error of starting a listener.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("cannot listen on {address} for {what}")]
     Listen {
-        /// For what.
+        /// Purpose of the listener.
         what: &'static str,
         /// The address.
         address: SocketAddr,
@@ -99,14 +99,14 @@ pub enum Error {
     Certificate(String),
 }
 
-/// Listeners that are bound and answer nobody yet.
+/// Listeners that are bound and do not answer yet.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     health: Option<TcpListener>,
     log: Option<(TcpListener, Certificate, Advertised)>,
 }
 
-/// What there is to look at.
+/// State that the responses read.
 #[derive(Clone)]
 pub(crate) struct ServerState {
     /// The operator's thread.
@@ -115,11 +115,11 @@ pub(crate) struct ServerState {
     pub status: StatusReporter,
     /// What is counted.
     pub metrics: Metrics,
-    /// How this process follows the leader while it stands by.
+    /// State of the standby's follower.
     pub following: watch::Receiver<FollowerState>,
-    /// Who leads.
+    /// The leader.
     pub leader: watch::Receiver<Option<Leader>>,
-    /// Asks the API server about tokens and access.
+    /// Client for reviews of tokens and access.
     pub client: Client,
 }
 
@@ -153,12 +153,12 @@ impl Listeners {
         Ok(Self { health, log: Some((log, certificate, advertised)) })
     }
 
-    /// Where the log will be served, to be told in the Lease.
+    /// Returns the log's address and certificate, for the Lease.
     pub(crate) fn advertised(&self) -> Option<&Advertised> {
         self.log.as_ref().map(|(_, _, advertised)| advertised)
     }
 
-    /// Answers until `stop`; ends when the answers under way have been given or a short time is over.
+    /// Serves until `stop`, and then for a short time to finish responses.
     pub(crate) async fn serve(self, state: ServerState, stop: CancellationToken) {
         let health = async {
             if let Some(listener) = self.health {
@@ -180,7 +180,7 @@ fn local_address(listener: &TcpListener) -> Result<SocketAddr, Error> {
     listener.local_addr().map_err(|source| Error::Listen { what: "the log", address: unknown, source })
 }
 
-/// An error as JSON: `{"code":..,"reason":..,"message":..}` and what else there is to tell.
+/// Returns an error as JSON: `{"code":..,"reason":..,"message":..}` and further members.
 fn refusal(code: StatusCode, reason: &str, message: &str, further: &Value) -> Response {
     let mut body = json!({"code": code.as_u16(), "reason": reason, "message": message});
     if let (Some(body), Some(further)) = (body.as_object_mut(), further.as_object()) {
@@ -189,7 +189,7 @@ fn refusal(code: StatusCode, reason: &str, message: &str, further: &Value) -> Re
     (code, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
-/// A path that nothing stands under.
+/// Answers unknown paths with 404 and the known ones.
 fn unknown_paths(router: Router, known: &'static str) -> Router {
     router.fallback(move |uri: http::Uri| async move {
         let message = format!("nothing under {}; there is {known}", uri.path());

@@ -1,8 +1,8 @@
-//! Connections: how many, how long, with or without TLS. Knows nothing of what is asked on them.
+//! Accepts connections with or without TLS, and bounds their number and duration.
 //!
-//! When every place is taken, the oldest connection that is not kept is closed for the next one. A client that says nothing, sends
-//! its request slowly or does not read keeps no other from being answered, a kubelet's probe least of all. A handler keeps its
-//! connection ([`Place::keep`]) once it knows who asks; it must keep fewer than [`MAX_CONNECTIONS`]. Tests: at the end.
+//! Owns the accept loop of every listener, the node agent's included. When every place is taken, the oldest connection that is not
+//! kept is closed for the next one. So a client that sends or reads slowly cannot block a kubelet's probe. A handler keeps its
+//! connection ([`Place::keep`]) after authorization; it must keep fewer than [`MAX_CONNECTIONS`]. It must not know the requests. Tests: at the end.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};

@@ -1,4 +1,4 @@
-//! Whether this process may write: the lease, or the word of whoever started it that there is no other.
+//! Guards writes: by a held Lease, or by a leader election that is switched off.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use model::Term;
 use crate::client::exchange::error_chain;
 use crate::lease::{Error, LeaseHold};
 
-/// Leave to write.
+/// Write permission.
 #[derive(Debug, Clone)]
 pub(crate) enum WriteGuard {
-    /// For as long as the lease is held.
+    /// A held Lease.
     Lease(LeaseHold),
-    /// For as long as the process lives: it was told that it is the only one, or it writes nothing.
+    /// No election: this is the only process, or a dry run.
     NoElection,
 }
 
 impl WriteGuard {
-    /// Whether a write may be sent now.
+    /// Returns true if a write may be sent now.
     pub(crate) fn holds(&self) -> bool {
         match self {
             Self::Lease(hold) => hold.holds(),
@@ -25,7 +25,7 @@ impl WriteGuard {
         }
     }
 
-    /// Waits until the leave is withdrawn.
+    /// Waits until the permission is lost.
     pub(crate) async fn lost(&self) {
         match self {
             Self::Lease(hold) => hold.lost().await,
@@ -33,7 +33,7 @@ impl WriteGuard {
         }
     }
 
-    /// The greatest term that is known to have been claimed; zero when nobody keeps it.
+    /// Returns the greatest claimed term; zero without an election.
     pub(crate) fn last_term(&self) -> Term {
         match self {
             Self::Lease(hold) => hold.last_term(),
@@ -52,15 +52,18 @@ impl WriteGuard {
         }
     }
 
-    /// Gives the leave back; waits at most `limit` for that to be known.
+    /// Releases the Lease; waits at most `limit` for the API server.
     pub(crate) async fn release(self, limit: Duration) {
         let Self::Lease(hold) = self else { return };
         match tokio::time::timeout(limit, hold.release()).await {
             Ok(Ok(())) => tracing::info!("lease released"),
             Ok(Err(error)) => {
-                tracing::warn!(error = error_chain(&error), "the lease was not released; it runs out by itself");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "the Lease was not released; it expires after its duration"
+                );
             }
-            Err(_) => tracing::warn!("the lease was not released in time; it runs out by itself"),
+            Err(_) => tracing::warn!("the Lease was not released in time; it expires after its duration"),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! One period of leadership: watches begin, every kind is listed, the term is claimed, calls are made; until it is over.
+//! Runs one leadership: starts watches, lists every source, claims the term, makes calls, and ends all of it.
 //!
-//! Owns the order in which these begin and end. Tests: `tests/` with a real API server.
+//! Owns the order in which these start and end. Tests: `tests/` with a real API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::watch::{End, SourceWatch};
 /// Capacity of the channel of observations, all kinds together.
 const OBSERVATION_CHANNEL_CAPACITY: usize = 1024;
 
-/// How long calls under way are waited for at the end: well within the grace period of a pod.
+/// Time limit of calls in flight at the end, within the grace period of a pod.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What every leadership of a process has in common.
+/// Parts that all leaderships of a process share.
 #[derive(Clone)]
 pub(super) struct LeadershipContext {
     /// The client.
@@ -43,15 +43,15 @@ pub(super) struct LeadershipContext {
     pub scope: Scope,
     /// What is counted.
     pub metrics: Metrics,
-    /// Where it is told how the process stands.
+    /// State for readiness and logs.
     pub status: StatusReporter,
     /// The operator's thread.
     pub operator: OperatorHandle,
-    /// Most calls at once.
+    /// Maximum number of calls in flight.
     pub max_in_flight: usize,
-    /// How long one call may take.
+    /// Time limit of one call.
     pub call_timeout: Duration,
-    /// When writes are only printed.
+    /// Prints writes instead of sending them.
     pub dry_run: Option<Arc<DryRun>>,
     /// Kinds of the APIs that the next term leaves out.
     pub unserved: BTreeSet<Text>,
@@ -62,13 +62,13 @@ pub(super) struct LeadershipContext {
 pub(super) enum Outcome {
     /// It was asked to.
     Stopped,
-    /// The leave to write is lost.
+    /// The write permission is lost, or the cluster regressed.
     Lost,
     /// Lists of these APIs' objects fail: the next term leaves them out.
     LeaveOut(BTreeSet<Text>),
     /// The objects of an API that was left out can be listed again: the next term serves it.
     Listable(Text),
-    /// The operator stopped; it may begin again.
+    /// The operator stopped; it may start again.
     Broken(operator::Error),
 }
 
@@ -85,7 +85,7 @@ struct Tasks {
 }
 
 impl LeadershipContext {
-    /// Leads until it is over. Whatever this began has ended when it returns.
+    /// Leads until the end. Every task that this started has ended when it returns.
     ///
     /// # Errors
     /// When the operator's thread has ended.
@@ -199,7 +199,7 @@ impl LeadershipContext {
                 biased;
                 () = stop.cancelled() => return Ok(Outcome::Stopped),
                 () = guard.lost() => return Ok(Outcome::Lost),
-                // Whoever leads next lists everything, and judges what it means.
+                // The next leadership lists everything and decides what it means.
                 () = cluster_regressed(&mut tasks.watches) => return Ok(Outcome::Lost),
                 Some(Ok(kind)) = tasks.probes.join_next() => return Ok(Outcome::Listable(kind)),
                 Some(report) = tasks.lists.recv() => {
@@ -238,7 +238,7 @@ impl LeadershipContext {
     }
 }
 
-/// Waits until a watch found that the cluster went back.
+/// Waits until a watch finds that the cluster regressed.
 async fn cluster_regressed(watches: &mut JoinSet<End>) {
     while let Some(ended) = watches.join_next().await {
         if matches!(ended, Ok(End::ClusterRegressed)) {
@@ -248,7 +248,7 @@ async fn cluster_regressed(watches: &mut JoinSet<End>) {
     std::future::pending::<()>().await;
 }
 
-/// Claims a term, or a greater one if that is taken; `None` when the leave to write is lost.
+/// Claims a term, or a greater one if that is taken; `None` if the write permission is lost.
 async fn claim(guard: &WriteGuard, mut term: Term) -> Option<Term> {
     loop {
         match guard.claim(term).await {

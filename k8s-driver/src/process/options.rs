@@ -1,4 +1,4 @@
-//! What a process is started with, once flags, environment and file are read.
+//! Settings of a process, after flags, environment and file are merged.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,38 +17,38 @@ pub struct Options {
     pub connection: client::Options,
     /// Which jobs are served.
     pub scope: Scope,
-    /// What decisions depend on.
+    /// Settings that decisions depend on.
     pub config: Config,
     /// Where the log is kept.
     pub data_directory: PathBuf,
-    /// The election; `None` when this process is told that it is the only one.
+    /// The election; `None` if it is switched off.
     pub lease: Option<Lease>,
-    /// Where others can look.
+    /// Listeners for health, metrics and the log.
     pub http: HttpOptions,
-    /// Most calls at once.
+    /// Maximum number of calls in flight.
     pub max_in_flight: usize,
-    /// How long one call may take.
+    /// Time limit of one call.
     pub call_timeout: Duration,
-    /// Records after which the log is made to begin at the present state; 0 for never.
+    /// Number of records after which the log is compacted; 0 for never.
     pub compact_after: u64,
-    /// Whether a cluster whose versions went backwards is taken for what it is now: the log is set aside.
+    /// True to accept a cluster whose versions went backwards: the log is archived.
     pub accept_new_cluster: bool,
-    /// Decide and print; write nothing, neither to the cluster nor to the disk.
+    /// Format in which calls are printed instead of sent; `None` to send them. A dry run writes to no disk either.
     pub dry_run: Option<Format>,
 }
 
 /// Settings of the election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Namespace of the Lease; without one that of the pod or of the context.
+    /// Namespace of the Lease; `None` for that of the pod or of the context.
     pub namespace: Option<String>,
-    /// Its name.
+    /// Name of the Lease.
     pub name: String,
-    /// How long others wait after a renewal.
+    /// Time after a renewal that other candidates wait.
     pub duration: Duration,
-    /// How long the holder believes in a renewal.
+    /// Time after a renewal that the holder may write.
     pub renew_deadline: Duration,
-    /// Time between renewals and attempts.
+    /// Interval between renewals and between attempts.
     pub retry_period: Duration,
 }
 
@@ -70,8 +70,8 @@ impl Options {
     pub const COMPACT_AFTER: u64 = 500_000;
     /// Default maximum number of calls in flight; more gains nothing on an API server of usual size.
     pub const MAX_IN_FLIGHT: usize = 32;
-    /// How long one call may take unless told otherwise. A busy API server takes seconds, and giving up makes it busier; what
-    /// is under way when the lease is lost is given up at once, whatever this says.
+    /// Default time limit of one call. A busy API server takes seconds, and dropped calls make it busier. Calls in flight when the
+    /// Lease is lost are dropped at once.
     pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 }
 

@@ -1,6 +1,6 @@
-//! The whole process: opens the log, stands for election, leads, and begins again after whatever ended a leadership.
+//! Runs the whole process: opens the log, takes part in the election, leads, and starts over after a leadership ended.
 //!
-//! Owns the order of beginning and ending. Tests: `tests/` with a real API server.
+//! Owns the order of starting and ending. Tests: `tests/` with a real API server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,25 +27,25 @@ use crate::process::status::{ProcessState, StatusReporter};
 use crate::replication::credentials::Tokens;
 use crate::replication::follower::{Follower, FollowerState};
 
-/// Wait after the first leadership that failed; it doubles up to [`MAX_BACKOFF`].
+/// Back-off after the first failed leadership; it doubles up to [`MAX_BACKOFF`].
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
-/// Maximum wait after a leadership that failed.
+/// Maximum back-off after a failed leadership.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Minimum interval between two progress writes of a job's status, in milliseconds.
 const STATUS_INTERVAL_MS: u64 = 1_000;
-/// Records after which the state is kept beside the log: folding so many takes about a third of a second.
+/// Number of records after which the state is cached beside the log: folding as many takes about a third of a second.
 pub const CACHE_AFTER: u64 = 100_000;
 /// Time limit of releasing the Lease at the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why a process ends by itself.
+/// An error that ends the process.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no cluster to work on.
+    /// There is no connection to a cluster.
     #[error(transparent)]
     Client(#[from] client::Error),
-    /// The data directory cannot be made.
-    #[error("data directory {}", path.display())]
+    /// The data directory cannot be created.
+    #[error("data directory {} cannot be created", path.display())]
     Data {
         /// The directory.
         path: std::path::PathBuf,
@@ -55,39 +55,39 @@ pub enum Error {
     /// The log cannot be opened.
     #[error("the log cannot be opened")]
     Log(#[from] core::Error),
-    /// The election cannot be held.
+    /// The settings of the election are invalid.
     #[error(transparent)]
     Lease(#[from] lease::Error),
-    /// The operator's thread is gone: an error in this program.
+    /// The operator's thread has ended: a defect of this program.
     #[error(transparent)]
     ThreadEnded(#[from] core::ThreadEnded),
-    /// Nothing can be looked at from outside.
+    /// A listener cannot be opened.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// A task that must not end did.
+    /// A task panicked: a defect of this program.
     #[error("a task has ended: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
 
-/// What a process lets others look at, and how they stop it.
+/// Handles of a process, to observe and to stop it.
 #[derive(Clone)]
 pub struct Handles {
-    /// Ends the process, in good order.
+    /// Ends the process in order.
     pub stop: CancellationToken,
     /// Time.
     pub clock: Arc<Clock>,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// How it stands.
+    /// State for readiness and logs.
     pub status: StatusReporter,
     /// The served APIs.
     pub registry: Registry,
-    /// Where calls are printed when they are not made.
+    /// Prints calls instead of making them.
     pub dry_run: Option<Arc<DryRun>>,
 }
 
 impl Handles {
-    /// The usual ones.
+    /// Returns handles with the system clock and every API.
     pub fn new(dry_run: Option<DryRun>) -> Self {
         Self {
             stop: CancellationToken::new(),
@@ -100,10 +100,10 @@ impl Handles {
     }
 }
 
-/// Runs until it is stopped.
+/// Runs the process until it is stopped.
 ///
 /// # Errors
-/// What cannot be overcome by trying again.
+/// Errors that a retry cannot overcome.
 pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
     let connection = client::connect_batched(&options.connection).await?;
     tracing::info!(server = connection.server, "starting");
@@ -131,13 +131,13 @@ pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
     let check = tokio::spawn(crd_check::run(connection.client.clone(), registry, process.handles.status.clone()));
     let outcome = process.run(&mut candidate).await;
     check.abort();
-    // What can be looked at lasts as long as there is something to see.
+    // The listeners are the last to end.
     stop_serving.cancel();
     served.await?;
     outcome
 }
 
-/// Opens the log and starts the operator's thread, which takes as long as the log is.
+/// Opens the log and starts the operator's thread; the time is proportional to the log's length.
 async fn open(options: &Options, handles: &Handles, registry: &Registry) -> Result<OperatorHandle, Error> {
     let data = |source| Error::Data { path: options.data_directory.clone(), source };
     let log_store: Box<dyn LogStore> = if options.dry_run.is_some() {
@@ -167,18 +167,18 @@ struct Process {
     handles: Handles,
     operator: OperatorHandle,
     context: LeadershipContext,
-    /// How long to wait after the next leadership that breaks.
+    /// Back-off after the next failed leadership.
     wait: Duration,
 }
 
-/// A process that stands for election, and follows whoever leads meanwhile.
+/// A candidate of the election, which follows the current leader's log meanwhile.
 struct Candidate {
     elector: Elector,
     follower: Follower,
 }
 
 impl Candidate {
-    /// Waits until this process leads; `None` when it is stopped first.
+    /// Waits until this process leads; `None` if it is stopped first.
     async fn wait(&mut self, stop: &CancellationToken) -> Result<Option<WriteGuard>, lease::Error> {
         let elected_token = CancellationToken::new();
         let elected = async {
@@ -190,19 +190,19 @@ impl Candidate {
             elected_token.cancel();
             hold.transpose()
         };
-        // Nothing is followed any more when a term begins.
+        // Following ends before a term begins.
         let (hold, ()) = tokio::join!(elected, self.follower.run(&elected_token));
         Ok(hold?.map(WriteGuard::Lease))
     }
 }
 
-/// What follows a leadership.
+/// Step after a leadership.
 enum NextStep {
     /// The end.
     End,
-    /// Lead again, under the same leave to write.
+    /// Lead again with the same write permission.
     Again,
-    /// Stand for election again.
+    /// Return to the election.
     Elect,
 }
 
@@ -264,7 +264,7 @@ impl Process {
         }
     }
 
-    /// Leads under one leave to write, again and again, until it is lost or given back.
+    /// Leads with one write permission, one leadership after another, until it is lost or released.
     async fn lead_until_lost(&mut self, guard: WriteGuard) -> Result<(), Error> {
         loop {
             let started = Instant::now();
@@ -304,7 +304,7 @@ impl Process {
                 let kept = self.archive("another-cluster").await?;
                 tracing::warn!(
                     kept,
-                    "the cluster went back; the log is set aside, jobs are adopted from their objects"
+                    "the cluster's versions went backwards; the log is archived, and jobs are adopted from their objects"
                 );
                 return Ok(NextStep::Again);
             }
@@ -313,10 +313,10 @@ impl Process {
                 (NextStep::Again, format!("{error}: {todo}"))
             }
             operator::Error::Superseded { .. } => (NextStep::Again, error.to_string()),
-            // Another process may have a disk that works.
+            // The disk of another candidate may work.
             _ => (NextStep::Elect, crate::client::exchange::error_chain(&error)),
         };
-        tracing::error!(why, "leadership broke off; it begins again");
+        tracing::error!(why, "leadership failed; it starts again");
         self.handles.status.set(ProcessState::Failing { why });
         tokio::select! {
             () = self.handles.stop.cancelled() => return Ok(NextStep::End),
@@ -329,7 +329,7 @@ impl Process {
     async fn archive(&self, why: &str) -> Result<String, Error> {
         let (reply, answer) = oneshot::channel();
         self.operator.send(Request::Archive { why: why.to_owned(), reply }).await?;
-        let failed = |error: String| event_log::Error::Engine { action: "set the log aside", message: error };
+        let failed = |error: String| event_log::Error::Engine { action: "archive the log", message: error };
         let kept = answer.await.map_err(|_| core::ThreadEnded)?.map_err(failed);
         Ok(kept.map_err(|error| core::Error::from(operator::Error::Log(error)))?)
     }

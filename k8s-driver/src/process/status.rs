@@ -1,4 +1,4 @@
-//! Where this process stands, in words: what readiness and logs tell of it. Decides nothing. Tests: at the end of this file.
+//! Reports the state of this process, for readiness and logs. It must not decide. Tests: at the end of this file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::Term;
 use tokio::sync::watch;
 
-/// Where a process stands.
+/// State of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessState {
     /// It opens its log.
     Starting,
-    /// It waits for the lease; another process leads, or nobody does yet.
+    /// It waits for the Lease; another process leads, or none yet.
     Standby,
-    /// It holds the lease and waits for complete views of every kind.
+    /// It may write and waits for the list of every source.
     Listing {
-        /// What is still missing, in words.
+        /// Missing lists, for a message.
         missing: String,
     },
     /// It leads.
@@ -24,17 +24,17 @@ pub enum ProcessState {
         /// The term.
         term: Term,
     },
-    /// Something keeps it from working; it keeps trying.
+    /// An error prevents its work; it retries.
     Failing {
-        /// What.
+        /// The error.
         why: String,
     },
-    /// It finishes what is under way and ends.
+    /// It waits for calls in flight and ends.
     Stopping,
 }
 
 impl ProcessState {
-    /// Whether this process does what it is there for.
+    /// Returns true if the process does its work.
     pub const fn is_ready(&self) -> bool {
         matches!(self, Self::Standby | Self::Leading { .. })
     }
@@ -53,12 +53,12 @@ impl fmt::Display for ProcessState {
     }
 }
 
-/// Resources that the server does not know (yet).
+/// Resources that the server does not serve (yet).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MissingResources {
     /// Their paths, in order.
     pub paths: Vec<String>,
-    /// Whether there is no other: an operator has nothing to do then.
+    /// True if no job resource is served: the operator has no work then.
     pub all: bool,
 }
 
@@ -68,14 +68,14 @@ impl fmt::Display for MissingResources {
     }
 }
 
-/// Where a process writes down how it stands. Clones are the same board.
+/// Collects the state of a process. Clones share it.
 #[derive(Debug, Clone)]
 pub struct StatusReporter(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     standing: watch::Sender<ProcessState>,
-    /// What keeps a source from being listed or watched, by source.
+    /// Errors of lists and watches, by source.
     troubles: Mutex<BTreeMap<String, String>>,
     /// Resources that are watched, by path: whether the server knows them.
     served: Mutex<BTreeMap<String, bool>>,
@@ -98,7 +98,7 @@ impl Default for StatusReporter {
 }
 
 impl StatusReporter {
-    /// Notes how it stands from now on.
+    /// Sets the state.
     pub fn set(&self, standing: ProcessState) {
         self.0.standing.send_if_modified(|now| {
             let changed = *now != standing;
@@ -110,7 +110,7 @@ impl StatusReporter {
         });
     }
 
-    /// Notes what keeps a source from being listed or watched; `None` when nothing does any more.
+    /// Sets or clears the error of a source's list or watch.
     pub fn source_error(&self, source: &str, why: Option<String>) {
         let mut troubles = self.troubles();
         match why {
@@ -119,7 +119,7 @@ impl StatusReporter {
         };
     }
 
-    /// Notes whether the server knows a resource that may be installed later.
+    /// Records whether the server serves a resource that may be installed later.
     pub fn served(&self, path: &str, served: bool) {
         self.known().insert(path.to_owned(), served);
     }
@@ -165,7 +165,7 @@ impl StatusReporter {
         }
     }
 
-    /// What the server does not know of what it was last asked for.
+    /// Returns the resources that the server does not serve.
     pub fn missing(&self) -> MissingResources {
         let known = self.known();
         let absent = |(path, served): (&String, &bool)| (!served).then(|| path.clone());
@@ -174,7 +174,7 @@ impl StatusReporter {
         MissingResources { paths, all }
     }
 
-    /// How it stands, and what is in the way of complete views.
+    /// Returns the state, with the errors of sources that are not listed.
     pub fn get(&self) -> ProcessState {
         let mut standing = self.0.standing.borrow().clone();
         if let ProcessState::Listing { missing } = &mut standing {
@@ -187,7 +187,7 @@ impl StatusReporter {
         standing
     }
 
-    /// Follows how it stands.
+    /// Returns a receiver of the state.
     pub fn subscribe(&self) -> watch::Receiver<ProcessState> {
         self.0.standing.subscribe()
     }

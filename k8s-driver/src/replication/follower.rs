@@ -1,12 +1,12 @@
-//! A standby keeps its own log equal to the leader's, so that history goes on when it takes over.
+//! Follows the leader's log, so that a standby has its history when it takes over.
 //!
-//! Owns the reading side: whom to read from, what to do when it cannot be read, and when the own log has to be set aside. A
-//! record is appended only if its digest continues the own chain, so the own log is always a beginning of some leader's log.
-//! It decides nothing about jobs; what a takeover lacks, adoption bridges.
+//! Owns which leader to read, retries, and when to archive the own log. A record is appended only if its digest continues the own
+//! chain, so the own log is always a prefix of some leader's log. It must not decide about jobs: adoption covers records that a
+//! takeover lacks.
 //!
-//! The own log is set aside, with the reason in its name, and a new one begins where the leader's does, when
+//! The own log is archived, with the reason in its name, and a new one starts with the leader's, if
 //! * the leader's log has another record where ours ends, or ends before ours does: ours holds records of a leadership that was
-//!   lost before anybody read them; or
+//!   lost before another process read them; or
 //! * the leader's log was compacted past our end.
 //!
 //! Tests: `replication/follower/tests.rs` against a served log over real sockets, `tests/leadership.rs` with a real API server.
@@ -31,20 +31,20 @@ use crate::replication::remote::{Remote, Target};
 
 use super::session::{Session, Stopped};
 
-/// Pause after the first failure; it doubles up to [`MAX_BACKOFF`].
+/// Back-off after the first failure; it doubles up to [`MAX_BACKOFF`].
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
-/// Maximum pause.
+/// Maximum back-off.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// How a standby gets on with following.
+/// State of a follower.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum FollowerState {
-    /// It has not begun.
+    /// It has not started.
     #[default]
     Starting,
-    /// The lease is nobody's.
+    /// The Lease has no holder.
     NoLeader,
-    /// The leader does not serve its log: there is nothing to follow, as somebody has set it up.
+    /// The leader serves no log, by its settings.
     NotServed {
         /// Identity of the leader.
         leader: String,
@@ -54,7 +54,7 @@ pub(crate) enum FollowerState {
         /// Identity of the leader.
         leader: String,
     },
-    /// The leader's log cannot be read; it keeps trying.
+    /// The leader's log cannot be read; the follower retries.
     Unreachable {
         /// Why.
         why: String,
@@ -73,7 +73,7 @@ impl fmt::Display for FollowerState {
     }
 }
 
-/// A standby's follower.
+/// Follows the leader's log.
 pub(crate) struct Follower {
     operator: OperatorHandle,
     /// Who leads.
@@ -108,7 +108,7 @@ impl Follower {
         self
     }
 
-    /// How it gets on.
+    /// Returns a receiver of the state.
     pub(crate) fn following(&self) -> watch::Receiver<FollowerState> {
         self.state.subscribe()
     }
@@ -149,7 +149,7 @@ impl Follower {
             match why {
                 Stopped::Asked => {}
                 Stopped::Failed(why) => {
-                    tracing::debug!(why, "the leader's log cannot be followed; trying again");
+                    tracing::debug!(why, "the leader's log cannot be followed; retrying");
                     self.set_state(FollowerState::Unreachable { why });
                     tokio::select! {
                         () = stop.cancelled() => return,
@@ -194,7 +194,7 @@ impl Follower {
     }
 }
 
-/// Waits until somebody else leads, or the same process serves its log elsewhere.
+/// Waits until another process leads, or the leader serves its log elsewhere.
 async fn changed(leader: &mut watch::Receiver<Option<Leader>>, identity: &str, advertised: &Advertised) {
     let differs = |leader: &Option<Leader>| match leader {
         Some(leader) => leader.identity != identity || leader.advertised.as_ref() != Some(advertised),
@@ -205,7 +205,7 @@ async fn changed(leader: &mut watch::Receiver<Option<Leader>>, identity: &str, a
     }
 }
 
-/// Up to where the own log goes.
+/// Returns the end of the own log.
 pub(super) fn end(operator: &OperatorHandle) -> Position {
     operator.view().borrow().head.position
 }

@@ -1,4 +1,4 @@
-//! Finds the log of a live operator for a person: through the kubeconfig and the Lease, or at an address that is given.
+//! Finds the log of a live operator for a command: through the kubeconfig and the Lease, or at a given address.
 //!
 //! Owns which credential goes where. The user's own goes to the API server, and to an address that the user names and for which
 //! the user says what to trust. What a Lease names gets a token that is good for nothing else (`credentials`). Only the Lease in the
@@ -16,12 +16,12 @@ use super::remote::Target;
 use crate::client::{self, Connection};
 use crate::lease::{self, Leader, find_leader};
 
-/// How long the API server may take to show the Lease.
+/// Time limit of reading the Lease.
 const LEASE_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Namespace of the operator's Lease unless another is named: where `deploy/base` puts the operator.
 pub const DEFAULT_NAMESPACE: &str = "trainyard-system";
 
-/// What a person said.
+/// Options of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocateOptions {
     /// The log's address; `None` to find it through the Lease.
@@ -38,7 +38,7 @@ pub struct LocateOptions {
     pub lease: String,
 }
 
-/// Why no log was found.
+/// An error of finding the log.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no API server to ask.
@@ -53,8 +53,8 @@ pub enum Error {
         /// Its address.
         server: String,
     },
-    /// Nobody holds the Lease.
-    #[error("nobody leads at present: Lease {namespace}/{name} has no holder")]
+    /// The Lease has no holder.
+    #[error("no operator leads: Lease {namespace}/{name} has no holder")]
     NobodyLeads {
         /// Namespace of the Lease.
         namespace: String,

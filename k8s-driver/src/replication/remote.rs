@@ -1,7 +1,7 @@
-//! The log of a live operator, read from another process: by a standby, and by `trainyard ... --server`.
+//! Reads the log of a live operator from another process: for a standby, and for `trainyard ... --server`.
 //!
-//! Owns the client side of `http::log`: addresses, certificates, tokens, and what its refusals mean. What the lines hold is
-//! verified by who reads them (`event_log::jsonl`). Tests: `http/tests.rs`.
+//! Owns the client side of `http::log`: addresses, certificates, tokens and errors. Its readers verify the lines
+//! (`event_log::jsonl`). Tests: `http/tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -26,16 +26,16 @@ use crate::client::exchange::error_chain;
 use crate::client::transport;
 use crate::http::HEAD;
 
-/// How long a connection may take to come about.
+/// Time limit of opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the head of an answer may take.
+/// Time limit of the headers of a response, and of an error's body.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a following reader waits for anything, empty lines included.
+/// Time without data, empty lines included, after which a connection counts as dead.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of a refusal that are read.
+/// Maximum number of bytes read of an error's body.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
-/// Where a log is served, and as whom it is read.
+/// Address and credentials of a served log.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The base address: `https://HOST:PORT`.
@@ -46,7 +46,7 @@ pub struct Target {
     pub auth: AuthInfo,
 }
 
-/// Why a log could not be read.
+/// An error of reading a served log.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address is none.
@@ -65,7 +65,7 @@ pub enum Error {
         /// Why.
         source: Box<kube::Error>,
     },
-    /// Nobody answers there, or not as a server of a log does.
+    /// The address does not answer, or not with a log.
     #[error("{address} cannot be reached: {reason}")]
     Unreachable {
         /// The address.
@@ -129,7 +129,7 @@ pub enum Error {
     },
 }
 
-/// A log that is served somewhere.
+/// A served log.
 #[derive(Clone)]
 pub struct Remote {
     client: Client,
@@ -161,7 +161,7 @@ struct Refusal {
 }
 
 impl Remote {
-    /// Prepares to read; nothing is asked yet. Must be called inside a tokio runtime.
+    /// Creates a client and sends nothing yet. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// When the address or a certificate cannot be used.
@@ -193,7 +193,7 @@ impl Remote {
         &self.address
     }
 
-    /// Opens the log at a position. What the server's log does not hold any more comes as its checkpoint, first.
+    /// Opens the log at a position. A checkpoint comes first in place of records that the log does not hold any more.
     ///
     /// # Errors
     /// When it cannot be reached, or refuses.
@@ -238,7 +238,7 @@ impl Remote {
 }
 
 impl Lines {
-    /// The next bytes, which need not end with a line; `None` at the end.
+    /// Returns the next bytes, which need not end with a line; `None` at the end.
     ///
     /// # Errors
     /// When the connection breaks or falls silent.

@@ -1,4 +1,4 @@
-//! One connection to a leader's log: lines in, verified batches of records into the own log.
+//! Reads one connection to a leader's log, and appends verified batches of records to the own log.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use crate::core::{OperatorHandle, Request};
 use crate::metrics::Metrics;
 use crate::replication::remote::{Error, Lines, Remote};
 
-/// Records appended at a time: one durable write for all of them.
+/// Number of records per durable append.
 const BATCH_RECORDS: usize = 512;
-/// Bytes of text that are gathered before they are appended.
+/// Size of the text gathered before an append, in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 /// Maximum length of a line, in bytes: above that of any record or checkpoint.
 const MAX_LINE_BYTES: usize = 512 << 20;
-/// How long after a piece of text the next one is waited for before what is there is appended.
+/// Time to wait for more text before an append.
 const BATCH_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Why following stopped.
+/// Reason for which a session ended.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// Somebody asked for it, or the leader changed.
+    /// It was stopped, or the leader changed.
     Asked,
-    /// It cannot go on now.
+    /// It failed.
     Failed(String),
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Session<'a> {
     pub(super) stop: &'a CancellationToken,
 }
 
-/// What becomes of a batch.
+/// Outcome of an append.
 enum AppendOutcome {
     Appended(Head),
     /// The own log is not a beginning of the leader's.
@@ -77,7 +77,7 @@ impl Session<'_> {
                 Err(error) => return Stopped::Failed(error.to_string()),
             };
             if let Err(error) = self.archive(&why).await {
-                return Stopped::Failed(format!("the own log ({why}) cannot be set aside: {error}"));
+                return Stopped::Failed(format!("the own log ({why}) cannot be archived: {error}"));
             }
         }
     }
@@ -254,7 +254,7 @@ impl Session<'_> {
         let named = why.to_owned();
         self.operator.send(Request::Archive { why: named, reply }).await.map_err(|e| e.to_string())?;
         let kept = answer.await.map_err(|e| e.to_string())??;
-        tracing::warn!(why, kept, position = at.0, "the own log is no beginning of the leader's: it was set aside");
+        tracing::warn!(why, kept, position = at.0, "the own log is not a prefix of the leader's and was archived");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Why a list or a watch does not go on, and what the server's codes mean there. Tests: `watch/tests.rs`.
+//! Errors of lists and watches, read from the server's codes. Tests: `watch/tests.rs`.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use apis::ApiError;
 use crate::client::exchange;
 use crate::watch::decode;
 
-/// Why a source cannot go on.
+/// An error of a list or a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Error {
-    /// The server does not have the version any more.
+    /// The server does not keep the resourceVersion any more (410).
     Expired,
-    /// The resource is not served.
-    Missing,
-    /// The cluster is older than what it told before.
-    Older,
-    /// The server refused.
-    Refused(ApiError),
-    /// Something else.
-    Broken(String),
-    /// Nobody takes reports any more.
-    Over,
+    /// The resource is not served (404).
+    NotServed,
+    /// The cluster's resourceVersion is below an observed one.
+    ClusterRegressed,
+    /// The server rejected the request.
+    Rejected(ApiError),
+    /// The connection, the time limit or the content failed.
+    Failed(String),
+    /// The receiver of the observations is closed.
+    ReceiverClosed,
 }
 
 impl Error {
@@ -29,9 +29,9 @@ impl Error {
     /// token, a time-out and overload.
     pub(super) const fn is_refusal(&self) -> bool {
         match self {
-            Self::Refused(error) => matches!(error.code, 400..500) && !matches!(error.code, 401 | 408 | 429),
-            Self::Missing => true,
-            Self::Expired | Self::Older | Self::Broken(_) | Self::Over => false,
+            Self::Rejected(error) => matches!(error.code, 400..500) && !matches!(error.code, 401 | 408 | 429),
+            Self::NotServed => true,
+            Self::Expired | Self::ClusterRegressed | Self::Failed(_) | Self::ReceiverClosed => false,
         }
     }
 }
@@ -39,43 +39,43 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Expired => f.write_str("the version is too old for the server"),
-            Self::Missing => f.write_str("the server does not serve it"),
-            Self::Older => f.write_str("the cluster is older than it was"),
-            Self::Refused(error) if error.code == 403 => {
+            Self::Expired => f.write_str("the resourceVersion is too old for the server"),
+            Self::NotServed => f.write_str("the server does not serve it"),
+            Self::ClusterRegressed => f.write_str("the cluster's resourceVersion went backwards"),
+            Self::Rejected(error) if error.code == 403 => {
                 write!(
                     f,
                     "{error}; bind the operator's ClusterRole, with this resource in its rules, to its service account"
                 )
             }
-            Self::Refused(error) => error.fmt(f),
-            Self::Broken(why) => f.write_str(why),
-            Self::Over => f.write_str("stopped"),
+            Self::Rejected(error) => error.fmt(f),
+            Self::Failed(why) => f.write_str(why),
+            Self::ReceiverClosed => f.write_str("stopped"),
         }
     }
 }
 
 impl From<exchange::Error> for Error {
     fn from(error: exchange::Error) -> Self {
-        Self::Broken(error.to_string())
+        Self::Failed(error.to_string())
     }
 }
 
-/// What a refusal means.
+/// Reads a response that is no success.
 pub(super) fn rejected(code: u16, body: &[u8]) -> Error {
     match code {
-        404 => Error::Missing,
+        404 => Error::NotServed,
         code if is_expired(code) => Error::Expired,
-        code => Error::Refused(decode::refusal(code, body)),
+        code => Error::Rejected(decode::refusal(code, body)),
     }
 }
 
-/// Whether the server has forgotten the version that was asked for.
+/// Returns true for 410 Gone: the server does not keep the requested version any more.
 pub(super) const fn is_expired(code: u16) -> bool {
     code == 410
 }
 
-/// Something else.
+/// Wraps an error of the connection or the content.
 pub(super) fn failed(error: impl std::error::Error + 'static) -> Error {
-    Error::Broken(exchange::error_chain(&error))
+    Error::Failed(exchange::error_chain(&error))
 }

@@ -1,25 +1,25 @@
-//! Cuts a stream of bytes into lines. Tests: `watch/tests.rs`.
+//! Splits a stream of bytes into lines. Tests: `watch/tests.rs`.
 
-/// Lines of a stream, as they become complete.
+/// Buffers a stream and returns its complete lines.
 #[derive(Debug, Default)]
 pub struct Lines {
     bytes: Vec<u8>,
-    /// Where the first line not yet given begins.
+    /// Start of the first line that was not returned yet.
     start: usize,
-    /// Up to where no line end was found.
+    /// End of the bytes that were searched for a line end.
     seen: usize,
 }
 
 impl Lines {
-    /// Above this an empty buffer is given back.
+    /// Capacity in bytes above which an empty buffer is freed.
     const KEPT: usize = 1 << 16;
 
-    /// Takes in what came.
+    /// Appends received bytes.
     pub fn add(&mut self, data: &[u8]) {
         self.bytes.extend_from_slice(data);
     }
 
-    /// The next complete line, without its end.
+    /// Returns the next complete line without its line end.
     pub fn line(&mut self) -> Option<&[u8]> {
         let rest = self.bytes.get(self.seen..)?;
         let Some(length) = memchr::memchr(b'\n', rest) else {
@@ -31,7 +31,7 @@ impl Lines {
         self.bytes.get(start..end)
     }
 
-    /// Forgets the lines that were given.
+    /// Drops the lines that were returned.
     pub fn forget(&mut self) {
         self.bytes.drain(..self.start);
         self.seen -= self.start;

@@ -1,4 +1,4 @@
-//! Complete views, page by page, and how far the cluster is. Tests: `watch/tests.rs`.
+//! Lists a source page by page, and reads the cluster's resourceVersion. Tests: `watch/tests.rs`.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use crate::watch::decode::{self, ObjectType};
 use crate::watch::projection;
 use crate::watch::sources::collection;
 
-/// Objects in one page of a list.
+/// Number of objects in one page of a list.
 const LIST_PAGE_SIZE: u32 = 500;
 
 const ACCEPT_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A complete view of one source.
+/// A complete list of one source.
 pub(super) struct ListResult {
-    /// Where a watch goes on; `None` when the resource is not served.
+    /// Version from which a watch starts; `None` if the resource is not served.
     pub(super) version: Option<String>,
     pub(super) at: ResourceVersion,
     pub(super) items: Vec<ObservedObject>,
 }
 
 impl SourceWatch {
-    /// A complete view of the source; an empty one where it is not installed (yet).
+    /// Lists the source; the list of a missing custom resource is empty.
     pub(super) async fn list_if_served(&self) -> Result<ListResult, Error> {
         let source = &self.source;
         let view = match self.list().await {
-            Err(Error::Missing) if source.optional => {
+            Err(Error::NotServed) if source.optional => {
                 tracing::warn!(path = source.path, "not served (yet): install its CustomResourceDefinition");
                 ListResult { version: None, at: self.present_version().await?, items: Vec::new() }
             }
@@ -42,7 +42,7 @@ impl SourceWatch {
         Ok(view)
     }
 
-    /// A complete view of the source, the newest there is.
+    /// Lists the source at the newest version.
     async fn list(&self) -> Result<ListResult, Error> {
         let source = &self.source;
         let mut items = Vec::new();
@@ -58,7 +58,7 @@ impl SourceWatch {
             let request = kube::core::Request::new(&*source.path).list(&params).map_err(failed)?;
             let accept = if source.metadata_only { ACCEPT_METADATA_LIST } else { ACCEPT_JSON };
             let page = match self.page(request, accept, &source.object_type).await {
-                // The rest of the pages is gone: once more from the start, in one piece.
+                // The remaining pages expired: lists again in one response.
                 Err(Error::Expired) if limit > 0 => {
                     (next, limit) = (String::new(), 0);
                     items.clear();
@@ -87,26 +87,26 @@ impl SourceWatch {
         if !answer.status.is_success() {
             return Err(rejected(answer.status.as_u16(), &answer.body));
         }
-        decode::page(&answer.body, object_type).map_err(|error| Error::Broken(format!("unreadable list: {error}")))
+        decode::page(&answer.body, object_type).map_err(|error| Error::Failed(format!("unreadable list: {error}")))
     }
 
-    /// Whether the cluster is as far as `version`: [`Error::Older`] when it is not.
+    /// Returns [`Error::ClusterRegressed`] if the cluster's version is below `version`.
     pub(super) async fn check_not_regressed(&self, version: &str) -> Result<(), Error> {
         let source = &self.source;
         let present = self.version_of(&source.path, &source.object_type).await?;
-        if present < decode::number(version) { Err(Error::Older) } else { Ok(()) }
+        if present < decode::number(version) { Err(Error::ClusterRegressed) } else { Ok(()) }
     }
 
-    /// The store's present version, for a view of something that is not there: that of something that is.
+    /// Returns the cluster's resourceVersion, read from the nodes: a missing resource has none.
     async fn present_version(&self) -> Result<ResourceVersion, Error> {
         let object_type =
             ObjectType { api_version: Text::from("v1"), kind: Text::from("Node"), fields: projection::VERSION };
         self.version_of(&collection("v1", "nodes", None), &object_type).await
     }
 
-    /// The present version of a collection.
+    /// Returns the resourceVersion of a collection.
     pub(super) async fn version_of(&self, path: &str, object_type: &ObjectType) -> Result<ResourceVersion, Error> {
-        // Without a selector: with one the server would look at every object until it has found one.
+        // Without a selector: with one the server would read every object until one matches.
         let params = ListParams { limit: Some(1), ..ListParams::default() };
         let request = kube::core::Request::new(path).list(&params).map_err(failed)?;
         Ok(decode::number(&self.page(request, ACCEPT_METADATA_LIST, object_type).await?.version))

@@ -1,17 +1,29 @@
-//! Lists and watches one source of a kind, for as long as somebody takes what it reports.
+//! Lists and watches one source of a kind until the receiver of its observations is closed.
 //!
-//! Owns the list-and-watch protocol: pages, bookmarks, going on after a break, listing again when the server has forgotten
-//! (410), and noticing a connection that died without a word. Nothing that was seen is dropped; whoever is slow to take it
-//! slows the stream down to the server. It must not judge objects: the one exception is a node whose judged parts are
-//! unchanged, because heartbeats are most of what a large cluster says.
+//! Owns the list-and-watch protocol: pages, bookmarks, resuming after an error, relisting after 410 Gone, and the idle timeout of a
+//! dead connection. It drops no watch event: a slow receiver slows the stream down to the server. It must not decide what an object
+//! means. It leaves out one kind of event, a node whose `NodeFact` is unchanged: heartbeats are most events of a large cluster.
 //!
-//! A cluster that was restored from a copy accepts a watch from a version that is still to come, and says nothing until then.
-//! So after a failure it is asked how far it is, and a cluster that went back ends the task: whoever leads begins anew.
+//! # Why not `kube_runtime::watcher`
 //!
-//! A kind that several served APIs share has a source for each of them, and each source is a view by itself, with a version,
-//! a watch and a back-off of its own. One view of all of them would claim the greatest version of their lists, while each
-//! watch goes on from its own list: what a slower watch has yet to report would count as gone. A source that is refused
-//! is tried again by itself, and readiness names it; `coverage` says when a term begins without its API.
+//! * The operator needs the resourceVersion of each list: it proves which objects are gone, and that the cluster did not regress.
+//!   `watcher::Event::InitDone` does not carry it.
+//! * Objects are decoded through a [`FieldMask`](projection::FieldMask) straight from the bytes: a field that no decision reads
+//!   costs a scan and no memory. `watcher` needs a type per kind that decodes itself.
+//! * Unchanged nodes are dropped by the hash of their fact, which is kept across watches of one list.
+//! * A server restored from a backup accepts a watch from a future version and stays silent. After a failure the source's version
+//!   is checked before the watch resumes; `watcher` resumes without a check.
+//! * One list call reports a missing CRD, a rejected list or a lost label selector to readiness, each with its remedy.
+//!
+//! Its `DefaultBackoff` is used. A lease has one object and no such needs: [`lease`](crate::lease) uses `kube`'s watch.
+//!
+//! # Sources
+//!
+//! A kind that several served APIs share has one source per API, with its own list, resourceVersion, watch and back-off. One list
+//! of all would carry the greatest version of the lists, while each watch resumes from its own list. Objects that a slower watch has
+//! yet to report would then count as deleted. A rejected source retries by itself, and readiness names it. `coverage` decides
+//! when a term starts without its API. The sources are tasks in a `JoinSet`: they share one bounded channel, so merging them as
+//! streams would add a task switch and remove nothing.
 //!
 //! Tests: `watch/tests.rs`.
 
@@ -52,40 +64,40 @@ use crate::watch::decode::Event;
 use crate::watch::selection::Selection;
 use crate::watch::sources::Source;
 
-/// How long one page may take.
+/// Time limit of one page of a list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a watch may take to begin.
+/// Time limit of the response headers of a watch.
 const WATCH_START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long one watch is asked to last, in seconds: less than the five minutes after which many load balancers cut.
+/// Requested duration of one watch, in seconds: below the idle limit of 300 s of many load balancers.
 const WATCH_TIMEOUT_SECONDS: u32 = 270;
-/// Without a word for so long, a watch is taken for dead: bookmarks come about once a minute.
+/// Time without data after which a watch counts as dead. Bookmarks come about once a minute.
 const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(150);
-/// A watch that lasted so long was well: the next attempt is made at once.
+/// Duration of a watch after which its end resets the back-off.
 const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(5);
-/// Longest wait between two attempts.
+/// Maximum back-off between two attempts.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// How often it is looked whether a resource that was missing has been installed.
+/// Interval between two checks whether a missing resource has been installed.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
 /// Time until a source that a term goes without is listed again for the first time; it doubles.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time between two attempts to list a source that a term goes without.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
-/// Attempts to go on with a watch that the server refuses before everything is listed again.
+/// Maximum number of rejected attempts to resume a watch; after one more the source is relisted.
 const MAX_REJECTED_WATCHES: u32 = 3;
 
 const ACCEPT_JSON: &str = "application/json";
 const ACCEPT_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// Why watching ended.
+/// Reason for which a source's task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Nobody takes the reports any more.
+    /// The receiver of the observations is closed.
     ReceiverClosed,
-    /// The cluster is older than what was reported: it was restored from a copy.
+    /// The cluster's resourceVersion is below an observed one: it was restored from a backup.
     ClusterRegressed,
 }
 
-/// One source to watch.
+/// A source to list and watch.
 pub struct SourceWatch {
     /// The client.
     pub client: Client,
@@ -93,24 +105,24 @@ pub struct SourceWatch {
     pub kind: Kind,
     /// The source.
     pub source: Source,
-    /// Of which jobs' objects it speaks.
+    /// Jobs whose objects the source covers.
     pub views: JobSources,
-    /// Whose objects are passed on.
+    /// Jobs whose objects are reported.
     pub selection: Arc<Selection>,
-    /// The served APIs, with which objects are read.
+    /// The served APIs, which read the objects.
     pub registry: Registry,
-    /// Where to report.
+    /// Receives the observations.
     pub news: mpsc::Sender<Observation<ObservedObject>>,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// Where troubles are told.
+    /// Receives errors, for readiness.
     pub status: StatusReporter,
     /// Reports attempts to list the source.
     pub lists: ListReporter,
 }
 
 impl SourceWatch {
-    /// Watches until nobody takes the reports any more, or the cluster is older than what was reported.
+    /// Lists and watches until the receiver is closed or the cluster has regressed.
     pub async fn run(self) -> End {
         let mut nodes = NodeHashes::new();
         let mut newest = ResourceVersion::default();
@@ -156,16 +168,16 @@ impl SourceWatch {
                 ended = self.watch_until_error(version, &mut nodes, &mut progress) => ended,
                 _ = departures.changed(), if self.belongs_to_jobs() => {
                     progress = true;
-                    Error::Broken("a job left the selection".to_owned())
+                    Error::Failed("a job left the selection".to_owned())
                 }
             };
             match ended {
-                Error::Over => return End::ReceiverClosed,
-                Error::Older => return self.cluster_regressed(),
+                Error::ReceiverClosed => return End::ReceiverClosed,
+                Error::ClusterRegressed => return self.cluster_regressed(),
                 error => {
                     self.metrics.watch_restarted(self.kind, "expired");
-                    tracing::warn!(source = %self.source, %error, "watch cannot go on; everything is listed again");
-                    // A list proves nothing: a server that refuses every watch would be listed without end.
+                    tracing::warn!(source = %self.source, %error, "the watch cannot resume; the source is relisted");
+                    // A successful list does not reset the back-off: a server that rejects every watch would be listed without end.
                     if started.elapsed() > BACKOFF_RESET_AFTER || progress {
                         backoff.reset();
                     } else if !self.pause(&error, "watch", &mut backoff).await {
@@ -176,7 +188,7 @@ impl SourceWatch {
         }
     }
 
-    /// Watches from a version on until that cannot go on. Without a version it waits for the source to appear.
+    /// Watches from a version until it cannot resume. Without a version it waits until the source is served.
     /// Sets `progress` once the watch has reported something.
     async fn watch_until_error(&self, version: Option<String>, nodes: &mut NodeHashes, progress: &mut bool) -> Error {
         let Some(mut version) = version else { return self.wait_until_available().await };
@@ -197,34 +209,34 @@ impl SourceWatch {
             }
             let error = match went {
                 Ok(()) => None,
-                Err(error @ (Error::Over | Error::Expired | Error::Missing | Error::Older)) => {
+                Err(error @ (Error::ReceiverClosed | Error::Expired | Error::NotServed | Error::ClusterRegressed)) => {
                     return error;
                 }
                 Err(error) => Some(error),
             };
             failed = error.is_some();
-            // A busy server closes watches whose events it could not pass on in time. It is gone on with from the last event at
-            // once: it is only watches that bring nothing that are waited for.
+            // A busy server closes watches whose events it could not send in time. They resume from the last event at once. Only
+            // watches without events back off.
             if started.elapsed() > BACKOFF_RESET_AFTER || version != before {
                 backoff.reset();
                 refusals = 0;
                 self.metrics.watch_restarted(self.kind, "closed");
                 continue;
             }
-            if let Some(Error::Refused(_)) = error {
+            if let Some(Error::Rejected(_)) = error {
                 refusals += 1;
                 if refusals > MAX_REJECTED_WATCHES {
                     return error.unwrap_or(Error::Expired);
                 }
             }
-            let error = error.unwrap_or_else(|| Error::Broken("the watch ended at once".to_owned()));
+            let error = error.unwrap_or_else(|| Error::Failed("the watch ended at once".to_owned()));
             if !self.pause(&error, "watch", &mut backoff).await {
-                return Error::Over;
+                return Error::ReceiverClosed;
             }
         }
     }
 
-    /// One watch, to its end. `version` is that of the last thing reported.
+    /// Runs one watch to its end. `version` is that of the last event.
     async fn watch(&self, version: &mut String, nodes: &mut NodeHashes) -> Result<(), Error> {
         let source = &self.source;
         let params = WatchParams {
@@ -254,7 +266,7 @@ impl SourceWatch {
                     continue;
                 }
                 let event = decode::event(line, &source.object_type);
-                let event = event.map_err(|error| Error::Broken(format!("unreadable watch event: {error}")))?;
+                let event = event.map_err(|error| Error::Failed(format!("unreadable watch event: {error}")))?;
                 self.report(event, version, nodes).await?;
             }
             lines.forget();
@@ -264,7 +276,7 @@ impl SourceWatch {
     async fn report(&self, event: Event, version: &mut String, nodes: &mut NodeHashes) -> Result<(), Error> {
         let observation = match event {
             Event::Error(error) if is_expired(error.code) => return Err(Error::Expired),
-            Event::Error(error) => return Err(Error::Refused(error)),
+            Event::Error(error) => return Err(Error::Rejected(error)),
             Event::Bookmark(object) => {
                 decode::version(&object).clone_into(version);
                 return Ok(());
@@ -295,17 +307,17 @@ impl SourceWatch {
                     nodes.remove(&fact.name);
                 }
                 if self.kind == Kind::Job && self.selection.is_some() {
-                    // A watch says the same of a job that lost its label as of one that is gone.
+                    // A watch reports a job that lost its label as deleted.
                     let exists = self.exists(&seen).await?;
                     self.selection.remove(&seen, exists);
                 }
                 Observation::Deleted(seen)
             }
         };
-        self.news.send(observation).await.map_err(|_| Error::Over)
+        self.news.send(observation).await.map_err(|_| Error::ReceiverClosed)
     }
 
-    /// Whether a job still exists, the very same.
+    /// Returns true if the job still exists with the same uid.
     async fn exists(&self, seen: &ObservedObject) -> Result<bool, Error> {
         let source = &self.source;
         let ObservedObject::Job(key, _) = seen else { return Ok(false) };
@@ -323,24 +335,24 @@ impl SourceWatch {
         }
     }
 
-    /// Returns true if the source speaks of the object. What belongs to another API's job is that API's source's to tell.
+    /// Returns true if the source covers the object. Objects of another API's job are reported by that API's source.
     fn shows(&self, seen: &ObservedObject) -> bool {
         seen.job().is_none_or(|job| self.views.shows(self.kind, self.source.of.as_ref(), job))
     }
 
-    /// Whether the kind's objects are told apart by the job they belong to.
+    /// Returns true if objects of the kind belong to a job.
     const fn belongs_to_jobs(&self) -> bool {
         matches!(self.kind, Kind::Pod | Kind::Service)
     }
 
-    /// Waits until the source, which was not served, is.
+    /// Waits until the source is served.
     async fn wait_until_available(&self) -> Error {
         let source = &self.source;
         loop {
             tokio::time::sleep(DISCOVERY_INTERVAL).await;
             match self.version_of(&source.path, &source.object_type).await {
-                Ok(_) => return Error::Broken(format!("{} is served now", source.path)),
-                Err(_) if self.news.is_closed() => return Error::Over,
+                Ok(_) => return Error::Failed(format!("{} is served now", source.path)),
+                Err(_) if self.news.is_closed() => return Error::ReceiverClosed,
                 Err(_) => {}
             }
         }
@@ -360,19 +372,19 @@ impl SourceWatch {
     }
 
     fn cluster_regressed(&self) -> End {
-        tracing::warn!(source = %self.source, "the cluster is older than it was: it was restored from a copy");
+        tracing::warn!(source = %self.source, "the cluster's resourceVersion went backwards: was it restored from a backup? a new leadership lists everything");
         End::ClusterRegressed
     }
 
-    /// Waits before the next attempt; false when there shall be none.
+    /// Waits before the next attempt. Returns false if the receiver is closed.
     async fn pause(&self, error: &Error, what: &'static str, backoff: &mut DefaultBackoff) -> bool {
-        if *error == Error::Over || self.news.is_closed() {
+        if *error == Error::ReceiverClosed || self.news.is_closed() {
             return false;
         }
         self.metrics.watch_restarted(self.kind, "failed");
         self.status.source_error(&self.source.to_string(), Some(format!("{what}: {error}")));
-        tracing::warn!(source = %self.source, what, %error, "the cluster cannot be watched; trying again");
-        // Not longer: there are only a few watches, and a cluster that is back should not have to wait.
+        tracing::warn!(source = %self.source, what, %error, "the list or watch failed; retrying");
+        // A short limit: there are few watches, and a recovered server should be read soon.
         let wait = backoff.next().unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF);
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
@@ -381,10 +393,10 @@ impl SourceWatch {
     }
 }
 
-/// What was last reported of each node, as a hash of what is judged.
+/// Hash of the last reported `NodeFact` of each node.
 type NodeHashes = HashMap<Text, u64>;
 
-/// Name of a node, and a hash of what is judged of it. A clash of two hashes would hide a change until the next one.
+/// Returns the name of a node and the hash of its fact. A clash of two hashes would hide a change until the next one.
 fn known(seen: &ObservedObject) -> Option<(Text, u64)> {
     let ObservedObject::Node(node) = seen else { return None };
     Some((node.name.clone(), hash(&node.judged())))
@@ -397,7 +409,7 @@ fn prepared(request: Request<Vec<u8>>, accept: &'static str) -> Request<Body> {
 }
 
 async fn within<F: Future>(limit: Duration, future: F) -> Result<F::Output, Error> {
-    let late = |_| Error::Broken(format!("not a word for {limit:?}"));
+    let late = |_| Error::Failed(format!("no data for {limit:?}"));
     tokio::time::timeout(limit, future).await.map_err(late)
 }
 

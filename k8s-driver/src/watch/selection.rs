@@ -1,11 +1,11 @@
-//! Whose pods and services are looked at when only some jobs are served.
+//! Selects the pods and services to report when a label selector narrows the jobs.
 //!
-//! A pod whose job this process does not know counts as an orphan, and orphans are deleted in the end. With a label selector
-//! the pods of all the other jobs would look like that. So pods and services are passed on only if their job is one of the
-//! chosen; they need no label of their own for it. A job that leaves the selection takes its pods along: every kind that
-//! belongs to jobs is then listed again, and what is not in those views is forgotten, not deleted.
+//! Owns the set of selected jobs. A pod whose job is unknown counts as an orphan, and orphans are deleted in the end. With a label
+//! selector the pods of all other jobs would be orphans. So pods and services are reported only if their job is selected; they
+//! need no label of their own. When a job leaves the selection, pods and services are relisted. Those missing from the new lists are
+//! forgotten, not deleted.
 //!
-//! Without a selector everything is passed on. Tests: `watch/tests.rs`.
+//! Without a selector every object is reported. Tests: `watch/tests.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,32 +14,32 @@ use apis::ObservedObject;
 use model::Uid;
 use tokio::sync::watch;
 
-/// The chosen jobs.
+/// The selected jobs.
 #[derive(Debug)]
 pub struct Selection {
-    /// By the source that shows them.
+    /// Selected jobs by source; `None` if all are.
     selected: Option<Mutex<BTreeMap<String, BTreeSet<Uid>>>>,
     /// Number of sources of jobs.
     sources: usize,
-    /// Sources of jobs that were listed; pods and services wait for all of them.
+    /// Sources of jobs that were listed. Pods and services wait for all of them.
     listed: watch::Sender<BTreeSet<String>>,
-    /// How many jobs left the selection without being deleted.
-    departures_count: watch::Sender<u64>,
+    /// Number of jobs that left the selection without being deleted.
+    departures: watch::Sender<u64>,
 }
 
 impl Selection {
-    /// All jobs, or those that are listed and watched by so many sources.
+    /// Selects all jobs, or the jobs that `sources` sources list and watch.
     pub fn new(only_some: bool, sources: usize) -> Self {
         let selected = only_some.then(Mutex::default);
-        Self { selected, sources, listed: watch::Sender::default(), departures_count: watch::Sender::new(0) }
+        Self { selected, sources, listed: watch::Sender::default(), departures: watch::Sender::new(0) }
     }
 
-    /// Whether only some jobs are served.
+    /// Returns true if only some jobs are selected.
     pub const fn is_some(&self) -> bool {
         self.selected.is_some()
     }
 
-    /// Waits until it is known which jobs are chosen.
+    /// Waits until every source of jobs was listed.
     pub async fn wait_until_listed(&self) {
         if self.is_some() {
             // The sender is here; it cannot be gone.
@@ -47,33 +47,33 @@ impl Selection {
         }
     }
 
-    /// Told how many jobs left the selection: what belongs to jobs is then to be listed again.
+    /// Returns the counter of jobs that left the selection. Pods and services are relisted after each change.
     pub fn departures(&self) -> watch::Receiver<u64> {
-        self.departures_count.subscribe()
+        self.departures.subscribe()
     }
 
-    /// A complete view of the chosen jobs of a source.
+    /// Replaces the selected jobs of a source by a list.
     pub fn listed(&self, source: &str, jobs: &[ObservedObject]) {
         if let Some(mut selected) = self.selected() {
             let now: BTreeSet<Uid> = jobs.iter().filter_map(job).cloned().collect();
             let before = selected.entry(source.to_owned()).or_default();
-            // Those that are missing may have been deleted or have left; either way their pods are not looked at any more.
+            // Missing jobs were deleted or left the selection. Their pods are not reported any more in both cases.
             if !before.is_subset(&now) {
-                self.departures_count.send_modify(|departures_count| *departures_count += 1);
+                self.departures.send_modify(|departures| *departures += 1);
             }
             *before = now;
         }
         self.listed.send_if_modified(|listed| listed.insert(source.to_owned()));
     }
 
-    /// A source shows that a job is chosen.
+    /// Adds a job that a source reports.
     pub fn add(&self, source: &str, seen: &ObservedObject) {
         if let (Some(mut selected), Some(uid)) = (self.selected(), job(seen)) {
             selected.entry(source.to_owned()).or_default().insert(uid.clone());
         }
     }
 
-    /// A job is not chosen any more; `exists` when it was not deleted.
+    /// Removes a job. `exists` is true if it was not deleted.
     pub fn remove(&self, seen: &ObservedObject, exists: bool) {
         if let (Some(mut selected), Some(uid)) = (self.selected(), job(seen)) {
             selected.values_mut().for_each(|jobs| {
@@ -81,11 +81,11 @@ impl Selection {
             });
         }
         if exists {
-            self.departures_count.send_modify(|departures_count| *departures_count += 1);
+            self.departures.send_modify(|departures| *departures += 1);
         }
     }
 
-    /// Whether an object is to be passed on.
+    /// Returns true if the object is to be reported.
     pub fn includes(&self, seen: &ObservedObject) -> bool {
         let owner = match seen {
             ObservedObject::Pod(key, _) | ObservedObject::Service(key, _) => key,
