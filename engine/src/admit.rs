@@ -161,7 +161,7 @@ impl State {
             }
             Fact::Published { stamp, rv } => match job {
                 None => Admission::UNKNOWN,
-                Some(job) => Admission::unless(job.is_news_of_status(*stamp, *rv), Admission::UNCHANGED),
+                Some(job) => Admission::unless(job.is_changed_by_write(*stamp, *rv), Admission::UNCHANGED),
             },
             Fact::Adopted(adopted) => {
                 let leads = !arrival.term_begins && job.is_some_and(|job| job.known);
@@ -270,7 +270,7 @@ impl Job {
 
     /// Returns true if an acknowledged status write changes anything. What a watch has shown already still ends the attempts
     /// to write it.
-    fn is_news_of_status(&self, stamp: Stamp, rv: ResourceVersion) -> bool {
+    fn is_changed_by_write(&self, stamp: Stamp, rv: ResourceVersion) -> bool {
         stamp > self.acked_stamp || rv > self.rv || self.attempts.contains_key(&ObjectRef::Status)
     }
 }

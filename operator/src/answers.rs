@@ -50,7 +50,7 @@ impl Operator {
         let object = command.object();
         self.announce(key, &command, &answer);
         let outcome = match (&command, answer) {
-            // The name belongs to another object by now, or to one that is not watched: there is none that is waited for.
+            // Another object holds the name by now, or one that no watch shows: the pod in question does not exist.
             (Command::ReadPod { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
             (Command::CreatePod { .. } | Command::CreateService { .. } | Command::ReadPod { .. }, Ok(created)) => {
                 self.take_object(&created, facts);
@@ -105,7 +105,7 @@ impl Operator {
         let held = match answer {
             Ok(held) => held,
             Err(ApiError { code: 404, .. }) => {
-                // Gone meanwhile: the same again.
+                // Deleted meanwhile: create again.
                 facts.push(key, Fact::Answered { object: object.clone(), outcome: Outcome::Unknown { code: 409 } });
                 return;
             }
@@ -135,7 +135,7 @@ impl Operator {
         }
     }
 
-    /// Looks at an object an answer carried as if a watch had shown it.
+    /// Takes in the object of an answer as if a watch had reported it.
     fn take_object(&mut self, object: &Arc<Value>, facts: &mut Intake) {
         if let Some(seen) = ObservedObject::read(&self.registry, Arc::clone(object)) {
             self.applied(seen, facts, false);
@@ -144,7 +144,7 @@ impl Operator {
 }
 
 /// Returns the outcome of a call that failed. Overload, server faults, silence and an expired token (401) leave it unknown; other
-/// codes are refusals.
+/// codes are rejections.
 fn outcome_of(error: ApiError) -> Outcome {
     match error.code {
         0 | 401 | 408 | 409 | 429 | 500.. => Outcome::Unknown { code: error.code },
