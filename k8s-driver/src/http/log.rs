@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ use hyper::body::Bytes;
 use model::Position;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
+use tokio_stream::wrappers::WatchStream;
+use tokio_stream::{Stream, StreamExt as _};
 
 use super::auth::{Authorizer, Verdict};
 use super::serve::{Kept, Place};
@@ -119,7 +123,7 @@ struct LogQuery {
 
 impl LogQuery {
     fn parse(query: &str) -> Result<Self, String> {
-        let mut query_ = Self { from: Position(1), limit: u64::MAX, follow: false };
+        let mut parameters = Self { from: Position(1), limit: u64::MAX, follow: false };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let number = || match value.parse::<u64>() {
@@ -127,10 +131,10 @@ impl LogQuery {
                 _ => Err(format!("{name}={value}: a whole number from 1 on is needed")),
             };
             match name {
-                "from" => query_.from = Position(number()?),
-                "limit" => query_.limit = number()?,
+                "from" => parameters.from = Position(number()?),
+                "limit" => parameters.limit = number()?,
                 "follow" => {
-                    query_.follow = match value {
+                    parameters.follow = match value {
                         "true" | "" => true,
                         "false" => false,
                         _ => return Err(format!("follow={value}: true or false is needed")),
@@ -139,13 +143,13 @@ impl LogQuery {
                 _ => return Err(format!("{name}: no such parameter; there are from, limit and follow")),
             }
         }
-        Ok(query_)
+        Ok(parameters)
     }
 }
 
 async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuery(query): RawQuery) -> Response {
-    let query_ = match LogQuery::parse(query.as_deref().unwrap_or_default()) {
-        Ok(query_) => query_,
+    let parameters = match LogQuery::parse(query.as_deref().unwrap_or_default()) {
+        Ok(parameters) => parameters,
         Err(message) => return refusal(StatusCode::BAD_REQUEST, "BadRequest", &message, &Value::Null),
     };
     if let Some(refused) = not_leader(&app) {
@@ -157,17 +161,19 @@ async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuer
     };
     let view = app.state.operator.view();
     let now = *view.borrow();
-    if query_.from > now.head.position.next() {
-        let message = format!("position {} was asked for and the log ends at {}", query_.from, now.head.position);
+    if parameters.from > now.head.position.next() {
+        let message = format!("position {} was asked for and the log ends at {}", parameters.from, now.head.position);
         let further = json!({"head": now.head.position, "digest": now.head.digest.to_string()});
         return refusal(StatusCode::RANGE_NOT_SATISFIABLE, "BeyondHead", &message, &further);
     }
+    let grown = WatchStream::from_changes(view).map(|_| ());
+    let changed = WatchStream::from_changes(app.state.status.subscribe()).map(|_| ());
     let mut reading = LogReader {
-        view,
-        standing: app.state.status.subscribe(),
-        next: query_.from,
-        left: query_.limit,
-        until: (!query_.follow).then_some(now.head.position),
+        changes: Box::pin(grown.merge(changed)),
+        state: app.state.status.subscribe(),
+        next: parameters.from,
+        left: parameters.limit,
+        until: (!parameters.follow).then_some(now.head.position),
         ready: VecDeque::new(),
         app,
         _reader: reader,
@@ -192,8 +198,9 @@ fn head_text(head: &Head) -> String {
 /// One response in progress.
 struct LogReader {
     app: App,
-    view: watch::Receiver<View>,
-    standing: watch::Receiver<ProcessState>,
+    /// Yields after the log has grown, and after the state of the process has changed.
+    changes: Pin<Box<dyn Stream<Item = ()> + Send>>,
+    state: watch::Receiver<ProcessState>,
     /// The next position.
     next: Position,
     /// Records that may still be sent.
@@ -203,13 +210,13 @@ struct LogReader {
     /// What is read and not yet sent.
     ready: VecDeque<Bytes>,
     _reader: OwnedSemaphorePermit,
-    /// The connection stays, whatever strangers do. There are fewer readers than places.
+    /// Keeps the connection open. There are fewer readers than places.
     _kept: Kept,
 }
 
 impl LogReader {
-    /// The next piece of text; `None` at the end. An answer that cannot be completed ends with an error, which breaks the
-    /// connection: nobody must take it for the whole log. To a reader who follows every end is as good as another.
+    /// Returns the next piece of text; `None` at the end. An incomplete response ends with an error, which breaks the connection, so
+    /// that its reader does not take it for the whole log. A following reader needs no such error.
     async fn piece(&mut self) -> io::Result<Option<Bytes>> {
         let broken = if self.until.is_some() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(None) };
         loop {
@@ -219,23 +226,18 @@ impl LogReader {
             if self.is_done() {
                 return Ok(None);
             }
-            if !leads(&self.standing.borrow()) {
+            if !leads(&self.state.borrow()) {
                 return broken;
             }
-            // What was told before this moment is in the page.
-            self.view.borrow_and_update();
             if let Err(error) = self.page(false).await {
                 tracing::warn!(error, position = self.next.0, "a reader's response ended early");
                 return broken;
             }
             if self.ready.is_empty() && !self.is_done() {
-                let gone = tokio::select! {
-                    changed = self.view.changed() => changed.is_err(),
-                    changed = self.standing.changed() => changed.is_err(),
-                    () = tokio::time::sleep(HEARTBEAT_INTERVAL) => return Ok(Some(Bytes::from_static(b"\n"))),
-                };
-                if gone {
-                    return broken;
+                match timeout(HEARTBEAT_INTERVAL, self.changes.next()).await {
+                    Ok(Some(())) => {}
+                    Ok(None) => return broken,
+                    Err(_) => return Ok(Some(Bytes::from_static(b"\n"))),
                 }
             }
         }
@@ -245,15 +247,15 @@ impl LogReader {
         self.left == 0 || self.until.is_some_and(|until| self.next > until)
     }
 
-    /// Reads a page. In the middle of an answer there is no place for a checkpoint: a log that was compacted past the next
-    /// position ends it, and the reader begins anew.
+    /// Reads a page. A checkpoint may only come first: a log that was compacted past the next position ends the response, and its
+    /// reader starts again.
     async fn page(&mut self, first: bool) -> Result<(), String> {
         let limit = usize::try_from(self.left).unwrap_or(usize::MAX).min(PAGE_RECORDS);
         let answer = self.app.state.operator.read_frames(self.next, limit, PAGE_BYTES).await;
         let Batch { checkpoint, frames, .. } = answer.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
         if let Some(checkpoint) = checkpoint {
             if !first {
-                return Err("the log begins later now".to_owned());
+                return Err("the log was compacted past the next position".to_owned());
             }
             self.next = checkpoint.position.next();
             self.ready.extend(jsonl::checkpoint_line(checkpoint).into_iter().map(Bytes::from));
@@ -277,11 +279,11 @@ mod tests {
 
     #[test]
     fn parameters_that_cannot_be_used_are_named() {
-        let query_ = |query| LogQuery::parse(query);
+        let parameters = |query| LogQuery::parse(query);
         let all = LogQuery { from: Position(1), limit: u64::MAX, follow: false };
-        assert_eq!(query_(""), Ok(all));
-        assert_eq!(query_("follow=true&from=7"), Ok(LogQuery { from: Position(7), follow: true, ..all }));
-        assert_eq!(query_("limit=3&follow=false"), Ok(LogQuery { limit: 3, ..all }));
+        assert_eq!(parameters(""), Ok(all));
+        assert_eq!(parameters("follow=true&from=7"), Ok(LogQuery { from: Position(7), follow: true, ..all }));
+        assert_eq!(parameters("limit=3&follow=false"), Ok(LogQuery { limit: 3, ..all }));
         for (query, error) in [
             ("from=0", "from=0: a whole number from 1 on is needed"),
             ("from=-1", "from=-1: a whole number from 1 on is needed"),
@@ -290,7 +292,7 @@ mod tests {
             ("follow=yes", "follow=yes: true or false is needed"),
             ("form=3", "form: no such parameter; there are from, limit and follow"),
         ] {
-            assert_eq!(query_(query), Err(error.to_owned()), "{query}");
+            assert_eq!(parameters(query), Err(error.to_owned()), "{query}");
         }
     }
 }
