@@ -27,8 +27,8 @@ use crate::references::{self, Reference};
 use crate::serve::{self, Logs, Running};
 use crate::{Error, Options, machine};
 
-/// The longest time between two looks at timers.
-const LOOK: Duration = Duration::from_secs(1);
+/// Maximum interval between two checks of timers.
+const POD_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Variables that pods get of the agent's own environment: where programs are. The rest may hold its credentials.
 const INHERITED: [&str; 1] = ["PATH"];
@@ -170,7 +170,10 @@ impl Agent {
 
     /// Waits for the next thing to happen that is not news of a watch, and takes it in.
     async fn next_of_own(&mut self, woken: &Notify) {
-        let wait = self.pods.next_wake(now()).map_or(LOOK, |at| Duration::from_millis(at.since_ms(now())).min(LOOK));
+        let wait = self
+            .pods
+            .next_wake(now())
+            .map_or(POD_POLL_INTERVAL, |at| Duration::from_millis(at.since_ms(now())).min(POD_POLL_INTERVAL));
         tokio::select! {
             () = woken.notified() => {}
             () = tokio::time::sleep(wait) => {}

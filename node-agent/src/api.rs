@@ -20,8 +20,8 @@ use crate::Error;
 use crate::pods::{Answer, Call, What};
 use crate::references::Reference;
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Time limit of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
@@ -91,11 +91,11 @@ impl Server {
             .header(http::header::USER_AGENT, concat!("trainyard-node-agent/", env!("CARGO_PKG_VERSION")))
             .body(bytes)
             .map_err(|error| none(error.to_string()))?;
-        match tokio::time::timeout(PATIENCE, self.client.request::<Value>(request)).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request::<Value>(request)).await {
             Ok(Ok(object)) => Ok(object),
             Ok(Err(kube::Error::Api(status))) => Err(Refusal { code: status.code, message: status.message.clone() }),
             Ok(Err(other)) => Err(none(other.to_string())),
-            Err(_) => Err(none(format!("not within {} s", PATIENCE.as_secs()))),
+            Err(_) => Err(none(format!("not within {} s", REQUEST_TIMEOUT.as_secs()))),
         }
     }
 

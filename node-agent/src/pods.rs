@@ -14,12 +14,12 @@ use serde_json::Value;
 use crate::references;
 use crate::status::{self, Carried};
 
-/// First wait before a call that failed is made again, in milliseconds; doubles up to [`RETRY_MOST_MS`].
+/// First wait before a call that failed is made again, in milliseconds; doubles up to [`MAX_RETRY_MS`].
 const RETRY_FIRST_MS: u64 = 250;
 /// The longest wait between two tries, in milliseconds.
-const RETRY_MOST_MS: u64 = 15_000;
-/// How often objects that a pod waits for are looked for, in milliseconds.
-const LOOK_AGAIN_MS: u64 = 3_000;
+const MAX_RETRY_MS: u64 = 15_000;
+/// Interval between two reads of objects that a pod waits for, in milliseconds.
+const RETRY_INTERVAL_MS: u64 = 3_000;
 
 /// Something to be done.
 #[derive(Debug, Clone, PartialEq)]
@@ -189,7 +189,7 @@ impl Pods {
     /// What a pod refers to has been read, as far as it exists, and handed to the runtime.
     pub(crate) fn fetched(&mut self, uid: &str, now: Timestamp) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        pod.look_again = Some(now.plus_ms(LOOK_AGAIN_MS));
+        pod.look_again = Some(now.plus_ms(RETRY_INTERVAL_MS));
         if pod.run == Run::Fetching {
             pod.run = Run::Ready;
         }
@@ -200,9 +200,9 @@ impl Pods {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if pod.run == Run::Fetching {
             pod.run = Run::Waiting;
-            pod.not_before = now.plus_ms(LOOK_AGAIN_MS);
+            pod.not_before = now.plus_ms(RETRY_INTERVAL_MS);
         } else {
-            pod.look_again = Some(now.plus_ms(LOOK_AGAIN_MS));
+            pod.look_again = Some(now.plus_ms(RETRY_INTERVAL_MS));
         }
     }
 
@@ -236,12 +236,12 @@ impl Pods {
                 pod.failures = 0;
             }
             // Finalizers may keep it for a while; the watch tells when it is gone.
-            (Answer::Done, What::Remove) => pod.not_before = now.plus_ms(RETRY_MOST_MS),
+            (Answer::Done, What::Remove) => pod.not_before = now.plus_ms(MAX_RETRY_MS),
             (Answer::Gone, _) => pod.gone = true,
             (Answer::Failed, _) => {
                 let wait = RETRY_FIRST_MS.saturating_mul(1 << pod.failures.min(10));
                 pod.failures = pod.failures.saturating_add(1);
-                pod.not_before = now.plus_ms(wait.min(RETRY_MOST_MS));
+                pod.not_before = now.plus_ms(wait.min(MAX_RETRY_MS));
             }
         }
     }

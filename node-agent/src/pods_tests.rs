@@ -113,7 +113,7 @@ fn a_deletion_is_graceful_and_the_last_status_comes_first() {
     assert_eq!(bench.answer(Answer::Done), [""; 0]);
     // A finalizer keeps it: asked again, but not at once.
     assert_eq!(bench.advance(1_000), [""; 0]);
-    assert_eq!(bench.advance(RETRY_MOST_MS), ["remove u"]);
+    assert_eq!(bench.advance(MAX_RETRY_MS), ["remove u"]);
     let last = deleting(pod("p", "u"), 0);
     bench.pods.gone(&last);
     assert_eq!(bench.settle(), [""; 0]);
@@ -203,7 +203,7 @@ fn objects_are_read_before_the_start_and_again_while_they_are_missing() {
     assert_eq!(bench.see(Arc::clone(&refers)), ["fetch u"]);
     bench.pods.not_fetched("u", bench.now);
     assert_eq!(bench.settle(), [""; 0]);
-    assert_eq!(bench.advance(LOOK_AGAIN_MS), ["fetch u"]);
+    assert_eq!(bench.advance(RETRY_INTERVAL_MS), ["fetch u"]);
     bench.pods.fetched("u", bench.now);
     assert_eq!(bench.settle(), ["start u"]);
     let refused = json!({"phase": "Pending", "containerStatuses": [
@@ -211,11 +211,11 @@ fn objects_are_read_before_the_start_and_again_while_they_are_missing() {
     bench.pods.reported(report("u", refused, false));
     assert_eq!(bench.settle(), ["write u Pending"]);
     bench.answer(Answer::Done);
-    assert_eq!(bench.advance(LOOK_AGAIN_MS), ["fetch u"]);
+    assert_eq!(bench.advance(RETRY_INTERVAL_MS), ["fetch u"]);
     bench.pods.fetched("u", bench.now);
     assert_eq!(bench.settle(), [""; 0], "the runtime starts it by itself");
     assert_eq!(bench.report("u", "Running", false), ["write u Running"]);
-    assert_eq!(bench.advance(LOOK_AGAIN_MS), [""; 0]);
+    assert_eq!(bench.advance(RETRY_INTERVAL_MS), [""; 0]);
     // Deleted while it was being read: never started.
     let mut bench = Bench::default();
     bench.see(Arc::clone(&refers));
