@@ -108,7 +108,7 @@ impl Job {
     /// Restart counts that a restart set for slots whose new pod is still to come.
     fn pinned_counts(&self) -> BTreeMap<String, u32> {
         let deleting = self.deleting_pods.iter().filter_map(|uid| Some(self.place_of(uid)?.0.clone()));
-        let missing = |(name, group): (&Text, &crate::job::Group)| -> Vec<SlotId> {
+        let missing = |(name, group): (&Text, &crate::group::Group)| -> Vec<SlotId> {
             group.missing.iter().map(|index| SlotId { group: name.clone(), index: *index }).collect()
         };
         let waiting = self

@@ -4,9 +4,10 @@ use model::fact::Milestone;
 use model::{Decision, Event, JobKey, Phase, RestartScope, SlotId, Stamp, Text, Timestamp, Uid};
 
 use crate::job::{Job, MAX_MILESTONES, PendingDeletion};
+use crate::nodes::NodeView;
 use crate::observe::answers;
 use crate::slots;
-use crate::state::{ApplyError, NodeView, Scope, State};
+use crate::state::{ApplyError, Scope, State};
 use crate::words::scope_words;
 
 impl State {

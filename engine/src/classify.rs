@@ -6,8 +6,8 @@
 use model::{CauseKind, Config, ContainerState, GroupSpec, Phase, PodPhase, RestartPolicy, Timestamp};
 
 use crate::job::{Job, Pod};
+use crate::nodes::{NodeTrouble, NodeView};
 use crate::slots::{creation_error, has_gpu_condition};
-use crate::state::{NodeTrouble, NodeView};
 
 /// Outcome of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum PodOutcome {
         phase: Phase,
         /// What happened.
         kind: CauseKind,
-        /// Whether the restart policy answers it with a restart.
+        /// Set if the restart policy answers it with a restart.
         restartable: bool,
     },
     /// Its containers cannot be created, and it may be tried again.

@@ -3,8 +3,8 @@
 use model::{Config, Phase, PodPhase, Timestamp};
 
 use crate::job::Job;
+use crate::nodes::{NodeTrouble, NodeView};
 use crate::slots::creation_error;
-use crate::state::{NodeTrouble, NodeView};
 
 /// The earliest time after `at` at which something falls due.
 pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Config) -> Option<Timestamp> {

@@ -5,7 +5,8 @@
 use model::{Command, Effect, JobKey, ObjectRef, Stamp, Term};
 
 use crate::job::{Job, PendingDeletion, Pod};
-use crate::state::{NodeTrouble, State};
+use crate::nodes::NodeTrouble;
+use crate::state::State;
 
 impl State {
     /// Returns what is to be done for a job, in dispatch order: status, pods, services, deletions, annotation; then when to look again.

@@ -21,7 +21,7 @@ pub struct Line {
     pub position: Position,
     /// When.
     pub at: Timestamp,
-    /// Whether it was decided (rather than seen).
+    /// Set if it was decided (rather than seen).
     pub decided: bool,
     /// In words.
     pub text: String,
@@ -415,7 +415,7 @@ fn compare(path: String, before: &Value, after: &Value, out: &mut Vec<(String, V
     }
 }
 
-/// Whether a record is about a job, by namespace and name.
+/// Returns true if a record is about a job, by namespace and name.
 pub fn concerns(record: &Record, namespace: &str, name: &str) -> bool {
     matches!(&record.scope, Scope::Job(key) if &*key.namespace == namespace && &*key.name == name)
 }
@@ -423,7 +423,7 @@ pub fn concerns(record: &Record, namespace: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Group;
+    use crate::group::Group;
 
     #[test]
     fn back_offs_are_told_by_slot_and_until_when() {

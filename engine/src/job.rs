@@ -1,7 +1,7 @@
-//! What is known of one job. Only [`crate::observe`] and [`crate::apply`] change it.
+//! Holds what is known of one job. Only [`crate::observe`] and [`crate::apply`] change it.
 //!
-//! Counters and index sets are kept as facts come in, so that deciding a large job does not walk its pods. What stands in
-//! maps is boxed: their nodes have room for eleven, and most jobs have fewer groups, pods and services than that.
+//! Counters and index sets are kept as facts come in, so that deciding a large job does not walk its pods. Values in
+//! maps are boxed: a map node has room for eleven, and most jobs have fewer groups, pods and services than that.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,6 +11,9 @@ use model::{
     Decision, GroupSpec, Incarnation, JobKey, JobSpec, ObjectRef, Outcome, Phase, PodFact, PodPhase, ResourceVersion,
     SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
 };
+
+use crate::group::{Counter, Group, Slot};
+
 /// Milestones kept per job; older ones are dropped.
 pub const MAX_MILESTONES: usize = 16;
 /// Entries of a job's trail kept for `explain` after compaction.
@@ -19,17 +22,17 @@ pub const MAX_TRAIL: usize = 24;
 /// One job.
 #[derive(Debug, Clone, Default)]
 pub struct Job {
-    /// Whether its object has been seen; a job known only by its pods is an orphan.
+    /// Set if its object has been seen; a job known only by its pods is an orphan.
     pub known: bool,
-    /// Whether its object is gone.
+    /// Set if its object is gone.
     pub gone: bool,
-    /// Whether its object has a deletionTimestamp.
+    /// Set if its object has a deletionTimestamp.
     pub deleting: bool,
     /// Version of its object last observed.
     pub rv: ResourceVersion,
     /// End requests on its object that are meant for it.
     pub end_requests: BTreeMap<EndRequest, Text>,
-    /// Whether the ending annotation stands on its object, or was written.
+    /// Set if the ending annotation stands on its object, or was written.
     pub end_annotated: bool,
     /// Latest spec as seen, valid or not.
     pub spec: Option<Arc<SpecFact>>,
@@ -118,121 +121,6 @@ pub struct Trail {
     pub text: Text,
 }
 
-/// One replica group.
-#[derive(Debug, Clone, Default)]
-pub struct Group {
-    /// Slots by index. A slot past the number of replicas holds surplus.
-    pub slots: Vec<Slot>,
-    /// Number of replicas wanted.
-    pub replicas: u32,
-    /// Restarts shown: every restart that took the group along.
-    pub restarts: u32,
-    /// Restarts its own failures caused: what its limit counts.
-    pub charged: u32,
-    /// Pods in wanted slots by phase.
-    pub counters: Counters,
-    /// Wanted slots without pod, plan or success.
-    pub missing: BTreeSet<u32>,
-    /// Wanted slots without service or plan of one.
-    pub missing_services: BTreeSet<u32>,
-    /// Wanted slots that succeeded.
-    pub done: BTreeSet<u32>,
-    /// Wanted slots whose pod is to be evaluated: failed, on a bad node, or stuck in creation.
-    pub to_evaluate: BTreeSet<u32>,
-    /// Slots whose next pod is not created before this time: back-off of a restart.
-    pub delays: BTreeMap<u32, Timestamp>,
-    /// Greatest incarnation of the slots that were scaled away. New slots continue from it.
-    pub past: Incarnation,
-    /// Slots from this index on were added after the group's last restart. Forgotten once the job runs.
-    pub grown_from: Option<u32>,
-    /// Pods in those slots by phase.
-    pub grown: Counters,
-}
-
-/// Pods by phase.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Pending without a node.
-    pub pending: u32,
-    /// Pending on a node.
-    pub scheduled: u32,
-    /// Running.
-    pub active: u32,
-    /// Succeeded.
-    pub succeeded: u32,
-    /// Failed or unknown.
-    pub failed: u32,
-}
-
-/// Which counter a pod is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counter {
-    /// [`Counters::pending`].
-    Pending,
-    /// [`Counters::scheduled`].
-    Scheduled,
-    /// [`Counters::active`].
-    Active,
-    /// [`Counters::succeeded`].
-    Succeeded,
-    /// [`Counters::failed`].
-    Failed,
-}
-
-impl Counters {
-    /// Moves one pod from a counter to another.
-    pub(crate) fn shift(&mut self, from: Option<Counter>, to: Option<Counter>) {
-        if let Some(from) = from {
-            let n = self.get_mut(from);
-            *n = n.saturating_sub(1);
-        }
-        if let Some(to) = to {
-            let n = self.get_mut(to);
-            *n = n.saturating_add(1);
-        }
-    }
-
-    /// The counter of that name.
-    pub fn get_mut(&mut self, counter: Counter) -> &mut u32 {
-        match counter {
-            Counter::Pending => &mut self.pending,
-            Counter::Scheduled => &mut self.scheduled,
-            Counter::Active => &mut self.active,
-            Counter::Succeeded => &mut self.succeeded,
-            Counter::Failed => &mut self.failed,
-        }
-    }
-}
-
-/// One place for a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Slot {
-    /// Incarnation of the newest pod decided or seen.
-    pub incarnation: Incarnation,
-    /// Restart count the next pod shows, where a restart set it; otherwise it shows its group's.
-    pub count: Option<u32>,
-    /// The pod that holds it.
-    pub pod: Option<Uid>,
-    /// Whether a creation is unresolved.
-    pub planned: bool,
-    /// Whether that creation was given up, so that it only needs to be found out whether it happened.
-    pub cancelled: bool,
-    /// Whether its pod succeeded; stays when the pod is collected afterwards.
-    pub done: bool,
-    /// The service that serves it.
-    pub service: Option<Uid>,
-    /// Whether the creation of a service is unresolved.
-    pub service_planned: bool,
-    /// Failures so far per kind of cause, for the back-off.
-    pub failures: BTreeMap<model::CauseKind, u32>,
-    /// Uid of the pod that last left it, so that late news of it is told from a new pod.
-    pub last_gone: Option<Uid>,
-    /// Version as of which that pod was not shown any more; zero where that is not known. Later news of it is not late.
-    pub last_gone_rv: ResourceVersion,
-    /// Which counter its pod is in.
-    pub counter: Option<Counter>,
-}
-
 /// One pod.
 #[derive(Debug, Clone)]
 pub struct Pod {
@@ -251,9 +139,9 @@ pub struct Pod {
 pub struct PendingDeletion {
     /// The decision that must be in the mirror before it is deleted; zero for none.
     pub requires: Stamp,
-    /// Whether the API accepted a delete.
+    /// Set if the API accepted a delete.
     pub ordered: bool,
-    /// Whether it accepted one without grace.
+    /// Set if it accepted one without grace.
     pub forced: bool,
 }
 
@@ -266,7 +154,7 @@ pub struct Service {
     pub slot: Option<SlotId>,
     /// Its version.
     pub rv: ResourceVersion,
-    /// Whether it has a deletionTimestamp.
+    /// Set if it has a deletionTimestamp.
     pub deleting: bool,
     /// Its deletion, if one was decided.
     pub deletion: Option<Box<PendingDeletion>>,
@@ -344,12 +232,12 @@ impl Job {
         self.spec().into_iter().flat_map(|s| &s.groups).filter_map(|g| Some((g, &**self.groups.get(&g.name)?)))
     }
 
-    /// Whether everything its ending has to remove is gone.
+    /// Returns true if everything its ending has to remove is gone.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.planned_pods.is_empty()
     }
 
-    /// Whether it is over, and there is nothing of it besides its object that is known, planned or waited for.
+    /// Returns true if it is over, and there is nothing of it besides its object that is known, planned or waited for.
     pub(crate) fn has_nothing_left(&self) -> bool {
         let is_over = self.known && !self.gone && !self.deleting && self.phase.is_terminal();
         is_over
@@ -395,47 +283,6 @@ impl Job {
             self.trail.pop_front();
         }
         self.trail.push_back(Trail { stamp, at, text: text.into() });
-    }
-}
-
-impl Group {
-    /// Holds the next pod of a slot back. A longer back-off that it waits for already stays.
-    pub(crate) fn delay(&mut self, index: u32, until: Timestamp) {
-        let at = self.delays.entry(index).or_default();
-        *at = until.max(*at);
-    }
-
-    /// The slot at an index.
-    pub fn slot(&self, index: u32) -> Option<&Slot> {
-        self.slots.get(usize::try_from(index).ok()?)
-    }
-
-    /// Returns the pods that wait for a node and those that wait to start, without those of a restart.
-    pub const fn starting(&self) -> (u32, u32) {
-        let of = if self.restarts > 0 { &self.grown } else { &self.counters };
-        (of.pending, of.scheduled)
-    }
-
-    /// Pods waiting to run after a restart, as users see them.
-    pub fn restarting(&self) -> u32 {
-        let (pending, scheduled) = self.starting();
-        let c = self.counters;
-        c.pending.saturating_sub(pending).saturating_add(c.scheduled.saturating_sub(scheduled))
-    }
-
-    /// The slots it has been given since its last restart are like any other.
-    pub(crate) fn forget_growth(&mut self) {
-        self.grown_from = None;
-        self.grown = Counters::default();
-    }
-
-    /// Whether every wanted slot has a pod on a node, or one that ended.
-    pub fn all_scheduled(&self) -> bool {
-        let c = self.counters;
-        let restarting = c.pending.saturating_sub(self.starting().0);
-        let placed =
-            [c.scheduled, c.active, c.succeeded, c.failed, restarting].iter().fold(0u32, |a, b| a.saturating_add(*b));
-        placed == self.replicas
     }
 }
 

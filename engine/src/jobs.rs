@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use model::{JobKey, Phase, ResourceVersion, Stamp};
 
 use crate::job::Job;
-use crate::observe::share;
 use crate::rest::{FinishedJob, Templates};
+use crate::text::share;
 
 /// Jobs by key.
 #[derive(Debug, Clone, Default)]
@@ -28,9 +28,9 @@ enum Entry {
 /// Members of a job that are known without opening it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobSummary {
-    /// Whether its object has been seen.
+    /// Set if its object has been seen.
     pub known: bool,
-    /// Whether its object is gone.
+    /// Set if its object is gone.
     pub gone: bool,
     /// Phase shown.
     pub phase: Phase,

@@ -10,8 +10,9 @@ use model::command::Outcome;
 use model::{Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, SlotId, SpecFact, Stamp, Timestamp};
 
 use crate::job::Job;
+use crate::nodes::{Node, NodeView};
 use crate::slots;
-use crate::state::{Behaviour, Dirty, Node, NodeView, Scope, State};
+use crate::state::{Behaviour, Dirty, Scope, State};
 
 /// A fact that cannot be taken in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -219,12 +220,5 @@ impl Turn<'_> {
             job.status_stamp = self.stamp;
         }
         job.spec = Some(fact);
-    }
-}
-
-/// Holds equal texts once.
-pub(crate) fn share(text: &mut model::Text, known: &model::Text) {
-    if text == known {
-        *text = known.clone();
     }
 }

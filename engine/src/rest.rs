@@ -99,7 +99,7 @@ mod tests {
     use model::{Phase, SpecFact, Timestamp, Uid};
 
     use super::*;
-    use crate::job::{Group, Slot};
+    use crate::group::{Group, Slot};
 
     /// Words that do not repeat.
     fn words(seed: u64, count: u64) -> String {

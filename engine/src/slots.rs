@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use model::{ContainerState, ObjectRef, PodPhase, SlotId, Text, Uid};
 
-use crate::job::{Counter, Group, Job, Pod, Slot};
+use crate::group::{Counter, Group, Slot};
+use crate::job::{Job, Pod};
+use crate::nodes::NodeView;
 use crate::observe::{Turn, answers};
-use crate::state::NodeView;
 
 /// Waiting reasons that mean a container could not be created.
 pub(crate) const CREATION_ERRORS: [&str; 8] = [

@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::{Config, Fact, JobKey, Kind, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
+
 use crate::job::Job;
 use crate::jobs::Jobs;
-use model::{Config, Fact, JobKey, Kind, NodeFact, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
+use crate::nodes::{Node, NodeView};
 
 /// Subject of a record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,15 +39,6 @@ pub enum ApplyError {
         /// The event.
         event: &'static str,
     },
-}
-
-/// A node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    /// As last observed.
-    pub fact: NodeFact,
-    /// Since when it is not ready.
-    pub not_ready_since: Option<Timestamp>,
 }
 
 /// A numbered set of rules. What each number stands for is listed at [`crate::wire::BEHAVIOUR`].
@@ -240,53 +233,6 @@ impl State {
             if self.is_finished(&shared) {
                 self.jobs.finish(&shared);
             }
-        }
-    }
-}
-
-/// The nodes as classifying a pod needs them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NodeView<'a> {
-    pub(crate) nodes: &'a BTreeMap<Text, Node>,
-    pub(crate) listed: bool,
-    pub(crate) grace_ms: u64,
-    pub(crate) faults: &'a [String],
-}
-
-/// Trouble of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NodeTrouble {
-    /// It is removed, or was not ready for longer than its grace.
-    Lost,
-    /// It is not ready; lost at this time if it stays so.
-    LostAt(Timestamp),
-}
-
-impl NodeView<'_> {
-    /// Returns the trouble of a node at `now`; `None` for a good node and for one nothing is known of yet.
-    pub(crate) fn trouble(&self, name: &str, now: Timestamp) -> Option<NodeTrouble> {
-        let Some(node) = self.nodes.get(name) else {
-            return self.listed.then_some(NodeTrouble::Lost);
-        };
-        let lost_at = node.not_ready_since?.plus_ms(self.grace_ms);
-        Some(if lost_at <= now { NodeTrouble::Lost } else { NodeTrouble::LostAt(lost_at) })
-    }
-
-    /// The GPU fault a node shows.
-    pub(crate) fn gpu_fault(&self, name: &str) -> Option<&Text> {
-        self.nodes.get(name)?.fact.conditions.iter().find(|c| self.names_fault(c))
-    }
-
-    /// Returns true if a condition type is one of the configured GPU faults.
-    pub(crate) fn names_fault(&self, condition: &str) -> bool {
-        self.faults.iter().any(|f| f == condition)
-    }
-
-    /// Returns true if a pod on this node is to be evaluated.
-    pub(crate) fn is_troubled(&self, name: &str, gpus: bool) -> bool {
-        match self.nodes.get(name) {
-            None => self.listed,
-            Some(node) => node.not_ready_since.is_some() || (gpus && self.gpu_fault(name).is_some()),
         }
     }
 }

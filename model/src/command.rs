@@ -57,7 +57,7 @@ pub enum Command {
         uid: Uid,
         /// Its name.
         name: Text,
-        /// Whether it goes without grace, because its node is lost.
+        /// Set if it goes without grace, because its node is lost.
         force: bool,
     },
     /// Delete a service, by uid.
@@ -118,9 +118,9 @@ pub enum Outcome {
     Gone,
     /// The name belongs to something that is not ours; `waiting` when it is going away.
     Taken {
-        /// Whether the other object is on its way out.
+        /// Set if the other object is on its way out.
         waiting: bool,
-        /// Whether it is this job's own, but its labels were changed, so that no watch shows it.
+        /// Set if it is this job's own, but its labels were changed, so that no watch shows it.
         unseen: bool,
     },
     /// Refused for good: trying the same again cannot help by itself.

@@ -7,7 +7,7 @@ pub struct Config {
     pub creating_restart_ms: u64,
     /// How long a pod must have been stuck before a creation failure restarts it.
     pub creating_patience_ms: u64,
-    /// Whether a creation failure past its window fails the pod.
+    /// Set if a creation failure past its window fails the pod.
     pub creating_failed: bool,
     /// How long a node may be not ready before its pods count as lost.
     pub node_grace_ms: u64,

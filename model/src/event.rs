@@ -101,7 +101,7 @@ pub enum Decision {
         phase: Phase,
         /// Why.
         cause: Cause,
-        /// Whether pods and services are deleted.
+        /// Set if pods and services are deleted.
         clean: bool,
     },
 }

@@ -113,7 +113,7 @@ impl Fact {
 pub struct JobFact {
     /// Its version.
     pub rv: ResourceVersion,
-    /// Whether it has a deletionTimestamp.
+    /// Set if it has a deletionTimestamp.
     pub deleting: bool,
     /// Requests to end it, put on it by users or schedulers and meant for this very job.
     pub end_requests: BTreeMap<EndRequest, Text>,
@@ -204,7 +204,7 @@ pub struct PodFact {
 pub struct ContainerFact {
     /// Its name.
     pub name: Text,
-    /// Whether its result counts for the pod.
+    /// Set if its result counts for the pod.
     pub main: bool,
     /// Its state.
     pub state: ContainerState,
@@ -232,7 +232,7 @@ pub enum ContainerState {
         message: Option<Text>,
         /// When it failed; absent where it did not, or it is not said.
         finished: Option<Timestamp>,
-        /// Whether it failed because another pod was gone, as its message says.
+        /// Set if it failed because another pod was gone, as its message says.
         lost_peer: bool,
     },
 }
@@ -248,7 +248,7 @@ pub struct ServiceFact {
     pub name: Text,
     /// Its version.
     pub rv: ResourceVersion,
-    /// Whether it has a deletionTimestamp.
+    /// Set if it has a deletionTimestamp.
     pub deleting: bool,
 }
 
@@ -259,7 +259,7 @@ pub struct NodeFact {
     pub name: Text,
     /// Its version.
     pub rv: ResourceVersion,
-    /// Whether its `Ready` condition is True.
+    /// Set if its `Ready` condition is True.
     pub ready: bool,
     /// Other condition types that are True.
     pub conditions: Vec<Text>,
@@ -291,7 +291,7 @@ pub struct Adopted {
     pub ended_at: Option<Timestamp>,
     /// Final counters (succeeded, failed) per group of a job that ended.
     pub finals: BTreeMap<Text, (u32, u32)>,
-    /// Whether its status shows remarks besides its phases. Those that are over by now have to be taken off it.
+    /// Set if its status shows remarks besides its phases. Those that are over by now have to be taken off it.
     pub remarks: bool,
 }
 

@@ -50,9 +50,9 @@ pub struct GroupSpec {
     pub scope: RestartScope,
     /// Restarts its failures may cause; `None` is unlimited.
     pub restart_limit: Option<u32>,
-    /// Whether each pod gets a Service of its own.
+    /// Set if each pod gets a Service of its own.
     pub services: bool,
-    /// Whether its pods ask for GPUs, so that a node's GPU fault concerns them.
+    /// Set if its pods ask for GPUs, so that a node's GPU fault concerns them.
     pub gpus: bool,
 }
 
@@ -66,9 +66,9 @@ impl GroupSpec {
 /// How progress towards running is shown; differs between APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhaseRules {
-    /// Whether scheduled-but-not-started pods are a phase of their own.
+    /// Set if scheduled-but-not-started pods are a phase of their own.
     pub creating: bool,
-    /// Whether `Restarting` stays until every pod runs.
+    /// Set if `Restarting` stays until every pod runs.
     pub sticky_restarting: bool,
 }
 

@@ -4,7 +4,7 @@ use model::{Event, JobSpec, Phase, SlotId, Text, Timestamp, Uid};
 
 use crate::classify::DecisionContext;
 use crate::job::Job;
-use crate::state::NodeTrouble;
+use crate::nodes::NodeTrouble;
 use crate::words::creation_trouble;
 
 /// Pods created in one record: bounds the size of a record, not of a job.
@@ -99,7 +99,7 @@ fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
     let all_running = groups().all(|g| g.counters.active == g.replicas);
     let some_restarting = groups().any(|g| g.restarting() > 0);
     let some_starting = groups().any(|g| g.starting().1 > 0);
-    let all_scheduled = groups().all(crate::job::Group::all_scheduled);
+    let all_scheduled = groups().all(crate::group::Group::all_scheduled);
     let to = if all_running {
         Phase::Running
     } else if some_restarting || (job.phase == Phase::Restarting && rules.sticky_restarting) {

@@ -5,7 +5,7 @@ use model::{ObjectRef, SlotId, Stamp, Timestamp};
 
 use crate::job::{Attempt, Job};
 
-/// Whether users are told of an answer in the status.
+/// Returns true if users are told of an answer in the status.
 const fn shows(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refused { .. } | Outcome::Taken { .. })
 }
@@ -40,7 +40,7 @@ pub(crate) fn cancel(job: &mut Job, id: &SlotId, stamp: Stamp) {
     }
 }
 
-/// Whether a planned pod was given up: its slot says so, or was scaled away.
+/// Returns true if a planned pod was given up: its slot says so, or was scaled away.
 fn is_cancelled(job: &Job, id: &SlotId) -> bool {
     job.slot(id).is_none_or(|slot| slot.cancelled)
 }

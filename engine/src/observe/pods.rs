@@ -2,9 +2,10 @@
 
 use model::{ObjectRef, Phase, PodFact, PodPhase, ResourceVersion, SlotId, Stamp, Timestamp, Uid};
 
-use super::{Moves, Turn, answers, share};
+use super::{Moves, Turn, answers};
 use crate::job::{Job, PendingDeletion, Pod};
 use crate::slots;
+use crate::text::share;
 
 /// How many uids of unknown pods that are gone are remembered per job.
 const MAX_DEAD: usize = 64;
@@ -203,7 +204,7 @@ impl Job {
         }
     }
 
-    /// Whether an adopted mirror names a pod as going.
+    /// Returns true if an adopted mirror names a pod as going.
     fn awaits(&self, pod: &PodFact) -> bool {
         let below = pod.slot.as_ref().and_then(|id| self.waits_below.get(&id.group));
         self.deleting_pods.contains(&pod.uid) || below.is_some_and(|newest| pod.incarnation < *newest)
@@ -217,7 +218,7 @@ impl PendingDeletion {
     }
 }
 
-/// Whether every wanted slot has a pod on a node, and one of them has not started.
+/// Returns true if every wanted slot has a pod on a node, and one of them has not started.
 fn all_placed(job: &Job) -> bool {
     let mut starting = false;
     for group in job.groups.values() {

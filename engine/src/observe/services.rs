@@ -2,9 +2,10 @@
 
 use model::{ObjectRef, ServiceFact, Uid};
 
-use super::{Turn, answers, share};
+use super::{Turn, answers};
 use crate::job::{Job, Service};
 use crate::slots;
+use crate::text::share;
 
 impl Turn<'_> {
     pub(super) fn service(&self, job: &mut Job, fact: &ServiceFact) {

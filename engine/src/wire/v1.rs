@@ -101,7 +101,7 @@ pub(super) struct CheckpointRef<'a> {
     #[serde(serialize_with = "write_jobs")]
     pub(super) jobs: &'a Jobs,
     #[serde_as(as = "&BTreeMap<_, Node>")]
-    pub(super) nodes: &'a BTreeMap<Text, crate::state::Node>,
+    pub(super) nodes: &'a BTreeMap<Text, crate::nodes::Node>,
     #[serde_as(as = "Vec<(spec::Kind, _)>")]
     pub(super) floors: Vec<(model::Kind, ResourceVersion)>,
     /// Left out while each kind has one source.
@@ -122,7 +122,7 @@ pub(super) struct Checkpoint {
     #[serde_as(as = "Vec<(_, Box<Job>)>")]
     pub(super) jobs: Vec<(JobKey, Box<crate::job::Job>)>,
     #[serde_as(as = "BTreeMap<_, Node>")]
-    pub(super) nodes: BTreeMap<Text, crate::state::Node>,
+    pub(super) nodes: BTreeMap<Text, crate::nodes::Node>,
     #[serde_as(as = "Vec<(spec::Kind, _)>")]
     pub(super) floors: Vec<(model::Kind, ResourceVersion)>,
     #[serde_as(as = "Vec<(spec::Kind, _, _)>")]

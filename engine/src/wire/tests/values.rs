@@ -12,8 +12,10 @@ use model::{
     ResourceVersion, ServiceFact, SlotId, SpecFact, Stamp, Term, Timestamp,
 };
 
-use crate::job::{Attempt, Counter, Counters, Group, Job, PendingDeletion, Pod, Service, Slot, Trail};
-use crate::state::{Node, Scope, State};
+use crate::group::{Counter, Counters, Group, Slot};
+use crate::job::{Attempt, Job, PendingDeletion, Pod, Service, Trail};
+use crate::nodes::Node;
+use crate::state::{Scope, State};
 use crate::wire::{BEHAVIOUR, Record};
 
 fn slot(index: u32) -> SlotId {

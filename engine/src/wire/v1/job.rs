@@ -10,20 +10,20 @@ use serde_with::{Seq, serde_as};
 use super::event::{CauseKind, Decision, EndRequest, Phase};
 use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, PodFact, SpecFact};
 use super::{forms, is_default};
-use crate::job;
+use crate::{group, job};
 
 forms! {
     Job: job::Job,
     Trail: job::Trail,
-    Group: job::Group,
-    Counters: job::Counters,
-    Counter: job::Counter,
-    Slot: job::Slot,
+    Group: group::Group,
+    Counters: group::Counters,
+    Counter: group::Counter,
+    Slot: group::Slot,
     Pod: job::Pod,
     PendingDeletion: job::PendingDeletion,
     Service: job::Service,
     Attempt: job::Attempt,
-    Node: crate::state::Node,
+    Node: crate::nodes::Node,
 }
 
 #[serde_as]
@@ -51,7 +51,7 @@ pub(crate) struct Job {
     decision: Option<model::Decision>,
     decided: Stamp,
     #[serde_as(as = "BTreeMap<_, Box<Group>>")]
-    groups: BTreeMap<Text, Box<job::Group>>,
+    groups: BTreeMap<Text, Box<group::Group>>,
     #[serde_as(as = "BTreeMap<_, Box<Pod>>")]
     pods: BTreeMap<Uid, Box<job::Pod>>,
     #[serde_as(as = "BTreeMap<_, Box<Service>>")]
@@ -106,15 +106,15 @@ pub(super) struct Trail {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "job::Group", default = "Default::default")]
+#[serde(remote = "group::Group", default = "Default::default")]
 pub(super) struct Group {
     #[serde_as(as = "Vec<Slot>")]
-    slots: Vec<job::Slot>,
+    slots: Vec<group::Slot>,
     replicas: u32,
     restarts: u32,
     charged: u32,
     #[serde_as(as = "Counters")]
-    counters: job::Counters,
+    counters: group::Counters,
     missing: BTreeSet<u32>,
     #[serde(rename = "unserved")]
     missing_services: BTreeSet<u32>,
@@ -129,11 +129,11 @@ pub(super) struct Group {
     grown_from: Option<u32>,
     #[serde_as(as = "Counters")]
     #[serde(skip_serializing_if = "is_default")]
-    grown: job::Counters,
+    grown: group::Counters,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "job::Counters")]
+#[serde(remote = "group::Counters")]
 pub(super) struct Counters {
     pending: u32,
     scheduled: u32,
@@ -143,7 +143,7 @@ pub(super) struct Counters {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "job::Counter")]
+#[serde(remote = "group::Counter")]
 pub(super) enum Counter {
     Pending,
     Scheduled,
@@ -154,7 +154,7 @@ pub(super) enum Counter {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "job::Slot", default = "Default::default")]
+#[serde(remote = "group::Slot", default = "Default::default")]
 pub(super) struct Slot {
     incarnation: Incarnation,
     count: Option<u32>,
@@ -171,7 +171,7 @@ pub(super) struct Slot {
     last_gone_rv: ResourceVersion,
     #[serde_as(as = "Option<Counter>")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    counter: Option<job::Counter>,
+    counter: Option<group::Counter>,
 }
 
 #[serde_as]
@@ -222,7 +222,7 @@ pub(super) struct Attempt {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "crate::state::Node")]
+#[serde(remote = "crate::nodes::Node")]
 pub(super) struct Node {
     #[serde_as(as = "NodeFact")]
     fact: model::NodeFact,

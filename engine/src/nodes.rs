@@ -1,0 +1,63 @@
+//! Holds what is known of nodes, and tells which of their pods are lost or to be evaluated.
+//!
+//! Knows no job. Tests: the scenarios of lost nodes and GPU faults.
+
+use std::collections::BTreeMap;
+
+use model::{NodeFact, Text, Timestamp};
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// As last observed.
+    pub fact: NodeFact,
+    /// Since when it is not ready.
+    pub not_ready_since: Option<Timestamp>,
+}
+
+/// The nodes as classifying a pod needs them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeView<'a> {
+    pub(crate) nodes: &'a BTreeMap<Text, Node>,
+    pub(crate) listed: bool,
+    pub(crate) grace_ms: u64,
+    pub(crate) faults: &'a [String],
+}
+
+/// Trouble of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeTrouble {
+    /// It is removed, or was not ready for longer than its grace.
+    Lost,
+    /// It is not ready; lost at this time if it stays so.
+    LostAt(Timestamp),
+}
+
+impl NodeView<'_> {
+    /// Returns the trouble of a node at `now`; `None` for a good node and for one nothing is known of yet.
+    pub(crate) fn trouble(&self, name: &str, now: Timestamp) -> Option<NodeTrouble> {
+        let Some(node) = self.nodes.get(name) else {
+            return self.listed.then_some(NodeTrouble::Lost);
+        };
+        let lost_at = node.not_ready_since?.plus_ms(self.grace_ms);
+        Some(if lost_at <= now { NodeTrouble::Lost } else { NodeTrouble::LostAt(lost_at) })
+    }
+
+    /// The GPU fault a node shows.
+    pub(crate) fn gpu_fault(&self, name: &str) -> Option<&Text> {
+        self.nodes.get(name)?.fact.conditions.iter().find(|c| self.names_fault(c))
+    }
+
+    /// Returns true if a condition type is one of the configured GPU faults.
+    pub(crate) fn names_fault(&self, condition: &str) -> bool {
+        self.faults.iter().any(|f| f == condition)
+    }
+
+    /// Returns true if a pod on this node is to be evaluated.
+    pub(crate) fn is_troubled(&self, name: &str, gpus: bool) -> bool {
+        match self.nodes.get(name) {
+            None => self.listed,
+            Some(node) => node.not_ready_since.is_some() || (gpus && self.gpu_fault(name).is_some()),
+        }
+    }
+}
