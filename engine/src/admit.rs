@@ -195,12 +195,15 @@ impl State {
         !self.jobs.summary(key).is_some_and(|job| job.known) && !arrival.exists(fact.rv)
     }
 
-    /// Returns the verdict on a job that was read at a version: a read shows at least what was known when it was sent.
-    pub fn admit_read(&self, key: &JobKey, rv: ResourceVersion) -> Admission {
-        match self.jobs.summary(key) {
-            Some(job) if rv < job.rv => Admission::Regressed { known: job.rv },
-            Some(_) | None => Admission::Admitted,
-        }
+    /// Returns the version of a job's object that is known, zero for an unknown job.
+    pub fn known_version(&self, key: &JobKey) -> ResourceVersion {
+        self.jobs.summary(key).map_or_else(ResourceVersion::default, |job| job.rv)
+    }
+
+    /// Returns the verdict on an object that was read at a version: a read shows at least what was `known` when it was sent.
+    /// What was observed while it was under way may be newer.
+    pub fn admit_read(known: ResourceVersion, rv: ResourceVersion) -> Admission {
+        if rv < known { Admission::Regressed { known } } else { Admission::Admitted }
     }
 
     /// Returns true if the fact is not newer than what is known of the node.

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiError, ObservedObject, objects};
-use engine::Admission;
 use engine::admit::{NameHolder, Whose};
+use engine::{Admission, State};
 use model::{Command, Fact, JobKey, Kind, ObjectRef, Outcome, Stamp, Text};
 use serde_json::Value;
 
@@ -32,10 +32,10 @@ impl Operator {
             match purpose {
                 Purpose::Command(command) => self.answer(&key, command, answer, facts),
                 Purpose::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
-                Purpose::ReadJob => {
+                Purpose::ReadJob { known } => {
                     if let Ok(job) = answer {
                         let have = objects::resource_version(&job);
-                        if let Admission::Regressed { known } = self.state.admit_read(&key, have) {
+                        if let Admission::Regressed { known } = State::admit_read(known, have) {
                             return Err(Error::ClusterWentBack { kind: Kind::Job, have: have.0, known: known.0 });
                         }
                         self.take_object(&job, facts);
@@ -84,7 +84,8 @@ impl Operator {
                 return;
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 409, .. })) => {
-                self.in_flight.read_next(key, Purpose::ReadJob);
+                let known = self.state.known_version(key);
+                self.in_flight.read_next(key, Purpose::ReadJob { known });
                 return;
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 404, .. })) => Outcome::Unknown { code: 404 },

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apis::CallId;
-use model::{Command, JobKey, ObjectRef};
+use model::{Command, JobKey, ObjectRef, ResourceVersion};
 
 /// Purpose of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,7 +16,10 @@ pub(crate) enum Purpose {
     /// The name of the object to create is taken: reads the object that holds it.
     ReadTaken(Command),
     /// A status write met a newer version of the job: reads the job.
-    ReadJob,
+    ReadJob {
+        /// Version that was known when the read was sent.
+        known: ResourceVersion,
+    },
 }
 
 impl Purpose {
@@ -24,7 +27,7 @@ impl Purpose {
     pub(crate) fn object(&self) -> ObjectRef {
         match self {
             Self::Command(command) | Self::ReadTaken(command) => command.object(),
-            Self::ReadJob => ObjectRef::Status,
+            Self::ReadJob { .. } => ObjectRef::Status,
         }
     }
 }
@@ -105,6 +108,8 @@ impl InFlight {
 mod tests {
     use super::*;
 
+    const READ: Purpose = Purpose::ReadJob { known: ResourceVersion(1) };
+
     fn key(name: &str) -> JobKey {
         JobKey { namespace: "ns".into(), name: name.into(), kind: "AITrainingJob".into(), uid: name.into() }
     }
@@ -121,25 +126,25 @@ mod tests {
         let first = in_flight.begin(&a, Purpose::Command(create(0)));
         assert!(in_flight.contains(&a, &create(0).object()));
         assert!(!in_flight.contains(&a, &create(1).object()) && !in_flight.contains(&b, &create(0).object()));
-        let second = in_flight.begin(&a, Purpose::ReadJob);
+        let second = in_flight.begin(&a, READ);
         assert_eq!((in_flight.len(), in_flight.free(), second > first), (2, 0, true));
         in_flight.set_limit(1);
         assert_eq!(in_flight.free(), 0, "a lower limit waits for answers");
         assert_eq!(in_flight.end(first), Some((a.clone(), Purpose::Command(create(0)))));
         assert!(!in_flight.contains(&a, &create(0).object()) && in_flight.contains(&a, &ObjectRef::Status));
         assert_eq!((in_flight.end(first), in_flight.end(99)), (None, None), "an answer counts once");
-        assert_eq!(in_flight.end(second), Some((a.clone(), Purpose::ReadJob)));
-        assert!(in_flight.begin(&b, Purpose::ReadJob) > second, "numbers are not used again");
+        assert_eq!(in_flight.end(second), Some((a.clone(), READ)));
+        assert!(in_flight.begin(&b, READ) > second, "numbers are not used again");
     }
 
     #[test]
     fn reads_wait_for_their_job_and_not_for_an_object_that_is_busy() {
         let (mut in_flight, a, b) = (InFlight::default(), key("a"), key("b"));
         in_flight.read_next(&a, Purpose::ReadTaken(create(0)));
-        in_flight.read_next(&b, Purpose::ReadJob);
-        in_flight.read_next(&a, Purpose::ReadJob);
+        in_flight.read_next(&b, READ);
+        in_flight.read_next(&a, READ);
         in_flight.begin(&a, Purpose::Command(create(0)));
-        assert_eq!(in_flight.take_reads(&a), [Purpose::ReadJob]);
-        assert_eq!((in_flight.take_reads(&a), in_flight.take_reads(&b)), (vec![], vec![Purpose::ReadJob]));
+        assert_eq!(in_flight.take_reads(&a), [READ]);
+        assert_eq!((in_flight.take_reads(&a), in_flight.take_reads(&b)), (vec![], vec![READ]));
     }
 }

@@ -96,7 +96,7 @@ impl Operator {
         Some(match purpose {
             Purpose::ReadTaken(Command::CreatePod { slot, .. }) => get("Pod", &api.slot_name(key, slot)),
             Purpose::ReadTaken(Command::CreateService { slot }) => get("Service", &api.slot_name(key, slot)),
-            Purpose::ReadJob | Purpose::ReadTaken(_) | Purpose::Command(_) => {
+            Purpose::ReadJob { .. } | Purpose::ReadTaken(_) | Purpose::Command(_) => {
                 call(Verb::Get, api.resource(), key, &key.name)
             }
         })
