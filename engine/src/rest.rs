@@ -10,13 +10,13 @@ use lz4_flex::block::{compress_prepend_size, compress_prepend_size_with_dict, de
 use crate::job::Job;
 use crate::jobs::JobSummary;
 
-/// Texts that are tried: jobs of so many sorts come to rest beside each other without harm.
+/// Maximum number of compression dictionaries kept.
 const MOST_TEMPLATES: usize = 4;
 /// LZ4 does not look further back.
 const WINDOW_BYTES: usize = 1 << 16;
-/// Where none makes it so many times shorter, none fits.
+/// Minimum ratio of a job's text to its packed form for a dictionary to fit.
 const POOR: usize = 4;
-/// After so many jobs that none fitted, the last one's text takes the place of the one that served least recently.
+/// Number of jobs in a row without a fitting dictionary after which the least recently used one is replaced by the last job's text.
 const PATIENCE: u32 = 16;
 
 /// A finished job, packed.

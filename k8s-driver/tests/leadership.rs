@@ -111,7 +111,7 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
     let one = first.leads();
     first.block_on(one.claim(Term(1000))).unwrap();
     let second = Candidate::new(&space, "pod-b_2");
-    // Tools that edit the Lease disturb nobody.
+    // Tools that edit the Lease change nothing for its holder.
     for n in 0..8 {
         kubectl(&["--namespace", &space, "label", "--overwrite", "lease", "trainyard", &format!("n={n}")]);
         kubectl(&["--namespace", &space, "annotate", "--overwrite", "lease", "trainyard", "trainyard.dev/term-"]);
@@ -138,7 +138,7 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
     std::thread::sleep(2 * SECOND);
     let begun = Instant::now();
     second.block_on(two.clone().release()).unwrap();
-    // Who released it may well be first to take it again; either way nobody waits.
+    // The process that released it may be the first to take it again. Either way it is taken at once.
     let next = until("somebody leads", || third.holds.try_recv().or_else(|_| second.holds.try_recv()));
     assert!(begun.elapsed() < 3 * SECOND, "{:?}", begun.elapsed());
     assert!(next.holds() && !two.holds() && next.last_term() == Term(1001));
@@ -172,7 +172,7 @@ fn an_api_server_that_stands_still_ends_the_hold_and_gives_a_new_one() {
         plane.resume(Component::ApiServer).unwrap();
         let resumed = Instant::now();
         let again = tokio::time::timeout(TEST_TIMEOUT, elector.acquire()).await.unwrap().unwrap();
-        // It still was the holder: there is nobody to wait for.
+        // It still was the holder, so it does not wait.
         assert!(resumed.elapsed() < 5 * SECOND, "{:?}", resumed.elapsed());
         assert_eq!(again.last_term(), Term(7));
         again.claim(Term(8)).await.unwrap();

@@ -26,7 +26,7 @@ const MAX_AGE: Duration = Duration::from_secs(30);
 /// Maximum number of verdicts kept.
 const MAX_KEPT: usize = 64;
 
-/// Returns the certificates (PEM) that sign clients: from a file, or as the API server publishes them. Without any, nobody can be
+/// Returns the certificates (PEM) that sign clients: from a file, or as the API server publishes them. Without any, no client is
 /// let in.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Requests to the API server, and the watches.
 //!
-//! Owns paths, content types and what an answer means. Requests are not repeated here: whoever asks decides. Tests: `tests/`.
+//! Owns paths, content types and what an answer means. Requests are not repeated here: the caller decides. Tests: `tests/`.
 
 use std::fmt;
 use std::path::PathBuf;

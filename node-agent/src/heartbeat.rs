@@ -82,7 +82,7 @@ impl Heartbeat {
     async fn beat(&mut self) -> Result<(), Refusal> {
         let node = match self.server.get(&self.path()).await {
             Ok(node) => node,
-            // Somebody removed it while it still works.
+            // It was removed while the agent works.
             Err(refusal) if refusal.code == 404 => return self.try_register().await,
             Err(refusal) => return Err(refusal),
         };

@@ -118,7 +118,7 @@ impl Pod {
         u32::try_from(seconds).unwrap_or(u32::MAX)
     }
 
-    /// Whether somebody else ended it, for example by eviction.
+    /// True if it was ended from outside, for example by eviction.
     fn ended_by_others(&self) -> bool {
         status::has_ended(&self.object["status"]) && !self.wanted.as_ref().is_some_and(status::has_ended)
     }
@@ -128,7 +128,7 @@ impl Pod {
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     pods: BTreeMap<String, Pod>,
-    /// The node is being shut down: nothing is started, and what runs is ended within so many seconds.
+    /// The node is being shut down: nothing is started, and what runs is ended within that many seconds.
     shutting_down: Option<u32>,
 }
 

@@ -165,7 +165,7 @@ fn pods_of_an_agent_before_are_lost_or_started_again() {
     bench.settle();
     let What::Write(status) = bench.calls[0].what.clone() else { panic!() };
     assert_eq!(status["containerStatuses"][0]["restartCount"], 1);
-    // One that was never started is started, whatever its policy; one that had ended is left alone.
+    // One that was never started is started under every policy; one that had ended is left alone.
     bench.pods = Pods::default();
     let waiting = json!([{"name": "c", "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}]);
     assert_eq!(bench.see(edited(pod("p", "w"), &[("/status/containerStatuses", waiting)])), ["start w"]);

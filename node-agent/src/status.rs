@@ -215,7 +215,7 @@ mod tests {
         assert_eq!((&end["startedAt"], &end["finishedAt"]), (&json!("1970-01-01T00:00:00Z"), &json!(NOW_TEXT)));
         assert_eq!((&containers[0]["ready"], &containers[0]["restartCount"]), (&json!(false), &json!(2)));
         assert_eq!(containers[1]["state"]["terminated"], json!({"exitCode": 0, "reason": "Completed"}));
-        // One that had no status yet has one now: whoever counts results finds one of every container.
+        // One that had no status yet has one now: readers that count results find one of every container.
         assert_eq!(containers[2]["state"]["terminated"]["exitCode"], 137);
         assert_eq!(status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"], 0);
         assert_eq!(status["initContainerStatuses"][0]["ready"], true);

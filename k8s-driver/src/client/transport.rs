@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of TLS that speaks these protocols and answers every request; on its first connection only so many.
+    /// A server of TLS that speaks these protocols and answers every request; on its first connection only `first_answers` of them.
     struct Server {
         config: Config,
         connections: Arc<AtomicUsize>,

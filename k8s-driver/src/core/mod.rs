@@ -44,7 +44,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// What the log holds from a position on: up to so many records, and none after so many bytes.
+    /// Reads the log from a position on: at most `limit` records, and none after `max_bytes` bytes of bodies.
     fn read(operator: &Operator, from: Position, limit: usize, max_bytes: usize) -> Result<Self, event_log::Error> {
         let log = operator.log();
         let checkpoint = if from < log.first() { log.checkpoint()? } else { None };

@@ -2,7 +2,7 @@
 //!
 //! Owns the names (`trainyard_*`, base units, `_total` for counters) and the buckets. It decides nothing, and recording costs a
 //! map lookup and an atomic addition. Figures that are cheaper to look up than to keep (jobs by phase, the size of the log)
-//! are set when somebody asks for the metrics. Tests: `metrics/tests.rs`.
+//! are set at each request for the metrics. Tests: `metrics/tests.rs`.
 
 mod process;
 mod summary;
@@ -77,7 +77,7 @@ pub enum LeaseOutcome {
     Conflict,
     /// It was refused, or there was no answer.
     Failed,
-    /// Somebody else holds the Lease.
+    /// Another process holds the Lease.
     Lost,
 }
 

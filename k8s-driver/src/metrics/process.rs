@@ -1,4 +1,4 @@
-//! CPU time, memory, threads and open files of this process, read from `/proc` when somebody asks.
+//! CPU time, memory, threads and open files of this process, read from `/proc` at each request for the metrics.
 
 use std::fs;
 

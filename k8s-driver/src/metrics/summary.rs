@@ -1,4 +1,4 @@
-//! Figures that are looked up on the operator's thread when somebody asks for the metrics.
+//! Figures that are looked up on the operator's thread at each request for the metrics.
 
 use std::collections::BTreeMap;
 

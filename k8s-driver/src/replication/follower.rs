@@ -113,7 +113,7 @@ impl Follower {
         self.state.subscribe()
     }
 
-    /// Follows whoever leads until `stop`. When this returns, nothing of it is under way any more: a term may begin.
+    /// Follows the leader until `stop`. No request is in flight when it returns, so a term may begin.
     pub(crate) async fn run(&mut self, stop: &CancellationToken) {
         let mut pause = MIN_BACKOFF;
         let mut leader = self.leader.clone();

@@ -27,7 +27,7 @@ pub(crate) struct ListReport {
 /// Why a source could not be listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListFailure {
-    /// Whether the server refused: trying again helps only after somebody has changed something.
+    /// True if the server rejected the request: trying again helps only after a change of the cluster.
     pub refused: bool,
     /// The source and the reason, for users.
     pub message: String,

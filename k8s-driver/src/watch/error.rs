@@ -25,7 +25,7 @@ pub(super) enum Error {
 }
 
 impl Error {
-    /// Returns true for an answer that stays the same until somebody changes something: a client error, but for an expired
+    /// Returns true for an answer that stays the same until the cluster is changed: a client error, but for an expired
     /// token, a time-out and overload.
     pub(super) const fn is_refusal(&self) -> bool {
         match self {

@@ -2,7 +2,7 @@
 //!
 //! Owns the list of paths per kind. What is kept is what `apis::{pod, service, node, objects}` and the `JobApi`s read; a
 //! test below runs whole and trimmed objects through both and compares. A path that is missing here reads as absent there,
-//! so whoever reads more there adds it here.
+//! so a reader of more members adds them here.
 
 use std::fmt;
 
@@ -120,7 +120,7 @@ impl<'de> DeserializeSeed<'de> for FieldMask {
 }
 
 /// Reads a part of a value. A value of a type that has no such parts is kept as it is, or as an empty list or object of its
-/// type: whoever reads it finds nothing, as in the whole.
+/// type: its readers find nothing, as in the whole.
 struct Part(FieldMask);
 
 impl<'de> Visitor<'de> for Part {

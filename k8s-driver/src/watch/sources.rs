@@ -32,7 +32,7 @@ pub struct Source {
     pub object_type: ObjectType,
     /// Whether metadata alone is asked for.
     pub metadata_only: bool,
-    /// Whether it may not be there (yet): a custom resource whose definition nobody installed.
+    /// True for a resource that may be missing: a custom resource whose definition is not installed.
     pub optional: bool,
     /// Name of its view, as in [`apis::WatchTarget::of`].
     pub of: Option<Text>,

@@ -78,7 +78,7 @@ impl Space {
         })
     }
 
-    /// Waits until so many pods are in a phase and none of another, and gives them.
+    /// Waits until that many pods are in a phase and none in another. Returns them.
     pub(crate) fn until_pods(&self, phase: &str, count: usize) -> Vec<Value> {
         until(&format!("{count} pods are {phase}"), || {
             let pods = self.all("pods");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Operator, Space, directory};
 
-/// A job of so many pods that run for a while, or for ever.
+/// Returns a job of pods that run for a while, or for ever.
 fn job(replicas: u32, restart: &str, run_for: Option<&str>) -> Value {
     let mut annotations = json!({});
     if let Some(time) = run_for {

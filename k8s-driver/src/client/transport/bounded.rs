@@ -1,4 +1,4 @@
-//! Answers of bounded size, whoever reads them: a server that sends without end fails one request and not the process.
+//! Answers of bounded size: a server that sends without end fails one request and not the process.
 //!
 //! An answer is bounded as a whole. A watch has no end of its own, so each of its lines is bounded. A leader's log is neither: its
 //! lines are bounded by `event_log::jsonl`, which knows how long a checkpoint may be. Tests: at the end.
