@@ -22,12 +22,7 @@ impl State {
 
     pub(crate) fn apply_job(&mut self, key: &JobKey, event: &Event) -> Result<(), ApplyError> {
         let (at, stamp, behaviour) = (self.at, self.stamp, self.behaviour);
-        let node_view = NodeView {
-            nodes: &self.nodes,
-            listed: self.floors.get(&model::Kind::Node).is_some_and(|rv| rv.0 > 0),
-            grace_ms: self.config.node_grace_ms,
-            faults: &self.config.gpu_faults,
-        };
+        let node_view = NodeView::new(&self.nodes, &self.floors, &self.config);
         let Some(job) = self.jobs.get_mut(key) else {
             return Err(ApplyError::UnknownJob { job: key.to_string(), event: event.name() });
         };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{NodeFact, Text, Timestamp};
+use model::{Config, Kind, NodeFact, ResourceVersion, Text, Timestamp};
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,17 @@ pub(crate) enum NodeTrouble {
     LostAt(Timestamp),
 }
 
-impl NodeView<'_> {
+impl<'a> NodeView<'a> {
+    /// Takes the parts of the state beside the jobs, so that these can be changed meanwhile.
+    pub(crate) fn new(
+        nodes: &'a BTreeMap<Text, Node>,
+        floors: &BTreeMap<Kind, ResourceVersion>,
+        config: &'a Config,
+    ) -> Self {
+        let listed = floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0);
+        Self { nodes, listed, grace_ms: config.node_grace_ms, faults: &config.gpu_faults }
+    }
+
     /// Returns the trouble of a node at `now`; `None` for a good node and for one nothing is known of yet.
     pub(crate) fn trouble(&self, name: &str, now: Timestamp) -> Option<NodeTrouble> {
         let Some(node) = self.nodes.get(name) else {

@@ -119,12 +119,7 @@ impl State {
         let new = || Job { orphan_since: Some(at), ..Job::default() };
         let job = if tells_of_an_end { self.jobs.get_mut(key) } else { self.jobs.get_or_insert(key, new) };
         let Some(job) = job.filter(|job| !job.is_stale(fact)) else { return Ok(()) };
-        let node_view = NodeView {
-            nodes: &self.nodes,
-            listed: self.floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0),
-            grace_ms: self.config.node_grace_ms,
-            faults: &self.config.gpu_faults,
-        };
+        let node_view = NodeView::new(&self.nodes, &self.floors, &self.config);
         let turn = Turn { at, stamp, behaviour: self.behaviour, node_view };
         let mut moves = Vec::new();
         match fact {

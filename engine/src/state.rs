@@ -134,22 +134,12 @@ impl State {
 
     /// Returns what is known of the nodes, for classifying pods on them.
     pub(crate) fn node_view(&self) -> NodeView<'_> {
-        NodeView {
-            nodes: &self.nodes,
-            listed: self.floor(Kind::Node, None).0 > 0,
-            grace_ms: self.config.node_grace_ms,
-            faults: &self.config.gpu_faults,
-        }
+        NodeView::new(&self.nodes, &self.floors, &self.config)
     }
 
     /// Recomputes the job's deadline and forgets a job of which nothing is left. Called at the end of each record.
     pub(crate) fn finish_record(&mut self, key: &JobKey) {
-        let node_view = NodeView {
-            nodes: &self.nodes,
-            listed: self.floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0),
-            grace_ms: self.config.node_grace_ms,
-            faults: &self.config.gpu_faults,
-        };
+        let node_view = NodeView::new(&self.nodes, &self.floors, &self.config);
         if self.jobs.is_finished(key) {
             return;
         }
