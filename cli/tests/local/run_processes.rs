@@ -43,8 +43,9 @@ spec:
 }
 
 fn start(dir: &Path, manifest: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_trainyard"))
-        .arg("run")
+    // Tests may run under `nohup`, whose ignored SIGHUP a run would inherit and respect.
+    Command::new("env")
+        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_trainyard"), "run"])
         .arg(manifest)
         .arg("--data-dir")
         .arg(dir.join("data"))
