@@ -142,7 +142,7 @@ impl Findings {
     }
 
     /// Reads a field that takes one of a few words; `default` when absent or empty.
-    pub fn word<T: Copy>(
+    pub fn word<T: Clone>(
         &mut self,
         parent: &Value,
         base: &str,
@@ -153,7 +153,7 @@ impl Findings {
     ) -> T {
         let Some(text) = self.text(parent, base, key).filter(|text| !text.is_empty()) else { return default };
         if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
-            return *meaning;
+            return meaning.clone();
         }
         let names = || words.iter().map(|(word, _)| *word);
         let accepted = names().collect::<Vec<_>>().join(", ");

@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 
 /// Annotation on a pod: which creation decision of its slot it came from.
 pub const INCARNATION: &str = "trainyard.dev/incarnation";
+/// Annotation: shape of a pod, that is what of the number of replicas is written into it.
+pub const SHAPE: &str = "trainyard.dev/shape";
 
 /// Annotation on a job beside an ending annotation that we wrote: the uid of the job it was meant for, a slash, and the
 /// key of that annotation. A copy of the job has another uid, so the copied annotation commands nothing. A bare uid speaks

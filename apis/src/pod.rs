@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use crate::api::JobApi;
 use crate::node::true_conditions;
-use crate::objects::{deleting_at, incarnation, list_at, name, resource_version, text_at, time_at, uid};
+use crate::objects::{
+    SHAPE, annotation, deleting_at, incarnation, list_at, name, resource_version, text_at, time_at, uid,
+};
 
 /// Conditions that every healthy pod goes through.
 const USUAL_CONDITIONS: [&str; 6] =
@@ -73,7 +75,16 @@ pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
             .into_iter()
             .filter(|condition| !USUAL_CONDITIONS.contains(&&**condition))
             .collect(),
+        restarts: restarts(object),
+        shape: annotation(object, SHAPE).map(Text::from),
     })
+}
+
+/// Returns the number of restarts of the pod's containers, init containers included.
+fn restarts(object: &Value) -> u32 {
+    let lists = ["containerStatuses", "initContainerStatuses"].map(|key| list_at(object, &["status", key]));
+    let counts = lists.into_iter().flatten().filter_map(|status| status.get("restartCount").and_then(Value::as_u64));
+    counts.fold(0, |sum: u32, count| sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)))
 }
 
 fn phase(object: &Value) -> PodPhase {

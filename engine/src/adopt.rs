@@ -8,6 +8,7 @@ use model::fact::Adopted;
 use model::{Incarnation, Mirror, SlotId, Stamp, Text, Timestamp, Uid};
 
 use crate::job::Job;
+use crate::ranges;
 
 /// Maximum number of deleting pods that the mirror names by uid; of more, whole groups are named by an incarnation.
 const MAX_WAIT_UIDS: usize = 64;
@@ -40,6 +41,8 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         creating_at: mirror.first_creating_at,
         ended_at: if mirror.phase.is_terminal() { adopted.ended_at.or(Some(at)) } else { None },
         finals: adopted.finals.clone(),
+        admitted_at: mirror.admitted_at,
+        past_container_restarts: mirror.container_restarts,
         orphan_since: Some(at),
         adopted: stamp,
         ..Job::default()
@@ -58,6 +61,9 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
     }
     for (name, replicas) in &mirror.replicas {
         job.groups.entry(name.clone()).or_default().replicas = *replicas;
+    }
+    for (name, lost) in &mirror.lost {
+        job.groups.entry(name.clone()).or_default().lost = ranges::parse(lost);
     }
     if adopted.remarks {
         job.status_stamp = stamp;
@@ -86,6 +92,10 @@ impl Job {
             self.shorten_waits(&mut mirror);
         }
         if !ended {
+            let lost = self.groups.iter().filter(|(_, group)| !group.lost.is_empty());
+            mirror.lost = lost.map(|(name, group)| (name.clone(), ranges::text(&group.lost))).collect();
+            mirror.admitted_at = self.admitted_at;
+            mirror.container_restarts = self.past_container_restarts;
             mirror.slot_counts = self.pinned_counts();
             let grown = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.grown_from?)));
             mirror.grown_from = grown.collect();

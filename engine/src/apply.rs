@@ -1,7 +1,10 @@
 //! Folds decisions in. Needs no rule: what an event says is done to the state.
 
 use model::fact::Milestone;
-use model::{Decision, Event, JobKey, Phase, RestartScope, SlotId, Stamp, Text, Timestamp, Uid};
+use model::{
+    CauseKind, Decision, Event, JobKey, Milestones, Phase, Replacement, RestartScope, SlotId, Stamp, Text, Timestamp,
+    Uid,
+};
 
 use crate::job::{Job, MAX_MILESTONES, PendingDeletion};
 use crate::nodes::NodeView;
@@ -9,6 +12,9 @@ use crate::observe::answers;
 use crate::slots;
 use crate::state::{ApplyError, Scope, State};
 use crate::words::scope_words;
+
+/// Maximum number of slots that one entry of a trail names.
+const MAX_NAMED: usize = 8;
 
 impl State {
     /// Folds one event of a record in.
@@ -22,6 +28,7 @@ impl State {
 
     pub(crate) fn apply_job(&mut self, key: &JobKey, event: &Event) -> Result<(), ApplyError> {
         let (at, stamp, behaviour) = (self.at, self.stamp, self.behaviour);
+        self.format = self.format.max(crate::wire::format::of_event(event));
         let node_view = NodeView::new(&self.nodes, &self.floors, &self.config);
         let Some(job) = self.jobs.get_mut(key) else {
             return Err(ApplyError::UnknownJob { job: key.to_string(), event: event.name() });
@@ -87,16 +94,36 @@ impl State {
                         if let Some(slot) = job.slot_mut(slot) {
                             slot.failures.insert(cause.kind, *failures);
                         }
-                        restart(job, group, *scope, slot, stamp, &node_view);
+                        let is_charged = cause.kind != CauseKind::Resized;
+                        restart(job, group, *scope, slot, is_charged, stamp, &node_view);
                         job.note(
                             stamp,
                             at,
                             format!("restart of {} decided: {}", scope_words(*scope, group, slot), cause.message),
                         );
                     }
-                    Decision::End { phase, cause, clean } => {
+                    Decision::End { phase, cause, clean, .. } => {
                         end(job, *clean, stamp, &node_view);
                         job.note(stamp, at, format!("ending as {phase:?} decided: {}", cause.message));
+                    }
+                }
+            }
+            Event::Replaced { group, slots } => {
+                job.decided = stamp;
+                job.status_stamp = stamp;
+                replace(job, group, slots, stamp, &node_view);
+                let names: Vec<String> =
+                    slots.iter().take(MAX_NAMED).map(|each| format!("{group}-{}", each.index)).collect();
+                let more = if slots.len() > MAX_NAMED { ", ..." } else { "" };
+                job.note(stamp, at, format!("replacing {}{more}", names.join(", ")));
+            }
+            Event::Lost { slots } => {
+                job.status_stamp = stamp;
+                for (id, kind) in slots {
+                    if let Some(slot) = job.slot_mut(id) {
+                        slot.lost = true;
+                        slots::refresh(job, id, &node_view);
+                        job.note(stamp, at, format!("{id} failed for good ({kind:?}): not created again"));
                     }
                 }
             }
@@ -107,12 +134,17 @@ impl State {
             }
             Event::Ended { phase } => {
                 job.ended_at = Some(at);
-                let message = job.ending().map_or_else(
-                    || Text::from(""),
-                    |(_, clean, cause)| {
-                        Text::from(format!("{}; pods {}", cause.message, if clean { "deleted" } else { "kept" }))
-                    },
-                );
+                let message = match &job.decision {
+                    Some(Decision::End { cause, clean, live_only, .. }) => {
+                        let pods = match (clean, live_only) {
+                            (true, false) => "pods deleted",
+                            (true, true) => "pods that have not ended are deleted",
+                            (false, _) => "pods kept",
+                        };
+                        Text::from(format!("{}; {pods}", cause.message))
+                    }
+                    Some(Decision::Restart { .. }) | None => Text::from(""),
+                };
                 enter(job, *phase, message, stamp, at);
             }
             Event::PhaseChanged { to, message } => enter(job, *to, message.clone(), stamp, at),
@@ -142,6 +174,7 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp
         Phase::Pending => {
             job.started_at = job.started_at.or(Some(at));
             job.creating_at = None;
+            job.admit(at);
         }
         Phase::Creating => job.creating_at = Some(at),
         Phase::Running => {
@@ -157,9 +190,22 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp
         | Phase::TimedOut
         | Phase::Preempted
         | Phase::NodeFailed => {}
+        Phase::Suspended => job.admitted_at = None,
     }
     if job.milestones.len() >= MAX_MILESTONES {
-        job.milestones.pop_front();
+        let rule = job.spec().map(|spec| spec.phase_rules.milestones).unwrap_or_default();
+        let comes_again = |n: &usize| {
+            let later = job
+                .milestones
+                .range(n.saturating_add(1)..)
+                .any(|m| job.milestones.get(*n).is_some_and(|at| at.phase == m.phase));
+            later || job.milestones.get(*n).is_some_and(|at| at.phase == phase)
+        };
+        let dropped = match rule {
+            Milestones::Latest => 0,
+            Milestones::EachPhase => (0..job.milestones.len()).find(comes_again).unwrap_or_default(),
+        };
+        job.milestones.remove(dropped);
     }
     job.milestones.push_back(Milestone { phase, at, message });
 }
@@ -174,20 +220,49 @@ fn schedule_deletion(job: &mut Job, uid: &Uid, requires: Stamp, node_view: &Node
     }
 }
 
-fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stamp: Stamp, node_view: &NodeView<'_>) {
-    if let Some(charged) = job.groups.get_mut(group) {
+/// Replaces pods by themselves: nothing else of the job is touched.
+fn replace(job: &mut Job, group: &Text, slots: &[Replacement], stamp: Stamp, node_view: &NodeView<'_>) {
+    for each in slots {
+        let id = SlotId { group: group.clone(), index: each.index };
+        if let Some(slot) = job.slot_mut(&id) {
+            slot.failures.insert(each.kind, each.failures);
+        }
+        if let Some(group) = job.groups.get_mut(group) {
+            group.charged = group.charged.saturating_add(1);
+            if let Some(until) = each.retry_at {
+                group.delay(each.index, until);
+            }
+        }
+        schedule_deletion(job, &each.uid, stamp, node_view);
+    }
+}
+
+fn restart(
+    job: &mut Job,
+    group: &Text,
+    scope: RestartScope,
+    slot: &SlotId,
+    is_charged: bool,
+    stamp: Stamp,
+    node_view: &NodeView<'_>,
+) {
+    if let Some(charged) = job.groups.get_mut(group).filter(|_| is_charged) {
         charged.charged = charged.charged.saturating_add(1);
     }
+    let is_single = is_single(scope);
     let taken = groups_taken(job, group, scope);
     for name in &taken {
         let Some(group) = job.groups.get_mut(name) else { continue };
+        if !is_charged {
+            continue;
+        }
         group.restarts = group.restarts.saturating_add(1);
-        if scope != RestartScope::Pod {
+        if !is_single {
             group.forget_growth();
         }
         let (restarts, len) = (group.restarts, group.replicas);
         for (index, each) in (0..len).zip(&mut group.slots) {
-            if scope != RestartScope::Pod || index == slot.index {
+            if !is_single || index == slot.index {
                 each.count = Some(restarts);
                 each.done = false;
             }
@@ -197,9 +272,11 @@ fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stam
         RestartScope::All => job.pods.keys().cloned().collect(),
         RestartScope::Replica => {
             let of_group = |p: &crate::job::Pod| p.fact.slot.as_ref().is_some_and(|id| id.group == *group);
-            job.pods.values().filter(|p| of_group(p)).map(|p| p.fact.uid.clone()).collect()
+            // Where no pod failed, those that ended stay ended.
+            let taken = |p: &crate::job::Pod| of_group(p) && (is_charged || !p.fact.phase.is_terminal());
+            job.pods.values().filter(|p| taken(p)).map(|p| p.fact.uid.clone()).collect()
         }
-        RestartScope::Pod => job.slot(slot).and_then(|s| s.pod.clone()).into_iter().collect(),
+        RestartScope::Pod | RestartScope::Each => job.slot(slot).and_then(|s| s.pod.clone()).into_iter().collect(),
     };
     for uid in &victims {
         schedule_deletion(job, uid, stamp, node_view);
@@ -209,11 +286,16 @@ fn restart(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, stam
     }
 }
 
+/// Returns true if a restart takes one pod along.
+const fn is_single(scope: RestartScope) -> bool {
+    matches!(scope, RestartScope::Pod | RestartScope::Each)
+}
+
 /// Groups that a restart takes along, wholly or in part.
 fn groups_taken(job: &Job, group: &Text, scope: RestartScope) -> Vec<Text> {
     match scope {
         RestartScope::All => job.spec().map(|s| s.groups.iter().map(|g| g.name.clone()).collect()).unwrap_or_default(),
-        RestartScope::Replica | RestartScope::Pod => vec![group.clone()],
+        RestartScope::Replica | RestartScope::Pod | RestartScope::Each => vec![group.clone()],
     }
 }
 
@@ -221,8 +303,7 @@ fn groups_taken(job: &Job, group: &Text, scope: RestartScope) -> Vec<Text> {
 fn delay(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, until: Timestamp) {
     for name in groups_taken(job, group, scope) {
         let Some(group) = job.groups.get_mut(&name) else { continue };
-        let indexes =
-            if scope == RestartScope::Pod { slot.index..slot.index.saturating_add(1) } else { 0..group.replicas };
+        let indexes = if is_single(scope) { slot.index..slot.index.saturating_add(1) } else { 0..group.replicas };
         for index in indexes {
             group.delay(index, until);
         }
@@ -245,11 +326,15 @@ fn end(job: &mut Job, clean: bool, stamp: Stamp, node_view: &NodeView<'_>) {
         }
     }
     if clean {
-        let uids: Vec<Uid> = job.pods.keys().cloned().collect();
-        for uid in &uids {
+        let pods = job.pods.iter().filter(|(_, pod)| job.end_deletes(pod));
+        let pods: Vec<Uid> = pods.map(|(uid, _)| uid.clone()).collect();
+        for uid in &pods {
             schedule_deletion(job, uid, stamp, node_view);
         }
-        for service in job.services.values_mut() {
+        let services = job.services.iter().filter(|(_, service)| job.end_deletes_service(service));
+        let services: Vec<Uid> = services.map(|(uid, _)| uid.clone()).collect();
+        for uid in services {
+            let Some(service) = job.services.get_mut(&uid) else { continue };
             service
                 .deletion
                 .get_or_insert_with(|| Box::new(PendingDeletion { requires: stamp, ordered: false, forced: false }));

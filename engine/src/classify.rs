@@ -3,11 +3,14 @@
 //! Rules: `AITrainingJob` specification, sections 3.1, 4.2 and 4.3, with its corrections: a pod that ended keeps its result
 //! even if its node is lost later, and a pod that is being deleted has none.
 
-use model::{CauseKind, Config, ContainerState, GroupSpec, Phase, PodPhase, RestartPolicy, Timestamp};
+use model::{CauseKind, Config, ContainerState, GroupSpec, Phase, PodPhase, RestartPolicy, Retryable, Timestamp};
 
 use crate::job::{Job, Pod};
 use crate::nodes::{NodeTrouble, NodeView};
 use crate::slots::{creation_error, has_gpu_condition};
+
+/// Condition of a pod that Kubernetes ends: evicted, preempted, or on a node that goes down.
+const DISRUPTED: &str = "DisruptionTarget";
 
 /// Outcome of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +52,8 @@ impl DecisionContext<'_> {
         }
         match self.lost(group, pod) {
             Some(kind) => {
-                PodOutcome::Failed { phase: Phase::NodeFailed, kind, restartable: on_node_fail(group.restart) }
+                let restartable = on_node_fail(job, group.restart, kind);
+                PodOutcome::Failed { phase: Phase::NodeFailed, kind, restartable }
             }
             None => PodOutcome::Fine,
         }
@@ -69,6 +73,7 @@ impl DecisionContext<'_> {
             RestartPolicy::Never => false,
             RestartPolicy::ExitCode => by_code,
             RestartPolicy::OnNodeFailWithExitCode => by_code || gpu,
+            RestartPolicy::Listed => by_code || retryable(job).is_some_and(|listed| is_listed(listed, pod, gpu)),
         };
         let kind = if gpu {
             CauseKind::GpuFault
@@ -102,7 +107,7 @@ impl DecisionContext<'_> {
 
     /// Returns the outcome of a pod whose container cannot be created; only while all pods are placed and the job has shown so.
     fn classify_creation(&self, job: &Job, pod: &Pod) -> Option<PodOutcome> {
-        if pod.fact.phase != PodPhase::Pending || !matches!(job.phase, Phase::Creating | Phase::Restarting) {
+        if pod.fact.phase != PodPhase::Pending {
             return None;
         }
         creation_error(pod)?;
@@ -119,9 +124,23 @@ impl DecisionContext<'_> {
     }
 }
 
-/// Returns true if the policy answers the failure of a node by a restart.
-const fn on_node_fail(policy: RestartPolicy) -> bool {
+fn retryable(job: &Job) -> Option<&Retryable> {
+    job.spec().and_then(|spec| spec.retryable.as_ref())
+}
+
+/// Returns true if a failure is listed by something else than its exit code.
+fn is_listed(listed: &Retryable, pod: &Pod, gpu: bool) -> bool {
+    pod.fact.reason.as_ref().is_some_and(|reason| listed.reasons.contains(reason))
+        || (listed.disrupted && pod.fact.conditions.iter().any(|condition| &**condition == DISRUPTED))
+        || (listed.gpu && gpu)
+}
+
+/// Returns true if the policy answers the failure of a node, or of a device on it, by a restart.
+fn on_node_fail(job: &Job, policy: RestartPolicy, kind: CauseKind) -> bool {
     match policy {
+        RestartPolicy::Listed => {
+            retryable(job).is_some_and(|listed| if kind == CauseKind::GpuFault { listed.gpu } else { listed.node })
+        }
         RestartPolicy::Always | RestartPolicy::OnNodeFail | RestartPolicy::OnNodeFailWithExitCode => true,
         RestartPolicy::OnFailure | RestartPolicy::Never | RestartPolicy::ExitCode => false,
     }

@@ -1,6 +1,6 @@
 //! When a job is to be looked at again: the earliest of its limits, windows, back-offs and retries.
 
-use model::{Config, Phase, PodPhase, Timestamp};
+use model::{ClockStart, Config, PodPhase, Timestamp};
 
 use crate::job::Job;
 use crate::nodes::{NodeTrouble, NodeView};
@@ -19,7 +19,11 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
         job.orphan_since.map(|since| since.plus_ms(config.orphan_grace_ms)).into_iter().for_each(&mut at_or_after);
         return next;
     }
-    if job.deleting || job.phase.is_terminal() {
+    if job.deleting {
+        return next;
+    }
+    if job.phase.is_terminal() {
+        job.expires_at().into_iter().for_each(&mut at_or_after);
         return next;
     }
     if job.ending().is_none() {
@@ -40,7 +44,6 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
                 }
             }
             if pod.fact.phase == PodPhase::Pending
-                && matches!(job.phase, Phase::Creating | Phase::Restarting)
                 && creation_error(pod).is_some()
                 && let Some(since) = job.creating_at
             {
@@ -55,6 +58,11 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
 impl Job {
     /// When its time limit passes.
     pub fn time_limit_at(&self) -> Option<Timestamp> {
-        Some(self.first_running_at?.plus_ms(self.spec()?.time_limit_ms?))
+        let spec = self.spec()?;
+        let start = match spec.limit_from {
+            ClockStart::FirstRunning => self.first_running_at,
+            ClockStart::Admitted => self.admitted_at,
+        };
+        Some(start?.plus_ms(spec.time_limit_ms?))
     }
 }

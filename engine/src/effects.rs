@@ -32,9 +32,14 @@ impl State {
                 && !job.gone
                 && !job.deleting
                 && !job.end_annotated
+                && job.spec().is_none_or(|spec| spec.end_annotation)
                 && job.acked_stamp >= job.decided
             {
                 commands.push(Command::WriteEndAnnotation);
+            }
+            let is_expired = job.phase.is_terminal() && job.expires_at().is_some_and(|at| at <= self.at);
+            if is_expired && job.known && !job.gone && !job.deleting && !job.needs_status() {
+                commands.push(Command::DeleteJob);
             }
         }
         commands

@@ -176,10 +176,25 @@ pub fn event_words(event: &Event) -> Option<String> {
                 let wait = retry_at.map(|at| format!(", not before {}", at.to_rfc3339())).unwrap_or_default();
                 format!("restart (scope {scope:?}, charged to {group}{wait}): {}", cause.message)
             }
-            Decision::End { phase, cause, clean } => {
-                format!("end as {phase:?}, pods {}: {}", if *clean { "deleted" } else { "kept" }, cause.message)
+            Decision::End { phase, cause, clean, live_only } => {
+                let pods = match (clean, live_only) {
+                    (true, false) => "pods deleted",
+                    (true, true) => "pods that have not ended deleted",
+                    (false, _) => "pods kept",
+                };
+                format!("end as {phase:?}, {pods}: {}", cause.message)
             }
         },
+        Event::Replaced { group, slots } => {
+            let names: Vec<String> = slots.iter().map(|each| format!("{group}-{}", each.index)).collect();
+            let last = slots.iter().filter_map(|each| each.retry_at).max();
+            let wait = last.map(|at| format!(", not before {}", at.to_rfc3339())).unwrap_or_default();
+            format!("replace pods {} (charged to {group}{wait})", named_list(&names))
+        }
+        Event::Lost { slots } => {
+            let names: Vec<String> = slots.iter().map(|(slot, _)| slot.to_string()).collect();
+            format!("pods {} failed for good: not created again", named_list(&names))
+        }
         Event::RestartCleared => "the old pods are gone".to_owned(),
         Event::Ended { phase } => format!("phase {phase:?}: ended"),
         Event::PhaseChanged { to, message } if message.is_empty() => format!("phase {to:?}"),

@@ -165,6 +165,8 @@ mod tests {
             reason: None,
             message: None,
             conditions: Vec::new(),
+            restarts: 0,
+            shape: None,
         }))
     }
 

@@ -74,6 +74,7 @@ impl State {
 
     /// Takes a fact in; one that cannot be applied puts its job in quarantine, and the others go on.
     pub fn take_in(&mut self, scope: &Scope, fact: &model::Fact) -> crate::state::Dirty {
+        self.format = self.format.max(crate::wire::format::of_fact(fact));
         match self.observe(scope, fact) {
             Ok(dirty) => dirty,
             Err(error) => {

@@ -33,6 +33,10 @@ pub struct Group {
     pub grown_from: Option<u32>,
     /// Pods in those slots by phase.
     pub grown: Counters,
+    /// Wanted slots whose pods failed for good.
+    pub lost: BTreeSet<u32>,
+    /// Wanted slots whose pod was made in another shape than the group's present one.
+    pub misshapen: BTreeSet<u32>,
 }
 
 /// Pods by phase.
@@ -115,11 +119,19 @@ pub struct Slot {
     pub last_gone: Option<Uid>,
     /// Version as of which that pod was not shown any more; zero where that is not known. Later news of it is not late.
     pub last_gone_rv: ResourceVersion,
+    /// Set if its pod failed for good; stays when the pod is collected afterwards.
+    pub lost: bool,
     /// Which counter its pod is in.
     pub counter: Option<Counter>,
 }
 
 impl Group {
+    /// The sets of indices of its slots.
+    pub(crate) fn sets_mut(&mut self) -> [&mut BTreeSet<u32>; 6] {
+        let Self { missing, missing_services, done, to_evaluate, lost, misshapen, .. } = self;
+        [missing, missing_services, done, to_evaluate, lost, misshapen]
+    }
+
     /// Holds the next pod of a slot back. A longer back-off that it waits for already stays.
     pub(crate) fn delay(&mut self, index: u32, until: Timestamp) {
         let at = self.delays.entry(index).or_default();

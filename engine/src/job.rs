@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use model::fact::{EndRequest, Milestone};
 use model::{
-    Decision, GroupSpec, Incarnation, JobKey, JobSpec, ObjectRef, Outcome, Phase, PodFact, PodPhase, ResourceVersion,
-    SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
+    ClockStart, Decision, GroupSpec, Incarnation, JobKey, JobSpec, ObjectRef, Outcome, Phase, PodFact, PodPhase,
+    ResourceVersion, SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
 };
 
 use crate::group::{Counter, Group, Slot};
@@ -106,6 +106,12 @@ pub struct Job {
     pub orphan_since: Option<Timestamp>,
     /// The last decisions and what caused them, oldest first.
     pub trail: VecDeque<Trail>,
+    /// When it was last admitted, where its time limit counts from that.
+    pub admitted_at: Option<Timestamp>,
+    /// Restarts of containers of pods that are gone.
+    pub past_container_restarts: u32,
+    /// Restarts of containers of its pods.
+    pub container_restarts: u32,
     /// Its own key, shared by the indexes that name it.
     pub key: Option<Arc<JobKey>>,
 }
@@ -204,9 +210,50 @@ impl Job {
     /// The ending that was decided, and whether it cleans up.
     pub fn ending(&self) -> Option<(Phase, bool, &model::Cause)> {
         match self.decision.as_ref()? {
-            Decision::End { phase, cause, clean } => Some((*phase, *clean, cause)),
+            Decision::End { phase, cause, clean, .. } => Some((*phase, *clean, cause)),
             Decision::Restart { .. } => None,
         }
+    }
+
+    /// Returns true if its ending deletes this pod: all of them, or those that have not ended.
+    pub(crate) fn end_deletes(&self, pod: &Pod) -> bool {
+        match &self.decision {
+            Some(Decision::End { clean, live_only, .. }) => *clean && !(*live_only && pod.fact.phase.is_terminal()),
+            Some(Decision::Restart { .. }) | None => false,
+        }
+    }
+
+    /// Returns true if its ending deletes this service: all of them, or those whose pod does not stay.
+    pub(crate) fn end_deletes_service(&self, service: &Service) -> bool {
+        let pod =
+            || service.slot.as_ref().and_then(|id| self.slot(id)?.pod.as_ref()).and_then(|uid| self.pods.get(uid));
+        match &self.decision {
+            Some(Decision::End { clean, live_only, .. }) => {
+                *clean && !(*live_only && pod().is_some_and(|pod| pod.deletion.is_none() && !self.end_deletes(pod)))
+            }
+            Some(Decision::Restart { .. }) | None => false,
+        }
+    }
+
+    /// Returns the number of retries that its budget counts: pods replaced, and where the budget says so restarts of
+    /// containers.
+    pub fn retries(&self) -> u32 {
+        let replaced = self.groups.values().fold(0u32, |sum, group| sum.saturating_add(group.charged));
+        let containers = self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.containers);
+        let restarts = self.past_container_restarts.saturating_add(self.container_restarts);
+        if containers { replaced.saturating_add(restarts) } else { replaced }
+    }
+
+    /// Starts the clock of a time limit that counts from the admission.
+    pub(crate) fn admit(&mut self, at: Timestamp) {
+        if self.spec().is_some_and(|spec| spec.limit_from == ClockStart::Admitted) {
+            self.admitted_at.get_or_insert(at);
+        }
+    }
+
+    /// When its object is to be deleted, because the time that it stays after its end has passed.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        Some(self.ended_at?.plus_ms(self.spec()?.ttl_ms?))
     }
 
     /// Returns the back-offs that hold pods back, by slot. Some may have passed.
@@ -265,7 +312,7 @@ impl Job {
         release(&mut self.planned_services, BTreeSet::is_empty);
         release(&mut self.deleting_pods, BTreeSet::is_empty);
         for group in self.groups.values_mut() {
-            for set in [&mut group.missing, &mut group.missing_services, &mut group.done, &mut group.to_evaluate] {
+            for set in group.sets_mut() {
                 release(set, BTreeSet::is_empty);
             }
         }

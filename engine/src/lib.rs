@@ -34,6 +34,7 @@ pub mod job;
 mod jobs;
 pub mod nodes;
 mod observe;
+mod ranges;
 mod rest;
 mod slots;
 pub mod state;

@@ -7,7 +7,7 @@ mod pods;
 mod services;
 
 use model::command::Outcome;
-use model::{Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, SlotId, SpecFact, Stamp, Timestamp};
+use model::{Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, Phase, SlotId, SpecFact, Stamp, Timestamp};
 
 use crate::job::Job;
 use crate::nodes::{Node, NodeView};
@@ -210,6 +210,11 @@ impl Turn<'_> {
             // What was refused may be accepted now.
             job.attempts.retain(|_, attempt| !matches!(attempt.last, Outcome::Refused { .. }));
             slots::rebuild_slots(job, edited, self);
+            let is_active = !matches!(job.phase, Phase::New | Phase::Suspended) && !job.phase.is_terminal();
+            if is_active {
+                // The object of another operator, or one whose clock counted from elsewhere before.
+                job.admit(job.started_at.unwrap_or(self.at));
+            }
         }
         if job.spec.is_some() || fact.spec.is_err() || !fact.warnings.is_empty() {
             job.status_stamp = self.stamp;

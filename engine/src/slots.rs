@@ -35,13 +35,23 @@ pub(crate) fn creation_error(pod: &Pod) -> Option<(&Text, &Text, Option<&Text>)>
 
 /// Brings a group's counters and sets in step with one of its slots.
 pub(crate) fn refresh(job: &mut Job, id: &SlotId, node_view: &NodeView<'_>) {
-    let (services, gpus) = job.spec().and_then(|s| s.group(&id.group)).map_or((false, false), |g| (g.services, g.gpus));
-    let Job { groups, pods, .. } = job;
+    let Job { groups, pods, valid, .. } = job;
+    let spec = valid.as_ref().and_then(|fact| fact.spec.as_ref().ok());
+    let wanted = spec.and_then(|spec| spec.group(&id.group));
+    let (services, gpus) = wanted.map_or((false, false), |group| (group.services, group.gpus));
+    let shape = wanted.and_then(|group| group.shape.as_ref());
+    let ignores_leaving = spec.is_some_and(|spec| spec.phase_rules.ignores_leaving);
     let Some(group) = groups.get_mut(&id.group) else { return };
-    let Group { slots, counters, missing, missing_services, done, to_evaluate, grown_from, grown, .. } = &mut **group;
+    let Group {
+        slots, counters, missing, missing_services, done, to_evaluate, grown_from, grown, lost, misshapen, ..
+    } = &mut **group;
     let Some(slot) = usize::try_from(id.index).ok().and_then(|n| slots.get_mut(n)) else { return };
     let pod = slot.pod.as_ref().and_then(|uid| pods.get(uid));
-    let counter = pod.map(|pod| pod.counter()).or_else(|| slot.done.then_some(Counter::Succeeded));
+    let counter = pod
+        .filter(|pod| !(ignores_leaving && pod.is_leaving()))
+        .map(|pod| pod.counter())
+        .or_else(|| slot.done.then_some(Counter::Succeeded))
+        .or_else(|| slot.lost.then_some(Counter::Failed));
     if counter != slot.counter {
         counters.shift(slot.counter, counter);
         if grown_from.is_some_and(|from| from <= id.index) {
@@ -49,10 +59,20 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, node_view: &NodeView<'_>) {
         }
         slot.counter = counter;
     }
-    set_membership(missing, id.index, pod.is_none() && !slot.planned && !slot.done);
+    set_membership(missing, id.index, pod.is_none() && !slot.planned && !slot.done && !slot.lost);
     set_membership(missing_services, id.index, services && slot.service.is_none() && !slot.service_planned);
     set_membership(done, id.index, slot.done);
-    set_membership(to_evaluate, id.index, pod.is_some_and(|p| needs_evaluation(p, gpus, node_view)));
+    let evaluates = |pod: &Pod| (!slot.lost || pod.is_leaving()) && needs_evaluation(pod, gpus, node_view);
+    set_membership(to_evaluate, id.index, pod.is_some_and(|pod| evaluates(pod)));
+    set_membership(lost, id.index, slot.lost);
+    set_membership(misshapen, id.index, pod.is_some_and(|pod| is_misshapen(pod, shape)));
+}
+
+/// Returns true if a pod that goes on was made in another shape than the group's present one. A pod whose shape is not told
+/// was made by another operator, and stays as it is.
+fn is_misshapen(pod: &Pod, shape: Option<&Text>) -> bool {
+    let differs = shape.is_some_and(|wanted| pod.fact.shape.as_ref().is_some_and(|shape| shape != wanted));
+    differs && !pod.is_leaving() && !pod.fact.phase.is_terminal()
 }
 
 fn set_membership(set: &mut BTreeSet<u32>, index: u32, member: bool) {
@@ -94,6 +114,12 @@ pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, turn: &Turn<'_>) {
         // Of an adopted job its mirror may tell the number before.
         let was_known = edited || group.replicas > 0;
         resize(group, wanted.replicas, was_known && turn.behaviour.tells_growth());
+        // Of an adopted job its mirror tells the slots whose pods failed for good.
+        for index in &group.lost {
+            if let Some(slot) = usize::try_from(*index).ok().and_then(|n| group.slots.get_mut(n)) {
+                slot.lost = true;
+            }
+        }
         // New pods must be told from those that an adopted mirror still waits for.
         if let Some(below) = job.waits_below.get(&wanted.name) {
             for slot in &mut group.slots {
@@ -164,7 +190,7 @@ pub(crate) fn refresh_group(job: &mut Job, name: &Text, node_view: &NodeView<'_>
 
 fn resize(group: &mut Group, replicas: u32, tells_growth: bool) {
     let len = usize::try_from(replicas).unwrap_or(usize::MAX);
-    let Group { slots, counters, grown, grown_from, past, .. } = group;
+    let Group { slots, counters, grown, grown_from, past, .. } = &mut *group;
     if slots.len() > len {
         for (index, slot) in (replicas..).zip(slots.get(len..).unwrap_or_default()) {
             *past = slot.incarnation.max(*past);
@@ -173,7 +199,7 @@ fn resize(group: &mut Group, replicas: u32, tells_growth: bool) {
                 grown.shift(slot.counter, None);
             }
         }
-        for set in [&mut group.missing, &mut group.missing_services, &mut group.done, &mut group.to_evaluate] {
+        for set in group.sets_mut() {
             set.retain(|index| *index < replicas);
         }
     }

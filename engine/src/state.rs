@@ -94,6 +94,8 @@ pub struct State {
     pub terms: Vec<(Term, Position)>,
     /// Behaviour by which facts and events are folded: that of the record, or this build's.
     pub(crate) behaviour: Behaviour,
+    /// Oldest format that can hold what was folded in.
+    pub(crate) format: u16,
     pub(crate) on_node: BTreeMap<Text, BTreeMap<Arc<JobKey>, u32>>,
     pub(crate) deadlines: BTreeSet<(Timestamp, JobKey)>,
 }

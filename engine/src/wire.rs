@@ -8,6 +8,7 @@
 //! behaviour or an unknown word was written by a newer build: it is refused, and the reason says so. Never renumber or reuse a
 //! behaviour number. Tests: `wire/tests.rs`.
 
+pub(crate) mod format;
 mod unknown;
 mod v1;
 
@@ -23,8 +24,11 @@ use serde_with::SerializeAs;
 use crate::job::Job;
 use crate::state::{Scope, State};
 
-/// Format version of record bodies that this build writes.
-pub const VERSION: u16 = 1;
+/// Newest format of bodies that this build reads and writes.
+///
+/// 1: the first build. 2: the words and members of [`format`]. A body has the oldest format that can hold it, so that what an
+/// older build can read stays readable there.
+pub const VERSION: u16 = 2;
 /// Behaviour of the engine that this build decides by.
 ///
 /// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job; the planned pod
@@ -137,7 +141,7 @@ impl Record {
             Scope::Job(key) => Some(key),
         };
         Ok(serde_json::to_vec(&v1::RecordRef {
-            v: VERSION,
+            v: format::of_record(&self.facts, &self.events),
             at: self.at,
             behaviour: self.behaviour,
             job,
@@ -173,7 +177,7 @@ impl State {
     /// [`WireError::Malformed`], should a value have no JSON form.
     pub fn to_checkpoint(&self) -> Result<Vec<u8>, WireError> {
         Ok(serde_json::to_vec(&v1::CheckpointRef {
-            v: VERSION,
+            v: self.format.max(1),
             behaviour: BEHAVIOUR,
             stamp: self.stamp,
             at: self.at,
@@ -193,6 +197,7 @@ impl State {
     pub fn from_checkpoint(body: &[u8]) -> Result<Self, WireError> {
         let body: v1::Checkpoint = read(body)?;
         let mut state = Self {
+            format: body.v,
             stamp: body.stamp,
             at: body.at,
             config: body.config,

@@ -55,7 +55,12 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
                 let _ = write!(out, ", on node {node}");
             }
         }
-        CauseKind::PodFailed | CauseKind::EndRequested(_) | CauseKind::TimeLimit | CauseKind::NoPods => {
+        CauseKind::PodFailed
+        | CauseKind::EndRequested(_)
+        | CauseKind::TimeLimit
+        | CauseKind::NoPods
+        | CauseKind::BudgetSpent
+        | CauseKind::Resized => {
             let _ = write!(out, " failed");
             if let Some(node) = node {
                 let _ = write!(out, " on node {node}");
@@ -107,7 +112,7 @@ pub(crate) fn cause_of_end_request(request: EndRequest, value: &str) -> Cause {
 /// Returns what a restart takes along, in words.
 pub(crate) fn scope_words(scope: RestartScope, group: &str, slot: &SlotId) -> String {
     match scope {
-        RestartScope::Pod => format!("pod {slot}"),
+        RestartScope::Pod | RestartScope::Each => format!("pod {slot}"),
         RestartScope::Replica => format!("every pod of {group}"),
         RestartScope::All => "every pod of the job".to_owned(),
     }

@@ -19,6 +19,8 @@ pub enum ObjectRef {
     Status,
     /// The end annotation on the job that older tools read.
     EndAnnotation,
+    /// The job's own object.
+    Job,
 }
 
 impl fmt::Display for ObjectRef {
@@ -30,6 +32,7 @@ impl fmt::Display for ObjectRef {
             Self::ServiceUid(uid) => write!(f, "service {uid}"),
             Self::Status => f.write_str("status"),
             Self::EndAnnotation => f.write_str("ending annotation"),
+            Self::Job => f.write_str("job"),
         }
     }
 }
@@ -74,6 +77,8 @@ pub enum Command {
     },
     /// Write the end annotation.
     WriteEndAnnotation,
+    /// Delete the job's own object: its time after the end has passed.
+    DeleteJob,
     /// Write the status and the mirror.
     WriteStatus {
         /// The stamp the mirror carries.
@@ -93,6 +98,7 @@ impl Command {
             Self::DeletePod { uid, .. } => ObjectRef::PodUid(uid.clone()),
             Self::DeleteService { uid, .. } => ObjectRef::ServiceUid(uid.clone()),
             Self::WriteEndAnnotation => ObjectRef::EndAnnotation,
+            Self::DeleteJob => ObjectRef::Job,
             Self::WriteStatus { .. } => ObjectRef::Status,
         }
     }

@@ -32,6 +32,18 @@ pub enum Event {
     },
     /// A restart or an ending.
     Decided(Box<Decision>),
+    /// Failed pods are replaced, each by itself, while the others go on.
+    Replaced {
+        /// Their group, which is charged.
+        group: Text,
+        /// The pods.
+        slots: Vec<Replacement>,
+    },
+    /// The pods of these slots failed for good: they are not created again.
+    Lost {
+        /// The slots, each with the kind of its failure.
+        slots: Vec<(SlotId, CauseKind)>,
+    },
     /// The old pods of the restart are gone; replacements may come.
     RestartCleared,
     /// The ending is complete.
@@ -68,6 +80,8 @@ impl Event {
             Self::PodsDropped { .. } => "PodsDropped",
             Self::ServicesDropped { .. } => "ServicesDropped",
             Self::Decided(_) => "Decided",
+            Self::Replaced { .. } => "Replaced",
+            Self::Lost { .. } => "Lost",
             Self::RestartCleared => "RestartCleared",
             Self::Ended { .. } => "Ended",
             Self::PhaseChanged { .. } => "PhaseChanged",
@@ -75,6 +89,21 @@ impl Event {
             Self::MessageChanged { .. } => "MessageChanged",
         }
     }
+}
+
+/// A failed pod that is replaced by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replacement {
+    /// Index of its slot in the group.
+    pub index: u32,
+    /// The pod.
+    pub uid: Uid,
+    /// Kind of its failure.
+    pub kind: CauseKind,
+    /// Failures of this slot by this kind of cause so far, this one included.
+    pub failures: u32,
+    /// The new pod is not created before this; `None` is at once.
+    pub retry_at: Option<Timestamp>,
 }
 
 /// A restart or an ending: what pods are deleted for.
@@ -103,6 +132,8 @@ pub enum Decision {
         cause: Cause,
         /// Set if pods and services are deleted.
         clean: bool,
+        /// Set if of these only pods that have not ended are deleted, with their services.
+        live_only: bool,
     },
 }
 
@@ -147,4 +178,8 @@ pub enum CauseKind {
     TimeLimit,
     /// No pod was asked for.
     NoPods,
+    /// The job's retries are spent.
+    BudgetSpent,
+    /// The number of replicas changed, and with it the shape of the pods.
+    Resized,
 }

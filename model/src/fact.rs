@@ -197,6 +197,10 @@ pub struct PodFact {
     pub message: Option<Text>,
     /// Condition types that are True, other than the usual progress conditions.
     pub conditions: Vec<Text>,
+    /// Restarts of its containers by the kubelet, init containers included.
+    pub restarts: u32,
+    /// The shape it was made in, where its API tells shapes.
+    pub shape: Option<Text>,
 }
 
 /// A container, reduced to what decisions read.

@@ -28,10 +28,13 @@ pub mod spec;
 
 pub use command::{Command, Effect, ObjectRef, Outcome};
 pub use config::Config;
-pub use event::{Cause, CauseKind, Decision, Event};
+pub use event::{Cause, CauseKind, Decision, Event, Replacement};
 pub use fact::{ContainerFact, ContainerState, Fact, JobFact, NodeFact, PodFact, PodPhase, ServiceFact, SpecFact};
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;
 pub use phase::Phase;
-pub use policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
-pub use spec::{FieldError, GroupSpec, JobSpec, PhaseRules};
+pub use policy::{
+    Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
+    Retryable,
+};
+pub use spec::{Ends, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Running};

@@ -35,4 +35,10 @@ pub struct Mirror {
     pub first_running_at: Option<Timestamp>,
     /// Restart counts that slots without a pod will carry, where they differ from their group's.
     pub slot_counts: BTreeMap<String, u32>,
+    /// Slots of each group whose pods failed for good, as ranges of indices: `1,3-5`.
+    pub lost: BTreeMap<Text, String>,
+    /// When the job was last admitted, where its time limit counts from that.
+    pub admitted_at: Option<Timestamp>,
+    /// Restarts of containers of pods that are gone.
+    pub container_restarts: u32,
 }

@@ -26,11 +26,13 @@ pub enum Phase {
     Preempted,
     /// Ended because of a lost node.
     NodeFailed,
+    /// It has no pods for now, because it was asked to wait.
+    Suspended,
 }
 
 impl Phase {
     /// Every phase, in declaration order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::New,
         Self::Pending,
         Self::Creating,
@@ -42,6 +44,7 @@ impl Phase {
         Self::TimedOut,
         Self::Preempted,
         Self::NodeFailed,
+        Self::Suspended,
     ];
 
     /// Returns true if a job in this phase has ended for good.

@@ -1,5 +1,9 @@
 //! Policy values of the job model. A difference between two APIs' lifecycles is a value here, never a branch elsewhere.
 
+use std::collections::BTreeSet;
+
+use crate::id::Text;
+
 /// When the pods of one group complete it, or fail it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupEndPolicy {
@@ -11,10 +15,13 @@ pub enum GroupEndPolicy {
     All,
     /// Pods never decide.
     None,
+    /// The group's minimum decides. It completes the group when no pod is left that may still succeed, and at least that many
+    /// did (one, where the minimum is 0). It fails the group when fewer can still succeed.
+    Minimum,
 }
 
 /// When the groups complete the job, or fail it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobEndPolicy {
     /// The first group decides.
     Any,
@@ -22,6 +29,8 @@ pub enum JobEndPolicy {
     All,
     /// Groups never decide.
     None,
+    /// All groups of one of these sets together decide.
+    Sets(Vec<BTreeSet<Text>>),
 }
 
 /// Which pod outcomes are answered by a restart.
@@ -39,6 +48,62 @@ pub enum RestartPolicy {
     ExitCode,
     /// Failure of the node, or of the pod with a listed exit code.
     OnNodeFailWithExitCode,
+    /// Failure of the pod with a listed exit code, and failures that [`Retryable`] lists.
+    Listed,
+}
+
+/// Failures without an exit code that [`RestartPolicy::Listed`] answers by a restart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Retryable {
+    /// Status reasons of pods, for example `Evicted`.
+    pub reasons: Vec<Text>,
+    /// Set if pods with the condition `DisruptionTarget` are restarted.
+    pub disrupted: bool,
+    /// Set if pods of a lost node are restarted.
+    pub node: bool,
+    /// Set if pods whose device failed are restarted.
+    pub gpu: bool,
+}
+
+/// Number of retries after which a job fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// The limit that the number is compared with.
+    pub limit: u32,
+    /// Set if restarts of containers by their kubelet count as retries, besides replaced pods.
+    pub containers: bool,
+    /// Relation to the limit at which the job fails.
+    pub reach: Reach,
+}
+
+/// Relation of a number to its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Above the limit.
+    Above,
+    /// At the limit or above it; a limit of 0 is reached by the first.
+    AtLeast,
+}
+
+impl Budget {
+    /// Returns true if this many retries fail the job.
+    #[must_use]
+    pub fn is_spent_by(&self, retries: u32) -> bool {
+        match self.reach {
+            Reach::Above => retries > self.limit,
+            Reach::AtLeast => retries >= self.limit.max(1),
+        }
+    }
+}
+
+/// Instant from which a job's time limit counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClockStart {
+    /// The first pod runs.
+    #[default]
+    FirstRunning,
+    /// The job is admitted: its pods may be created. Starts again after the job was suspended.
+    Admitted,
 }
 
 /// How much of the job a restart takes along.
@@ -50,6 +115,8 @@ pub enum RestartScope {
     Replica,
     /// Every pod of the job.
     All,
+    /// Each failed pod by itself, while the others go on. The job's phase follows from the pods that run.
+    Each,
 }
 
 /// What happens to the pods of a job that completed or failed.
@@ -59,4 +126,17 @@ pub enum CleanPodPolicy {
     All,
     /// All are kept, running ones included.
     None,
+    /// Those that have not ended are deleted, with their services. The others are kept.
+    Running,
+}
+
+/// What happens to the pods of a job, by the way it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CleanBy {
+    /// It succeeded.
+    pub succeeded: CleanPodPolicy,
+    /// It failed.
+    pub failed: CleanPodPolicy,
+    /// It ended in another way, for example by its time limit.
+    pub other: CleanPodPolicy,
 }

@@ -1,11 +1,15 @@
 //! The job model: what a user asked for, free of any one API's spelling.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::id::Text;
-use crate::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
+use crate::phase::Phase;
+use crate::policy::{
+    Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope, Retryable,
+};
 
-/// What a job asks for.
+/// What a job asks for. Members that came later stand for their absence by default: [`JobSpec::default`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSpec {
     /// Replica groups in key order; a pod's rank is its place in this order.
@@ -18,13 +22,56 @@ pub struct JobSpec {
     pub clean_pods: CleanPodPolicy,
     /// Exit codes that count as restartable, sorted.
     pub restartable_codes: Vec<i32>,
-    /// Wall-clock limit in milliseconds from the first pod running.
+    /// Wall-clock limit in milliseconds from [`JobSpec::limit_from`] on.
     pub time_limit_ms: Option<u64>,
     /// How progress is shown.
     pub phase_rules: PhaseRules,
+    /// Failures that [`RestartPolicy::Listed`] restarts besides the exit codes.
+    pub retryable: Option<Retryable>,
+    /// Retries after which the job fails; `None` is unlimited.
+    pub budget: Option<Budget>,
+    /// Instant from which the time limit counts.
+    pub limit_from: ClockStart,
+    /// What happens to the pods by the way the job ended; absent where [`JobSpec::clean_pods`] says it for all.
+    pub clean_by: Option<CleanBy>,
+    /// Time in milliseconds after its end at which the job object is deleted; `None` is never.
+    pub ttl_ms: Option<u64>,
+    /// Set if older tools read an annotation about the end of the job.
+    pub end_annotation: bool,
+}
+
+impl Default for JobSpec {
+    fn default() -> Self {
+        Self {
+            groups: Vec::new(),
+            complete: JobEndPolicy::All,
+            fail: JobEndPolicy::Any,
+            clean_pods: CleanPodPolicy::All,
+            restartable_codes: Vec::new(),
+            time_limit_ms: None,
+            phase_rules: PhaseRules::default(),
+            retryable: None,
+            budget: None,
+            limit_from: ClockStart::default(),
+            clean_by: None,
+            ttl_ms: None,
+            end_annotation: true,
+        }
+    }
 }
 
 impl JobSpec {
+    /// Returns what happens to the pods of a job that ends in this phase.
+    pub fn clean(&self, phase: Phase) -> CleanPodPolicy {
+        match (&self.clean_by, phase) {
+            (Some(by), Phase::Succeeded) => by.succeeded,
+            (Some(by), Phase::Failed) => by.failed,
+            (Some(by), _) => by.other,
+            (None, Phase::Succeeded | Phase::Failed) => self.clean_pods,
+            (None, _) => CleanPodPolicy::All,
+        }
+    }
+
     /// The group of that (lower-case) name.
     pub fn group(&self, name: &str) -> Option<&GroupSpec> {
         self.groups.iter().find(|g| &*g.name == name)
@@ -54,9 +101,37 @@ pub struct GroupSpec {
     pub services: bool,
     /// Set if its pods ask for GPUs, so that a node's GPU fault concerns them.
     pub gpus: bool,
+    /// Number of pods that the group can do with; `None` is all of them.
+    pub min: Option<u32>,
+    /// Shape of its pods: what of the number of replicas is written into each. Pods of another shape are replaced together.
+    pub shape: Option<Text>,
+}
+
+impl Default for GroupSpec {
+    fn default() -> Self {
+        Self {
+            name: Text::from(""),
+            display: None,
+            replicas: 0,
+            complete: GroupEndPolicy::All,
+            fail: GroupEndPolicy::Any,
+            restart: RestartPolicy::Never,
+            scope: RestartScope::All,
+            restart_limit: None,
+            services: false,
+            gpus: false,
+            min: None,
+            shape: None,
+        }
+    }
 }
 
 impl GroupSpec {
+    /// Returns the number of pods that the group cannot do without.
+    pub fn minimum(&self) -> u32 {
+        self.min.unwrap_or(self.replicas)
+    }
+
     /// The name as the user spelt it.
     pub fn display(&self) -> &Text {
         self.display.as_ref().unwrap_or(&self.name)
@@ -64,12 +139,63 @@ impl GroupSpec {
 }
 
 /// How progress towards running is shown; differs between APIs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseRules {
     /// Set if scheduled-but-not-started pods are a phase of their own.
     pub creating: bool,
     /// Set if `Restarting` stays until every pod runs.
     pub sticky_restarting: bool,
+    /// Pods that must run for the job to be `Running`.
+    pub running: Running,
+    /// Set if pods that are being deleted are in no counter.
+    pub ignores_leaving: bool,
+    /// When the terminal phase is shown.
+    pub ends: Ends,
+    /// Milestones that are kept of many.
+    pub milestones: Milestones,
+}
+
+impl Default for PhaseRules {
+    fn default() -> Self {
+        Self {
+            creating: true,
+            sticky_restarting: true,
+            running: Running::All,
+            ignores_leaving: false,
+            ends: Ends::AfterCleanUp,
+            milestones: Milestones::Latest,
+        }
+    }
+}
+
+/// Pods that must run for a job to be `Running`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Running {
+    /// All pods of every group.
+    #[default]
+    All,
+    /// The minimum of each of these groups. While none of them has replicas, the job is `Suspended`.
+    Minimum(BTreeSet<Text>),
+}
+
+/// When the terminal phase is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Ends {
+    /// When the pods that are deleted for it are gone.
+    #[default]
+    AfterCleanUp,
+    /// When it is decided; pods are deleted afterwards.
+    Decided,
+}
+
+/// Milestones that are kept where there are more than fit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Milestones {
+    /// The latest ones.
+    #[default]
+    Latest,
+    /// The latest one of each phase, and other late ones.
+    EachPhase,
 }
 
 /// A field of a manifest that cannot be accepted.

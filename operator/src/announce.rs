@@ -18,6 +18,7 @@ impl Operator {
             // No Event for deletes without grace: the original operator creates none.
             Command::DeletePod { name, force: false, uid } => ("Delete", "Pod", name.clone(), fnv(&uid.0)),
             Command::DeleteService { name, uid } => ("Delete", "Service", name.clone(), fnv(&uid.0)),
+            Command::DeleteJob => ("Delete", "Job", key.name.clone(), 0),
             Command::DeletePod { .. }
             | Command::ReadPod { .. }
             | Command::WriteEndAnnotation

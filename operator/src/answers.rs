@@ -89,7 +89,8 @@ impl Operator {
                 return;
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 404, .. })) => Outcome::Unknown { code: 404 },
-            (Command::DeleteService { .. } | Command::WriteEndAnnotation, Ok(_)) => Outcome::Done,
+            (Command::DeleteJob, Err(ApiError { code: 404 | 409, .. })) => Outcome::Gone,
+            (Command::DeleteService { .. } | Command::DeleteJob | Command::WriteEndAnnotation, Ok(_)) => Outcome::Done,
             (_, Err(error)) => outcome_of(error),
         };
         facts.push(key, Fact::Answered { object, outcome });

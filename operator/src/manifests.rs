@@ -80,7 +80,8 @@ mod tests {
             clean_pods: CleanPodPolicy::None,
             restartable_codes: Vec::new(),
             time_limit_ms: None,
-            phase_rules: PhaseRules { creating: false, sticky_restarting: false },
+            phase_rules: PhaseRules { creating: false, sticky_restarting: false, ..PhaseRules::default() },
+            ..JobSpec::default()
         };
         Arc::new(SpecFact { spec: Ok(spec), warnings: Vec::new(), manifest: manifest.into() })
     }

@@ -68,6 +68,9 @@ impl Operator {
             Command::DeleteService { uid, name } => {
                 ApiCall { uid: Some(uid.clone()), ..call(Verb::Delete, services(), key, name) }
             }
+            Command::DeleteJob => {
+                ApiCall { uid: Some(key.uid.clone()), ..call(Verb::Delete, api.resource(), key, &key.name) }
+            }
             Command::WriteEndAnnotation => {
                 let Some(patch) = self.state.job(key).and_then(|job| api.marker(key, &job)) else { return Ok(None) };
                 ApiCall {

@@ -51,7 +51,7 @@ fn every_phase_and_kind_of_fact() {
         }
     }
     let mut out = String::new();
-    for phase in Phase::ALL {
+    for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Suspended) {
         let _ = writeln!(out, "{phase:?}");
         for fact in FACTS {
             let Some(outcomes) = seen.get(&(phase, fact)) else {

@@ -101,7 +101,7 @@ fn without_mirror(
 fn old_pods(spec: Option<&JobSpec>, group: &Text, scope: RestartScope) -> BTreeMap<Text, Incarnation> {
     let all = || spec.into_iter().flat_map(|spec| &spec.groups).map(|group| group.name.clone()).collect();
     let groups: Vec<Text> = match scope {
-        RestartScope::Pod => Vec::new(),
+        RestartScope::Pod | RestartScope::Each => Vec::new(),
         RestartScope::Replica => vec![group.clone()],
         RestartScope::All => all(),
     };
@@ -120,9 +120,10 @@ fn ending(phase: Phase, message: Text, clean: bool) -> Decision {
         | Phase::Creating
         | Phase::Running
         | Phase::Restarting
-        | Phase::Terminating => CauseKind::PodFailed,
+        | Phase::Terminating
+        | Phase::Suspended => CauseKind::PodFailed,
     };
-    Decision::End { phase, cause: Cause { kind, slots: Vec::new(), message }, clean }
+    Decision::End { phase, cause: Cause { kind, slots: Vec::new(), message }, clean, live_only: false }
 }
 
 /// Reads the phases shown, oldest first, up to the number that the engine keeps.

@@ -88,9 +88,9 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let restartable_codes = exit_codes(spec, findings);
     let time_limit_s = findings.integer(spec, "spec", "timeLimit", i64::MIN, i64::MAX);
     check_pod_fields(spec, findings);
-    let unknown = Unknown::ActsAs(("None", JobEndPolicy::None));
-    let fail = findings.word(spec, "spec", "failPolicy", &JOB_END, JobEndPolicy::Any, unknown);
-    let complete = findings.word(spec, "spec", "completePolicy", &JOB_END, JobEndPolicy::All, unknown);
+    let unknown = || Unknown::ActsAs(("None", JobEndPolicy::None));
+    let fail = findings.word(spec, "spec", "failPolicy", &JOB_END, JobEndPolicy::Any, unknown());
+    let complete = findings.word(spec, "spec", "completePolicy", &JOB_END, JobEndPolicy::All, unknown());
     let unknown = Unknown::ActsAs(("All", CleanPodPolicy::All));
     let clean_pods = findings.word(spec, "spec", "cleanPodPolicy", &CLEAN, CleanPodPolicy::All, unknown);
     let groups = groups(job, spec, findings)?;
@@ -102,7 +102,8 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         restartable_codes,
         // Zero and less are due as soon as a pod runs.
         time_limit_ms: time_limit_s.map(|s| u64::try_from(s).unwrap_or_default().saturating_mul(1000)),
-        phase_rules: PhaseRules { creating: true, sticky_restarting: true },
+        phase_rules: PhaseRules::default(),
+        ..JobSpec::default()
     };
     if spec.time_limit_ms.is_none() && !can_end(&spec) {
         findings.warn(
@@ -252,6 +253,7 @@ fn group(job: Option<&str>, key: &str, lower: &str, replica: &Value, path: &str,
         restart_limit: limit.map(|n| u32::try_from(n).unwrap_or_default()),
         services: template.services,
         gpus: template.gpus,
+        ..GroupSpec::default()
     }
 }
 
@@ -312,19 +314,20 @@ fn check_peer_text(job: &str, group: &str, replicas: u32, replica: &Value, path:
 
 /// Returns true if some result of the pods completes or fails the job.
 fn can_end(spec: &JobSpec) -> bool {
-    let reach = |policy: JobEndPolicy, group: fn(&GroupSpec) -> bool| match policy {
+    let reach = |policy: &JobEndPolicy, group: fn(&GroupSpec) -> bool| match policy {
         JobEndPolicy::Any => spec.groups.iter().any(group),
         JobEndPolicy::All => spec.groups.iter().all(group),
         JobEndPolicy::None => false,
+        JobEndPolicy::Sets(sets) => sets.iter().any(|set| set.iter().all(|name| spec.group(name).is_some_and(group))),
     };
-    reach(spec.complete, can_complete) || reach(spec.fail, can_fail)
+    reach(&spec.complete, can_complete) || reach(&spec.fail, can_fail)
 }
 
 fn can_complete(group: &GroupSpec) -> bool {
     match group.complete {
         GroupEndPolicy::None => false,
         GroupEndPolicy::All => true,
-        GroupEndPolicy::Any | GroupEndPolicy::Rank0 => group.replicas > 0,
+        GroupEndPolicy::Any | GroupEndPolicy::Rank0 | GroupEndPolicy::Minimum => group.replicas > 0,
     }
 }
 
@@ -333,7 +336,7 @@ fn can_fail(group: &GroupSpec) -> bool {
         GroupEndPolicy::None => false,
         // A group without pods is complete before it is failed.
         GroupEndPolicy::All => group.replicas > 0 || group.complete != GroupEndPolicy::All,
-        GroupEndPolicy::Any | GroupEndPolicy::Rank0 => group.replicas > 0,
+        GroupEndPolicy::Any | GroupEndPolicy::Rank0 | GroupEndPolicy::Minimum => group.replicas > 0,
     }
 }
 

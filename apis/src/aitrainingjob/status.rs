@@ -173,7 +173,7 @@ fn attempts(key: &JobKey, job: &Job, words: impl Fn(&Outcome) -> Option<String>)
         ObjectRef::ServiceUid(uid) => {
             job.services.get(uid).map_or_else(|| object.to_string(), |service| format!("service {}", service.name))
         }
-        ObjectRef::Status | ObjectRef::EndAnnotation => object.to_string(),
+        ObjectRef::Status | ObjectRef::EndAnnotation | ObjectRef::Job => object.to_string(),
     };
     job.attempts
         .iter()

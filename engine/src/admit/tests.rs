@@ -50,6 +50,8 @@ fn pod_fact(uid: &str, index: u32, rv: u64) -> PodFact {
         reason: None,
         message: None,
         conditions: Vec::new(),
+        restarts: 0,
+        shape: None,
     }
 }
 
@@ -92,6 +94,7 @@ fn spec(replicas: u32) -> Fact {
         restart_limit: None,
         services: true,
         gpus: false,
+        ..GroupSpec::default()
     };
     let spec = JobSpec {
         groups: vec![group],
@@ -100,7 +103,8 @@ fn spec(replicas: u32) -> Fact {
         clean_pods: model::CleanPodPolicy::None,
         restartable_codes: Vec::new(),
         time_limit_ms: None,
-        phase_rules: PhaseRules { creating: false, sticky_restarting: false },
+        phase_rules: PhaseRules { creating: false, sticky_restarting: false, ..PhaseRules::default() },
+        ..JobSpec::default()
     };
     Fact::Spec(Box::new(SpecFact { spec: Ok(spec), warnings: Vec::new(), manifest: "{}".into() }))
 }

@@ -1,7 +1,12 @@
 //! Decides endings: by request, by policy, by time limit; an ending that was decided runs to its end.
 
+use std::collections::BTreeSet;
+
 use model::fact::EndRequest;
-use model::{Cause, CauseKind, CleanPodPolicy, Decision, Event, JobEndPolicy, JobSpec, Phase, SlotId, Text};
+use model::{
+    Budget, Cause, CauseKind, CleanPodPolicy, ClockStart, Decision, Ends, Event, JobEndPolicy, JobSpec, Phase, SlotId,
+    Text,
+};
 
 use super::Report;
 use crate::classify::DecisionContext;
@@ -44,8 +49,26 @@ pub(super) fn is_over_time(context: &DecisionContext<'_>, job: &Job) -> bool {
 /// The time limit ends the job.
 pub(super) fn time_limit(job: &Job, spec: &JobSpec) -> Vec<Event> {
     let seconds = spec.time_limit_ms.unwrap_or_default() / 1000;
-    let message = Text::from(format!("the time limit of {seconds} s from the first pod running has passed"));
+    let start = match spec.limit_from {
+        ClockStart::FirstRunning => "the first pod running",
+        ClockStart::Admitted => "the job's start",
+    };
+    let message = Text::from(format!("the time limit of {seconds} s from {start} has passed"));
     end(job, spec, Phase::TimedOut, Cause { kind: CauseKind::TimeLimit, slots: Vec::new(), message })
+}
+
+/// The job's retries end it.
+pub(super) fn by_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+    let retries = job.retries();
+    let budget = spec.budget.filter(|budget| budget.is_spent_by(retries))?;
+    let message = Text::from(budget_words(&budget, retries));
+    Some(end(job, spec, Phase::Failed, Cause { kind: CauseKind::BudgetSpent, slots: Vec::new(), message }))
+}
+
+/// Returns a spent budget in words.
+pub(super) fn budget_words(budget: &Budget, retries: u32) -> String {
+    let what = if budget.containers { "replaced pods and restarts of containers" } else { "replaced pods" };
+    format!("the limit of {} retries is used up ({retries} counted: {what})", budget.limit)
 }
 
 /// Groups complete the job, or fail it.
@@ -55,35 +78,41 @@ pub(super) fn by_policy(
     spec: &JobSpec,
     reports: &[(usize, Report)],
 ) -> Option<Vec<Event>> {
-    let decides = |policy: JobEndPolicy, count: usize| match policy {
-        JobEndPolicy::Any => count > 0,
-        JobEndPolicy::All => count == spec.groups.len(),
+    let name = |n: usize| spec.groups.get(n).map(|group| &group.name);
+    let decides = |policy: &JobEndPolicy, groups: &BTreeSet<&Text>| match policy {
+        JobEndPolicy::Any => !groups.is_empty(),
+        JobEndPolicy::All => groups.len() == spec.groups.len(),
         JobEndPolicy::None => false,
+        JobEndPolicy::Sets(sets) => {
+            sets.iter().any(|set| !set.is_empty() && set.iter().all(|group| groups.contains(group)))
+        }
     };
-    let complete: Vec<&Vec<(SlotId, CauseKind)>> = reports
+    let complete: Vec<(&Text, &Vec<(SlotId, CauseKind)>)> = reports
         .iter()
-        .filter_map(|(_, r)| match r {
-            Report::Complete { slots } => Some(slots),
+        .filter_map(|(n, r)| match r {
+            Report::Complete { slots } => Some((name(*n)?, slots)),
             Report::Failed { .. } | Report::Restart { .. } => None,
         })
         .collect();
-    if decides(spec.complete, complete.len()) {
-        let found: Vec<_> = complete.into_iter().flatten().cloned().collect();
+    if decides(&spec.complete, &complete.iter().map(|(group, _)| *group).collect()) {
+        let found: Vec<_> = complete.into_iter().flat_map(|(_, slots)| slots).cloned().collect();
         return Some(end(job, spec, Phase::Succeeded, cause_of_pods(job, "completed", &found)));
     }
     let mut failed: Vec<_> = reports
         .iter()
-        .filter_map(|(_, r)| match r {
-            Report::Failed { phase, slots, limited, rank } => Some((*rank, *phase, slots.as_slice(), *limited)),
+        .filter_map(|(n, r)| match r {
+            Report::Failed { phase, slots, limited, rank } => {
+                Some((*rank, name(*n)?, *phase, slots.as_slice(), *limited))
+            }
             Report::Complete { .. } | Report::Restart { .. } => None,
         })
         .collect();
     failed.sort_by_key(|(rank, ..)| *rank);
-    let (_, phase, _, limited) = failed.first().copied()?;
-    if !decides(spec.fail, failed.len()) {
+    let (.., phase, _, limited) = failed.first().copied()?;
+    if !decides(&spec.fail, &failed.iter().map(|(_, group, ..)| *group).collect()) {
         return None;
     }
-    let found: Vec<_> = failed.into_iter().flat_map(|(_, _, slots, _)| slots).cloned().collect();
+    let found: Vec<_> = failed.into_iter().flat_map(|(.., slots, _)| slots).cloned().collect();
     let mut lead = String::new();
     let group = found.first().and_then(|(id, _)| spec.group(&id.group)).filter(|_| limited);
     if let Some((group, limit)) =
@@ -94,14 +123,16 @@ pub(super) fn by_policy(
     Some(end(job, spec, phase, cause_of_pods(job, &lead, &found)))
 }
 
-fn end(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause) -> Vec<Event> {
-    let keep = spec.clean_pods == CleanPodPolicy::None && matches!(phase, Phase::Succeeded | Phase::Failed);
-    let message = Text::from(format!("{}; deleting pods", cause.message));
-    let decided = Event::Decided(Box::new(Decision::End { phase, cause, clean: !keep }));
-    let next = if keep && job.planned_pods.is_empty() {
-        Event::Ended { phase }
-    } else {
-        Event::PhaseChanged { to: Phase::Terminating, message }
+/// Ends the job in this phase.
+pub(super) fn end(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause) -> Vec<Event> {
+    let (clean, live_only) = match spec.clean(phase) {
+        CleanPodPolicy::All => (true, false),
+        CleanPodPolicy::Running => (true, true),
+        CleanPodPolicy::None => (false, false),
     };
+    let message = Text::from(format!("{}; deleting pods", cause.message));
+    let decided = Event::Decided(Box::new(Decision::End { phase, cause, clean, live_only }));
+    let at_once = spec.phase_rules.ends == Ends::Decided || (!clean && job.planned_pods.is_empty());
+    let next = if at_once { Event::Ended { phase } } else { Event::PhaseChanged { to: Phase::Terminating, message } };
     vec![decided, next]
 }

@@ -1,9 +1,12 @@
 //! Reconciles: what the spec asks for is created, what it does not is deleted, and progress is shown.
 
-use model::{Event, JobSpec, Phase, SlotId, Text, Timestamp, Uid};
+use std::collections::BTreeSet;
+
+use model::{Event, JobSpec, Phase, Running, SlotId, Text, Timestamp, Uid};
 
 use crate::classify::DecisionContext;
-use crate::job::Job;
+use crate::group::Group;
+use crate::job::{Job, Pod, Service};
 use crate::nodes::NodeTrouble;
 use crate::words::creation_trouble;
 
@@ -94,12 +97,70 @@ fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut
 
 /// One phase per record. Running comes first; `Restarting` is left only through it.
 fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
-    let rules = spec.phase_rules;
+    let (to, message) = match &spec.phase_rules.running {
+        Running::All => by_all_pods(job, spec),
+        Running::Minimum(groups) => by_minimum(job, groups),
+    };
+    if to != job.phase {
+        events.push(Event::PhaseChanged { to, message });
+    } else if job.phase != Phase::New && job.milestones.back().is_some_and(|m| m.phase == to && m.message != message) {
+        events.push(Event::MessageChanged { message });
+    }
+}
+
+/// Returns the phase, with its message, of a job that runs once the minimum of some groups runs.
+fn by_minimum(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
+    let groups = || job.spec_groups().filter(|(spec, _)| names.contains(&spec.name));
+    let sum = |each: fn(&model::GroupSpec) -> u32| groups().fold(0u32, |sum, (spec, _)| sum.saturating_add(each(spec)));
+    if sum(|spec| spec.replicas) == 0 {
+        return (Phase::Suspended, Text::from("no replicas are asked for"));
+    }
+    let minimum = sum(model::GroupSpec::minimum);
+    if groups().all(|(spec, group)| group.counters.active >= spec.minimum().max(1)) {
+        return (Phase::Running, Text::from(format!("the minimum of {minimum} pods or more are running")));
+    }
+    let is_settled = |count: u32, group: &Group| {
+        let ended = group.done.len().saturating_add(group.lost.len());
+        u32::try_from(ended).is_ok_and(|ended| ended.saturating_add(group.counters.active) >= count)
+    };
+    match job.phase {
+        // Pods that succeeded are not waited for.
+        Phase::Running if groups().all(|(spec, group)| is_settled(spec.replicas, group)) => (Phase::Running, said(job)),
+        Phase::Running | Phase::Restarting | Phase::Terminating => {
+            (Phase::Restarting, Text::from(format!("fewer than the minimum of {minimum} pods are running")))
+        }
+        Phase::New
+        | Phase::Pending
+        | Phase::Creating
+        | Phase::Suspended
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::TimedOut
+        | Phase::Preempted
+        | Phase::NodeFailed => (Phase::Pending, waiting_words(job)),
+    }
+}
+
+/// Returns the message of the present phase.
+fn said(job: &Job) -> Text {
+    job.milestones.back().map(|m| m.message.clone()).unwrap_or_default()
+}
+
+fn waiting_words(job: &Job) -> Text {
+    match &job.unschedulable {
+        Some((_, why)) => Text::from(format!("waiting for nodes: {why}")),
+        None => Text::from("waiting for pods to be scheduled"),
+    }
+}
+
+/// Returns the phase, with its message, of a job that runs once all of its pods run.
+fn by_all_pods(job: &Job, spec: &JobSpec) -> (Phase, Text) {
+    let rules = &spec.phase_rules;
     let groups = || job.spec_groups().map(|(_, g)| g);
     let all_running = groups().all(|g| g.counters.active == g.replicas);
     let some_restarting = groups().any(|g| g.restarting() > 0);
     let some_starting = groups().any(|g| g.starting().1 > 0);
-    let all_scheduled = groups().all(crate::group::Group::all_scheduled);
+    let all_scheduled = groups().all(Group::all_scheduled);
     let to = if all_running {
         Phase::Running
     } else if some_restarting || (job.phase == Phase::Restarting && rules.sticky_restarting) {
@@ -112,10 +173,7 @@ fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
         job.phase
     };
     let message = match to {
-        Phase::Pending => match &job.unschedulable {
-            Some((_, why)) => Text::from(format!("waiting for nodes: {why}")),
-            None => Text::from("waiting for pods to be scheduled"),
-        },
+        Phase::Pending => waiting_words(job),
         Phase::Creating => creation_trouble(job),
         Phase::Running => Text::from("every pod is running"),
         Phase::New
@@ -125,33 +183,26 @@ fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
         | Phase::Failed
         | Phase::TimedOut
         | Phase::Preempted
-        | Phase::NodeFailed => job.milestones.back().map(|m| m.message.clone()).unwrap_or_default(),
+        | Phase::NodeFailed
+        | Phase::Suspended => said(job),
     };
-    if to != job.phase {
-        events.push(Event::PhaseChanged { to, message });
-    } else if job.phase != Phase::New && job.milestones.back().is_some_and(|m| m.phase == to && m.message != message) {
-        events.push(Event::MessageChanged { message });
-    }
+    (to, message)
 }
 
 /// Deletes what is left of a finished job and kept by no record.
 pub(super) fn collect_leftovers(job: &Job) -> Vec<Event> {
-    let clean = job.ending().is_some_and(|(_, clean, _)| clean);
     let mut events = Vec::new();
-    let not_deleting = |uid: &&Uid| !job.deleting_pods.contains(*uid);
-    let pods: Vec<Uid> = if clean {
-        job.pods.keys().filter(not_deleting).cloned().collect()
-    } else {
-        job.surplus_pods.iter().filter(not_deleting).cloned().collect()
-    };
+    let dropped = |pod: &Pod| job.end_deletes(pod) || job.surplus_pods.contains(&pod.fact.uid);
+    let pods = job.pods.iter().filter(|(uid, pod)| !job.deleting_pods.contains(*uid) && dropped(pod));
+    let pods: Vec<Uid> = pods.map(|(uid, _)| uid.clone()).collect();
     if !pods.is_empty() {
         events.push(Event::PodsDropped { uids: pods });
     }
-    let services: Vec<Uid> = if clean {
-        job.services.iter().filter(|(_, s)| s.deletion.is_none()).map(|(uid, _)| uid.clone()).collect()
-    } else {
-        job.surplus_services.iter().cloned().collect()
+    let is_surplus = |uid: &Uid| job.surplus_services.contains(uid);
+    let dropped = |(uid, service): &(&Uid, &Box<Service>)| {
+        is_surplus(uid) || (service.deletion.is_none() && job.end_deletes_service(service))
     };
+    let services: Vec<Uid> = job.services.iter().filter(dropped).map(|(uid, _)| uid.clone()).collect();
     if !services.is_empty() {
         events.push(Event::ServicesDropped { uids: services });
     }

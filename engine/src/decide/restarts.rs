@@ -1,6 +1,6 @@
 //! Restarts: one at a time per job. Old pods go first; replacements come when all of them are seen gone.
 
-use model::{CauseKind, Decision, Event, JobSpec, Phase, SlotId, Text, Timestamp};
+use model::{Cause, CauseKind, Decision, Event, JobSpec, Phase, RestartScope, SlotId, Text, Timestamp};
 
 use super::Report;
 use crate::classify::DecisionContext;
@@ -35,7 +35,12 @@ pub(super) fn first(
 }
 
 /// How often this slot failed this way, and how long its replacement waits: not at all the first time, then longer each time.
-fn next_try(context: &DecisionContext<'_>, job: &Job, slot: &SlotId, kind: CauseKind) -> (u32, Option<Timestamp>) {
+pub(super) fn next_try(
+    context: &DecisionContext<'_>,
+    job: &Job,
+    slot: &SlotId,
+    kind: CauseKind,
+) -> (u32, Option<Timestamp>) {
     let config = context.config;
     let Some(state) = job.slot(slot) else { return (1, None) };
     let ran = state.pod.as_ref().and_then(|uid| job.pods.get(uid)).and_then(|p| p.running_at);
@@ -44,6 +49,22 @@ fn next_try(context: &DecisionContext<'_>, job: &Job, slot: &SlotId, kind: Cause
     let failures = before.saturating_add(1);
     let delay = backoff(failures, config.restart_backoff_ms, config.restart_backoff_max_ms);
     (failures, (delay > 0).then(|| context.now.plus_ms(delay)))
+}
+
+/// Restarts a group some of whose pods were made for another number of replicas. No failure is charged.
+pub(super) fn misshapen(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+    let of = |group: &model::GroupSpec| Some((group.name.clone(), *job.groups.get(&group.name)?.misshapen.first()?));
+    let (group, index) = spec.groups.iter().find_map(of)?;
+    let wanted = spec.group(&group)?;
+    let slot = SlotId { group: group.clone(), index };
+    let shape = wanted.shape.as_deref().unwrap_or_default();
+    let what = format!("{} is resized to {} replicas ({shape})", wanted.display(), wanted.replicas);
+    let cause = Cause { kind: CauseKind::Resized, slots: vec![slot.clone()], message: Text::from(what) };
+    let scope = RestartScope::Replica;
+    let taken = scope_words(scope, wanted.display(), &slot);
+    let message = Text::from(format!("{}; replacing {taken}", cause.message));
+    let decision = Decision::Restart { group, scope, slot, cause, failures: 0, retry_at: None };
+    Some(vec![Event::Decided(Box::new(decision)), Event::PhaseChanged { to: Phase::Terminating, message }])
 }
 
 /// The restart is over when every pod that is to go is gone.

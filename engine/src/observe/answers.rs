@@ -75,6 +75,11 @@ pub(super) fn answered(
             forget(job, object, stamp);
             job.end_annotated = true;
         }
+        (ObjectRef::Job, Outcome::Done | Outcome::Gone) => {
+            // Its watch shows the rest.
+            forget(job, object, stamp);
+            job.deleting = true;
+        }
         (ObjectRef::Pod(id), Outcome::Gone) => {
             // A creation that was given up did not happen; or a name that was taken is free.
             forget(job, object, stamp);

@@ -27,6 +27,9 @@ impl Turn<'_> {
         }
         self.leave_slot(job, fact);
         let before = job.pods.get(uid);
+        let known = before.map_or(0, |pod| pod.fact.restarts);
+        let container_restarts = job.container_restarts.saturating_sub(known).saturating_add(fact.restarts);
+        let restarted = container_restarts != job.container_restarts;
         moves.push((before.and_then(|p| p.fact.node.clone()), fact.node.clone()));
         let failed = (fact.phase == PodPhase::Failed).then_some(self.at);
         let running = (fact.phase == PodPhase::Running).then_some(self.at);
@@ -53,6 +56,10 @@ impl Turn<'_> {
             Some(_) | None => job.schedulable(uid),
         }
         job.pods.insert(uid.clone(), Box::new(pod));
+        job.container_restarts = container_restarts;
+        if restarted && job.ended_at.is_none() {
+            job.status_stamp = self.stamp;
+        }
         if !self.behaviour.times_by_slots() {
             self.first_run(job, running);
         }
@@ -151,6 +158,11 @@ impl Turn<'_> {
             return;
         };
         moves.push((pod.fact.node, None));
+        if pod.fact.restarts > 0 {
+            job.container_restarts = job.container_restarts.saturating_sub(pod.fact.restarts);
+            job.past_container_restarts = job.past_container_restarts.saturating_add(pod.fact.restarts);
+            job.status_stamp = self.stamp;
+        }
         let Some(id) = pod.fact.slot else { return };
         let mut promoted = None;
         if job.slot(&id).is_some_and(|s| s.pod.as_ref() == Some(uid)) {

@@ -1,6 +1,7 @@
 //! Tests of the wire: what is written stays the same to the byte, and what is newer is refused by name.
 
 mod values;
+mod values2;
 
 use model::JobKey;
 
@@ -9,27 +10,57 @@ use super::*;
 /// Texts of [`values`], written by the build whose types were still their own JSON form. They never change under this version.
 const RECORD: &str = include_str!("tests/record.json");
 const CHECKPOINT: &str = include_str!("tests/checkpoint.json");
+/// The same for what format 2 adds.
+const RECORD_2: &str = include_str!("tests/record2.json");
+const CHECKPOINT_2: &str = include_str!("tests/checkpoint2.json");
 
 #[test]
 fn every_fact_and_event_is_written_as_ever_and_read_back() {
+    for (record, text) in [(values::record(), RECORD), (values2::record(), RECORD_2)] {
+        assert_eq!(String::from_utf8(record.encode().unwrap()).unwrap(), text);
+        assert_eq!(Record::decode(record.position, record.term, text.as_bytes()).unwrap(), record);
+    }
     let record = values::record();
-    assert_eq!(String::from_utf8(record.encode().unwrap()).unwrap(), RECORD);
-    assert_eq!(Record::decode(record.position, record.term, RECORD.as_bytes()).unwrap(), record);
     assert_eq!(RECORD.parse::<Value>().unwrap()["events"][0], event_value(&record.events[0]));
 }
 
 #[test]
 fn every_member_of_a_state_is_written_as_ever_and_read_back() {
     let text = |state: &State| String::from_utf8(state.to_checkpoint().unwrap()).unwrap();
-    assert_eq!(text(&values::state()), CHECKPOINT);
-    assert_eq!(text(&State::from_checkpoint(CHECKPOINT.as_bytes()).unwrap()), CHECKPOINT);
+    for (state, stored) in [(values::state(), CHECKPOINT), (values2::state(), CHECKPOINT_2)] {
+        assert_eq!(text(&state), stored);
+        assert_eq!(text(&State::from_checkpoint(stored.as_bytes()).unwrap()), stored);
+    }
     let job = CHECKPOINT.parse::<Value>().unwrap()["jobs"][0][1].clone();
     assert_eq!(job_value(values::state().job(&values::key()).as_deref().unwrap()), job);
 }
 
 #[test]
+fn a_record_has_the_oldest_format_that_can_hold_it() {
+    let version = |facts: Vec<Fact>, events: Vec<Event>| {
+        let record = Record { facts, events, ..values::record() };
+        let body = record.encode().unwrap();
+        String::from_utf8(body).unwrap().parse::<Value>().unwrap().get("v").map_or(1, |v| v.as_u64().unwrap())
+    };
+    let old = values::record();
+    assert_eq!(version(old.facts.clone(), old.events.clone()), 1);
+    for fact in values2::facts() {
+        assert_eq!(version(vec![fact.clone()], vec![]), 2, "{fact:?}");
+    }
+    for event in values2::events() {
+        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 2, "{event:?}");
+    }
+    // A state remembers what it was folded from.
+    let mut state = State::default();
+    state.take_in(&Scope::Job(values::key()), &values2::facts()[0]);
+    assert!(String::from_utf8(state.to_checkpoint().unwrap()).unwrap().starts_with("{\"v\":2,"));
+    state = State::from_checkpoint(&state.to_checkpoint().unwrap()).unwrap();
+    assert!(String::from_utf8(state.to_checkpoint().unwrap()).unwrap().starts_with("{\"v\":2,"));
+}
+
+#[test]
 fn a_mirror_survives_its_object() {
-    for fact in values::record().facts {
+    for fact in values::record().facts.into_iter().chain(values2::facts()) {
         let Fact::Adopted(adopted) = fact else { continue };
         assert_eq!(mirror_from_value(&mirror_value(&adopted.mirror)), Some(adopted.mirror));
     }
@@ -98,13 +129,13 @@ fn members_added_later_are_passed_over_and_what_a_newer_build_wrote_is_refused_b
     let job = r#""job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"}"#;
     let in_job = |members: &str| format!(r#"{{"at":5,{job},{members}}}"#);
     for (newer, want) in [
-        (r#"{"v":2,"at":5}"#.to_owned(), Newer::Format(2)),
-        (r#"{"v":2,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(2)),
+        (r#"{"v":3,"at":5}"#.to_owned(), Newer::Format(3)),
+        (r#"{"v":3,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(3)),
         (format!(r#"{{"at":5,"behaviour":{},"facts":["Due"]}}"#, BEHAVIOUR + 1), Newer::Behaviour(BEHAVIOUR + 1)),
         (r#"{"behaviour":4000000000,"what":1}"#.to_owned(), Newer::Behaviour(4_000_000_000)),
         (in_job(r#""facts":["Unheard"]"#), word("Unheard")),
         (in_job(r#""facts":[{"Unheard":{"a":[1]}}]"#), word("Unheard")),
-        (in_job(r#""events":[{"PhaseChanged":{"to":"Suspended"}}]"#), word("Suspended")),
+        (in_job(r#""events":[{"PhaseChanged":{"to":"Paused"}}]"#), word("Paused")),
         (in_job(r#""facts":[{"Answered":{"object":"Status","outcome":"Odd"}}]"#), word("Odd")),
     ] {
         match Record::decode(Position(1), Term(1), newer.as_bytes()) {

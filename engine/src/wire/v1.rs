@@ -115,6 +115,8 @@ pub(super) struct CheckpointRef<'a> {
 #[serde_as]
 #[derive(Deserialize)]
 pub(super) struct Checkpoint {
+    #[serde(default = "super::version")]
+    pub(super) v: u16,
     pub(super) stamp: Stamp,
     pub(super) at: Timestamp,
     #[serde_as(as = "Config")]

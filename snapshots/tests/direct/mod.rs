@@ -27,6 +27,7 @@ fn state_in(phase: Phase) -> (State, JobKey) {
         Phase::Failed => (GOOD, "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 1}\n  - gone: all"),
         Phase::TimedOut => (LIMITED, "\n  - run: all\n  - advance: 2m\n  - gone: all"),
         Phase::Preempted => (GOOD, "\n  - run: all\n  - annotate: {job: j, set: {Preempted: x}}\n  - gone: all"),
+        Phase::Suspended => panic!("this API has no suspended jobs"),
         Phase::NodeFailed => (GOOD, "\n  - run: all\n  - node: {name: n1, ready: removed}\n  - gone: all"),
     };
     let text = format!(
@@ -116,6 +117,8 @@ fn stranger(rv: ResourceVersion) -> model::PodFact {
         reason: None,
         message: None,
         conditions: Vec::new(),
+        restarts: 0,
+        shape: None,
     }
 }
 

@@ -58,7 +58,12 @@ fn what_was_written_is_read_back() {
     assert_eq!(AiTrainingJob.job_fact(&object).mirror, job.status_stamp);
 
     job.phase = Phase::Failed;
-    job.decision = Some(Decision::End { phase: Phase::Failed, cause: cause(CauseKind::Exited, "exit 1"), clean: true });
+    job.decision = Some(Decision::End {
+        phase: Phase::Failed,
+        cause: cause(CauseKind::Exited, "exit 1"),
+        clean: true,
+        live_only: false,
+    });
     job.finals = [("ps".into(), (0, 0)), ("trainer".into(), (1, 1))].into();
     job.ended_at = Some(Timestamp(T0).plus_ms(60_000));
     let adopted = AiTrainingJob.adopt(&written(&object, &key, &job));
@@ -131,7 +136,9 @@ fn a_restart_of_the_original_waits_for_its_old_pods() {
 #[test]
 fn an_ending_of_the_original_is_carried_on_or_left_alone() {
     let end = |adopted: &Adopted| match &adopted.mirror.decision {
-        Some(Decision::End { phase, cause, clean }) => Some((*phase, cause.kind, cause.message.to_string(), *clean)),
+        Some(Decision::End { phase, cause, clean, .. }) => {
+            Some((*phase, cause.kind, cause.message.to_string(), *clean))
+        }
         Some(Decision::Restart { .. }) | None => None,
     };
     // Terminating: the first annotation in the original's order decides.

@@ -40,13 +40,15 @@ fn absent_fields_take_their_defaults() {
             restart_limit: None,
             services: true,
             gpus: false,
+            ..GroupSpec::default()
         }],
         complete: JobEndPolicy::All,
         fail: JobEndPolicy::Any,
         clean_pods: CleanPodPolicy::All,
         restartable_codes: vec![],
         time_limit_ms: None,
-        phase_rules: PhaseRules { creating: true, sticky_restarting: true },
+        phase_rules: PhaseRules::default(),
+        ..JobSpec::default()
     };
     assert_eq!(spec(&job), want);
     assert!(warnings(&job).is_empty());

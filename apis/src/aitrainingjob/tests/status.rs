@@ -141,7 +141,8 @@ fn endings_show_their_word_their_time_and_the_final_counters() {
     ] {
         let (key, mut job) = job(&object());
         job.phase = phase;
-        job.decision = Some(Decision::End { phase, cause: cause(CauseKind::Exited, "why"), clean: true });
+        job.decision =
+            Some(Decision::End { phase, cause: cause(CauseKind::Exited, "why"), clean: true, live_only: false });
         job.milestones =
             [milestone(Phase::Running, 1, ""), milestone(Phase::Terminating, 2, "x"), milestone(phase, 9, "why")]
                 .into();
@@ -185,7 +186,12 @@ fn endings_show_their_word_their_time_and_the_final_counters() {
 fn an_ending_that_keeps_its_pods_leaves_no_annotation() {
     let (key, mut job) = job(&object());
     job.phase = Phase::Failed;
-    job.decision = Some(Decision::End { phase: Phase::Failed, cause: cause(CauseKind::Exited, "why"), clean: false });
+    job.decision = Some(Decision::End {
+        phase: Phase::Failed,
+        cause: cause(CauseKind::Exited, "why"),
+        clean: false,
+        live_only: false,
+    });
     assert_eq!(AiTrainingJob.marker(&key, &job), None);
 }
 

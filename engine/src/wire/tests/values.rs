@@ -1,4 +1,4 @@
-//! A record with every fact and event, and a state with every member set: what the stored texts beside this file say.
+//! A record with every fact and event of format 1, and a state with every member set: what the stored texts beside this file say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::nodes::Node;
 use crate::state::{Scope, State};
 use crate::wire::{BEHAVIOUR, Record};
 
-fn slot(index: u32) -> SlotId {
+pub(super) fn slot(index: u32) -> SlotId {
     SlotId { group: "trainer".into(), index }
 }
 
-fn stamp(position: u64) -> Stamp {
+pub(super) fn stamp(position: u64) -> Stamp {
     Stamp { term: Term(3), position: Position(position) }
 }
 
@@ -58,7 +58,7 @@ fn error() -> FieldError {
 }
 
 /// A spec that names every value of every policy.
-fn spec() -> JobSpec {
+pub(super) fn spec() -> JobSpec {
     use GroupEndPolicy as End;
     use RestartPolicy as Restart;
     let scopes = [RestartScope::Pod, RestartScope::Replica, RestartScope::All];
@@ -81,6 +81,7 @@ fn spec() -> JobSpec {
         restart_limit: Some(4),
         services: true,
         gpus: true,
+        ..GroupSpec::default()
     };
     JobSpec {
         groups: groups.into_iter().enumerate().map(group).collect(),
@@ -89,11 +90,12 @@ fn spec() -> JobSpec {
         clean_pods: CleanPodPolicy::None,
         restartable_codes: vec![128, 137],
         time_limit_ms: Some(5000),
-        phase_rules: PhaseRules { creating: true, sticky_restarting: true },
+        phase_rules: PhaseRules::default(),
+        ..JobSpec::default()
     }
 }
 
-fn pod(phase: PodPhase) -> PodFact {
+pub(super) fn pod(phase: PodPhase) -> PodFact {
     PodFact {
         uid: "p1".into(),
         name: "j-trainer-0".into(),
@@ -126,6 +128,8 @@ fn pod(phase: PodPhase) -> PodFact {
         reason: Some("Evicted".into()),
         message: Some("low on memory".into()),
         conditions: vec!["GpuUnhealthy".into()],
+        restarts: 0,
+        shape: None,
     }
 }
 
@@ -154,7 +158,7 @@ fn bare_pod() -> PodFact {
     }
 }
 
-fn cause(kind: CauseKind) -> Cause {
+pub(super) fn cause(kind: CauseKind) -> Cause {
     Cause { kind, slots: vec![slot(0), slot(1)], message: "pod j-trainer-0 failed".into() }
 }
 
@@ -170,10 +174,15 @@ fn restart(kind: CauseKind) -> Decision {
 }
 
 fn ending(kind: CauseKind) -> Decision {
-    Decision::End { phase: Phase::Failed, cause: Cause { kind, slots: vec![], message: "over".into() }, clean: true }
+    Decision::End {
+        phase: Phase::Failed,
+        cause: Cause { kind, slots: vec![], message: "over".into() },
+        clean: true,
+        live_only: false,
+    }
 }
 
-fn mirror() -> Mirror {
+pub(super) fn mirror() -> Mirror {
     Mirror {
         stamp: stamp(40),
         phase: Phase::Terminating,
@@ -188,13 +197,14 @@ fn mirror() -> Mirror {
         first_creating_at: Some(Timestamp(43)),
         first_running_at: Some(Timestamp(44)),
         slot_counts: BTreeMap::from([("trainer-1".to_owned(), 5)]),
+        ..Mirror::default()
     }
 }
 
 fn milestones() -> Vec<Milestone> {
     let milestone = |(at, phase)| Milestone { phase, at: Timestamp(at), message: "m".into() };
     (50..)
-        .zip(Phase::ALL)
+        .zip(Phase::ALL.into_iter().filter(|phase| *phase != Phase::Suspended))
         .map(milestone)
         .chain([Milestone { phase: Phase::New, at: Timestamp(1), message: "".into() }])
         .collect()
@@ -248,7 +258,8 @@ fn spec_facts() -> [SpecFact; 3] {
         clean_pods: CleanPodPolicy::All,
         restartable_codes: vec![],
         time_limit_ms: None,
-        phase_rules: PhaseRules { creating: false, sticky_restarting: false },
+        phase_rules: PhaseRules { creating: false, sticky_restarting: false, ..PhaseRules::default() },
+        ..JobSpec::default()
     };
     [
         SpecFact { spec: Ok(spec()), warnings: vec![error()], manifest: r#"{"a":1}"#.into() },
@@ -271,7 +282,7 @@ fn node() -> NodeFact {
     NodeFact { name: "n1".into(), rv: ResourceVersion(8), ready: true, conditions: vec!["Xid".into()] }
 }
 
-fn adopted() -> Adopted {
+pub(super) fn adopted() -> Adopted {
     Adopted {
         mirror: mirror(),
         restarts: BTreeMap::from([("trainer".into(), 2)]),
@@ -368,7 +379,7 @@ pub(super) fn record() -> Record {
     }
 }
 
-fn group() -> Group {
+pub(super) fn group() -> Group {
     let counters = Counters { pending: 1, scheduled: 2, active: 3, succeeded: 4, failed: 5 };
     let counter = [Counter::Pending, Counter::Scheduled, Counter::Active, Counter::Succeeded, Counter::Failed];
     let slot = |counter| Slot {
@@ -383,6 +394,7 @@ fn group() -> Group {
         failures: BTreeMap::from([(CauseKind::Exited, 2), (CauseKind::EndRequested(EndRequest::Failed), 1)]),
         last_gone: Some("p0".into()),
         last_gone_rv: ResourceVersion(3),
+        lost: false,
         counter: Some(counter),
     };
     Group {
@@ -399,11 +411,12 @@ fn group() -> Group {
         past: Incarnation(9),
         grown_from: Some(4),
         grown: counters,
+        ..Group::default()
     }
 }
 
-/// A job with every member set; no member may be left to a default here.
-fn job() -> Job {
+/// A job with every member of format 1 set.
+pub(super) fn job() -> Job {
     let [valid, spec, _] = spec_facts();
     let deletion = PendingDeletion { requires: stamp(11), ordered: true, forced: true };
     let pod = |phase| Pod {
@@ -463,7 +476,7 @@ fn job() -> Job {
         dead: ["p9".into()].into(),
         orphan_since: Some(Timestamp(87)),
         trail: [Trail { stamp: stamp(18), at: Timestamp(88), text: "t".into() }].into(),
-        key: None,
+        ..Job::default()
     }
 }
 

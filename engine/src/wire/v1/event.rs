@@ -6,11 +6,12 @@ use model::{Incarnation, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::forms;
 use super::spec::RestartScope;
+use super::{forms, is_default};
 
 forms! {
     Event: model::Event,
+    Replacement: model::Replacement,
     Decision: model::Decision,
     Cause: model::Cause,
     CauseKind: model::CauseKind,
@@ -37,6 +38,15 @@ pub(crate) enum Event {
         uids: Vec<Uid>,
     },
     Decided(#[serde_as(as = "Box<Decision>")] Box<model::Decision>),
+    Replaced {
+        group: Text,
+        #[serde_as(as = "Vec<Replacement>")]
+        slots: Vec<model::Replacement>,
+    },
+    Lost {
+        #[serde_as(as = "Vec<(_, CauseKind)>")]
+        slots: Vec<(SlotId, model::CauseKind)>,
+    },
     RestartCleared,
     Ended {
         #[serde_as(as = "Phase")]
@@ -79,7 +89,22 @@ pub(crate) enum Decision {
         #[serde_as(as = "Cause")]
         cause: model::Cause,
         clean: bool,
+        #[serde(default, skip_serializing_if = "is_default")]
+        live_only: bool,
     },
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Replacement")]
+pub(super) struct Replacement {
+    index: u32,
+    uid: Uid,
+    #[serde_as(as = "CauseKind")]
+    kind: model::CauseKind,
+    failures: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_at: Option<Timestamp>,
 }
 
 #[serde_as]
@@ -107,6 +132,8 @@ pub(super) enum CauseKind {
     EndRequested(#[serde_as(as = "EndRequest")] model::fact::EndRequest),
     TimeLimit,
     NoPods,
+    BudgetSpent,
+    Resized,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -131,6 +158,7 @@ pub(crate) enum Phase {
     TimedOut,
     Preempted,
     NodeFailed,
+    Suspended,
 }
 
 /// The mirror stands in facts, and in the status of job objects (`status.trainyard`).
@@ -165,4 +193,10 @@ pub(crate) struct Mirror {
     first_running_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     slot_counts: BTreeMap<String, u32>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    lost: BTreeMap<Text, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    admitted_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    container_restarts: u32,
 }

@@ -143,6 +143,10 @@ pub(super) struct PodFact {
     message: Option<Text>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Text>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    restarts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shape: Option<Text>,
 }
 
 #[serde_as]
@@ -244,6 +248,7 @@ pub(super) enum ObjectRef {
     Status,
     #[serde(rename = "Marker")]
     EndAnnotation,
+    Job,
 }
 
 #[derive(Serialize, Deserialize)]

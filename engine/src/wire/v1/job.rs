@@ -91,6 +91,12 @@ pub(crate) struct Job {
     orphan_since: Option<Timestamp>,
     #[serde_as(as = "VecDeque<Trail>")]
     trail: VecDeque<job::Trail>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admitted_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "is_default")]
+    past_container_restarts: u32,
+    #[serde(skip_serializing_if = "is_default")]
+    container_restarts: u32,
     /// Derived: not written.
     #[serde(skip)]
     key: Option<Arc<model::JobKey>>,
@@ -130,6 +136,10 @@ pub(super) struct Group {
     #[serde_as(as = "Counters")]
     #[serde(skip_serializing_if = "is_default")]
     grown: group::Counters,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    lost: BTreeSet<u32>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    misshapen: BTreeSet<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -169,6 +179,8 @@ pub(super) struct Slot {
     last_gone: Option<Uid>,
     #[serde(skip_serializing_if = "is_default")]
     last_gone_rv: ResourceVersion,
+    #[serde(skip_serializing_if = "is_default")]
+    lost: bool,
     #[serde_as(as = "Option<Counter>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     counter: Option<group::Counter>,

@@ -1,10 +1,12 @@
 //! Forms of what users and operators set: job specs, their errors, policies, and the configuration.
 
+use std::collections::BTreeSet;
+
 use model::Text;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::forms;
+use super::{forms, is_default};
 
 forms! {
     Kind: model::Kind,
@@ -18,6 +20,14 @@ forms! {
     RestartPolicy: model::RestartPolicy,
     RestartScope: model::RestartScope,
     CleanPodPolicy: model::CleanPodPolicy,
+    CleanBy: model::CleanBy,
+    Retryable: model::Retryable,
+    Budget: model::Budget,
+    Reach: model::Reach,
+    ClockStart: model::ClockStart,
+    Running: model::Running,
+    Ends: model::Ends,
+    Milestones: model::Milestones,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -67,6 +77,31 @@ pub(super) struct JobSpec {
     time_limit_ms: Option<u64>,
     #[serde_as(as = "PhaseRules")]
     phase_rules: model::PhaseRules,
+    #[serde_as(as = "Option<Retryable>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retryable: Option<model::Retryable>,
+    #[serde_as(as = "Option<Budget>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    budget: Option<model::Budget>,
+    #[serde_as(as = "ClockStart")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    limit_from: model::ClockStart,
+    #[serde_as(as = "Option<CleanBy>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    clean_by: Option<model::CleanBy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u64>,
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    end_annotation: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
+const fn is_true(value: &bool) -> bool {
+    *value
+}
+
+const fn yes() -> bool {
+    true
 }
 
 #[serde_as]
@@ -89,13 +124,100 @@ pub(super) struct GroupSpec {
     restart_limit: Option<u32>,
     services: bool,
     gpus: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    min: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shape: Option<Text>,
 }
 
+#[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "model::PhaseRules")]
 pub(super) struct PhaseRules {
     creating: bool,
     sticky_restarting: bool,
+    #[serde_as(as = "Running")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    running: model::Running,
+    #[serde(default, skip_serializing_if = "is_default")]
+    ignores_leaving: bool,
+    #[serde_as(as = "Ends")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    ends: model::Ends,
+    #[serde_as(as = "Milestones")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    milestones: model::Milestones,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Running")]
+pub(super) enum Running {
+    All,
+    Minimum(BTreeSet<Text>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Ends")]
+pub(super) enum Ends {
+    AfterCleanUp,
+    Decided,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Milestones")]
+pub(super) enum Milestones {
+    Latest,
+    EachPhase,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Retryable")]
+pub(super) struct Retryable {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reasons: Vec<Text>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    disrupted: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    node: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    gpu: bool,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Budget")]
+pub(super) struct Budget {
+    limit: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    containers: bool,
+    #[serde_as(as = "Reach")]
+    reach: model::Reach,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Reach")]
+pub(super) enum Reach {
+    Above,
+    AtLeast,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::ClockStart")]
+pub(super) enum ClockStart {
+    FirstRunning,
+    Admitted,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::CleanBy")]
+pub(super) struct CleanBy {
+    #[serde_as(as = "CleanPodPolicy")]
+    succeeded: model::CleanPodPolicy,
+    #[serde_as(as = "CleanPodPolicy")]
+    failed: model::CleanPodPolicy,
+    #[serde_as(as = "CleanPodPolicy")]
+    other: model::CleanPodPolicy,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -115,6 +237,7 @@ pub(super) enum GroupEndPolicy {
     Rank0,
     All,
     None,
+    Minimum,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -123,6 +246,7 @@ pub(super) enum JobEndPolicy {
     Any,
     All,
     None,
+    Sets(Vec<BTreeSet<Text>>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -134,6 +258,7 @@ pub(super) enum RestartPolicy {
     Never,
     ExitCode,
     OnNodeFailWithExitCode,
+    Listed,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -142,6 +267,7 @@ pub(super) enum RestartScope {
     Pod,
     Replica,
     All,
+    Each,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -149,4 +275,5 @@ pub(super) enum RestartScope {
 pub(super) enum CleanPodPolicy {
     All,
     None,
+    Running,
 }
