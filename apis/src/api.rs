@@ -1,10 +1,12 @@
 //! The trait that each served API implements.
 
-use model::{FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, SlotId, SpecFact, Text, fact::Adopted};
-use serde_json::Value;
+use model::fact::Adopted;
+use model::{Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Phase, SlotId, SpecFact, Text};
+use serde_json::{Value, json};
 
 use crate::call::Resource;
 use crate::fields::Finding;
+use crate::objects::at;
 use crate::selector::Selector;
 
 /// Everything rendering an object of a job needs besides the slot.
@@ -31,6 +33,32 @@ pub struct PodSlot<'a> {
     pub count: u32,
 }
 
+/// A record about a job, and the job as it is afterwards.
+#[derive(Debug, Clone, Copy)]
+pub struct JobStep<'a> {
+    /// The job.
+    pub key: &'a JobKey,
+    /// Its phase before.
+    pub from: Phase,
+    /// What is known of it now.
+    pub job: &'a engine::Job,
+    /// What was observed.
+    pub facts: &'a [Fact],
+    /// What was decided.
+    pub events: &'a [Event],
+}
+
+/// A Kubernetes Event about a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobEvent {
+    /// Set for type Warning; otherwise it is Normal.
+    pub warning: bool,
+    /// One word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
 /// Translates between the objects of one served API and the engine's vocabulary. Pure.
 pub trait JobApi: Send + Sync {
     /// Returns its type of object.
@@ -45,6 +73,13 @@ pub trait JobApi: Send + Sync {
     /// Reads the job object's metadata and mirror.
     fn job_fact(&self, object: &Value) -> JobFact;
 
+    /// Returns what [`Self::spec_fact`] reads of a job object besides its name, or tells changes of it. The spec is translated again
+    /// once this differs. The generation counts changes of `spec`.
+    fn made_of(&self, object: &Value) -> Value {
+        let metadata = |key| at(object, &["metadata", key]).cloned().unwrap_or_default();
+        json!([metadata("generation"), metadata("labels")])
+    }
+
     /// Reads the job object's spec. Never fails: what cannot be accepted is field errors inside the fact.
     fn spec_fact(&self, object: &Value) -> SpecFact;
 
@@ -57,8 +92,8 @@ pub trait JobApi: Send + Sync {
     /// Returns the slot that the labels of a pod or service name.
     fn slot_of(&self, object: &Value) -> Option<SlotId>;
 
-    /// Returns true if a container's result counts for its pod.
-    fn is_main_container(&self, name: &str) -> bool;
+    /// Returns the names of the containers of a pod whose results count for it.
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str>;
 
     /// Returns the name of a slot's pod, which is that of its service.
     fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text;
@@ -79,14 +114,22 @@ pub trait JobApi: Send + Sync {
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value;
 
     /// Renders the merge patch of the end annotation that older tools read; `None` when the job's end has none.
-    fn marker(&self, key: &JobKey, job: &engine::Job) -> Option<Value>;
+    fn marker(&self, _key: &JobKey, _job: &engine::Job) -> Option<Value> {
+        None
+    }
 
     /// Spells a phase as this API does; empty for a job nothing was decided for.
-    fn phase_word(&self, phase: model::Phase) -> &'static str;
+    fn phase_word(&self, phase: Phase) -> &'static str;
 
     /// Returns the `CustomResourceDefinition`.
     fn crd(&self) -> Value;
 
     /// Returns the `source.component` of Kubernetes Events about its jobs.
     fn event_component(&self) -> &'static str;
+
+    /// Returns the Kubernetes Events that tell of a record in this API's words, besides those common to all APIs. Best effort: an
+    /// Event that was told of before is told of again without harm.
+    fn events(&self, _step: &JobStep<'_>) -> Vec<JobEvent> {
+        Vec::new()
+    }
 }

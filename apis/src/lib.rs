@@ -16,6 +16,7 @@
 pub mod aitrainingjob;
 pub mod api;
 pub mod call;
+pub mod conditions;
 pub mod fields;
 pub mod kubernetes;
 pub mod manifest;
@@ -26,13 +27,16 @@ pub mod objects;
 pub mod observed;
 pub mod pod;
 pub mod registry;
+pub mod remarks;
+pub mod replicas;
 pub mod schema;
 pub mod selector;
 mod served;
 pub mod service;
+pub mod template;
 pub mod watched;
 
-pub use api::JobApi;
+pub use api::{JobApi, JobEvent, JobStep};
 pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};
 pub use fields::{Finding, Severity};
 pub use observed::ObservedObject;

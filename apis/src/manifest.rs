@@ -26,8 +26,7 @@ pub fn findings(registry: &Registry, manifest: &Value) -> Vec<Finding> {
     };
     let mut found = Findings::default();
     let Some(resource) = resource(registry, manifest, &mut found) else { return found.into_list() };
-    let job = registry.get(&resource.kind).filter(|api| api.resource() == resource);
-    let shape = match job {
+    let shape = match registry.get(&resource) {
         Some(api) => {
             found.merge(api.findings(manifest));
             job_shape()

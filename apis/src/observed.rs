@@ -29,7 +29,7 @@ impl ObservedObject {
     pub fn read(registry: &Registry, object: Arc<Value>) -> Option<Self> {
         let owner = || {
             let key = registry.owner(&object)?;
-            let api = registry.get(&key.kind)?;
+            let api = registry.api_of(&key)?;
             Some((key, api))
         };
         match &*Resource::of(&object).kind {

@@ -109,11 +109,12 @@ fn unscheduled(object: &Value) -> Option<&str> {
 }
 
 fn containers(api: &dyn JobApi, object: &Value) -> Vec<ContainerFact> {
+    let main = api.main_containers(object);
     let mut containers: Vec<ContainerFact> = list_at(object, &["status", "containerStatuses"])
         .iter()
         .filter_map(|status| {
             let name = text_at(status, &["name"])?;
-            Some(ContainerFact { name: Text::from(name), main: api.is_main_container(name), state: state(status) })
+            Some(ContainerFact { name: Text::from(name), main: main.contains(&name), state: state(status) })
         })
         .collect();
     // Kubelets do not promise an order; the same states in another order are no news.

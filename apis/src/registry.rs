@@ -9,23 +9,31 @@ use model::{JobKey, Text, Uid};
 use serde_json::Value;
 
 use crate::api::JobApi;
-use crate::objects::{list_at, name, namespace, text_at, uid};
+use crate::call::Resource;
+use crate::objects::{list_at, name, namespace, uid};
 
-/// The served APIs, by kind.
+/// The served APIs, by kind and API version.
 #[derive(Clone, Default)]
 pub struct Registry {
-    apis: BTreeMap<Text, Arc<dyn JobApi>>,
+    apis: BTreeMap<(Text, Text), Arc<dyn JobApi>>,
 }
 
 impl Registry {
-    /// Adds an API.
+    /// Adds an API. Kinds are told apart by their names in keys of jobs, so a second API of one kind is not found by those.
     pub fn add(&mut self, api: Arc<dyn JobApi>) {
-        self.apis.insert(api.resource().kind, api);
+        let Resource { api_version, kind } = api.resource();
+        self.apis.insert((kind, api_version), api);
     }
 
-    /// Returns the API of a kind.
-    pub fn get(&self, kind: &str) -> Option<&Arc<dyn JobApi>> {
-        self.apis.get(kind)
+    /// Returns the API of a type of object.
+    pub fn get(&self, resource: &Resource) -> Option<&Arc<dyn JobApi>> {
+        self.apis.get(&(resource.kind.clone(), resource.api_version.clone()))
+    }
+
+    /// Returns the API of a job.
+    pub fn api_of(&self, job: &JobKey) -> Option<&Arc<dyn JobApi>> {
+        let first = (job.kind.clone(), Text::from(""));
+        self.apis.range(first..).next().filter(|((kind, _), _)| *kind == job.kind).map(|(_, api)| api)
     }
 
     /// Iterates over the APIs, by kind.
@@ -35,17 +43,9 @@ impl Registry {
 
     /// Returns the key of a job object; `None` when no served API has its type.
     pub fn job_key(&self, object: &Value) -> Option<JobKey> {
-        let kind = text_at(object, &["kind"])?;
-        let api = self.get(kind)?;
-        if text_at(object, &["apiVersion"]) != Some(&*api.resource().api_version) {
-            return None;
-        }
-        Some(JobKey {
-            namespace: namespace(object),
-            name: name(object),
-            kind: Text::from(kind),
-            uid: uid(object).ok()?,
-        })
+        let resource = Resource::of(object);
+        self.get(&resource)?;
+        Some(JobKey { namespace: namespace(object), name: name(object), kind: resource.kind, uid: uid(object).ok()? })
     }
 
     /// Returns the job that controls an object; `None` when its controller is no job of a served API.
@@ -54,15 +54,12 @@ impl Registry {
             .iter()
             .find(|reference| reference.get("controller").and_then(Value::as_bool) == Some(true))?;
         let member = |key: &str| reference.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let kind = member("kind")?;
-        let api = self.get(kind)?;
-        if member("apiVersion") != Some(&*api.resource().api_version) {
-            return None;
-        }
+        let resource = Resource::of(reference);
+        self.get(&resource)?;
         Some(JobKey {
             namespace: namespace(object),
             name: Text::from(member("name")?),
-            kind: Text::from(kind),
+            kind: resource.kind,
             uid: Uid::from(member("uid")?),
         })
     }

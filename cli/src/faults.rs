@@ -71,7 +71,7 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
     let (mut pods, mut jobs) = (BTreeSet::new(), BTreeSet::new());
     let stored = session.cluster().objects();
     for job in manifests.iter().chain(stored.iter().map(|object| &**object)).filter(|object| session.is_job(object)) {
-        let Some(api) = registry.get(&Resource::of(job).kind) else { continue };
+        let Some(api) = registry.get(&Resource::of(job)) else { continue };
         let text = |name: &str| Text::from(job["metadata"][name].as_str().unwrap_or_default());
         let (kind, namespace, name) = (Resource::of(job).kind, text("namespace"), text("name"));
         let key = JobKey { kind, namespace, name, uid: model::Uid(text("uid")) };

@@ -188,7 +188,7 @@ impl Real {
             ("v1", "Pod") => "pods",
             ("v1", "Service") => "services",
             ("v1", "Node") => return Ok(format!("/api/v1/nodes/{}", self.names.out(name))),
-            _ => self.registry.get(&resource.kind).map(|api| api.plural()).ok_or_else(|| ApiError {
+            _ => self.registry.get(resource).map(|api| api.plural()).ok_or_else(|| ApiError {
                 code: 404,
                 reason: "NotFound".into(),
                 message: format!("{} {} is not served", resource.api_version, resource.kind),
@@ -226,7 +226,7 @@ impl Real {
         let answer = self.server.make(sent, &self.registry);
         match call.verb {
             Verb::Get => {}
-            Verb::Delete if self.registry.get(&call.resource.kind).is_some() => self.wrote(&Kind::ALL),
+            Verb::Delete if self.registry.get(&call.resource).is_some() => self.wrote(&Kind::ALL),
             // A Kubernetes Event: those are not watched.
             _ if call.object.is_none() => {}
             _ => self.wrote_one(&call.resource),
@@ -357,7 +357,7 @@ impl ClusterBackend for Real {
         self.server.delete(&path, &options)?;
         // What an object owns goes when the object is gone; finalizers may keep it.
         let gone = self.server.get(&path).is_err_and(|error| error.code == 404);
-        if gone && self.registry.get(&resource.kind).is_some() {
+        if gone && self.registry.get(resource).is_some() {
             self.await_collection(namespace, &uid_of(&before))?;
         }
         Ok(())

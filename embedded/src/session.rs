@@ -97,8 +97,7 @@ impl Session {
 
     /// Returns whether a manifest is a job of a served API.
     pub fn is_job(&self, manifest: &Value) -> bool {
-        let resource = Resource::of(manifest);
-        self.registry.get(&resource.kind).is_some_and(|api| api.resource() == resource)
+        self.registry.get(&Resource::of(manifest)).is_some()
     }
 
     /// Returns the uid of the stored job that a manifest names.
@@ -111,7 +110,7 @@ impl Session {
 
     /// Returns the name that the job's API has for a phase.
     pub fn phase_word(&self, key: &JobKey, phase: Phase) -> &'static str {
-        self.registry.get(&key.kind).map_or("", |api| api.phase_word(phase))
+        self.registry.api_of(key).map_or("", |api| api.phase_word(phase))
     }
 
     /// Returns the jobs that exist, by key.

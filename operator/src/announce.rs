@@ -1,8 +1,8 @@
 //! Kubernetes Events about jobs: objects created, deleted or rejected. Best effort. An Event's name follows from its content,
 //! so that the same one reported twice is one Event.
 
-use apis::{ApiAnswer, ApiCall, Resource, Verb, objects};
-use model::{Command, Event, Fact, JobKey, ObjectRef};
+use apis::{ApiAnswer, ApiCall, JobEvent, JobStep, Resource, Verb, objects};
+use model::{Command, Event, Fact, JobKey, ObjectRef, Phase};
 use serde_json::{Value, json};
 
 use crate::operator::Operator;
@@ -11,7 +11,7 @@ use crate::render::call;
 impl Operator {
     /// Creates a Kubernetes Event about the answer to a command, where users expect one.
     pub(crate) fn announce(&mut self, key: &JobKey, command: &Command, answer: &ApiAnswer) {
-        let Some(api) = self.registry.get(&key.kind) else { return };
+        let Some(api) = self.registry.api_of(key) else { return };
         let (what, kind, name, salt) = match command {
             Command::CreatePod { slot, incarnation, .. } => ("Create", "Pod", api.slot_name(key, slot), incarnation.0),
             Command::CreateService { slot } => ("Create", "Service", api.slot_name(key, slot), 0),
@@ -43,8 +43,9 @@ impl Operator {
         self.tell(key, "Warning", &format!("FailedCreate{kind}"), &message, 0);
     }
 
-    /// Creates Kubernetes Events about what needs the user: a spec that cannot be accepted, a job that can never end.
-    pub(crate) fn warn(&mut self, key: &JobKey, facts: &[Fact], events: &[Event]) {
+    /// Creates Kubernetes Events about a record: what needs the user (a spec that cannot be accepted, a job that can never end),
+    /// and what the job's API tells in its own words.
+    pub(crate) fn announce_step(&mut self, key: &JobKey, from: Phase, facts: &[Fact], events: &[Event]) {
         for fact in facts {
             if let Fact::Spec(fact) = fact
                 && let Err(errors) = &fact.spec
@@ -58,6 +59,12 @@ impl Operator {
                 self.tell(key, "Warning", "CannotEnd", message, 0);
             }
         }
+        let (Some(api), Some(job)) = (self.registry.api_of(key), self.state.job(key)) else { return };
+        let told = api.events(&JobStep { key, from, job: &job, facts, events });
+        drop(job);
+        for JobEvent { warning, reason, message } in told {
+            self.tell(key, if warning { "Warning" } else { "Normal" }, &reason, &message, 0);
+        }
     }
 
     fn tell(&mut self, key: &JobKey, kind: &str, reason: &str, message: &str, salt: u32) {
@@ -65,7 +72,7 @@ impl Operator {
         if !self.state.job(key).is_some_and(|job| job.known && !job.gone) {
             return;
         }
-        let Some(api) = self.registry.get(&key.kind) else { return };
+        let Some(api) = self.registry.api_of(key) else { return };
         let resource = api.resource();
         let name = format!("{}.{:08x}{:08x}", key.name, fnv(&format!("{}{reason}{message}", key.uid)), salt);
         let at = self.state.at.to_rfc3339();

@@ -99,7 +99,7 @@ impl Operator {
     /// Returns true if the object that a status write returned shows the written mirror. An accepted write proves nothing: a
     /// CRD without the member has the API server drop it.
     fn shows_mirror(&self, key: &JobKey, job: &Value, stamp: Stamp) -> bool {
-        self.registry.get(&key.kind).is_some_and(|api| api.job_fact(job).mirror >= stamp)
+        self.registry.api_of(key).is_some_and(|api| api.job_fact(job).mirror >= stamp)
     }
 
     /// Takes in the read of an object that holds a name of the job.
@@ -133,7 +133,7 @@ impl Operator {
             uid: objects::uid(held).ok(),
             owner: self.registry.owner(held),
             deleting: objects::deleting_at(held).is_some(),
-            watched: self.registry.get(&key.kind).is_some_and(|api| api.selector().selects(held)),
+            watched: self.registry.api_of(key).is_some_and(|api| api.selector().selects(held)),
         }
     }
 

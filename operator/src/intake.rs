@@ -113,7 +113,7 @@ impl Operator {
     }
 
     fn applied_job(&mut self, key: &JobKey, object: &Value, facts: &mut Intake, arrival: Arrival) {
-        let Some(api) = self.registry.get(&key.kind).cloned() else { return };
+        let Some(api) = self.registry.api_of(key).cloned() else { return };
         let fact = api.job_fact(object);
         if self.state.is_deleted_job(key, &fact, arrival) {
             return;
@@ -123,7 +123,7 @@ impl Operator {
             self.specs.forget(key);
         }
         facts.push_read(key, Fact::Job(Box::new(fact)), arrival);
-        if self.specs.is_new(key, object) {
+        if self.specs.is_new(&*api, key, object) {
             facts.push(key, Fact::Spec(Box::new(api.spec_fact(object))));
         }
     }
@@ -152,7 +152,7 @@ impl Operator {
         let named = self.state.jobs.live_from(&first);
         let named = named.take_while(|(key, _)| key.namespace == gone.namespace && key.name == gone.name);
         for (key, job) in named.filter(|(key, _)| key.uid != gone.uid) {
-            let Some(api) = self.registry.get(&key.kind) else { continue };
+            let Some(api) = self.registry.api_of(key) else { continue };
             for slot in job.planned_pods.iter().filter(|slot| api.slot_name(key, slot) == *name) {
                 let object = ObjectRef::Pod(slot.clone());
                 if job.attempts.contains_key(&object) {

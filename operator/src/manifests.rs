@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apis::api::RenderInput;
-use apis::objects;
+use apis::{JobApi, objects};
 use model::{JobKey, SpecFact};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Parsed manifests of the jobs that have objects to render.
 #[derive(Debug, Default)]
@@ -39,16 +39,16 @@ impl Manifests {
     }
 }
 
-/// Versions of the objects whose specs were translated: generation and labels.
+/// Versions of the objects whose specs were translated, as their APIs tell them ([`apis::JobApi::made_of`]).
 #[derive(Debug, Default)]
 pub(crate) struct TranslatedSpecs(BTreeMap<JobKey, Value>);
 
 impl TranslatedSpecs {
-    /// Returns true if the object's spec has to be translated: its generation or labels changed, or it has no generation.
-    /// From then on this version counts as translated.
-    pub(crate) fn is_new(&mut self, key: &JobKey, object: &Value) -> bool {
+    /// Returns true if the object's spec has to be translated: what it is made of changed, or it has no generation. From then on
+    /// this version counts as translated.
+    pub(crate) fn is_new(&mut self, api: &dyn JobApi, key: &JobKey, object: &Value) -> bool {
+        let made_of = api.made_of(object);
         let generation = objects::at(object, &["metadata", "generation"]);
-        let made_of = json!([generation, objects::at(object, &["metadata", "labels"])]);
         if generation.is_some() && self.0.get(key) == Some(&made_of) {
             return false;
         }
@@ -64,7 +64,9 @@ impl TranslatedSpecs {
 
 #[cfg(test)]
 mod tests {
+    use apis::aitrainingjob::AiTrainingJob;
     use model::{CleanPodPolicy, JobEndPolicy, JobSpec, PhaseRules};
+    use serde_json::json;
 
     use super::*;
 
@@ -117,10 +119,10 @@ mod tests {
             (json!({}), true),
             (json!({}), true),
         ] {
-            assert_eq!(specs.is_new(&key(), &json!({"metadata": metadata})), translated, "{metadata}");
+            assert_eq!(specs.is_new(&AiTrainingJob, &key(), &json!({"metadata": metadata})), translated, "{metadata}");
         }
-        specs.is_new(&key(), &json!({"metadata": {"generation": 1}}));
+        specs.is_new(&AiTrainingJob, &key(), &json!({"metadata": {"generation": 1}}));
         specs.forget(&key());
-        assert!(specs.is_new(&key(), &json!({"metadata": {"generation": 1}})));
+        assert!(specs.is_new(&AiTrainingJob, &key(), &json!({"metadata": {"generation": 1}})));
     }
 }

@@ -23,7 +23,7 @@ impl Operator {
         if !commands.iter().any(|c| wanted(&c)) {
             return VecDeque::new();
         }
-        let Some(api) = self.registry.get(&key.kind).cloned() else { return VecDeque::new() };
+        let Some(api) = self.registry.api_of(key).cloned() else { return VecDeque::new() };
         let Some(input) = self.render_input(key) else { return VecDeque::new() };
         let mut places = Vec::new();
         let mut slots = Vec::new();
@@ -49,7 +49,7 @@ impl Operator {
 
     /// Renders the call of a command that creates no pod; `None` when there is nothing to render it from yet.
     pub(crate) fn render(&mut self, key: &JobKey, command: &Command) -> Result<Option<ApiCall>, FieldError> {
-        let Some(api) = self.registry.get(&key.kind).cloned() else { return Ok(None) };
+        let Some(api) = self.registry.api_of(key).cloned() else { return Ok(None) };
         let pods = || Resource::new("v1", "Pod");
         let services = || Resource::new("v1", "Service");
         Ok(Some(match command {
@@ -94,7 +94,7 @@ impl Operator {
 
     /// Renders a read that follows an answer; `None` when the job's API is not served.
     pub(crate) fn render_read(&self, key: &JobKey, purpose: &Purpose) -> Option<ApiCall> {
-        let api = self.registry.get(&key.kind)?;
+        let api = self.registry.api_of(key)?;
         let get = |kind: &str, name: &str| call(Verb::Get, Resource::new("v1", kind), key, name);
         Some(match purpose {
             Purpose::ReadTaken(Command::CreatePod { slot, .. }) => get("Pod", &api.slot_name(key, slot)),

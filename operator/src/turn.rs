@@ -141,7 +141,7 @@ impl Operator {
                 }
             }
             let events = engine::step(&mut self.state, key);
-            self.warn(key, &news, &events);
+            self.announce_step(key, from, &news, &events);
             if news.is_empty() && events.is_empty() {
                 // Nothing happened: a state that is folded from the log must not differ from this one.
                 self.state.begin(before.0, before.1);

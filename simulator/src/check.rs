@@ -152,7 +152,7 @@ impl View<'_> {
     fn job(&self, named: Option<&str>) -> Option<&Value> {
         let served = apis::Registry::all();
         let mut jobs = self.objects.iter().filter(|object| {
-            served.get(text(object, "/kind")).is_some()
+            served.get(&apis::Resource::of(object)).is_some()
                 && named.is_none_or(|name| {
                     address(text(object, "/metadata/namespace"), text(object, "/metadata/name")) == name
                 })

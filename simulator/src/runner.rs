@@ -249,7 +249,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
     }
 
     fn word(&self, job: &JobKey, phase: Phase) -> String {
-        self.simulation.registry().get(&job.kind).map(|api| api.phase_word(phase).to_owned()).unwrap_or_default()
+        self.simulation.registry().api_of(job).map(|api| api.phase_word(phase).to_owned()).unwrap_or_default()
     }
 
     /// `namespace/name`, with the kind in front where that alone would be two jobs.

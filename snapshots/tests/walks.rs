@@ -268,11 +268,11 @@ impl Walk {
             .get(&resource("AITrainingJob"), "default", "j")
             .ok_or("no object")?["status"];
         let api = apis::Registry::all();
-        let word = api.get(&key.kind).map_or("", |api| api.phase_word(job.phase));
+        let word = api.api_of(key).map_or("", |api| api.phase_word(job.phase));
         if status["phase"].as_str().unwrap_or_default() != word {
             return Err(format!("status says {}, state {word}", status["phase"]));
         }
-        let shows = api.get(&key.kind).map(|api| api.status(key, &job)).unwrap_or_default();
+        let shows = api.api_of(key).map(|api| api.status(key, &job)).unwrap_or_default();
         // Waits only shrink, which is not worth a write; what an ended job shows is final, even if its spec changes later.
         let matters = |path: &String| {
             let last_word = path.starts_with("replicaStatuses") || path.starts_with("conditions");

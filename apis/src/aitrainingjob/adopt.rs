@@ -15,8 +15,9 @@ use serde_json::Value;
 
 use super::metadata::endings;
 use super::spec::spec_fact;
-use super::words::{phase_of, remark};
+use super::words::phase_of;
 use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
+use crate::remarks;
 
 /// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value) -> Adopted {
@@ -39,14 +40,8 @@ pub(super) fn adopt(object: &Value) -> Adopted {
         running_at,
         ended_at: time_at(object, &["status", "endTime"]),
         finals,
-        remarks: shows_remarks(object),
+        remarks: remarks::are_shown(object),
     }
-}
-
-/// Returns true if the status has a remark. A log that is not known wrote it, so it may be over.
-fn shows_remarks(object: &Value) -> bool {
-    let kinds = list_at(object, &["status", "conditions"]).iter().filter_map(|condition| text_at(condition, &["type"]));
-    kinds.into_iter().any(|kind| remark::ALL.contains(&kind))
 }
 
 /// Returns the mirror that the original operator would have written.

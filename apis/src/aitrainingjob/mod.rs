@@ -1,6 +1,6 @@
 //! AITrainingJob (`elasticdeeplearning.ai/v1`).
 //!
-//! Each file has one direction: `spec` and `metadata` read the job object (with `template` for its pod templates), `pods`,
+//! Each file has one direction: `spec` and `metadata` read the job object (with `template` for the containers and ports that count), `pods`,
 //! `peers` and `services` render from it, `status` and `adopt` write and read its status, `crd` is its schema, `words` its
 //! vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`, and beside the smaller files.
 
@@ -19,18 +19,17 @@ mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, GroupSpec, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
+use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
 use serde_json::Value;
 
 use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::call::Resource;
 use crate::fields::Finding;
-use crate::objects::{at, label};
+use crate::objects::{label, list_at, text_at};
 use crate::selector::Selector;
 
 pub use peers::PeerEnv;
 pub use pods::pod;
-pub use spec::MAX_PODS;
 pub use words::{API_VERSION, GROUP, KIND};
 
 /// The AITrainingJob API.
@@ -72,8 +71,10 @@ impl JobApi for AiTrainingJob {
         Some(SlotId { group: Text::from(group), index: index.parse().ok()? })
     }
 
-    fn is_main_container(&self, name: &str) -> bool {
-        name.starts_with(template::PREFIX)
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
+        let statuses = list_at(pod, &["status", "containerStatuses"]);
+        let names = statuses.iter().filter_map(|status| text_at(status, &["name"]));
+        names.filter(|name| name.starts_with(template::PREFIX)).collect()
     }
 
     fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
@@ -116,9 +117,4 @@ impl JobApi for AiTrainingJob {
 /// Returns the name of a slot's pod and service: the same after every restart.
 fn slot_name(job: &str, group: &str, index: u32) -> String {
     format!("{job}-{group}-{index}").replace('/', "-")
-}
-
-/// Returns the pod template of a group in a manifest.
-fn template_of<'a>(manifest: &'a Value, group: &GroupSpec) -> Option<&'a Value> {
-    at(manifest, &["spec", "replicaSpecs", group.display(), "template"]).filter(|template| template.is_object())
 }

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use model::{FieldError, JobKey, JobSpec, Text};
 use serde_json::{Value, json};
 
-use super::spec::lost_template;
+use super::slot_name;
 use super::template::{Port, group_ports};
-use super::{slot_name, template_of};
+use crate::replicas::template_of;
 
 /// Environment variables that are the same for every pod of a job.
 ///
@@ -28,7 +28,7 @@ impl PeerEnv {
     pub fn new(job: &JobKey, spec: &JobSpec, manifest: &Value) -> Result<Self, FieldError> {
         let mut vars = Vec::with_capacity(spec.groups.len().saturating_mul(6));
         for group in &spec.groups {
-            let template = template_of(manifest, group).ok_or_else(|| lost_template(group))?;
+            let template = template_of(manifest, group)?;
             let ports = group_ports(template);
             let lists = lists(job, &group.name, group.replicas, &ports);
             let hosts = u64::from(group.replicas).saturating_mul(u64::try_from(ports.len()).unwrap_or(u64::MAX));

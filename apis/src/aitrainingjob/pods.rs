@@ -7,15 +7,16 @@ use model::{FieldError, SlotId};
 use serde_json::{Map, Value, json};
 
 use super::peers::{PeerEnv, numbers, var};
-use super::spec::lost_template;
+use super::slot_name;
 use super::template::ports;
 use super::words::{
     API_VERSION, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_LABEL, JOB_LABEL_SHORT, PRIORITY_LABEL, REPLICA_LABEL,
     RESTARTS_LABEL, ROLE_LABEL,
 };
-use super::{slot_name, template_of};
 use crate::api::{PodSlot, RenderInput};
-use crate::objects::{INCARNATION, at, owner_reference, text_at, text_members};
+use crate::objects::{INCARNATION, text_at, text_members};
+use crate::replicas::{pod_spec, template_of};
+use crate::template::{self, PodParts, containers_mut};
 
 /// Renders the pod of a slot, given the job's [`PeerEnv`].
 ///
@@ -23,8 +24,8 @@ use crate::objects::{INCARNATION, at, owner_reference, text_at, text_members};
 /// When the manifest lacks the group's template, or the template's spec is no object.
 pub fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, peers: &PeerEnv) -> Result<Value, FieldError> {
     let RenderInput { job, manifest, .. } = source;
-    let template = template_of(manifest, pod.group).ok_or_else(|| lost_template(pod.group))?;
-    let mut spec = template.get("spec").and_then(Value::as_object).cloned().ok_or_else(|| lost_template(pod.group))?;
+    let template = template_of(manifest, pod.group)?;
+    let mut spec = pod_spec(template, pod.group)?;
     let name = slot_name(&job.name, &pod.slot.group, pod.slot.index);
 
     let mut env = peers.vars().to_vec();
@@ -55,16 +56,15 @@ pub fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, peers: &PeerEnv) -> Result
         spec.insert("dnsPolicy".to_owned(), json!("ClusterFirstWithHostNet"));
     }
 
-    let mut metadata = Map::new();
-    metadata.insert("name".to_owned(), json!(name));
-    metadata.insert("namespace".to_owned(), json!(&*job.namespace));
-    metadata.insert("labels".to_owned(), Value::Object(labels(source, pod, template)));
-    metadata.insert("annotations".to_owned(), Value::Object(annotations(pod, template)));
-    if let Some(finalizers) = at(template, &["metadata", "finalizers"]).filter(|value| value.is_array()) {
-        metadata.insert("finalizers".to_owned(), finalizers.clone());
-    }
-    metadata.insert("ownerReferences".to_owned(), json!([owner_reference(API_VERSION, job)]));
-    Ok(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+    Ok(template::pod(PodParts {
+        api_version: API_VERSION,
+        job,
+        name: &name,
+        template,
+        labels: labels(source, pod, template),
+        annotations: annotations(pod, template),
+        spec,
+    }))
 }
 
 /// Returns the labels by which services find a slot's pod, and we its slot.
@@ -79,7 +79,7 @@ pub(super) fn slot_labels(job: &str, slot: &SlotId) -> [(&'static str, String); 
 
 /// Ours before the template's before the job's.
 fn labels(source: RenderInput<'_>, pod: PodSlot<'_>, template: &Value) -> Map<String, Value> {
-    let mut labels = text_map(at(template, &["metadata", "labels"]));
+    let mut labels = template::labels(template);
     for (key, value) in slot_labels(&source.job.name, pod.slot) {
         labels.insert(key.to_owned(), json!(value));
     }
@@ -96,17 +96,9 @@ fn labels(source: RenderInput<'_>, pod: PodSlot<'_>, template: &Value) -> Map<St
 }
 
 fn annotations(pod: PodSlot<'_>, template: &Value) -> Map<String, Value> {
-    let mut annotations = text_map(at(template, &["metadata", "annotations"]));
+    let mut annotations = template::annotations(template);
     annotations.insert(INCARNATION.to_owned(), json!(pod.incarnation.to_string()));
     annotations
-}
-
-fn text_map(value: Option<&Value>) -> Map<String, Value> {
-    text_members(value).map(|(key, value)| (key.to_owned(), json!(value))).collect()
-}
-
-fn containers_mut<'a>(spec: &'a mut Map<String, Value>, key: &str) -> impl Iterator<Item = &'a mut Value> {
-    spec.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 /// Appends after the user's own entries, so that ours win and can be referred to by nothing of theirs.

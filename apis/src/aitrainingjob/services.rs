@@ -4,12 +4,12 @@ use model::{FieldError, GroupSpec, SlotId};
 use serde_json::{Map, Value, json};
 
 use super::pods::slot_labels;
-use super::spec::lost_template;
+use super::slot_name;
 use super::template::{Port, group_ports};
 use super::words::API_VERSION;
-use super::{slot_name, template_of};
 use crate::api::RenderInput;
 use crate::objects::owner_reference;
+use crate::replicas::template_of;
 
 /// Renders the service of a slot.
 ///
@@ -19,7 +19,7 @@ pub(super) fn service(source: RenderInput<'_>, slot: &SlotId) -> Result<Value, F
     let group: &GroupSpec = source.spec.group(&slot.group).ok_or_else(|| {
         FieldError::new(format!("spec.replicaSpecs.{}", slot.group), "missing", "the spec in force has no such group")
     })?;
-    let template = template_of(source.manifest, group).ok_or_else(|| lost_template(group))?;
+    let template = template_of(source.manifest, group)?;
     let labels: Map<String, Value> =
         slot_labels(&source.job.name, slot).into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
     Ok(json!({

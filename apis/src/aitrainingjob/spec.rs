@@ -4,24 +4,21 @@
 //! with a warning. Values that made it crash or hang are field errors. It must not render anything (that is `pods.rs`). Tests:
 //! `tests/spec.rs` and `tests/refusals.rs`.
 
-use std::collections::BTreeMap;
-
 use model::{
-    CleanPodPolicy, FieldError, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec, PhaseRules, RestartPolicy,
-    RestartScope, SpecFact, Text,
+    CleanPodPolicy, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec, PhaseRules, RestartPolicy, RestartScope,
+    SpecFact, Text,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::crd::spec_schema;
 use super::peers::peer_text_bytes;
-use super::{slot_name, template};
+use super::slot_name;
+use super::template::{group_ports, takes_part};
 use crate::fields::{Finding, Findings, Unknown, Word, join, type_of};
-use crate::names::{LABEL_MAX, is_dns_subdomain, is_label_value, is_service_name};
+use crate::names::{LABEL_MAX, is_label_value, is_service_name};
 use crate::objects::text_at;
-use crate::schema;
-
-/// Most pods one job may ask for: more than the largest supported cluster runs.
-pub const MAX_PODS: u32 = 100_000;
+use crate::replicas::{self, Replica};
+use crate::{schema, template};
 
 /// Longest environment entry, with its name, that Linux passes to a process: 128 KiB with the closing zero.
 const ENV_ENTRY_MAX: u64 = 131_071;
@@ -84,7 +81,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         findings.error("spec", object.get("spec"), "must be an object with replicaSpecs");
         return None;
     };
-    let job = job_name(object, findings);
+    let job = replicas::job_name(object, findings);
     let restartable_codes = exit_codes(spec, findings);
     let time_limit_s = findings.integer(spec, "spec", "timeLimit", i64::MIN, i64::MAX);
     check_pod_fields(spec, findings);
@@ -93,7 +90,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let complete = findings.word(spec, "spec", "completePolicy", &JOB_END, JobEndPolicy::All, unknown());
     let unknown = Unknown::ActsAs(("All", CleanPodPolicy::All));
     let clean_pods = findings.word(spec, "spec", "cleanPodPolicy", &CLEAN, CleanPodPolicy::All, unknown);
-    let groups = groups(job, spec, findings)?;
+    let groups = replicas::groups(spec, findings, |replica, findings| group(job, replica, findings))?;
     let spec = JobSpec {
         groups,
         complete,
@@ -114,27 +111,6 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         );
     }
     Some(spec)
-}
-
-/// Returns the job's name; `None` when no names can be made of it.
-fn job_name<'a>(object: &'a Value, findings: &mut Findings) -> Option<&'a str> {
-    const PATH: &str = "metadata.name";
-    let Some(name) = text_at(object, &["metadata", "name"]).filter(|name| !name.is_empty()) else {
-        findings.error(PATH, None, "a job needs a name");
-        return None;
-    };
-    let value = Value::from(name);
-    if name.len() > LABEL_MAX {
-        let problem = format!("must be at most {LABEL_MAX} characters, not {}: it is a label of every pod", name.len());
-        findings.error(PATH, Some(&value), problem);
-        None
-    } else if is_dns_subdomain(name) {
-        Some(name)
-    } else {
-        let problem = "must be lower-case letters, digits and inner hyphens: it is part of the names of all pods";
-        findings.error(PATH, Some(&value), problem);
-        None
-    }
 }
 
 /// Fields that only reach the pods.
@@ -180,98 +156,44 @@ fn exit_codes(spec: &Value, findings: &mut Findings) -> Vec<i32> {
     codes
 }
 
-fn groups(job: Option<&str>, spec: &Value, findings: &mut Findings) -> Option<Vec<GroupSpec>> {
-    const PATH: &str = "spec.replicaSpecs";
-    let replica_specs = match findings.object(spec, "spec", "replicaSpecs") {
-        Some(map) if !map.is_empty() => map,
-        Some(_) | None => {
-            // A wrong type was noted by the reader above.
-            let value = spec.get("replicaSpecs").filter(|value| !value.is_null());
-            if value.is_none_or(Value::is_object) {
-                findings.error(PATH, value, "must name at least one group of replicas");
-            }
-            return None;
-        }
-    };
-    let mut groups = Vec::with_capacity(replica_specs.len());
-    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
-    let mut pods: u32 = 0;
-    for (key, replica) in sorted(replica_specs) {
-        let path = join(PATH, key);
-        let lower = key.to_lowercase();
-        if let Some(other) = seen.insert(lower.clone(), key) {
-            findings.error(
-                &path,
-                Some(&Value::from(key)),
-                format!("names the same pods as `{other}`: case does not tell groups apart"),
-            );
-            continue;
-        }
-        if !replica.is_object() {
-            let value = Some(replica);
-            findings.error(&path, value, format!("must be an object with a template, not {}", type_of(replica)));
-            continue;
-        }
-        let group = group(job, key, &lower, replica, &path, findings);
-        pods = pods.saturating_add(group.replicas);
-        groups.push(group);
-    }
-    if pods > MAX_PODS {
-        let total = Value::from(pods);
-        findings.error(PATH, Some(&total), format!("asks for {pods} pods altogether; at most {MAX_PODS} are possible"));
-    }
-    Some(groups)
-}
-
-fn group(job: Option<&str>, key: &str, lower: &str, replica: &Value, path: &str, findings: &mut Findings) -> GroupSpec {
-    let replicas = findings.integer(replica, path, "replicas", 0, i64::from(MAX_PODS)).unwrap_or(1);
-    let replicas = u32::try_from(replicas).unwrap_or_default();
-    let limit = findings.integer(replica, path, "restartLimit", i64::from(i32::MIN), i64::from(i32::MAX));
+fn group(job: Option<&str>, replica: Replica<'_>, findings: &mut Findings) -> GroupSpec {
+    let Replica { lower, spec, path, .. } = replica;
+    let replicas = replica.replicas(findings);
+    let limit = findings.integer(spec, path, "restartLimit", i64::from(i32::MIN), i64::from(i32::MAX));
     let unknown = Unknown::ActsAs(("None", GroupEndPolicy::None));
-    let complete = findings.word(replica, path, "completePolicy", &GROUP_END, GroupEndPolicy::All, unknown);
-    let fail = findings.word(replica, path, "failPolicy", &GROUP_END, GroupEndPolicy::Any, unknown);
+    let complete = findings.word(spec, path, "completePolicy", &GROUP_END, GroupEndPolicy::All, unknown);
+    let fail = findings.word(spec, path, "failPolicy", &GROUP_END, GroupEndPolicy::Any, unknown);
     let unknown = Unknown::ActsAs(("Never", RestartPolicy::Never));
-    let restart = findings.word(replica, path, "restartPolicy", &RESTART, RestartPolicy::Never, unknown);
-    let scope = findings.word(replica, path, "restartScope", &SCOPE, RestartScope::All, Unknown::Refused);
-    let template = template::check(replica, path, findings);
-    let value = Value::from(key);
-    if check_group_name(lower, &value, path, findings)
-        && template.services
+    let restart = findings.word(spec, path, "restartPolicy", &RESTART, RestartPolicy::Never, unknown);
+    let scope = findings.word(spec, path, "restartScope", &SCOPE, RestartScope::All, Unknown::Refused);
+    let template = template::check(spec, path, findings);
+    let services = template.containers.iter().any(takes_part);
+    if replica.check_name(findings)
+        && services
         && let Some(job) = job
     {
-        check_service_names(job, lower, replicas, &value, path, findings);
+        check_service_names(job, replica, replicas, findings);
     }
-    check_peer_text(job.unwrap_or_default(), lower, replicas, replica, path, findings);
+    check_peer_text(job.unwrap_or_default(), replica, replicas, findings);
     GroupSpec {
         name: Text::from(lower),
-        display: (lower != key).then(|| Text::from(key)),
+        display: replica.display(),
         replicas,
         complete,
         fail,
         restart,
         scope,
         restart_limit: limit.map(|n| u32::try_from(n).unwrap_or_default()),
-        services: template.services,
+        services,
         gpus: template.gpus,
         ..GroupSpec::default()
     }
 }
 
-/// Checks that a group's name can be part of names and a label.
-fn check_group_name(lower: &str, value: &Value, path: &str, findings: &mut Findings) -> bool {
-    let problem = if lower.is_empty() {
-        "a group of replicas needs a name"
-    } else if is_label_value(lower) && is_dns_subdomain(lower) {
-        return true;
-    } else {
-        "must be letters, digits and inner hyphens, at most 63: it is part of the names of its pods"
-    };
-    findings.error(path, Some(value), problem);
-    false
-}
-
 /// Checks that the longest name of a service of the group is a service name.
-fn check_service_names(job: &str, group: &str, replicas: u32, value: &Value, path: &str, findings: &mut Findings) {
+fn check_service_names(job: &str, replica: Replica<'_>, replicas: u32, findings: &mut Findings) {
+    let Replica { key, lower: group, path, .. } = replica;
+    let value = Some(&Value::from(key));
     let name = slot_name(job, group, replicas.saturating_sub(1));
     if is_service_name(&name) {
         return;
@@ -288,18 +210,19 @@ fn check_service_names(job: &str, group: &str, replicas: u32, value: &Value, pat
         // Once is enough, however many groups there are.
         Some(_) if findings.has_error_at("metadata.name") => {}
         Some(problem) => findings.error("metadata.name", Some(&Value::from(job)), problem),
-        None if group.contains('.') => findings.error(path, Some(value), format!("must have no dots: {pods}")),
+        None if group.contains('.') => findings.error(path, value, format!("must have no dots: {pods}")),
         None => {
             let problem = format!("`{name}` is {} characters long, {LABEL_MAX} at most: {pods}", name.len());
-            findings.error(path, Some(value), problem);
+            findings.error(path, value, problem);
         }
     }
 }
 
 /// Checks the length of the list of peers. One too long for an environment entry keeps every process of the job from
 /// starting.
-fn check_peer_text(job: &str, group: &str, replicas: u32, replica: &Value, path: &str, findings: &mut Findings) {
-    let ports = template::group_ports(replica.get("template").unwrap_or(&Value::Null));
+fn check_peer_text(job: &str, replica: Replica<'_>, replicas: u32, findings: &mut Findings) {
+    let Replica { lower: group, spec, path, .. } = replica;
+    let ports = group_ports(spec.get("template").unwrap_or(&Value::Null));
     // The namespace is 63 characters at most; counting it so keeps a job's verdict the same in every namespace.
     let longest = peer_text_bytes(job, group, LABEL_MAX, replicas, &ports);
     if longest > ENV_ENTRY_MAX {
@@ -308,7 +231,7 @@ fn check_peer_text(job: &str, group: &str, replicas: u32, replica: &Value, path:
              entry above {ENV_ENTRY_MAX}",
             group.to_uppercase()
         );
-        findings.warn(join(path, "replicas"), replica.get("replicas"), problem);
+        findings.warn(join(path, "replicas"), spec.get("replicas"), problem);
     }
 }
 
@@ -347,34 +270,12 @@ fn spec_word(object: &Value, key: &str, default: &str) -> Value {
 /// Returns the manifest that pods and services are rendered from. Counts and policies stand in the [`JobSpec`].
 fn manifest(object: &Value) -> Value {
     let spec = object.get("spec").unwrap_or(&Value::Null);
-    let templates: Map<String, Value> = spec
-        .get("replicaSpecs")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .map(|(key, replica)| (key.clone(), json!({"template": replica.get("template")})))
-        .collect();
     json!({
         "labels": object.get("metadata").and_then(|metadata| metadata.get("labels")),
         "spec": {
             "priority": spec.get("priority"),
             "schedulerName": spec.get("schedulerName"),
-            "replicaSpecs": templates,
+            "replicaSpecs": replicas::templates(object),
         },
     })
-}
-
-fn sorted(map: &Map<String, Value>) -> Vec<(&str, &Value)> {
-    let mut members: Vec<(&str, &Value)> = map.iter().map(|(key, value)| (key.as_str(), value)).collect();
-    members.sort_unstable_by_key(|(key, _)| *key);
-    members
-}
-
-/// Errors about a template that was accepted once and cannot be found again.
-pub(super) fn lost_template(group: &GroupSpec) -> FieldError {
-    FieldError::new(
-        format!("spec.replicaSpecs.{}.template", group.display()),
-        "missing",
-        "the manifest in force has no template for this group",
-    )
 }

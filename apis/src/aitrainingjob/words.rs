@@ -28,19 +28,8 @@ pub(super) const RESTARTS_LABEL: &str = "RestartCount";
 /// Label: the job's `spec.priority`.
 pub(super) const PRIORITY_LABEL: &str = "priority";
 
-/// Types of conditions that are no phases: what the user should know besides.
-pub(super) mod remark {
-    /// The latest spec cannot be accepted.
-    pub(crate) const INVALID: &str = "Invalid";
-    /// The name of a pod or service belongs to something else.
-    pub(crate) const NAME_TAKEN: &str = "NameTaken";
-    /// Something is refused, or nothing is done for the job.
-    pub(crate) const DEGRADED: &str = "Degraded";
-    /// The job does not do what it may have been meant to do.
-    pub(crate) const WARNING: &str = "Warning";
-    /// All of them.
-    pub(crate) const ALL: [&str; 4] = [INVALID, NAME_TAKEN, DEGRADED, WARNING];
-}
+/// Start of the reason of every condition.
+pub(super) const REASON_PREFIX: &str = "TrainingJob";
 
 /// Spells a phase as in `status.phase`; empty for a job nothing was decided for.
 pub(super) const fn phase_word(phase: Phase) -> &'static str {
@@ -67,7 +56,7 @@ pub(super) fn phase_of(word: &str) -> Option<Phase> {
 
 /// Returns the reason of a phase's condition.
 pub(super) fn phase_reason(phase: Phase) -> String {
-    format!("TrainingJob{}", phase_word(phase))
+    format!("{REASON_PREFIX}{}", phase_word(phase))
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ pub(crate) fn creations(manifest: &Value) -> Result<Vec<ApiCall>, AnyError> {
     let mut manifest = manifest.clone();
     manifest["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
     let key = registry.job_key(&manifest).ok_or("not a job")?;
-    let api = registry.get(&key.kind).ok_or("its kind is not served")?;
+    let api = registry.api_of(&key).ok_or("its kind is not served")?;
     let fact = api.spec_fact(&manifest);
     let spec = fact.spec.as_ref().map_err(|errors| format!("{errors:?}"))?;
     let parsed: Value = serde_json::from_str(&fact.manifest)?;

@@ -146,7 +146,7 @@ fn ls(source: &Source) -> Result<ExitCode, Failure> {
     for (name, (records, last)) in &counts {
         let (job, uid) = name.split_once(' ').unwrap_or((name, ""));
         let there = state.jobs.summaries().find(|(key, _)| *key.uid.0 == *uid);
-        let phase = there.and_then(|(key, j)| Some(registry.get(&key.kind)?.phase_word(j.phase))).unwrap_or("(gone)");
+        let phase = there.and_then(|(key, j)| Some(registry.api_of(key)?.phase_word(j.phase))).unwrap_or("(gone)");
         out::line(&format!("{job:<40} {phase:<13} {records:>7}  {}", last.to_rfc3339()));
     }
     Ok(ExitCode::SUCCESS)

@@ -93,7 +93,7 @@ fn replay_log(path: &Path, output: Output) -> Result<ExitCode, Failure> {
         }
         if let Scope::Job(key) = &record.scope
             && let Some(job) = state.job(key)
-            && let Some(word) = registry.get(&key.kind).map(|api| api.phase_word(job.phase)).filter(|w| !w.is_empty())
+            && let Some(word) = registry.api_of(key).map(|api| api.phase_word(job.phase)).filter(|w| !w.is_empty())
         {
             let name = key.to_string();
             // What is not printed is not kept: a log may hold any number of jobs.

@@ -152,7 +152,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(out::FOUND));
     };
     let Some(job) = state.job(&key) else { return Ok(ExitCode::from(out::FOUND)) };
-    let word = apis::Registry::all().get(&key.kind).map_or("", |api| api.phase_word(job.phase)).to_owned();
+    let word = apis::Registry::all().api_of(&key).map_or("", |api| api.phase_word(job.phase)).to_owned();
     let waits = explain::waits_for(&state, &key);
     let since = job.milestones.back().map(|m| m.at);
     if args.output == Output::Json {

@@ -226,7 +226,7 @@ impl Config {
         if step.phase == step.from || step.phase == Phase::New {
             return;
         }
-        let word = self.registry.get(&step.job.kind).map_or("", |api| api.phase_word(step.phase));
+        let word = self.registry.api_of(&step.job).map_or("", |api| api.phase_word(step.phase));
         self.metrics.transition(&step.job.kind, word);
         tracing::info!(job = %step.job, uid = %step.job.uid, phase = word, words = &*step.message,
             position = step.position.0, "phase");

@@ -149,7 +149,7 @@ fn plural(resource: &Resource, registry: &Registry) -> Option<&'static str> {
         ("v1", "Pod") => Some("pods"),
         ("v1", "Service") => Some("services"),
         ("v1", "Event") => Some("events"),
-        _ => registry.get(&resource.kind).filter(|api| api.resource() == *resource).map(|api| api.plural()),
+        _ => registry.get(resource).map(|api| api.plural()),
     }
 }
 

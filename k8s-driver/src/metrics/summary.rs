@@ -23,7 +23,7 @@ impl Summary {
         let registry = apis::Registry::all();
         let mut phases: BTreeMap<(Text, &'static str), u64> = BTreeMap::new();
         for (key, job) in operator.state().jobs.summaries().filter(|(_, job)| job.known && !job.gone) {
-            let word = registry.get(&key.kind).map_or("", |api| api.phase_word(job.phase));
+            let word = registry.api_of(key).map_or("", |api| api.phase_word(job.phase));
             *phases.entry((key.kind.clone(), word)).or_default() += 1;
         }
         Self { log: operator.log().stats(), phases, calls_under_way: operator.calls_in_flight() }

@@ -44,11 +44,11 @@ fn facts(registry: &Registry, object: &Value) -> String {
             format!("{owner:?} {:?}", apis.collect::<Vec<_>>())
         }
         "Node" => format!("{:?}", apis::node::fact(object)),
-        kind => {
-            let api = registry.get(kind).unwrap();
+        _ => {
+            let api = registry.get(&Resource::of(object)).unwrap();
             let read = (api.job_fact(object), api.spec_fact(object), api.adopt(object));
-            let generation = objects::at(object, &["metadata", "generation"]);
-            format!("{:?} {read:?} {generation:?} {:?}", registry.job_key(object), objects::mirror_stamp(object))
+            let made_of = api.made_of(object);
+            format!("{:?} {read:?} {made_of} {:?}", registry.job_key(object), objects::mirror_stamp(object))
         }
     }
 }
@@ -73,7 +73,7 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
         };
         for object in outcome.steps.iter().flat_map(|step| &step.objects) {
             let kind = object["kind"].as_str().unwrap_or_default();
-            let known = matches!(kind, "Pod" | "Service" | "Node") || registry.get(kind).is_some();
+            let known = matches!(kind, "Pod" | "Service" | "Node") || registry.get(&Resource::of(object)).is_some();
             if !known || !seen.insert(object.to_string()) {
                 continue;
             }

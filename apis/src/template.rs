@@ -1,0 +1,183 @@
+//! Pod templates: the checks that every API makes, and the parts of a template that a pod is made of.
+//!
+//! A template is the user's. What is not read here stays as it was written, for any version of Kubernetes. It must not know which
+//! containers an API gives a meaning. Tests: `aitrainingjob/tests/refusals.rs`, `aitrainingjob/tests/spec.rs`.
+
+use std::collections::BTreeSet;
+
+use model::JobKey;
+use serde_json::{Map, Value, json};
+use settings::Quantity;
+
+use crate::fields::{Findings, join, type_of};
+use crate::names::is_dns_label;
+use crate::objects::{at, list_at, owner_reference, text_members};
+
+/// Parts of a checked template that translation reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Template<'a> {
+    /// Its normal containers.
+    pub containers: &'a [Value],
+    /// Set if its pods request GPUs.
+    pub gpus: bool,
+}
+
+/// Checks the template of a replica spec. A template that cannot be accepted reads as one without containers.
+pub fn check<'a>(replica: &'a Value, path: &str, findings: &mut Findings) -> Template<'a> {
+    let path = join(path, "template");
+    let Some(template) = replica.get("template").filter(|template| !template.is_null()) else {
+        findings.error(path, None, "a group of replicas needs a pod template");
+        return Template::default();
+    };
+    if !template.is_object() {
+        findings.error(path, Some(template), format!("must be an object, not {}", type_of(template)));
+        return Template::default();
+    }
+    if findings.object(template, &path, "metadata").is_some() {
+        let metadata = template.get("metadata").unwrap_or(&Value::Null);
+        let path = join(&path, "metadata");
+        findings.check_text_map(metadata, &path, "labels");
+        findings.check_text_map(metadata, &path, "annotations");
+        findings.list(metadata, &path, "finalizers");
+    }
+    if findings.object(template, &path, "spec").is_none() {
+        let value = template.get("spec").filter(|spec| !spec.is_null());
+        if value.is_none() {
+            findings.error(join(&path, "spec.containers"), None, "a pod template needs at least one container");
+        }
+        return Template::default();
+    }
+    let spec = template.get("spec").unwrap_or(&Value::Null);
+    let path = join(&path, "spec");
+    let mut names = BTreeSet::new();
+    for key in ["containers", "initContainers"] {
+        let containers = findings.list(spec, &path, key);
+        if key == "containers"
+            && containers.is_empty()
+            && spec.get(key).is_none_or(|value| value.is_null() || value.is_array())
+        {
+            findings.error(join(&path, key), spec.get(key), "a pod template needs at least one container");
+        }
+        for (n, container) in containers.iter().enumerate() {
+            check_container(container, &format!("{path}.{key}[{n}]"), &mut names, findings);
+        }
+    }
+    Template { containers: containers(template), gpus: asks_for_gpus(spec) }
+}
+
+fn check_container<'a>(container: &'a Value, path: &str, names: &mut BTreeSet<&'a str>, findings: &mut Findings) {
+    if !container.is_object() {
+        findings.error(path, Some(container), "must be an object");
+        return;
+    }
+    match findings.text(container, path, "name") {
+        Some(name) if !is_dns_label(name) => {
+            let problem = "must be lower-case letters, digits and inner hyphens, at most 63";
+            findings.error(join(path, "name"), container.get("name"), problem);
+        }
+        Some(name) if !names.insert(name) => {
+            findings.error(join(path, "name"), container.get("name"), "is the name of another container of this pod");
+        }
+        None if container.get("name").is_none_or(Value::is_null) => {
+            findings.error(join(path, "name"), None, "a container needs a name");
+        }
+        Some(_) | None => {} // good, or no text, which the reader noted
+    }
+    findings.list(container, path, "env");
+    let mut port_names = BTreeSet::new();
+    for (n, port) in findings.list(container, path, "ports").iter().enumerate() {
+        let path = format!("{path}.ports[{n}]");
+        if !port.is_object() {
+            findings.error(path, Some(port), "must be an object");
+            continue;
+        }
+        if port.get("containerPort").is_none_or(Value::is_null) {
+            findings.error(join(&path, "containerPort"), None, "a port needs a number");
+        }
+        findings.integer(port, &path, "containerPort", 1, 65_535);
+        if let Some(name) = findings.text(port, &path, "name").filter(|name| !name.is_empty())
+            && !port_names.insert(name)
+        {
+            findings.error(join(&path, "name"), port.get("name"), "is the name of another port of this container");
+        }
+        if let Some(protocol) = findings.text(port, &path, "protocol")
+            && !["", "TCP", "UDP", "SCTP"].contains(&protocol)
+        {
+            findings.error(join(&path, "protocol"), port.get("protocol"), "must be one of TCP, UDP, SCTP");
+        }
+    }
+}
+
+/// Returns the normal containers of a template.
+pub fn containers(template: &Value) -> &[Value] {
+    list_at(template, &["spec", "containers"])
+}
+
+/// Iterates over a list of containers of a pod's spec, to change them; `key` is `containers` or `initContainers`.
+pub fn containers_mut<'a>(spec: &'a mut Map<String, Value>, key: &str) -> impl Iterator<Item = &'a mut Value> {
+    spec.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// Returns the labels of a template.
+pub fn labels(template: &Value) -> Map<String, Value> {
+    text_map(at(template, &["metadata", "labels"]))
+}
+
+/// Returns the annotations of a template.
+pub fn annotations(template: &Value) -> Map<String, Value> {
+    text_map(at(template, &["metadata", "annotations"]))
+}
+
+fn text_map(value: Option<&Value>) -> Map<String, Value> {
+    text_members(value).map(|(key, value)| (key.to_owned(), json!(value))).collect()
+}
+
+/// Members of a pod that its API gives it. Finalizers come from the template, the owner is the job.
+#[derive(Debug)]
+pub struct PodParts<'a> {
+    /// API version of the job object.
+    pub api_version: &'a str,
+    /// The job.
+    pub job: &'a JobKey,
+    /// Name of the pod.
+    pub name: &'a str,
+    /// The template it is made of.
+    pub template: &'a Value,
+    /// All of its labels.
+    pub labels: Map<String, Value>,
+    /// All of its annotations.
+    pub annotations: Map<String, Value>,
+    /// Its spec.
+    pub spec: Map<String, Value>,
+}
+
+/// Renders a pod.
+pub fn pod(parts: PodParts<'_>) -> Value {
+    let PodParts { api_version, job, name, template, labels, annotations, spec } = parts;
+    let mut metadata = Map::new();
+    metadata.insert("name".to_owned(), json!(name));
+    metadata.insert("namespace".to_owned(), json!(&*job.namespace));
+    metadata.insert("labels".to_owned(), Value::Object(labels));
+    metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    if let Some(finalizers) = at(template, &["metadata", "finalizers"]).filter(|value| value.is_array()) {
+        metadata.insert("finalizers".to_owned(), finalizers.clone());
+    }
+    metadata.insert("ownerReferences".to_owned(), json!([owner_reference(api_version, job)]));
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+fn asks_for_gpus(spec: &Value) -> bool {
+    ["containers", "initContainers"].iter().flat_map(|key| list_at(spec, &[key])).any(|container| {
+        ["limits", "requests"].iter().any(|kind| {
+            let resources =
+                container.get("resources").and_then(|resources| resources.get(*kind)).and_then(Value::as_object);
+            let mut amounts = resources.into_iter().flatten().filter(|(name, _)| is_gpu(name));
+            amounts.any(|(_, amount)| Quantity::read(amount).is_some_and(|amount| amount > Quantity::whole(0)))
+        })
+    })
+}
+
+/// Returns true if a resource is a GPU or a slice of one, going by the device plugins in use.
+fn is_gpu(resource: &str) -> bool {
+    resource.ends_with("gpu") || resource.ends_with("gpu.shared") || resource.starts_with("nvidia.com/mig-")
+}
