@@ -2,7 +2,9 @@
 //!
 //! It says what is to be done, not what is under way: `operator` knows which calls are out.
 
-use model::{Command, Effect, JobKey, ObjectRef, Stamp, Term};
+use std::cmp::Reverse;
+
+use model::{Command, Effect, JobKey, ObjectRef, RestartScope, Stamp, Term, Text, Uid};
 
 use crate::job::{Job, PendingDeletion, Pod};
 use crate::nodes::NodeTrouble;
@@ -73,11 +75,23 @@ impl State {
     }
 
     fn deletions(&self, job: &Job, commands: &mut Vec<Command>) {
-        for (uid, pod, deletion) in job
-            .deleting_pods
-            .iter()
-            .filter_map(|uid| Some((uid, job.pods.get(uid)?, job.pods.get(uid)?.deletion.as_deref()?)))
-        {
+        let with_deletion = |uid| {
+            let pod: &Pod = job.pods.get(uid)?;
+            Some((uid, pod, pod.deletion.as_deref()?))
+        };
+        let mut deleting: Vec<(&Uid, &Pod, &PendingDeletion)> =
+            job.deleting_pods.iter().filter_map(with_deletion).collect();
+        // An elastic group shrinks from its highest index down.
+        let is_elastic = |group: &Text| {
+            let spec = job.spec().and_then(|spec| spec.group(group));
+            spec.is_some_and(|group| group.scope == RestartScope::Each)
+        };
+        let shrinks = |pod: &Pod| {
+            let slot = pod.fact.slot.as_ref().filter(|id| job.slot(id).is_none() && is_elastic(&id.group))?;
+            Some(Reverse(slot.index))
+        };
+        deleting.sort_by_cached_key(|(_, pod, _)| shrinks(pod));
+        for (uid, pod, deletion) in deleting {
             let lost = self.is_lost(pod);
             let asked = deletion.ordered || pod.fact.deleting.is_some();
             if job.acked_stamp >= deletion.requires && (!asked || (lost && !deletion.forced)) {

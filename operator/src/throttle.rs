@@ -23,8 +23,10 @@ struct Urgent {
     messages: [Option<Text>; 2],
     /// There are rejected calls. Not their number: a job with a thousand rejected pods does not write a thousand times.
     refused: bool,
-    /// The end of the last back-off, `creating_at`, `first_running_at`.
-    clocks: [Option<Timestamp>; 3],
+    /// The end of the last back-off, `creating_at`, `first_running_at`, `admitted_at`.
+    clocks: [Option<Timestamp>; 4],
+    /// Number of pods that failed for good: once they are collected, their object alone tells of them.
+    lost: usize,
     /// Number of replicas of each group that was restarted.
     replicas: Vec<u32>,
 }
@@ -36,7 +38,8 @@ impl Urgent {
             phase: job.phase,
             messages: [message, job.stalled.clone()],
             refused: job.refusals().next().is_some(),
-            clocks: [job.last_delay(), job.creating_at, job.first_running_at],
+            clocks: [job.last_delay(), job.creating_at, job.first_running_at, job.admitted_at],
+            lost: job.groups.values().map(|group| group.lost.len()).sum(),
             replicas: job.groups.values().filter(|group| group.restarts > 0).map(|group| group.replicas).collect(),
         }
     }
