@@ -17,6 +17,7 @@ pub mod aitrainingjob;
 pub mod api;
 pub mod call;
 pub mod conditions;
+pub mod crd;
 pub mod fields;
 pub mod kubernetes;
 pub mod manifest;
