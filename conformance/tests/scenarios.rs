@@ -1,6 +1,7 @@
-//! Every scenario that a real API server can express, on both grounds. `CONFORMANCE=name,name` runs some of them only.
+//! Every scenario that a real API server can express, on both grounds. All APIs are served at once.
+//! `CONFORMANCE=name,api` runs these scenarios, and all of these APIs, only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,11 +104,13 @@ fn both_grounds_lead_to_the_same() {
     let server = Server { client: connection.client, runtime: runtime.handle().clone() };
 
     let wanted = std::env::var("CONFORMANCE").unwrap_or_default();
-    let chosen = |name: &str| wanted.is_empty() || wanted.split(',').any(|w| w == name);
-    let files = fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read");
-    let files: Vec<_> = files.iter().filter(|file| chosen(&file.name)).collect();
+    let chosen =
+        |file: &fixtures::Named| wanted.is_empty() || wanted.split(',').any(|w| w == file.name || w == file.api);
+    let files = fixtures::all_scenarios().expect("the scenario folders can be read");
+    let files: Vec<_> = files.iter().filter(|file| chosen(file)).collect();
     let next = AtomicUsize::new(0);
-    let (ran, left_out, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let ran: Mutex<BTreeMap<&str, usize>> = Mutex::default();
+    let (left_out, wrong) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
@@ -116,15 +119,16 @@ fn both_grounds_lead_to_the_same() {
                     let Some(file) = files.get(number) else { return };
                     let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
                     if let Some(why) = scenario.steps.iter().find_map(|step| inexpressible(&step.action)) {
-                        left_out.lock().expect("no thread panicked").push(format!("{}: {why}", file.name));
+                        left_out.lock().expect("no thread panicked").push(format!("{}/{}: {why}", file.api, file.name));
                         continue;
                     }
-                    ran.fetch_add(1, Ordering::Relaxed);
+                    *ran.lock().expect("no thread panicked").entry(&file.api).or_default() += 1;
                     let differences = run(&server, number, scenario).unwrap_or_else(|error| vec![error]);
                     if !differences.is_empty() {
                         let differences: Vec<String> = differences.into_iter().take(10).collect();
                         wrong.lock().expect("no thread panicked").push(format!(
-                            "{}:\n    {}",
+                            "{}/{}:\n    {}",
+                            file.api,
                             file.name,
                             differences.join("\n    ")
                         ));
@@ -133,13 +137,17 @@ fn both_grounds_lead_to_the_same() {
             });
         }
     });
-    let ran = ran.into_inner();
+    let ran = ran.into_inner().expect("no panic");
     let (left_out, mut wrong) = (left_out.into_inner().expect("no panic"), wrong.into_inner().expect("no panic"));
     wrong.sort();
-    println!("{ran} scenarios on a real API server in {:.0} s; left out:", start.elapsed().as_secs_f64());
+    println!("{ran:?} scenarios on a real API server in {:.0} s; left out:", start.elapsed().as_secs_f64());
     for name in &left_out {
         println!("  {name}");
     }
-    assert!(wrong.is_empty(), "{} of {ran} scenarios differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(ran > 150 || !wanted.is_empty(), "only {ran} scenarios ran");
+    assert!(wrong.is_empty(), "{} of {ran:?} scenarios differ:\n{}", wrong.len(), wrong.join("\n"));
+    for api in fixtures::apis().expect("the scenario folders can be read") {
+        let count = fixtures::scenarios(&api).expect("the scenario folder can be read").len();
+        let ran = ran.get(&*api).copied().unwrap_or_default();
+        assert!(ran * 5 > count * 3 || !wanted.is_empty(), "only {ran} of {count} scenarios of {api} ran");
+    }
 }

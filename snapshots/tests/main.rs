@@ -6,6 +6,7 @@ mod limits;
 mod logs;
 mod manifests;
 mod matrix;
+mod per_api;
 mod scenarios;
 mod tables;
 mod walks;

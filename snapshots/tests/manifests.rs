@@ -4,27 +4,28 @@ use std::fmt::Write as _;
 
 use apis::{Registry, Resource, kubernetes, manifest};
 
+use crate::per_api::APIS;
+
 #[test]
 fn only_scenarios_about_mistakes_have_findings() {
     let registry = Registry::all();
-    let mut found = String::new();
-    let mut right = 0;
-    for file in fixtures::scenarios("aitrainingjob").expect("the scenario folder can be read") {
-        let scenario = file.scenario.unwrap_or_else(|error| panic!("{error}"));
-        for object in &scenario.manifests {
-            let findings = manifest::findings(&registry, object);
-            right += usize::from(findings.is_empty());
-            for finding in findings {
-                let _ = writeln!(found, "{}: {:?}: {}", file.name, finding.severity, finding.field);
+    for api in APIS {
+        let mut found = String::new();
+        let mut right = 0;
+        for file in api.scenarios() {
+            let scenario = file.scenario.unwrap_or_else(|error| panic!("{error}"));
+            for object in &scenario.manifests {
+                let findings = manifest::findings(&registry, object);
+                right += usize::from(findings.is_empty());
+                for finding in findings {
+                    let _ = writeln!(found, "{}: {:?}: {}", file.name, finding.severity, finding.field);
+                }
             }
         }
+        assert!(right > api.files * 4 / 5, "{}: only {right} manifests are right", api.name);
+        let settings = crate::per_api::settings(&format!("manifests/{}", api.name));
+        settings.bind(|| insta::assert_snapshot!("findings_in_scenarios", found));
     }
-    assert!(right > 200, "only {right} manifests are right");
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("manifests");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!("findings_in_scenarios", found));
 }
 
 #[test]

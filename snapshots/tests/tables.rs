@@ -1,10 +1,12 @@
 //! Every cell of the rule tables, run, compared with the table, and printed as one snapshot per table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use fixtures::tables::{self, Cell};
 use simulator::check;
+
+use crate::per_api::{self, APIS};
 
 /// Runs every cell; the grid shows what happened, not what was wanted.
 fn grid(cells: &[Cell]) -> String {
@@ -42,41 +44,47 @@ fn grid(cells: &[Cell]) -> String {
     out.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-fn check(name: &str, cells: &[Cell], count: usize) {
+fn check(api: &str, name: &str, cells: &[Cell], count: usize) {
     assert_eq!(cells.len(), count);
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("tables");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!(name, grid(cells)));
+    per_api::settings(&format!("tables/{api}")).bind(|| insta::assert_snapshot!(name, grid(cells)));
 }
 
 #[test]
 fn replica_policies() {
-    check("replica-policies", &tables::replica_policies(), 16 * 8);
+    check("aitrainingjob", "replica-policies", &tables::replica_policies(), 16 * 8);
 }
 
 #[test]
 fn job_policies() {
-    check("job-policies", &tables::job_policies(), 16 * 5);
+    check("aitrainingjob", "job-policies", &tables::job_policies(), 16 * 5);
 }
 
 #[test]
 fn zero_replicas() {
-    check("zero-replicas", &tables::zero_replicas(), 4 * 4);
+    check("aitrainingjob", "zero-replicas", &tables::zero_replicas(), 4 * 4);
 }
 
 #[test]
 fn restart_policies_outcomes_and_scopes() {
-    check("restarts", &tables::restarts(), 7 * 7 * 3);
+    check("aitrainingjob", "restarts", &tables::restarts(), 7 * 7 * 3);
 }
 
 #[test]
 fn every_phase_against_everything_that_may_happen() {
-    let cells = fixtures::phases::phases_and_happenings();
-    assert_eq!(cells.len(), 8 * 17);
+    for api in APIS {
+        let text = outcomes(&(api.happenings)());
+        let settings = per_api::settings(&format!("tables/{}", api.name));
+        settings.bind(|| insta::assert_snapshot!("phases-and-happenings", text));
+    }
+}
+
+/// Runs every cell, and prints phases and pods of each.
+fn outcomes(cells: &[Cell]) -> String {
     let (mut out, mut row) = (String::new(), "");
-    for cell in &cells {
+    let rows: BTreeSet<&str> = cells.iter().map(|cell| &*cell.row).collect();
+    let columns: BTreeSet<&str> = cells.iter().map(|cell| &*cell.column).collect();
+    assert_eq!(cells.len(), rows.len() * columns.len());
+    for cell in cells {
         if cell.row != row {
             let _ = writeln!(out, "{}", cell.row);
             row = &cell.row;
@@ -101,9 +109,5 @@ fn every_phase_against_everything_that_may_happen() {
         };
         let _ = writeln!(out, "  {}: {differences}", cell.column);
     }
-    let mut settings = insta::Settings::clone_current();
-    settings.set_snapshot_path("tables");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!("phases-and-happenings", out));
+    out
 }

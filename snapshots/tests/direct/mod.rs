@@ -7,53 +7,28 @@ use model::{
     SlotId, Stamp, Term, Uid,
 };
 
+use crate::per_api::Api;
+
 const ORIGIN: &str = "direct";
 
 /// A job brought into a phase by a small scenario.
-fn state_in(phase: Phase) -> (State, JobKey) {
-    let (spec, steps) = match phase {
-        Phase::New => ("replicaSpecs: {}", ""),
-        Phase::Pending => (GOOD, ""),
-        Phase::Creating => {
-            (GOOD, "\n  - schedule: {pod: j-trainer-0, node: n1}\n  - schedule: {pod: j-trainer-1, node: n2}")
-        }
-        Phase::Running => (GOOD, "\n  - run: all"),
-        Phase::Restarting => (RESTARTS, "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 1}\n  - gone: all"),
-        Phase::Terminating => (GOOD, "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 1}"),
-        Phase::Succeeded => (
-            GOOD,
-            "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 0}\n  - exit: {pod: j-trainer-1, code: 0}\n  - gone: all",
-        ),
-        Phase::Failed => (GOOD, "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 1}\n  - gone: all"),
-        Phase::TimedOut => (LIMITED, "\n  - run: all\n  - advance: 2m\n  - gone: all"),
-        Phase::Preempted => (GOOD, "\n  - run: all\n  - annotate: {job: j, set: {Preempted: x}}\n  - gone: all"),
-        Phase::Suspended => panic!("this API has no suspended jobs"),
-        Phase::NodeFailed => (GOOD, "\n  - run: all\n  - node: {name: n1, ready: removed}\n  - gone: all"),
-    };
-    let text = format!(
-        "manifests:\n  - {{apiVersion: elasticdeeplearning.ai/v1, kind: AITrainingJob, metadata: {{name: j, namespace: default}}, \
-         spec: {{{spec}}}}}\nsteps:\n  - apply:{steps}\n"
-    );
-    let scenario = simulator::parse(&text, ORIGIN).unwrap_or_else(|error| panic!("{phase:?}: {error}"));
-    let outcome = simulator::run(&scenario).unwrap_or_else(|error| panic!("{phase:?}: {error}"));
+fn state_in(api: &Api, phase: Phase) -> (State, JobKey) {
+    let place = format!("{} in phase {phase:?}", api.name);
+    let text = (api.enter)(phase);
+    let scenario = simulator::parse(&text, ORIGIN).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let outcome = simulator::run(&scenario).unwrap_or_else(|error| panic!("{place}: {error}"));
     let state = outcome.state;
-    let key = state.jobs.keys().next().unwrap_or_else(|| panic!("{phase:?}: no job")).clone();
+    let key = state.jobs.keys().next().unwrap_or_else(|| panic!("{place}: no job")).clone();
     assert_eq!(state.job(&key).map(|j| j.phase), Some(phase), "the small scenario leads there");
     (state, key)
 }
 
-const GOOD: &str =
-    "replicaSpecs: {trainer: {replicas: 2, template: {spec: {containers: [{name: aitj-main, image: i}]}}}}";
-const RESTARTS: &str = "replicaSpecs: {trainer: {replicas: 2, restartPolicy: OnFailure, \
-    template: {spec: {containers: [{name: aitj-main, image: i}]}}}}";
-const LIMITED: &str = "timeLimit: 60, replicaSpecs: {trainer: {replicas: 2, \
-    template: {spec: {containers: [{name: aitj-main, image: i}]}}}}";
-
 /// A fact of a kind, as it might come next for this job.
-fn sample(kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
+fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
     let job = state.job(key)?;
     let rv = ResourceVersion(1_000_000);
-    let slot = SlotId { group: "trainer".into(), index: 0 };
+    let slot = SlotId { group: api.group.into(), index: 0 };
+    let name = format!("j-{}-0", api.group);
     let stamp = Stamp { term: state.stamp.term, position: state.stamp.position };
     let pod = job.pods.values().next().map(|p| p.fact.clone());
     Some(match kind {
@@ -66,12 +41,12 @@ fn sample(kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
         })),
         "Spec" => Fact::Spec(Box::new((**job.spec.as_ref()?).clone())),
         "JobGone" => Fact::JobGone,
-        "Pod" => Fact::Pod(Box::new(model::PodFact { rv, ..pod.unwrap_or_else(|| stranger(rv)) })),
+        "Pod" => Fact::Pod(Box::new(model::PodFact { rv, ..pod.unwrap_or_else(|| stranger(slot, &name, rv)) })),
         "PodGone" => Fact::PodGone { uid: pod.map_or_else(|| Uid::from("pod-x"), |p| p.uid), rv: None },
         "Service" => Fact::Service(Box::new(ServiceFact {
             uid: Uid::from("service-x"),
             slot: Some(slot),
-            name: "j-trainer-0".into(),
+            name: name.into(),
             rv,
             deleting: false,
         })),
@@ -102,11 +77,11 @@ fn sample(kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
 }
 
 /// A pod that was never decided.
-fn stranger(rv: ResourceVersion) -> model::PodFact {
+fn stranger(slot: SlotId, name: &str, rv: ResourceVersion) -> model::PodFact {
     model::PodFact {
         uid: Uid::from("pod-x"),
-        name: "j-trainer-0".into(),
-        slot: Some(SlotId { group: "trainer".into(), index: 0 }),
+        name: name.into(),
+        slot: Some(slot),
         rv,
         incarnation: model::Incarnation(1),
         phase: model::PodPhase::Running,
@@ -123,12 +98,12 @@ fn stranger(rv: ResourceVersion) -> model::PodFact {
 }
 
 /// Returns the outcome of a fact of that kind for a job in that phase.
-pub(crate) fn tried(phase: Phase, kind: &str) -> String {
-    let (mut state, key) = state_in(phase);
+pub(crate) fn tried(api: &Api, phase: Phase, kind: &str) -> String {
+    let (mut state, key) = state_in(api, phase);
     let before = state.job(&key).map(|job| engine::wire::job_value(&job));
     state.begin(Stamp { term: state.stamp.term, position: Position(state.stamp.position.0 + 1) }, state.at);
-    let then: Vec<Fact> = ["Job", "Spec"].iter().filter_map(|kind| sample(kind, &state, &key)).collect();
-    if let Some(fact) = sample(kind, &state, &key)
+    let then: Vec<Fact> = ["Job", "Spec"].iter().filter_map(|kind| sample(api, kind, &state, &key)).collect();
+    if let Some(fact) = sample(api, kind, &state, &key)
         && let Err(error) = state.observe(&Scope::Job(key.clone()), &fact)
     {
         return format!("refused: {error}");

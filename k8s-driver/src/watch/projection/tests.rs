@@ -67,7 +67,7 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
     let registry = Registry::all();
     let mut seen = BTreeSet::new();
     let mut kinds: std::collections::BTreeMap<String, (usize, usize, usize)> = std::collections::BTreeMap::new();
-    for named in fixtures::scenarios("aitrainingjob").unwrap() {
+    for named in fixtures::all_scenarios().unwrap() {
         let Ok(outcome) = named.scenario.map_err(|_| ()).and_then(|s| simulator::run(&s).map_err(|_| ())) else {
             continue;
         };
@@ -85,8 +85,10 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
             *sizes = (sizes.0 + 1, sizes.1 + whole.to_string().len(), sizes.2 + small.to_string().len());
         }
     }
-    for (kind, least) in [("Pod", 500), ("Service", 150), ("Node", 20), ("AITrainingJob", 500)] {
-        let (count, whole, small) = kinds[kind];
+    let jobs = registry.iter().map(|api| (api.resource().kind.to_string(), 100));
+    let others = [("Pod", 500), ("Service", 150), ("Node", 20), ("AITrainingJob", 500)];
+    for (kind, least) in others.map(|(kind, least)| (kind.to_owned(), least)).into_iter().chain(jobs) {
+        let (count, whole, small) = kinds[&kind];
         assert!(count >= least, "{kind}: only {count} objects were looked at");
         assert!(small * 3 < whole * 2, "{kind}: {small} of {whole} bytes are kept");
     }
