@@ -59,6 +59,8 @@ pub(crate) struct Served {
     pub(crate) kind: Arc<Kind>,
     /// True if `status` is a subresource: main writes leave it alone.
     pub(crate) status: bool,
+    /// Path of the member that the subresource `scale` sets; absent where there is no such subresource.
+    pub(crate) replicas: Option<Arc<[Text]>>,
     pub(crate) schema: Option<Arc<Schema>>,
 }
 
@@ -103,6 +105,20 @@ const BUILTIN: &[Builtin] = &[
     Builtin { generation: true, status: true, ..plain("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets") },
 ];
 
+/// Returns the path that the subresource `scale` of a version sets, such as `.spec.replicas`.
+fn replicas_path(version: &Value, path: &str) -> Result<Option<Arc<[Text]>>, DefinitionError> {
+    if at(version, &["subresources", "scale"]).is_none_or(Value::is_null) {
+        return Ok(None);
+    }
+    let written = text(version, &["subresources", "scale", "specReplicasPath"]);
+    let members: Vec<Text> = written.split('.').skip(1).map(Text::from).collect();
+    let starts_right = written.starts_with(".spec.") && !written.contains(['[', '\'', '"']);
+    if !starts_right || members.iter().any(|member| member.is_empty()) {
+        return Err(DefinitionError::at(path, "must be a JSON path under .spec, without array notation"));
+    }
+    Ok(Some(members.into()))
+}
+
 /// The group of an API version: `apps` of `apps/v1`, nothing of `v1`.
 pub(crate) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
@@ -121,7 +137,7 @@ impl Default for Kinds {
                 watch: builtin.watch,
                 generation: builtin.generation,
             });
-            let served = Served { kind, status: builtin.status, schema: None };
+            let served = Served { kind, status: builtin.status, replicas: None, schema: None };
             kinds.by_resource.insert(Resource::new(builtin.api_version, builtin.kind), served);
         }
         kinds
@@ -175,7 +191,9 @@ impl Kinds {
             };
             let schema = Schema::compile(schema, &format!("{path}.schema.openAPIV3Schema"))?;
             let status = at(version, &["subresources", "status"]).is_some_and(|v| !v.is_null());
-            versions.push((Resource::new(&format!("{group}/{version_name}"), &name), status, Arc::new(schema)));
+            let replicas = replicas_path(version, &format!("{path}.subresources.scale.specReplicasPath"))?;
+            let resource = Resource::new(&format!("{group}/{version_name}"), &name);
+            versions.push((resource, status, replicas, Arc::new(schema)));
         }
         if versions.is_empty() {
             return Err(DefinitionError::at("spec.versions", "no version is served"));
@@ -184,8 +202,9 @@ impl Kinds {
         let key = (name.clone(), group.clone());
         let kind = self.add(Kind { id: KindId(0), name, group, plural, namespaced, watch, generation: true });
         self.by_resource.retain(|_, served| served.kind.id != kind.id);
-        for (resource, status, schema) in versions {
-            self.by_resource.insert(resource, Served { kind: Arc::clone(&kind), status, schema: Some(schema) });
+        for (resource, status, replicas, schema) in versions {
+            let served = Served { kind: Arc::clone(&kind), status, replicas, schema: Some(schema) };
+            self.by_resource.insert(resource, served);
         }
         self.definitions.insert(key, Arc::new(crd.clone()));
         Ok(())

@@ -71,16 +71,35 @@ impl Cluster {
         self.place_and_write(&key, pod, &status)
     }
 
-    /// Ends one container of a pod, or all that have not ended. The phase becomes Succeeded or Failed (any code but 0) when all
-    /// have ended and `restartPolicy` starts none again. A pod that is being deleted stays until [`Cluster::gone`]. A pod without
-    /// a node is placed first.
+    /// Ends one container of a pod, or all that have not ended. A container that the pod's `restartPolicy` restarts runs again at once,
+    /// and its `restartCount` grows by 1. When all have ended and none is restarted, the phase becomes Succeeded or Failed (any
+    /// code but 0). A pod that is being deleted stays until [`Cluster::gone`]. A pod without a node is placed first.
     ///
     /// # Errors
     /// When pod or container do not exist or have ended, or there is no node.
     pub fn exit(&mut self, namespace: &str, name: &str, code: i32, container: Option<&str>) -> Result<(), Error> {
+        self.end(namespace, name, code, container, true)
+    }
+
+    /// [`Cluster::exit`], but a container that the pod's `restartPolicy` restarts waits for [`Cluster::run`].
+    ///
+    /// # Errors
+    /// As for [`Cluster::exit`].
+    pub fn exit_and_wait(&mut self, namespace: &str, name: &str, code: i32) -> Result<(), Error> {
+        self.end(namespace, name, code, None, false)
+    }
+
+    fn end(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        code: i32,
+        container: Option<&str>,
+        restart: bool,
+    ) -> Result<(), Error> {
         let (key, pod) = self.live_pod(namespace, name)?;
         let which = container.map_or(Ending::All, Ending::One);
-        let status = pod_status::exited(&pod, self.now, code, which).map_err(|refused| {
+        let mut status = pod_status::exited(&pod, self.now, code, which).map_err(|refused| {
             let (namespace, name) = (namespace.to_owned(), name.to_owned());
             let container = container.unwrap_or_default().to_owned();
             match refused {
@@ -88,6 +107,15 @@ impl Cluster {
                 Refused::Ended => Error::ContainerEnded { namespace, name, container },
             }
         })?;
+        if restart {
+            let mut ended = Value::clone(&pod);
+            merge(&mut ended, &json!({"status": status}));
+            if !pod_has_ended(&ended)
+                && let Some(again) = pod_status::restarted(&ended, self.now)
+            {
+                merge(&mut status, &again);
+            }
+        }
         self.place_and_write(&key, pod, &status)
     }
 

@@ -57,6 +57,15 @@ fn container_status(container: &Value, before: Option<&Value>, state: &Value) ->
     })
 }
 
+/// The status of a container that ended and runs again.
+fn started_again(container: &Value, before: &Value, now: Timestamp) -> Value {
+    let mut again = container_status(container, Some(before), &json!({"running": {"startedAt": now.to_rfc3339()}}));
+    let count = before.get("restartCount").and_then(Value::as_u64).unwrap_or_default();
+    again["restartCount"] = count.saturating_add(1).into();
+    again["lastState"] = before.get("state").cloned().unwrap_or_default();
+    again
+}
+
 /// The pod's conditions with these (type, status, reason) set; a time changes only with its status.
 fn conditions(pod: &Value, now: Timestamp, set: &[(&str, bool, &str)]) -> Value {
     let mut list = items(pod, &["status", "conditions"]).to_vec();
@@ -111,13 +120,7 @@ pub(crate) fn running(pod: &Value, now: Timestamp) -> Value {
                 all_ready = false;
                 before.clone()
             }
-            Some(before) if is_terminated(before) => {
-                let mut again = container_status(container, Some(before), &start);
-                let count = before.get("restartCount").and_then(Value::as_u64).unwrap_or_default();
-                again["restartCount"] = count.saturating_add(1).into();
-                again["lastState"] = before.get("state").cloned().unwrap_or_default();
-                again
-            }
+            Some(before) if is_terminated(before) => started_again(container, before, now),
             Some(before) if at(before, &["state", "running"]).is_some() => before.clone(),
             before => container_status(container, before, &start),
         });
@@ -232,6 +235,38 @@ pub(crate) fn exited(pod: &Value, now: Timestamp, code: i32, which: Ending<'_>) 
         "conditions": conditions(pod, now, &set),
         "containerStatuses": statuses,
     }))
+}
+
+/// Containers that ended and that the pod's restart policy restarts run again; `None` when there is none, or the pod is being deleted.
+pub(crate) fn restarted(pod: &Value, now: Timestamp) -> Option<Value> {
+    let due = |status: &Value, init: bool| {
+        let code = exit_code(status);
+        // An init container that succeeded is done, under every policy.
+        is_terminated(status) && !(init && code == 0) && restarts(pod, code)
+    };
+    if is_deleting(pod) {
+        return None;
+    }
+    let mut status = Map::new();
+    for (containers, list, init) in
+        [("containers", "containerStatuses", false), ("initContainers", "initContainerStatuses", true)]
+    {
+        if !items(pod, &["status", list]).iter().any(|status| due(status, init)) {
+            continue;
+        }
+        let statuses = names(pod, containers).filter_map(|container| {
+            let before = status_of(pod, list, text(container, &["name"]))?;
+            Some(if due(before, init) { started_again(container, before, now) } else { before.clone() })
+        });
+        status.insert(list.to_owned(), statuses.collect());
+    }
+    let all_run =
+        |list: &Value| list.as_array().into_iter().flatten().all(|status| at(status, &["state", "running"]).is_some());
+    if status.get("containerStatuses").is_some_and(all_run) {
+        let set = [("ContainersReady", true, ""), ("Ready", true, "")];
+        status.insert("conditions".to_owned(), conditions(pod, now, &set));
+    }
+    if status.is_empty() { None } else { Some(Value::Object(status)) }
 }
 
 /// An init container ends: a failure is the pod's unless its policy tries again.

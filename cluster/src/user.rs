@@ -1,4 +1,4 @@
-//! What people do with kubectl: apply, patch, delete; and planting objects past every check.
+//! What people do with kubectl: apply, patch, scale, delete; and planting objects past every check.
 //!
 //! These are not calls of the operator, so they are not answered by the rules of [`Cluster::fail`].
 //! Tests: `tests/cluster/user.rs`.
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use apis::{ApiAnswer, Resource};
 use model::Text;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, address};
 use crate::deletion::DeleteOptions;
@@ -115,6 +115,24 @@ impl Cluster {
         let key = address(&served.kind, namespace, name);
         let part = if status { Part::Status } else { Part::Main };
         self.patch(&served, &key, patch, Preconditions::default(), part, Unknown::Drop)
+    }
+
+    /// `kubectl scale`: sets the member that the definition's `specReplicasPath` names.
+    ///
+    /// # Errors
+    /// What the API server would answer.
+    pub fn scale(&mut self, resource: &Resource, namespace: &str, name: &str, replicas: i32) -> ApiAnswer {
+        let served = self.serve(resource)?;
+        let key = address(&served.kind, namespace, name);
+        let Some(path) = served.replicas.clone() else {
+            return Err(refusal::not_served(&resource.api_version, &format!("{}/scale", served.kind.name)));
+        };
+        if replicas < 0 {
+            let problem = format!("spec.replicas: Invalid value: {replicas}: must be greater than or equal to 0");
+            return Err(refusal::invalid(&served.kind, &key.name, &[problem]));
+        }
+        let patch = path.iter().rev().fold(Value::from(replicas), |inner, member| json!({ &**member: inner }));
+        self.patch(&served, &key, &patch, Preconditions::default(), Part::Main, Unknown::Drop)
     }
 
     /// `kubectl delete`, with its own grace period unless one is given.

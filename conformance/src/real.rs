@@ -342,6 +342,12 @@ impl ClusterBackend for Real {
         self.server.patch(&path, patch).map(|_| ())
     }
 
+    fn scale(&mut self, resource: &Resource, namespace: &str, name: &str, replicas: i32) -> Result<(), ApiError> {
+        let path = format!("{}/scale", self.path_of(resource, namespace, name)?);
+        self.wrote_one(resource);
+        self.server.patch(&path, &json!({"spec": {"replicas": replicas}})).map(|_| ())
+    }
+
     fn delete(
         &mut self,
         resource: &Resource,

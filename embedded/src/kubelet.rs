@@ -1,4 +1,5 @@
-//! Pods in virtual time: they start, run for a while, end and are removed without a scenario's step.
+//! Pods in virtual time: they start, run for a while, end and are removed without a scenario's step. Containers that the pod's
+//! `restartPolicy` restarts run again after the kubelet's back-off.
 //!
 //! Owns when a virtual pod does what. The cluster's own verbs do it. Tests: at the end of this file.
 
@@ -13,6 +14,11 @@ use serde_json::Value;
 pub const DURATION: &str = "trainyard.dev/simulate-duration";
 /// Annotation on a pod: the code it exits with.
 pub const EXIT_CODE: &str = "trainyard.dev/simulate-exit-code";
+
+/// Time, in milliseconds, before the first restart of a container; it doubles with each one after. The kubelet's own.
+const RESTART_DELAY_MS: u64 = 10_000;
+/// Longest time, in milliseconds, before a restart of a container.
+const MAX_RESTART_DELAY_MS: u64 = 300_000;
 
 /// Default behaviour of virtual pods; annotations override it per pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,14 +106,8 @@ impl Kubelet {
                 if failing_for == Some(None) {
                     continue;
                 }
-                let annotation = |key: &str| object.pointer("/metadata/annotations").and_then(|a| a.get(key)?.as_str());
-                let run_ms = annotation(DURATION)
-                    .and_then(|t| settings::duration::parse_ms(t).ok())
-                    .unwrap_or(self.behaviour.run_ms);
-                let code = annotation(EXIT_CODE).and_then(|t| t.parse().ok()).unwrap_or(0);
                 let runs = now.plus_ms(self.behaviour.start_ms).plus_ms(failing_for.flatten().unwrap_or_default());
-                self.due.insert((runs, pod.clone(), Action::Run));
-                self.due.insert((runs.plus_ms(run_ms), pod, Action::Exit { code }));
+                self.plan_run(pod, &object, runs);
             }
         }
         self.known.retain(|uid, _| existing.contains(uid));
@@ -116,6 +116,26 @@ impl Kubelet {
             // The pod exists: it was read above. A pod removed meanwhile needs no image.
             let _ = cluster.wait(&pod.namespace, &pod.name, "ErrImagePull", None);
         }
+    }
+
+    /// Plans one run of a pod's containers.
+    fn plan_run(&mut self, pod: Pod, object: &Value, start: Timestamp) {
+        let annotation = |key: &str| object.pointer("/metadata/annotations").and_then(|a| a.get(key)?.as_str());
+        let run_ms = annotation(DURATION).and_then(|t| settings::duration::parse_ms(t).ok());
+        let code = annotation(EXIT_CODE).and_then(|t| t.parse().ok()).unwrap_or(0);
+        self.due.insert((start, pod.clone(), Action::Run));
+        self.due.insert((start.plus_ms(run_ms.unwrap_or(self.behaviour.run_ms)), pod, Action::Exit { code }));
+    }
+
+    /// Ends a pod's containers, and plans their next run if the pod goes on.
+    fn exit(&mut self, cluster: &mut Cluster, pod: Pod, code: i32) -> Result<(), cluster::Error> {
+        cluster.exit_and_wait(&pod.namespace, &pod.name, code)?;
+        let Some(object) = cluster.get(&Resource::new("v1", "Pod"), &pod.namespace, &pod.name) else { return Ok(()) };
+        if object.pointer("/status/phase").and_then(Value::as_str) == Some("Running") {
+            let start = cluster.now().plus_ms(restart_delay_ms(&object));
+            self.plan_run(pod, &object, start);
+        }
+        Ok(())
     }
 
     /// Performs the actions that are due by the cluster's clock.
@@ -137,7 +157,7 @@ impl Kubelet {
             // Each verb fails only for a pod that does not exist, and this one does.
             let _ = match action {
                 Action::Run => cluster.run(&pod.namespace, &pod.name),
-                Action::Exit { code } => cluster.exit(&pod.namespace, &pod.name, code, None),
+                Action::Exit { code } => self.exit(cluster, pod, code),
                 Action::Remove => {
                     cluster.gone(&pod.namespace, &pod.name);
                     Ok(())
@@ -150,6 +170,14 @@ impl Kubelet {
     pub fn next_wake(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, ..)| *at)
     }
+}
+
+/// Returns the time before a pod's containers run again: it doubles with the restarts so far.
+fn restart_delay_ms(pod: &Value) -> u64 {
+    let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array);
+    let restarts = statuses.into_iter().flatten().filter_map(|status| status.get("restartCount")?.as_u64()).max();
+    let doublings = u32::try_from(restarts.unwrap_or_default()).unwrap_or(u32::MAX);
+    RESTART_DELAY_MS.saturating_mul(2_u64.saturating_pow(doublings)).min(MAX_RESTART_DELAY_MS)
 }
 
 /// Returns whether a node's agent can be reached.
@@ -188,5 +216,30 @@ mod tests {
             assert_eq!(phase(&cluster), want, "{at_ms} ms");
         }
         assert_eq!(kubelet.next_wake(), None);
+    }
+
+    #[test]
+    fn containers_run_again_where_their_policy_says_so() {
+        let mut cluster = Cluster::new(&Options { mode: Mode::Automatic, ..Options::default() });
+        let start = cluster.now();
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default", "annotations": {DURATION: "5s", EXIT_CODE: "3"}},
+            "spec": {"restartPolicy": "OnFailure", "containers": [{"name": "c", "image": "i"}]}});
+        cluster.apply(&pod).unwrap();
+        let mut kubelet = Kubelet::default();
+        // Start at 1 s; each run lasts 5 s; 10 s before the second, 20 s before the third.
+        for (at_ms, restarts, running) in
+            [(0, 0, false), (1000, 0, true), (6000, 0, false), (16_000, 1, true), (21_000, 1, false), (41_000, 2, true)]
+        {
+            cluster.set_now(start.plus_ms(at_ms));
+            cluster.tick();
+            kubelet.plan(&mut cluster);
+            kubelet.act(&mut cluster);
+            let pod = cluster.get(&Resource::new("v1", "Pod"), "default", "p").unwrap();
+            let status = pod.pointer("/status/containerStatuses/0").cloned().unwrap_or_default();
+            assert_eq!(status["restartCount"].as_u64().unwrap_or_default(), restarts, "{at_ms} ms");
+            assert_eq!(status["state"]["running"].is_object(), running, "{at_ms} ms");
+            assert_ne!(pod["status"]["phase"], "Failed", "{at_ms} ms");
+        }
     }
 }

@@ -65,6 +65,11 @@ pub trait ClusterBackend: Backend {
         patch: &Value,
         status: bool,
     ) -> Result<(), ApiError>;
+    /// Sets an object's replicas as `kubectl scale` does.
+    ///
+    /// # Errors
+    /// When the API server refuses it, or the kind has no subresource `scale`.
+    fn scale(&mut self, resource: &Resource, namespace: &str, name: &str, replicas: i32) -> Result<(), ApiError>;
     /// Deletes an object as a user; what it owns goes with it.
     ///
     /// # Errors
@@ -146,6 +151,10 @@ impl ClusterBackend for EmbeddedCluster {
         status: bool,
     ) -> Result<(), ApiError> {
         self.cluster.merge_patch(resource, namespace, name, patch, status).map(|_| ())
+    }
+
+    fn scale(&mut self, resource: &Resource, namespace: &str, name: &str, replicas: i32) -> Result<(), ApiError> {
+        self.cluster.scale(resource, namespace, name, replicas).map(|_| ())
     }
 
     fn delete(

@@ -89,6 +89,14 @@ pub fn restart_count(pod: &Value) -> Option<&str> {
     pod.pointer("/metadata/labels/RestartCount").and_then(Value::as_str)
 }
 
+/// Returns the restarts of a pod's containers, summed.
+fn container_restarts(pod: &Value) -> u64 {
+    let lists = ["containerStatuses", "initContainerStatuses"]
+        .iter()
+        .filter_map(|list| pod.get("status")?.get(list)?.as_array());
+    lists.flatten().filter_map(|status| status.get("restartCount")?.as_u64()).fold(0, u64::saturating_add)
+}
+
 fn render_object(out: &mut String, object: &Value) {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let kind = text("/kind");
@@ -103,7 +111,11 @@ fn render_object(out: &mut String, object: &Value) {
             let node = text("/spec/nodeName");
             let node = if node.is_empty() { String::new() } else { format!(" on {node}") };
             let count = restart_count(object).map(|c| format!(" #{c}")).unwrap_or_default();
-            line(out, &format!("  Pod {name}{count} {}{node}{leaving}", text("/status/phase")));
+            let restarts = match container_restarts(object) {
+                0 => String::new(),
+                n => format!(", containers restarted {n} times"),
+            };
+            line(out, &format!("  Pod {name}{count} {}{node}{leaving}{restarts}", text("/status/phase")));
         }
         _ => {
             line(out, &format!("  {kind} {name}{leaving}"));
@@ -237,6 +249,7 @@ pub fn describe(action: &Action) -> String {
             format!("annotate {}{changes}", target.map(ToString::to_string).unwrap_or_default())
         }
         Action::Patch(p) => patch(p),
+        Action::Scale(scales) => format!("scale {}", each(scales, |s| format!("{} to {}", s.job, s.replicas))),
         Action::Delete(deletes) => format!("delete {}", each(deletes, |d| format!("{} {}", d.kind, d.name))),
         Action::Advance(by) => format!("advance {}", milliseconds(by.0)),
         Action::Fail(fail) => {

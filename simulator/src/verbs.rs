@@ -63,6 +63,12 @@ impl<G: ClusterBackend> Runner<'_, G> {
             Action::Node(changes) => changes.0.iter().try_for_each(|change| self.node(change))?,
             Action::Annotate(annotate) => self.annotate(annotate)?,
             Action::Patch(patch) => self.patch(patch)?,
+            Action::Scale(scales) => {
+                for scale in &scales.0 {
+                    let (resource, namespace, name) = self.job(&scale.job)?;
+                    self.simulation.backend.scale(&resource, &namespace, &name, scale.replicas)?;
+                }
+            }
             Action::Delete(deletes) => {
                 for delete in &deletes.0 {
                     let name = in_namespace(&delete.name, delete.namespace.as_deref());
@@ -196,9 +202,10 @@ impl<G: ClusterBackend> Runner<'_, G> {
             for status in statuses.as_array_mut().into_iter().flatten() {
                 let own = status.get("name").and_then(Value::as_str);
                 let named = exit.container.as_deref().is_none_or(|c| own == Some(c));
-                if let Some(ended) = status.pointer_mut("/state/terminated").filter(|_| named)
-                    && let Some(ended) = ended.as_object_mut()
-                {
+                // A container that was restarted shows its end as its last state.
+                let mut ended = ["/state/terminated", "/lastState/terminated"].into_iter();
+                let ended = ended.find(|place| named && status.pointer(place).is_some_and(Value::is_object));
+                if let Some(ended) = ended.and_then(|place| status.pointer_mut(place)?.as_object_mut()) {
                     ended.insert("message".to_owned(), message.as_str().into());
                 }
             }

@@ -166,3 +166,20 @@ fn failed_calls_are_counted_as_attempts() {
     let create = outcome.steps.iter().flat_map(|s| &s.commands).find(|c| &*c.call.resource.kind == "Pod").unwrap();
     assert_eq!(create.attempts, 3);
 }
+
+#[test]
+fn a_container_that_its_pod_restarts_runs_on() {
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, \
+        spec: {restartPolicy: OnFailure, containers: [{name: a, image: i}, {name: b, image: i}]}}";
+    let steps = "  - apply:\n  - run: p\n  - exit: {pod: p, code: 3, container: a, message: boom}\n  - run: p\n";
+    let scenario = parse(&format!("manifests: [{pod}]\nsteps:\n{steps}"), "t.yaml").unwrap();
+    let outcome = run(&scenario).unwrap();
+    let pod = outcome.objects.iter().find(|object| object["kind"] == "Pod").unwrap();
+    assert_eq!(pod["status"]["phase"], "Running");
+    let [a, b] = [0, 1].map(|n| &pod["status"]["containerStatuses"][n]);
+    assert_eq!((&a["restartCount"], &b["restartCount"]), (&json!(1), &json!(0)));
+    assert!(a["state"]["running"].is_object(), "{a}");
+    let ended = &a["lastState"]["terminated"];
+    assert_eq!((&ended["exitCode"], &ended["message"]), (&json!(3), &json!("boom")));
+    assert!(simulator::text::render(&scenario, &outcome).contains("Pod p Running on n1, containers restarted 1 times"));
+}

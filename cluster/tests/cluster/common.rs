@@ -7,7 +7,7 @@ use cluster::{Cluster, Options};
 use model::{JobKey, ResourceVersion, Text, Uid};
 use serde_json::{Value, json};
 
-/// A definition with what the tests need: a status subresource, bounds, a default, preserved and pruned fields.
+/// A definition with what the tests need: the subresources status and scale, bounds, a default, preserved and pruned fields.
 pub(crate) fn crd() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -21,7 +21,8 @@ pub(crate) fn crd() -> Value {
                 "name": "v1",
                 "served": true,
                 "storage": true,
-                "subresources": {"status": {}},
+                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.cars.trainer.replicas",
+                    "statusReplicasPath": ".status.count"}},
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
                     "required": ["spec"],

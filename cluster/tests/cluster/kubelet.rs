@@ -224,11 +224,15 @@ fn pods_whose_policy_restarts_them_go_on() {
         cluster.exit(D, "p", code, None).unwrap();
         assert_eq!(phase(&cluster), want, "{policy} {code}");
         if want == "Running" {
-            cluster.run(D, "p").unwrap();
             let container = pod(&cluster, "p")["status"]["containerStatuses"][0].clone();
             assert_eq!(container["restartCount"], 1);
             assert_eq!(container["lastState"]["terminated"]["exitCode"], code);
             assert!(container["state"]["running"].is_object());
+            cluster.exit_and_wait(D, "p", code).unwrap();
+            let waits = pod(&cluster, "p")["status"]["containerStatuses"][0].clone();
+            assert_eq!((&waits["restartCount"], &waits["state"]["terminated"]["exitCode"]), (&json!(1), &json!(code)));
+            cluster.run(D, "p").unwrap();
+            assert_eq!(pod(&cluster, "p")["status"]["containerStatuses"][0]["restartCount"], 2);
             delete(&mut cluster, "Pod", "p", None).unwrap();
             cluster.exit(D, "p", 143, None).unwrap();
             assert_eq!(phase(&cluster), "Failed", "what is being deleted is not started again");

@@ -114,7 +114,7 @@ fn a_spec_that_was_missing_is_a_new_generation() {
 #[test]
 fn definitions_that_cannot_be_served_say_why() {
     type Edit = fn(&mut Value);
-    let cases: [(Edit, &str); 8] = [
+    let cases: [(Edit, &str); 10] = [
         (|c| c["spec"]["group"] = json!(""), "spec.group"),
         (|c| c["spec"]["names"]["kind"] = json!(null), "spec.names.kind"),
         (|c| c["spec"]["names"]["plural"] = json!(1), "spec.names.plural"),
@@ -122,6 +122,14 @@ fn definitions_that_cannot_be_served_say_why() {
         (|c| c["spec"]["versions"] = json!([]), "spec.versions"),
         (|c| c["spec"]["versions"][0]["name"] = json!(""), "spec.versions[0].name"),
         (|c| c["spec"]["versions"][0]["schema"] = json!(null), "spec.versions[0].schema.openAPIV3Schema"),
+        (
+            |c| c["spec"]["versions"][0]["subresources"]["scale"]["specReplicasPath"] = json!(".status.replicas"),
+            "spec.versions[0].subresources.scale.specReplicasPath",
+        ),
+        (
+            |c| c["spec"]["versions"][0]["subresources"]["scale"]["specReplicasPath"] = json!(".spec.cars[0]"),
+            "spec.versions[0].subresources.scale.specReplicasPath",
+        ),
         (
             |c| c["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["type"] = json!("map"),
             "spec.versions[0].schema.openAPIV3Schema.properties.spec.type",

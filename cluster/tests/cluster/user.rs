@@ -1,4 +1,4 @@
-//! What people do: apply, patch, delete, and planting objects.
+//! What people do: apply, patch, scale, delete, and planting objects.
 
 use apis::Resource;
 use serde_json::json;
@@ -75,6 +75,20 @@ fn planting_bypasses_every_check() {
     named["metadata"]["name"] = json!("other");
     assert_eq!(verdict(&cluster.store_unchecked(&named)), "400 BadRequest");
     assert_eq!(verdict(&cluster.store_unchecked(&json!({"kind": "Nothing"}))), "404 NotFound");
+}
+
+#[test]
+fn scaling_sets_the_member_that_the_definition_names() {
+    let mut cluster = cluster();
+    create(&mut cluster, &train_manifest("t")).unwrap();
+    let scaled = cluster.scale(&train(), "default", "t", 5).unwrap();
+    assert_eq!(scaled["spec"]["cars"]["trainer"]["replicas"], 5);
+    assert_eq!(scaled["metadata"]["generation"], 2);
+    assert_eq!(cluster.scale(&train(), "default", "t", 5).unwrap()["metadata"]["generation"], 2);
+    assert_eq!(verdict(&cluster.scale(&train(), "default", "t", -1)), "422 Invalid");
+    assert_eq!(verdict(&cluster.scale(&train(), "default", "absent", 1)), "404 NotFound");
+    create(&mut cluster, &pod_manifest("p", &[])).unwrap();
+    assert_eq!(verdict(&cluster.scale(&pods(), "default", "p", 1)), "404 NotFound");
 }
 
 #[test]

@@ -102,6 +102,8 @@ pub enum Action {
     Annotate(Annotate),
     /// A user patches an object.
     Patch(Patch),
+    /// A user sets the replicas of a job, as `kubectl scale` does.
+    Scale(OneOrMany<Scale>),
     /// A user deletes an object.
     Delete(OneOrMany<Delete>),
     /// Time passes.
@@ -141,6 +143,7 @@ impl Action {
             Self::Node(_) => "node",
             Self::Annotate(_) => "annotate",
             Self::Patch(_) => "patch",
+            Self::Scale(_) => "scale",
             Self::Delete(_) => "delete",
             Self::Advance(_) => "advance",
             Self::Fail(_) => "fail",
@@ -266,6 +269,16 @@ pub struct Patch {
     /// New members of `status`, written as a node or another controller would.
     #[serde(default)]
     pub status: Option<Value>,
+}
+
+/// Sets the replicas of a job by the subresource `scale`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scale {
+    /// The job.
+    pub job: ObjectName,
+    /// New number.
+    pub replicas: i32,
 }
 
 /// Deletes one object.

@@ -55,9 +55,10 @@ fn every_verb_of_the_language_is_read() {
   - restoreLog: {position: 12}
   - swapLeader: {}
   - together: [{exit: {pod: a, code: 0}}, {advance: 1h}]
+  - scale: {job: ns/j, replicas: 3}
 "#;
     let steps = steps(text);
-    assert_eq!(steps.len(), 30);
+    assert_eq!(steps.len(), 31);
     let verbs: Vec<&str> = steps.iter().map(Action::verb).collect();
     assert_eq!(verbs[..5], ["apply", "apply", "apply", "storeUnchecked", "schedule"]);
     assert!(matches!(&steps[0], Action::Apply(Names(names)) if *names == ["j"]));
@@ -75,6 +76,7 @@ fn every_verb_of_the_language_is_read() {
     assert!(matches!(&steps[24], Action::Crash(CrashPoint { before: Some(Boundary::Append), nth: 2, .. })));
     assert!(matches!(&steps[27], Action::RestoreLog(RestoreLog { position: 12, .. })));
     assert!(matches!(&steps[29], Action::Together(inner) if inner.len() == 2));
+    assert!(matches!(&steps[30], Action::Scale(s) if s.0[0].replicas == 3 && s.0[0].job.to_string() == "ns/j"));
 }
 
 #[test]
