@@ -15,6 +15,7 @@ use crate::report::command_kind;
 use crate::runner::{Error, Outcome};
 use crate::scenario::{DEFAULT_NAMESPACE, Scenario};
 use crate::simulation::ExecutedCall;
+use crate::state;
 use crate::text::restart_count;
 
 /// Returns the differences between a run and its scenario's expectations, in words.
@@ -203,6 +204,7 @@ fn check(checks: &Checks, view: &View<'_>, place: &str, found: &mut Vec<String>)
 
 fn check_job(checks: &Checks, view: &View<'_>, place: &str, found: &mut Vec<String>) {
     let asks = checks.phase.is_some()
+        || checks.state.is_some()
         || checks.restarts.is_some()
         || checks.counters.is_some()
         || checks.status.is_some()
@@ -222,11 +224,17 @@ fn check_job(checks: &Checks, view: &View<'_>, place: &str, found: &mut Vec<Stri
             found.push(format!("{place}: phase: wanted {wanted:?}, found {actual:?}"));
         }
     }
+    if let Some(wanted) = &checks.state {
+        let actual = state::word(job);
+        if wanted != actual {
+            found.push(format!("{place}: state: wanted {wanted:?}, found {actual:?}"));
+        }
+    }
     if let Some(wanted) = &checks.restarts {
-        check_numbers(wanted, job.pointer("/status/RestartCount"), &format!("{place}: restarts"), found);
+        check_numbers(wanted, state::restarts(job), &format!("{place}: restarts"), found);
     }
     for (group, wanted) in checks.counters.iter().flatten() {
-        let actual = job.pointer("/status/replicaStatuses").and_then(|groups| groups.get(group));
+        let actual = state::counters(job, group);
         check_numbers(wanted, actual, &format!("{place}: counters of {group}"), found);
     }
     if let Some(wanted) = &checks.status {
@@ -236,8 +244,8 @@ fn check_job(checks: &Checks, view: &View<'_>, place: &str, found: &mut Vec<Stri
     let empty = Vec::new();
     let conditions = job.pointer("/status/conditions").and_then(Value::as_array).unwrap_or(&empty);
     if !checks.message.is_empty() {
-        let phase = text(job, "/status/phase");
-        let current = conditions.iter().rev().find(|c| text(c, "/type") == phase).map_or("", |c| text(c, "/message"));
+        let state = state::word(job);
+        let current = conditions.iter().rev().find(|c| text(c, "/type") == state).map_or("", |c| text(c, "/message"));
         let missing = checks.message.iter().filter(|words| !current.contains(words.as_str()));
         found.extend(missing.map(|words| format!("{place}: message: wanted {words:?} in {current:?}")));
     }
@@ -330,14 +338,14 @@ mod tests {
             check(&serde_json::from_value(checks).unwrap(), &view, "end", &mut found);
             found
         };
-        let good = json!({"phase": "Failed", "restarts": {"t": 1}, "pods": ["j-t-0#1"], "message": ["j-t-0"], "created": [],
+        let good = json!({"phase": "Failed", "state": "Failed", "restarts": {"t": 1}, "pods": ["j-t-0#1"], "message": ["j-t-0"], "created": [],
             "conditions": {"Invalid": ["spec"], "Degraded": null}, "objects": {"Pod/j-t-0": {"kind": "Pod"}, "Pod/j-t-1": null}, "commands": [],
             "status": {"phase": "<set>"}, "events": {"X": 0}});
         assert_eq!(run(good), Vec::<String>::new());
-        let bad = json!({"phase": "Succeed", "restarts": {"t": 2}, "pods": [], "message": ["j-t-1"], "created": ["x"],
+        let bad = json!({"phase": "Succeed", "state": "", "restarts": {"t": 2}, "pods": [], "message": ["j-t-1"], "created": ["x"],
             "conditions": {"Invalid": ["spec.y"], "NameTaken": [], "Failed": null}, "objects": {"Pod/j-t-0": null}, "commands": ["CreatePod x"],
             "status": {"phase": "<absent>"}, "events": {"X": 1}, "counters": {"t": {"active": 1}}});
-        assert_eq!(run(bad).len(), 13);
+        assert_eq!(run(bad).len(), 14);
         assert_eq!(run(json!({"job": "k", "phase": ""})), ["end: no such job, or several: Some(\"k\")"]);
     }
 }

@@ -101,6 +101,9 @@ pub struct Checks {
     /// `status.phase` as stored; "" when there is none.
     #[serde(default)]
     pub phase: Option<String>,
+    /// State of the job in its API's own word: `status.phase`, or the type of the last condition that is True. "" when there is none.
+    #[serde(default)]
+    pub state: Option<String>,
     /// Pods created, as `name#count`, in any order.
     #[serde(default)]
     pub created: Option<Vec<String>>,
@@ -122,7 +125,7 @@ pub struct Checks {
     /// Services there are.
     #[serde(default)]
     pub services: Option<Vec<String>>,
-    /// `status.RestartCount`; a group that is not shown counts 0.
+    /// Restarts by group, as the API's status shows them; a group that is not shown counts 0.
     #[serde(default)]
     pub restarts: Option<BTreeMap<String, u64>>,
     /// `status.replicaStatuses`; a counter that is not shown counts 0.

@@ -13,6 +13,7 @@ pub mod report;
 pub mod runner;
 pub mod scenario;
 pub mod simulation;
+pub mod state;
 pub mod sweep;
 pub mod text;
 mod verbs;

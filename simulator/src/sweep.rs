@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::crash::{Crash, LogAfterCrash};
 use crate::runner::{Conditions, Outcome, run_under};
 use crate::scenario::{Action, Boundary, Scenario};
+use crate::state;
 use crate::text::OWN_PREFIX;
 
 /// Result of a sweep.
@@ -99,12 +100,13 @@ pub fn final_state(outcome: &Outcome) -> FinalState {
 /// An object without uids, versions, stamps, and annotations of ours.
 pub fn masked(object: &Value) -> Value {
     let mut object = object.clone();
+    state::mask_mirror(&mut object);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         for member in ["uid", "resourceVersion", "generation", "managedFields"] {
             metadata.remove(member);
         }
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.retain(|key, _| !key.starts_with(OWN_PREFIX));
+            annotations.retain(|key, _| !key.starts_with(OWN_PREFIX) || state::holds_mirror(key));
             if annotations.is_empty() {
                 metadata.remove("annotations");
             }
@@ -113,11 +115,6 @@ pub fn masked(object: &Value) -> Value {
             if let Some(owner) = owner.as_object_mut() {
                 owner.remove("uid");
             }
-        }
-    }
-    if let Some(mirror) = object.pointer_mut("/status/trainyard").and_then(Value::as_object_mut) {
-        for member in ["term", "position", "waitUids", "waitBelow"] {
-            mirror.remove(member);
         }
     }
     object
