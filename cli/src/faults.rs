@@ -245,7 +245,7 @@ fn is_running(session: &Session, kind: &FaultKind) -> bool {
     match kind {
         FaultKind::Exit { pod, .. } | FaultKind::Image { pod } => state
             .jobs
-            .all_live()
+            .live_from(None)
             .flat_map(|(_, j)| j.pods.values())
             .any(|p| *p.fact.name == **pod && p.fact.phase == model::PodPhase::Running && !p.is_leaving()),
         FaultKind::Node { .. } => state.jobs.summaries().any(|(_, j)| j.phase == model::Phase::Running),

@@ -128,7 +128,7 @@ pub struct Trail {
 }
 
 /// One pod.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     /// As last observed.
     pub fact: PodFact,
@@ -152,7 +152,7 @@ pub struct PendingDeletion {
 }
 
 /// One service.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     /// Its name.
     pub name: Text,
@@ -282,20 +282,6 @@ impl Job {
     /// Returns true if everything its ending has to remove is gone.
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.planned_pods.is_empty()
-    }
-
-    /// Returns true if it is over, and there is nothing of it besides its object that is known, planned or waited for.
-    pub(crate) fn has_nothing_left(&self) -> bool {
-        let is_over = self.known && !self.gone && !self.deleting && self.phase.is_terminal();
-        is_over
-            && self.is_empty()
-            && self.services.is_empty()
-            && self.planned_services.is_empty()
-            && self.surplus_pods.is_empty()
-            && self.surplus_services.is_empty()
-            && self.deleting_pods.is_empty()
-            && self.quarantine.is_none()
-            && self.deadline.is_none()
     }
 
     /// Gives back what emptied maps and sets hold on to: most jobs have nothing planned or to go for most of their life, and no

@@ -1,22 +1,23 @@
-//! Holds jobs by key. Finished ones are packed, and opened to be read.
+//! Holds jobs by key: live ones, and finished ones in a compact form.
 //!
-//! Most jobs that a cluster knows are over: as maps and texts each would take several times what it takes packed. [`crate::state`] decides
-//! which job is finished; packing changes nothing that can be observed here.
+//! Most jobs that a cluster knows have ended, and nothing is to be done about them. [`crate::state`] decides which job is finished; the
+//! form it is held in changes nothing that can be observed here. Tests: at the end of this file.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
-use model::{JobKey, Phase, ResourceVersion, Stamp};
+use model::{JobKey, Phase, ResourceVersion, Stamp, Uid};
 
-use crate::job::Job;
-use crate::rest::{FinishedJob, Templates};
+use crate::finished::FinishedJob;
+use crate::job::{Job, Pod, Service};
 use crate::text::share;
+use crate::wire::job_value;
 
 /// Jobs by key.
 #[derive(Debug, Clone, Default)]
 pub struct Jobs {
     all: BTreeMap<JobKey, Entry>,
-    templates: Templates,
 }
 
 #[derive(Debug, Clone)]
@@ -25,7 +26,7 @@ enum Entry {
     Finished(Box<FinishedJob>),
 }
 
-/// Members of a job that are known without opening it.
+/// Members that live and finished jobs show at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobSummary {
     /// Set if its object has been seen.
@@ -40,12 +41,6 @@ pub struct JobSummary {
     pub acked_stamp: Stamp,
 }
 
-impl JobSummary {
-    pub(crate) const fn of(job: &Job) -> Self {
-        Self { known: job.known, gone: job.gone, phase: job.phase, rv: job.rv, acked_stamp: job.acked_stamp }
-    }
-}
-
 impl Jobs {
     /// Returns the number of jobs.
     pub fn len(&self) -> usize {
@@ -57,66 +52,64 @@ impl Jobs {
         self.all.is_empty()
     }
 
-    /// Returns true if there is one of that key.
-    pub fn contains_key(&self, key: &JobKey) -> bool {
-        self.all.contains_key(key)
-    }
-
-    /// Returns true if the job is finished, and so packed.
-    pub fn is_finished(&self, key: &JobKey) -> bool {
-        matches!(self.all.get(key), Some(Entry::Finished(_)))
-    }
-
-    /// Returns the job of that key; a finished one is opened for it.
-    pub fn get(&self, key: &JobKey) -> Option<Cow<'_, Job>> {
-        self.all.get(key).map(Entry::open)
-    }
-
-    /// Returns the job of that key, unless it is finished or not known: in either case there is nothing to be done about it.
-    pub fn live(&self, key: &JobKey) -> Option<&Job> {
-        self.all.get(key).and_then(Entry::live)
-    }
-
-    /// Members of a job that are known without opening it.
-    pub fn summary(&self, key: &JobKey) -> Option<JobSummary> {
-        self.all.get(key).map(Entry::summary)
-    }
-
-    /// The keys, in order.
+    /// Returns the keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = &JobKey> {
         self.all.keys()
     }
 
-    /// Iterates over every job in the order of their keys; each finished one is opened in its turn.
-    pub fn iter(&self) -> impl Iterator<Item = (&JobKey, Cow<'_, Job>)> {
-        self.all.iter().map(|(key, entry)| (key, entry.open()))
+    /// Returns true if the job is finished.
+    pub fn is_finished(&self, key: &JobKey) -> bool {
+        matches!(self.all.get(key), Some(Entry::Finished(_)))
     }
 
-    /// [`Jobs::iter`] without the keys.
-    pub fn values(&self) -> impl Iterator<Item = Cow<'_, Job>> {
-        self.all.values().map(Entry::open)
+    /// Returns the job of that key if it is live. There is nothing to be done about any other.
+    pub fn live(&self, key: &JobKey) -> Option<&Job> {
+        self.all.get(key).and_then(Entry::live)
     }
 
-    /// Iterates over the live jobs: all that have pods, services or anything to be done.
-    pub fn all_live(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
-        self.all.iter().filter_map(|(key, entry)| Some((key, entry.live()?)))
+    /// Returns the live jobs from a key on, in the order of their keys.
+    pub fn live_from(&self, first: Option<&JobKey>) -> impl Iterator<Item = (&JobKey, &Job)> {
+        let from = first.map_or(Bound::Unbounded, Bound::Included);
+        self.all.range((from, Bound::Unbounded)).filter_map(|(key, entry)| Some((key, entry.live()?)))
     }
 
-    /// [`Jobs::all_live`] from a key on.
-    pub fn live_from(&self, first: &JobKey) -> impl Iterator<Item = (&JobKey, &Job)> {
-        self.all.range(first..).filter_map(|(key, entry)| Some((key, entry.live()?)))
+    /// Returns the summary of the job of that key.
+    pub fn summary(&self, key: &JobKey) -> Option<JobSummary> {
+        self.all.get(key).map(Entry::summary)
     }
 
-    /// Iterates over the summaries of every job.
+    /// Returns the summaries of all jobs, in the order of their keys.
     pub fn summaries(&self) -> impl Iterator<Item = (&JobKey, JobSummary)> {
         self.all.iter().map(|(key, entry)| (key, entry.summary()))
     }
 
-    /// Returns the job of that key, to be changed: it is live again.
+    /// Returns the job of that key as it is when live.
+    pub(crate) fn get(&self, key: &JobKey) -> Option<Cow<'_, Job>> {
+        self.all.get(key).map(Entry::job)
+    }
+
+    /// Returns all jobs as they are when live, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&JobKey, Cow<'_, Job>)> {
+        self.all.iter().map(|(key, entry)| (key, entry.job()))
+    }
+
+    /// Returns the pods of all jobs.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (&JobKey, &Pod)> {
+        let pods = self.all.iter().filter_map(|(key, entry)| Some((key, entry.pods()?)));
+        pods.flat_map(|(key, pods)| pods.values().map(move |pod| (key, &**pod)))
+    }
+
+    /// Returns the services of all jobs, with their uids.
+    pub(crate) fn services(&self) -> impl Iterator<Item = (&JobKey, &Uid, &Service)> {
+        let services = self.all.iter().filter_map(|(key, entry)| Some((key, entry.services()?)));
+        services.flat_map(|(key, services)| services.iter().map(move |(uid, service)| (key, uid, &**service)))
+    }
+
+    /// Returns the job of that key to be changed. A finished job wakes: it is live again.
     pub(crate) fn get_mut(&mut self, key: &JobKey) -> Option<&mut Job> {
         let entry = self.all.get_mut(key)?;
-        if let Entry::Finished(resting) = entry {
-            *entry = Entry::Live(resting.open());
+        if let Entry::Finished(finished) = entry {
+            *entry = Entry::Live(Box::new(finished.job()));
         }
         match entry {
             Entry::Live(job) => Some(job),
@@ -124,8 +117,8 @@ impl Jobs {
         }
     }
 
-    /// The job of that key; a new one if there is none. The new one's key shares the texts of the key next to it: most jobs of a namespace
-    /// are of one kind.
+    /// Returns the job of that key to be changed, or a new one. A new key shares the texts of the key next to it: most jobs of a
+    /// namespace are of one kind.
     pub(crate) fn get_or_insert(&mut self, key: &JobKey, new: impl FnOnce() -> Job) -> Option<&mut Job> {
         if !self.all.contains_key(key) {
             let mut key = key.clone();
@@ -139,7 +132,7 @@ impl Jobs {
         self.get_mut(key)
     }
 
-    /// The key as it is held here.
+    /// Returns the key as it is held here.
     pub(crate) fn key(&self, key: &JobKey) -> Option<&JobKey> {
         self.all.get_key_value(key).map(|(key, _)| key)
     }
@@ -148,21 +141,27 @@ impl Jobs {
         self.all.remove(key);
     }
 
-    /// Packs a finished job.
+    /// Holds a live job as a finished one. It shares what equals the job next to it.
     pub(crate) fn finish(&mut self, key: &JobKey) {
-        if let Some(entry) = self.all.get_mut(key)
-            && let Entry::Live(job) = entry
-            && let Some(resting) = self.templates.pack(job)
-        {
-            *entry = Entry::Finished(Box::new(resting));
+        let Some(Entry::Live(job)) = self.all.get_mut(key) else { return };
+        debug_assert_eq!(job_value(&FinishedJob::of((**job).clone()).job()), job_value(job), "nothing is lost");
+        let mut finished = FinishedJob::of(std::mem::take(job));
+        let before = self.all.range(..key).next_back();
+        let near = before.or_else(|| self.all.range((Bound::Excluded(key), Bound::Unbounded)).next());
+        match near.map(|(_, entry)| entry) {
+            Some(Entry::Finished(near)) => finished.share(near),
+            Some(Entry::Live(near)) => near.spec.iter().for_each(|spec| finished.share_spec(spec)),
+            None => {}
+        }
+        if let Some(entry) = self.all.get_mut(key) {
+            *entry = Entry::Finished(Box::new(finished));
         }
     }
 }
 
 impl FromIterator<(JobKey, Box<Job>)> for Jobs {
     fn from_iter<I: IntoIterator<Item = (JobKey, Box<Job>)>>(jobs: I) -> Self {
-        let all = jobs.into_iter().map(|(key, job)| (key, Entry::Live(job))).collect();
-        Self { all, ..Self::default() }
+        Self { all: jobs.into_iter().map(|(key, job)| (key, Entry::Live(job))).collect() }
     }
 }
 
@@ -174,55 +173,100 @@ impl Entry {
         }
     }
 
-    fn open(&self) -> Cow<'_, Job> {
+    fn job(&self) -> Cow<'_, Job> {
         match self {
             Self::Live(job) => Cow::Borrowed(job),
-            Self::Finished(resting) => Cow::Owned(*resting.open()),
+            Self::Finished(finished) => Cow::Owned(finished.job()),
         }
     }
 
     fn summary(&self) -> JobSummary {
         match self {
-            Self::Live(job) => JobSummary::of(job),
-            Self::Finished(resting) => resting.summary(),
+            Self::Live(job) => JobSummary {
+                known: job.known,
+                gone: job.gone,
+                phase: job.phase,
+                rv: job.rv,
+                acked_stamp: job.acked_stamp,
+            },
+            Self::Finished(finished) => finished.summary(),
+        }
+    }
+
+    fn pods(&self) -> Option<&BTreeMap<Uid, Box<Pod>>> {
+        match self {
+            Self::Live(job) => Some(&job.pods),
+            Self::Finished(finished) => finished.pods(),
+        }
+    }
+
+    fn services(&self) -> Option<&BTreeMap<Uid, Box<Service>>> {
+        match self {
+            Self::Live(job) => Some(&job.services),
+            Self::Finished(finished) => finished.services(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use model::SpecFact;
+
     use super::*;
 
     fn key(name: &str) -> JobKey {
         JobKey { namespace: "ns".into(), name: name.into(), kind: "AITrainingJob".into(), uid: name.into() }
     }
 
-    #[test]
-    fn jobs_at_rest_are_opened_to_be_looked_at_and_wake_when_changed() {
+    /// Jobs `a`, `b` and `c` with specs of their own that are equal; `a` and `c` are finished.
+    fn jobs() -> Jobs {
         let mut jobs = Jobs::default();
-        for (n, name) in ["a", "b", "c"].into_iter().enumerate() {
-            let job = jobs.get_or_insert(&key(name), || Job { known: true, ..Job::default() }).unwrap();
-            job.rv.0 = n as u64;
+        for (name, rv) in [("a", 0), ("b", 1), ("c", 2)] {
+            let fact = SpecFact { spec: Err(Vec::new()), warnings: Vec::new(), manifest: "{}".into() };
+            let spec = Some(Arc::new(fact));
+            let new = || Job {
+                known: true,
+                phase: Phase::Succeeded,
+                rv: ResourceVersion(rv),
+                valid: spec.clone(),
+                spec,
+                ..Job::default()
+            };
+            jobs.get_or_insert(&key(name), new).unwrap();
         }
         jobs.finish(&key("a"));
         jobs.finish(&key("c"));
+        jobs
+    }
+
+    #[test]
+    fn finished_jobs_can_be_looked_at_and_wake_when_changed() {
+        let mut jobs = jobs();
+        let names = |jobs: &Jobs, first: Option<&str>| {
+            let first = first.map(key);
+            jobs.live_from(first.as_ref()).map(|(key, _)| key.name.to_string()).collect::<String>()
+        };
         assert!(jobs.is_finished(&key("a")) && !jobs.is_finished(&key("b")) && !jobs.is_finished(&key("d")));
-        assert_eq!(jobs.all_live().map(|(key, _)| &*key.name).collect::<Vec<_>>(), ["b"]);
-        assert_eq!((jobs.live_from(&key("b")).count(), jobs.live_from(&key("c")).count()), (1, 0));
+        assert_eq!([None, Some("b"), Some("c")].map(|first| names(&jobs, first)), ["b", "b", ""]);
         assert!(jobs.live(&key("b")).is_some() && jobs.live(&key("a")).is_none() && jobs.live(&key("d")).is_none());
         assert_eq!(jobs.summaries().map(|(_, job)| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(jobs.values().map(|job| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(jobs.iter().map(|(_, job)| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(jobs.get(&key("a")).unwrap().rv.0, 0);
         assert!(jobs.is_finished(&key("a")), "to be looked at changes nothing");
         jobs.get_mut(&key("c")).unwrap().rv.0 = 7;
-        assert!(!jobs.is_finished(&key("c")));
-        // Resting changes nothing of what is written.
-        let written = |jobs: &Jobs| jobs.values().map(|job| crate::wire::job_value(&job)).collect::<Vec<_>>();
-        let before = written(&jobs);
-        jobs.finish(&key("b"));
-        jobs.get_mut(&key("a")).unwrap();
-        assert_eq!(written(&jobs), before);
+        assert_eq!((names(&jobs, None), jobs.get(&key("c")).unwrap().rv.0), ("bc".to_owned(), 7));
         jobs.remove(&key("b"));
-        assert_eq!((jobs.len(), jobs.contains_key(&key("b")), jobs.keys().count()), (2, false, 2));
+        assert_eq!((jobs.len(), jobs.summary(&key("b")), jobs.keys().count()), (2, None, 2));
+    }
+
+    #[test]
+    fn equal_specs_of_neighbours_are_held_once() {
+        let jobs = jobs();
+        let spec = |name: &str| jobs.get(&key(name)).unwrap().spec.clone().unwrap();
+        let valid = |name: &str| jobs.get(&key(name)).unwrap().valid.clone().unwrap();
+        assert!(["a", "c"].into_iter().all(|name| Arc::ptr_eq(&spec(name), &spec("b"))));
+        assert!(Arc::ptr_eq(&spec("c"), &valid("c")));
     }
 }

@@ -5,7 +5,7 @@
 //! in [`model::JobSpec`]). Time enters as the `at` of a record and nowhere else.
 //!
 //! The way through: [`State::begin`] a record, [`State::admit`] and [`State::observe`] its facts, [`step`] to decide and
-//! apply, then [`State::effects_of`]. Tests: beside `admit`, `wire`, `state`, `jobs`, `rest` and `observe::answers`; every rule through the `snapshots` package
+//! apply, then [`State::effects_of`]. Tests: beside `admit`, `wire`, `state`, `jobs`, `finished` and `observe::answers`; every rule through the `snapshots` package
 //! (scenarios, truth tables, crash sweep, random walks).
 #![deny(
     clippy::unwrap_used,
@@ -28,6 +28,7 @@ mod decide;
 mod effects;
 pub mod explain;
 pub mod failures;
+mod finished;
 mod fold;
 pub mod group;
 pub mod job;
@@ -35,7 +36,6 @@ mod jobs;
 pub mod nodes;
 mod observe;
 mod ranges;
-mod rest;
 mod slots;
 pub mod state;
 mod text;

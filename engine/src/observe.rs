@@ -108,8 +108,10 @@ impl State {
         self.on_node(&fact.name)
     }
 
+    /// Touches the live jobs with pods on a node. Nothing follows from it for a finished one.
     fn on_node(&self, name: &model::Text) -> Dirty {
         let jobs = self.on_node.get(name).into_iter().flat_map(|jobs| jobs.keys());
+        let jobs = jobs.filter(|key| self.jobs.live(key).is_some());
         jobs.map(|key| ((**key).clone(), vec![Fact::NodeChanged { name: name.clone() }])).collect()
     }
 

@@ -107,7 +107,7 @@ impl State {
         self.at = at;
     }
 
-    /// The job of that key.
+    /// Returns the job of that key, live or finished.
     pub fn job(&self, key: &JobKey) -> Option<Cow<'_, Job>> {
         self.jobs.get(key)
     }
@@ -165,10 +165,11 @@ impl State {
         }
     }
 
-    /// Returns true if nothing is left to be done for a job at any time, on any node and in any term: only facts about itself
-    /// concern it.
+    /// Returns true if nothing is left to be done for a job on any node and in any term, and before its deadline at no time:
+    /// only facts about itself concern it.
     fn is_finished(&self, key: &JobKey) -> bool {
-        self.jobs.live(key).is_some_and(|job| job.has_nothing_left() && self.wanted(job).is_empty())
+        self.jobs.live(key).is_some_and(|job| job.may_be_finished() && self.wanted(job).is_empty())
+            && crate::decide::decide(self, key, self.at).is_empty()
     }
 
     /// Notes that a pod of the job came to or left a node.

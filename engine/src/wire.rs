@@ -13,7 +13,7 @@ mod unknown;
 mod v1;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use model::{Decision, Event, Fact, FieldError, Mirror, Phase, PodPhase, Position, Stamp, Term, Timestamp};
 use serde::Deserialize;
@@ -231,16 +231,6 @@ pub fn mirror_value(mirror: &Mirror) -> Value {
 /// Reads a mirror from a job object. Returns `None` for what is no mirror, or one with words of a newer build.
 pub fn mirror_from_value(value: &Value) -> Option<Mirror> {
     v1::Mirror::deserialize(value).ok()
-}
-
-/// Returns the text of a job, for packing.
-pub(crate) fn job_text(job: &Job) -> Result<Vec<u8>, serde_json::Error> {
-    serde_json::to_vec(&v1::Written::<_, v1::Job>::new(job))
-}
-
-/// Reads the text of a packed job.
-pub(crate) fn job_from_text(text: &[u8]) -> Result<Box<Job>, serde_json::Error> {
-    v1::Job::deserialize(&mut serde_json::Deserializer::from_slice(text)).map(Box::new)
 }
 
 pub(crate) fn decision_value(decision: Option<&Decision>) -> Value {

@@ -69,7 +69,7 @@ impl Operator {
 
     fn tell(&mut self, key: &JobKey, kind: &str, reason: &str, message: &str, salt: u32) {
         // An Event about a job that does not exist has no reader.
-        if !self.state.job(key).is_some_and(|job| job.known && !job.gone) {
+        if !self.state.jobs.summary(key).is_some_and(|job| job.known && !job.gone) {
             return;
         }
         let Some(api) = self.registry.api_of(key) else { return };

@@ -88,8 +88,8 @@ impl Operator {
                 return (commands, false);
             }
             if matches!(command, Command::WriteStatus { .. })
-                && let Some(job) = self.state.job(key)
-                && !self.throttle.admits(key, &job, self.state.stamp.term, now)
+                && let Some(job) = self.state.jobs.live(key)
+                && !self.throttle.admits(key, job, self.state.stamp.term, now)
             {
                 continue;
             }

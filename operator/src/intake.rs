@@ -149,7 +149,7 @@ impl Operator {
     fn name_is_free(&self, gone: &JobKey, name: &Text, facts: &mut Intake) {
         // Jobs are kept by namespace and name, so those of one name stand together.
         let first = JobKey { kind: Text::from(""), uid: Uid::from(""), ..gone.clone() };
-        let named = self.state.jobs.live_from(&first);
+        let named = self.state.jobs.live_from(Some(&first));
         let named = named.take_while(|(key, _)| key.namespace == gone.namespace && key.name == gone.name);
         for (key, job) in named.filter(|(key, _)| key.uid != gone.uid) {
             let Some(api) = self.registry.api_of(key) else { continue };

@@ -72,7 +72,9 @@ impl Operator {
                 ApiCall { uid: Some(key.uid.clone()), ..call(Verb::Delete, api.resource(), key, &key.name) }
             }
             Command::WriteEndAnnotation => {
-                let Some(patch) = self.state.job(key).and_then(|job| api.marker(key, &job)) else { return Ok(None) };
+                let Some(patch) = self.state.jobs.live(key).and_then(|job| api.marker(key, job)) else {
+                    return Ok(None);
+                };
                 ApiCall {
                     body: Some(patch),
                     uid: Some(key.uid.clone()),
@@ -80,8 +82,8 @@ impl Operator {
                 }
             }
             Command::WriteStatus { rv, .. } => {
-                let Some(job) = self.state.job(key) else { return Ok(None) };
-                let body = serde_json::json!({ "status": api.status(key, &job) });
+                let Some(job) = self.state.jobs.live(key) else { return Ok(None) };
+                let body = serde_json::json!({ "status": api.status(key, job) });
                 ApiCall {
                     body: Some(body),
                     uid: Some(key.uid.clone()),
@@ -106,7 +108,7 @@ impl Operator {
     }
 
     fn render_input<'a>(&'a mut self, key: &'a JobKey) -> Option<RenderInput<'a>> {
-        let spec = self.state.job(key)?.valid.clone()?;
+        let spec = self.state.jobs.live(key)?.valid.clone()?;
         self.manifests.input(key, spec)
     }
 }

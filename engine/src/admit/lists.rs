@@ -46,12 +46,14 @@ impl State {
 
     /// Returns the newest version known of what the list's source shows: of its last list, or of an object seen since.
     fn newest_version(&self, list: &ListView<'_>) -> ResourceVersion {
-        let live = self.jobs.all_live().filter(|(key, _)| (list.shows)(key)).map(|(_, job)| job);
         let seen = match list.kind {
             Kind::Node => self.nodes.values().map(|node| node.fact.rv).max(),
             Kind::Job => self.jobs.summaries().filter(|(key, _)| (list.shows)(key)).map(|(_, job)| job.rv).max(),
-            Kind::Pod => live.flat_map(|job| job.pods.values()).map(|pod| pod.fact.rv).max(),
-            Kind::Service => live.flat_map(|job| job.services.values()).map(|service| service.rv).max(),
+            Kind::Pod => self.jobs.pods().filter(|(key, _)| (list.shows)(key)).map(|(_, pod)| pod.fact.rv).max(),
+            Kind::Service => {
+                let shown = self.jobs.services().filter(|(key, ..)| (list.shows)(key));
+                shown.map(|(.., service)| service.rv).max()
+            }
         };
         self.floor(list.kind, list.of).max(seen.unwrap_or_default())
     }
@@ -60,7 +62,6 @@ impl State {
     /// the list may have been created after it.
     pub fn absent(&self, list: &ListView<'_>, present: &Present) -> Vec<(Scope, Fact)> {
         let (rv, here) = (list.rv, &present.uids);
-        let live = self.jobs.all_live().filter(|(key, _)| (list.shows)(key));
         let mut gone = Vec::new();
         match list.kind {
             Kind::Node => {
@@ -74,21 +75,22 @@ impl State {
                 gone.extend(absent.map(|(key, _)| (Scope::Job(key.clone()), Fact::JobGone)));
             }
             Kind::Pod => {
-                for (key, job) in live {
-                    let known = job.pods.values().map(|pod| &pod.fact);
-                    let absent = known.filter(|pod| pod.rv <= rv && !here.contains(&pod.uid));
-                    let ends = absent.map(|pod| Fact::PodGone { uid: pod.uid.clone(), rv: Some(rv) });
+                let shown = self.jobs.pods().filter(|(key, _)| (list.shows)(key));
+                let absent = shown.filter(|(_, pod)| pod.fact.rv <= rv && !here.contains(&pod.fact.uid));
+                gone.extend(absent.map(|(key, pod)| {
+                    (Scope::Job(key.clone()), Fact::PodGone { uid: pod.fact.uid.clone(), rv: Some(rv) })
+                }));
+                for (key, job) in self.jobs.live_from(None).filter(|(key, _)| (list.shows)(key)) {
                     let awaited = job.deleting_pods.iter().filter(|uid| !job.pods.contains_key(*uid));
-                    let ends = ends.chain(ends_of_absent(awaited, present));
-                    gone.extend(ends.map(|end| (Scope::Job(key.clone()), end)));
+                    gone.extend(ends_of_absent(awaited, present).map(|end| (Scope::Job(key.clone()), end)));
                 }
             }
             Kind::Service => {
-                for (key, job) in live {
-                    let absent = job.services.iter().filter(|(uid, known)| known.rv <= rv && !here.contains(*uid));
-                    let ends = absent.map(|(uid, _)| Fact::ServiceGone { uid: uid.clone() });
-                    gone.extend(ends.map(|end| (Scope::Job(key.clone()), end)));
-                }
+                let shown = self.jobs.services().filter(|(key, ..)| (list.shows)(key));
+                let absent = shown.filter(|(_, uid, known)| known.rv <= rv && !here.contains(*uid));
+                gone.extend(
+                    absent.map(|(key, uid, _)| (Scope::Job(key.clone()), Fact::ServiceGone { uid: uid.clone() })),
+                );
             }
         }
         gone

@@ -1,6 +1,6 @@
 //! Tests of the wire: what is written stays the same to the byte, and what is newer is refused by name.
 
-mod values;
+pub(crate) mod values;
 mod values2;
 
 use model::JobKey;

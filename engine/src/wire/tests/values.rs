@@ -26,7 +26,7 @@ pub(super) fn stamp(position: u64) -> Stamp {
     Stamp { term: Term(3), position: Position(position) }
 }
 
-pub(super) fn key() -> JobKey {
+pub(crate) fn key() -> JobKey {
     JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "u1".into() }
 }
 
@@ -481,7 +481,7 @@ pub(super) fn job() -> Job {
 }
 
 /// A state with every member set.
-pub(super) fn state() -> State {
+pub(crate) fn state() -> State {
     let bare = JobKey { uid: "u2".into(), ..key() };
     let node = |not_ready_since| Node { fact: node(), not_ready_since };
     State {

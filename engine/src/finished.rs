@@ -1,0 +1,469 @@
+//! Holds a job that has ended and has nothing left to do, in a compact form.
+//!
+//! Owns which jobs may be finished, the compact form, and the way there and back. It must not lose anything: a job that wakes is the
+//! one that was finished, down to what a checkpoint holds of it. Tests: at the end of this file; `snapshots/tests/walks.rs`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use model::fact::{EndRequest, Milestone};
+use model::{
+    CauseKind, Decision, Incarnation, JobKey, ObjectRef, Phase, ResourceVersion, SpecFact, Stamp, Text, Timestamp, Uid,
+};
+
+use crate::group::{Counter, Counters, Group, Slot};
+use crate::job::{Attempt, Job, Pod, Service, Trail};
+use crate::jobs::JobSummary;
+use crate::text::share;
+
+/// A job that has ended. Its object is there, and what is left of its pods and services stays.
+#[derive(Debug, Clone)]
+pub(crate) struct FinishedJob {
+    rv: ResourceVersion,
+    phase: Phase,
+    end_annotated: bool,
+    spec: Option<Arc<SpecFact>>,
+    valid: Option<Arc<SpecFact>>,
+    milestones: Box<[Milestone]>,
+    decision: Option<Box<Decision>>,
+    decided: Stamp,
+    status_stamp: Stamp,
+    acked_stamp: Stamp,
+    mirror: Stamp,
+    fenced_by: Stamp,
+    adopted: Stamp,
+    groups: Box<[(Text, FinishedGroup)]>,
+    finals: Box<[(Text, (u32, u32))]>,
+    started_at: Option<Timestamp>,
+    running_at: Option<Timestamp>,
+    first_running_at: Option<Timestamp>,
+    creating_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    deadline: Option<Timestamp>,
+    trail: Box<[Trail]>,
+    rest: Option<Box<Rest>>,
+}
+
+/// Members that are empty in most finished jobs.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Rest {
+    end_requests: BTreeMap<EndRequest, Text>,
+    pods: BTreeMap<Uid, Box<Pod>>,
+    services: BTreeMap<Uid, Box<Service>>,
+    attempts: BTreeMap<ObjectRef, Attempt>,
+    retry_at: Option<Timestamp>,
+    unschedulable: Option<(Uid, Text)>,
+    stalled: Option<Text>,
+    waits_below: BTreeMap<Text, Incarnation>,
+    slot_counts: BTreeMap<String, u32>,
+    dead: VecDeque<Uid>,
+    orphan_since: Option<Timestamp>,
+    admitted_at: Option<Timestamp>,
+    past_container_restarts: u32,
+    container_restarts: u32,
+    /// Kept while there are pods: the index of nodes holds it.
+    key: Option<Arc<JobKey>>,
+}
+
+/// A group of a finished job. Its sets are flags of its slots.
+#[derive(Debug, Clone)]
+struct FinishedGroup {
+    slots: Box<[FinishedSlot]>,
+    replicas: u32,
+    restarts: u32,
+    charged: u32,
+    counters: Counters,
+    delays: BTreeMap<u32, Timestamp>,
+    past: Incarnation,
+    grown_from: Option<u32>,
+    grown: Counters,
+}
+
+#[derive(Debug, Clone)]
+struct FinishedSlot {
+    incarnation: Incarnation,
+    count: Option<u32>,
+    done: bool,
+    counter: Option<Counter>,
+    last_gone: Option<Uid>,
+    last_gone_rv: ResourceVersion,
+    in_missing: bool,
+    in_missing_services: bool,
+    in_done: bool,
+    in_to_evaluate: bool,
+    in_lost: bool,
+    in_misshapen: bool,
+    rest: Option<Box<SlotRest>>,
+}
+
+/// Members that are empty in the slots of most finished jobs.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct SlotRest {
+    pod: Option<Uid>,
+    planned: bool,
+    cancelled: bool,
+    service: Option<Uid>,
+    service_planned: bool,
+    failures: BTreeMap<CauseKind, u32>,
+    lost: bool,
+}
+
+impl Job {
+    /// Returns true if it has ended, its object is there, and nothing of it is planned or being deleted. Pods and services that
+    /// stay are no obstacle, nor is a deadline.
+    pub(crate) fn may_be_finished(&self) -> bool {
+        let has_ended = self.known && !self.gone && !self.deleting && self.phase.is_terminal();
+        has_ended
+            && self.quarantine.is_none()
+            && self.planned_pods.is_empty()
+            && self.planned_services.is_empty()
+            && self.surplus_pods.is_empty()
+            && self.surplus_services.is_empty()
+            && self.deleting_pods.is_empty()
+            && self.services.values().all(|service| service.deletion.is_none())
+    }
+}
+
+impl FinishedJob {
+    /// Takes over a job that [may be finished](Job::may_be_finished).
+    pub(crate) fn of(job: Job) -> Self {
+        let Job {
+            known: _,
+            gone: _,
+            deleting: _,
+            rv,
+            end_requests,
+            end_annotated,
+            spec,
+            valid,
+            phase,
+            milestones,
+            decision,
+            decided,
+            groups,
+            pods,
+            services,
+            surplus_pods: _,
+            surplus_services: _,
+            deleting_pods: _,
+            attempts,
+            planned_pods: _,
+            planned_services: _,
+            retry_at,
+            status_stamp,
+            acked_stamp,
+            mirror,
+            fenced_by,
+            started_at,
+            running_at,
+            first_running_at,
+            creating_at,
+            unschedulable,
+            stalled,
+            adopted,
+            ended_at,
+            finals,
+            quarantine: _,
+            deadline,
+            waits_below,
+            slot_counts,
+            dead,
+            orphan_since,
+            trail,
+            admitted_at,
+            past_container_restarts,
+            container_restarts,
+            key,
+        } = job;
+        let key = key.filter(|_| !pods.is_empty());
+        let rest = Rest {
+            end_requests,
+            pods,
+            services,
+            attempts,
+            retry_at,
+            unschedulable,
+            stalled,
+            waits_below,
+            slot_counts,
+            dead,
+            orphan_since,
+            admitted_at,
+            past_container_restarts,
+            container_restarts,
+            key,
+        };
+        let mut finished = Self {
+            rv,
+            phase,
+            end_annotated,
+            spec,
+            valid,
+            milestones: milestones.into_iter().collect(),
+            decision: decision.map(Box::new),
+            decided,
+            status_stamp,
+            acked_stamp,
+            mirror,
+            fenced_by,
+            adopted,
+            groups: groups.into_iter().map(|(name, group)| (name, FinishedGroup::of(*group))).collect(),
+            finals: finals.into_iter().collect(),
+            started_at,
+            running_at,
+            first_running_at,
+            creating_at,
+            ended_at,
+            deadline,
+            trail: trail.into_iter().collect(),
+            rest: (rest != Rest::default()).then(|| Box::new(rest)),
+        };
+        finished.share_names();
+        finished
+    }
+
+    /// Returns the job that was finished.
+    pub(crate) fn job(&self) -> Job {
+        let Rest {
+            end_requests,
+            pods,
+            services,
+            attempts,
+            retry_at,
+            unschedulable,
+            stalled,
+            waits_below,
+            slot_counts,
+            dead,
+            orphan_since,
+            admitted_at,
+            past_container_restarts,
+            container_restarts,
+            key,
+        } = self.rest.as_deref().cloned().unwrap_or_default();
+        Job {
+            known: true,
+            gone: false,
+            deleting: false,
+            rv: self.rv,
+            end_requests,
+            end_annotated: self.end_annotated,
+            spec: self.spec.clone(),
+            valid: self.valid.clone(),
+            phase: self.phase,
+            milestones: self.milestones.iter().cloned().collect(),
+            decision: self.decision.as_deref().cloned(),
+            decided: self.decided,
+            groups: self.groups.iter().map(|(name, group)| (name.clone(), Box::new(group.group()))).collect(),
+            pods,
+            services,
+            surplus_pods: BTreeSet::new(),
+            surplus_services: BTreeSet::new(),
+            deleting_pods: BTreeSet::new(),
+            attempts,
+            planned_pods: BTreeSet::new(),
+            planned_services: BTreeSet::new(),
+            retry_at,
+            status_stamp: self.status_stamp,
+            acked_stamp: self.acked_stamp,
+            mirror: self.mirror,
+            fenced_by: self.fenced_by,
+            started_at: self.started_at,
+            running_at: self.running_at,
+            first_running_at: self.first_running_at,
+            creating_at: self.creating_at,
+            unschedulable,
+            stalled,
+            adopted: self.adopted,
+            ended_at: self.ended_at,
+            finals: self.finals.iter().cloned().collect(),
+            quarantine: None,
+            deadline: self.deadline,
+            waits_below,
+            slot_counts,
+            dead,
+            orphan_since,
+            trail: self.trail.iter().cloned().collect(),
+            admitted_at,
+            past_container_restarts,
+            container_restarts,
+            key,
+        }
+    }
+
+    pub(crate) const fn summary(&self) -> JobSummary {
+        JobSummary { known: true, gone: false, phase: self.phase, rv: self.rv, acked_stamp: self.acked_stamp }
+    }
+
+    /// The pods that stay.
+    pub(crate) fn pods(&self) -> Option<&BTreeMap<Uid, Box<Pod>>> {
+        self.rest.as_ref().map(|rest| &rest.pods)
+    }
+
+    /// The services that stay.
+    pub(crate) fn services(&self) -> Option<&BTreeMap<Uid, Box<Service>>> {
+        self.rest.as_ref().map(|rest| &rest.services)
+    }
+
+    /// Holds once what equals the same of another job.
+    pub(crate) fn share(&mut self, near: &Self) {
+        near.spec.iter().for_each(|spec| self.share_spec(spec));
+        for (milestone, known) in self.milestones.iter_mut().zip(&near.milestones) {
+            share(&mut milestone.message, &known.message);
+        }
+    }
+
+    /// Holds a spec once that equals another job's.
+    pub(crate) fn share_spec(&mut self, known: &Arc<SpecFact>) {
+        for spec in [&mut self.spec, &mut self.valid].into_iter().flatten() {
+            if spec == known {
+                *spec = Arc::clone(known);
+            }
+        }
+    }
+
+    /// Holds the names of the groups once: members read from a record or a checkpoint bring their own.
+    fn share_names(&mut self) {
+        for (name, _) in &self.groups {
+            self.finals.iter_mut().for_each(|(known, _)| share(known, name));
+            if let Some(Decision::End { cause, .. }) = self.decision.as_deref_mut() {
+                cause.slots.iter_mut().for_each(|slot| share(&mut slot.group, name));
+            }
+        }
+    }
+}
+
+impl FinishedGroup {
+    fn of(group: Group) -> Self {
+        let Group {
+            slots,
+            replicas,
+            restarts,
+            charged,
+            counters,
+            missing,
+            missing_services,
+            done,
+            to_evaluate,
+            delays,
+            past,
+            grown_from,
+            grown,
+            lost,
+            misshapen,
+        } = group;
+        let of_slot = |(index, slot): (u32, Slot)| {
+            let Slot {
+                incarnation,
+                count,
+                pod,
+                planned,
+                cancelled,
+                done: has_succeeded,
+                service,
+                service_planned,
+                failures,
+                last_gone,
+                last_gone_rv,
+                lost: has_failed,
+                counter,
+            } = slot;
+            let rest = SlotRest { pod, planned, cancelled, service, service_planned, failures, lost: has_failed };
+            FinishedSlot {
+                incarnation,
+                count,
+                done: has_succeeded,
+                counter,
+                last_gone,
+                last_gone_rv,
+                in_missing: missing.contains(&index),
+                in_missing_services: missing_services.contains(&index),
+                in_done: done.contains(&index),
+                in_to_evaluate: to_evaluate.contains(&index),
+                in_lost: lost.contains(&index),
+                in_misshapen: misshapen.contains(&index),
+                rest: (rest != SlotRest::default()).then(|| Box::new(rest)),
+            }
+        };
+        let slots = (0..).zip(slots).map(of_slot).collect();
+        Self { slots, replicas, restarts, charged, counters, delays, past, grown_from, grown }
+    }
+
+    fn group(&self) -> Group {
+        Group {
+            slots: self.slots.iter().map(FinishedSlot::slot).collect(),
+            replicas: self.replicas,
+            restarts: self.restarts,
+            charged: self.charged,
+            counters: self.counters,
+            missing: self.set(|slot| slot.in_missing),
+            missing_services: self.set(|slot| slot.in_missing_services),
+            done: self.set(|slot| slot.in_done),
+            to_evaluate: self.set(|slot| slot.in_to_evaluate),
+            lost: self.set(|slot| slot.in_lost),
+            misshapen: self.set(|slot| slot.in_misshapen),
+            delays: self.delays.clone(),
+            past: self.past,
+            grown_from: self.grown_from,
+            grown: self.grown,
+        }
+    }
+
+    fn set(&self, contains: impl Fn(&FinishedSlot) -> bool) -> BTreeSet<u32> {
+        (0..).zip(&self.slots).filter(|(_, slot)| contains(slot)).map(|(index, _)| index).collect()
+    }
+}
+
+impl FinishedSlot {
+    fn slot(&self) -> Slot {
+        let SlotRest { pod, planned, cancelled, service, service_planned, failures, lost } =
+            self.rest.as_deref().cloned().unwrap_or_default();
+        Slot {
+            incarnation: self.incarnation,
+            count: self.count,
+            pod,
+            planned,
+            cancelled,
+            done: self.done,
+            service,
+            service_planned,
+            failures,
+            last_gone: self.last_gone.clone(),
+            last_gone_rv: self.last_gone_rv,
+            lost,
+            counter: self.counter,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::wire::{job_value, tests::values};
+
+    #[test]
+    fn a_job_that_wakes_is_the_one_that_was_finished() {
+        let full = values::state().job(&values::key()).unwrap().into_owned();
+        let full = Job { admitted_at: Some(Timestamp(1)), past_container_restarts: 2, container_restarts: 3, ..full };
+        // What stands in the way is done; every other member is set.
+        let mut job = Job { gone: false, deleting: false, quarantine: None, phase: Phase::Failed, ..full };
+        for set in [&mut job.planned_pods, &mut job.planned_services] {
+            set.clear();
+        }
+        for set in [&mut job.surplus_pods, &mut job.surplus_services, &mut job.deleting_pods] {
+            set.clear();
+        }
+        assert!(!job.may_be_finished(), "a service is being deleted");
+        for group in job.groups.values_mut() {
+            (group.lost, group.misshapen) = (BTreeSet::from([1]), BTreeSet::from([2]));
+            group.slots.iter_mut().take(2).for_each(|slot| slot.lost = true);
+        }
+        job.services.values_mut().for_each(|service| service.deletion = None);
+        assert!(job.may_be_finished());
+        let finished = FinishedJob::of(job.clone());
+        assert_eq!(job_value(&finished.job()), job_value(&job));
+        assert_eq!(finished.pods().map(BTreeMap::len), Some(job.pods.len()));
+    }
+}
