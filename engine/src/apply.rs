@@ -102,6 +102,10 @@ impl State {
                             format!("restart of {} decided: {}", scope_words(*scope, group, slot), cause.message),
                         );
                     }
+                    Decision::Halt { cause } => {
+                        halt(job, stamp, &node_view);
+                        job.note(stamp, at, format!("halt decided: {}", cause.message));
+                    }
                     Decision::End { phase, cause, clean, .. } => {
                         end(job, *clean, stamp, &node_view);
                         job.note(stamp, at, format!("ending as {phase:?} decided: {}", cause.message));
@@ -143,7 +147,7 @@ impl State {
                         };
                         Text::from(format!("{}; {pods}", cause.message))
                     }
-                    Some(Decision::Restart { .. }) | None => Text::from(""),
+                    Some(Decision::Restart { .. } | Decision::Halt { .. }) | None => Text::from(""),
                 };
                 enter(job, *phase, message, stamp, at);
             }
@@ -310,9 +314,26 @@ fn delay(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, until:
     }
 }
 
-fn end(job: &mut Job, clean: bool, stamp: Stamp, node_view: &NodeView<'_>) {
+/// Has the pods go that have not ended. Ended ones stay: they tell what was reached.
+fn halt(job: &mut Job, stamp: Stamp, node_view: &NodeView<'_>) {
+    forget_delays(job);
+    for id in job.planned_pods.clone() {
+        answers::cancel(job, &id, stamp);
+    }
+    let live = job.pods.values().filter(|pod| !pod.fact.phase.is_terminal());
+    let live: Vec<Uid> = live.map(|pod| pod.fact.uid.clone()).collect();
+    for uid in &live {
+        schedule_deletion(job, uid, stamp, node_view);
+    }
+}
+
+fn forget_delays(job: &mut Job) {
     job.retry_at = None;
     job.groups.values_mut().for_each(|group| group.delays.clear());
+}
+
+fn end(job: &mut Job, clean: bool, stamp: Stamp, node_view: &NodeView<'_>) {
+    forget_delays(job);
     let finals = job.groups.iter().map(|(name, g)| (name.clone(), (g.counters.succeeded, g.counters.failed)));
     job.finals = finals.collect();
     for id in job.planned_pods.clone() {

@@ -2,10 +2,11 @@
 //!
 //! Ranking: `AITrainingJob` specification, section 2.6, corrected: end requests and the time limit also act while a restart waits;
 //! the whole job is evaluated before any pod is created or deleted. The rules are grouped by what they lead to:
-//! [`endings`], [`restarts`], [`replacements`], [`reconcile`]; [`report`] says what the pods of a group come to.
+//! [`endings`], [`restarts`], [`replacements`], [`halts`], [`reconcile`]; [`report`] says what the pods of a group come to.
 
 mod endings;
 mod first_failure;
+mod halts;
 mod reconcile;
 mod replacements;
 mod report;
@@ -75,6 +76,9 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if let Some((request, value)) = job.end_requests.first_key_value() {
         return endings::requested(job, spec, *request, value);
     }
+    if job.is_halting() {
+        return halts::clear(job);
+    }
     if let Some(restart) = job.restart() {
         if endings::is_over_time(context, job) {
             return endings::time_limit(job, spec);
@@ -100,6 +104,9 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     }
     if endings::is_over_time(context, job) {
         return endings::time_limit(job, spec);
+    }
+    if spec.suspended {
+        return halts::suspend(job);
     }
     if let Some(events) = restarts::misshapen(job, spec) {
         return events;

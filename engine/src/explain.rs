@@ -184,6 +184,7 @@ pub fn event_words(event: &Event) -> Option<String> {
                 };
                 format!("end as {phase:?}, {pods}: {}", cause.message)
             }
+            Decision::Halt { cause } => format!("halt: {}", cause.message),
         },
         Event::Replaced { group, slots } => {
             let names: Vec<String> = slots.iter().map(|each| format!("{group}-{}", each.index)).collect();

@@ -211,15 +211,20 @@ impl Job {
     pub fn ending(&self) -> Option<(Phase, bool, &model::Cause)> {
         match self.decision.as_ref()? {
             Decision::End { phase, cause, clean, .. } => Some((*phase, *clean, cause)),
-            Decision::Restart { .. } => None,
+            Decision::Restart { .. } | Decision::Halt { .. } => None,
         }
+    }
+
+    /// Returns true if its pods are going because it is to wait.
+    pub fn is_halting(&self) -> bool {
+        matches!(self.decision, Some(Decision::Halt { .. }))
     }
 
     /// Returns true if its ending deletes this pod: all of them, or those that have not ended.
     pub(crate) fn end_deletes(&self, pod: &Pod) -> bool {
         match &self.decision {
             Some(Decision::End { clean, live_only, .. }) => *clean && !(*live_only && pod.fact.phase.is_terminal()),
-            Some(Decision::Restart { .. }) | None => false,
+            Some(Decision::Restart { .. } | Decision::Halt { .. }) | None => false,
         }
     }
 
@@ -231,7 +236,7 @@ impl Job {
             Some(Decision::End { clean, live_only, .. }) => {
                 *clean && !(*live_only && pod().is_some_and(|pod| pod.deletion.is_none() && !self.end_deletes(pod)))
             }
-            Some(Decision::Restart { .. }) | None => false,
+            Some(Decision::Restart { .. } | Decision::Halt { .. }) | None => false,
         }
     }
 

@@ -60,7 +60,8 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
         | CauseKind::TimeLimit
         | CauseKind::NoPods
         | CauseKind::BudgetSpent
-        | CauseKind::Resized => {
+        | CauseKind::Resized
+        | CauseKind::Suspended => {
             let _ = write!(out, " failed");
             if let Some(node) = node {
                 let _ = write!(out, " on node {node}");

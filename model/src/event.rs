@@ -135,13 +135,18 @@ pub enum Decision {
         /// Set if of these only pods that have not ended are deleted, with their services.
         live_only: bool,
     },
+    /// Pods that have not ended go, and the job waits. No failure is charged.
+    Halt {
+        /// Why.
+        cause: Cause,
+    },
 }
 
 impl Decision {
     /// Why it was taken.
     pub const fn cause(&self) -> &Cause {
         match self {
-            Self::Restart { cause, .. } | Self::End { cause, .. } => cause,
+            Self::Restart { cause, .. } | Self::End { cause, .. } | Self::Halt { cause } => cause,
         }
     }
 }
@@ -182,4 +187,6 @@ pub enum CauseKind {
     BudgetSpent,
     /// The number of replicas changed, and with it the shape of the pods.
     Resized,
+    /// The spec asks the job to wait.
+    Suspended,
 }

@@ -38,6 +38,8 @@ pub struct JobSpec {
     pub ttl_ms: Option<u64>,
     /// Set if older tools read an annotation about the end of the job.
     pub end_annotation: bool,
+    /// Set if the job waits without pods until this is taken back.
+    pub suspended: bool,
 }
 
 impl Default for JobSpec {
@@ -56,6 +58,7 @@ impl Default for JobSpec {
             clean_by: None,
             ttl_ms: None,
             end_annotation: true,
+            suspended: false,
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn marker(key: &JobKey, job: &Job) -> Option<Value> {
 fn restarting_group(job: &Job) -> Option<&Text> {
     match job.restart()? {
         Decision::Restart { group, .. } => Some(group),
-        Decision::End { .. } => None,
+        Decision::End { .. } | Decision::Halt { .. } => None,
     }
 }
 

@@ -64,14 +64,15 @@ const fn is_new_phase(phase: Phase) -> bool {
 }
 
 fn spec(spec: &JobSpec) -> bool {
-    let JobSpec { retryable, budget, limit_from, clean_by, ttl_ms, end_annotation, .. } = spec;
+    let JobSpec { retryable, budget, limit_from, clean_by, ttl_ms, end_annotation, suspended, .. } = spec;
     let policies = [&spec.complete, &spec.fail].into_iter().any(|policy| matches!(policy, JobEndPolicy::Sets(_)));
     let members = retryable.is_some()
         || budget.is_some()
         || *limit_from != ClockStart::FirstRunning
         || clean_by.is_some()
         || ttl_ms.is_some()
-        || !*end_annotation;
+        || !*end_annotation
+        || *suspended;
     policies
         || members
         || spec.clean_pods == CleanPodPolicy::Running
@@ -110,9 +111,11 @@ fn adoption(adopted: &Adopted) -> bool {
 }
 
 fn decision(decision: &Decision) -> bool {
-    let cause = |cause: &Cause| matches!(cause.kind, CauseKind::BudgetSpent | CauseKind::Resized);
+    let cause =
+        |cause: &Cause| matches!(cause.kind, CauseKind::BudgetSpent | CauseKind::Resized | CauseKind::Suspended);
     match decision {
         Decision::Restart { scope, cause: of, .. } => *scope == RestartScope::Each || cause(of),
         Decision::End { live_only, cause: of, .. } => *live_only || cause(of),
+        Decision::Halt { .. } => true,
     }
 }

@@ -139,7 +139,7 @@ fn an_ending_of_the_original_is_carried_on_or_left_alone() {
         Some(Decision::End { phase, cause, clean, .. }) => {
             Some((*phase, cause.kind, cause.message.to_string(), *clean))
         }
-        Some(Decision::Restart { .. }) | None => None,
+        Some(Decision::Restart { .. } | Decision::Halt { .. }) | None => None,
     };
     // Terminating: the first annotation in the original's order decides.
     let terminating = json!({"phase": "Terminating", "RestartReplicaName": "", "conditions": null});

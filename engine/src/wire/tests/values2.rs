@@ -46,6 +46,7 @@ fn spec() -> JobSpec {
         }),
         ttl_ms: Some(5000),
         end_annotation: false,
+        suspended: true,
         ..spec
     }
 }
@@ -73,6 +74,7 @@ fn specs() -> Vec<JobSpec> {
         JobSpec { clean_by: full.clean_by, ..bare() },
         JobSpec { ttl_ms: Some(0), ..bare() },
         JobSpec { end_annotation: false, ..bare() },
+        JobSpec { suspended: true, ..bare() },
         JobSpec { groups: full.groups[1..2].to_vec(), ..bare() },
         full,
     ]
@@ -98,6 +100,7 @@ fn decisions() -> Vec<Decision> {
         restart(RestartScope::Replica, CauseKind::Resized),
         end(true, CauseKind::Exited),
         end(false, CauseKind::BudgetSpent),
+        Decision::Halt { cause: cause(CauseKind::Suspended) },
     ]
 }
 

@@ -92,6 +92,10 @@ pub(crate) enum Decision {
         #[serde(default, skip_serializing_if = "is_default")]
         live_only: bool,
     },
+    Halt {
+        #[serde_as(as = "Cause")]
+        cause: model::Cause,
+    },
 }
 
 #[serde_as]
@@ -134,6 +138,7 @@ pub(super) enum CauseKind {
     NoPods,
     BudgetSpent,
     Resized,
+    Suspended,
 }
 
 #[derive(Serialize, Deserialize)]

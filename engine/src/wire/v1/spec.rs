@@ -93,6 +93,8 @@ pub(super) struct JobSpec {
     ttl_ms: Option<u64>,
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     end_annotation: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    suspended: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
