@@ -4,7 +4,7 @@ use model::fact::Adopted;
 use model::{Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Phase, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
-use crate::call::Resource;
+use crate::call::{Resource, Verb};
 use crate::fields::Finding;
 use crate::objects::at;
 use crate::selector::Selector;
@@ -66,6 +66,11 @@ pub trait JobApi: Send + Sync {
 
     /// Returns the plural name of the resource, as in URLs.
     fn plural(&self) -> &'static str;
+
+    /// Returns the operations on job objects besides reading them and writing their status.
+    fn writes(&self) -> &'static [Verb] {
+        &[]
+    }
 
     /// Selects the pods and services of this API's jobs, including those of an earlier operator.
     fn selector(&self) -> Selector;

@@ -24,6 +24,11 @@ impl Resource {
         Self { api_version: Text::from(api_version), kind: Text::from(kind) }
     }
 
+    /// Returns the API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
     /// Returns the resource that an object names; a missing name is empty.
     pub fn of(object: &Value) -> Self {
         let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();

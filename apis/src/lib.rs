@@ -30,6 +30,7 @@ pub mod pod;
 pub mod registry;
 pub mod remarks;
 pub mod replicas;
+pub mod resources;
 pub mod schema;
 pub mod selector;
 mod served;
@@ -42,5 +43,6 @@ pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb
 pub use fields::{Finding, Severity};
 pub use observed::ObservedObject;
 pub use registry::Registry;
+pub use resources::{Right, ServedResource};
 pub use selector::Selector;
 pub use watched::{JobSources, WatchTarget};

@@ -96,6 +96,14 @@ pub fn mirror_stamp(object: &Value) -> Stamp {
     at(object, &["status", MIRROR]).and_then(|mirror| serde_json::from_value(mirror.clone()).ok()).unwrap_or_default()
 }
 
+/// Returns the word of an object's `status` for where the job stands: its phase, or else the type of the last condition that is
+/// True. `None` for a status that names neither.
+pub fn state_word(status: &Value) -> Option<&str> {
+    let is_true = |condition: &&Value| text_at(condition, &["status"]) == Some("True");
+    let condition = || list_at(status, &["conditions"]).iter().rfind(is_true);
+    text_at(status, &["phase"]).or_else(|| text_at(condition()?, &["type"])).filter(|word| !word.is_empty())
+}
+
 /// Returns the owner reference that makes an object belong to a job.
 pub fn owner_reference(api_version: &str, job: &JobKey) -> Value {
     json!({
@@ -120,6 +128,23 @@ pub fn text_members(value: Option<&Value>) -> impl Iterator<Item = (&str, &str)>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_names_its_state_by_a_phase_or_by_its_last_true_condition() {
+        let condition = |name: &str, status: &str| json!({"type": name, "status": status});
+        let conditions = |all: &[Value]| json!({"conditions": all});
+        for (status, word) in [
+            (json!({"phase": "Running", "conditions": [condition("Failed", "True")]}), Some("Running")),
+            (conditions(&[condition("Created", "True"), condition("Running", "True")]), Some("Running")),
+            (conditions(&[condition("Running", "False"), condition("Failed", "True")]), Some("Failed")),
+            (conditions(&[condition("Created", "True"), condition("Running", "False")]), Some("Created")),
+            (conditions(&[]), None),
+            (json!({"phase": ""}), None),
+            (Value::Null, None),
+        ] {
+            assert_eq!(state_word(&status), word, "{status}");
+        }
+    }
 
     #[test]
     fn missing_or_odd_metadata_reads_as_nothing() {

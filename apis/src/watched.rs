@@ -11,6 +11,7 @@ use model::{JobKey, Kind, Text};
 use crate::api::JobApi;
 use crate::call::Resource;
 use crate::registry::Registry;
+use crate::resources::ServedResource;
 use crate::selector::Selector;
 
 /// Objects of one type that are listed and watched together.
@@ -22,6 +23,10 @@ pub struct WatchTarget {
     pub resource: Resource,
     /// Plural name of the type, as in URLs.
     pub plural: &'static str,
+    /// False for a type whose objects have no namespace.
+    pub namespaced: bool,
+    /// True for a type that a cluster may lack.
+    pub optional: bool,
     /// Selects those objects of the type.
     pub selector: Selector,
     /// Name of the source among those of its kind; `None` while it is the only one.
@@ -29,8 +34,9 @@ pub struct WatchTarget {
 }
 
 impl WatchTarget {
-    fn new(kind: Kind, resource: Resource, plural: &'static str, selector: Selector) -> Self {
-        Self { kind, resource, plural, selector, of: None }
+    fn new(kind: Kind, row: ServedResource, selector: Selector) -> Self {
+        let ServedResource { resource, plural, namespaced, optional, .. } = row;
+        Self { kind, resource, plural, namespaced, optional, selector, of: None }
     }
 
     fn name(&self) -> Text {
@@ -67,19 +73,20 @@ impl JobSources {
 impl Registry {
     /// Returns every target, in the order of [`Kind::ALL`]. APIs that select the same objects share one.
     pub fn watch_targets(&self) -> Vec<WatchTarget> {
+        let resources = self.resources();
         let mut targets: Vec<WatchTarget> = Vec::new();
         for kind in Kind::ALL {
-            let core = |name, plural, selector| WatchTarget::new(kind, Resource::new("v1", name), plural, selector);
-            let of_kind: Vec<WatchTarget> = match kind {
-                Kind::Node => vec![core("Node", "nodes", Selector::default())],
-                Kind::Job => self.iter().map(|api| job(&**api)).collect(),
-                Kind::Pod => self.iter().map(|api| core("Pod", "pods", api.selector())).collect(),
-                Kind::Service => self.iter().map(|api| core("Service", "services", api.selector())).collect(),
+            let selectors: Vec<Selector> = match kind {
+                Kind::Node | Kind::Job => vec![Selector::default()],
+                Kind::Pod | Kind::Service => self.iter().map(|api| api.selector()).collect(),
             };
             let mut sources: Vec<WatchTarget> = Vec::new();
-            for target in of_kind {
-                if !sources.contains(&target) {
-                    sources.push(target);
+            for row in resources.iter().filter(|row| row.kind == Some(kind)) {
+                for selector in &selectors {
+                    let target = WatchTarget::new(kind, row.clone(), selector.clone());
+                    if !sources.contains(&target) {
+                        sources.push(target);
+                    }
                 }
             }
             if sources.len() > 1 {
@@ -118,10 +125,6 @@ impl Registry {
         }
         sources
     }
-}
-
-fn job(api: &dyn JobApi) -> WatchTarget {
-    WatchTarget::new(Kind::Job, api.resource(), api.plural(), Selector::default())
 }
 
 #[cfg(test)]

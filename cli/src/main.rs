@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{crd, log, node_agent, operator, replay, run, schedule, simulate, story, validate};
+use crate::commands::{crd, log, node_agent, operator, rbac, replay, run, schedule, simulate, story, validate};
 
 /// With musl's own the operator takes up to 1.6 times the processor time.
 #[cfg(target_env = "musl")]
@@ -57,6 +57,8 @@ enum Command {
     Schedule(schedule::ScheduleArgs),
     /// Print the custom resource definitions that this build serves.
     Crd(crd::CrdArgs),
+    /// Print the roles that the operator of this build needs in the namespaces of jobs.
+    Rbac,
     /// Small programs for the sample manifests.
     Sample(sample::SampleArgs),
 }
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => story::diff(&args),
         Command::Schedule(args) => schedule::run(&args),
         Command::Crd(args) => crd::run(&args),
+        Command::Rbac => Ok(rbac::run()),
         Command::Sample(args) => return sample::run(args),
     };
     match outcome {

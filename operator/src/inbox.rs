@@ -132,6 +132,8 @@ mod tests {
             kind: Kind::Pod,
             resource: Resource::new("v1", "Pod"),
             plural: "pods",
+            namespaced: true,
+            optional: false,
             selector: Selector::default(),
             of: Some(of.into()),
         };

@@ -148,6 +148,11 @@ impl Operator {
         due.into_iter().flatten().min().filter(|_| self.is_ready())
     }
 
+    /// Returns the served APIs.
+    pub const fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// Leaves out the APIs of these kinds in the next term, because one of their sources cannot be listed. Their lists are not
     /// waited for, and what other sources show of their jobs is ignored: without its job's list a pod would look like an
     /// orphan. No deadline of such a job is due and no call is made for it. A later term that serves the API again lists

@@ -23,7 +23,7 @@ use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
 use serde_json::Value;
 
 use crate::api::{JobApi, PodSlot, RenderInput};
-use crate::call::Resource;
+use crate::call::{Resource, Verb};
 use crate::fields::Finding;
 use crate::objects::{label, list_at, text_at};
 use crate::selector::Selector;
@@ -43,6 +43,10 @@ impl JobApi for AiTrainingJob {
 
     fn plural(&self) -> &'static str {
         words::PLURAL
+    }
+
+    fn writes(&self) -> &'static [Verb] {
+        &[Verb::Patch]
     }
 
     fn selector(&self) -> Selector {

@@ -55,11 +55,13 @@ impl TestBed {
         // Clearing away between rounds is not measured, and takes long with one worker.
         options.arguments.insert(Component::ApiServer, vec!["--delete-collection-workers=8".to_owned()]);
         let plane = ControlPlane::start(options)?;
-        for name in ["namespace.yaml", "service-account.yaml", "rbac.yaml", "crd.yaml"] {
-            let path = format!("{}/../deploy/base/{name}", env!("CARGO_MANIFEST_DIR"));
+        let base = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/base");
+        for name in ["namespace.yaml", "service-account.yaml", "roles.yaml", "rbac.yaml"] {
+            let path = format!("{base}/{name}");
             let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
             plane.apply(&text)?;
         }
+        plane.run_kubectl(["apply", "-k", &format!("{base}/crds")])?;
         plane.run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])?;
         let account = plane.kubeconfig_for(Identity::ServiceAccount { namespace: HOME, name: "trainyard" })?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

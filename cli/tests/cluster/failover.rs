@@ -148,10 +148,10 @@ impl Space {
         self.kubectl(&["patch", "pod", pod, "--subresource=status", "--type=merge", "--patch", &patch]);
     }
 
-    /// The kubeconfig of a service account with the rights that `deploy/base/rbac.yaml` gives, in this namespace: with fewer
+    /// The kubeconfig of a service account with the rights that `deploy/base` gives, in this namespace: with fewer
     /// the test fails.
     fn operator_account(&self) -> PathBuf {
-        for file in ["service-account.yaml", "rbac.yaml"] {
+        for file in ["service-account.yaml", "roles.yaml", "rbac.yaml"] {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base").join(file);
             let text = std::fs::read_to_string(file).unwrap().replace("trainyard-system", SPACE);
             self.0.apply(&text).expect("account and rights are accepted");

@@ -29,7 +29,7 @@ impl Cluster {
     pub(crate) fn start_undefined(options: Options) -> Self {
         let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
         let cluster = Self { plane };
-        for name in ["namespace.yaml", "service-account.yaml", "rbac.yaml"] {
+        for name in ["namespace.yaml", "service-account.yaml", "roles.yaml", "rbac.yaml"] {
             cluster.apply(&file(&format!("deploy/base/{name}")));
         }
         cluster
@@ -37,7 +37,8 @@ impl Cluster {
 
     /// Applies the definitions and waits until they are served.
     pub(crate) fn define(&self) {
-        self.apply(&file("deploy/base/crd.yaml"));
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base/crds");
+        self.plane.run_kubectl(["apply", "-k", &folder.to_string_lossy()]).unwrap_or_else(|error| panic!("{error}"));
         self.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
         until("the jobs are served", || self.try_kubectl(&["get", "aitj", "--all-namespaces"]));
     }

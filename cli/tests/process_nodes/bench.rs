@@ -1,7 +1,7 @@
 //! A control plane, node agents and an operator as processes; waiting for what is to come.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,7 +32,8 @@ impl Bench {
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("{error}"));
         let bench = Self { plane, directory: tempfile::tempdir().unwrap(), _turn: turn };
-        bench.plane.apply(&deployed("crd.yaml")).unwrap();
+        let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base/crds");
+        bench.kubectl(&["apply", "-k", &definitions.to_string_lossy()]);
         bench.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
         // Pods are refused until their namespace has the account they run as.
         until("there is a service account", || self_has(&bench, "serviceaccount", "default").ok_or_else(String::new));
@@ -79,7 +80,7 @@ impl Bench {
 
     /// An operator with no more rights than `deploy/` gives it; it ends with what is returned.
     pub(crate) fn operator(&self) -> Process {
-        for file in ["namespace", "service-account", "rbac"] {
+        for file in ["namespace", "service-account", "roles", "rbac"] {
             self.plane.apply(&deployed(&format!("{file}.yaml"))).unwrap_or_else(|error| panic!("{file}: {error}"));
         }
         let account = Identity::ServiceAccount { namespace: "trainyard-system", name: "trainyard" };

@@ -205,7 +205,15 @@ fn a_consumer_of_labels_is_told_of_what_they_select() {
     create(&mut cluster, &labelled("a", Some("red"))).unwrap();
     create(&mut cluster, &labelled("b", Some("blue"))).unwrap();
     create(&mut cluster, &labelled("c", None)).unwrap();
-    let target = |selector| WatchTarget { kind: Kind::Pod, resource: pods(), plural: "pods", selector, of: None };
+    let target = |selector| WatchTarget {
+        kind: Kind::Pod,
+        resource: pods(),
+        plural: "pods",
+        namespaced: true,
+        optional: false,
+        selector,
+        of: None,
+    };
     let red = cluster.subscribe_to(&[target(Selector::label("team", "red"))]);
     let both = cluster.subscribe_to(&["red", "blue"].map(|team| target(Selector::label("team", team))));
     assert_eq!(observed(&cluster.watch(red)), ["listed Pod 1"]);
@@ -249,6 +257,8 @@ fn a_consumer_of_one_type_is_told_of_no_other() {
         kind: Kind::Job,
         resource: apis::Resource::new("example.dev/v1", kind),
         plural,
+        namespaced: true,
+        optional: false,
         selector: Selector::default(),
         of: None,
     };

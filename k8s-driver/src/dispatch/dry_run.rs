@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use apis::Verb;
+use apis::{Verb, objects};
 use serde_json::{Map, Value, json};
 
 use crate::dispatch::request::Prepared;
@@ -98,7 +98,10 @@ fn words(prepared: &Prepared) -> String {
     let Prepared { kind, name, job, cause, .. } = prepared;
     let body = body(prepared);
     let more = match prepared.verb {
-        Verb::ApplyStatus => format!(", phase {}", body.pointer("/status/phase").unwrap_or(&Value::Null)),
+        Verb::ApplyStatus => {
+            let word = body.get("status").and_then(objects::state_word);
+            word.map(|word| format!(", state {word}")).unwrap_or_default()
+        }
         Verb::Delete if body.get("gracePeriodSeconds") == Some(&json!(0)) => ", by force".to_owned(),
         _ if !prepared.expects_answer => {
             let text = |member| body.get(member).and_then(Value::as_str).unwrap_or_default();
@@ -177,6 +180,8 @@ mod tests {
         assert_eq!(dry_run.answer(&create()), None);
         let status = call(Verb::ApplyStatus, "AITrainingJob", Some(json!({"status": {"phase": "Running"}})));
         assert_eq!(dry_run.answer(&status).unwrap()["metadata"]["resourceVersion"], "31");
+        let conditions = json!({"status": {"conditions": [{"type": "Created", "status": "True"}]}});
+        dry_run.answer(&call(Verb::ApplyStatus, "AITrainingJob", Some(conditions))).unwrap();
         dry_run.answer(&call(Verb::Delete, "Pod", None)).unwrap();
         let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
@@ -184,7 +189,8 @@ mod tests {
             lines,
             [
                 "would create Pod ns/x (record 5/42)",
-                "would apply status AITrainingJob ns/x (record 5/42), phase \"Running\"",
+                "would apply status AITrainingJob ns/x (record 5/42), state Running",
+                "would apply status AITrainingJob ns/x (record 5/42), state Created",
                 "would delete Pod ns/x (record 5/42), by force",
             ]
         );

@@ -57,7 +57,7 @@ pub struct Prepared {
 /// # Errors
 /// The answer of a call that cannot be rendered.
 pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiError> {
-    let plural = plural(&call.resource, registry).ok_or_else(|| {
+    let plural = registry.plural(&call.resource).ok_or_else(|| {
         invalid(format!("{} {} is not served by this build", call.resource.api_version, call.resource.kind))
     })?;
     let namespace = Some(&*call.namespace).filter(|namespace| !namespace.is_empty());
@@ -141,15 +141,6 @@ impl Prepared {
     pub fn into_request(self) -> (Request<Body>, Option<ObjectType>) {
         let body = self.body;
         (self.head.map(|()| Body::from(body)), self.read)
-    }
-}
-
-fn plural(resource: &Resource, registry: &Registry) -> Option<&'static str> {
-    match (&*resource.api_version, &*resource.kind) {
-        ("v1", "Pod") => Some("pods"),
-        ("v1", "Service") => Some("services"),
-        ("v1", "Event") => Some("events"),
-        _ => registry.get(resource).map(|api| api.plural()),
     }
 }
 

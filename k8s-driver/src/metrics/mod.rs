@@ -6,14 +6,15 @@
 
 mod process;
 mod summary;
+mod watches;
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use apis::Verb;
-use model::{Kind, Term, Text};
+use model::{Term, Text};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _, LabelValueEncoder, text,
@@ -26,6 +27,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub(crate) use self::summary::Summary;
+pub(crate) use self::watches::WatchName;
+use self::watches::Watches;
 
 /// Everything that is counted. Cheap to clone; every clone counts into the same figures.
 #[derive(Clone)]
@@ -82,7 +85,7 @@ pub enum LeaseOutcome {
 }
 
 /// A name as a label.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Word(Text);
 
 impl EncodeLabelValue for Word {
@@ -122,7 +125,7 @@ struct Queue {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Restart {
-    kind: &'static str,
+    kind: Word,
     reason: &'static str,
 }
 
@@ -159,38 +162,6 @@ impl Collector for Jobs {
     }
 }
 
-/// When each kind's watch was last heard of.
-#[derive(Debug)]
-struct Watches {
-    begun: Instant,
-    /// Milliseconds after `begun`, plus one; zero: never.
-    heard: [AtomicU64; Kind::ALL.len()],
-}
-
-impl Collector for Watches {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let kind = ConstGauge::new(0f64).metric_type();
-        let help = "Time since the API server last sent anything about this kind, bookmarks included";
-        let mut family = encoder.encode_descriptor("trainyard_watch_silence_seconds", help, None, kind)?;
-        for (kind, heard) in Kind::ALL.iter().zip(&self.heard) {
-            let Some(heard) = heard.load(Ordering::Relaxed).checked_sub(1) else { continue };
-            let silence = self.begun.elapsed().saturating_sub(Duration::from_millis(heard));
-            let labels = [("kind", kind_word(*kind))];
-            ConstGauge::new(silence.as_secs_f64()).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-}
-
-const fn kind_word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Job => "job",
-        Kind::Pod => "pod",
-        Kind::Service => "service",
-        Kind::Node => "node",
-    }
-}
-
 const fn verb_word(verb: Verb) -> &'static str {
     match verb {
         Verb::Create => "create",
@@ -220,7 +191,6 @@ impl Default for Metrics {
 impl Metrics {
     /// Nothing counted yet.
     pub fn new() -> Self {
-        let heard = Default::default();
         let mut inner = Inner {
             registry: Registry::default(),
             leader: Gauge::default(),
@@ -242,7 +212,7 @@ impl Metrics {
             log_head: Gauge::default(),
             log_body_bytes: Gauge::default(),
             log_disk_bytes: Gauge::default(),
-            watches: Arc::new(Watches { begun: Instant::now(), heard }),
+            watches: Arc::default(),
             watch_restarts: Family::default(),
             lease: Family::default(),
             log_requests: Family::default(),
@@ -319,18 +289,14 @@ impl Metrics {
         self.0.append_seconds.observe(took.as_secs_f64());
     }
 
-    /// The API server sent something about a kind, be it a bookmark.
-    pub fn watch_heard(&self, kind: Kind) {
-        let watches = &self.0.watches;
-        let ms = u64::try_from(watches.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1;
-        if let Some((_, heard)) = Kind::ALL.iter().zip(&watches.heard).find(|(k, _)| **k == kind) {
-            heard.store(ms, Ordering::Relaxed);
-        }
+    /// Records that the API server sent something on a watch, be it a bookmark.
+    pub(crate) fn watch_heard(&self, watch: &WatchName) {
+        self.0.watches.heard(watch);
     }
 
-    /// A watch was begun again; `reason` in one word: `closed`, `expired`, `silent`, `failed`.
-    pub fn watch_restarted(&self, kind: Kind, reason: &'static str) {
-        self.0.watch_restarts.get_or_create(&Restart { kind: kind_word(kind), reason }).inc();
+    /// Counts a watch that was begun again; `reason` in one word: `closed`, `expired`, `silent`, `failed`.
+    pub(crate) fn watch_restarted(&self, watch: &WatchName, reason: &'static str) {
+        self.0.watch_restarts.get_or_create(&Restart { kind: watch.kind(), reason }).inc();
     }
 
     /// An attempt to write the Lease was made.
@@ -385,7 +351,7 @@ impl Inner {
         r.register("trainyard_ready", "1 while this process is ready", self.ready.clone());
         r.register(
             "trainyard_api_served",
-            "1 while this process serves the API, 0 while a list of its objects fails",
+            "1 while this process serves the API, 0 while its definition is missing or a list of its objects fails",
             self.served.clone(),
         );
         r.register("trainyard_term", "The last term this process began", self.term.clone());

@@ -20,7 +20,7 @@ pub struct Summary {
 impl Summary {
     /// Looks the figures up: one walk over the jobs.
     pub fn of(operator: &Operator) -> Self {
-        let registry = apis::Registry::all();
+        let registry = operator.registry();
         let mut phases: BTreeMap<(Text, &'static str), u64> = BTreeMap::new();
         for (key, job) in operator.state().jobs.summaries().filter(|(_, job)| job.known && !job.gone) {
             let word = registry.api_of(key).map_or("", |api| api.phase_word(job.phase));

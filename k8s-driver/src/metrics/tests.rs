@@ -22,8 +22,9 @@ fn what_was_counted_is_in_the_text() {
     metrics.turn_done(Duration::from_millis(2));
     metrics.appended(Duration::from_millis(1));
     metrics.lease_attempt(LeaseOutcome::Renewed);
-    metrics.watch_restarted(Kind::Pod, "expired");
-    metrics.watch_heard(Kind::Pod);
+    let pods = WatchName::new(&Text::from("Pod"), "team=a");
+    metrics.watch_restarted(&pods, "expired");
+    metrics.watch_heard(&pods);
     let stats = Stats {
         first: Position(5),
         head: Head { position: Position(9), ..Head::default() },
@@ -44,7 +45,7 @@ fn what_was_counted_is_in_the_text() {
         "trainyard_turn_duration_seconds_count 1",
         "trainyard_log_append_duration_seconds_count 1",
         r#"trainyard_lease_attempts_total{outcome="renewed"} 1"#,
-        r#"trainyard_watch_restarts_total{kind="pod",reason="expired"} 1"#,
+        r#"trainyard_watch_restarts_total{kind="Pod",reason="expired"} 1"#,
         r#"trainyard_jobs{kind="AITrainingJob",phase="Running"} 4"#,
         r#"trainyard_jobs{kind="AITrainingJob",phase="new"} 1"#,
         "trainyard_calls_under_way 2",
@@ -57,8 +58,8 @@ fn what_was_counted_is_in_the_text() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
     }
-    assert!(text.contains(r#"trainyard_watch_silence_seconds{kind="pod"} 0."#), "{text}");
-    assert!(!text.contains(r#"trainyard_watch_silence_seconds{kind="node"}"#), "a kind nobody heard of: {text}");
+    assert!(text.contains(r#"trainyard_watch_silence_seconds{kind="Pod",selector="team=a"} 0."#), "{text}");
+    assert_eq!(text.matches("trainyard_watch_silence_seconds{").count(), 1, "no watch else was heard of: {text}");
     assert!(text.ends_with("# EOF\n"));
 }
 

@@ -175,7 +175,7 @@ impl SourceWatch {
                 Error::ReceiverClosed => return End::ReceiverClosed,
                 Error::ClusterRegressed => return self.cluster_regressed(),
                 error => {
-                    self.metrics.watch_restarted(self.kind, "expired");
+                    self.metrics.watch_restarted(&self.source.watch_name(), "expired");
                     tracing::warn!(source = %self.source, %error, "the watch cannot resume; the source is relisted");
                     // A successful list does not reset the back-off: a server that rejects every watch would be listed without end.
                     if started.elapsed() > BACKOFF_RESET_AFTER || progress {
@@ -220,7 +220,7 @@ impl SourceWatch {
             if started.elapsed() > BACKOFF_RESET_AFTER || version != before {
                 backoff.reset();
                 refusals = 0;
-                self.metrics.watch_restarted(self.kind, "closed");
+                self.metrics.watch_restarted(&self.source.watch_name(), "closed");
                 continue;
             }
             if let Some(Error::Rejected(_)) = error {
@@ -254,12 +254,12 @@ impl SourceWatch {
             return Err(rejected(head.status.as_u16(), &text));
         }
         self.status.source_error(&self.source.to_string(), None);
-        let mut lines = Lines::default();
+        let (name, mut lines) = (source.watch_name(), Lines::default());
         loop {
             let Some(frame) = within(WATCH_IDLE_TIMEOUT, body.frame()).await? else { return Ok(()) };
             let frame = frame.map_err(failed)?;
             let Some(data) = frame.data_ref() else { continue };
-            self.metrics.watch_heard(self.kind);
+            self.metrics.watch_heard(&name);
             lines.add(data);
             while let Some(line) = lines.line() {
                 if line.is_empty() {
@@ -381,7 +381,7 @@ impl SourceWatch {
         if *error == Error::ReceiverClosed || self.news.is_closed() {
             return false;
         }
-        self.metrics.watch_restarted(self.kind, "failed");
+        self.metrics.watch_restarted(&self.source.watch_name(), "failed");
         self.status.source_error(&self.source.to_string(), Some(format!("{what}: {error}")));
         tracing::warn!(source = %self.source, what, %error, "the list or watch failed; retrying");
         // A short limit: there are few watches, and a recovered server should be read soon.

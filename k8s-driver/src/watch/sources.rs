@@ -7,6 +7,7 @@ use std::fmt;
 use apis::Registry;
 use model::{Kind, Text};
 
+use crate::metrics::WatchName;
 use crate::watch::decode::ObjectType;
 use crate::watch::projection;
 
@@ -49,6 +50,14 @@ impl fmt::Display for Source {
     }
 }
 
+impl Source {
+    /// Name of its watch among the metrics.
+    pub(crate) fn watch_name(&self) -> WatchName {
+        let shared = self.of.is_some() && !self.optional;
+        WatchName::new(&self.object_type.kind, if shared { &self.selector } else { "" })
+    }
+}
+
 /// Every source of a kind.
 pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
     registry
@@ -61,8 +70,8 @@ pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
 
 /// Where a target is served.
 pub(crate) fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
-    let apis::WatchTarget { kind, resource, plural, selector, of } = target;
-    let namespace = scope.namespace.as_deref().filter(|_| kind != Kind::Node);
+    let apis::WatchTarget { kind, resource, plural, namespaced, optional, selector, of } = target;
+    let namespace = scope.namespace.as_deref().filter(|_| namespaced);
     let fields = match kind {
         Kind::Node => projection::NODE,
         Kind::Job => projection::JOB,
@@ -76,7 +85,7 @@ pub(crate) fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
         selector: if kind == Kind::Job { scope.label_selector.clone() } else { selector.to_string() },
         object_type: ObjectType { api_version: resource.api_version, kind: resource.kind, fields },
         metadata_only: kind == Kind::Service,
-        optional: kind == Kind::Job,
+        optional,
         of,
     }
 }

@@ -1,0 +1,180 @@
+//! The one table of what the operator reads and writes: types of objects, their plurals and scopes, and the rights they need.
+//!
+//! Request paths, watch targets, roles and `trainyard rbac` come from it. It must not know selectors, which are `watched`'s, nor
+//! which APIs are installed on a cluster. Tests: at the end of this file.
+
+use model::Kind;
+
+use crate::api::JobApi;
+use crate::call::{Resource, Verb};
+use crate::registry::Registry;
+
+/// Verbs on one resource or subresource, and what needs them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Right {
+    /// The subresource; empty for the resource itself.
+    pub subresource: &'static str,
+    /// Verbs of the API server's authorisation.
+    pub verbs: Vec<&'static str>,
+    /// What needs them, for readers of the role. Lines of one sentence each.
+    pub reasons: Vec<&'static str>,
+}
+
+/// A type of object that the operator reads or writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedResource {
+    /// Its type.
+    pub resource: Resource,
+    /// Plural name of the type, as in URLs.
+    pub plural: &'static str,
+    /// False for a type whose objects have no namespace.
+    pub namespaced: bool,
+    /// True for a type that a cluster may lack: that of an API whose definition is not installed.
+    pub optional: bool,
+    /// The kind its objects are to the engine; `None` for those that are only written.
+    pub kind: Option<Kind>,
+    /// What the operator does with its objects.
+    pub rights: Vec<Right>,
+}
+
+/// A type that every cluster has.
+struct Core {
+    name: &'static str,
+    plural: &'static str,
+    kind: Option<Kind>,
+    verbs: &'static [&'static str],
+    reason: &'static str,
+}
+
+const CORE: [Core; 4] = [
+    Core {
+        name: "Node",
+        plural: "nodes",
+        kind: Some(Kind::Node),
+        verbs: &["list", "watch"],
+        reason: "A lost node, or one with a broken GPU, restarts or ends jobs.",
+    },
+    Core {
+        name: "Pod",
+        plural: "pods",
+        kind: Some(Kind::Pod),
+        verbs: &["get", "list", "watch", "create", "delete"],
+        reason: "Pods are created and deleted, never changed.",
+    },
+    Core {
+        name: "Service",
+        plural: "services",
+        kind: Some(Kind::Service),
+        verbs: &["get", "list", "watch", "create", "delete"],
+        reason: "Services are created and deleted, never changed.",
+    },
+    Core {
+        name: "Event",
+        plural: "events",
+        kind: None,
+        verbs: &["create"],
+        reason: "Events tell of a job's changes in `kubectl describe`.",
+    },
+];
+
+impl Core {
+    fn resource(&self) -> Resource {
+        Resource::new("v1", self.name)
+    }
+
+    fn served(&self) -> ServedResource {
+        let right = Right { subresource: "", verbs: self.verbs.to_vec(), reasons: vec![self.reason] };
+        ServedResource {
+            resource: self.resource(),
+            plural: self.plural,
+            namespaced: self.kind != Some(Kind::Node),
+            optional: false,
+            kind: self.kind,
+            rights: vec![right],
+        }
+    }
+}
+
+fn jobs(api: &dyn JobApi) -> ServedResource {
+    let mut own = Right {
+        subresource: "",
+        verbs: vec!["get", "list", "watch"],
+        reasons: vec!["Watches jobs, and reads one again after a conflict."],
+    };
+    for verb in api.writes() {
+        let (verb, reason) = match verb {
+            Verb::Patch => ("patch", "Writes the annotation that older tools read."),
+            Verb::Delete => ("delete", "Deletes a job whose time to live has passed."),
+            Verb::Create | Verb::ApplyStatus | Verb::Get => continue,
+        };
+        own.verbs.push(verb);
+        own.reasons.push(reason);
+    }
+    let status =
+        Right { subresource: "status", verbs: vec!["patch"], reasons: vec!["Writes the status by server-side apply."] };
+    let finalizers = Right {
+        subresource: "finalizers",
+        verbs: vec!["update"],
+        reasons: vec![
+            "Pods and services name their job as an owner whose deletion waits for them.",
+            "An API server with OwnerReferencesPermissionEnforcement asks for this right then.",
+        ],
+    };
+    ServedResource {
+        resource: api.resource(),
+        plural: api.plural(),
+        namespaced: true,
+        optional: true,
+        kind: Some(Kind::Job),
+        rights: vec![own, status, finalizers],
+    }
+}
+
+impl Registry {
+    /// Returns every type of object that the operator reads or writes: the jobs of each API, then what every cluster has.
+    pub fn resources(&self) -> Vec<ServedResource> {
+        self.iter().map(|api| jobs(&**api)).chain(CORE.iter().map(Core::served)).collect()
+    }
+
+    /// Returns the plural name of a type that the operator reads or writes.
+    pub fn plural(&self, resource: &Resource) -> Option<&'static str> {
+        if &*resource.api_version == "v1" {
+            return CORE.iter().find(|core| *core.name == *resource.kind).map(|core| core.plural);
+        }
+        self.get(resource).map(|api| api.plural())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_type_has_one_row_and_one_path() {
+        let registry = Registry::all();
+        let rows = registry.resources();
+        let types: BTreeSet<&Resource> = rows.iter().map(|row| &row.resource).collect();
+        assert_eq!(types.len(), rows.len());
+        for row in &rows {
+            assert_eq!(registry.plural(&row.resource), Some(row.plural), "{:?}", row.resource);
+            assert!(row.rights.iter().all(|right| !right.verbs.is_empty() && !right.reasons.is_empty()), "{row:?}");
+        }
+        for unknown in [Resource::new("v1", "Secret"), Resource::new("elasticdeeplearning.ai/v2", "AITrainingJob")] {
+            assert_eq!(registry.plural(&unknown), None, "{unknown:?}");
+        }
+    }
+
+    #[test]
+    fn every_watched_type_may_be_listed_and_watched() {
+        let registry = Registry::all();
+        for target in registry.watch_targets() {
+            let rows = registry.resources();
+            let row = rows.iter().find(|row| row.resource == target.resource).unwrap();
+            let verbs = &row.rights[0].verbs;
+            assert!(verbs.contains(&"list") && verbs.contains(&"watch"), "{row:?}");
+            assert_eq!((row.kind, row.namespaced), (Some(target.kind), target.namespaced));
+        }
+    }
+}

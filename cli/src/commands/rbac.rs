@@ -1,0 +1,81 @@
+//! `trainyard rbac`: the roles on jobs, pods and services that this build needs, as YAML documents.
+//!
+//! Owns their text, comments included; which rights they hold is `apis::resources`'. Tests: `tests/cluster/deploy.rs`.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use apis::{Registry, ServedResource};
+use serde_json::Value;
+
+use crate::out;
+
+/// Prints the roles.
+pub(crate) fn run() -> ExitCode {
+    out::print(&roles(&Registry::all()));
+    ExitCode::SUCCESS
+}
+
+/// The operator's role in the namespaces of jobs, and the additions to the built-in roles view, edit and admin.
+fn roles(registry: &Registry) -> String {
+    let resources = registry.resources();
+    let mut text = String::from(
+        "# Written by `trainyard rbac`: rights of the operator in the namespaces of jobs. `overlays/namespaced` gives them in one\n\
+         # namespace instead of everywhere.\n",
+    );
+    text.push_str(&head("trainyard-jobs", &[]));
+    for row in resources.iter().filter(|row| row.namespaced) {
+        for right in &row.rights {
+            right.reasons.iter().for_each(|reason| text.push_str(&format!("  # {reason}\n")));
+            let target = match right.subresource {
+                "" => row.plural.to_owned(),
+                subresource => format!("{}/{subresource}", row.plural),
+            };
+            text.push_str(&rule(row, &target, &right.verbs));
+        }
+    }
+    let jobs = || resources.iter().filter(|row| row.optional).map(|row| (row, scales(registry, row)));
+    text.push_str("---\n# Jobs become part of the built-in roles view, edit and admin.\n");
+    text.push_str(&head("trainyard-jobs-view", &["view"]));
+    for (row, scales) in jobs() {
+        let scale = if scales { format!(", {}/scale", row.plural) } else { String::new() };
+        text.push_str(&rule(row, &format!("{0}, {0}/status{scale}", row.plural), &["get", "list", "watch"]));
+    }
+    text.push_str("---\n");
+    text.push_str(&head("trainyard-jobs-edit", &["edit", "admin"]));
+    for (row, scales) in jobs() {
+        text.push_str(&rule(row, row.plural, &["create", "delete", "deletecollection", "patch", "update"]));
+        if scales {
+            text.push_str("  # For `kubectl scale`.\n");
+            text.push_str(&rule(row, &format!("{}/scale", row.plural), &["patch", "update"]));
+        }
+    }
+    text
+}
+
+/// Returns true if the definition of a resource has the subresource `scale`.
+fn scales(registry: &Registry, row: &ServedResource) -> bool {
+    let crd = registry.get(&row.resource).map(|api| api.crd()).unwrap_or_default();
+    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
+    versions.into_iter().flatten().any(|version| version.pointer("/subresources/scale").is_some())
+}
+
+/// A `ClusterRole` up to its rules; the built-in roles of these names aggregate it.
+fn head(name: &str, aggregated_to: &[&str]) -> String {
+    let mut text = format!("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {name}\n");
+    if !aggregated_to.is_empty() {
+        text.push_str("  labels:\n");
+    }
+    for role in aggregated_to {
+        let _ = writeln!(text, "    rbac.authorization.k8s.io/aggregate-to-{role}: \"true\"");
+    }
+    text + "rules:\n"
+}
+
+fn rule(row: &ServedResource, targets: &str, verbs: &[&str]) -> String {
+    let group = match row.resource.group() {
+        "" => "\"\"",
+        group => group,
+    };
+    format!("  - apiGroups: [{group}]\n    resources: [{targets}]\n    verbs: [{}]\n", verbs.join(", "))
+}
