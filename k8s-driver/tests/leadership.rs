@@ -238,6 +238,13 @@ impl Operator {
     }
 }
 
+/// The line of the metrics that tells whether an API is served.
+fn says_served(operator: &Operator, kind: &str, served: u8) -> Result<(), String> {
+    let line = format!("trainyard_api_served{{kind=\"{kind}\"}} {served}");
+    let text = operator.handles.metrics.text();
+    if text.contains(&line) { Ok(()) } else { Err(format!("{line} in {text}")) }
+}
+
 fn job(name: &str) -> String {
     json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "metadata": {"name": name},
         "spec": {"replicaSpecs": {"trainer": {"replicas": 2, "restartPolicy": "OnFailure", "template": {"spec": {
@@ -365,9 +372,9 @@ fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
     standby.kill();
 }
 
-/// A service account with the rights of `deploy/base/rbac.yaml`, in this namespace.
+/// A service account with the rights of `deploy/base`, in this namespace.
 fn operator_account(space: &str) -> PathBuf {
-    for file in ["service-account.yaml", "rbac.yaml"] {
+    for file in ["service-account.yaml", "roles.yaml", "rbac.yaml"] {
         let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/base").join(file);
         let text = std::fs::read_to_string(file).unwrap();
         // Roles of the cluster have one name; what is bound belongs to this test's account.
@@ -422,11 +429,7 @@ fn an_api_whose_list_is_refused_does_not_hold_up_the_others() {
         assert!(gaps.contains(part), "{gaps}");
     }
     assert_eq!(phase("secondjobs"), "");
-    let served = |kind: &str, served: u8| {
-        let line = format!("trainyard_api_served{{kind=\"{kind}\"}} {served}");
-        let text = operator.handles.metrics.text();
-        assert!(text.contains(&line), "{line} in {text}");
-    };
+    let served = |kind: &str, served: u8| says_served(&operator, kind, served).unwrap();
     served("AITrainingJob", 1);
     served("SecondJob", 0);
 
@@ -438,5 +441,58 @@ fn an_api_whose_list_is_refused_does_not_hold_up_the_others() {
     let after = pods();
     assert!(before.split(' ').all(|pod| after.contains(pod)), "{before} and {after}");
     assert_eq!((before.split(' ').count(), after.split(' ').count()), (2, 4));
+    operator.kill();
+}
+
+#[test]
+fn an_api_is_served_while_its_definition_is_installed() {
+    // A control plane of its own: definitions come and go.
+    let options = PlaneOptions { nodes: 1, kwok: false, scheduler: false, ..PlaneOptions::default() };
+    let plane = ControlPlane::start(options).expect("a control plane");
+    let registry = fixtures::second::registry();
+    let define = |kind: &str| {
+        let api = registry.iter().find(|api| *api.resource().kind == *kind).unwrap();
+        plane.apply(&api.crd().to_string()).unwrap();
+        plane.run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).unwrap();
+    };
+    let create = |object: &Value| until("it is created", || plane.apply(&object.to_string()));
+    let pods = |job: &str| {
+        let output = "jsonpath={range .items[*]}{.metadata.ownerReferences[0].name} {.metadata.uid}{\"\\n\"}{end}";
+        let all = plane.run_kubectl(["get", "pods", "--output", output]).unwrap();
+        all.lines().filter(|line| line.starts_with(&format!("{job} "))).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let until_pods =
+        |job: &str| until("it has pods", || if pods(job).len() == 2 { Ok(()) } else { Err(pods(job).join("\n")) });
+
+    define("AITrainingJob");
+    let data = tempfile::tempdir().unwrap();
+    let operator = Operator::serving(registry.clone(), "default", plane.kubeconfig().to_owned(), data.path());
+    operator.until_leading();
+    let term = operator.handles.status.get().to_string();
+    let served = || operator.handles.status.served_apis().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(served(), ["AITrainingJob"]);
+    let missing = operator.handles.status.missing();
+    assert_eq!(missing.paths, ["/apis/second.example.com/v1/namespaces/default/secondjobs"]);
+    assert!(!missing.all, "one of two APIs is enough to be ready");
+    says_served(&operator, "AITrainingJob", 1).and(says_served(&operator, "SecondJob", 0)).unwrap();
+    create(&serde_json::from_str(&job("one")).unwrap());
+    until_pods("one");
+    let before = pods("one");
+
+    // Installed later, it is served in the same term.
+    define("SecondJob");
+    let mut other: Value = serde_json::from_str(&job("two")).unwrap();
+    other["apiVersion"] = json!("second.example.com/v1");
+    other["kind"] = json!("SecondJob");
+    create(&other);
+    until_pods("two");
+    assert_eq!(served(), ["AITrainingJob", "SecondJob"]);
+    says_served(&operator, "SecondJob", 1).unwrap();
+
+    // Its definition is removed, and with it its jobs. The other API's jobs do not notice.
+    plane.run_kubectl(["delete", "crd", "secondjobs.second.example.com", "--timeout=60s"]).unwrap();
+    until("it is not served any more", || says_served(&operator, "SecondJob", 0));
+    assert_eq!(served(), ["AITrainingJob"]);
+    assert_eq!((pods("one"), operator.handles.status.get().to_string()), (before, term));
     operator.kill();
 }

@@ -208,7 +208,8 @@ fn a_definition_that_comes_after_the_operator() {
     cluster.define();
     until("readiness misses nothing any more", || {
         let says = operator.says("/readyz");
-        if says.contains("leading") && !says.contains("serve") { Ok(()) } else { Err(says) }
+        let whole = says.contains(", serving AITrainingJob") && !says.contains("does not serve");
+        whole.then_some(()).ok_or(says)
     });
     let seen = Seen::begin(cluster, jobs.namespace);
     jobs.create(&[(Kind::Healthy, 1), (Kind::Succeeds, 1), (Kind::Restarts, 1)]);

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{ServerState, unknown_paths};
 use crate::core::{OperatorHandle, Request};
 use crate::metrics::Summary;
-use crate::process::status::{ProcessState, StatusReporter};
+use crate::process::status::{self, ProcessState, StatusReporter};
 use crate::replication::follower::FollowerState;
 
 /// Time limit of one probe's request to the operator's thread.
@@ -89,8 +89,8 @@ async fn ready(State(state): State<ServerState>) -> Response {
 }
 
 /// Returns whether a replica in this state does its work, with a message for users.
-pub(crate) fn readiness(status: &StatusReporter, following: &FollowerState) -> (bool, String) {
-    match status.get() {
+pub(crate) fn readiness(reporter: &StatusReporter, following: &FollowerState) -> (bool, String) {
+    match reporter.get() {
         ProcessState::Standby => match following {
             FollowerState::Reading { .. } | FollowerState::NotServed { .. } => (true, format!("standby, {following}")),
             FollowerState::Starting | FollowerState::NoLeader | FollowerState::Unreachable { .. } => {
@@ -98,13 +98,18 @@ pub(crate) fn readiness(status: &StatusReporter, following: &FollowerState) -> (
             }
         },
         standing @ ProcessState::Leading { .. } => {
-            let missing = status.missing();
+            let missing = reporter.missing();
             // One kind of several may be left out on purpose; without any there is nothing it could do.
             let mut words = standing.to_string();
-            for gap in [status.gaps(), (!missing.paths.is_empty()).then(|| missing.to_string())].into_iter().flatten() {
+            let served = reporter.served_apis();
+            if !served.is_empty() {
+                words = format!("{words}, serving {}", status::join(&served));
+            }
+            for gap in [reporter.gaps(), (!missing.paths.is_empty()).then(|| missing.to_string())].into_iter().flatten()
+            {
                 words = format!("{words}; {gap}");
             }
-            match status.crd_problems() {
+            match reporter.crd_problems() {
                 // Jobs of such an API wait until it is replaced.
                 Some(problem) => (false, format!("{words}; {problem}")),
                 None => (!missing.all, words),

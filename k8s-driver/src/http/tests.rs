@@ -7,7 +7,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
-use model::Position;
+use model::{Position, Text};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -172,13 +172,14 @@ async fn probes_answer_in_words() {
         assert_eq!(get(&served, "/readyz").await, (StatusCode::SERVICE_UNAVAILABLE, format!("{text}\n")));
     };
     let one = "the server does not serve /apis/a/v1/as (yet): install its CustomResourceDefinition";
-    served.status.served("/apis/a/v1/as", false);
+    let (first, second) = (Text::from("A"), Text::from("B"));
+    served.status.installed(&first, "/apis/a/v1/as", false);
     unready(&format!("leading, term 1; {one}")).await;
     // With another kind to serve it does its part.
-    served.status.served("/apis/b/v1/bs", true);
-    assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, format!("leading, term 1; {one}\n")));
-    served.status.served("/apis/a/v1/as", true);
-    assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, "leading, term 1\n".to_owned()));
+    served.status.installed(&second, "/apis/b/v1/bs", true);
+    assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, format!("leading, term 1, serving B; {one}\n")));
+    served.status.installed(&first, "/apis/a/v1/as", true);
+    assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, "leading, term 1, serving A, B\n".to_owned()));
     served.status.set(ProcessState::Listing { missing: "nodes".to_owned() });
     unready("waiting for complete views of the cluster: nodes").await;
     served.status.set(ProcessState::Standby);

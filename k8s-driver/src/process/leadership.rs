@@ -20,7 +20,7 @@ use crate::dispatch::{self, Dispatcher};
 use crate::lease;
 use crate::lease::write_guard::WriteGuard;
 use crate::metrics::Metrics;
-use crate::process::status::{ProcessState, StatusReporter};
+use crate::process::status::{self, ProcessState, StatusReporter};
 use crate::watch::coverage::{Coverage, ListReport, ListReporter};
 use crate::watch::selection::Selection;
 use crate::watch::sources::{self, Scope};
@@ -133,10 +133,11 @@ impl LeadershipContext {
             events: tell,
         };
         self.operator.send(Request::StartLeadership(Box::new(period))).await?;
-        self.status.leave_out(self.unserved.iter().map(ToString::to_string).collect());
+        self.status.leave_out(self.unserved.clone());
         for api in self.registry.iter() {
             let kind = api.resource().kind;
-            self.metrics.serves(&kind, !self.unserved.contains(&kind));
+            // The list of its jobs tells whether its definition is installed.
+            self.metrics.serves(&kind, self.status.serves(&kind));
         }
         let targets = self.registry.watch_targets_without(&self.unserved);
         let job_sources = targets.iter().filter(|target| target.kind == Kind::Job).count();
@@ -222,6 +223,7 @@ impl LeadershipContext {
                     self.metrics.leads(Some(term));
                     self.metrics.ready(true);
                     self.status.set(ProcessState::Leading { term });
+                    tracing::info!(%term, apis = status::join(&self.status.served_apis()), "the term serves these APIs");
                 }
                 LeadershipEvent::OperatorStopped(error) => return Ok(Outcome::Broken(error)),
             }

@@ -1,10 +1,10 @@
 //! Reports the state of this process, for readiness and logs. It must not decide. Tests: at the end of this file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::Term;
+use model::{Term, Text};
 use tokio::sync::watch;
 
 /// State of a process.
@@ -53,13 +53,20 @@ impl fmt::Display for ProcessState {
     }
 }
 
-/// Resources that the server does not serve (yet).
+/// Resources of jobs that the server does not serve (yet).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MissingResources {
     /// Their paths, in order.
     pub paths: Vec<String>,
-    /// True if no job resource is served: the operator has no work then.
+    /// True if no resource of jobs is served: the operator has no work then.
     pub all: bool,
+}
+
+/// An API whose jobs are watched: where, and whether its definition is installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct WatchedApi {
+    path: String,
+    installed: bool,
 }
 
 impl fmt::Display for MissingResources {
@@ -77,12 +84,12 @@ struct Shared {
     standing: watch::Sender<ProcessState>,
     /// Errors of lists and watches, by source.
     troubles: Mutex<BTreeMap<String, String>>,
-    /// Resources that are watched, by path: whether the server knows them.
-    served: Mutex<BTreeMap<String, bool>>,
+    /// APIs whose jobs are watched, by kind.
+    apis: Mutex<BTreeMap<Text, WatchedApi>>,
     /// Shortcomings of installed CRDs, by path of the resource.
     outdated: Mutex<BTreeMap<String, String>>,
     /// Kinds of the APIs that the term leaves out.
-    unserved: Mutex<Vec<String>>,
+    unserved: Mutex<BTreeSet<Text>>,
 }
 
 impl Default for StatusReporter {
@@ -90,7 +97,7 @@ impl Default for StatusReporter {
         Self(Arc::new(Shared {
             standing: watch::Sender::new(ProcessState::Starting),
             troubles: Mutex::default(),
-            served: Mutex::default(),
+            apis: Mutex::default(),
             outdated: Mutex::default(),
             unserved: Mutex::default(),
         }))
@@ -119,9 +126,30 @@ impl StatusReporter {
         };
     }
 
-    /// Records whether the server serves a resource that may be installed later.
-    pub fn served(&self, path: &str, served: bool) {
-        self.known().insert(path.to_owned(), served);
+    /// Records whether the definition of an API, whose jobs are at a path, is installed. Returns true if its jobs are served.
+    pub fn installed(&self, kind: &Text, path: &str, installed: bool) -> bool {
+        let before = self.apis().insert(kind.clone(), WatchedApi { path: path.to_owned(), installed });
+        let served = self.serves(kind);
+        match before.map(|before| before.installed) {
+            Some(before) if before == installed => {}
+            Some(_) if installed => tracing::info!(%kind, path, "its CustomResourceDefinition is installed now"),
+            // At the start the term names all it serves.
+            None if installed => {}
+            Some(_) | None => tracing::warn!(%kind, path, "not served (yet): install its CustomResourceDefinition"),
+        }
+        served
+    }
+
+    /// Returns true if the jobs of an API are served: its definition is installed, and the term does not leave it out.
+    pub fn serves(&self, kind: &Text) -> bool {
+        let left_out = self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner).contains(kind);
+        !left_out && self.apis().get(kind).is_some_and(|api| api.installed)
+    }
+
+    /// Returns the kinds of the APIs whose jobs are served, in order.
+    pub fn served_apis(&self) -> Vec<Text> {
+        let kinds: Vec<Text> = self.apis().keys().cloned().collect();
+        kinds.into_iter().filter(|kind| self.serves(kind)).collect()
     }
 
     /// Records what the CRD of a resource lacks, or `None` if nothing.
@@ -146,14 +174,14 @@ impl StatusReporter {
     }
 
     /// Records the kinds of the APIs that the term leaves out.
-    pub fn leave_out(&self, kinds: Vec<String>) {
+    pub fn leave_out(&self, kinds: BTreeSet<Text>) {
         *self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner) = kinds;
     }
 
     /// Returns which APIs the term leaves out and what keeps sources from being listed or watched, in words; `None` if
     /// nothing.
     pub fn gaps(&self) -> Option<String> {
-        let unserved = self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner).join(", ");
+        let unserved = join(&*self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner));
         let troubles = self.troubles();
         let told: Vec<String> = troubles.iter().map(|(source, why)| format!("{source}: {why}")).collect();
         let told = told.join("; ");
@@ -167,10 +195,9 @@ impl StatusReporter {
 
     /// Returns the resources that the server does not serve.
     pub fn missing(&self) -> MissingResources {
-        let known = self.known();
-        let absent = |(path, served): (&String, &bool)| (!served).then(|| path.clone());
-        let paths: Vec<String> = known.iter().filter_map(absent).collect();
-        let all = !paths.is_empty() && paths.len() == known.len();
+        let apis = self.apis();
+        let paths: Vec<String> = apis.values().filter(|api| !api.installed).map(|api| api.path.clone()).collect();
+        let all = !paths.is_empty() && paths.len() == apis.len();
         MissingResources { paths, all }
     }
 
@@ -197,9 +224,14 @@ impl StatusReporter {
         self.0.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
-        self.0.served.lock().unwrap_or_else(PoisonError::into_inner)
+    fn apis(&self) -> MutexGuard<'_, BTreeMap<Text, WatchedApi>> {
+        self.0.apis.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Joins kinds for a message.
+pub(crate) fn join<'a>(kinds: impl IntoIterator<Item = &'a Text>) -> String {
+    kinds.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -226,12 +258,12 @@ mod tests {
     fn an_api_that_is_left_out_is_named_with_what_is_in_the_way() {
         let status = StatusReporter::default();
         assert_eq!(status.gaps(), None);
-        status.leave_out(vec!["SecondJob".to_owned()]);
+        status.leave_out(BTreeSet::from([Text::from("SecondJob")]));
         status.source_error("/apis/a/v1/as", Some("list: 403 Forbidden".to_owned()));
         let gaps =
             "SecondJob jobs are not served until their objects can be listed: /apis/a/v1/as: list: 403 Forbidden";
         assert_eq!(status.gaps().as_deref(), Some(gaps));
-        status.leave_out(Vec::new());
+        status.leave_out(BTreeSet::new());
         assert_eq!(status.gaps().as_deref(), Some("/apis/a/v1/as: list: 403 Forbidden"));
     }
 
@@ -250,14 +282,18 @@ mod tests {
     fn what_is_not_served_is_told_until_it_is() {
         let status = StatusReporter::default();
         assert_eq!(status.missing(), MissingResources::default());
-        status.served("/apis/a/v1/as", false);
+        let (first, second) = (Text::from("A"), Text::from("B"));
+        assert!(!status.installed(&first, "/apis/a/v1/as", false));
         assert!(status.missing().all, "{:?}", status.missing());
-        status.served("/apis/b/v1/bs", true);
+        assert!(status.installed(&second, "/apis/b/v1/bs", true));
+        assert_eq!(status.served_apis(), std::slice::from_ref(&second));
         let missing = status.missing();
         assert!(!missing.all);
         let text = "the server does not serve /apis/a/v1/as (yet): install its CustomResourceDefinition";
         assert_eq!(missing.to_string(), text);
-        status.served("/apis/a/v1/as", true);
+        assert!(status.installed(&first, "/apis/a/v1/as", true));
         assert_eq!(status.missing(), MissingResources::default());
+        status.leave_out(BTreeSet::from([second]));
+        assert_eq!(status.served_apis(), [first]);
     }
 }

@@ -33,12 +33,15 @@ impl SourceWatch {
         let source = &self.source;
         let view = match self.list().await {
             Err(Error::NotServed) if source.optional => {
-                tracing::warn!(path = source.path, "not served (yet): install its CustomResourceDefinition");
                 ListResult { version: None, at: self.present_version().await?, items: Vec::new() }
             }
             other => other?,
         };
-        self.status.served(&source.path, view.version.is_some());
+        if source.optional {
+            let kind = &source.object_type.kind;
+            let served = self.status.installed(kind, &source.path, view.version.is_some());
+            self.metrics.serves(kind, served);
+        }
         Ok(view)
     }
 
@@ -83,7 +86,7 @@ impl SourceWatch {
         object_type: &ObjectType,
     ) -> Result<decode::Page, Error> {
         let answer = exchange::exchange(&self.client, prepared(request, accept), LIST_TIMEOUT).await?;
-        self.metrics.watch_heard(self.kind);
+        self.metrics.watch_heard(&self.source.watch_name());
         if !answer.status.is_success() {
             return Err(rejected(answer.status.as_u16(), &answer.body));
         }
