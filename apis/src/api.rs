@@ -57,6 +57,8 @@ pub struct JobEvent {
     pub reason: String,
     /// For people.
     pub message: String,
+    /// Tells Events of one reason and message apart.
+    pub salt: u32,
 }
 
 /// Translates between the objects of one served API and the engine's vocabulary. Pure.

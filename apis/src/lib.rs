@@ -18,6 +18,7 @@ pub mod api;
 pub mod call;
 pub mod conditions;
 pub mod crd;
+pub mod elasticjob;
 pub mod fields;
 pub mod kubernetes;
 pub mod manifest;
@@ -36,6 +37,8 @@ pub mod selector;
 mod served;
 pub mod service;
 pub mod template;
+#[cfg(test)]
+mod testing;
 pub mod watched;
 
 pub use api::{JobApi, JobEvent, JobStep};

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use model::{FieldError, GroupSpec};
+use model::{FieldError, GroupSpec, Text};
 use serde_json::{Map, Value, json};
 
 use crate::fields::{Findings, join, type_of};
-use crate::names::{LABEL_MAX, is_dns_subdomain, is_label_value};
+use crate::names::{LABEL_MAX, is_dns_subdomain, is_label_value, is_service_name};
 use crate::objects::{at, text_at};
 
 /// Most pods one job may ask for: more than the largest supported cluster runs.
@@ -36,8 +36,8 @@ impl Replica<'_> {
     }
 
     /// Returns its name as the user spelt it, where that differs from the name in lower case.
-    pub fn display(&self) -> Option<model::Text> {
-        (self.lower != self.key).then(|| model::Text::from(self.key))
+    pub fn display(&self) -> Option<Text> {
+        (self.lower != self.key).then(|| Text::from(self.key))
     }
 
     /// Checks that its name can be part of names and a label.
@@ -52,6 +52,39 @@ impl Replica<'_> {
         findings.error(self.path, Some(&Value::from(self.key)), problem);
         false
     }
+
+    /// Checks that the longest name of a service of the group is a service name; `why` says which pods get services.
+    pub fn check_service_names(&self, job: &str, replicas: u32, why: &str, findings: &mut Findings) {
+        let name = slot_name(job, self.lower, replicas.saturating_sub(1));
+        if is_service_name(&name) {
+            return;
+        }
+        let about_job = if job.contains('.') {
+            Some(format!("must have no dots: {why}"))
+        } else if job.starts_with(|c: char| c.is_ascii_digit()) {
+            Some(format!("must start with a letter: {why}"))
+        } else {
+            None
+        };
+        let value = Some(&Value::from(self.key));
+        match about_job {
+            // Once is enough, however many groups there are.
+            Some(_) if findings.has_error_at("metadata.name") => {}
+            Some(problem) => findings.error("metadata.name", Some(&Value::from(job)), problem),
+            None if self.lower.contains('.') => {
+                findings.error(self.path, value, format!("must have no dots: {why}"));
+            }
+            None => {
+                let problem = format!("`{name}` is {} characters long, {LABEL_MAX} at most: {why}", name.len());
+                findings.error(self.path, value, problem);
+            }
+        }
+    }
+}
+
+/// Returns the name of a slot's pod and service: the same after every restart.
+pub fn slot_name(job: &str, group: &str, index: u32) -> String {
+    format!("{job}-{group}-{index}").replace('/', "-")
 }
 
 /// Returns the job's name; `None` when no names can be made of it.
@@ -163,4 +196,22 @@ fn lost_template(group: &GroupSpec) -> FieldError {
         "missing",
         "the manifest in force has no template for this group",
     )
+}
+
+/// Reads what each group of an ended job came to, from its status: succeeded and failed pods by name in lower case.
+pub fn finals(object: &Value) -> BTreeMap<Text, (u32, u32)> {
+    at(object, &["status", "replicaStatuses"])
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(name, counters)| {
+            let count = |of: &str| counters.get(of).and_then(count_of).unwrap_or_default();
+            (Text::from(name.to_lowercase()), (count("succeeded"), count("failed")))
+        })
+        .collect()
+}
+
+/// Reads a count; `None` when it is none.
+pub fn count_of(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|n| u32::try_from(n).ok())
 }

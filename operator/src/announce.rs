@@ -62,8 +62,8 @@ impl Operator {
         let (Some(api), Some(job)) = (self.registry.api_of(key), self.state.job(key)) else { return };
         let told = api.events(&JobStep { key, from, job: &job, facts, events });
         drop(job);
-        for JobEvent { warning, reason, message } in told {
-            self.tell(key, if warning { "Warning" } else { "Normal" }, &reason, &message, 0);
+        for JobEvent { warning, reason, message, salt } in told {
+            self.tell(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);
         }
     }
 

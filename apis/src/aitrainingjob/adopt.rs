@@ -17,7 +17,7 @@ use super::metadata::endings;
 use super::spec::spec_fact;
 use super::words::phase_of;
 use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
-use crate::remarks;
+use crate::{remarks, replicas};
 
 /// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value) -> Adopted {
@@ -31,7 +31,7 @@ pub(super) fn adopt(object: &Value) -> Adopted {
         .and_then(engine::wire::mirror_from_value)
         .unwrap_or_else(|| without_mirror(object, &milestones, &restarts, restarting.as_ref(), running_at));
     let ends = mirror.phase.is_terminal() || matches!(mirror.decision, Some(Decision::End { .. }));
-    let finals = if ends { finals(object) } else { BTreeMap::new() };
+    let finals = if ends { replicas::finals(object) } else { BTreeMap::new() };
     Adopted {
         mirror,
         restarts,
@@ -151,23 +151,7 @@ fn counts(object: &Value, member: &str) -> BTreeMap<Text, u32> {
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
-        .filter_map(|(name, count)| Some((Text::from(name.to_lowercase()), u32_of(count)?)))
+        .filter_map(|(name, count)| Some((Text::from(name.to_lowercase()), replicas::count_of(count)?)))
         .filter(|(_, count)| *count > 0)
         .collect()
-}
-
-fn finals(object: &Value) -> BTreeMap<Text, (u32, u32)> {
-    at(object, &["status", "replicaStatuses"])
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .map(|(name, counters)| {
-            let count = |of: &str| counters.get(of).and_then(u32_of).unwrap_or_default();
-            (Text::from(name.to_lowercase()), (count("succeeded"), count("failed")))
-        })
-        .collect()
-}
-
-fn u32_of(value: &Value) -> Option<u32> {
-    value.as_u64().and_then(|n| u32::try_from(n).ok())
 }

@@ -26,6 +26,7 @@ use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
 use crate::objects::{label, list_at, text_at};
+use crate::replicas::slot_name;
 use crate::selector::Selector;
 
 pub use peers::PeerEnv;
@@ -116,9 +117,4 @@ impl JobApi for AiTrainingJob {
     fn event_component(&self) -> &'static str {
         "TrainingJobOperator"
     }
-}
-
-/// Returns the name of a slot's pod and service: the same after every restart.
-fn slot_name(job: &str, group: &str, index: u32) -> String {
-    format!("{job}-{group}-{index}").replace('/', "-")
 }

@@ -8,9 +8,8 @@ use std::fmt::Write as _;
 use model::{FieldError, JobKey, JobSpec, Text};
 use serde_json::{Value, json};
 
-use super::slot_name;
 use super::template::{Port, group_ports};
-use crate::replicas::template_of;
+use crate::replicas::{slot_name, template_of};
 
 /// Environment variables that are the same for every pod of a job.
 ///

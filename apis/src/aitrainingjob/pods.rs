@@ -7,7 +7,6 @@ use model::{FieldError, SlotId};
 use serde_json::{Map, Value, json};
 
 use super::peers::{PeerEnv, numbers, var};
-use super::slot_name;
 use super::template::ports;
 use super::words::{
     API_VERSION, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_LABEL, JOB_LABEL_SHORT, PRIORITY_LABEL, REPLICA_LABEL,
@@ -15,7 +14,7 @@ use super::words::{
 };
 use crate::api::{PodSlot, RenderInput};
 use crate::objects::{INCARNATION, text_at, text_members};
-use crate::replicas::{pod_spec, template_of};
+use crate::replicas::{pod_spec, slot_name, template_of};
 use crate::template::{self, PodParts, containers_mut};
 
 /// Renders the pod of a slot, given the job's [`PeerEnv`].

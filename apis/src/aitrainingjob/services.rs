@@ -4,12 +4,11 @@ use model::{FieldError, GroupSpec, SlotId};
 use serde_json::{Map, Value, json};
 
 use super::pods::slot_labels;
-use super::slot_name;
 use super::template::{Port, group_ports};
 use super::words::API_VERSION;
 use crate::api::RenderInput;
 use crate::objects::owner_reference;
-use crate::replicas::template_of;
+use crate::replicas::{slot_name, template_of};
 
 /// Renders the service of a slot.
 ///

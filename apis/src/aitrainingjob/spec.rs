@@ -12,10 +12,9 @@ use serde_json::{Value, json};
 
 use super::crd::spec_schema;
 use super::peers::peer_text_bytes;
-use super::slot_name;
 use super::template::{group_ports, takes_part};
 use crate::fields::{Finding, Findings, Unknown, Word, join, type_of};
-use crate::names::{LABEL_MAX, is_label_value, is_service_name};
+use crate::names::{LABEL_MAX, is_label_value};
 use crate::objects::text_at;
 use crate::replicas::{self, Replica};
 use crate::{schema, template};
@@ -172,7 +171,12 @@ fn group(job: Option<&str>, replica: Replica<'_>, findings: &mut Findings) -> Gr
         && services
         && let Some(job) = job
     {
-        check_service_names(job, replica, replicas, findings);
+        replica.check_service_names(
+            job,
+            replicas,
+            "pods with containers named aitj-… get services of their own names",
+            findings,
+        );
     }
     check_peer_text(job.unwrap_or_default(), replica, replicas, findings);
     GroupSpec {
@@ -187,34 +191,6 @@ fn group(job: Option<&str>, replica: Replica<'_>, findings: &mut Findings) -> Gr
         services,
         gpus: template.gpus,
         ..GroupSpec::default()
-    }
-}
-
-/// Checks that the longest name of a service of the group is a service name.
-fn check_service_names(job: &str, replica: Replica<'_>, replicas: u32, findings: &mut Findings) {
-    let Replica { key, lower: group, path, .. } = replica;
-    let value = Some(&Value::from(key));
-    let name = slot_name(job, group, replicas.saturating_sub(1));
-    if is_service_name(&name) {
-        return;
-    }
-    let pods = "pods with containers named aitj-… get services of their own names";
-    let about_job = if job.contains('.') {
-        Some(format!("must have no dots: {pods}"))
-    } else if job.starts_with(|c: char| c.is_ascii_digit()) {
-        Some(format!("must start with a letter: {pods}"))
-    } else {
-        None
-    };
-    match about_job {
-        // Once is enough, however many groups there are.
-        Some(_) if findings.has_error_at("metadata.name") => {}
-        Some(problem) => findings.error("metadata.name", Some(&Value::from(job)), problem),
-        None if group.contains('.') => findings.error(path, value, format!("must have no dots: {pods}")),
-        None => {
-            let problem = format!("`{name}` is {} characters long, {LABEL_MAX} at most: {pods}", name.len());
-            findings.error(path, value, problem);
-        }
     }
 }
 

@@ -5,68 +5,10 @@ use serde_json::{Value, json};
 use super::base;
 use crate::aitrainingjob::AiTrainingJob;
 use crate::api::JobApi;
+use crate::testing::{self, atomic_maps, check_described, check_structure, refusals};
 
 fn schema() -> Value {
-    AiTrainingJob.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
-}
-
-/// What an API server checks with the keywords that this schema uses.
-fn refusals(schema: &Value, value: &Value, path: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    if value.is_null() && schema["nullable"] == json!(true) {
-        return found;
-    }
-    let is_type = match schema["type"].as_str() {
-        None => true,
-        Some("object") => value.is_object(),
-        Some("array") => value.is_array(),
-        Some("string") => value.is_string(),
-        Some("integer") => value.is_i64(),
-        Some(other) => panic!("{path}: the test knows no type {other}"),
-    };
-    if !is_type {
-        found.push(format!("{path}: not {}", schema["type"]));
-    }
-    if let (Some(minimum), Some(number)) = (schema["minimum"].as_i64(), value.as_i64())
-        && number < minimum
-    {
-        found.push(format!("{path}: below {minimum}"));
-    }
-    for (n, item) in value.as_array().into_iter().flatten().enumerate() {
-        if let Some(of) = schema.get("items") {
-            found.extend(refusals(of, item, &format!("{path}[{n}]")));
-        }
-    }
-    for (key, member) in value.as_object().into_iter().flatten() {
-        let of = schema["properties"].get(key).or_else(|| schema.get("additionalProperties"));
-        if let Some(of) = of {
-            found.extend(refusals(of, member, &format!("{path}.{key}")));
-        }
-    }
-    found
-}
-
-/// Every node of a structural schema has a type or keeps what it does not know, and no node forgets unknown members.
-fn check_structure(schema: &Value, path: &str) {
-    let open = schema["x-kubernetes-preserve-unknown-fields"] == json!(true);
-    assert!(open || schema["type"].is_string(), "{path}: neither typed nor open");
-    let whole = schema["properties"].is_object() || schema["additionalProperties"].is_object();
-    assert!(
-        open || schema["type"] != json!("object") || whole || path == "$.metadata",
-        "{path}: would lose its members"
-    );
-    assert!(
-        !(schema["properties"].is_object() && schema["additionalProperties"].is_object()),
-        "{path}: both kinds of members"
-    );
-    for (key, of) in schema["properties"].as_object().into_iter().flatten() {
-        check_structure(of, &format!("{path}.{key}"));
-    }
-    for (member, step) in [("additionalProperties", ".*"), ("items", "[]")] {
-        if let Some(of) = schema.get(member) {
-            check_structure(of, &format!("{path}{step}"));
-        }
-    }
+    testing::schema(&AiTrainingJob)
 }
 
 #[test]
@@ -82,12 +24,7 @@ fn names_subresource_and_columns_are_what_tools_look_for() {
     assert_eq!(crd["spec"]["scope"], "Namespaced");
     let version = &crd["spec"]["versions"][0];
     assert_eq!((&version["name"], &version["subresources"]), (&json!("v1"), &json!({"status": {}})));
-    let columns: Vec<_> = version["additionalPrinterColumns"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|column| column["name"].as_str().unwrap())
-        .collect();
+    let columns = testing::columns(&AiTrainingJob);
     assert_eq!(columns, ["Phase", "Restarts", "Restarting", "Running-Since", "Ended", "Age"]);
 }
 
@@ -99,30 +36,13 @@ fn the_schema_is_structural_and_loses_nothing() {
 /// Server-side apply, merging member by member, leaves `null` where a map has lost its last member.
 #[test]
 fn maps_of_the_status_are_written_as_a_whole() {
-    let schema = schema();
-    let status = schema["properties"]["status"]["properties"].as_object().unwrap();
-    let maps: Vec<&String> = status.iter().filter(|(_, of)| of["type"] == "object").map(|(key, _)| key).collect();
-    assert_eq!(maps, ["RestartCount", "replicaStatuses", "trainyard"]);
-    assert!(maps.iter().all(|key| status[*key]["x-kubernetes-map-type"] == "atomic"));
+    assert_eq!(atomic_maps(&schema()), ["RestartCount", "replicaStatuses", "trainyard"]);
 }
 
 /// `kubectl explain` has something to say about every field.
 #[test]
 fn every_field_is_described() {
-    fn check(schema: &Value, path: &str) {
-        for (key, of) in schema["properties"].as_object().into_iter().flatten() {
-            let path = format!("{path}.{key}");
-            assert!(
-                path == "$.metadata" || of["description"].as_str().is_some_and(|text| text.ends_with('.')),
-                "{path}"
-            );
-            check(of, &path);
-        }
-        for member in ["additionalProperties", "items"] {
-            schema.get(member).into_iter().for_each(|of| check(of, path));
-        }
-    }
-    check(&schema(), "$");
+    check_described(&schema(), "$");
 }
 
 /// What is written is what the schema says is written.

@@ -6,24 +6,14 @@ use serde_json::{Value, json};
 use super::{accepted, base, edited};
 use crate::aitrainingjob::{AiTrainingJob, PeerEnv, pod};
 use crate::api::{JobApi, PodSlot, RenderInput};
-
-fn slot(group: &str, index: u32) -> SlotId {
-    SlotId { group: group.into(), index }
-}
+use crate::testing::{self, slot};
 
 fn render(object: &Value, slot: &SlotId, incarnation: u32, count: u32) -> Value {
-    let (job, spec, manifest) = accepted(object);
-    let group = spec.group(&slot.group).unwrap();
-    let source = RenderInput { job: &job, spec: &spec, manifest: &manifest };
-    AiTrainingJob
-        .pods(source, &[PodSlot { slot, group, incarnation: Incarnation(incarnation), count }])
-        .remove(0)
-        .unwrap()
+    testing::render(&AiTrainingJob, object, slot, incarnation, count)
 }
 
 fn render_service(object: &Value, slot: &SlotId) -> Value {
-    let (job, spec, manifest) = accepted(object);
-    AiTrainingJob.service(RenderInput { job: &job, spec: &spec, manifest: &manifest }, slot).unwrap()
+    testing::render_service(&AiTrainingJob, object, slot)
 }
 
 fn env(container: &Value) -> Vec<String> {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{base, edited};
 use crate::aitrainingjob::AiTrainingJob;
 use crate::api::JobApi;
+use crate::testing;
 
 const TRAINER: &str = "/spec/replicaSpecs/trainer";
 const CONTAINER: &str = "/spec/replicaSpecs/trainer/template/spec/containers/0";
@@ -15,7 +16,7 @@ fn fact(object: &Value) -> SpecFact {
 }
 
 fn errors(object: &Value) -> Vec<String> {
-    fact(object).spec.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+    testing::errors(&AiTrainingJob, object)
 }
 
 /// `@G`, `@T` and `@C` stand for the group, its template and its container, in pointers and in paths.

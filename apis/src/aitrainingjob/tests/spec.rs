@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{base, edited};
 use crate::aitrainingjob::AiTrainingJob;
 use crate::api::JobApi;
+use crate::testing;
 
 const TRAINER: &str = "/spec/replicaSpecs/trainer";
 const CONTAINER: &str = "/spec/replicaSpecs/trainer/template/spec/containers/0";
@@ -17,7 +18,7 @@ fn fact(object: &Value) -> SpecFact {
 }
 
 fn warnings(object: &Value) -> Vec<String> {
-    fact(object).warnings.iter().map(ToString::to_string).collect()
+    testing::warnings(&AiTrainingJob, object)
 }
 
 fn spec(object: &Value) -> JobSpec {

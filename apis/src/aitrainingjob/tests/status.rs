@@ -1,29 +1,15 @@
 //! State -> status and ending annotation.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Attempt, Counters, Group, Job};
-use model::fact::Milestone;
-use model::{
-    Cause, CauseKind, Decision, FieldError, JobKey, ObjectRef, Outcome, Phase, Position, RestartScope, SlotId, Stamp,
-    Term, Timestamp, Uid,
-};
+use engine::{Attempt, Counters, Job};
+use model::{Cause, CauseKind, Decision, FieldError, JobKey, ObjectRef, Outcome, Phase, RestartScope, Timestamp, Uid};
 use serde_json::{Value, json};
 
 use super::{accepted, edited};
 use crate::aitrainingjob::AiTrainingJob;
 use crate::api::JobApi;
-
-pub(super) const T0: u64 = 1_709_164_800_000; // 2024-02-29T00:00:00Z
-
-pub(super) fn slot(group: &str, index: u32) -> SlotId {
-    SlotId { group: group.into(), index }
-}
-
-pub(super) fn milestone(phase: Phase, after_s: u64, message: &str) -> Milestone {
-    Milestone { phase, at: Timestamp(T0).plus_ms(after_s.saturating_mul(1000)), message: message.into() }
-}
+pub(super) use crate::testing::{self, T0, milestone, slot};
 
 pub(super) fn cause(kind: CauseKind, message: &str) -> Cause {
     Cause { kind, slots: vec![slot("trainer", 1)], message: message.into() }
@@ -31,22 +17,7 @@ pub(super) fn cause(kind: CauseKind, message: &str) -> Cause {
 
 /// A job of groups `ps` and `Trainer`, as the engine holds it.
 pub(super) fn job(object: &Value) -> (JobKey, Job) {
-    let (key, spec, _) = accepted(object);
-    let fact = Arc::new(AiTrainingJob.spec_fact(object));
-    let groups = spec
-        .groups
-        .iter()
-        .map(|group| (group.name.clone(), Box::new(Group { replicas: group.replicas, ..Group::default() })))
-        .collect::<BTreeMap<_, _>>();
-    let job = Job {
-        known: true,
-        spec: Some(fact.clone()),
-        valid: Some(fact),
-        groups,
-        status_stamp: Stamp { term: Term(2), position: Position(7) },
-        ..Job::default()
-    };
-    (key, job)
+    testing::job(&AiTrainingJob, object)
 }
 
 pub(super) fn object() -> Value {

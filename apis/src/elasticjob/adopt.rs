@@ -1,0 +1,78 @@
+//! `status` -> the state from which the engine starts a job that its log does not cover.
+//!
+//! Reads statuses that `status.rs` wrote, and those of the original controller. The latter have no mirror, and say that a job
+//! runs from the moment it was seen. Tests: `tests/adopt.rs`.
+
+use std::collections::BTreeMap;
+
+use model::fact::{Adopted, Milestone};
+use model::{Cause, CauseKind, CleanPodPolicy, Decision, Mirror, Phase};
+use serde_json::Value;
+
+use super::spec::spec_fact;
+use super::words::{CONDITIONS, WORKER};
+use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
+use crate::{remarks, replicas};
+
+/// Reads the state of a job back from its object.
+pub(super) fn adopt(object: &Value) -> Adopted {
+    let mut milestones = CONDITIONS.milestones(object);
+    let mirror = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
+    let mirror = mirror.unwrap_or_else(|| without_mirror(object, &mut milestones));
+    let ends = matches!(mirror.decision, Some(Decision::End { .. }));
+    let ended_at = time_at(object, &["status", "completionTime"]);
+    Adopted {
+        restarts: BTreeMap::new(),
+        started_at: time_at(object, &["status", "startTime"]),
+        running_at: None,
+        // The original lost the time of some ends.
+        ended_at: ended_at.or_else(|| milestones.last().filter(|_| ends).map(|last| last.at)),
+        finals: if ends { replicas::finals(object) } else { BTreeMap::new() },
+        remarks: remarks::are_shown(object),
+        milestones,
+        mirror,
+    }
+}
+
+/// Returns the mirror that the original controller would have written, and corrects the milestones of its status.
+fn without_mirror(object: &Value, milestones: &mut Vec<Milestone>) -> Mirror {
+    let phase = milestones.last().map(|last| last.phase).unwrap_or_default();
+    let stamp = mirror_stamp(object);
+    if phase.is_terminal() {
+        return Mirror { stamp, phase, decision: Some(ending(object, phase, milestones)), ..Mirror::default() };
+    }
+    let runs =
+        at(object, &["status", "replicaStatuses", WORKER, "active"]).and_then(Value::as_u64).is_some_and(|n| n > 0);
+    if phase == Phase::Running && runs {
+        // It did not say that it had seen the job before.
+        let created = time_at(object, &["metadata", "creationTimestamp"]);
+        let first = created.filter(|_| milestones.iter().all(|milestone| milestone.phase != Phase::Pending));
+        milestones.splice(0..0, first.map(|at| Milestone { phase: Phase::Pending, at, message: "".into() }));
+        return Mirror { stamp, phase, ..Mirror::default() };
+    }
+    milestones.clear();
+    Mirror { stamp, ..Mirror::default() }
+}
+
+fn ending(object: &Value, phase: Phase, milestones: &[Milestone]) -> Decision {
+    let by_limit = || {
+        let conditions = list_at(object, &["status", "conditions"]);
+        conditions.last().and_then(|last| text_at(last, &["reason"])) == Some("JobFailed")
+    };
+    let kind = if phase == Phase::Succeeded {
+        CauseKind::Completed
+    } else if by_limit() {
+        // The only limit of the original that could be reached.
+        CauseKind::BudgetSpent
+    } else {
+        CauseKind::PodFailed
+    };
+    let message = milestones.last().map(|last| last.message.clone()).unwrap_or_default();
+    let clean = spec_fact(object).spec.map_or(CleanPodPolicy::None, |spec| spec.clean(phase));
+    Decision::End {
+        phase,
+        cause: Cause { kind, slots: Vec::new(), message },
+        clean: clean != CleanPodPolicy::None,
+        live_only: clean == CleanPodPolicy::Running,
+    }
+}

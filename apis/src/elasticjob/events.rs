@@ -1,0 +1,61 @@
+//! Kubernetes Events in this API's reasons, as its users look for them.
+//!
+//! Must not tell of created and deleted objects: those Events are common to all APIs. Tests: `tests/events.rs`.
+
+use model::{CauseKind, ContainerState, Decision, Event, Fact, Phase, PodFact};
+
+use super::spec::TEMPLATE_POLICY;
+use crate::api::{JobEvent, JobStep};
+
+/// Returns what a record tells.
+pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
+    let mut told = Vec::new();
+    for fact in step.facts {
+        if let Fact::Pod(pod) = fact {
+            told.extend(exit(&step.key.namespace, pod));
+        } else if let Fact::Spec(spec) = fact {
+            let overridden = spec.warnings.iter().filter(|field| field.path.ends_with(TEMPLATE_POLICY));
+            told.extend(overridden.map(|field| warning("SettedPodTemplateRestartPolicy", field.to_string())));
+        }
+    }
+    told.extend(step.events.iter().filter_map(decision));
+    told
+}
+
+/// Tells the exit code of an ended pod.
+fn exit(namespace: &str, pod: &PodFact) -> Option<JobEvent> {
+    if !pod.phase.is_terminal() || pod.deleting.is_some() {
+        return None;
+    }
+    let code =
+        pod.containers.iter().filter(|container| container.main).find_map(|container| match container.state {
+            ContainerState::Terminated { code, .. } => Some(code),
+            ContainerState::Waiting { .. } | ContainerState::Running => None,
+        })?;
+    let message = format!("Pod: {namespace}.{} exited with code {code}", pod.name);
+    Some(JobEvent { salt: pod.incarnation.0, ..normal("ExitedWithCode", message) })
+}
+
+fn decision(event: &Event) -> Option<JobEvent> {
+    if let Event::Replaced { group, slots } = event {
+        let names = slots.iter().map(|slot| format!("{group}-{}", slot.index)).collect::<Vec<_>>().join(", ");
+        let salt = slots.iter().fold(0, |sum: u32, slot| sum.wrapping_add(slot.failures));
+        return Some(JobEvent { salt, ..warning("ElasticJobRestarting", format!("replacing failed pods: {names}")) });
+    }
+    let Event::Decided(decision) = event else { return None };
+    let message = decision.cause().message.to_string();
+    Some(match (&**decision, decision.cause().kind) {
+        (Decision::Restart { .. }, _) => warning("ElasticJobRestarting", message),
+        (Decision::End { phase: Phase::Succeeded, .. }, _) => normal("ElasticJobSucceeded", message),
+        (Decision::End { .. }, CauseKind::BudgetSpent | CauseKind::TimeLimit) => normal("JobFailed", message),
+        (Decision::End { .. }, _) => normal("ElasticJobFailed", message),
+    })
+}
+
+fn normal(reason: &str, message: String) -> JobEvent {
+    JobEvent { warning: false, reason: reason.to_owned(), message, salt: 0 }
+}
+
+fn warning(reason: &str, message: String) -> JobEvent {
+    JobEvent { warning: true, ..normal(reason, message) }
+}

@@ -1,0 +1,126 @@
+//! ElasticJob (`elastic.pytorch.org/v1alpha1`), as the TorchElastic controller served it.
+//!
+//! Each file has one direction: `spec` and `run_policy` read the job object, `launcher`, `pods` and `services` render from it,
+//! `status` and `adopt` write and read its status, `events` tells of records in this API's reasons, `crd` is its schema, `words`
+//! its vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`, and beside the smaller files.
+
+mod adopt;
+mod crd;
+mod events;
+mod launcher;
+mod pods;
+mod run_policy;
+mod services;
+mod spec;
+mod status;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use model::fact::Adopted;
+use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
+use serde_json::{Value, json};
+
+use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
+use crate::call::Resource;
+use crate::fields::Finding;
+use crate::objects::{annotation, at, deleting_at, label, list_at, mirror_stamp, resource_version, text_at};
+use crate::replicas::slot_name;
+use crate::selector::Selector;
+
+pub use words::{API_VERSION, GROUP, KIND};
+
+/// The ElasticJob API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ElasticJob;
+
+impl JobApi for ElasticJob {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        words::PLURAL
+    }
+
+    fn selector(&self) -> Selector {
+        Selector::label(words::GROUP_LABEL, words::GROUP)
+    }
+
+    /// No annotation ends a job of this API, and none tells of its end.
+    fn job_fact(&self, object: &Value) -> JobFact {
+        JobFact {
+            rv: resource_version(object),
+            deleting: deleting_at(object).is_some(),
+            end_requests: std::collections::BTreeMap::new(),
+            end_annotated: false,
+            mirror: mirror_stamp(object),
+        }
+    }
+
+    /// Labels of the job are not those of its pods; one annotation reaches them.
+    fn made_of(&self, object: &Value) -> Value {
+        json!([at(object, &["metadata", "generation"]), annotation(object, words::BACKEND)])
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        spec::spec_fact(object)
+    }
+
+    fn findings(&self, object: &Value) -> Vec<Finding> {
+        spec::findings(object)
+    }
+
+    fn adopt(&self, object: &Value) -> Adopted {
+        adopt::adopt(object)
+    }
+
+    fn slot_of(&self, object: &Value) -> Option<SlotId> {
+        let group = label(object, words::TYPE_LABEL).filter(|group| !group.is_empty())?;
+        let index = label(object, words::INDEX_LABEL).filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+        Some(SlotId { group: Text::from(group), index: index.parse().ok()? })
+    }
+
+    /// The container of the launcher's name, or else the first one.
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
+        let containers = list_at(pod, &["spec", "containers"]);
+        let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));
+        let main = names().find(|name| *name == words::CONTAINER).or_else(|| names().next());
+        main.into_iter().collect()
+    }
+
+    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
+        Text::from(slot_name(&job.name, &slot.group, slot.index))
+    }
+
+    /// Formats the launcher's arguments once for these pods.
+    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+        let args = launcher::args(source);
+        pods.iter().map(|pod| pods::pod(source, *pod, &args)).collect()
+    }
+
+    fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
+        Ok(services::service(source, slot))
+    }
+
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn event_component(&self) -> &'static str {
+        "elastic-job-controller"
+    }
+
+    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
+        events::events(step)
+    }
+}

@@ -1,0 +1,67 @@
+//! Slot -> Pod: names, labels, and the launcher's arguments.
+//!
+//! The template is the user's and stays as it is but for the members named here. It must not decide whether a pod is wanted.
+//! Tests: `tests/pods.rs`.
+
+use model::{FieldError, SlotId};
+use serde_json::{Map, Value, json};
+
+use super::spec::{Policy, RESTART};
+use super::words::{API_VERSION, CONTAINER, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_LABEL, TYPE_LABEL};
+use crate::api::{PodSlot, RenderInput};
+use crate::objects::{INCARNATION, SHAPE, text_at};
+use crate::replicas::{pod_spec, slot_name, template_of};
+use crate::template::{self, PodParts, containers, containers_mut};
+
+/// Renders the pod of a slot, given the launcher's arguments.
+///
+/// # Errors
+/// When the manifest lacks the group's template, or the template's spec is no object.
+pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, args: &[Value]) -> Result<Value, FieldError> {
+    let RenderInput { job, manifest, .. } = source;
+    let template = template_of(manifest, pod.group)?;
+    let mut spec = pod_spec(template, pod.group)?;
+    let is_worker = |container: &Value| text_at(container, &["name"]) == Some(CONTAINER);
+    // Sidecars get none where the worker's container can be told.
+    let can_tell = containers(template).iter().any(is_worker);
+    for container in containers_mut(&mut spec, "containers").filter(|each| !can_tell || is_worker(each)) {
+        prepend(container, args);
+    }
+    let policy = text_at(manifest, &["spec", "replicaSpecs", pod.group.display(), "restartPolicy"]);
+    let policy =
+        RESTART.into_iter().find(|(word, _)| Some(*word) == policy).map_or(Policy::Always, |(_, policy)| policy);
+    spec.insert("restartPolicy".to_owned(), json!(policy.of_pods()));
+
+    let mut labels = template::labels(template);
+    labels.extend(slot_labels(&job.name, pod.slot));
+    let mut annotations = template::annotations(template);
+    annotations.insert(INCARNATION.to_owned(), json!(pod.incarnation.to_string()));
+    if let Some(shape) = &pod.group.shape {
+        annotations.insert(SHAPE.to_owned(), json!(&**shape));
+    }
+    let name = slot_name(&job.name, &pod.slot.group, pod.slot.index);
+    Ok(template::pod(PodParts { api_version: API_VERSION, job, name: &name, template, labels, annotations, spec }))
+}
+
+/// Returns the labels by which services find a slot's pod, and we its slot.
+pub(super) fn slot_labels(job: &str, slot: &SlotId) -> Map<String, Value> {
+    let labels = [
+        (GROUP_LABEL, GROUP.to_owned()),
+        (JOB_LABEL, job.to_owned()),
+        (TYPE_LABEL, slot.group.to_string()),
+        (INDEX_LABEL, slot.index.to_string()),
+    ];
+    labels.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
+}
+
+/// Puts arguments before the user's own: of an argument that is given twice, the launcher takes the last.
+fn prepend(container: &mut Value, args: &[Value]) {
+    let Some(container) = container.as_object_mut() else { return };
+    let own = container.entry("args").or_insert(Value::Null);
+    if own.is_null() {
+        *own = Value::Array(Vec::new());
+    }
+    if let Value::Array(own) = own {
+        own.splice(0..0, args.iter().cloned());
+    }
+}

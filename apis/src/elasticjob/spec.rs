@@ -1,0 +1,324 @@
+//! ElasticJob object -> [`SpecFact`]: defaults, validation with field paths, and the manifest that pods are rendered from.
+//!
+//! Values that made the original crash, hang or contradict itself are field errors: a job with such an edit goes on with the
+//! spec before. It must not render anything (that is `pods.rs`). Tests: `tests/spec.rs` and `tests/refusals.rs`.
+
+use std::collections::BTreeSet;
+
+use model::{
+    Budget, CleanBy, CleanPodPolicy, ClockStart, Ends, FieldError, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec,
+    Milestones, PhaseRules, Reach, RestartPolicy, RestartScope, Retryable, Running, SpecFact, Text,
+};
+use serde_json::{Value, json};
+
+use super::crd::spec_schema;
+use super::launcher::{BACKENDS, Backend, Range, is_endpoint, names_worker_0};
+use super::run_policy::{self, RunPolicy};
+use super::words::{BACKEND, WORKER, WORKER_LOWER};
+use crate::fields::{Finding, Findings, Severity, Unknown, Word, join};
+use crate::objects::{at, text_at};
+use crate::replicas::{self, Replica};
+use crate::{schema, template};
+
+/// Exit codes that `ExitCode` restarts: signals, and one for programs to use.
+const RETRYABLE_CODES: [i32; 4] = [130, 137, 138, 143];
+
+/// Reasons of pods that failed without their program's doing, and that `ExitCode` restarts.
+const RETRYABLE_REASONS: [&str; 11] = [
+    "Evicted",
+    "NodeAffinity",
+    "NodeLost",
+    "NodeShutdown",
+    "OutOfcpu",
+    "OutOfmemory",
+    "OutOfpods",
+    "Preempting",
+    "Shutdown",
+    "Terminated",
+    "UnexpectedAdmissionError",
+];
+
+/// Restart policy of a group, as users spell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// The kubelet restarts every container that ends.
+    Always,
+    /// The kubelet restarts containers that fail.
+    OnFailure,
+    /// No failure is answered by a restart.
+    Never,
+    /// The exit code says which failures are.
+    ExitCode,
+}
+
+/// Accepted values of `restartPolicy`.
+pub(super) const RESTART: [Word<Policy>; 4] = [
+    ("Always", Policy::Always),
+    ("OnFailure", Policy::OnFailure),
+    ("Never", Policy::Never),
+    ("ExitCode", Policy::ExitCode),
+];
+
+impl Policy {
+    /// Returns the restart policy of the pods.
+    pub(super) const fn of_pods(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::OnFailure => "OnFailure",
+            Self::Never | Self::ExitCode => "Never",
+        }
+    }
+
+    const fn engine(self) -> RestartPolicy {
+        match self {
+            // The kubelet restarts containers. A pod that fails all the same was evicted, or its node is lost.
+            Self::Always | Self::OnFailure => RestartPolicy::Always,
+            Self::Never => RestartPolicy::Never,
+            Self::ExitCode => RestartPolicy::Listed,
+        }
+    }
+}
+
+/// Reads the spec of a job object. What cannot be accepted is field errors inside the fact.
+pub(super) fn spec_fact(object: &Value) -> SpecFact {
+    let (spec, findings) = examine(object);
+    let (errors, warnings) = findings.into_errors_and_warnings();
+    match spec {
+        Some(spec) if errors.is_empty() => {
+            SpecFact { spec: Ok(spec), warnings, manifest: Text::from(model::json::canonical(&manifest(object))) }
+        }
+        Some(_) | None => SpecFact { spec: Err(errors), warnings, manifest: Text::from("{}") },
+    }
+}
+
+/// Returns everything that is to be said of the spec of a job object.
+pub(super) fn findings(object: &Value) -> Vec<Finding> {
+    examine(object).1.into_list()
+}
+
+fn examine(object: &Value) -> (Option<JobSpec>, Findings) {
+    let mut findings = Findings::default();
+    let spec = read(object, &mut findings);
+    findings.merge(schema::check(spec_schema(), object.get("spec").unwrap_or(&Value::Null), "spec"));
+    (spec, findings)
+}
+
+fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
+    let Some(spec) = object.get("spec").filter(|spec| spec.is_object()) else {
+        findings.error("spec", object.get("spec"), "must be an object with replicaSpecs");
+        return None;
+    };
+    let job = replicas::job_name(object, findings);
+    check_endpoint(object, spec, job.unwrap_or_default(), findings);
+    let bound = |key: &str, findings: &mut Findings| {
+        let number = findings.integer(spec, "spec", key, 1, i64::from(i32::MAX))?;
+        u32::try_from(number).ok()
+    };
+    let (min, max) = (bound("minReplicas", findings), bound("maxReplicas", findings));
+    let run = run_policy::read(spec, findings);
+    let mut policy = Policy::Always;
+    let mut groups = replicas::groups(spec, findings, |replica, findings| {
+        let (group, of_group) = group(job, replica, max, findings);
+        if replica.key == WORKER {
+            policy = of_group;
+        }
+        group
+    })?;
+    let replicas = worker(&groups, findings)?.replicas;
+    check_bounds(spec, replicas, min, max, findings);
+    let range = Range { min, max, replicas };
+    for group in &mut groups {
+        group.shape = range.shape();
+        if &*group.name == WORKER_LOWER {
+            group.min = min;
+        }
+    }
+    if policy == Policy::Always && run.deadline_s.is_none() && run.backoff_limit.is_none() {
+        findings.warn(
+            join(&join("spec.replicaSpecs", WORKER), "restartPolicy"),
+            at(spec, &["replicaSpecs", WORKER, "restartPolicy"]),
+            "with Always, which is the default, workers are restarted whatever they end with; the job runs until it is \
+             deleted, or given activeDeadlineSeconds or backoffLimit",
+        );
+    }
+    Some(job_spec(groups, policy, run))
+}
+
+fn job_spec(groups: Vec<GroupSpec>, policy: Policy, run: RunPolicy) -> JobSpec {
+    let workers = BTreeSet::from([Text::from(WORKER_LOWER)]);
+    // Ended pods are kept for their logs. What still runs of a job that failed gives its devices back, unless that was refused.
+    let clean_by = match run.clean {
+        Some(clean) => CleanBy { succeeded: clean, failed: clean, other: clean },
+        None => {
+            CleanBy { succeeded: CleanPodPolicy::None, failed: CleanPodPolicy::Running, other: CleanPodPolicy::Running }
+        }
+    };
+    let ms = |seconds: u64| seconds.saturating_mul(1000);
+    JobSpec {
+        groups,
+        complete: JobEndPolicy::Sets(vec![workers.clone()]),
+        fail: JobEndPolicy::Any,
+        clean_by: Some(clean_by),
+        restartable_codes: RETRYABLE_CODES.to_vec(),
+        retryable: Some(Retryable {
+            reasons: RETRYABLE_REASONS.map(Text::from).to_vec(),
+            disrupted: true,
+            node: true,
+            gpu: false,
+        }),
+        budget: run.backoff_limit.map(|limit| Budget {
+            limit,
+            containers: true,
+            reach: match policy {
+                Policy::ExitCode | Policy::Never => Reach::Above,
+                Policy::OnFailure | Policy::Always => Reach::AtLeast,
+            },
+        }),
+        time_limit_ms: run.deadline_s.map(ms),
+        limit_from: ClockStart::Admitted,
+        ttl_ms: run.ttl_s.map(ms),
+        end_annotation: false,
+        phase_rules: PhaseRules {
+            creating: false,
+            sticky_restarting: true,
+            running: Running::Minimum(workers),
+            ignores_leaving: true,
+            ends: Ends::Decided,
+            milestones: Milestones::EachPhase,
+        },
+        ..JobSpec::default()
+    }
+}
+
+fn group(job: Option<&str>, replica: Replica<'_>, max: Option<u32>, findings: &mut Findings) -> (GroupSpec, Policy) {
+    let Replica { lower, spec, path, .. } = replica;
+    let replicas = replica.replicas(findings);
+    let policy = findings.word(spec, path, "restartPolicy", &RESTART, Policy::Always, Unknown::Refused);
+    let template = template::check(spec, path, findings);
+    check_pod_policy(replica, policy, findings);
+    let is_worker = replica.key == WORKER;
+    if replica.check_name(findings)
+        && let Some(job) = job
+    {
+        let most = max.filter(|_| is_worker).unwrap_or_default().max(replicas);
+        replica.check_service_names(job, most, "each pod gets a service of its own name", findings);
+    }
+    let (complete, fail) = match (is_worker, policy) {
+        (true, Policy::ExitCode | Policy::Never) => (GroupEndPolicy::Minimum, GroupEndPolicy::Minimum),
+        (true, Policy::OnFailure) => (GroupEndPolicy::Minimum, GroupEndPolicy::None),
+        (false, Policy::Never) => (GroupEndPolicy::None, GroupEndPolicy::Any),
+        (true, Policy::Always) | (false, Policy::ExitCode | Policy::OnFailure | Policy::Always) => {
+            (GroupEndPolicy::None, GroupEndPolicy::None)
+        }
+    };
+    let group = GroupSpec {
+        name: Text::from(lower),
+        display: replica.display(),
+        replicas,
+        complete,
+        fail,
+        restart: policy.engine(),
+        scope: RestartScope::Each,
+        services: true,
+        gpus: template.gpus,
+        ..GroupSpec::default()
+    };
+    (group, policy)
+}
+
+/// The group's policy decides what becomes of an ended container, whatever the template says.
+fn check_pod_policy(replica: Replica<'_>, policy: Policy, findings: &mut Findings) {
+    let value = at(replica.spec, &["template", "spec", "restartPolicy"]).filter(|value| !value.is_null());
+    if value.is_some_and(|value| value != policy.of_pods() && value != "") {
+        let problem = format!("the restartPolicy of the group decides: pods get {}", policy.of_pods());
+        findings.mistake(template_policy_path(replica.path), value, problem);
+    }
+}
+
+/// Returns the path of the restart policy in the template of a group.
+fn template_policy_path(group: &str) -> String {
+    join(group, TEMPLATE_POLICY)
+}
+
+/// Path of the restart policy in the template, below a group.
+pub(super) const TEMPLATE_POLICY: &str = "template.spec.restartPolicy";
+
+/// Returns the group that decides about the job.
+fn worker<'a>(groups: &'a [GroupSpec], findings: &mut Findings) -> Option<&'a GroupSpec> {
+    const PROBLEM: &str = "a job needs a group Worker: its pods decide about the job";
+    let path = join("spec.replicaSpecs", WORKER);
+    match groups.iter().find(|group| &*group.name == WORKER_LOWER) {
+        Some(group) if &**group.display() == WORKER => return Some(group),
+        Some(group) => {
+            let mut field = FieldError::new(join("spec.replicaSpecs", group.display()), "misspelt", PROBLEM);
+            field.suggestion = Some(WORKER.to_owned());
+            findings.push(Finding { severity: Severity::Error, in_name: true, field });
+        }
+        // A group that cannot be read at all has an error of its own.
+        None if findings.has_error_at(&path) => {}
+        None => findings.error(path, None, PROBLEM),
+    }
+    None
+}
+
+fn check_bounds(spec: &Value, replicas: u32, min: Option<u32>, max: Option<u32>, findings: &mut Findings) {
+    if let (Some(least), Some(most)) = (min, max)
+        && least > most
+    {
+        let problem = format!("must be at most maxReplicas, which is {most}");
+        findings.error("spec.minReplicas", spec.get("minReplicas"), problem);
+        return;
+    }
+    let path = join(&join("spec.replicaSpecs", WORKER), "replicas");
+    let value = at(spec, &["replicaSpecs", WORKER, "replicas"]);
+    let absent = if value.is_none_or(Value::is_null) { "; it is 1 when absent" } else { "" };
+    if let Some(least) = min.filter(|least| replicas < *least) {
+        findings.error(&path, value, format!("must be at least minReplicas, which is {least}{absent}"));
+    }
+    if let Some(most) = max.filter(|most| replicas > *most) {
+        findings.error(path, value, format!("must be at most maxReplicas, which is {most}{absent}"));
+    }
+}
+
+fn check_endpoint(object: &Value, spec: &Value, job: &str, findings: &mut Findings) {
+    const PATH: &str = "spec.rdzvEndpoint";
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let annotations = metadata.get("annotations").unwrap_or(&Value::Null);
+    let backend =
+        findings.word(annotations, "metadata.annotations", BACKEND, &BACKENDS, Backend::Etcd, Unknown::Refused);
+    let endpoint = findings.text(spec, "spec", "rdzvEndpoint");
+    let value = spec.get("rdzvEndpoint").filter(|value| !value.is_null());
+    match endpoint.filter(|text| !text.is_empty()) {
+        Some(text) if backend == Backend::C10d && !names_worker_0(job, text) => {
+            let problem = "names another host than worker 0, which serves the rendezvous with c10d; worker 0 is used";
+            findings.warn(PATH, value, problem);
+        }
+        Some(text) if !is_endpoint(text) => {
+            findings.warn(PATH, value, "looks like no host:port; the workers get it as it is");
+        }
+        Some(_) => {}
+        None if backend == Backend::C10d || value.is_some_and(|value| !value.is_string()) => {}
+        None => findings.error(PATH, value, "must be the host:port of the etcd at which the workers meet"),
+    }
+}
+
+/// Returns the manifest that pods and services are rendered from. Counts and policies stand in the [`JobSpec`].
+fn manifest(object: &Value) -> Value {
+    let of_spec = |key: &str| at(object, &["spec", key]);
+    let policies = |key: &str| at(object, &["spec", "replicaSpecs", key, "restartPolicy"]);
+    let mut groups = replicas::templates(object);
+    for (name, group) in &mut groups {
+        if let (Some(group), Some(policy)) = (group.as_object_mut(), policies(name)) {
+            group.insert("restartPolicy".to_owned(), policy.clone());
+        }
+    }
+    json!({
+        "backend": text_at(object, &["metadata", "annotations", BACKEND]),
+        "spec": {
+            "rdzvEndpoint": of_spec("rdzvEndpoint"),
+            "minReplicas": of_spec("minReplicas"),
+            "maxReplicas": of_spec("maxReplicas"),
+            "replicaSpecs": groups,
+        },
+    })
+}

@@ -1,0 +1,74 @@
+//! Records -> Kubernetes Events.
+
+use model::{Cause, CauseKind, Decision, Event, Fact, Phase, Replacement};
+use serde_json::{Value, json};
+
+use super::status::{end, job};
+use super::{base, edited};
+use crate::api::{JobApi, JobStep};
+use crate::elasticjob::ElasticJob;
+use crate::testing;
+
+fn told(facts: &[Fact], events: &[Event]) -> Vec<String> {
+    let (key, job) = job();
+    let step = JobStep { key: &key, from: Phase::Running, job: &job, facts, events };
+    let event = |event: crate::JobEvent| format!("{} {}: {}", event.warning, event.reason, event.message);
+    ElasticJob.events(&step).into_iter().map(event).collect()
+}
+
+fn pod(phase: &str, state: &Value) -> Fact {
+    let mut object = testing::render(&ElasticJob, &base(), &testing::slot("worker", 1), 2, 0);
+    object["metadata"]["uid"] = json!("p");
+    object["status"] = json!({"phase": phase, "containerStatuses": [{"name": "elasticjob-worker", "state": state}]});
+    Fact::Pod(Box::new(crate::pod::fact(&ElasticJob, &object).unwrap()))
+}
+
+#[test]
+fn exit_codes_are_told_once_a_pod_has_ended() {
+    let exited = json!({"terminated": {"exitCode": 137}});
+    assert_eq!(
+        told(&[pod("Failed", &exited)], &[]),
+        ["false ExitedWithCode: Pod: elastic-job.imagenet-worker-1 exited with code 137"]
+    );
+    assert_eq!(told(&[pod("Running", &exited)], &[]), [""; 0]);
+    assert_eq!(told(&[pod("Failed", &json!({"waiting": {}}))], &[]), [""; 0], "evicted before it started");
+}
+
+#[test]
+fn decisions_are_told_in_the_originals_reasons() {
+    let decided = |decision: Decision| Event::Decided(Box::new(decision));
+    let replaced = Event::Replaced {
+        group: "worker".into(),
+        slots: vec![Replacement { index: 1, uid: "p".into(), kind: CauseKind::Exited, failures: 1, retry_at: None }],
+    };
+    let resized = Decision::Restart {
+        group: "worker".into(),
+        scope: model::RestartScope::Replica,
+        slot: testing::slot("worker", 0),
+        cause: Cause { kind: CauseKind::Resized, slots: Vec::new(), message: "resized".into() },
+        failures: 0,
+        retry_at: None,
+    };
+    for (event, want) in [
+        (replaced, "true ElasticJobRestarting: replacing failed pods: worker-1"),
+        (decided(resized), "true ElasticJobRestarting: resized"),
+        (decided(end(Phase::Succeeded, CauseKind::Completed)), "false ElasticJobSucceeded: why"),
+        (decided(end(Phase::Failed, CauseKind::Exited)), "false ElasticJobFailed: why"),
+        (decided(end(Phase::Failed, CauseKind::BudgetSpent)), "false JobFailed: why"),
+        (decided(end(Phase::TimedOut, CauseKind::TimeLimit)), "false JobFailed: why"),
+    ] {
+        assert_eq!(told(&[], &[event]), [want]);
+    }
+    assert_eq!(told(&[Fact::Due], &[Event::Fenced]), [""; 0]);
+}
+
+#[test]
+fn a_policy_of_the_template_that_does_not_count_is_told() {
+    let job = edited(&[("/spec/replicaSpecs/Worker/template/spec/restartPolicy", json!("Always"))]);
+    let told = told(&[Fact::Spec(Box::new(ElasticJob.spec_fact(&job)))], &[]);
+    assert_eq!(told.len(), 1);
+    assert!(
+        told[0]
+            .starts_with("true SettedPodTemplateRestartPolicy: spec.replicaSpecs.Worker.template.spec.restartPolicy")
+    );
+}
