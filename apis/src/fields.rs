@@ -141,6 +141,15 @@ impl Findings {
         None
     }
 
+    /// Reads a field that is true or false; `None` when absent or not that.
+    pub fn boolean(&mut self, parent: &Value, base: &str, key: &str) -> Option<bool> {
+        let value = present(parent, key)?;
+        if value.as_bool().is_none() {
+            self.error(join(base, key), Some(value), format!("must be true or false, not {}", type_of(value)));
+        }
+        value.as_bool()
+    }
+
     /// Reads a field that takes one of a few words; `default` when absent or empty.
     pub fn word<T: Clone>(
         &mut self,

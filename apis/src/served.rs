@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::aitrainingjob::AiTrainingJob;
+use crate::elasticjob::ElasticJob;
 use crate::registry::Registry;
 
 impl Registry {
@@ -10,6 +11,7 @@ impl Registry {
     pub fn all() -> Self {
         let mut registry = Self::default();
         registry.add(Arc::new(AiTrainingJob));
+        registry.add(Arc::new(ElasticJob));
         registry
     }
 }

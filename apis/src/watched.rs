@@ -137,8 +137,11 @@ mod tests {
         let want = [
             "Node nodes ",
             "Job aitrainingjobs ",
+            "Job elasticjobs ",
             "Pod pods GroupName=elasticdeeplearning.ai",
+            "Pod pods group-name=elastic.pytorch.org",
             "Service services GroupName=elasticdeeplearning.ai",
+            "Service services group-name=elastic.pytorch.org",
         ];
         assert_eq!(Registry::all().watch_targets().iter().map(named).collect::<Vec<_>>(), want);
     }

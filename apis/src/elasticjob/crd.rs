@@ -79,6 +79,10 @@ fn strict_spec() -> Value {
         ("minReplicas".to_owned(), bound("least")),
         ("maxReplicas".to_owned(), bound("greatest")),
         (
+            "suspend".to_owned(),
+            field("boolean", "Set if the job waits without workers, until this is taken back; Trainyard's addition."),
+        ),
+        (
             "replicaSpecs".to_owned(),
             json!({
                 "type": "object",

@@ -49,6 +49,7 @@ fn decision(event: &Event) -> Option<JobEvent> {
         (Decision::End { phase: Phase::Succeeded, .. }, _) => normal("ElasticJobSucceeded", message),
         (Decision::End { .. }, CauseKind::BudgetSpent | CauseKind::TimeLimit) => normal("JobFailed", message),
         (Decision::End { .. }, _) => normal("ElasticJobFailed", message),
+        (Decision::Halt { .. }, _) => normal("ElasticJobSuspended", message),
     })
 }
 

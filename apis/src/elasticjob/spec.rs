@@ -116,6 +116,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     };
     let (min, max) = (bound("minReplicas", findings), bound("maxReplicas", findings));
     let run = run_policy::read(spec, findings);
+    let suspended = findings.boolean(spec, "spec", "suspend").unwrap_or_default();
     let mut policy = Policy::Always;
     let mut groups = replicas::groups(spec, findings, |replica, findings| {
         let (group, of_group) = group(job, replica, max, findings);
@@ -141,7 +142,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
              deleted, or given activeDeadlineSeconds or backoffLimit",
         );
     }
-    Some(job_spec(groups, policy, run))
+    Some(JobSpec { suspended, ..job_spec(groups, policy, run) })
 }
 
 fn job_spec(groups: Vec<GroupSpec>, policy: Policy, run: RunPolicy) -> JobSpec {

@@ -88,6 +88,7 @@ pub(super) const fn failed_reason(kind: CauseKind) -> &'static str {
         | CauseKind::CreationFailed
         | CauseKind::EndRequested(_)
         | CauseKind::Resized
+        | CauseKind::Suspended
         | CauseKind::NoPods => "ElasticJobFailed",
     }
 }

@@ -66,6 +66,7 @@ fn the_fixture_is_read() {
         }),
         ttl_ms: None,
         end_annotation: false,
+        suspended: false,
     };
     assert_eq!(read, want);
     assert_eq!(warnings(&base()), [""; 0]);
