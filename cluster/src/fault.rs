@@ -3,6 +3,8 @@
 //! Owns the rules and how often each still applies. What a failed list does to a watch is `watch`'s.
 //! Tests: `tests/cluster/watch.rs`.
 
+use std::collections::BTreeMap;
+
 use apis::{ApiCall, ApiError, Verb};
 use model::Text;
 use serde::Deserialize;
@@ -44,7 +46,7 @@ pub struct FailRule {
     /// Kind of object, for example `Pod`; `None` is every kind but Kubernetes Events.
     #[serde(default)]
     pub kind: Option<Text>,
-    /// Number of calls that fail.
+    /// Number of calls that fail; of lists, for each source of the kind.
     #[serde(default = "once")]
     pub times: u32,
     /// HTTP status code of the answer; 0 is a lost connection.
@@ -101,14 +103,22 @@ impl FailRule {
 /// The rules in force, oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct FailRules {
-    rules: Vec<FailRule>,
+    rules: Vec<Active>,
+}
+
+/// A rule in force.
+#[derive(Debug, Clone)]
+struct Active {
+    rule: FailRule,
+    /// Failures used up, by the source that was listed; calls of other verbs have the source without a name.
+    used: BTreeMap<Text, u32>,
 }
 
 impl FailRules {
     /// Adds a rule; one without calls left has no effect.
     pub fn add(&mut self, rule: FailRule) {
         if rule.times > 0 {
-            self.rules.push(rule);
+            self.rules.push(Active { rule, used: BTreeMap::new() });
         }
     }
 
@@ -119,18 +129,19 @@ impl FailRules {
 
     /// Uses up one failure for a call. Returns the answer, and true if the call takes effect all the same.
     pub fn inject(&mut self, call: &ApiCall) -> Option<(ApiError, bool)> {
-        self.inject_verb(FailVerb::of(call.verb), &call.resource.kind)
+        self.inject_verb(FailVerb::of(call.verb), &call.resource.kind, "")
     }
 
-    /// Uses up one failure for a verb on a kind.
-    pub(crate) fn inject_verb(&mut self, verb: FailVerb, kind: &str) -> Option<(ApiError, bool)> {
-        let place = self.rules.iter().position(|rule| rule.fits(verb, kind))?;
-        let rule = self.rules.get_mut(place)?;
-        rule.times = rule.times.saturating_sub(1);
-        let (error, applied, spent) = (rule.error(), rule.applied, rule.times == 0);
-        if spent {
-            self.rules.remove(place);
-        }
-        Some((error, applied))
+    /// Uses up one failure for a list of a kind. Each source of the kind fails as often as the rule says.
+    pub(crate) fn inject_list(&mut self, kind: &str, source: Option<&Text>) -> bool {
+        self.inject_verb(FailVerb::List, kind, source.map_or("", |name| name)).is_some()
+    }
+
+    fn inject_verb(&mut self, verb: FailVerb, kind: &str, source: &str) -> Option<(ApiError, bool)> {
+        let left = |active: &Active| active.used.get(source).is_none_or(|used| *used < active.rule.times);
+        let active = self.rules.iter_mut().find(|active| active.rule.fits(verb, kind) && left(active))?;
+        let used = active.used.entry(Text::from(source)).or_default();
+        *used = used.saturating_add(1);
+        Some((active.rule.error(), active.rule.applied))
     }
 }

@@ -156,6 +156,6 @@ impl Cluster {
         let covered = self.kinds.iter().filter(|kind| stream.covers(kind)).map(|kind| &*kind.name);
         let general = (stream.kind == Kind::Job).then_some("Job");
         let faults = &mut self.faults;
-        covered.chain(general).any(|name| faults.inject_verb(FailVerb::List, name).is_some())
+        covered.chain(general).any(|name| faults.inject_list(name, stream.of.as_ref()))
     }
 }
