@@ -36,7 +36,7 @@ const METADATA: FieldMask = Only(&[
     ("resourceVersion", All),
     ("deletionTimestamp", All),
     ("labels", All),
-    ("annotations", Only(&[(apis::objects::INCARNATION, All)])),
+    ("annotations", Only(&[(objects::INCARNATION, All), (objects::SHAPE, All)])),
     ("ownerReferences", Each(&OWNER)),
 ]);
 
@@ -44,6 +44,7 @@ const CONDITION: FieldMask = Only(&[("type", All), ("status", All), ("message", 
 
 const CONTAINER: FieldMask = Only(&[
     ("name", All),
+    ("restartCount", All),
     (
         "state",
         Only(&[
@@ -57,7 +58,8 @@ const CONTAINER: FieldMask = Only(&[
 /// What is judged of a pod.
 pub(crate) const POD: FieldMask = Only(&[
     ("metadata", METADATA),
-    ("spec", Only(&[("nodeName", All)])),
+    // Names of containers: which of them count depends on which there are.
+    ("spec", Only(&[("nodeName", All), ("containers", Each(&Only(&[("name", All)])))])),
     (
         "status",
         Only(&[
@@ -67,6 +69,7 @@ pub(crate) const POD: FieldMask = Only(&[
             ("startTime", All),
             ("conditions", Each(&CONDITION)),
             ("containerStatuses", Each(&CONTAINER)),
+            ("initContainerStatuses", Each(&Only(&[("restartCount", All)]))),
         ]),
     ),
 ]);

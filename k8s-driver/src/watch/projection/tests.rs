@@ -97,19 +97,22 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
 #[test]
 fn foreign_members_are_left_out_and_odd_types_do_no_harm() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "p", "uid": "u", "managedFields": [1], "annotations": {"a": "b", "trainyard.dev/incarnation": "3"},
+        "metadata": {"name": "p", "uid": "u", "managedFields": [1], "annotations": {"a": "b", "trainyard.dev/incarnation": "3", "trainyard.dev/shape": "1:2"},
             "ownerReferences": [{"kind": "K", "controller": true, "blockOwnerDeletion": true}]},
         "spec": {"nodeName": "n", "containers": [{"name": "c", "env": [{"name": "E"}]}]},
         "status": {"phase": "Running", "podIP": "1.2.3.4", "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": null}],
-            "containerStatuses": [{"name": "c", "image": "i", "state": {"terminated": {"exitCode": 3, "startedAt": "x"}}}]}});
+            "initContainerStatuses": [{"name": "d", "restartCount": 1, "state": {}}],
+            "containerStatuses": [{"name": "c", "image": "i", "restartCount": 2, "lastState": {"running": {}},
+                "state": {"terminated": {"exitCode": 3, "startedAt": "x"}}}]}});
     assert_eq!(
         project(&pod, POD),
         json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "p", "uid": "u", "annotations": {"trainyard.dev/incarnation": "3"},
+            "metadata": {"name": "p", "uid": "u", "annotations": {"trainyard.dev/incarnation": "3", "trainyard.dev/shape": "1:2"},
                 "ownerReferences": [{"kind": "K", "controller": true}]},
-            "spec": {"nodeName": "n"},
+            "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
-                "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 3}}}]}})
+                "initContainerStatuses": [{"restartCount": 1}],
+                "containerStatuses": [{"name": "c", "restartCount": 2, "state": {"terminated": {"exitCode": 3}}}]}})
     );
     for odd in [json!(null), json!(3), json!(-3), json!(1.5), json!(true), json!("x"), json!([{"name": "n"}])] {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": odd, "status": odd, "spec": {"nodeName": odd}});
