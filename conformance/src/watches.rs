@@ -1,25 +1,25 @@
 //! The driver's watches, and the certainty that they have reported everything.
 //!
-//! Each watched namespace has one object of each kind that belongs to no job. To know that a watch has reported
-//! all that was written so far, its object is written once more: one watch reports in order. Owns these objects and the
-//! waiting; observations pass through unchanged.
+//! Each source has one object that belongs to no scenario: a job of each API, a pod and a service with each API's labels, a node. To
+//! know that a watch has reported all that was written so far, its object is written once more: one watch reports in order.
+//! Owns these objects and the waiting; observations pass through unchanged.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apis::{ApiError, Observation, ObservedObject, Registry, objects};
+use apis::{ApiError, JobApi, Observation, ObservedObject, Registry, WatchTarget, objects};
 use http::Method;
 use k8s_driver::harness::{End, ListReporter, Selection, SourceWatch, StatusReporter, collection, sources};
 use k8s_driver::{Metrics, Scope};
-use model::{Kind, ResourceVersion};
+use model::{Kind, ResourceVersion, Text};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::server::Server;
 
-/// Name of the objects that mark how far a watch has come.
+/// Name of the jobs that mark how far a watch has come, and end of the names of other such objects.
 pub const MARK: &str = "zz-mark";
 /// Time limit of a watch to report a write.
 const MARK_TIMEOUT: Duration = Duration::from_secs(300);
@@ -42,8 +42,16 @@ pub struct Watches {
     /// Kinds of which something was written, or that are listed again, since their watches were last complete.
     behind: BTreeSet<Kind>,
     waiting: VecDeque<Observation<ObservedObject>>,
-    /// Number of times each kind's mark was written.
-    marks: BTreeMap<Kind, u64>,
+    /// Number of times each source's mark was written.
+    marks: BTreeMap<(Kind, Option<Text>), u64>,
+}
+
+/// Written mark that a source has to report.
+struct Awaited {
+    target: WatchTarget,
+    /// Kinds of the jobs whose objects the source shows; none for nodes.
+    jobs: BTreeSet<Text>,
+    version: ResourceVersion,
 }
 
 impl Watches {
@@ -128,23 +136,25 @@ impl Watches {
     /// When a mark cannot be written, or a watch does not report it in time.
     pub fn observe(&mut self) -> Result<Vec<Observation<ObservedObject>>, ApiError> {
         let behind = std::mem::take(&mut self.behind);
+        let targets = self.registry.watch_targets().into_iter().filter(|target| behind.contains(&target.kind));
         // All marks first: while one is written, the watch of the last one reports.
-        let marks =
-            behind.into_iter().map(|kind| Ok((kind, self.mark(kind)?))).collect::<Result<Vec<_>, ApiError>>()?;
-        for (kind, mark) in marks {
+        let mut awaited = targets.map(|target| self.mark(target)).collect::<Result<Vec<_>, ApiError>>()?;
+        for kind in behind {
             let until = Instant::now() + MARK_TIMEOUT;
-            while let Some(watch) = self.kinds.get_mut(&kind) {
+            while awaited.iter().any(|mark| mark.target.kind == kind)
+                && let Some(watch) = self.kinds.get_mut(&kind)
+            {
                 let left = until.saturating_duration_since(Instant::now());
                 let next = self.server.runtime.block_on(async { tokio::time::timeout(left, watch.news.recv()).await });
                 let Ok(Some(news)) = next else {
-                    let message = format!("the watch of {kind:?} does not report version {}", mark.0);
+                    let missing = awaited.iter().find(|mark| mark.target.kind == kind);
+                    let of = missing.and_then(|mark| mark.target.of.clone()).unwrap_or_default();
+                    let version = missing.map_or(0, |mark| mark.version.0);
+                    let message = format!("the watch of {kind:?} {of} does not report version {version}");
                     return Err(ApiError { code: 0, reason: "".into(), message });
                 };
-                let reached = reaches(&news, mark);
+                awaited.retain(|mark| !mark.is_reached_by(&news));
                 self.waiting.extend(news.filter_map(|seen| (!is_mark(&seen)).then_some(seen)));
-                if reached {
-                    break;
-                }
             }
         }
         let (aside, taken) =
@@ -154,26 +164,35 @@ impl Watches {
     }
 
     fn put_up_marks(&mut self) -> Result<(), ApiError> {
-        let Some(api) = self.registry.iter().next().cloned() else { return Ok(()) };
+        let apis: Vec<Arc<dyn JobApi>> = self.registry.iter().cloned().collect();
+        for api in apis {
+            self.put_up_marks_of(&*api)?;
+        }
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}});
+        self.server.create("/api/v1/nodes", &node)?;
+        Ok(())
+    }
+
+    /// A job, a pod and a service as an API's sources select them.
+    fn put_up_marks_of(&self, api: &dyn JobApi) -> Result<(), ApiError> {
         let resource = api.resource();
         let (api_version, kind) = (&*resource.api_version, &*resource.kind);
-        let job =
-            json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": MARK}, "spec": {"replicaSpecs": {}}});
+        // What the definitions require; a member that one of them does not know is dropped.
+        let spec = json!({"replicaSpecs": {}, "rdzvEndpoint": "none:1"});
+        let job = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": MARK}, "spec": spec});
         let jobs = collection(api_version, api.plural(), Some(&self.namespace));
         let job = self.server.create(&jobs, &job)?;
         let owner = json!([{"apiVersion": api_version, "kind": kind, "name": MARK,
             "uid": objects::at(&job, &["metadata", "uid"]), "controller": true}]);
         let selector = api.selector();
         let labels: BTreeMap<&str, &str> = selector.labels().map(|(key, value)| (&**key, &**value)).collect();
-        let metadata = json!({"name": MARK, "labels": labels, "ownerReferences": owner});
+        let metadata = json!({"name": mark_of(api), "labels": labels, "ownerReferences": owner});
         let container = json!({"name": "c", "image": "none"});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}});
         self.server.create(&collection("v1", "pods", Some(&self.namespace)), &pod)?;
         let port = json!({"name": "p", "port": 1});
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"clusterIP": "None", "ports": [port]}});
         self.server.create(&collection("v1", "services", Some(&self.namespace)), &service)?;
-        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}});
-        self.server.create("/api/v1/nodes", &node)?;
         Ok(())
     }
 
@@ -183,28 +202,33 @@ impl Watches {
         let _gone = self.server.send(Method::DELETE, &format!("/api/v1/nodes/{}", self.node), None);
     }
 
-    /// Writes a kind's mark once more; its new version.
-    fn mark(&mut self, kind: Kind) -> Result<ResourceVersion, ApiError> {
-        let count = self.marks.entry(kind).or_default();
+    /// Writes a source's mark once more.
+    fn mark(&mut self, target: WatchTarget) -> Result<Awaited, ApiError> {
+        let count = self.marks.entry((target.kind, target.of.clone())).or_default();
         *count += 1;
         let note = json!({"metadata": {"annotations": {"count": count.to_string()}}});
         let namespace = Some(&*self.namespace);
-        let (path, patch) = match kind {
+        let jobs = self.registry.shown_by(&target);
+        let path = |name: String| format!("{}/{name}", collection(&target.resource.api_version, target.plural, namespace));
+        let api = self.registry.iter().find(|api| jobs.contains(&api.resource().kind));
+        let (path, patch) = match (target.kind, api) {
+            (Kind::Job, _) => (path(MARK.to_owned()), note),
+            (Kind::Pod | Kind::Service, Some(api)) => (path(mark_of(&**api)), note),
             // Heartbeats of nodes are left out by the driver: it reports conditions.
-            Kind::Node => {
+            (Kind::Node | Kind::Pod | Kind::Service, _) => {
                 let status = if count.is_multiple_of(2) { "False" } else { "True" };
                 let condition = json!({"type": "Mark", "status": status});
                 (format!("/api/v1/nodes/{}/status", self.node), json!({"status": {"conditions": [condition]}}))
             }
-            Kind::Job => {
-                let Some(api) = self.registry.iter().next() else { return Ok(ResourceVersion(0)) };
-                (format!("{}/{MARK}", collection(&api.resource().api_version, api.plural(), namespace)), note)
-            }
-            Kind::Pod => (format!("{}/{MARK}", collection("v1", "pods", namespace)), note),
-            Kind::Service => (format!("{}/{MARK}", collection("v1", "services", namespace)), note),
         };
-        Ok(objects::resource_version(&self.server.patch(&path, &patch)?))
+        let version = objects::resource_version(&self.server.patch(&path, &patch)?);
+        Ok(Awaited { target, jobs, version })
     }
+}
+
+/// Returns the name of an API's pod and service that mark how far a watch has come.
+fn mark_of(api: &dyn JobApi) -> String {
+    format!("{}-{MARK}", api.plural())
 }
 
 fn kind_of(news: &Observation<ObservedObject>) -> Kind {
@@ -223,19 +247,24 @@ fn is_mark(seen: &ObservedObject) -> bool {
     }
 }
 
-fn reaches(news: &Observation<ObservedObject>, mark: ResourceVersion) -> bool {
-    match news {
-        Observation::Listed { rv, .. } => *rv >= mark,
-        Observation::Deleted(_) => false,
-        Observation::Applied(seen) => {
-            is_mark(seen)
-                && mark
-                    <= match seen {
-                        ObservedObject::Job(_, object) => objects::resource_version(object),
-                        ObservedObject::Pod(_, pod) => pod.rv,
-                        ObservedObject::Service(_, service) => service.rv,
-                        ObservedObject::Node(node) => node.rv,
-                    }
+impl Awaited {
+    /// Returns true if the source has reported the mark.
+    fn is_reached_by(&self, news: &Observation<ObservedObject>) -> bool {
+        match news {
+            Observation::Listed { kind, of, rv, .. } => {
+                *kind == self.target.kind && *of == self.target.of && *rv >= self.version
+            }
+            Observation::Deleted(_) => false,
+            Observation::Applied(seen) => {
+                let (job, rv) = match seen {
+                    ObservedObject::Job(key, object) => (Some(key), objects::resource_version(object)),
+                    ObservedObject::Pod(key, pod) => (Some(key), pod.rv),
+                    ObservedObject::Service(key, service) => (Some(key), service.rv),
+                    ObservedObject::Node(node) => (None, node.rv),
+                };
+                let own = job.is_none_or(|key| self.jobs.contains(&key.kind));
+                seen.kind() == self.target.kind && own && is_mark(seen) && rv >= self.version
+            }
         }
     }
 }
