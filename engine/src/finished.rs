@@ -38,6 +38,7 @@ pub(crate) struct FinishedJob {
     running_at: Option<Timestamp>,
     first_running_at: Option<Timestamp>,
     creating_at: Option<Timestamp>,
+    admitted_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     deadline: Option<Timestamp>,
     trail: Box<[Trail]>,
@@ -58,14 +59,13 @@ struct Rest {
     slot_counts: BTreeMap<String, u32>,
     dead: VecDeque<Uid>,
     orphan_since: Option<Timestamp>,
-    admitted_at: Option<Timestamp>,
     past_container_restarts: u32,
     container_restarts: u32,
     /// Kept while there are pods: the index of nodes holds it.
     key: Option<Arc<JobKey>>,
 }
 
-/// A group of a finished job. Its sets are flags of its slots.
+/// A group of a finished job.
 #[derive(Debug, Clone)]
 struct FinishedGroup {
     slots: Box<[FinishedSlot]>,
@@ -73,10 +73,22 @@ struct FinishedGroup {
     restarts: u32,
     charged: u32,
     counters: Counters,
-    delays: BTreeMap<u32, Timestamp>,
+    missing: Box<[u32]>,
+    missing_services: Box<[u32]>,
+    done: Box<[u32]>,
     past: Incarnation,
     grown_from: Option<u32>,
     grown: Counters,
+    rest: Option<Box<GroupRest>>,
+}
+
+/// Members that are empty in the groups of most finished jobs.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct GroupRest {
+    to_evaluate: BTreeSet<u32>,
+    delays: BTreeMap<u32, Timestamp>,
+    lost: BTreeSet<u32>,
+    misshapen: BTreeSet<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -87,12 +99,6 @@ struct FinishedSlot {
     counter: Option<Counter>,
     last_gone: Option<Uid>,
     last_gone_rv: ResourceVersion,
-    in_missing: bool,
-    in_missing_services: bool,
-    in_done: bool,
-    in_to_evaluate: bool,
-    in_lost: bool,
-    in_misshapen: bool,
     rest: Option<Box<SlotRest>>,
 }
 
@@ -188,7 +194,6 @@ impl FinishedJob {
             slot_counts,
             dead,
             orphan_since,
-            admitted_at,
             past_container_restarts,
             container_restarts,
             key,
@@ -213,6 +218,7 @@ impl FinishedJob {
             running_at,
             first_running_at,
             creating_at,
+            admitted_at,
             ended_at,
             deadline,
             trail: trail.into_iter().collect(),
@@ -236,7 +242,6 @@ impl FinishedJob {
             slot_counts,
             dead,
             orphan_since,
-            admitted_at,
             past_container_restarts,
             container_restarts,
             key,
@@ -284,7 +289,7 @@ impl FinishedJob {
             dead,
             orphan_since,
             trail: self.trail.iter().cloned().collect(),
-            admitted_at,
+            admitted_at: self.admitted_at,
             past_container_restarts,
             container_restarts,
             key,
@@ -352,65 +357,71 @@ impl FinishedGroup {
             lost,
             misshapen,
         } = group;
-        let of_slot = |(index, slot): (u32, Slot)| {
+        let of_slot = |slot| {
             let Slot {
                 incarnation,
                 count,
                 pod,
                 planned,
                 cancelled,
-                done: has_succeeded,
+                done,
                 service,
                 service_planned,
                 failures,
                 last_gone,
                 last_gone_rv,
-                lost: has_failed,
+                lost,
                 counter,
             } = slot;
-            let rest = SlotRest { pod, planned, cancelled, service, service_planned, failures, lost: has_failed };
+            let rest = SlotRest { pod, planned, cancelled, service, service_planned, failures, lost };
             FinishedSlot {
                 incarnation,
                 count,
-                done: has_succeeded,
+                done,
                 counter,
                 last_gone,
                 last_gone_rv,
-                in_missing: missing.contains(&index),
-                in_missing_services: missing_services.contains(&index),
-                in_done: done.contains(&index),
-                in_to_evaluate: to_evaluate.contains(&index),
-                in_lost: lost.contains(&index),
-                in_misshapen: misshapen.contains(&index),
                 rest: (rest != SlotRest::default()).then(|| Box::new(rest)),
             }
         };
-        let slots = (0..).zip(slots).map(of_slot).collect();
-        Self { slots, replicas, restarts, charged, counters, delays, past, grown_from, grown }
+        let [missing, missing_services, done] = [missing, missing_services, done].map(|set| set.into_iter().collect());
+        let rest = GroupRest { to_evaluate, delays, lost, misshapen };
+        let rest = (rest != GroupRest::default()).then(|| Box::new(rest));
+        Self {
+            slots: slots.into_iter().map(of_slot).collect(),
+            replicas,
+            restarts,
+            charged,
+            counters,
+            missing,
+            missing_services,
+            done,
+            past,
+            grown_from,
+            grown,
+            rest,
+        }
     }
 
     fn group(&self) -> Group {
+        let GroupRest { to_evaluate, delays, lost, misshapen } = self.rest.as_deref().cloned().unwrap_or_default();
         Group {
             slots: self.slots.iter().map(FinishedSlot::slot).collect(),
             replicas: self.replicas,
             restarts: self.restarts,
             charged: self.charged,
             counters: self.counters,
-            missing: self.set(|slot| slot.in_missing),
-            missing_services: self.set(|slot| slot.in_missing_services),
-            done: self.set(|slot| slot.in_done),
-            to_evaluate: self.set(|slot| slot.in_to_evaluate),
-            lost: self.set(|slot| slot.in_lost),
-            misshapen: self.set(|slot| slot.in_misshapen),
-            delays: self.delays.clone(),
+            missing: self.missing.iter().copied().collect(),
+            missing_services: self.missing_services.iter().copied().collect(),
+            done: self.done.iter().copied().collect(),
+            to_evaluate,
+            delays,
             past: self.past,
             grown_from: self.grown_from,
             grown: self.grown,
+            lost,
+            misshapen,
         }
-    }
-
-    fn set(&self, contains: impl Fn(&FinishedSlot) -> bool) -> BTreeSet<u32> {
-        (0..).zip(&self.slots).filter(|(_, slot)| contains(slot)).map(|(index, _)| index).collect()
     }
 }
 
@@ -441,29 +452,27 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::wire::{job_value, tests::values};
+    use crate::wire::job_value;
+    use crate::wire::tests::{values, values2};
 
     #[test]
     fn a_job_that_wakes_is_the_one_that_was_finished() {
-        let full = values::state().job(&values::key()).unwrap().into_owned();
-        let full = Job { admitted_at: Some(Timestamp(1)), past_container_restarts: 2, container_restarts: 3, ..full };
-        // What stands in the way is done; every other member is set.
-        let mut job = Job { gone: false, deleting: false, quarantine: None, phase: Phase::Failed, ..full };
-        for set in [&mut job.planned_pods, &mut job.planned_services] {
-            set.clear();
+        for state in [values::state(), values2::state()] {
+            let full = state.job(&values::key()).unwrap().into_owned();
+            // What stands in the way is done; every other member is set.
+            let mut job =
+                Job { known: true, gone: false, deleting: false, quarantine: None, phase: Phase::Failed, ..full };
+            for set in [&mut job.planned_pods, &mut job.planned_services] {
+                set.clear();
+            }
+            for set in [&mut job.surplus_pods, &mut job.surplus_services, &mut job.deleting_pods] {
+                set.clear();
+            }
+            job.services.values_mut().for_each(|service| service.deletion = None);
+            assert!(job.may_be_finished());
+            let finished = FinishedJob::of(job.clone());
+            assert_eq!(job_value(&finished.job()), job_value(&job));
+            assert_eq!(finished.pods().map(BTreeMap::len), Some(job.pods.len()));
         }
-        for set in [&mut job.surplus_pods, &mut job.surplus_services, &mut job.deleting_pods] {
-            set.clear();
-        }
-        assert!(!job.may_be_finished(), "a service is being deleted");
-        for group in job.groups.values_mut().filter(|group| group.slots.len() > 2) {
-            (group.lost, group.misshapen) = (BTreeSet::from([1]), BTreeSet::from([2]));
-            group.slots.iter_mut().take(2).for_each(|slot| slot.lost = true);
-        }
-        job.services.values_mut().for_each(|service| service.deletion = None);
-        assert!(job.may_be_finished());
-        let finished = FinishedJob::of(job.clone());
-        assert_eq!(job_value(&finished.job()), job_value(&job));
-        assert_eq!(finished.pods().map(BTreeMap::len), Some(job.pods.len()));
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of the wire: what is written stays the same to the byte, and what is newer is refused by name.
 
 pub(crate) mod values;
-mod values2;
+pub(crate) mod values2;
 
 use model::JobKey;
 

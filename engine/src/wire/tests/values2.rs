@@ -147,7 +147,7 @@ pub(super) fn record() -> Record {
 }
 
 /// A state with every member that format 2 adds.
-pub(super) fn state() -> State {
+pub(crate) fn state() -> State {
     let lost = Slot { lost: true, ..Slot::default() };
     let group =
         Group { slots: vec![lost], lost: BTreeSet::from([0]), misshapen: BTreeSet::from([1]), ..values::group() };
