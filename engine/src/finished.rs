@@ -3,6 +3,8 @@
 //! Owns which jobs may be finished, the compact form, and the way there and back. It must not lose anything: a job that wakes is the
 //! one that was finished, down to what a checkpoint holds of it. Tests: at the end of this file; `snapshots/tests/walks.rs`.
 
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -11,6 +13,7 @@ use model::{
     CauseKind, Decision, Incarnation, JobKey, ObjectRef, Phase, ResourceVersion, SpecFact, Stamp, Text, Timestamp, Uid,
 };
 
+use self::words::Words;
 use crate::group::{Counter, Counters, Group, Slot};
 use crate::job::{Attempt, Job, Pod, Service, Trail};
 use crate::jobs::JobSummary;
@@ -24,7 +27,7 @@ pub(crate) struct FinishedJob {
     end_annotated: bool,
     spec: Option<Arc<SpecFact>>,
     valid: Option<Arc<SpecFact>>,
-    milestones: Box<[Milestone]>,
+    milestones: Box<[(Phase, Timestamp, Words)]>,
     decision: Option<Box<Decision>>,
     decided: Stamp,
     status_stamp: Stamp,
@@ -41,7 +44,7 @@ pub(crate) struct FinishedJob {
     admitted_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     deadline: Option<Timestamp>,
-    trail: Box<[Trail]>,
+    trail: Box<[(Stamp, Timestamp, Words)]>,
     rest: Option<Box<Rest>>,
 }
 
@@ -198,13 +201,18 @@ impl FinishedJob {
             container_restarts,
             key,
         };
+        let message = decision.as_ref().map_or("", |decision| &decision.cause().message);
+        let milestones =
+            milestones.into_iter().map(|Milestone { phase, at, message: text }| (phase, at, Words::of(text, message)));
+        let trail = trail.into_iter().map(|Trail { stamp, at, text }| (stamp, at, Words::of(text, message)));
+        let (milestones, trail) = (milestones.collect(), trail.collect());
         let mut finished = Self {
             rv,
             phase,
             end_annotated,
             spec,
             valid,
-            milestones: milestones.into_iter().collect(),
+            milestones,
             decision: decision.map(Box::new),
             decided,
             status_stamp,
@@ -221,7 +229,7 @@ impl FinishedJob {
             admitted_at,
             ended_at,
             deadline,
-            trail: trail.into_iter().collect(),
+            trail,
             rest: (rest != Rest::default()).then(|| Box::new(rest)),
         };
         finished.share_names();
@@ -246,6 +254,17 @@ impl FinishedJob {
             container_restarts,
             key,
         } = self.rest.as_deref().cloned().unwrap_or_default();
+        let message = self.decision.as_ref().map_or("", |decision| &decision.cause().message);
+        let milestone = |(phase, at, words): &(Phase, Timestamp, Words)| Milestone {
+            phase: *phase,
+            at: *at,
+            message: words.text(message),
+        };
+        let entry = |(stamp, at, words): &(Stamp, Timestamp, Words)| Trail {
+            stamp: *stamp,
+            at: *at,
+            text: words.text(message),
+        };
         Job {
             known: true,
             gone: false,
@@ -256,7 +275,7 @@ impl FinishedJob {
             spec: self.spec.clone(),
             valid: self.valid.clone(),
             phase: self.phase,
-            milestones: self.milestones.iter().cloned().collect(),
+            milestones: self.milestones.iter().map(milestone).collect(),
             decision: self.decision.as_deref().cloned(),
             decided: self.decided,
             groups: self.groups.iter().map(|(name, group)| (name.clone(), Box::new(group.group()))).collect(),
@@ -288,7 +307,7 @@ impl FinishedJob {
             slot_counts,
             dead,
             orphan_since,
-            trail: self.trail.iter().cloned().collect(),
+            trail: self.trail.iter().map(entry).collect(),
             admitted_at: self.admitted_at,
             past_container_restarts,
             container_restarts,
@@ -313,8 +332,11 @@ impl FinishedJob {
     /// Holds once what equals the same of another job.
     pub(crate) fn share(&mut self, near: &Self) {
         near.spec.iter().for_each(|spec| self.share_spec(spec));
-        for (milestone, known) in self.milestones.iter_mut().zip(&near.milestones) {
-            share(&mut milestone.message, &known.message);
+        for ((.., words), (.., known)) in self.milestones.iter_mut().zip(&near.milestones) {
+            words.share(known);
+        }
+        for ((.., words), (.., known)) in self.trail.iter_mut().zip(&near.trail) {
+            words.share(known);
         }
     }
 
