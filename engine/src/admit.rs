@@ -91,7 +91,7 @@ impl State {
                 Some(known) => Admission::unless(known.judged() != node.judged(), Admission::UNCHANGED),
             },
             Fact::NodeGone { name } => Admission::unless(self.nodes.contains_key(name), Admission::UNKNOWN),
-            Fact::Relisted { kind, of, rv } => lists::after(*rv, self.floor(*kind, of.as_ref())),
+            Fact::Relisted { kind, of, rv } => lists::after(*rv, self.list_rv(*kind, of.as_ref())),
             Fact::TermBegan { .. }
             | Fact::Configured(_)
             | Fact::Job(_)

@@ -29,7 +29,7 @@ impl State {
     pub(crate) fn apply_job(&mut self, key: &JobKey, event: &Event) -> Result<(), ApplyError> {
         let (at, stamp, behaviour) = (self.at, self.stamp, self.behaviour);
         self.format = self.format.max(crate::wire::format::of_event(event));
-        let node_view = NodeView::new(&self.nodes, &self.floors, &self.config);
+        let node_view = NodeView::new(&self.nodes, &self.list_rvs, &self.config);
         let Some(job) = self.jobs.get_mut(key) else {
             return Err(ApplyError::UnknownJob { job: key.to_string(), event: event.name() });
         };

@@ -37,10 +37,10 @@ impl<'a> NodeView<'a> {
     /// Takes the parts of the state beside the jobs, so that these can be changed meanwhile.
     pub(crate) fn new(
         nodes: &'a BTreeMap<Text, Node>,
-        floors: &BTreeMap<Kind, ResourceVersion>,
+        list_rvs: &BTreeMap<Kind, ResourceVersion>,
         config: &'a Config,
     ) -> Self {
-        let listed = floors.get(&Kind::Node).is_some_and(|rv| rv.0 > 0);
+        let listed = list_rvs.get(&Kind::Node).is_some_and(|rv| rv.0 > 0);
         Self { nodes, listed, grace_ms: config.node_grace_ms, faults: &config.gpu_faults }
     }
 

@@ -57,12 +57,12 @@ impl State {
                 Ok(self.on_node(name))
             }
             Fact::Relisted { kind, of, rv } => {
-                let first = self.floor(*kind, None).0 == 0;
-                let floor = match of {
-                    None => self.floors.entry(*kind).or_default(),
-                    Some(of) => self.source_floors.entry((*kind, of.clone())).or_default(),
+                let first = self.list_rv(*kind, None).0 == 0;
+                let known = match of {
+                    None => self.list_rvs.entry(*kind).or_default(),
+                    Some(of) => self.source_list_rvs.entry((*kind, of.clone())).or_default(),
                 };
-                *floor = (*floor).max(*rv);
+                *known = (*known).max(*rv);
                 if !(first && *kind == Kind::Node) {
                     return Ok(Dirty::new());
                 }
@@ -121,7 +121,7 @@ impl State {
         let new = || Job { orphan_since: Some(at), ..Job::default() };
         let job = if tells_of_an_end { self.jobs.get_mut(key) } else { self.jobs.get_or_insert(key, new) };
         let Some(job) = job.filter(|job| !job.is_stale(fact)) else { return Ok(()) };
-        let node_view = NodeView::new(&self.nodes, &self.floors, &self.config);
+        let node_view = NodeView::new(&self.nodes, &self.list_rvs, &self.config);
         let turn = Turn { at, stamp, behaviour: self.behaviour, node_view };
         let mut moves = Vec::new();
         match fact {

@@ -86,10 +86,10 @@ pub struct State {
     pub jobs: Jobs,
     /// Nodes by name.
     pub nodes: BTreeMap<Text, Node>,
-    /// Version of the newest complete view of each whole kind; 0 before the first.
-    pub floors: BTreeMap<Kind, ResourceVersion>,
-    /// Version of the newest complete view of each source, where a kind has several.
-    pub source_floors: BTreeMap<(Kind, Text), ResourceVersion>,
+    /// resourceVersion of the newest list of each whole kind; 0 before the first.
+    pub list_rvs: BTreeMap<Kind, ResourceVersion>,
+    /// resourceVersion of the newest list of each source, where a kind has several.
+    pub source_list_rvs: BTreeMap<(Kind, Text), ResourceVersion>,
     /// Where each term begins in this log, in order.
     pub terms: Vec<(Term, Position)>,
     /// Behaviour by which facts and events are folded: that of the record, or this build's.
@@ -112,11 +112,11 @@ impl State {
         self.jobs.get(key)
     }
 
-    /// Version of the newest complete view of a source, or of a kind with all its sources (`None`). A view of the whole
-    /// kind counts for each of its sources.
-    pub fn floor(&self, kind: Kind, of: Option<&Text>) -> ResourceVersion {
-        let whole = self.floors.get(&kind).copied().unwrap_or_default();
-        let sources = self.source_floors.iter().filter(|((k, name), _)| *k == kind && of.is_none_or(|of| of == name));
+    /// Returns the resourceVersion of the newest list of a source, or of a kind with all its sources (`None`). A list of the
+    /// whole kind counts for each of its sources.
+    pub fn list_rv(&self, kind: Kind, of: Option<&Text>) -> ResourceVersion {
+        let whole = self.list_rvs.get(&kind).copied().unwrap_or_default();
+        let sources = self.source_list_rvs.iter().filter(|((k, name), _)| *k == kind && of.is_none_or(|of| of == name));
         sources.map(|(_, rv)| *rv).fold(whole, ResourceVersion::max)
     }
 
@@ -136,12 +136,12 @@ impl State {
 
     /// Returns what is known of the nodes, for classifying pods on them.
     pub(crate) fn node_view(&self) -> NodeView<'_> {
-        NodeView::new(&self.nodes, &self.floors, &self.config)
+        NodeView::new(&self.nodes, &self.list_rvs, &self.config)
     }
 
     /// Recomputes the job's deadline and forgets a job of which nothing is left. Called at the end of each record.
     pub(crate) fn finish_record(&mut self, key: &JobKey) {
-        let node_view = NodeView::new(&self.nodes, &self.floors, &self.config);
+        let node_view = NodeView::new(&self.nodes, &self.list_rvs, &self.config);
         if self.jobs.is_finished(key) {
             return;
         }

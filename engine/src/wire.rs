@@ -184,8 +184,8 @@ impl State {
             config: &self.config,
             jobs: &self.jobs,
             nodes: &self.nodes,
-            floors: self.floors.iter().map(|(k, v)| (*k, *v)).collect(),
-            source_floors: self.source_floors.iter().map(|((k, of), v)| (*k, of.clone(), *v)).collect(),
+            list_rvs: self.list_rvs.iter().map(|(k, v)| (*k, *v)).collect(),
+            source_list_rvs: self.source_list_rvs.iter().map(|((k, of), v)| (*k, of.clone(), *v)).collect(),
             terms: &self.terms,
         })?)
     }
@@ -203,8 +203,8 @@ impl State {
             config: body.config,
             jobs: body.jobs.into_iter().collect(),
             nodes: body.nodes,
-            floors: body.floors.into_iter().collect(),
-            source_floors: body.source_floors.into_iter().map(|(k, of, v)| ((k, of), v)).collect(),
+            list_rvs: body.list_rvs.into_iter().collect(),
+            source_list_rvs: body.source_list_rvs.into_iter().map(|(k, of, v)| ((k, of), v)).collect(),
             terms: body.terms,
             ..Self::default()
         };

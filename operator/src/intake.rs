@@ -102,7 +102,7 @@ impl Operator {
     /// Takes in an object that exists. One that a list holds (`listed`) exists even if it is older than that list.
     pub(crate) fn applied(&mut self, seen: ObservedObject, facts: &mut Intake, listed: bool) {
         let source = seen.job().and_then(|key| self.sources.source_of(seen.kind(), key));
-        let list_rv = self.state.floor(seen.kind(), source).max(facts.list_rv(seen.kind(), source));
+        let list_rv = self.state.list_rv(seen.kind(), source).max(facts.list_rv(seen.kind(), source));
         let arrival = facts.arrival((!listed).then_some(list_rv));
         match seen {
             ObservedObject::Pod(key, fact) => facts.push_read(&key, Fact::Pod(fact), arrival),

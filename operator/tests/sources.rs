@@ -113,7 +113,7 @@ fn a_list_says_nothing_about_what_another_source_shows() {
 }
 
 #[test]
-fn each_source_has_a_floor_of_its_own_that_the_log_keeps() {
+fn each_source_has_a_list_version_of_its_own_that_the_log_keeps() {
     for compacts in [false, true] {
         let mut operator = begun();
         operator.handle_event(listed(&sources(Kind::Pod)[0], 90, vec![owned("Pod", FIRST, "p0", 5)]));
@@ -122,10 +122,10 @@ fn each_source_has_a_floor_of_its_own_that_the_log_keeps() {
             operator.compact().unwrap();
         }
         let mut operator = open(operator.into_log());
-        let floor =
-            |operator: &Operator, n: usize| operator.state().floor(Kind::Pod, sources(Kind::Pod)[n].of.as_ref());
-        assert_eq!((floor(&operator, 0), floor(&operator, 1)), (ResourceVersion(90), ResourceVersion(10)));
-        assert_eq!(operator.state().floor(Kind::Pod, None), ResourceVersion(90));
+        let list_rv =
+            |operator: &Operator, n: usize| operator.state().list_rv(Kind::Pod, sources(Kind::Pod)[n].of.as_ref());
+        assert_eq!((list_rv(&operator, 0), list_rv(&operator, 1)), (ResourceVersion(90), ResourceVersion(10)));
+        assert_eq!(operator.state().list_rv(Kind::Pod, None), ResourceVersion(90));
         // A version that is new for the second API is too old for the first.
         operator.handle_event(listed(&sources(Kind::Node)[0], 30, Vec::new()));
         for kind in [Kind::Job, Kind::Pod, Kind::Service] {

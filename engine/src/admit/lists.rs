@@ -41,7 +41,7 @@ impl State {
                 return Admission::Regressed { known };
             }
         }
-        after(list.rv, self.floor(list.kind, list.of))
+        after(list.rv, self.list_rv(list.kind, list.of))
     }
 
     /// Returns the newest version known of what the list's source shows: of its last list, or of an object seen since.
@@ -55,7 +55,7 @@ impl State {
                 shown.map(|(.., service)| service.rv).max()
             }
         };
-        self.floor(list.kind, list.of).max(seen.unwrap_or_default())
+        self.list_rv(list.kind, list.of).max(seen.unwrap_or_default())
     }
 
     /// Returns the ends of the known objects that an admitted list would show and does not hold. An object that is newer than

@@ -103,11 +103,13 @@ pub(super) struct CheckpointRef<'a> {
     #[serde_as(as = "&BTreeMap<_, Node>")]
     pub(super) nodes: &'a BTreeMap<Text, crate::nodes::Node>,
     #[serde_as(as = "Vec<(spec::Kind, _)>")]
-    pub(super) floors: Vec<(model::Kind, ResourceVersion)>,
+    #[serde(rename = "floors")]
+    pub(super) list_rvs: Vec<(model::Kind, ResourceVersion)>,
     /// Left out while each kind has one source.
     #[serde_as(as = "Vec<(spec::Kind, _, _)>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) source_floors: Vec<(model::Kind, Text, ResourceVersion)>,
+    #[serde(rename = "source_floors")]
+    pub(super) source_list_rvs: Vec<(model::Kind, Text, ResourceVersion)>,
     pub(super) terms: &'a [(Term, Position)],
 }
 
@@ -126,10 +128,12 @@ pub(super) struct Checkpoint {
     #[serde_as(as = "BTreeMap<_, Node>")]
     pub(super) nodes: BTreeMap<Text, crate::nodes::Node>,
     #[serde_as(as = "Vec<(spec::Kind, _)>")]
-    pub(super) floors: Vec<(model::Kind, ResourceVersion)>,
+    #[serde(rename = "floors")]
+    pub(super) list_rvs: Vec<(model::Kind, ResourceVersion)>,
     #[serde_as(as = "Vec<(spec::Kind, _, _)>")]
     #[serde(default)]
-    pub(super) source_floors: Vec<(model::Kind, Text, ResourceVersion)>,
+    #[serde(rename = "source_floors")]
+    pub(super) source_list_rvs: Vec<(model::Kind, Text, ResourceVersion)>,
     pub(super) terms: Vec<(Term, Position)>,
 }
 

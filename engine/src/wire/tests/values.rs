@@ -490,8 +490,8 @@ pub(crate) fn state() -> State {
         config: config(),
         jobs: [(key(), Box::new(job())), (bare, Box::default())].into_iter().collect(),
         nodes: [("n1".into(), node(Some(Timestamp(91)))), ("n2".into(), node(None))].into(),
-        floors: Kind::ALL.map(|kind| (kind, ResourceVersion(92))).into(),
-        source_floors: [((Kind::Job, "AITrainingJob".into()), ResourceVersion(93))].into(),
+        list_rvs: Kind::ALL.map(|kind| (kind, ResourceVersion(92))).into(),
+        source_list_rvs: [((Kind::Job, "AITrainingJob".into()), ResourceVersion(93))].into(),
         terms: vec![(Term(2), Position(1)), (Term(3), Position(4))],
         ..State::default()
     }
