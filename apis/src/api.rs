@@ -121,7 +121,7 @@ pub trait JobApi: Send + Sync {
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value;
 
     /// Renders the merge patch of the end annotation that older tools read; `None` when the job's end has none.
-    fn marker(&self, _key: &JobKey, _job: &engine::Job) -> Option<Value> {
+    fn end_annotation(&self, _key: &JobKey, _job: &engine::Job) -> Option<Value> {
         None
     }
 

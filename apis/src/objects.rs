@@ -10,7 +10,7 @@ pub const INCARNATION: &str = "trainyard.dev/incarnation";
 /// Annotation: shape of a pod, that is what of the number of replicas is written into it.
 pub const SHAPE: &str = "trainyard.dev/shape";
 
-/// Annotation on a job beside an ending annotation that we wrote: the uid of the job it was meant for, a slash, and the
+/// Annotation on a job beside an end annotation that we wrote: the uid of the job it was meant for, a slash, and the
 /// key of that annotation. A copy of the job has another uid, so the copied annotation commands nothing. A bare uid speaks
 /// for every key.
 pub const MARKED_FOR: &str = "trainyard.dev/marked-for";

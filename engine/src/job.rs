@@ -32,7 +32,7 @@ pub struct Job {
     pub rv: ResourceVersion,
     /// End requests on its object that are meant for it.
     pub end_requests: BTreeMap<EndRequest, Text>,
-    /// Set if the ending annotation stands on its object, or was written.
+    /// Set if the end annotation stands on its object, or was written.
     pub end_annotated: bool,
     /// Latest spec as seen, valid or not.
     pub spec: Option<Arc<SpecFact>>,

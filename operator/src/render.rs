@@ -72,7 +72,7 @@ impl Operator {
                 ApiCall { uid: Some(key.uid.clone()), ..call(Verb::Delete, api.resource(), key, &key.name) }
             }
             Command::WriteEndAnnotation => {
-                let Some(patch) = self.state.jobs.live(key).and_then(|job| api.marker(key, job)) else {
+                let Some(patch) = self.state.jobs.live(key).and_then(|job| api.end_annotation(key, job)) else {
                     return Ok(None);
                 };
                 ApiCall {

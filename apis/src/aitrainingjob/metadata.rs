@@ -23,9 +23,9 @@ pub(super) fn job_fact(object: &Value) -> JobFact {
     let companion = Companion::of(object);
     let marks = MARKS
         .iter()
-        .filter_map(|(mark, keys)| {
+        .filter_map(|(request, keys)| {
             let key = keys.iter().find(|key| is_present(object, key) && !companion.covers(key))?;
-            Some((*mark, Text::from(annotation(object, key).unwrap_or_default())))
+            Some((*request, Text::from(annotation(object, key).unwrap_or_default())))
         })
         .collect::<BTreeMap<_, _>>();
     JobFact {
@@ -38,7 +38,7 @@ pub(super) fn job_fact(object: &Value) -> JobFact {
 }
 
 /// Renders the patch that writes a job's end annotation, with the companion that ties it to this very job.
-pub(super) fn marker_patch(uid: &str, phase: Phase, message: &str) -> Value {
+pub(super) fn end_annotation_patch(uid: &str, phase: Phase, message: &str) -> Value {
     let key = phase_word(phase);
     json!({"metadata": {"annotations": {key: message, MARKED_FOR: format!("{uid}/{key}")}}})
 }
@@ -129,10 +129,11 @@ mod tests {
                 false,
             ),
         ];
-        for (name, annotations, marks, marker) in rows {
+        for (name, annotations, requests, end_annotation) in rows {
             let fact = job_fact(&job(&annotations));
-            let want = marks.into_iter().map(|(mark, text)| (mark, Text::from(text))).collect::<BTreeMap<_, _>>();
-            assert_eq!((fact.end_requests, fact.end_annotated), (want, marker), "{name}");
+            let want =
+                requests.into_iter().map(|(request, text)| (request, Text::from(text))).collect::<BTreeMap<_, _>>();
+            assert_eq!((fact.end_requests, fact.end_annotated), (want, end_annotation), "{name}");
         }
     }
 
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_marker_is_read_back_as_ours_and_commands_no_copy() {
-        let patch = marker_patch("u1", Phase::TimedOut, "over");
+        let patch = end_annotation_patch("u1", Phase::TimedOut, "over");
         assert_eq!(
             patch["metadata"]["annotations"],
             json!({"Timeout": "over", "trainyard.dev/marked-for": "u1/Timeout"})

@@ -102,8 +102,8 @@ impl JobApi for AiTrainingJob {
         status::status(key, job)
     }
 
-    fn marker(&self, key: &JobKey, job: &engine::Job) -> Option<Value> {
-        status::marker(key, job)
+    fn end_annotation(&self, key: &JobKey, job: &engine::Job) -> Option<Value> {
+        status::end_annotation(key, job)
     }
 
     fn phase_word(&self, phase: Phase) -> &'static str {

@@ -1,4 +1,4 @@
-//! Job state -> `status`, and the ending annotation: a pure projection into this API's vocabulary.
+//! Job state -> `status`, and the end annotation: a pure projection into this API's vocabulary.
 //!
 //! It must not hold anything back that `adopt` needs, nor show anything that is not in the state. Tests: `tests/status.rs`.
 
@@ -8,7 +8,7 @@ use model::{Decision, JobKey, Text};
 use serde_json::{Map, Value, json};
 
 use super::AiTrainingJob;
-use super::metadata::marker_patch;
+use super::metadata::end_annotation_patch;
 use super::words::{REASON_PREFIX, phase_reason, phase_word};
 use crate::conditions::{condition, of_remark, time};
 use crate::objects::MIRROR;
@@ -37,9 +37,9 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
 }
 
 /// Renders the patch that writes the end annotation. Ends that keep the pods have none.
-pub(super) fn marker(key: &JobKey, job: &Job) -> Option<Value> {
+pub(super) fn end_annotation(key: &JobKey, job: &Job) -> Option<Value> {
     let (phase, clean, cause) = job.ending()?;
-    clean.then(|| marker_patch(&key.uid.0, phase, &cause.message))
+    clean.then(|| end_annotation_patch(&key.uid.0, phase, &cause.message))
 }
 
 /// Returns the group whose restart waits for old pods.

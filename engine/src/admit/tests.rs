@@ -167,7 +167,7 @@ fn requested(rv: u64) -> Fact {
     Fact::Job(Box::new(JobFact { end_requests, ..object_fact(rv, stamp(3, 2)) }))
 }
 
-fn with_marker(rv: u64) -> Fact {
+fn with_end_annotation(rv: u64) -> Fact {
     Fact::Job(Box::new(JobFact { end_annotated: true, ..object_fact(rv, stamp(3, 2)) }))
 }
 
@@ -201,8 +201,8 @@ fn each_rule_for_a_fact_has_its_verdict() {
         ("an unknown job that a list holds", empty(), &job, object(0, Stamp::default()), list, ADMITTED),
         ("a newer version of a job", known(&[]), &job, object(11, stamp(3, 2)), watch, ADMITTED),
         ("the same version of a job", known(&[]), &job, object(KNOWN, stamp(3, 2)), watch, UNCHANGED),
-        ("the same version with a mark not seen", known(&[]), &job, requested(KNOWN), watch, ADMITTED),
-        ("the same version with the end annotation", known(&[]), &job, with_marker(KNOWN), watch, ADMITTED),
+        ("the same version with an end request not seen", known(&[]), &job, requested(KNOWN), watch, ADMITTED),
+        ("the same version with the end annotation", known(&[]), &job, with_end_annotation(KNOWN), watch, ADMITTED),
         ("an older version of a job", known(&[]), &job, requested(9), watch, STALE),
         ("a job whose pods came first", known_pods_only(), &job, object(11, Stamp::default()), watch, ADMITTED),
         ("the end of a job", known(&[]), &job, Fact::JobGone, watch, ADMITTED),

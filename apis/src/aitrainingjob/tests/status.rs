@@ -1,4 +1,4 @@
-//! State -> status and ending annotation.
+//! State -> status and end annotation.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ fn nothing_known_is_null_as_the_original_wrote_it() {
     for absent in ["RestartCount", "startTime", "startRunningTime", "endTime", "lastReconcileTime"] {
         assert!(status.get(absent).is_none(), "{absent}");
     }
-    assert_eq!(AiTrainingJob.marker(&key, &Job::default()), None);
+    assert_eq!(AiTrainingJob.end_annotation(&key, &Job::default()), None);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_restart_names_the_group_as_the_user_spelt_it() {
         retry_at: None,
     });
     assert_eq!(status(&key, &job)["RestartReplicaName"], "Trainer");
-    assert_eq!(AiTrainingJob.marker(&key, &job), None, "a restart is no ending");
+    assert_eq!(AiTrainingJob.end_annotation(&key, &job), None, "a restart is no ending");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn endings_show_their_word_their_time_and_the_final_counters() {
         );
         assert!(status["conditions"][0].get("message").is_none());
         assert_eq!(
-            AiTrainingJob.marker(&key, &job),
+            AiTrainingJob.end_annotation(&key, &job),
             Some(
                 json!({"metadata": {"annotations": {word: "why", "trainyard.dev/marked-for": format!("job-1/{word}")}}})
             )
@@ -163,7 +163,7 @@ fn an_ending_that_keeps_its_pods_leaves_no_annotation() {
         clean: false,
         live_only: false,
     });
-    assert_eq!(AiTrainingJob.marker(&key, &job), None);
+    assert_eq!(AiTrainingJob.end_annotation(&key, &job), None);
 }
 
 #[test]
