@@ -23,27 +23,27 @@ pub(crate) enum Flow {
 
 /// Location of a log.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum LogSource {
     /// A log directory, a data directory, or an export.
     Path(PathBuf),
     /// A live operator.
     Server(ServerArgs),
 }
 
-impl Source {
+impl LogSource {
     /// The live operator if one is named, or else the path.
     pub(crate) fn of(path: &Path, server: &ServerArgs) -> Self {
         if server.given() { Self::Server(server.clone()) } else { Self::Path(path.to_owned()) }
     }
 }
 
-impl From<&Path> for Source {
+impl From<&Path> for LogSource {
     fn from(path: &Path) -> Self {
         Self::Path(path.to_owned())
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for LogSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path) => path.display().fmt(f),
@@ -55,7 +55,7 @@ impl fmt::Display for Source {
 /// Shows every record of a log to `visit`, in order, holding one at a time. The state begins at the log's checkpoint, if it
 /// has one; `visit` brings it up to date. Gives the head of what was read.
 pub(crate) fn each(
-    source: &Source,
+    source: &LogSource,
     state: &mut State,
     visit: &mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>,
 ) -> Result<Head, Failure> {
@@ -69,7 +69,7 @@ pub(crate) fn each(
         Ok(())
     };
     let mut reader = match source {
-        Source::Path(path) if path.is_dir() => {
+        LogSource::Path(path) if path.is_dir() => {
             let log = open_dir(path)?;
             begin(log.checkpoint()?.as_ref(), &mut head)?;
             for frame in log.read(log.first())? {
@@ -80,8 +80,8 @@ pub(crate) fn each(
             }
             return Ok(head);
         }
-        Source::Path(path) => jsonl::open(path)?,
-        Source::Server(server) => remote::open(server)?,
+        LogSource::Path(path) => jsonl::open(path)?,
+        LogSource::Server(server) => remote::open(server)?,
     };
     begin(reader.checkpoint(), &mut head)?;
     for frame in reader.by_ref() {
@@ -93,7 +93,7 @@ pub(crate) fn each(
 }
 
 fn one(
-    source: &Source,
+    source: &LogSource,
     frame: &Frame,
     state: &mut State,
     visit: &mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>,
@@ -107,7 +107,7 @@ fn one(
 
 /// Folds a log up to where `visit` stops it. `visit` sees each record and the state before it.
 pub(crate) fn fold(
-    source: &Source,
+    source: &LogSource,
     visit: &mut dyn FnMut(&State, &Record) -> Result<Flow, Failure>,
 ) -> Result<State, Failure> {
     let mut state = State::default();

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::error::DefinitionError;
 use crate::fault::FailRules;
-use crate::kinds::{Kind, KindId, Kinds};
+use crate::kinds::{KindId, Kinds, ServedKind};
 use crate::node::NodeSpec;
 use crate::runtime::{PodRuntime, VirtualPods};
 use crate::store::{Key, Store};
@@ -152,7 +152,7 @@ impl Cluster {
 
     /// Every object but the Kubernetes Events, by kind, namespace and name.
     pub fn objects(&self) -> Vec<Arc<Value>> {
-        let mut kinds: Vec<&Arc<Kind>> = self.kinds.iter().filter(|kind| kind.id != KindId::EVENT).collect();
+        let mut kinds: Vec<&Arc<ServedKind>> = self.kinds.iter().filter(|kind| kind.id != KindId::EVENT).collect();
         kinds.sort_by_key(|kind| (&kind.name, &kind.group));
         kinds.iter().flat_map(|kind| self.store.of_kind(kind.id)).map(|(_, object)| Arc::clone(object)).collect()
     }
@@ -174,12 +174,12 @@ impl Cluster {
     }
 
     /// The kind of an object that is stored.
-    pub(crate) fn kind_of(&self, key: &Key) -> Option<Arc<Kind>> {
+    pub(crate) fn kind_of(&self, key: &Key) -> Option<Arc<ServedKind>> {
         self.kinds.get(key.kind).cloned()
     }
 
     /// A new object came.
-    pub(crate) fn commit_new(&mut self, kind: &Kind, key: &Key, object: Value) -> Arc<Value> {
+    pub(crate) fn commit_new(&mut self, kind: &ServedKind, key: &Key, object: Value) -> Arc<Value> {
         let object = self.store.insert(key, object);
         self.notify(kind, &object, &Change::Created);
         if kind.id == KindId::EVENT
@@ -191,7 +191,12 @@ impl Cluster {
     }
 
     /// An object changed.
-    pub(crate) fn commit_edit(&mut self, kind: &Kind, key: &Key, edit: impl FnOnce(&mut Value)) -> Option<Arc<Value>> {
+    pub(crate) fn commit_edit(
+        &mut self,
+        kind: &ServedKind,
+        key: &Key,
+        edit: impl FnOnce(&mut Value),
+    ) -> Option<Arc<Value>> {
         let selected = self.watchers.select(kind);
         let labels = selected.then(|| self.store.get(key).and_then(|object| labels(object))).flatten();
         let object = self.store.edit(key, edit)?;
@@ -200,7 +205,7 @@ impl Cluster {
     }
 
     /// An object went. What follows from that is `deletion`'s.
-    pub(crate) fn commit_removal(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
+    pub(crate) fn commit_removal(&mut self, kind: &ServedKind, key: &Key) -> Option<Arc<Value>> {
         let object = self.store.remove(key)?;
         self.notify(kind, &object, &Change::Removed);
         self.applied.remove(key);
@@ -216,13 +221,13 @@ impl Cluster {
         }
     }
 
-    fn notify(&mut self, kind: &Kind, object: &Arc<Value>, change: &Change) {
+    fn notify(&mut self, kind: &ServedKind, object: &Arc<Value>, change: &Change) {
         self.watchers.notify(kind, self.store.revision, object, change);
         self.binding_due |= matches!(kind.id, KindId::POD | KindId::NODE);
     }
 }
 
 /// Returns the path of an object of a kind.
-pub(crate) fn address(kind: &Kind, namespace: &str, name: &str) -> Key {
+pub(crate) fn address(kind: &ServedKind, namespace: &str, name: &str) -> Key {
     Key::new(kind.id, if kind.namespaced { namespace } else { "" }, name)
 }

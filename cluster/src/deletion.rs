@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, address};
 use crate::error::refusal;
 use crate::execute::Preconditions;
-use crate::kinds::{Kind, KindId, group_of};
+use crate::kinds::{KindId, ServedKind, group_of};
 use crate::merge::{at, items, object_mut, text};
 use crate::rules;
 use crate::store::{Key, has_finalizers, is_deleting, pod_has_ended};
@@ -39,7 +39,7 @@ fn may_run(pod: &Value) -> bool {
 }
 
 impl Cluster {
-    pub(crate) fn delete(&mut self, kind: &Arc<Kind>, key: &Key, options: DeleteOptions<'_>) -> ApiAnswer {
+    pub(crate) fn delete(&mut self, kind: &Arc<ServedKind>, key: &Key, options: DeleteOptions<'_>) -> ApiAnswer {
         let object = self.stored(kind, key)?;
         options.preconditions.check(kind, key, &object)?;
         if is_deleting(&object) {
@@ -64,7 +64,7 @@ impl Cluster {
     }
 
     /// A further delete can only make the grace period shorter.
-    fn shorten_grace(&mut self, kind: &Kind, key: &Key, object: Arc<Value>, wanted: Option<u32>) -> Arc<Value> {
+    fn shorten_grace(&mut self, kind: &ServedKind, key: &Key, object: Arc<Value>, wanted: Option<u32>) -> Arc<Value> {
         let (current, Some(wanted)) = (grace_of(&object), wanted.map(u64::from)) else {
             return object;
         };
@@ -80,7 +80,7 @@ impl Cluster {
         self.mark_deleted(kind, key, wanted, asked.plus_ms(wanted.saturating_mul(1000))).unwrap_or(object)
     }
 
-    fn mark_deleted(&mut self, kind: &Kind, key: &Key, grace: u64, deadline: Timestamp) -> Option<Arc<Value>> {
+    fn mark_deleted(&mut self, kind: &ServedKind, key: &Key, grace: u64, deadline: Timestamp) -> Option<Arc<Value>> {
         self.commit_edit(kind, key, |object| {
             let metadata = object_mut(object, "metadata");
             metadata.insert("deletionTimestamp".into(), deadline.to_rfc3339().into());
@@ -89,7 +89,7 @@ impl Cluster {
     }
 
     /// Ends the grace period of an object that is being deleted: it goes, unless finalizers keep it.
-    pub(crate) fn finish(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
+    pub(crate) fn finish(&mut self, kind: &ServedKind, key: &Key) -> Option<Arc<Value>> {
         let object = self.store.get(key)?;
         if !has_finalizers(object) {
             return self.remove(key);
@@ -113,7 +113,7 @@ impl Cluster {
         Some(object)
     }
 
-    fn stop_pod(&mut self, kind: &Kind, pod: &Value, grace: u64) {
+    fn stop_pod(&mut self, kind: &ServedKind, pod: &Value, grace: u64) {
         if kind.id == KindId::POD && may_run(pod) {
             let of = |name: &str| text(pod, &["metadata", name]);
             let grace = u32::try_from(grace).unwrap_or(u32::MAX);
@@ -158,7 +158,7 @@ impl Cluster {
     }
 
     /// Makes sure the namespace of a new object is there and not on its way out.
-    pub(crate) fn enter_namespace(&mut self, kind: &Kind, key: &Key) -> Result<(), ApiError> {
+    pub(crate) fn enter_namespace(&mut self, kind: &ServedKind, key: &Key) -> Result<(), ApiError> {
         if !kind.namespaced {
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl Cluster {
     }
 
     /// Deletes everything in a namespace; the namespace goes when it is empty.
-    fn delete_namespace(&mut self, kind: &Kind, key: &Key, object: Arc<Value>) -> Arc<Value> {
+    fn delete_namespace(&mut self, kind: &ServedKind, key: &Key, object: Arc<Value>) -> Arc<Value> {
         let marked = self.commit_edit(kind, key, |object| {
             object_mut(object, "status").insert("phase".into(), "Terminating".into());
         });

@@ -137,7 +137,7 @@ pub(crate) mod refusal {
     use apis::ApiError;
     use model::Text;
 
-    use crate::kinds::Kind;
+    use crate::kinds::ServedKind;
 
     fn error(code: u16, reason: &str, message: String) -> ApiError {
         ApiError { code, reason: Text::from(reason), message }
@@ -149,12 +149,12 @@ pub(crate) mod refusal {
     }
 
     /// 403.
-    pub(crate) fn forbidden(kind: &Kind, name: &str, problem: &str) -> ApiError {
+    pub(crate) fn forbidden(kind: &ServedKind, name: &str, problem: &str) -> ApiError {
         error(403, "Forbidden", format!("{} \"{name}\" is forbidden: {problem}", kind.qualified_plural()))
     }
 
     /// 404: no such object.
-    pub(crate) fn not_found(kind: &Kind, name: &str) -> ApiError {
+    pub(crate) fn not_found(kind: &ServedKind, name: &str) -> ApiError {
         error(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified_plural()))
     }
 
@@ -165,18 +165,18 @@ pub(crate) mod refusal {
     }
 
     /// 409: the name is taken.
-    pub(crate) fn already_exists(kind: &Kind, name: &str) -> ApiError {
+    pub(crate) fn already_exists(kind: &ServedKind, name: &str) -> ApiError {
         error(409, "AlreadyExists", format!("{} \"{name}\" already exists", kind.qualified_plural()))
     }
 
     /// 409: a precondition does not hold.
-    pub(crate) fn conflict(kind: &Kind, name: &str, problem: &str) -> ApiError {
+    pub(crate) fn conflict(kind: &ServedKind, name: &str, problem: &str) -> ApiError {
         let plural = kind.qualified_plural();
         error(409, "Conflict", format!("Operation cannot be fulfilled on {plural} \"{name}\": {problem}"))
     }
 
     /// 422: fields of the object are not acceptable.
-    pub(crate) fn invalid(kind: &Kind, name: &str, problems: &[String]) -> ApiError {
+    pub(crate) fn invalid(kind: &ServedKind, name: &str, problems: &[String]) -> ApiError {
         let problems = match problems {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::cluster::{Cluster, address};
 use crate::deletion::DeleteOptions;
 use crate::error::refusal;
-use crate::kinds::{Kind, KindId, Served};
+use crate::kinds::{KindId, Served, ServedKind};
 use crate::merge::{at, changes_nothing, map_mut, merge, object_mut, text};
 use crate::rules;
 use crate::store::{Key, has_finalizers, is_deleting};
@@ -37,7 +37,7 @@ pub(crate) struct Preconditions<'a> {
 }
 
 impl Preconditions<'_> {
-    pub(crate) fn check(self, kind: &Kind, key: &Key, object: &Value) -> Result<(), ApiError> {
+    pub(crate) fn check(self, kind: &ServedKind, key: &Key, object: &Value) -> Result<(), ApiError> {
         let uid = text(object, &["metadata", "uid"]);
         if let Some(wanted) = self.uid
             && *wanted.0 != *uid
@@ -108,7 +108,7 @@ impl Cluster {
         served.ok_or_else(|| refusal::not_served(&resource.api_version, &resource.kind))
     }
 
-    pub(crate) fn stored(&self, kind: &Kind, key: &Key) -> ApiAnswer {
+    pub(crate) fn stored(&self, kind: &ServedKind, key: &Key) -> ApiAnswer {
         self.store.get(key).cloned().ok_or_else(|| refusal::not_found(kind, &key.name))
     }
 

@@ -28,7 +28,7 @@ impl KindId {
 
 /// A served kind.
 #[derive(Debug, Clone)]
-pub(crate) struct Kind {
+pub(crate) struct ServedKind {
     pub(crate) id: KindId,
     pub(crate) name: Text,
     /// API group; empty for the core group.
@@ -41,7 +41,7 @@ pub(crate) struct Kind {
     pub(crate) generation: bool,
 }
 
-impl Kind {
+impl ServedKind {
     /// `pods`, `aitrainingjobs.elasticdeeplearning.ai`: how errors call the kind.
     pub(crate) fn qualified_plural(&self) -> String {
         if self.group.is_empty() { self.plural.to_string() } else { format!("{}.{}", self.plural, self.group) }
@@ -56,7 +56,7 @@ impl Kind {
 /// One served version of a kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
-    pub(crate) kind: Arc<Kind>,
+    pub(crate) kind: Arc<ServedKind>,
     /// True if `status` is a subresource: main writes leave it alone.
     pub(crate) status: bool,
     /// Path of the member that the subresource `scale` sets; absent where there is no such subresource.
@@ -67,7 +67,7 @@ pub(crate) struct Served {
 /// Every served kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Kinds {
-    by_id: Vec<Arc<Kind>>,
+    by_id: Vec<Arc<ServedKind>>,
     by_resource: BTreeMap<Resource, Served>,
     /// The registered definitions, by kind and group, so that they can be saved.
     definitions: BTreeMap<(Text, Text), Arc<Value>>,
@@ -128,7 +128,7 @@ impl Default for Kinds {
     fn default() -> Self {
         let mut kinds = Self { by_id: Vec::new(), by_resource: BTreeMap::new(), definitions: BTreeMap::new() };
         for builtin in BUILTIN {
-            let kind = kinds.add(Kind {
+            let kind = kinds.add(ServedKind {
                 id: KindId(0),
                 name: Text::from(builtin.kind),
                 group: Text::from(group_of(builtin.api_version)),
@@ -146,7 +146,7 @@ impl Default for Kinds {
 
 impl Kinds {
     /// Adds a kind, or replaces the one of the same name and group, and gives it its number.
-    fn add(&mut self, mut kind: Kind) -> Arc<Kind> {
+    fn add(&mut self, mut kind: ServedKind) -> Arc<ServedKind> {
         let place = self.by_id.iter().position(|k| k.name == kind.name && k.group == kind.group);
         kind.id = KindId(u16::try_from(place.unwrap_or(self.by_id.len())).unwrap_or(u16::MAX));
         let kind = Arc::new(kind);
@@ -200,7 +200,7 @@ impl Kinds {
         }
         let watch = Some(model::Kind::Job);
         let key = (name.clone(), group.clone());
-        let kind = self.add(Kind { id: KindId(0), name, group, plural, namespaced, watch, generation: true });
+        let kind = self.add(ServedKind { id: KindId(0), name, group, plural, namespaced, watch, generation: true });
         self.by_resource.retain(|_, served| served.kind.id != kind.id);
         for (resource, status, replicas, schema) in versions {
             let served = Served { kind: Arc::clone(&kind), status, replicas, schema: Some(schema) };
@@ -216,12 +216,12 @@ impl Kinds {
     }
 
     /// The kind of a number.
-    pub(crate) fn get(&self, id: KindId) -> Option<&Arc<Kind>> {
+    pub(crate) fn get(&self, id: KindId) -> Option<&Arc<ServedKind>> {
         self.by_id.get(usize::from(id.0))
     }
 
     /// The kind of that name and API group, if objects of it can exist here.
-    pub(crate) fn find(&self, group: &str, name: &str) -> Option<&Arc<Kind>> {
+    pub(crate) fn find(&self, group: &str, name: &str) -> Option<&Arc<ServedKind>> {
         self.by_id.iter().find(|k| &*k.group == group && &*k.name == name)
     }
 
@@ -232,7 +232,7 @@ impl Kinds {
     }
 
     /// Every kind.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<ServedKind>> {
         self.by_id.iter()
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::kinds::{Kind, KindId};
+use crate::kinds::{KindId, ServedKind};
 use crate::merge::{at, items, text};
 
 /// Maximum size of all annotations of one object, in bytes.
@@ -62,7 +62,7 @@ fn invalid(path: &str, value: &str, why: &str) -> String {
 }
 
 /// Checks name, labels, annotations, owner references and finalizers.
-pub(crate) fn check_metadata(kind: &Kind, name: &str, object: &Value, problems: &mut Vec<String>) {
+pub(crate) fn check_metadata(kind: &ServedKind, name: &str, object: &Value, problems: &mut Vec<String>) {
     let (good, why): (fn(&str) -> bool, &str) = match kind.id {
         KindId::SERVICE => (|n| is_dns_label(n) && n.starts_with(|c: char| c.is_ascii_lowercase()), SERVICE_NAME),
         KindId::NAMESPACE => (is_dns_label, DNS_LABEL),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use apis::{ApiCall, ApiError, Observation, ObservedObject, Registry, Resource, Verb, objects};
 use cluster::{Cluster, FailRule, FailRules, FailVerb, NodeSpec};
 use embedded::Backend;
-use k8s_driver::Scope;
+use k8s_driver::JobFilter;
 use k8s_driver::harness::collection;
 use model::{Kind, ResourceVersion, Timestamp};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ impl Real {
         }
         let only = if namespaces.len() == 1 { namespaces.first().map(|n| names.out(n)) } else { None };
         let home = names.out(namespaces.first().map_or("default", String::as_str));
-        let scope = Scope { namespace: only, ..Scope::default() };
+        let scope = JobFilter { namespace: only, ..JobFilter::default() };
         let watches = Watches::new(server.clone(), registry.clone(), scope, home, names.out(MARK))?;
         let now = cluster::Options::default().now;
         let (namespaces, copy) = (namespaces.clone(), OnceCell::new());

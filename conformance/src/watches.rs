@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use apis::{ApiError, JobApi, Observation, ObservedObject, Registry, WatchTarget, objects};
 use http::Method;
 use k8s_driver::harness::{End, ListReporter, Selection, SourceWatch, StatusReporter, collection, sources};
-use k8s_driver::{Metrics, Scope};
+use k8s_driver::{JobFilter, Metrics};
 use model::{Kind, ResourceVersion, Text};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ struct Watch {
 pub struct Watches {
     server: Server,
     registry: Registry,
-    scope: Scope,
+    scope: JobFilter,
     namespace: String,
     node: String,
     kinds: BTreeMap<Kind, Watch>,
@@ -62,7 +62,7 @@ impl Watches {
     pub fn new(
         server: Server,
         registry: Registry,
-        scope: Scope,
+        scope: JobFilter,
         namespace: String,
         node: String,
     ) -> Result<Self, ApiError> {

@@ -14,11 +14,11 @@ const ASSETS: &str = "KUBEBUILDER_ASSETS";
 /// Paths of the programs.
 #[derive(Debug, Clone)]
 pub struct Binaries {
-    source: Source,
+    programs: Programs,
 }
 
 #[derive(Debug, Clone)]
-enum Source {
+enum Programs {
     /// Each a file of its own, looked for in these directories.
     Files(Vec<PathBuf>),
     /// One file, with the program as its first argument.
@@ -36,11 +36,11 @@ impl Binaries {
     /// When etcd, kube-apiserver or kubectl are not in `KUBEBUILDER_ASSETS`, when there is no Go, or the build fails.
     pub fn ensure() -> Result<Self, Error> {
         let Some(assets) = env::var_os(ASSETS).filter(|value| !value.is_empty()) else {
-            return Ok(Self { source: Source::One(build::ensure()?) });
+            return Ok(Self { programs: Programs::One(build::ensure()?) });
         };
         let path = env::var_os("PATH").unwrap_or_default();
         let directories = std::iter::once(PathBuf::from(assets)).chain(env::split_paths(&path)).collect();
-        let binaries = Self { source: Source::Files(directories) };
+        let binaries = Self { programs: Programs::Files(directories) };
         binaries.require(&["etcd", "kube-apiserver", "kubectl"])?;
         Ok(binaries)
     }
@@ -52,7 +52,7 @@ impl Binaries {
     }
 
     fn require(&self, programs: &[&'static str]) -> Result<(), Error> {
-        let Source::Files(directories) = &self.source else { return Ok(()) };
+        let Programs::Files(directories) = &self.programs else { return Ok(()) };
         let missing = |program: &&&'static str| find(directories, program).is_none();
         let programs: Vec<&'static str> = programs.iter().filter(missing).copied().collect();
         if programs.is_empty() {
@@ -65,13 +65,13 @@ impl Binaries {
 
     /// A command that runs one of them: `etcd`, `kubectl` and so on.
     pub fn command(&self, program: &str) -> Command {
-        match &self.source {
-            Source::One(file) => {
+        match &self.programs {
+            Programs::One(file) => {
                 let mut command = Command::new(file);
                 command.arg(program);
                 command
             }
-            Source::Files(directories) => Command::new(find(directories, program).unwrap_or_else(|| program.into())),
+            Programs::Files(directories) => Command::new(find(directories, program).unwrap_or_else(|| program.into())),
         }
     }
 }

@@ -32,7 +32,7 @@ pub use crate::metrics::Metrics;
 pub use crate::process::options::{Lease as LeaseSettings, Options};
 pub use crate::process::run::{CACHE_AFTER, Error, Handles, run};
 pub use crate::process::status::ProcessState;
-pub use crate::watch::sources::Scope;
+pub use crate::watch::sources::JobFilter;
 
 /// Connections to an API server and single HTTP exchanges with it.
 pub mod api_server {

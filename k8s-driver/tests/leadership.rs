@@ -13,7 +13,7 @@ use control_plane::{Component, ControlPlane, Identity, Options as PlaneOptions, 
 use k8s_driver::api_server::{self, Connection, connect};
 use k8s_driver::election::{Elector, Error, LeaseHold, LeaseOptions, find_leader};
 use k8s_driver::remote_log::{self, LocateOptions, Remote, locate};
-use k8s_driver::{Handles, LeaseSettings, Metrics, Options, ProcessState, Scope, run};
+use k8s_driver::{Handles, JobFilter, LeaseSettings, Metrics, Options, ProcessState, run};
 use model::{Position, Term};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -194,7 +194,7 @@ impl Operator {
         let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         let options = Options {
             connection: of(kubeconfig),
-            scope: Scope { namespace: Some(space.to_owned()), label_selector: String::new() },
+            scope: JobFilter { namespace: Some(space.to_owned()), label_selector: String::new() },
             data_directory: data.to_owned(),
             lease: Some(LeaseSettings {
                 namespace: Some(space.to_owned()),

@@ -9,12 +9,12 @@ use settings::Quantity;
 
 use crate::expand::expand;
 use crate::names::Names;
-use crate::objects::{Objects, Source};
+use crate::objects::{ObjectKind, Objects};
 use crate::pod::{Container, EnvSource, EnvVar, KeyRef, Pod, ResourceFieldRef};
 
 /// Variables that references are resolved against.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Scope<'a> {
+pub(crate) struct ReferenceContext<'a> {
     pub(crate) pod: &'a Pod,
     pub(crate) objects: &'a Objects,
     pub(crate) pod_ip: &'a str,
@@ -24,7 +24,7 @@ pub(crate) struct Scope<'a> {
 /// The variables of a container, in order, each name once. `given` are this runtime's own, which the pod's win over.
 /// The error is a message as a kubelet words it.
 pub(crate) fn of_container(
-    scope: Scope<'_>,
+    scope: ReferenceContext<'_>,
     container: &Container,
     given: &[(String, String)],
     names: &mut Names,
@@ -35,7 +35,7 @@ pub(crate) fn of_container(
         built.set(name, value.clone(), false);
     }
     for from in &container.env_from {
-        let refs = [(Source::ConfigMap, &from.config_map_ref), (Source::Secret, &from.secret_ref)];
+        let refs = [(ObjectKind::ConfigMap, &from.config_map_ref), (ObjectKind::Secret, &from.secret_ref)];
         for (source, reference) in refs.into_iter().filter_map(|(source, found)| Some((source, found.as_ref()?))) {
             match scope.objects.get(source, namespace, &reference.name) {
                 Some(data) => {
@@ -43,7 +43,7 @@ pub(crate) fn of_container(
                         let name = format!("{}{key}", from.prefix);
                         if is_variable_name(&name) {
                             let text = String::from_utf8_lossy(value).into_owned();
-                            built.set(&name, text, source == Source::ConfigMap);
+                            built.set(&name, text, source == ObjectKind::ConfigMap);
                         }
                     }
                 }
@@ -91,7 +91,7 @@ impl Built {
 
 /// `None` for an optional reference to something that does not exist.
 fn value_of(
-    scope: Scope<'_>,
+    scope: ReferenceContext<'_>,
     container: &Container,
     variable: &EnvVar,
     earlier: &Built,
@@ -102,25 +102,25 @@ fn value_of(
     match source {
         EnvSource { field_ref: Some(field), .. } => Ok(Some((field_of(scope, &field.field_path)?, false))),
         EnvSource { resource_field_ref: Some(field), .. } => Ok(Some((resource_of(scope, container, field)?, false))),
-        EnvSource { config_map_key_ref: Some(key), .. } => key_of(scope, Source::ConfigMap, key),
-        EnvSource { secret_key_ref: Some(key), .. } => key_of(scope, Source::Secret, key),
+        EnvSource { config_map_key_ref: Some(key), .. } => key_of(scope, ObjectKind::ConfigMap, key),
+        EnvSource { secret_key_ref: Some(key), .. } => key_of(scope, ObjectKind::Secret, key),
         EnvSource { .. } => {
             Err(format!("env {}: this kind of valueFrom is not supported on this machine", variable.name))
         }
     }
 }
 
-fn key_of(scope: Scope<'_>, source: Source, key: &KeyRef) -> Result<Option<(String, bool)>, String> {
+fn key_of(scope: ReferenceContext<'_>, source: ObjectKind, key: &KeyRef) -> Result<Option<(String, bool)>, String> {
     let data = scope.objects.get(source, &scope.pod.metadata.namespace, &key.name);
     match (data, data.and_then(|data| data.get(&key.key))) {
-        (_, Some(value)) => Ok(Some((String::from_utf8_lossy(value).into_owned(), source == Source::ConfigMap))),
+        (_, Some(value)) => Ok(Some((String::from_utf8_lossy(value).into_owned(), source == ObjectKind::ConfigMap))),
         _ if key.optional => Ok(None),
         (None, None) => Err(format!("{} \"{}\" not found", source.word(), key.name)),
         (Some(_), None) => Err(format!("couldn't find key {} in {} \"{}\"", key.key, source.word(), key.name)),
     }
 }
 
-fn field_of(scope: Scope<'_>, path: &str) -> Result<String, String> {
+fn field_of(scope: ReferenceContext<'_>, path: &str) -> Result<String, String> {
     let metadata = &scope.pod.metadata;
     let subscript = |prefix: &str| path.strip_prefix(prefix)?.strip_suffix("']").map(str::to_owned);
     let text = match path {
@@ -145,7 +145,7 @@ fn field_of(scope: Scope<'_>, path: &str) -> Result<String, String> {
     Ok(text.clone())
 }
 
-fn resource_of(scope: Scope<'_>, own: &Container, field: &ResourceFieldRef) -> Result<String, String> {
+fn resource_of(scope: ReferenceContext<'_>, own: &Container, field: &ResourceFieldRef) -> Result<String, String> {
     let spec = &scope.pod.spec;
     let container = if field.container_name.is_empty() {
         own
@@ -217,7 +217,7 @@ mod tests {
         let mut names = Names::new(64);
         names.add_owner("ns", "j");
         let peer = names.address("ns", "j-w-1").to_string();
-        let scope = Scope { pod: &pod, objects: &objects, pod_ip: "127.9.9.9", host_ip: "127.0.0.1" };
+        let scope = ReferenceContext { pod: &pod, objects: &objects, pod_ip: "127.9.9.9", host_ip: "127.0.0.1" };
         let given = [("GIVEN".to_owned(), "g".to_owned())];
         let all = of_container(scope, &pod.spec.containers[0], &given, &mut names)?;
         Ok(all.into_iter().skip(1).map(|(name, value)| format!("{name}={value}").replace(&peer, "PEER")).collect())

@@ -8,7 +8,7 @@ use model::Timestamp;
 use crate::wire::{Container, Plan};
 
 /// Index of a container: init containers first, in order.
-pub(crate) type Slot = usize;
+pub(crate) type ContainerIndex = usize;
 
 /// Input of a pod's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,11 +16,11 @@ pub(crate) enum Input {
     /// Nothing but time passing; also the first input.
     Tick,
     /// The program of a container runs.
-    Running { slot: Slot, pid: i32 },
+    Running { slot: ContainerIndex, pid: i32 },
     /// It could not be started.
-    NotStarted { slot: Slot, message: String },
+    NotStarted { slot: ContainerIndex, message: String },
     /// It ended at that time, and meanwhile everything it started.
-    Exited { slot: Slot, code: i32, message: String, at: Timestamp },
+    Exited { slot: ContainerIndex, code: i32, message: String, at: Timestamp },
     /// The pod is to end.
     Stop { grace_ms: u64 },
     /// Kills all that runs; it counts as ended with this code.
@@ -31,11 +31,11 @@ pub(crate) enum Input {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Start a container; `restart` counts its earlier runs in this pod.
-    Start { slot: Slot, restart: u32 },
+    Start { slot: ContainerIndex, restart: u32 },
     /// Ask it to end.
-    Term { slot: Slot },
+    Term { slot: ContainerIndex },
     /// End it.
-    Kill { slot: Slot },
+    Kill { slot: ContainerIndex },
 }
 
 /// A run of a container that is over.
@@ -209,7 +209,7 @@ impl Lifecycle {
 
     fn ended(
         &mut self,
-        slot: Slot,
+        slot: ContainerIndex,
         code: i32,
         reason: &'static str,
         message: String,
@@ -269,7 +269,7 @@ impl Lifecycle {
         }
     }
 
-    fn start_if_due(&mut self, slot: Slot, now: Timestamp, actions: &mut Vec<Action>) {
+    fn start_if_due(&mut self, slot: ContainerIndex, now: Timestamp, actions: &mut Vec<Action>) {
         let sidecars_only = self.stopping.is_some();
         let policy = self.plan.restart_policy;
         let back_off = self.plan.back_off;

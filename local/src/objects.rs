@@ -6,12 +6,12 @@ use serde_json::Value;
 
 /// Kind of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
+pub(crate) enum ObjectKind {
     ConfigMap,
     Secret,
 }
 
-impl Source {
+impl ObjectKind {
     /// The name messages use, as the kubelet does.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 /// Objects provided by the runner.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    known: BTreeMap<(Source, String, String), Data>,
+    known: BTreeMap<(ObjectKind, String, String), Data>,
 }
 
 impl Objects {
@@ -54,19 +54,19 @@ impl Objects {
     }
 
     /// The data of an object.
-    pub(crate) fn get(&self, source: Source, namespace: &str, name: &str) -> Option<&Data> {
+    pub(crate) fn get(&self, source: ObjectKind, namespace: &str, name: &str) -> Option<&Data> {
         self.known.get(&(source, namespace.to_owned(), name.to_owned()))
     }
 }
 
-fn key(object: &Value) -> Option<(Source, String, String)> {
+fn key(object: &Value) -> Option<(ObjectKind, String, String)> {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    Some((Source::of(object)?, text("namespace"), text("name")))
+    Some((ObjectKind::of(object)?, text("namespace"), text("name")))
 }
 
 /// Text members first, then base64 ones, then the write-only `stringData` over both, as an API server merges them.
 fn data(object: &Value) -> Data {
-    let encoded = if Source::of(object) == Some(Source::Secret) { "data" } else { "binaryData" };
+    let encoded = if ObjectKind::of(object) == Some(ObjectKind::Secret) { "data" } else { "binaryData" };
     let plain = if encoded == "data" { "" } else { "data" };
     let mut data = Data::new();
     for (member, is_encoded) in [(plain, false), (encoded, true), ("stringData", false)] {
@@ -143,11 +143,14 @@ mod tests {
         assert!(objects.put(&map) && objects.put(&secret));
         assert!(!objects.put(&json!({"kind": "Pod", "metadata": {"name": "m"}})));
         let get = |objects: &Objects, source, key: &str| objects.get(source, "n", "m").unwrap().get(key).cloned();
-        assert_eq!(get(&objects, Source::ConfigMap, "a").unwrap(), b"Zg==");
-        assert_eq!(get(&objects, Source::ConfigMap, "b").unwrap(), b"f");
-        assert_eq!(get(&objects, Source::Secret, "a").unwrap(), b"over");
-        assert_eq!(get(&objects, Source::Secret, "c").unwrap(), b"no base64!");
+        assert_eq!(get(&objects, ObjectKind::ConfigMap, "a").unwrap(), b"Zg==");
+        assert_eq!(get(&objects, ObjectKind::ConfigMap, "b").unwrap(), b"f");
+        assert_eq!(get(&objects, ObjectKind::Secret, "a").unwrap(), b"over");
+        assert_eq!(get(&objects, ObjectKind::Secret, "c").unwrap(), b"no base64!");
         objects.remove(&map);
-        assert!(objects.get(Source::ConfigMap, "n", "m").is_none() && objects.get(Source::Secret, "n", "m").is_some());
+        assert!(
+            objects.get(ObjectKind::ConfigMap, "n", "m").is_none()
+                && objects.get(ObjectKind::Secret, "n", "m").is_some()
+        );
     }
 }

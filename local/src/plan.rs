@@ -8,7 +8,7 @@ use serde_json::Value;
 use settings::Quantity;
 
 use crate::accounts::Accounts;
-use crate::environment::{self, Scope};
+use crate::environment::{self, ReferenceContext};
 use crate::expand::expand;
 use crate::gpus::{self, Gpus};
 use crate::names::Names;
@@ -34,7 +34,7 @@ const ERROR_FILE: &str = "TORCHELASTIC_ERROR_FILE";
 
 /// Why a pod cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum PlanError {
     /// A container cannot be made; it can when an object is there that is missing now.
     Container {
         /// Empty when it is about the whole pod.
@@ -63,8 +63,8 @@ pub(crate) fn log_path(data_dir: &Path, namespace: &str, pod: &str, container: &
 
 impl Planner<'_> {
     /// Plans a pod. GPUs it gets stay its own until they are given back under its uid.
-    pub(crate) fn plan(&mut self, object: &Value) -> Result<Plan, Refusal> {
-        let whole = |message: String| Refusal::Container { name: String::new(), message };
+    pub(crate) fn plan(&mut self, object: &Value) -> Result<Plan, PlanError> {
+        let whole = |message: String| PlanError::Container { name: String::new(), message };
         let pod: Pod =
             serde::Deserialize::deserialize(object).map_err(|error| whole(format!("unreadable pod: {error}")))?;
         let metadata = &pod.metadata;
@@ -79,7 +79,7 @@ impl Planner<'_> {
         let unhonoured = security::unhonoured(object);
         if let Some(first) = unhonoured.first().filter(|_| self.options.refuse_unhonoured) {
             let message = format!("{first}; leave it out, or run the pod on another node");
-            return Err(Refusal::Container { name: first.container.clone().unwrap_or_default(), message });
+            return Err(PlanError::Container { name: first.container.clone().unwrap_or_default(), message });
         }
         self.names.add_pod(&metadata.namespace, &metadata.name, &metadata.labels, metadata.controller());
         let pod_ip = self.names.address(&metadata.namespace, &metadata.name).to_string();
@@ -105,7 +105,7 @@ impl Planner<'_> {
         let visible = self.devices(&pod)?;
         let planned = (|| {
             for (n, container) in pod.spec.init_containers.iter().chain(&pod.spec.containers).enumerate() {
-                let refuse = |message| Refusal::Container { name: container.name.clone(), message };
+                let refuse = |message| PlanError::Container { name: container.name.clone(), message };
                 let made = self.container(&pod, &plan, container, &places, visible[n].as_deref()).map_err(refuse)?;
                 if n < pod.spec.init_containers.len() { plan.init.push(made) } else { plan.main.push(made) }
             }
@@ -153,7 +153,7 @@ impl Planner<'_> {
         if let Some(visible) = visible {
             given.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned()));
         }
-        let scope = Scope { pod, objects: self.objects, pod_ip: &plan.pod_ip, host_ip: &plan.host_ip };
+        let scope = ReferenceContext { pod, objects: self.objects, pod_ip: &plan.pod_ip, host_ip: &plan.host_ip };
         let env = environment::of_container(scope, container, &given, self.names)?;
 
         let lookup = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
@@ -193,7 +193,7 @@ impl Planner<'_> {
     }
 
     /// `CUDA_VISIBLE_DEVICES` of each container, init containers first; nothing where GPUs are not looked after.
-    fn devices(&mut self, pod: &Pod) -> Result<Vec<Option<String>>, Refusal> {
+    fn devices(&mut self, pod: &Pod) -> Result<Vec<Option<String>>, PlanError> {
         let containers = || pod.spec.init_containers.iter().chain(&pod.spec.containers);
         let asked: Vec<u32> = containers().map(|container| gpus_asked(&container.resources)).collect();
         let total: u64 = asked.iter().map(|count| u64::from(*count)).sum();
@@ -208,7 +208,7 @@ impl Planner<'_> {
             let Some(indices) = self.gpus.take(&pod.metadata.uid, count) else {
                 self.gpus.release(&pod.metadata.uid);
                 let free = self.gpus.free();
-                return Err(Refusal::Admission { message: format!("{total} GPUs are requested, {free} are free") });
+                return Err(PlanError::Admission { message: format!("{total} GPUs are requested, {free} are free") });
             };
             visible.push(Some(indices.join(",")));
         }
@@ -291,14 +291,14 @@ mod tests {
         })
     }
 
-    fn plan_with(options: &Options, gpus: &mut Gpus, object: &Value) -> (Result<Plan, Refusal>, Vec<String>) {
+    fn plan_with(options: &Options, gpus: &mut Gpus, object: &Value) -> (Result<Plan, PlanError>, Vec<String>) {
         let (objects, mut names) = (Objects::default(), Names::new(64));
         let mut planner = Planner { options, objects: &objects, names: &mut names, gpus, warnings: Vec::new() };
         let plan = planner.plan(object);
         (plan, planner.warnings)
     }
 
-    fn plan(object: &Value) -> Result<Plan, Refusal> {
+    fn plan(object: &Value) -> Result<Plan, PlanError> {
         let mut options = Options::new("/data", "/bin/the-binary");
         options.workdir = Some("/some-dir".into());
         plan_with(&options, &mut Gpus::none(), object).0
@@ -336,7 +336,7 @@ mod tests {
         ];
         for (object, want) in cases {
             match plan(&object) {
-                Err(Refusal::Container { message, .. }) => assert!(message.contains(want), "{object}: {message}"),
+                Err(PlanError::Container { message, .. }) => assert!(message.contains(want), "{object}: {message}"),
                 other => panic!("{object}: {other:?}"),
             }
         }
@@ -349,7 +349,7 @@ mod tests {
         let (planned, warnings) = plan_with(&options, &mut Gpus::none(), &object);
         assert!(planned.is_ok() && warnings[0].contains("readOnlyRootFilesystem true"), "{warnings:?}");
         options.refuse_unhonoured = true;
-        let Err(Refusal::Container { name, message }) = plan_with(&options, &mut Gpus::none(), &object).0 else {
+        let Err(PlanError::Container { name, message }) = plan_with(&options, &mut Gpus::none(), &object).0 else {
             panic!("it is planned");
         };
         assert_eq!(name, "c");
@@ -371,8 +371,8 @@ mod tests {
         let bad = pod(&json!({"name": "c", "resources": {"limits": {"amd.com/gpu": 1}}}));
         assert_eq!(visible(&plan_with(&options, &mut gpus, &two).0.unwrap()).unwrap(), "0,1");
         assert_eq!(visible(&plan_with(&options, &mut gpus, &none).0.unwrap()).unwrap(), "");
-        assert!(matches!(plan_with(&options, &mut gpus, &two).0, Err(Refusal::Admission { .. })));
-        assert!(matches!(plan_with(&options, &mut gpus, &bad).0, Err(Refusal::Container { .. })));
+        assert!(matches!(plan_with(&options, &mut gpus, &two).0, Err(PlanError::Admission { .. })));
+        assert!(matches!(plan_with(&options, &mut gpus, &bad).0, Err(PlanError::Container { .. })));
         assert_eq!(gpus.free(), 3);
         let (unlooked, warnings) = plan_with(&options, &mut Gpus::none(), &two);
         assert_eq!(visible(&unlooked.unwrap()), None);

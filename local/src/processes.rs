@@ -22,7 +22,7 @@ use crate::handle::{Handle, Hub};
 use crate::names::{self, Names};
 use crate::objects::Objects;
 use crate::options::{Options, Output, Sink};
-use crate::plan::{Planner, Refusal, log_path};
+use crate::plan::{PlanError, Planner, log_path};
 use crate::tail::Tail;
 use crate::wire::Order;
 use crate::{leftovers, private, status, volumes};
@@ -287,11 +287,11 @@ impl Inner {
                 let pod = Pod { namespace: namespace.to_owned(), name: name.to_owned(), handle };
                 self.pods.insert(uid.to_owned(), pod);
             }
-            Err(Refusal::Admission { message }) => {
+            Err(PlanError::Admission { message }) => {
                 self.warn(namespace, name, &owner_of(object), message.clone());
                 self.report(namespace, name, uid, status::of_failed("UnexpectedAdmissionError", &message), true);
             }
-            Err(Refusal::Container { name: container, message }) => {
+            Err(PlanError::Container { name: container, message }) => {
                 self.warn(namespace, name, &owner_of(object), message.clone());
                 let containers = containers_of(object);
                 // An init container has no status of its own yet: the others say what is the matter.

@@ -17,7 +17,7 @@ use model::Timestamp;
 use serde_json::Value;
 
 use crate::clock::now;
-use crate::lifecycle::{Action, Input, Lifecycle, Slot, State};
+use crate::lifecycle::{Action, ContainerIndex, Input, Lifecycle, State};
 use crate::shim::{KILL_TIMEOUT, SELF};
 use crate::wire::{self, Note, Order, Plan, ShimNote, ShimOrder};
 use crate::{last_words, signals, status, tree};
@@ -61,13 +61,13 @@ enum Event {
     RunnerGone,
     /// From the shim of a container's `run`-th run.
     Shim {
-        slot: Slot,
+        slot: ContainerIndex,
         run: u32,
         note: ShimNote,
     },
     /// That shim is gone.
     Closed {
-        slot: Slot,
+        slot: ContainerIndex,
         run: u32,
     },
 }
@@ -189,7 +189,7 @@ impl Supervisor {
         }
     }
 
-    fn start(&mut self, slot: Slot, run: u32) -> io::Result<()> {
+    fn start(&mut self, slot: ContainerIndex, run: u32) -> io::Result<()> {
         let Some(track) = self.pod.tracks.get(slot) else { return Ok(()) };
         let spec = &track.spec;
         let log = log_of_run(&spec.log, run);
@@ -237,14 +237,14 @@ impl Supervisor {
         Ok(())
     }
 
-    fn order(&mut self, slot: Slot, order: ShimOrder) {
+    fn order(&mut self, slot: ContainerIndex, order: ShimOrder) {
         if let Some(Some(shim)) = self.shims.get_mut(slot) {
             // A shim that is gone has ended its container already.
             let _ = wire::send(&mut shim.control, &order);
         }
     }
 
-    fn heard(&mut self, slot: Slot, run: u32, note: ShimNote) {
+    fn heard(&mut self, slot: ContainerIndex, run: u32, note: ShimNote) {
         let Some(Some(shim)) = self.shims.get_mut(slot) else { return };
         if shim.run != run {
             return;
@@ -255,7 +255,7 @@ impl Supervisor {
         }
     }
 
-    fn shim_gone(&mut self, slot: Slot, run: u32) {
+    fn shim_gone(&mut self, slot: ContainerIndex, run: u32) {
         let Some(place) = self.shims.get_mut(slot) else { return };
         let Some(mut shim) = place.take_if(|shim| shim.run == run) else { return };
         // It closed its output, so it is ending; its own exit status says nothing its notes do not.
@@ -280,7 +280,7 @@ impl Supervisor {
     }
 
     /// Why a container failed, in its own words.
-    fn last_words(&self, slot: Slot, shim: &Shim) -> String {
+    fn last_words(&self, slot: ContainerIndex, shim: &Shim) -> String {
         let Some(spec) = self.pod.tracks.get(slot).map(|track| &track.spec) else { return String::new() };
         match last_words::of_error_file(&spec.error_file) {
             Some(exception) => exception,

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::objects::{Data, Objects, Source};
+use crate::objects::{Data, ObjectKind, Objects};
 use crate::pod::{Container, HostPath, Item, Pod, Volume};
 use crate::private::{self, Access};
 
@@ -99,9 +99,9 @@ fn place(
         made(data_dir.join("claims").join(namespace).join(&claim.claim_name)).map(Some)
     } else {
         let (source, name, optional, items, mode) = if let Some(files) = &volume.config_map {
-            (Source::ConfigMap, &files.name, files.optional, &files.items, files.default_mode)
+            (ObjectKind::ConfigMap, &files.name, files.optional, &files.items, files.default_mode)
         } else if let Some(files) = &volume.secret {
-            (Source::Secret, &files.secret_name, files.optional, &files.items, files.default_mode)
+            (ObjectKind::Secret, &files.secret_name, files.optional, &files.items, files.default_mode)
         } else {
             return Ok(None);
         };

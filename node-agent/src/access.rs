@@ -14,7 +14,7 @@ use tracing::warn;
 use x509_parser::parse_x509_certificate;
 
 use crate::Error;
-use crate::api::{Refusal, Server};
+use crate::api::{RequestError, Server};
 
 /// Where an API server publishes the authority that signs its clients.
 const AUTHORITIES: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -97,7 +97,7 @@ impl Gate {
     ///
     /// # Errors
     /// When the API server does not say.
-    pub(crate) async fn lets_in(&self, user: &User) -> Result<bool, Refusal> {
+    pub(crate) async fn lets_in(&self, user: &User) -> Result<bool, RequestError> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(user).copied();
         if let Some((allowed, at)) = known
             && at.elapsed() < MAX_AGE

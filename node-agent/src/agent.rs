@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::access::{self, Gate};
-use crate::api::{News, Refusal, Server};
+use crate::api::{News, RequestError, Server};
 use crate::heartbeat::Heartbeat;
 use crate::pods::{Answer, Call, Effect, Pods};
 use crate::references::{self, Reference};
@@ -114,7 +114,7 @@ fn processes(options: &Options, cluster: String, woken: &Arc<Notify>) -> Result<
 struct Read {
     uid: String,
     namespace: String,
-    objects: Result<Vec<(Reference, Option<Value>)>, Refusal>,
+    objects: Result<Vec<(Reference, Option<Value>)>, RequestError>,
 }
 
 struct Agent {
@@ -123,7 +123,7 @@ struct Agent {
     pods: Pods,
     /// What of them runs, for those who follow their output.
     running: Running,
-    calls: JoinSet<(Call, Answer, Option<Refusal>)>,
+    calls: JoinSet<(Call, Answer, Option<RequestError>)>,
     reads: JoinSet<Read>,
 }
 

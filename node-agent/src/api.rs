@@ -27,13 +27,13 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// A request that was not done.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct RequestError {
     /// HTTP status code; 0 when there was no answer.
     pub(crate) code: u16,
     pub(crate) message: String,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code {
             0 => write!(f, "no answer: {}", self.message),
@@ -42,7 +42,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Refusal {
+impl RequestError {
     /// Whether the same request may be answered otherwise later.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.code, 0 | 409 | 429 | 500..)
@@ -81,8 +81,8 @@ impl Server {
         Ok(Self { client: connection.client })
     }
 
-    async fn send(&self, method: Method, path: &str, content: &str, body: &Value) -> Result<Value, Refusal> {
-        let none = |message: String| Refusal { code: 0, message };
+    async fn send(&self, method: Method, path: &str, content: &str, body: &Value) -> Result<Value, RequestError> {
+        let none = |message: String| RequestError { code: 0, message };
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let request = Request::builder()
             .method(method)
@@ -93,34 +93,36 @@ impl Server {
             .map_err(|error| none(error.to_string()))?;
         match tokio::time::timeout(REQUEST_TIMEOUT, self.client.request::<Value>(request)).await {
             Ok(Ok(object)) => Ok(object),
-            Ok(Err(kube::Error::Api(status))) => Err(Refusal { code: status.code, message: status.message.clone() }),
+            Ok(Err(kube::Error::Api(status))) => {
+                Err(RequestError { code: status.code, message: status.message.clone() })
+            }
             Ok(Err(other)) => Err(none(other.to_string())),
             Err(_) => Err(none(format!("not within {} s", REQUEST_TIMEOUT.as_secs()))),
         }
     }
 
     /// Reads an object.
-    pub(crate) async fn get(&self, path: &str) -> Result<Value, Refusal> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, RequestError> {
         self.send(Method::GET, path, "application/json", &Value::Null).await
     }
 
     /// Creates an object in a collection.
-    pub(crate) async fn create(&self, path: &str, body: &Value) -> Result<Value, Refusal> {
+    pub(crate) async fn create(&self, path: &str, body: &Value) -> Result<Value, RequestError> {
         self.send(Method::POST, path, "application/json", body).await
     }
 
     /// Merges into an object (RFC 7386).
-    pub(crate) async fn merge(&self, path: &str, body: &Value) -> Result<Value, Refusal> {
+    pub(crate) async fn merge(&self, path: &str, body: &Value) -> Result<Value, RequestError> {
         self.send(Method::PATCH, path, MERGE, body).await
     }
 
     /// Merges into an object, lists by their keys: conditions of others stay.
-    pub(crate) async fn merge_by_key(&self, path: &str, body: &Value) -> Result<Value, Refusal> {
+    pub(crate) async fn merge_by_key(&self, path: &str, body: &Value) -> Result<Value, RequestError> {
         self.send(Method::PATCH, path, STRATEGIC, body).await
     }
 
     /// An object that pods refer to; `None` when there is none.
-    pub(crate) async fn referred(&self, namespace: &str, reference: &Reference) -> Result<Option<Value>, Refusal> {
+    pub(crate) async fn referred(&self, namespace: &str, reference: &Reference) -> Result<Option<Value>, RequestError> {
         let (kind, name) = reference;
         // Pods may write what they like here, and an API server does not look: it must not lead to another object.
         if !local::is_plain_name(name) {
@@ -137,7 +139,7 @@ impl Server {
     }
 
     /// Makes a call about a pod.
-    pub(crate) async fn perform(&self, call: &Call) -> (Answer, Option<Refusal>) {
+    pub(crate) async fn perform(&self, call: &Call) -> (Answer, Option<RequestError>) {
         let path = format!("/api/v1/namespaces/{}/pods/{}", call.namespace, call.name);
         let removing = call.what == What::Remove;
         let done = match &call.what {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use crate::api::{Refusal, Server};
+use crate::api::{RequestError, Server};
 use crate::machine::Machine;
 use crate::node::{self, LEASE_NAMESPACE, Readiness};
 use crate::{Error, Options};
@@ -53,7 +53,7 @@ impl Heartbeat {
         }
     }
 
-    async fn try_register(&mut self) -> Result<(), Refusal> {
+    async fn try_register(&mut self) -> Result<(), RequestError> {
         let object = node::object(&self.options, &self.machine, now());
         let present = match self.server.create("/api/v1/nodes", &object).await {
             Ok(created) => created,
@@ -79,7 +79,7 @@ impl Heartbeat {
         }
     }
 
-    async fn beat(&mut self) -> Result<(), Refusal> {
+    async fn beat(&mut self) -> Result<(), RequestError> {
         let node = match self.server.get(&self.path()).await {
             Ok(node) => node,
             // It was removed while the agent works.
@@ -95,7 +95,7 @@ impl Heartbeat {
         Ok(())
     }
 
-    async fn renew(&self, node: &Value) -> Result<(), Refusal> {
+    async fn renew(&self, node: &Value) -> Result<(), RequestError> {
         let (name, uid) = (&self.options.node_name, node["metadata"]["uid"].as_str().unwrap_or_default());
         let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases");
         match self.server.merge(&format!("{leases}/{name}"), &node::renewal(name, now())).await {
@@ -106,7 +106,7 @@ impl Heartbeat {
         }
     }
 
-    async fn write_status(&mut self, node: &Value, readiness: Readiness) -> Result<(), Refusal> {
+    async fn write_status(&mut self, node: &Value, readiness: Readiness) -> Result<(), RequestError> {
         let status = node::status(&self.options, &self.machine, readiness, Some(node), now());
         self.server.merge_by_key(&format!("{}/status", self.path()), &json!({"status": status})).await?;
         self.status_written = Some(Instant::now());

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 /// A kind of object that pods refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum ReferencedKind {
     ConfigMap,
     Secret,
 }
 
-impl Kind {
+impl ReferencedKind {
     /// The kind's name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl Kind {
 }
 
 /// An object of the pod's namespace.
-pub(crate) type Reference = (Kind, String);
+pub(crate) type Reference = (ReferencedKind, String);
 
 /// The objects a pod refers to in its environment and volumes.
 pub(crate) fn of(pod: &Value) -> BTreeSet<Reference> {
@@ -38,7 +38,7 @@ pub(crate) fn of(pod: &Value) -> BTreeSet<Reference> {
         value[field].as_array().into_iter().flatten()
     }
     let mut found = BTreeSet::new();
-    let mut add = |kind: Kind, name: &Value| {
+    let mut add = |kind: ReferencedKind, name: &Value| {
         if let Some(name) = name.as_str().filter(|name| !name.is_empty()) {
             found.insert((kind, name.to_owned()));
         }
@@ -46,17 +46,17 @@ pub(crate) fn of(pod: &Value) -> BTreeSet<Reference> {
     let spec = &pod["spec"];
     for container in items(spec, "initContainers").chain(items(spec, "containers")) {
         for from in items(container, "envFrom") {
-            add(Kind::ConfigMap, &from["configMapRef"]["name"]);
-            add(Kind::Secret, &from["secretRef"]["name"]);
+            add(ReferencedKind::ConfigMap, &from["configMapRef"]["name"]);
+            add(ReferencedKind::Secret, &from["secretRef"]["name"]);
         }
         for variable in items(container, "env") {
-            add(Kind::ConfigMap, &variable["valueFrom"]["configMapKeyRef"]["name"]);
-            add(Kind::Secret, &variable["valueFrom"]["secretKeyRef"]["name"]);
+            add(ReferencedKind::ConfigMap, &variable["valueFrom"]["configMapKeyRef"]["name"]);
+            add(ReferencedKind::Secret, &variable["valueFrom"]["secretKeyRef"]["name"]);
         }
     }
     for volume in items(spec, "volumes") {
-        add(Kind::ConfigMap, &volume["configMap"]["name"]);
-        add(Kind::Secret, &volume["secret"]["secretName"]);
+        add(ReferencedKind::ConfigMap, &volume["configMap"]["name"]);
+        add(ReferencedKind::Secret, &volume["secret"]["secretName"]);
     }
     found
 }
@@ -98,7 +98,7 @@ mod tests {
             "volumes": [{"name": "v", "configMap": {"name": "m3"}}, {"name": "w", "secret": {"secretName": "s2"}},
                 {"name": "e", "emptyDir": {}}],
         }});
-        let (map, secret) = (Kind::ConfigMap, Kind::Secret);
+        let (map, secret) = (ReferencedKind::ConfigMap, ReferencedKind::Secret);
         let want = [(map, "m1"), (map, "m2"), (map, "m3"), (secret, "s1"), (secret, "s2")];
         assert_eq!(of(&pod), want.map(|(kind, name)| (kind, name.to_owned())).into());
         assert!(of(&json!({"spec": {"containers": [{"name": "c"}]}})).is_empty());

@@ -36,6 +36,6 @@ pub mod units;
 pub use job::{Curve, Grant, JobError, JobView, Speeds};
 pub use memory::Memory;
 pub use policies::{NAMES, NameError, by_name};
-pub use policy::{Allocation, Error, Policy, Refusal, Snapshot, allocate};
+pub use policy::{Allocation, Error, Policy, RejectedJob, Snapshot, allocate};
 pub use round::{Pool, Round};
 pub use units::{GpuMicros, GpuType, Micros, Speed};

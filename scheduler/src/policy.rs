@@ -60,13 +60,13 @@ pub struct Allocation {
     /// One grant per job, in the order of [`Snapshot::jobs`].
     pub grants: Vec<Grant>,
     /// Jobs that were left out; their grant is none.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<RejectedJob>,
 }
 
 /// A job that was left out, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("job {id}: {error}")]
-pub struct Refusal {
+pub struct RejectedJob {
     /// Its place in [`Snapshot::jobs`].
     pub place: usize,
     /// Its id.
@@ -145,7 +145,7 @@ pub fn allocate(policy: &dyn Policy, snapshot: Snapshot<'_>, memory: &mut Memory
 }
 
 /// Places of the jobs that take part, by (submission, id), and the others with the reason.
-fn admit(jobs: &[JobView], pools: &BTreeMap<GpuType, u32>) -> (Vec<usize>, Vec<Refusal>) {
+fn admit(jobs: &[JobView], pools: &BTreeMap<GpuType, u32>) -> (Vec<usize>, Vec<RejectedJob>) {
     let mut order: Vec<(&JobView, usize)> = jobs.iter().zip(0..).collect();
     // Callers that keep their jobs in order are spared the sorting: thousands may wait.
     let is_sorted = jobs.is_sorted_by(|a, b| a.id < b.id && a.submitted <= b.submitted);
@@ -160,7 +160,7 @@ fn admit(jobs: &[JobView], pools: &BTreeMap<GpuType, u32>) -> (Vec<usize>, Vec<R
         match verdict {
             Ok(()) => true,
             Err(error) => {
-                refused.push(Refusal { place, id: job.id.clone(), error });
+                refused.push(RejectedJob { place, id: job.id.clone(), error });
                 false
             }
         }

@@ -48,10 +48,10 @@ fn every_phase_and_kind_of_fact() {
 }
 
 /// Outcomes of a kind of fact in a phase, each with the first scenario that shows it. `None`: nothing was decided.
-type Seen = BTreeMap<(Phase, &'static str), BTreeMap<Option<Phase>, String>>;
+type Outcomes = BTreeMap<(Phase, &'static str), BTreeMap<Option<Phase>, String>>;
 
-fn outcomes(api: &Api) -> Seen {
-    let mut seen = Seen::new();
+fn outcomes(api: &Api) -> Outcomes {
+    let mut seen = Outcomes::new();
     let files = api.scenarios().into_iter();
     let files = files.map(|file| (file.name, file.scenario.unwrap_or_else(|error| panic!("{error}"))));
     let cells = (api.happenings)().into_iter();
@@ -71,7 +71,7 @@ fn outcomes(api: &Api) -> Seen {
     seen
 }
 
-fn text(api: &Api, seen: &Seen) -> String {
+fn text(api: &Api, seen: &Outcomes) -> String {
     let mut out = String::new();
     for phase in api.phases {
         let _ = writeln!(out, "{phase:?}");

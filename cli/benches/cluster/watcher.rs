@@ -25,14 +25,14 @@ pub(crate) enum Group {
 
 /// Times of one pod.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct PodTimes {
     pub(crate) first: Instant,
     pub(crate) running: Option<Instant>,
     pub(crate) gone: Option<Instant>,
 }
 
 /// The pods of a group, by uid.
-pub(crate) type Pods = HashMap<String, Seen>;
+pub(crate) type Pods = HashMap<String, PodTimes>;
 
 /// A watch of all pods. Clones share it.
 #[derive(Clone, Default)]
@@ -206,7 +206,7 @@ impl Watcher {
                 }
                 continue;
             }
-            let pod = pods.entry(metadata.uid.clone().into_owned()).or_insert_with(|| Seen {
+            let pod = pods.entry(metadata.uid.clone().into_owned()).or_insert_with(|| PodTimes {
                 first: now,
                 running: None,
                 gone: None,

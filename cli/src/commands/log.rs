@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::commands::story::Output;
 use crate::out::{self, Failure};
-use crate::records::{self, Flow, Source};
+use crate::records::{self, Flow, LogSource};
 use crate::remote::{self, ServerArgs};
 
 /// Arguments of `trainyard log`.
@@ -117,17 +117,17 @@ fn time(text: &str) -> Result<Timestamp, String> {
 /// Runs the subcommand.
 pub(crate) fn run(args: &LogArgs) -> Result<ExitCode, Failure> {
     match &args.command {
-        Command::Ls { path, server } => ls(&Source::of(path, server)),
+        Command::Ls { path, server } => ls(&LogSource::of(path, server)),
         Command::Show(args) => show(args),
-        Command::Verify { path, server } => verify(&Source::of(path, server)),
-        Command::Export { path, server, to } => export(&Source::of(path, server), to.as_deref()),
+        Command::Verify { path, server } => verify(&LogSource::of(path, server)),
+        Command::Export { path, server, to } => export(&LogSource::of(path, server), to.as_deref()),
         Command::Import { file, to } => import(file, to),
         Command::Compact { path, archive } => compact(path, archive.as_deref()),
         Command::Stats { path, output } => stats(path, *output),
     }
 }
 
-fn ls(source: &Source) -> Result<ExitCode, Failure> {
+fn ls(source: &LogSource) -> Result<ExitCode, Failure> {
     let mut counts: std::collections::BTreeMap<String, (u64, Timestamp)> = std::collections::BTreeMap::new();
     let state = records::fold(source, &mut |_, record| {
         if let Scope::Job(key) = &record.scope {
@@ -154,7 +154,7 @@ fn ls(source: &Source) -> Result<ExitCode, Failure> {
 
 fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let job = args.job.as_deref().map(|job| job.split_once('/').unwrap_or(("default", job)));
-    records::fold(&Source::of(&args.path, &args.server), &mut |state, record| {
+    records::fold(&LogSource::of(&args.path, &args.server), &mut |state, record| {
         if record.position.0 > args.to || args.until.is_some_and(|until| record.at > until) {
             return Ok(Flow::Stop);
         }
@@ -183,11 +183,11 @@ fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn verify(source: &Source) -> Result<ExitCode, Failure> {
+fn verify(source: &LogSource) -> Result<ExitCode, Failure> {
     let path = match source {
-        Source::Path(path) if path.is_dir() => path,
-        Source::Path(path) => return Ok(verify_lines(jsonl::open(path)?)),
-        Source::Server(server) => return Ok(verify_lines(remote::open(server)?)),
+        LogSource::Path(path) if path.is_dir() => path,
+        LogSource::Path(path) => return Ok(verify_lines(jsonl::open(path)?)),
+        LogSource::Server(server) => return Ok(verify_lines(remote::open(server)?)),
     };
     let report = match disk::verify(records::log_dir(path)) {
         Ok(report) => report,
@@ -234,10 +234,10 @@ fn verify_lines(reader: jsonl::Reader<Box<dyn BufRead>>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn export(source: &Source, to: Option<&Path>) -> Result<ExitCode, Failure> {
+fn export(source: &LogSource, to: Option<&Path>) -> Result<ExitCode, Failure> {
     let path = match source {
-        Source::Path(path) => path,
-        Source::Server(server) => return export_lines(remote::open(server)?, to),
+        LogSource::Path(path) => path,
+        LogSource::Server(server) => return export_lines(remote::open(server)?, to),
     };
     let dir = records::log_dir(path);
     let damaged = disk::verify(&dir)?.first_bad;
@@ -272,7 +272,7 @@ fn export_lines(reader: jsonl::Reader<Box<dyn BufRead>>, to: Option<&Path>) -> R
 
 fn import(file: &Path, to: &Path) -> Result<ExitCode, Failure> {
     // A log that no operator of this build could open is not made.
-    records::fold(&Source::from(file), &mut |_, _| Ok(Flow::Go))?;
+    records::fold(&LogSource::from(file), &mut |_, _| Ok(Flow::Go))?;
     let head = records::import(jsonl::open(file)?, to)?;
     out::line(&format!("{}: up to position {}, digest {}", to.display(), head.position, head.digest));
     Ok(ExitCode::SUCCESS)
@@ -283,7 +283,7 @@ fn compact(path: &Path, archive: Option<&Path>) -> Result<ExitCode, Failure> {
     if let Some(file) = archive {
         records::export(&disk::salvage(&dir)?, file)?;
     }
-    let state = records::fold(&Source::from(&*dir), &mut |_, _| Ok(Flow::Go))?;
+    let state = records::fold(&LogSource::from(&*dir), &mut |_, _| Ok(Flow::Go))?;
     let mut log = SledLog::open(&dir, disk::Options { must_exist: true, ..disk::Options::default() })?;
     let (head, before) = (log.head(), log.stats());
     if state.stamp.position != head.position {
@@ -312,7 +312,7 @@ fn stats(path: &Path, output: Output) -> Result<ExitCode, Failure> {
     let first = (s.first <= s.head.position).then_some(s.first.0);
     let mut kinds: std::collections::BTreeMap<&'static str, u64> = std::collections::BTreeMap::new();
     let mut span: Option<(Timestamp, Timestamp)> = None;
-    let state = records::fold(&Source::from(path), &mut |_, record| {
+    let state = records::fold(&LogSource::from(path), &mut |_, record| {
         span = Some((span.map_or(record.at, |s| s.0), record.at));
         for name in record.facts.iter().map(model::Fact::name).chain(record.events.iter().map(model::Event::name)) {
             *kinds.entry(name).or_default() += 1;

@@ -82,7 +82,7 @@ fn replay_log(path: &Path, output: Output) -> Result<ExitCode, Failure> {
     let mut records = 0u64;
     let mut decisions = 0u64;
     let (mut state, mut frames) = (State::default(), 0u64);
-    let head = records::each(&records::Source::from(path), &mut state, &mut |state: &mut State, record: Record| {
+    let head = records::each(&records::LogSource::from(path), &mut state, &mut |state: &mut State, record: Record| {
         frames += 1;
         let decided = state.redecide(&record)?;
         decisions += u64::try_from(record.events.len()).unwrap_or_default();

@@ -10,7 +10,7 @@ use model::{JobKey, Position, Timestamp};
 use serde_json::{Value, json};
 
 use crate::out::{self, Failure};
-use crate::records::{self, Flow, Source};
+use crate::records::{self, Flow, LogSource};
 use crate::remote::ServerArgs;
 
 /// The log to read.
@@ -27,9 +27,9 @@ pub(crate) struct LogLocation {
 }
 
 impl LogLocation {
-    fn source(&self) -> Source {
+    fn source(&self) -> LogSource {
         let path = self.log.clone().unwrap_or_else(|| self.data_dir.join("log"));
-        Source::of(&path, &self.server)
+        LogSource::of(&path, &self.server)
     }
 }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use control_plane::{Component, until};
 
 use crate::common::Cluster;
-use crate::jobs::{Jobs, Kind};
+use crate::jobs::{JobKind, Jobs};
 use crate::operator::Operator;
 use crate::options;
-use crate::seen::Seen;
+use crate::seen::PodWatch;
 
 /// Returns the time for which the API server is paused: `TRAINYARD_FAULT_PAUSE` seconds, 30 by default.
 fn pause() -> Duration {
@@ -17,14 +17,19 @@ fn pause() -> Duration {
     Duration::from_secs(given.unwrap_or(30))
 }
 
-const MIXED: [(Kind, usize); 5] =
-    [(Kind::Healthy, 2), (Kind::Succeeds, 2), (Kind::Fails, 2), (Kind::Restarts, 3), (Kind::TimesOut, 2)];
+const MIXED: [(JobKind, usize); 5] = [
+    (JobKind::Healthy, 2),
+    (JobKind::Succeeds, 2),
+    (JobKind::Fails, 2),
+    (JobKind::Restarts, 3),
+    (JobKind::TimesOut, 2),
+];
 
 #[test]
 fn the_api_server_stands_still_for_longer_than_the_lease() {
     let cluster = &Cluster::start(options());
     let mut jobs = Jobs::new(cluster, "standstill");
-    let seen = Seen::begin(cluster, jobs.namespace);
+    let seen = PodWatch::begin(cluster, jobs.namespace);
     let mut operator = Operator::start(cluster, jobs.namespace, true);
     operator.until_leading();
     jobs.create(&MIXED);
@@ -48,7 +53,7 @@ fn the_api_server_is_stopped_started_and_forgets_history() {
     // Without election: a leadership that is lost meanwhile would list again, and ask for no version that is gone.
     let mut operator = Operator::start(cluster, jobs.namespace, false);
     operator.until_leading();
-    jobs.create(&[(Kind::Healthy, 3)]);
+    jobs.create(&[(JobKind::Healthy, 3)]);
     jobs.until_running();
     let before = jobs.pods();
     cluster.plane.stop(Component::ApiServer).unwrap();
@@ -77,7 +82,7 @@ fn the_api_server_is_stopped_started_and_forgets_history() {
 fn watches_that_stutter_change_nothing() {
     let cluster = &Cluster::start(options());
     let mut jobs = Jobs::new(cluster, "stutter");
-    let seen = Seen::begin(cluster, jobs.namespace);
+    let seen = PodWatch::begin(cluster, jobs.namespace);
     let mut operator = Operator::start(cluster, jobs.namespace, true);
     operator.until_leading();
     jobs.create(&MIXED);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use control_plane::until;
 
-use crate::jobs::{Jobs, Kind};
+use crate::jobs::{JobKind, Jobs};
 use crate::operator::Operator;
 use crate::shared;
 
@@ -89,7 +89,7 @@ fn every_figure_moves() {
     let operator = Operator::start(cluster, jobs.namespace, true);
     operator.until_leading();
     let before = figures(&operator);
-    jobs.create(&[(Kind::Healthy, 1), (Kind::Succeeds, 1), (Kind::Restarts, 1)]);
+    jobs.create(&[(JobKind::Healthy, 1), (JobKind::Succeeds, 1), (JobKind::Restarts, 1)]);
     jobs.until_ended();
     until("every figure is as it must be", || {
         let now = figures(&operator);

@@ -6,11 +6,11 @@ use control_plane::{Component, until};
 use serde_json::{Value, json};
 
 use crate::common::Cluster;
-use crate::seen::Seen;
+use crate::seen::PodWatch;
 
 /// Kind of a job, and the end it must reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum JobKind {
     /// Runs until it is deleted.
     Healthy,
     /// Both pods succeed.
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 /// Pods of every job here.
 pub(crate) const PODS: usize = 2;
 
-impl Kind {
+impl JobKind {
     pub(crate) fn phase(self) -> &'static str {
         match self {
             Self::Healthy => "Running",
@@ -72,7 +72,7 @@ impl Kind {
 pub(crate) struct Jobs<'a> {
     cluster: &'a Cluster,
     pub(crate) namespace: &'static str,
-    kinds: BTreeMap<String, Kind>,
+    kinds: BTreeMap<String, JobKind>,
     labels: Value,
 }
 
@@ -93,13 +93,13 @@ impl<'a> Jobs<'a> {
     }
 
     /// Creates `count` jobs of each kind, named by it.
-    pub(crate) fn create(&mut self, wanted: &[(Kind, usize)]) {
+    pub(crate) fn create(&mut self, wanted: &[(JobKind, usize)]) {
         let manifests = self.plan(wanted);
         self.cluster.apply(&manifests);
     }
 
     /// Returns the manifests of `count` jobs of each kind, to be applied.
-    pub(crate) fn plan(&mut self, wanted: &[(Kind, usize)]) -> String {
+    pub(crate) fn plan(&mut self, wanted: &[(JobKind, usize)]) -> String {
         let mut items = Vec::new();
         for (kind, count) in wanted {
             for _ in 0..*count {
@@ -127,7 +127,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// The jobs of which something does not hold, in words.
-    fn not(&self, holds: impl Fn(Kind, &Value) -> bool) -> Vec<String> {
+    fn not(&self, holds: impl Fn(JobKind, &Value) -> bool) -> Vec<String> {
         let statuses = self.statuses();
         let wrong = self.kinds.iter().filter(|(name, kind)| !statuses.get(*name).is_some_and(|s| holds(**kind, s)));
         wrong.map(|(name, _)| format!("{name}: {}", statuses.get(name).unwrap_or(&Value::Null))).collect()
@@ -175,7 +175,7 @@ impl<'a> Jobs<'a> {
 
     /// Checks phases and restart counts.
     pub(crate) fn check_statuses(&self) {
-        let counted = |kind: Kind, status: &Value| {
+        let counted = |kind: JobKind, status: &Value| {
             let shown = status["RestartCount"]["w"].as_u64().unwrap_or_default();
             shown == kind.restarts() && status["phase"] == kind.phase()
         };
@@ -184,7 +184,7 @@ impl<'a> Jobs<'a> {
     }
 
     /// Checks phases and restart counts, and that no job had a pod more or fewer than its life asks for.
-    pub(crate) fn check(&self, seen: &Seen<'_>) {
+    pub(crate) fn check(&self, seen: &PodWatch<'_>) {
         self.check_statuses();
         let seen = seen.pods();
         for (name, kind) in &self.kinds {

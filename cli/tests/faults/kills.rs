@@ -3,9 +3,9 @@
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use crate::jobs::{Jobs, Kind};
+use crate::jobs::{JobKind, Jobs};
 use crate::operator::Operator;
-use crate::seen::Seen;
+use crate::seen::PodWatch;
 use crate::{Random, shared};
 
 /// After this the operator is left in peace.
@@ -15,16 +15,16 @@ fn fifty_jobs_under_kills(namespace: &'static str, keeps_log: bool) {
     let cluster = shared();
     let mut random = Random::new();
     let mut jobs = Jobs::new(cluster, namespace);
-    let seen = Seen::begin(cluster, namespace);
+    let seen = PodWatch::begin(cluster, namespace);
     // Election is left out: a killed process's lease has to run out, and there would be few kills.
     let mut operator = Operator::start(cluster, namespace, false);
     let started = Instant::now();
     let manifests = jobs.plan(&[
-        (Kind::Healthy, 10),
-        (Kind::Succeeds, 12),
-        (Kind::Fails, 10),
-        (Kind::Restarts, 12),
-        (Kind::TimesOut, 6),
+        (JobKind::Healthy, 10),
+        (JobKind::Succeeds, 12),
+        (JobKind::Fails, 10),
+        (JobKind::Restarts, 12),
+        (JobKind::TimesOut, 6),
     ]);
     let mut kills = 0;
     scope(|scope| {

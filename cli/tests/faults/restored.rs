@@ -8,7 +8,7 @@ use control_plane::{Component, until};
 use serde_json::{Value, json};
 
 use crate::common::Cluster;
-use crate::jobs::{Jobs, Kind};
+use crate::jobs::{JobKind, Jobs};
 use crate::operator::Operator;
 use crate::options;
 
@@ -17,7 +17,7 @@ fn a_restored_cluster_is_refused_until_it_is_accepted() {
     let cluster = &Cluster::start(options());
     let mut jobs = Jobs::new(cluster, "restored");
     let mut operator = Operator::start(cluster, jobs.namespace, false);
-    jobs.create(&[(Kind::Healthy, 2)]);
+    jobs.create(&[(JobKind::Healthy, 2)]);
     jobs.until_running();
     let before = jobs.pods();
     let backup = Backup::take(cluster);
@@ -62,14 +62,14 @@ fn an_operator_notices_that_its_cluster_is_restored_under_it() {
         (jobs, operator)
     });
     let before = both.each_mut().map(|(jobs, _)| {
-        jobs.create(&[(Kind::Healthy, 2)]);
+        jobs.create(&[(JobKind::Healthy, 2)]);
         jobs.until_running();
         jobs.pods()
     });
     let backup = Backup::take(cluster);
     write_much(cluster, both[0].0.namespace);
     for (jobs, _) in &mut both {
-        jobs.create(&[(Kind::Healthy, 1)]);
+        jobs.create(&[(JobKind::Healthy, 1)]);
         jobs.until_running();
     }
     backup.restore(cluster);

@@ -20,7 +20,7 @@ use crate::common::Cluster;
 const MARK: &str = "seen-";
 
 /// The pods of a namespace from some moment on.
-pub(crate) struct Seen<'a> {
+pub(crate) struct PodWatch<'a> {
     cluster: &'a Cluster,
     namespace: &'a str,
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ impl Shared {
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> PodWatch<'a> {
     /// Begins before the first pod is created.
     pub(crate) fn begin(cluster: &'a Cluster, namespace: &'a str) -> Self {
         let path = format!("/api/v1/namespaces/{namespace}/pods");
@@ -85,7 +85,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl Drop for Seen<'_> {
+impl Drop for PodWatch<'_> {
     fn drop(&mut self) {
         {
             let mut state = self.shared.state();

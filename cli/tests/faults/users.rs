@@ -8,9 +8,9 @@ use control_plane::until;
 use serde_json::{Value, json};
 
 use crate::common::Cluster;
-use crate::jobs::{Jobs, Kind};
+use crate::jobs::{JobKind, Jobs};
 use crate::operator::Operator;
-use crate::seen::Seen;
+use crate::seen::PodWatch;
 use crate::{options, shared};
 
 /// A user annotates and edits, and an old client writes back whole statuses it read before, all the time.
@@ -18,10 +18,16 @@ use crate::{options, shared};
 fn other_writers_change_neither_counts_nor_endings() {
     let cluster = shared();
     let mut jobs = Jobs::new(cluster, "edits");
-    let seen = Seen::begin(cluster, jobs.namespace);
+    let seen = PodWatch::begin(cluster, jobs.namespace);
     let operator = Operator::start(cluster, jobs.namespace, true);
     operator.until_leading();
-    jobs.create(&[(Kind::Healthy, 1), (Kind::Succeeds, 1), (Kind::Fails, 1), (Kind::Restarts, 2), (Kind::TimesOut, 1)]);
+    jobs.create(&[
+        (JobKind::Healthy, 1),
+        (JobKind::Succeeds, 1),
+        (JobKind::Fails, 1),
+        (JobKind::Restarts, 2),
+        (JobKind::TimesOut, 1),
+    ]);
     let names = jobs.names();
     let (over, writes) = (AtomicBool::new(false), AtomicU32::new(0));
     scope(|scope| {
@@ -105,10 +111,10 @@ fn a_quota_that_refuses_pods_and_is_raised() {
         });
     };
     quota(3);
-    let seen = Seen::begin(cluster, jobs.namespace);
+    let seen = PodWatch::begin(cluster, jobs.namespace);
     let operator = Operator::start(cluster, jobs.namespace, true);
     operator.until_leading();
-    jobs.create(&[(Kind::Healthy, 2)]);
+    jobs.create(&[(JobKind::Healthy, 2)]);
     until("three of four pods are there", || {
         let pods = jobs.pods();
         if pods.len() == 3 { Ok(()) } else { Err(format!("{pods:?}")) }
@@ -144,21 +150,21 @@ fn a_namespace_that_goes_with_running_jobs() {
     let cluster = &Cluster::start(options());
     let mut going = Jobs::new(cluster, "going");
     let mut staying = Jobs::new(cluster, "staying");
-    let seen = Seen::begin(cluster, staying.namespace);
+    let seen = PodWatch::begin(cluster, staying.namespace);
     // It serves all namespaces.
     let mut operator = Operator::start_with(cluster, staying.namespace, true, &[]);
     operator.until_leading();
-    going.create(&[(Kind::Healthy, 3), (Kind::Restarts, 2)]);
-    staying.create(&[(Kind::Healthy, 2)]);
+    going.create(&[(JobKind::Healthy, 3), (JobKind::Restarts, 2)]);
+    staying.create(&[(JobKind::Healthy, 2)]);
     going.until_some_run();
     staying.until_running();
     let started = Instant::now();
     cluster.kubectl(&["delete", "namespace", "going", "--timeout=90s"]);
     eprintln!("gone after {:?}", started.elapsed());
-    staying.create(&[(Kind::Succeeds, 1), (Kind::Restarts, 1)]);
+    staying.create(&[(JobKind::Succeeds, 1), (JobKind::Restarts, 1)]);
     // The same name again is another namespace.
     let mut again = Jobs::new(cluster, "going");
-    again.create(&[(Kind::Succeeds, 1)]);
+    again.create(&[(JobKind::Succeeds, 1)]);
     staying.until_ended();
     again.until_ended();
     staying.check(&seen);
@@ -170,12 +176,12 @@ fn an_operator_for_some_jobs_leaves_the_others_alone() {
     let cluster = shared();
     let mut chosen = Jobs::new(cluster, "chosen").labelled("team", "a");
     let mut others = Jobs::new(cluster, "not-chosen").labelled("team", "b");
-    let seen = Seen::begin(cluster, chosen.namespace);
+    let seen = PodWatch::begin(cluster, chosen.namespace);
     // In every namespace: those of the other tests here have jobs and pods without the label.
     let mut operator = Operator::start_with(cluster, chosen.namespace, true, &["--label-selector=team=a"]);
     operator.until_leading();
-    others.create(&[(Kind::Healthy, 1)]);
-    chosen.create(&[(Kind::Healthy, 1), (Kind::Succeeds, 1), (Kind::Restarts, 1)]);
+    others.create(&[(JobKind::Healthy, 1)]);
+    chosen.create(&[(JobKind::Healthy, 1), (JobKind::Succeeds, 1), (JobKind::Restarts, 1)]);
     chosen.until_ended();
     chosen.check(&seen);
     assert!(others.pods().is_empty(), "{:?}", others.pods());
@@ -211,8 +217,8 @@ fn a_definition_that_comes_after_the_operator() {
         let whole = says.contains(", serving AITrainingJob") && !says.contains("does not serve");
         whole.then_some(()).ok_or(says)
     });
-    let seen = Seen::begin(cluster, jobs.namespace);
-    jobs.create(&[(Kind::Healthy, 1), (Kind::Succeeds, 1), (Kind::Restarts, 1)]);
+    let seen = PodWatch::begin(cluster, jobs.namespace);
+    jobs.create(&[(JobKind::Healthy, 1), (JobKind::Succeeds, 1), (JobKind::Restarts, 1)]);
     jobs.until_ended();
     jobs.check(&seen);
 }

@@ -57,7 +57,7 @@ impl Stream {
     }
 
     /// Returns true if objects of a served kind are watched.
-    pub(super) fn covers(&self, kind: &kinds::Kind) -> bool {
+    pub(super) fn covers(&self, kind: &kinds::ServedKind) -> bool {
         let is_type = |r: &Resource| r.kind == kind.name && group_of(&r.api_version) == &*kind.group;
         kind.watch == Some(self.kind) && self.resource.as_ref().is_none_or(is_type)
     }
@@ -100,12 +100,12 @@ impl Watchers {
     }
 
     /// Returns true if a stream of such objects asks for labels.
-    pub(crate) fn select(&self, kind: &kinds::Kind) -> bool {
+    pub(crate) fn select(&self, kind: &kinds::ServedKind) -> bool {
         self.streams.values().flatten().any(|stream| !stream.selector.is_empty() && stream.covers(kind))
     }
 
     /// Reports a change to every consumer that follows such objects.
-    pub(crate) fn notify(&mut self, kind: &kinds::Kind, revision: u64, object: &Arc<Value>, change: &Change) {
+    pub(crate) fn notify(&mut self, kind: &kinds::ServedKind, revision: u64, object: &Arc<Value>, change: &Change) {
         for stream in self.streams.values_mut().flatten().filter(|stream| stream.covers(kind)) {
             let before = match change {
                 Change::Created => false,

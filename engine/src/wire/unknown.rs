@@ -14,21 +14,21 @@ use serde_json::Value;
 pub(super) fn word<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     match T::deserialize(Node(&body)) {
-        Err(Refusal::Unknown(word)) => Some(word),
-        Err(Refusal::Other) | Ok(_) => None,
+        Err(ReadError::Unknown(word)) => Some(word),
+        Err(ReadError::Other) | Ok(_) => None,
     }
 }
 
 /// Why a body is refused.
 #[derive(Debug)]
-enum Refusal {
+enum ReadError {
     /// It has a word that this build does not know.
     Unknown(String),
     /// Anything else: the error of the first reading tells what.
     Other,
 }
 
-impl Display for Refusal {
+impl Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(word) => write!(f, "unknown word {word}"),
@@ -37,9 +37,9 @@ impl Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ReadError {}
 
-impl Error for Refusal {
+impl Error for ReadError {
     fn custom<T: Display>(_: T) -> Self {
         Self::Other
     }
@@ -53,7 +53,7 @@ impl Error for Refusal {
 #[derive(Clone, Copy)]
 struct Node<'a>(&'a Value);
 
-impl<'de> IntoDeserializer<'de, Refusal> for Node<'de> {
+impl<'de> IntoDeserializer<'de, ReadError> for Node<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -62,16 +62,16 @@ impl<'de> IntoDeserializer<'de, Refusal> for Node<'de> {
 }
 
 impl<'de> Deserializer<'de> for Node<'de> {
-    type Error = Refusal;
+    type Error = ReadError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Number(value) => match (value.as_u64(), value.as_i64()) {
                 (Some(value), _) => visitor.visit_u64(value),
                 (None, Some(value)) => visitor.visit_i64(value),
-                (None, None) => Err(Refusal::Other),
+                (None, None) => Err(ReadError::Other),
             },
             Value::String(text) => visitor.visit_borrowed_str(text),
             Value::Array(items) => visitor.visit_seq(SeqDeserializer::new(items.iter().map(Node))),
@@ -81,11 +81,11 @@ impl<'de> Deserializer<'de> for Node<'de> {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ReadError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -94,14 +94,14 @@ impl<'de> Deserializer<'de> for Node<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Refusal> {
+    ) -> Result<V::Value, ReadError> {
         match self.0 {
             Value::String(word) => visitor.visit_enum(BorrowedStrDeserializer::new(word)),
             Value::Object(members) => {
                 let members = members.iter().map(|(name, value)| (Key(name), Node(value)));
                 visitor.visit_enum(MapAccessDeserializer::new(MapDeserializer::new(members)))
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => Err(Refusal::Other),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => Err(ReadError::Other),
         }
     }
 
@@ -115,7 +115,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
 #[derive(Clone, Copy)]
 struct Key<'a>(&'a str);
 
-impl<'de> IntoDeserializer<'de, Refusal> for Key<'de> {
+impl<'de> IntoDeserializer<'de, ReadError> for Key<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -124,17 +124,17 @@ impl<'de> IntoDeserializer<'de, Refusal> for Key<'de> {
 }
 
 impl<'de> Deserializer<'de> for Key<'de> {
-    type Error = Refusal;
+    type Error = ReadError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         visitor.visit_borrowed_str(self.0)
     }
 
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        visitor.visit_u32(self.0.parse().map_err(|_| Refusal::Other)?)
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_u32(self.0.parse().map_err(|_| ReadError::Other)?)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ReadError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -143,7 +143,7 @@ impl<'de> Deserializer<'de> for Key<'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Refusal> {
+    ) -> Result<V::Value, ReadError> {
         visitor.visit_enum(BorrowedStrDeserializer::new(self.0))
     }
 

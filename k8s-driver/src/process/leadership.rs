@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::process::status::{self, ProcessState, StatusReporter};
 use crate::watch::coverage::{Coverage, ListReport, ListReporter};
 use crate::watch::selection::Selection;
-use crate::watch::sources::{self, Scope};
+use crate::watch::sources::{self, JobFilter};
 use crate::watch::{End, SourceWatch};
 
 /// Capacity of the channel of observations, all kinds together.
@@ -40,7 +40,7 @@ pub(super) struct LeadershipContext {
     /// The served APIs.
     pub registry: Registry,
     /// Which jobs are served.
-    pub scope: Scope,
+    pub scope: JobFilter,
     /// What is counted.
     pub metrics: Metrics,
     /// State for readiness and logs.

@@ -8,7 +8,7 @@ use model::Config;
 use crate::client;
 use crate::dispatch::dry_run::Format;
 use crate::http::HttpOptions;
-use crate::watch::sources::Scope;
+use crate::watch::sources::JobFilter;
 
 /// Settings of a process.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub struct Options {
     /// Where the API server is found.
     pub connection: client::Options,
     /// Which jobs are served.
-    pub scope: Scope,
+    pub scope: JobFilter,
     /// Settings that decisions depend on.
     pub config: Config,
     /// Where the log is kept.
@@ -79,7 +79,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             connection: client::Options::default(),
-            scope: Scope::default(),
+            scope: JobFilter::default(),
             config: Config::default(),
             data_directory: PathBuf::from("./trainyard-operator"),
             lease: Some(Lease::default()),

@@ -153,7 +153,7 @@ pub struct Lines {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Refusal {
+struct ErrorBody {
     reason: String,
     message: String,
     user: String,
@@ -226,7 +226,7 @@ impl Remote {
         let body = http_body_util::Limited::new(answer.into_body(), MAX_REFUSAL_BYTES);
         let body = timeout(RESPONSE_TIMEOUT, body.collect()).await;
         let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let Refusal { reason, message, user, address: leader } = serde_json::from_slice(&body).unwrap_or_default();
+        let ErrorBody { reason, message, user, address: leader } = serde_json::from_slice(&body).unwrap_or_default();
         Err(match (code, reason.as_str()) {
             (StatusCode::UNAUTHORIZED, _) => Error::Unauthorized { address: address(), message },
             (StatusCode::FORBIDDEN, _) => Error::Forbidden { address: address(), message, user },

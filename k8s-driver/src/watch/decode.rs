@@ -85,7 +85,7 @@ pub(crate) fn event(bytes: &[u8], object_type: &ObjectType) -> Result<Event, ser
 pub(crate) fn refusal(code: u16, bytes: &[u8]) -> ApiError {
     /// Longest text of a foreign answer that is kept, in characters.
     const SHOWN_MAX: usize = 300;
-    let status = serde_json::from_slice::<Refusal>(bytes).unwrap_or_default();
+    let status = serde_json::from_slice::<ErrorStatus>(bytes).unwrap_or_default();
     // A patch that names another uid is told of as an attempt to change it; it is a precondition that does not hold.
     if code == 422 && status.details.causes.iter().any(|cause| cause.field == "metadata.uid") {
         return ApiError { code: 409, reason: Text::from("Conflict"), message: status.message };
@@ -100,7 +100,7 @@ pub(crate) fn refusal(code: u16, bytes: &[u8]) -> ApiError {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Refusal {
+struct ErrorStatus {
     code: u16,
     reason: String,
     message: String,
@@ -256,8 +256,8 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
             "DELETED" => Ok(Event::Deleted(project(object)?)),
             "BOOKMARK" => Ok(Event::Bookmark(object)),
             "ERROR" => {
-                let status = Refusal::deserialize(object).unwrap_or_default();
-                let Refusal { code, reason, message, .. } = status;
+                let status = ErrorStatus::deserialize(object).unwrap_or_default();
+                let ErrorStatus { code, reason, message, .. } = status;
                 Ok(Event::Error(ApiError { code, reason: Text::from(reason), message }))
             }
             other => Err(A::Error::unknown_variant(other, &["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"])),

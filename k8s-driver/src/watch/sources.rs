@@ -13,7 +13,7 @@ use crate::watch::projection;
 
 /// Which jobs are served.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scope {
+pub struct JobFilter {
     /// The only namespace that is looked at; `None` for all.
     pub namespace: Option<String>,
     /// Which jobs, by their labels; empty for all.
@@ -59,7 +59,7 @@ impl Source {
 }
 
 /// Every source of a kind.
-pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
+pub fn sources(kind: Kind, registry: &Registry, scope: &JobFilter) -> Vec<Source> {
     registry
         .watch_targets()
         .into_iter()
@@ -69,7 +69,7 @@ pub fn sources(kind: Kind, registry: &Registry, scope: &Scope) -> Vec<Source> {
 }
 
 /// Where a target is served.
-pub(crate) fn in_scope(target: apis::WatchTarget, scope: &Scope) -> Source {
+pub(crate) fn in_scope(target: apis::WatchTarget, scope: &JobFilter) -> Source {
     let apis::WatchTarget { kind, resource, plural, namespaced, optional, selector, of } = target;
     let namespace = scope.namespace.as_deref().filter(|_| namespaced);
     let fields = match kind {
@@ -103,7 +103,7 @@ pub fn collection(api_version: &str, plural: &str, namespace: Option<&str>) -> S
 mod tests {
     use super::*;
 
-    fn paths(scope: &Scope) -> Vec<(String, String)> {
+    fn paths(scope: &JobFilter) -> Vec<(String, String)> {
         let registry = Registry::all();
         let all = Kind::ALL.into_iter().flat_map(|kind| sources(kind, &registry, scope));
         all.map(|source| (source.path, source.selector)).collect()
@@ -118,8 +118,8 @@ mod tests {
             ("/api/v1/pods", label),
             ("/api/v1/services", label),
         ];
-        assert_eq!(paths(&Scope::default()), all.map(|(path, selector)| (path.to_owned(), selector.to_owned())));
-        let scope = Scope { namespace: Some("ml".to_owned()), label_selector: "team=a".to_owned() };
+        assert_eq!(paths(&JobFilter::default()), all.map(|(path, selector)| (path.to_owned(), selector.to_owned())));
+        let scope = JobFilter { namespace: Some("ml".to_owned()), label_selector: "team=a".to_owned() };
         let some = [
             ("/api/v1/nodes", ""),
             ("/apis/elasticdeeplearning.ai/v1/namespaces/ml/aitrainingjobs", "team=a"),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tower_test::mock::{Handle, SendResponse, pair};
 
 use super::*;
-use crate::watch::sources::{self, Scope};
+use crate::watch::sources::{self, JobFilter};
 
 type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 type Server = Handle<Request<Body>, Reply>;
@@ -26,7 +26,7 @@ fn world(kind: Kind) -> World {
 }
 
 fn world_of(kind: Kind, selection: Arc<Selection>) -> World {
-    let source = sources::sources(kind, &Registry::all(), &Scope::default()).remove(0);
+    let source = sources::sources(kind, &Registry::all(), &JobFilter::default()).remove(0);
     world_of_source(kind, source, Registry::all(), selection, StatusReporter::default())
 }
 
@@ -57,7 +57,7 @@ fn world_of_source(
 /// The sources of a kind when two APIs are served, each with its task and its server. They share a board.
 fn two_worlds(kind: Kind, selection: &Arc<Selection>) -> (World, World, StatusReporter) {
     let (registry, status) = (fixtures::second::registry(), StatusReporter::default());
-    let mut worlds = sources::sources(kind, &registry, &Scope::default())
+    let mut worlds = sources::sources(kind, &registry, &JobFilter::default())
         .into_iter()
         .map(|source| world_of_source(kind, source, registry.clone(), Arc::clone(selection), status.clone()));
     (worlds.next().unwrap(), worlds.next().unwrap(), status)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use apis::Registry;
 use control_plane::{ControlPlane, Options as PlaneOptions, until};
-use k8s_driver::{Handles, LeaseSettings, Options, ProcessState, Scope, api_server, run};
+use k8s_driver::{Handles, JobFilter, LeaseSettings, Options, ProcessState, api_server, run};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -154,7 +154,7 @@ pub(crate) fn options(space: &Space, data: &Path) -> Options {
     let kubeconfig = Some(plane().kubeconfig().to_owned());
     Options {
         connection: api_server::Options { kubeconfig, ..api_server::Options::default() },
-        scope: Scope { namespace: Some(space.name.clone()), label_selector: String::new() },
+        scope: JobFilter { namespace: Some(space.name.clone()), label_selector: String::new() },
         data_directory: data.to_owned(),
         // Short, so that what a crash leaves behind is over soon.
         lease: Some(LeaseSettings {

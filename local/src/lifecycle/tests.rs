@@ -65,11 +65,11 @@ impl Run {
         actions.join(" ")
     }
 
-    fn running(&mut self, slot: Slot) -> String {
+    fn running(&mut self, slot: ContainerIndex) -> String {
         self.step(Input::Running { slot, pid: 1 })
     }
 
-    fn exited(&mut self, slot: Slot, code: i32) -> String {
+    fn exited(&mut self, slot: ContainerIndex, code: i32) -> String {
         self.step(Input::Exited { slot, code, message: String::new(), at: Timestamp(u64::MAX) })
     }
 

@@ -15,19 +15,19 @@ use super::table::{Column, Row, Table};
 use super::{BadRow, Error, OnBadRow};
 
 /// Columns of speeds, best first.
-const COLUMNS: &[(&str, Kind)] = &[
-    ("goodput_speedup", Kind::Rate),
-    ("speedup_vs_min", Kind::Rate),
-    ("samples_per_s", Kind::Rate),
-    ("iters_per_s", Kind::Rate),
-    ("steps_per_s", Kind::Rate),
-    ("seconds_per_iter", Kind::Time),
-    ("speedup_vs_1", Kind::Rate),
-    ("speedup", Kind::Rate),
+const COLUMNS: &[(&str, Measure)] = &[
+    ("goodput_speedup", Measure::Rate),
+    ("speedup_vs_min", Measure::Rate),
+    ("samples_per_s", Measure::Rate),
+    ("iters_per_s", Measure::Rate),
+    ("steps_per_s", Measure::Rate),
+    ("seconds_per_iter", Measure::Time),
+    ("speedup_vs_1", Measure::Rate),
+    ("speedup", Measure::Rate),
 ];
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum Measure {
     Rate,
     Time,
 }
@@ -131,12 +131,12 @@ fn one_of() -> String {
     format!("of {}", names.join(", "))
 }
 
-fn speed(row: &Row<'_>, column: Column, kind: Kind) -> Result<u64, BadRow> {
+fn speed(row: &Row<'_>, column: Column, kind: Measure) -> Result<u64, BadRow> {
     let value = row.positive_nano(column)?;
     match kind {
-        Kind::Rate => Ok(value),
+        Measure::Rate => Ok(value),
         // The inverse, with as many digits as 64 bits hold for times up to hours and down to microseconds.
-        Kind::Time => u64::try_from(1_000_000_000_000_000_000_000_000_u128 / u128::from(value))
+        Measure::Time => u64::try_from(1_000_000_000_000_000_000_000_000_u128 / u128::from(value))
             .map_err(|_| row.bad(column, "is too small a time")),
     }
 }

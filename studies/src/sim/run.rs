@@ -31,7 +31,7 @@ pub enum Error {
         /// Name of the policy.
         policy: String,
         /// The first of them.
-        refusal: scheduler::Refusal,
+        refusal: scheduler::RejectedJob,
     },
     /// Jobs wait, and nothing will ever happen.
     #[error("policy {policy} starts none of {waiting} waiting jobs (job {job} first) although nothing runs, at {at}")]

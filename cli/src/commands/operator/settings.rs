@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use k8s_driver::{Format, HttpOptions, LeaseSettings, Options, Scope, TlsFiles, api_server};
+use k8s_driver::{Format, HttpOptions, JobFilter, LeaseSettings, Options, TlsFiles, api_server};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use settings::{duration, flags};
@@ -290,7 +290,7 @@ impl Settings {
                 master: filled(&self.master),
                 in_cluster: self.run_in_cluster.unwrap_or(false),
             },
-            scope: Scope {
+            scope: JobFilter {
                 namespace: filled(&self.namespace),
                 label_selector: self.label_selector.clone().unwrap_or_default(),
             },

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::Parser;
 
 use ::settings::flags;
-use k8s_driver::{Format, LeaseSettings, Options, Scope};
+use k8s_driver::{Format, JobFilter, LeaseSettings, Options};
 use serde_json::Value;
 
 use super::*;
@@ -36,7 +36,7 @@ fn file(text: &str) -> (tempfile::TempDir, String) {
 fn nothing_given_is_the_default() {
     let options = parse(&[]).unwrap();
     assert_eq!(options.config, model::Config::default());
-    assert_eq!((options.scope, options.lease), (Scope::default(), Some(LeaseSettings::default())));
+    assert_eq!((options.scope, options.lease), (JobFilter::default(), Some(LeaseSettings::default())));
     assert_eq!(options.http.health, Some(SocketAddr::from(([127, 0, 0, 1], 8080))));
     assert_eq!(options.dry_run, None);
 }
