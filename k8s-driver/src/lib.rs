@@ -52,8 +52,9 @@ pub mod remote_log {
     pub use crate::replication::remote::{Error, Lines, Remote};
 }
 
-/// Listeners whose connections are bounded, for the HTTP endpoints of other processes.
+/// Listeners whose connections are bounded, and their certificates, for the HTTP endpoints of other processes.
 pub mod listener {
+    pub use crate::http::certificate::self_signed;
     pub use crate::http::serve::{Kept, Peer, Place, plain, tls};
 }
 

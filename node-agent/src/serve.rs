@@ -1,7 +1,7 @@
 //! What `kubectl logs` asks a node for: the output of containers, over HTTPS on the loopback address.
 //!
 //! Every process of this machine can connect, so a client must show a certificate, and the API server says whether its holder may
-//! read (`access`). Nothing else of a kubelet's surface is served. Connections are `k8s_driver::listener`'s. Tests: `tests/`.
+//! read (`access`). Nothing else of a kubelet's surface is served. Connections and certificate are `k8s_driver::listener`'s. Tests: `tests/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -23,11 +23,6 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -82,30 +77,12 @@ impl Logs {
     }
 }
 
-/// Makes a certificate of this process's own, and a verifier for clients of the cluster's `authorities` (PEM). A client without a
-/// certificate gets as far as being told that it needs one.
+/// Returns an acceptor with a certificate of this process's own that verifies clients of the cluster's `authorities` (PEM).
 ///
 /// # Errors
-/// When the authorities are no certificates.
+/// Returns an error if the authorities are no certificates.
 pub(crate) fn acceptor(authorities: Option<&str>) -> Result<TlsAcceptor, Error> {
-    let certificate = rcgen::generate_simple_self_signed([Ipv4Addr::LOCALHOST.to_string()]).map_err(failed)?;
-    let key = PrivateKeyDer::try_from(certificate.signing_key.serialize_der()).map_err(failed)?;
-    let provider = Arc::new(ring::default_provider());
-    let config = ServerConfig::builder_with_provider(Arc::clone(&provider));
-    let config = config.with_safe_default_protocol_versions().map_err(failed)?;
-    let config = match authorities {
-        Some(pem) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-                roots.add(certificate.map_err(failed)?).map_err(failed)?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            config.with_client_cert_verifier(verifier.allow_unauthenticated().build().map_err(failed)?)
-        }
-        None => config.with_no_client_auth(),
-    };
-    let config = config.with_single_cert(vec![certificate.cert.der().clone()], key).map_err(failed)?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    listener::self_signed(&Ipv4Addr::LOCALHOST.to_string(), authorities).map_err(failed)
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {

@@ -1,4 +1,6 @@
-//! Provides the certificate of the log's listener: self-signed at start, or from files that are reloaded when they change.
+//! Provides certificates of listeners: self-signed at start, or from files that are reloaded when they change.
+//!
+//! Owns the server's side of TLS, for the log's listener and for those of other processes. Tests: at the end of this file.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +9,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use super::{Error, TlsFiles};
 
@@ -41,19 +45,8 @@ impl std::fmt::Debug for Certificate {
 impl Certificate {
     /// Creates a self-signed certificate for `host`. Its key stays in memory.
     pub(crate) fn self_made(host: &str) -> Result<Self, Error> {
-        let fail = |error: rcgen::Error| Error::Certificate(error.to_string());
-        let mut names: Vec<String> = SERVER_NAMES.iter().map(|name| (*name).to_owned()).collect();
-        if !names.iter().any(|name| name == host) {
-            names.push(host.to_owned());
-        }
-        let mut params = CertificateParams::new(names).map_err(fail)?;
-        params.distinguished_name.push(DnType::CommonName, "trainyard log");
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let key = KeyPair::generate().map_err(fail)?;
-        let certificate = params.self_signed(&key).map_err(fail)?;
-        let key_der = PrivateKeyDer::try_from(key.serialize_der()).map_err(|e| Error::Certificate(e.to_owned()))?;
-        let acceptor = acceptor(vec![certificate.der().clone()], key_der)?;
+        let (certificate, key) = sign(host)?;
+        let acceptor = acceptor(vec![certificate.der().clone()], key, None)?;
         let current = Mutex::new(Current { acceptor, looked: Instant::now(), changed: None });
         Ok(Self { files: None, to_trust: Some(certificate.pem()), current })
     }
@@ -91,6 +84,46 @@ impl Certificate {
     }
 }
 
+/// Creates a self-signed certificate for `host`, and returns an acceptor that verifies clients of `authorities` (PEM). A client
+/// without a certificate is accepted, so that it can be told that it needs one.
+///
+/// # Errors
+/// Returns an error if the authorities are no certificates.
+pub fn self_signed(host: &str, authorities: Option<&str>) -> Result<TlsAcceptor, Error> {
+    let (certificate, key) = sign(host)?;
+    let clients = authorities.map(verifier).transpose()?;
+    acceptor(vec![certificate.der().clone()], key, clients)
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Certificate(error.to_string())
+}
+
+fn sign(host: &str) -> Result<(rcgen::Certificate, PrivateKeyDer<'static>), Error> {
+    let mut names: Vec<String> = SERVER_NAMES.iter().map(|name| (*name).to_owned()).collect();
+    if !names.iter().any(|name| name == host) {
+        names.push(host.to_owned());
+    }
+    let mut params = CertificateParams::new(names).map_err(failed)?;
+    params.distinguished_name.push(DnType::CommonName, "trainyard");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = params.self_signed(&key).map_err(failed)?;
+    let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(failed)?;
+    Ok((certificate, key))
+}
+
+fn verifier(authorities: &str) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
+        roots.add(certificate.map_err(failed)?).map_err(failed)?;
+    }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    verifier.allow_unauthenticated().build().map_err(failed)
+}
+
 fn modified(file: &Path) -> Option<SystemTime> {
     fs::metadata(file).and_then(|meta| meta.modified()).ok()
 }
@@ -118,17 +151,23 @@ fn read(files: &TlsFiles) -> Result<TlsAcceptor, Error> {
     let pem = fs::read(&files.certificate).map_err(|e| fail(&files.certificate)(&e))?;
     let chain = certificates(&files.certificate, &pem)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|e| fail(&files.key)(&e))?;
-    acceptor(chain, key)
+    acceptor(chain, key, None)
 }
 
-fn acceptor(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<TlsAcceptor, Error> {
-    let fail = |error: tokio_rustls::rustls::Error| Error::Certificate(error.to_string());
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+/// `clients` verifies certificates of clients; absent: none is requested.
+fn acceptor(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<TlsAcceptor, Error> {
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(fail)?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(fail)?;
+        .map_err(failed)?;
+    let config = match clients {
+        Some(verifier) => config.with_client_cert_verifier(verifier),
+        None => config.with_no_client_auth(),
+    };
+    let mut config = config.with_single_cert(chain, key).map_err(failed)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -154,6 +193,6 @@ mod tests {
         assert!(refused("none", "key").contains("none: "), "{}", refused("none", "key"));
         assert!(refused("junk", "key").contains("junk: no certificate (PEM) in it"));
         assert!(refused("cert", "junk").contains("junk: "));
-        assert!(refused("cert", "other").contains("no certificate for the log"), "{}", refused("cert", "other"));
+        assert!(refused("cert", "other").contains("no certificate for the listener"), "{}", refused("cert", "other"));
     }
 }

@@ -95,7 +95,7 @@ pub enum Error {
         reason: String,
     },
     /// A certificate could not be made, or does not fit its key.
-    #[error("no certificate for the log: {0}")]
+    #[error("no certificate for the listener: {0}")]
     Certificate(String),
 }
 
