@@ -23,7 +23,7 @@ use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
 use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
-use crate::call::Resource;
+use crate::call::{Resource, Verb};
 use crate::fields::Finding;
 use crate::objects::{annotation, at, deleting_at, label, list_at, mirror_stamp, resource_version, text_at};
 use crate::replicas::slot_name;
@@ -42,6 +42,11 @@ impl JobApi for ElasticJob {
 
     fn plural(&self) -> &'static str {
         words::PLURAL
+    }
+
+    /// A job is deleted when its time after the end has passed.
+    fn writes(&self) -> &'static [Verb] {
+        &[Verb::Delete]
     }
 
     fn selector(&self) -> Selector {
