@@ -40,11 +40,11 @@ pub struct JobStep<'a> {
     pub key: &'a JobKey,
     /// Its phase before.
     pub from: Phase,
-    /// What is known of it now.
+    /// The job as it is known.
     pub job: &'a engine::Job,
-    /// What was observed.
+    /// Facts that were observed.
     pub facts: &'a [Fact],
-    /// What was decided.
+    /// Events that were decided.
     pub events: &'a [Event],
 }
 
@@ -114,7 +114,7 @@ pub trait JobApi: Send + Sync {
     /// Renders the service of a slot.
     ///
     /// # Errors
-    /// When the manifest holds something no service can be made of.
+    /// Returns an error if the manifest holds something no service can be made of.
     fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError>;
 
     /// Renders the whole `status` of a job.

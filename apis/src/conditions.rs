@@ -45,7 +45,7 @@ pub struct Shown {
     pub phase: Phase,
     /// Set if it is True.
     pub current: bool,
-    /// When it became so.
+    /// Time at which it became so.
     pub at: Timestamp,
     /// Message of its milestone.
     pub message: Text,

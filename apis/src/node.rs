@@ -9,7 +9,7 @@ use crate::objects::{list_at, name, resource_version};
 /// Reads the fact about a node.
 ///
 /// # Errors
-/// When the object has no name.
+/// Returns an error if the object has no name.
 pub fn fact(object: &Value) -> Result<NodeFact, FieldError> {
     let name = name(object);
     if name.is_empty() {

@@ -1,4 +1,4 @@
-//! What every Kubernetes object carries: its metadata, read without a schema.
+//! Reads metadata, which every Kubernetes object carries, without a schema.
 //!
 //! Owns the names of our own annotations. It must not know what any kind of object means, nor which APIs are served. Tests: at the end of this file.
 
@@ -51,7 +51,7 @@ pub fn namespace(object: &Value) -> Text {
 /// Returns the object's uid.
 ///
 /// # Errors
-/// When it has none: such an object cannot be told from the next one of its name.
+/// Returns an error if it has none: such an object cannot be told from the next one of its name.
 pub fn uid(object: &Value) -> Result<Uid, FieldError> {
     match text_at(object, &["metadata", "uid"]) {
         Some(uid) if !uid.is_empty() => Ok(Uid::from(uid)),

@@ -52,7 +52,7 @@ const MESSAGE_MAX: usize = 512;
 /// Reads the fact about a pod that belongs to a job of `api`.
 ///
 /// # Errors
-/// When the object has no uid.
+/// Returns an error if the object has no uid.
 pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
     let node = text_at(object, &["spec", "nodeName"]).filter(|node| !node.is_empty());
     let message = text_at(object, &["status", "message"])

@@ -174,7 +174,7 @@ pub fn templates(object: &Value) -> Map<String, Value> {
 /// Returns the pod template of a group in a manifest.
 ///
 /// # Errors
-/// When the manifest has none.
+/// Returns an error if the manifest has none.
 pub fn template_of<'a>(manifest: &'a Value, group: &GroupSpec) -> Result<&'a Value, FieldError> {
     at(manifest, &["spec", "replicaSpecs", group.display(), "template"])
         .filter(|template| template.is_object())
@@ -184,7 +184,7 @@ pub fn template_of<'a>(manifest: &'a Value, group: &GroupSpec) -> Result<&'a Val
 /// Returns a copy of the pod spec in a template of a group.
 ///
 /// # Errors
-/// When the template has none.
+/// Returns an error if the template has none.
 pub fn pod_spec(template: &Value, group: &GroupSpec) -> Result<Map<String, Value>, FieldError> {
     template.get("spec").and_then(Value::as_object).cloned().ok_or_else(|| lost_template(group))
 }

@@ -16,7 +16,7 @@ pub struct Right {
     pub subresource: &'static str,
     /// Verbs of the API server's authorisation.
     pub verbs: Vec<&'static str>,
-    /// What needs them, for readers of the role. Lines of one sentence each.
+    /// Reasons for them, for readers of the role. Lines of one sentence each.
     pub reasons: Vec<&'static str>,
 }
 
@@ -33,7 +33,7 @@ pub struct ServedResource {
     pub optional: bool,
     /// The kind its objects are to the engine; `None` for those that are only written.
     pub kind: Option<Kind>,
-    /// What the operator does with its objects.
+    /// Verbs of the operator on its objects.
     pub rights: Vec<Right>,
 }
 

@@ -9,7 +9,7 @@ use crate::objects::{deleting_at, name, resource_version, uid};
 /// Reads the fact about a service that belongs to a job of `api`.
 ///
 /// # Errors
-/// When the object has no uid.
+/// Returns an error if the object has no uid.
 pub fn fact(api: &dyn JobApi, object: &Value) -> Result<ServiceFact, FieldError> {
     Ok(ServiceFact {
         uid: uid(object)?,

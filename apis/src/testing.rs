@@ -1,4 +1,4 @@
-//! What the tests of several APIs need: edited objects, rendered ones, jobs as the engine holds them, and checks of schemas.
+//! Helpers for the tests of several APIs: edited objects, rendered ones, jobs as the engine holds them, and checks of schemas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ pub(crate) fn schema(api: &dyn JobApi) -> Value {
     api.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
-/// What an API server checks with the keywords that the schemas use.
+/// Checks a value as an API server does, with the keywords that the schemas use.
 pub(crate) fn refusals(schema: &Value, value: &Value, path: &str) -> Vec<String> {
     let mut found = Vec::new();
     if value.is_null() && schema["nullable"] == json!(true) {

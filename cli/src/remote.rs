@@ -135,7 +135,7 @@ fn lost(error: &remote_log::LocateError, options: &LocateOptions) -> Failure {
             "\nis the operator in another namespace than {DEFAULT_NAMESPACE}? name it with --operator-namespace; \
              or name the log's address with --server https://HOST:PORT"
         ),
-        remote_log::LocateError::NobodyLeads { .. } => "\nwait until one does, or read its log directory".to_owned(),
+        remote_log::LocateError::NoLeader { .. } => "\nwait until one does, or read its log directory".to_owned(),
         remote_log::LocateError::Client(_) => "\nor name the log's address with --server https://HOST:PORT".to_owned(),
         remote_log::LocateError::Token(remote_log::TokenError::Silent { .. })
         | remote_log::LocateError::Silent { .. }

@@ -20,7 +20,7 @@ impl State {
     /// Folds one event of a record in.
     ///
     /// # Errors
-    /// When the event does not fit the state: the log is not the one this state was folded from.
+    /// Returns an error if the event does not fit the state: the log is not the one this state was folded from.
     pub fn apply(&mut self, scope: &Scope, event: &Event) -> Result<(), ApplyError> {
         let Scope::Job(key) = scope else { return Err(ApplyError::Misplaced { event: event.name() }) };
         self.apply_job(key, event)

@@ -21,7 +21,7 @@ pub(crate) enum PodOutcome {
     Failed {
         /// The phase a group takes that it fails.
         phase: Phase,
-        /// What happened.
+        /// Kind of the failure.
         kind: CauseKind,
         /// Set if the restart policy answers it with a restart.
         restartable: bool,
@@ -114,7 +114,7 @@ impl DecisionContext<'_> {
         let age = self.now.since_ms(job.creating_at?);
         if age < self.config.creating_restart_ms {
             let stuck = pod.fact.started.map_or(0, |started| self.now.since_ms(started));
-            return (stuck >= self.config.creating_patience_ms).then_some(PodOutcome::Retry);
+            return (stuck >= self.config.creating_timeout_ms).then_some(PodOutcome::Retry);
         }
         self.config.creating_failed.then_some(PodOutcome::Failed {
             phase: Phase::Failed,

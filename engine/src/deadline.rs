@@ -1,4 +1,4 @@
-//! When a job is to be looked at again: the earliest of its limits, windows, back-offs and retries.
+//! Computes a job's deadline: the earliest of its limits, windows, back-offs and retries.
 
 use model::{ClockStart, Config, PodPhase, Timestamp};
 
@@ -48,7 +48,7 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
                 && let Some(since) = job.creating_at
             {
                 at_or_after(since.plus_ms(config.creating_restart_ms));
-                pod.fact.started.map(|t| t.plus_ms(config.creating_patience_ms)).into_iter().for_each(&mut at_or_after);
+                pod.fact.started.map(|t| t.plus_ms(config.creating_timeout_ms)).into_iter().for_each(&mut at_or_after);
             }
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
 }
 
 impl Job {
-    /// When its time limit passes.
+    /// Returns the time at which its time limit passes.
     pub fn time_limit_at(&self) -> Option<Timestamp> {
         let spec = self.spec()?;
         let start = match spec.limit_from {

@@ -209,7 +209,7 @@ pub fn event_words(event: &Event) -> Option<String> {
 #[derive(Debug, Clone, Default)]
 pub struct Chain {
     lines: Vec<Line>,
-    /// Where the failure, loss or end of each pod was seen.
+    /// Record that first showed the failure, loss or end of each pod.
     ends: BTreeMap<String, Line>,
 }
 
@@ -273,7 +273,7 @@ pub fn refusals(job: &Job) -> Vec<String> {
     attempts.map(|(object, attempt)| answer_words(object, &attempt.last)).collect()
 }
 
-/// What a job waits for, in words; empty when nothing is due.
+/// Returns in words the conditions that a job waits for; empty when nothing is due.
 pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
     let Some(job) = state.job(key) else { return vec!["the job is not known".to_owned()] };
     let mut out = Vec::new();
@@ -362,7 +362,7 @@ fn starting(job: &Job) -> Vec<String> {
 }
 
 impl State {
-    /// What is known, as plain data for comparing two positions.
+    /// Returns the state as plain data, for comparing two positions.
     pub fn summary(&self) -> Value {
         let jobs: BTreeMap<String, Value> =
             self.jobs.iter().map(|(key, job)| (format!("{key} ({})", key.uid), job_summary(&job))).collect();

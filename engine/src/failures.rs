@@ -17,7 +17,7 @@ const MAX_PODS: usize = 4096;
 /// The failure that ended one try of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// When it was decided upon.
+    /// Time of the decision that answered it.
     pub at: Timestamp,
     /// Kind of the failure.
     pub kind: CauseKind,

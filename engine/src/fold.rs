@@ -30,7 +30,7 @@ impl State {
     /// Folds a record: its facts, then the events decided from them, by the behaviour it was written with.
     ///
     /// # Errors
-    /// When it does not follow from the state.
+    /// Returns an error if it does not follow from the state.
     pub fn fold(&mut self, record: &Record) -> Result<(), FoldError> {
         self.behaviour = Behaviour(record.behaviour);
         let folded = self.fold_as_recorded(record);
@@ -49,10 +49,10 @@ impl State {
         Ok(())
     }
 
-    /// Folds a record's facts and decides anew: what this build would have recorded.
+    /// Folds a record's facts and decides again. Returns the events that this build would have recorded.
     ///
     /// # Errors
-    /// When it does not follow from the state.
+    /// Returns an error if it does not follow from the state.
     pub fn redecide(&mut self, record: &Record) -> Result<Vec<Event>, FoldError> {
         self.take_facts(record)?;
         Ok(match &record.scope {

@@ -88,7 +88,7 @@ pub struct Job {
     pub stalled: Option<Text>,
     /// Record of its adoption from its object.
     pub adopted: Stamp,
-    /// When it ended.
+    /// Time of its end.
     pub ended_at: Option<Timestamp>,
     /// Succeeded and failed pods per group when the ending was decided.
     pub finals: BTreeMap<Text, (u32, u32)>,
@@ -106,7 +106,7 @@ pub struct Job {
     pub orphan_since: Option<Timestamp>,
     /// The last decisions and what caused them, oldest first.
     pub trail: VecDeque<Trail>,
-    /// When it was last admitted, where its time limit counts from that.
+    /// Time of its last admission, where its time limit counts from that.
     pub admitted_at: Option<Timestamp>,
     /// Restarts of containers of pods that are gone.
     pub past_container_restarts: u32,
@@ -169,9 +169,9 @@ pub struct Service {
 /// Calls about one object that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// How many in a row.
+    /// Number of them in a row.
     pub failures: u32,
-    /// When to try again; `None`: not before the spec changes.
+    /// Time of the next try; `None`: not before the spec changes.
     pub retry_at: Option<Timestamp>,
     /// The last answer.
     pub last: Outcome,
@@ -256,7 +256,7 @@ impl Job {
         }
     }
 
-    /// When its object is to be deleted, because the time that it stays after its end has passed.
+    /// Returns the time at which its object is deleted, because the time that it stays after its end has passed.
     pub fn expires_at(&self) -> Option<Timestamp> {
         Some(self.ended_at?.plus_ms(self.spec()?.ttl_ms?))
     }
@@ -289,8 +289,7 @@ impl Job {
         self.pods.is_empty() && self.planned_pods.is_empty()
     }
 
-    /// Gives back what emptied maps and sets hold on to: most jobs have nothing planned or to go for most of their life, and no
-    /// pods after it.
+    /// Frees the memory that emptied maps and sets hold. Most jobs have nothing planned or being deleted for most of their life.
     pub(crate) fn let_go_of_empty(&mut self) {
         fn release<C: Default>(all: &mut C, is_empty: impl Fn(&C) -> bool) {
             if is_empty(all) {

@@ -28,7 +28,7 @@ impl State {
     /// Takes a fact in. Returns the jobs it touched; a job touched by a cluster fact gets its own record with the facts given.
     ///
     /// # Errors
-    /// When the fact does not belong in a record of that scope.
+    /// Returns an error if the fact does not belong in a record of that scope.
     pub fn observe(&mut self, scope: &Scope, fact: &Fact) -> Result<Dirty, FactError> {
         match scope {
             Scope::Cluster => self.observe_cluster(fact),

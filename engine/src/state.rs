@@ -90,7 +90,7 @@ pub struct State {
     pub list_rvs: BTreeMap<Kind, ResourceVersion>,
     /// resourceVersion of the newest list of each source, where a kind has several.
     pub source_list_rvs: BTreeMap<(Kind, Text), ResourceVersion>,
-    /// Where each term begins in this log, in order.
+    /// First position of each term in this log, in order.
     pub terms: Vec<(Term, Position)>,
     /// Behaviour by which facts and events are folded: that of the record, or this build's.
     pub(crate) behaviour: Behaviour,

@@ -44,17 +44,17 @@ pub struct Record {
     pub position: Position,
     /// The term it was written in.
     pub term: Term,
-    /// What it is about.
+    /// Subject of it.
     pub scope: Scope,
     /// When.
     pub at: Timestamp,
     /// The behaviour it was decided by.
     pub behaviour: u32,
-    /// What came in.
+    /// Facts that came in.
     pub facts: Vec<Fact>,
     /// Records that led to this one.
     pub causes: Vec<Position>,
-    /// What was decided.
+    /// Decisions that followed.
     pub events: Vec<Event>,
 }
 
@@ -69,7 +69,7 @@ pub enum WireError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// What of a body this build does not know.
+/// The part of a body that this build does not know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Newer {
     /// Its format.
@@ -154,7 +154,7 @@ impl Record {
     /// Reads a body.
     ///
     /// # Errors
-    /// When it is newer than this build, or no record.
+    /// Returns an error if it is newer than this build, or no record.
     pub fn decode(position: Position, term: Term, body: &[u8]) -> Result<Self, WireError> {
         let body: v1::Record = read(body)?;
         Ok(Self {
@@ -193,7 +193,7 @@ impl State {
     /// Reads a checkpoint body.
     ///
     /// # Errors
-    /// When it is newer than this build, or no checkpoint.
+    /// Returns an error if it is newer than this build, or no checkpoint.
     pub fn from_checkpoint(body: &[u8]) -> Result<Self, WireError> {
         let body: v1::Checkpoint = read(body)?;
         let mut state = Self {

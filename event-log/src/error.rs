@@ -1,4 +1,4 @@
-//! What can go wrong with a log, by what the caller does about it.
+//! Errors of a log, by what the caller does about them.
 //!
 //! Owns the error enums and the reading of IO errors; decides nothing. Tests: where the errors arise.
 

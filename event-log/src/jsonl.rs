@@ -370,7 +370,7 @@ impl<R: BufRead> Iterator for Reader<R> {
 
 /// Appends an export to an empty log, as it was: positions, terms and digests come out the same.
 ///
-/// What came before a faulty line stays in the log.
+/// Records before a faulty line stay in the log.
 ///
 /// # Errors
 /// [`Error::NotEmpty`], [`Error::Line`] with the file's line at fault, or the log's own errors.

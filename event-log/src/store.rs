@@ -18,19 +18,19 @@ pub trait Blocks: Send {
     /// Stores blocks, all or none.
     ///
     /// # Errors
-    /// When it is not known to have worked.
+    /// Returns an error if it is not known to have worked.
     fn put(&mut self, blocks: &[Block]) -> Result<(), Error>;
 
     /// Makes everything that was put or removed durable.
     ///
     /// # Errors
-    /// When it is not known to have worked.
+    /// Returns an error if it is not known to have worked.
     fn sync(&mut self) -> Result<(), Error>;
 
     /// Removes blocks.
     ///
     /// # Errors
-    /// When it is not known to have worked.
+    /// Returns an error if it is not known to have worked.
     fn remove(&mut self, keys: &[BlockKey]) -> Result<(), Error>;
 
     /// Blocks from a key on, in key order.
@@ -39,7 +39,7 @@ pub trait Blocks: Send {
     /// Returns the last block whose key is not beyond `upto`.
     ///
     /// # Errors
-    /// When the engine cannot tell.
+    /// Returns an error if the engine cannot tell.
     fn last_at(&self, upto: BlockKey) -> Result<Option<(BlockKey, Self::Bytes)>, Error>;
 
     /// Bytes the blocks occupy.
@@ -63,30 +63,30 @@ pub trait Store: Send {
     /// Notes the head.
     ///
     /// # Errors
-    /// When it could not be written.
+    /// Returns an error if it could not be written.
     fn store_head(&mut self, head: Head) -> Result<(), Error>;
 
     /// Keeps bytes, in pieces, beside the log, durably: when this is interrupted, they or the ones before are there.
     ///
     /// # Errors
-    /// When they could not be written. The log is not touched.
+    /// Returns an error if they could not be written. The log is not touched.
     fn cache_state(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error>;
 
     /// Returns the cached bytes.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     fn cached_state(&self) -> Result<Option<Vec<u8>>, Error>;
 
     /// Makes an empty epoch that is not live yet. The rest of an earlier, unfinished attempt is removed.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Returns an error if it cannot be made.
     fn new_epoch(&mut self) -> Result<Self::Blocks, Error>;
 
     /// Makes a new epoch the live one, durably, and removes the old one.
     ///
     /// # Errors
-    /// When it is not known which of the two is live.
+    /// Returns an error if it is not known which of the two is live.
     fn activate(&mut self, new_epoch: Self::Blocks) -> Result<(), Error>;
 }

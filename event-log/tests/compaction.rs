@@ -83,7 +83,7 @@ fn check(place: &OnDisk, expected: &Checkpoint, what: &str) -> bool {
     compacted
 }
 
-/// How many steps a compaction of [`filled`] takes, from its beginning.
+/// Number of steps of a compaction of [`filled`].
 fn steps() -> usize {
     let place = filled();
     let counting = Interrupting::new(NEVER, false, false);
@@ -178,7 +178,7 @@ fn a_log_whose_making_was_interrupted_is_made_again() {
         for after in [false, true] {
             let place = OnDisk::new();
             let medium = Interrupting::new(nth, after, false);
-            // The last step is closing, which has nobody to tell.
+            // The last step is closing, whose failure is not reported.
             drop(SledLog::open_with(place.path(), Options::default(), medium));
             fill(&mut *place.reopen(), 5);
             check_contents(&*place.reopen(), Head::default());

@@ -121,7 +121,7 @@ fn harm(log: &Path, rng: &mut Rng) -> String {
     }
 }
 
-/// What `salvage` gives must be a prefix of what was written, and what `verify` promises.
+/// Checks that `salvage` returns a prefix of what was written, and as much as `verify` promises.
 fn saved_prefix(image: &Image, log: &Path, what: &str) -> usize {
     let report = verify(log).unwrap_or_else(|e| panic!("{what}: {e}"));
     let saved = salvage(log).unwrap_or_else(|e| panic!("{what}: {e}"));

@@ -1,4 +1,4 @@
-//! What one commit costs and needs: the steps are counted, and each of them is made to fail.
+//! Counts the steps of one commit, and makes each of them fail.
 
 mod support;
 

@@ -139,7 +139,7 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
     let begun = Instant::now();
     second.block_on(two.clone().release()).unwrap();
     // The process that released it may be the first to take it again. Either way it is taken at once.
-    let next = until("somebody leads", || third.holds.try_recv().or_else(|_| second.holds.try_recv()));
+    let next = until("another process leads", || third.holds.try_recv().or_else(|_| second.holds.try_recv()));
     assert!(begun.elapsed() < 3 * SECOND, "{:?}", begun.elapsed());
     assert!(next.holds() && !two.holds() && next.last_term() == Term(1001));
     let events = until("the changes are told", || {

@@ -37,7 +37,7 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// What the engine wants done to an object.
+/// An operation on an object that the engine asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Command {
     /// Create the pod of a slot.
@@ -104,7 +104,7 @@ impl Command {
     }
 }
 
-/// What follows from state: work to hand out, or a time to look again.
+/// A consequence of the state: a command to dispatch, or the time of the next look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Hand this to the API.
@@ -113,7 +113,7 @@ pub enum Effect {
     WakeAt(Timestamp),
 }
 
-/// What the API answered, where no observed object tells.
+/// Answer of the API, where no observed object shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Done.
@@ -133,7 +133,7 @@ pub enum Outcome {
     Refused {
         /// HTTP status code.
         code: u16,
-        /// What the API said.
+        /// Message of the API.
         message: Text,
     },
     /// Not known whether it was done: overload, server error, time-out.

@@ -5,23 +5,23 @@
 pub struct Config {
     /// Window after a pod began to be created in which a creation failure is answered by a restart.
     pub creating_restart_ms: u64,
-    /// How long a pod must have been stuck before a creation failure restarts it.
-    pub creating_patience_ms: u64,
+    /// Time that a pod must have been stuck before a creation failure restarts it, in milliseconds.
+    pub creating_timeout_ms: u64,
     /// Set if a creation failure past its window fails the pod.
     pub creating_failed: bool,
-    /// How long a node may be not ready before its pods count as lost.
+    /// Time that a node may be not ready before its pods count as lost, in milliseconds.
     pub node_grace_ms: u64,
     /// First delay before a pod that keeps failing is created again (the first restart of a cause is immediate).
     pub restart_backoff_ms: u64,
     /// Upper bound of that delay.
     pub restart_backoff_max_ms: u64,
-    /// A pod that ran this long before failing starts its back-off anew.
+    /// A pod that ran this long before failing starts its back-off from zero.
     pub restart_backoff_reset_ms: u64,
     /// First delay before an API call that failed for unknown reasons is tried a third time (the second try is at once).
     pub retry_ms: u64,
     /// Upper bound of that delay.
     pub retry_max_ms: u64,
-    /// How long a pod whose job does not exist may stay before it is deleted.
+    /// Time that a pod whose job does not exist may stay before it is deleted, in milliseconds.
     pub orphan_grace_ms: u64,
     /// Node or pod condition types, and words in container messages, that name a GPU failure.
     pub gpu_faults: Vec<String>,
@@ -36,7 +36,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             creating_restart_ms: 0,
-            creating_patience_ms: 15 * 60_000,
+            creating_timeout_ms: 15 * 60_000,
             creating_failed: false,
             node_grace_ms: 0,
             restart_backoff_ms: 10_000,

@@ -113,7 +113,7 @@ pub enum Decision {
     Restart {
         /// The group that asked for it and is charged.
         group: Text,
-        /// What is replaced.
+        /// The pods that are replaced.
         scope: RestartScope,
         /// The slot that failed.
         slot: SlotId,
@@ -154,7 +154,7 @@ impl Decision {
 /// Why a decision was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// What kind of thing happened.
+    /// Kind of the cause.
     pub kind: CauseKind,
     /// The slots it happened to, first one first; empty for causes that concern the whole job.
     pub slots: Vec<SlotId>,

@@ -67,7 +67,7 @@ pub enum Fact {
     Answered {
         /// The object the call was about.
         object: ObjectRef,
-        /// What was answered.
+        /// The answer.
         outcome: Outcome,
     },
     /// A status write carrying this stamp was acknowledged.
@@ -108,7 +108,7 @@ impl Fact {
     }
 }
 
-/// What the job object says besides its spec.
+/// Metadata of the job object, besides its spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFact {
     /// Its version.
@@ -137,7 +137,7 @@ pub enum EndRequest {
 /// The job object's spec, translated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecFact {
-    /// What it asks for, or why it cannot be accepted (never empty).
+    /// The job it describes, or the reasons why it cannot be accepted (never empty).
     pub spec: Result<JobSpec, Vec<FieldError>>,
     /// Remarks on accepted values, for the user.
     pub warnings: Vec<FieldError>,
@@ -185,7 +185,7 @@ pub struct PodFact {
     pub phase: PodPhase,
     /// The node it is bound to.
     pub node: Option<Text>,
-    /// When its node accepted it.
+    /// Time at which its node accepted it.
     pub started: Option<Timestamp>,
     /// Its deletionTimestamp: when its grace period is over.
     pub deleting: Option<Timestamp>,
@@ -234,7 +234,7 @@ pub enum ContainerState {
         reason: Text,
         /// Its termination message, cut when long. Kept of a failure, and where it names a possible device failure.
         message: Option<Text>,
-        /// When it failed; absent where it did not, or it is not said.
+        /// Time of its failure; absent where it did not fail, or the time is unknown.
         finished: Option<Timestamp>,
         /// Set if it failed because another pod was gone, as its message says.
         lost_peer: bool,
@@ -291,7 +291,7 @@ pub struct Adopted {
     pub started_at: Option<Timestamp>,
     /// First time every pod ran.
     pub running_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time of its end.
     pub ended_at: Option<Timestamp>,
     /// Final counters (succeeded, failed) per group of a job that ended.
     pub finals: BTreeMap<Text, (u32, u32)>,

@@ -39,7 +39,7 @@ number! {
     ResourceVersion(u64)
 }
 number! {
-    /// How many pods have been decided for a slot; tells which decisions a pod predates.
+    /// Number of pods decided for a slot so far; it orders pods and decisions.
     Incarnation(u32)
 }
 number! {
@@ -156,7 +156,7 @@ fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
     era * 146_097 + doe - 719_468
 }
 
-/// When a decision was recorded: orders decisions across logs. Term first, then position.
+/// Place of a decision among those of all logs. Ordered by term, then by position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// The term it was recorded in.

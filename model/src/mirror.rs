@@ -6,7 +6,7 @@ use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
 
-/// What is written to `status.trainyard` (or an annotation where the schema is not ours).
+/// Members written to `status.trainyard` (or an annotation where the schema is not ours).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mirror {
     /// The record it was written from.
@@ -29,15 +29,15 @@ pub struct Mirror {
     pub grown_from: BTreeMap<Text, u32>,
     /// Number of replicas of the group, where it was restarted: what it grows by later is told from that.
     pub replicas: BTreeMap<Text, u32>,
-    /// When the job first waited for containers to be created.
+    /// Time since which the job waits for containers to be created.
     pub first_creating_at: Option<Timestamp>,
-    /// When the first pod ran; the time limit counts from here.
+    /// Time at which the first pod ran; the time limit counts from here.
     pub first_running_at: Option<Timestamp>,
     /// Restart counts that slots without a pod will carry, where they differ from their group's.
     pub slot_counts: BTreeMap<String, u32>,
     /// Slots of each group whose pods failed for good, as ranges of indices: `1,3-5`.
     pub lost: BTreeMap<Text, String>,
-    /// When the job was last admitted, where its time limit counts from that.
+    /// Time of the job's last admission, where its time limit counts from that.
     pub admitted_at: Option<Timestamp>,
     /// Restarts of containers of pods that are gone.
     pub container_restarts: u32,

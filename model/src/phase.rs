@@ -1,6 +1,6 @@
 //! Phases of a job, in the engine's own words; each served API translates them.
 
-/// Where a job stands.
+/// Stage of a job's life.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Seen, nothing decided yet (or its spec is invalid).

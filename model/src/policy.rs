@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::id::Text;
 
-/// When the pods of one group complete it, or fail it.
+/// Condition under which the pods of one group complete it, or fail it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupEndPolicy {
     /// The first pod decides.
@@ -20,7 +20,7 @@ pub enum GroupEndPolicy {
     Minimum,
 }
 
-/// When the groups complete the job, or fail it.
+/// Condition under which the groups complete the job, or fail it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobEndPolicy {
     /// The first group decides.
@@ -106,7 +106,7 @@ pub enum ClockStart {
     Admitted,
 }
 
-/// How much of the job a restart takes along.
+/// Part of the job that a restart takes along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RestartScope {
     /// The failed pod.
@@ -119,7 +119,7 @@ pub enum RestartScope {
     Each,
 }
 
-/// What happens to the pods of a job that completed or failed.
+/// Pods that are deleted once a job completed or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CleanPodPolicy {
     /// All are deleted.
@@ -130,7 +130,7 @@ pub enum CleanPodPolicy {
     Running,
 }
 
-/// What happens to the pods of a job, by the way it ended.
+/// Pods of a job that are deleted, by the way it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanBy {
     /// It succeeded.

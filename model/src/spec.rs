@@ -9,22 +9,22 @@ use crate::policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope, Retryable,
 };
 
-/// What a job asks for. Members that came later stand for their absence by default: [`JobSpec::default`].
+/// Specification of a job. Members that came later stand for their absence by default: [`JobSpec::default`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSpec {
     /// Replica groups in key order; a pod's rank is its place in this order.
     pub groups: Vec<GroupSpec>,
-    /// When groups complete the job.
+    /// Condition under which groups complete the job.
     pub complete: JobEndPolicy,
-    /// When groups fail the job.
+    /// Condition under which groups fail the job.
     pub fail: JobEndPolicy,
-    /// What happens to pods of a completed or failed job.
+    /// Pods that are deleted once the job completed or failed.
     pub clean_pods: CleanPodPolicy,
     /// Exit codes that count as restartable, sorted.
     pub restartable_codes: Vec<i32>,
     /// Wall-clock limit in milliseconds from [`JobSpec::limit_from`] on.
     pub time_limit_ms: Option<u64>,
-    /// How progress is shown.
+    /// Rules by which progress is shown.
     pub phase_rules: PhaseRules,
     /// Failures that [`RestartPolicy::Listed`] restarts besides the exit codes.
     pub retryable: Option<Retryable>,
@@ -32,7 +32,7 @@ pub struct JobSpec {
     pub budget: Option<Budget>,
     /// Instant from which the time limit counts.
     pub limit_from: ClockStart,
-    /// What happens to the pods by the way the job ended; absent where [`JobSpec::clean_pods`] says it for all.
+    /// Pods that are deleted, by the way the job ended; absent where [`JobSpec::clean_pods`] stands for all.
     pub clean_by: Option<CleanBy>,
     /// Time in milliseconds after its end at which the job object is deleted; `None` is never.
     pub ttl_ms: Option<u64>,
@@ -90,13 +90,13 @@ pub struct GroupSpec {
     pub display: Option<Text>,
     /// Number of pods.
     pub replicas: u32,
-    /// When its pods complete it.
+    /// Condition under which its pods complete it.
     pub complete: GroupEndPolicy,
-    /// When its pods fail it.
+    /// Condition under which its pods fail it.
     pub fail: GroupEndPolicy,
     /// Which outcomes are restarted.
     pub restart: RestartPolicy,
-    /// What a restart takes along.
+    /// Pods that a restart takes along.
     pub scope: RestartScope,
     /// Restarts its failures may cause; `None` is unlimited.
     pub restart_limit: Option<u32>,
@@ -141,7 +141,7 @@ impl GroupSpec {
     }
 }
 
-/// How progress towards running is shown; differs between APIs.
+/// Rules by which progress towards running is shown. They differ between APIs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseRules {
     /// Set if scheduled-but-not-started pods are a phase of their own.
@@ -152,7 +152,7 @@ pub struct PhaseRules {
     pub running: Running,
     /// Set if pods that are being deleted are in no counter.
     pub ignores_leaving: bool,
-    /// When the terminal phase is shown.
+    /// Time at which the terminal phase is shown.
     pub ends: Ends,
     /// Milestones that are kept of many.
     pub milestones: Milestones,
@@ -181,13 +181,13 @@ pub enum Running {
     Minimum(BTreeSet<Text>),
 }
 
-/// When the terminal phase is shown.
+/// Time at which the terminal phase is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Ends {
-    /// When the pods that are deleted for it are gone.
+    /// Once the pods that are deleted for it are gone.
     #[default]
     AfterCleanUp,
-    /// When it is decided; pods are deleted afterwards.
+    /// Once it is decided; pods are deleted afterwards.
     Decided,
 }
 
@@ -208,7 +208,7 @@ pub struct FieldError {
     pub path: String,
     /// The value as JSON text (cut when long), or `missing`.
     pub value: String,
-    /// What is wrong with it and what would be right.
+    /// The problem, and a value that would be right.
     pub problem: String,
     /// The nearest right field name or value, if there is one.
     pub suggestion: Option<String>,

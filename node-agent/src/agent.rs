@@ -156,14 +156,14 @@ impl Agent {
         self.pods.shut_down(seconds);
         self.settle();
         // After the grace period processes are killed, and the last words need a moment to be heard.
-        let patience = options.shutdown_grace + Duration::from_secs(5);
+        let limit = options.shutdown_grace + Duration::from_secs(5);
         let all_told = async {
             while !self.pods.is_at_rest() {
                 self.next_of_own(woken).await;
                 self.settle();
             }
         };
-        if tokio::time::timeout(patience, all_told).await.is_err() {
+        if tokio::time::timeout(limit, all_told).await.is_err() {
             warn!("not every pod's end could be told in time");
         }
     }

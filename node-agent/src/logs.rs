@@ -38,7 +38,7 @@ pub(crate) fn find(
         let entry = entry?;
         let Some(run) = entry.file_name().to_str().and_then(|name| run_of(name, container)) else { continue };
         let changed = entry.metadata()?.modified()?;
-        // Later pods of a name begin to count anew, so time goes before numbers.
+        // Later pods of a name count from zero again, so time goes before numbers.
         newest = newest.max(Some((changed, run)));
     }
     let Some((_, (incarnation, restart))) = newest else { return Ok(None) };

@@ -20,7 +20,7 @@ pub struct Options {
     pub program: PathBuf,
     /// Working directory of containers that name none; absent: the agent's own.
     pub workdir: Option<PathBuf>,
-    /// GPUs to hand out, numbered from 0.
+    /// GPUs to allocate, numbered from 0.
     pub gpus: u32,
     /// Processors the node has; absent: as many as the machine.
     pub cpus: Option<u32>,

@@ -107,7 +107,7 @@ fn a_deletion_is_graceful_and_the_last_status_comes_first() {
     bench.answer(Answer::Done);
     assert_eq!(bench.see(deleting(pod("p", "u"), 5)), ["stop u 5"]);
     assert_eq!(bench.see(deleting(pod("p", "u"), 5)), [""; 0]);
-    assert_eq!(bench.see(deleting(pod("p", "u"), 2)), ["stop u 2"], "somebody is in a hurry");
+    assert_eq!(bench.see(deleting(pod("p", "u"), 2)), ["stop u 2"], "a shorter grace period");
     assert_eq!(bench.report("u", "Failed", true), ["write u Failed"]);
     assert_eq!(bench.answer(Answer::Done), ["remove u"]);
     assert_eq!(bench.answer(Answer::Done), [""; 0]);

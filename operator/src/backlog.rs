@@ -84,7 +84,7 @@ mod tests {
         while backlog.next().is_some() {}
         backlog.put_back(Vec::new());
         backlog.add(["a", "z"].map(key));
-        assert_eq!(turn(&mut backlog, 1), ["a"], "an empty backlog begins anew");
+        assert_eq!(turn(&mut backlog, 1), ["a"], "an empty backlog begins at its first job");
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Operator {
     /// Makes the log begin with a checkpoint of the present state. Records of jobs that are gone are dropped.
     ///
     /// # Errors
-    /// When the log cannot be written; the old log is then still there.
+    /// Returns an error if the log cannot be written; the old log is then still there.
     pub fn compact(&mut self) -> Result<(), Error> {
         let checkpoint = self.checkpoint()?;
         self.log.compact(&checkpoint)?;
@@ -67,7 +67,7 @@ impl Operator {
     /// without new records.
     ///
     /// # Errors
-    /// When it cannot be written. The log stays usable, and the next attempt waits for as many records again.
+    /// Returns an error if it cannot be written. The log stays usable, and the next attempt waits for as many records again.
     pub fn cache_state(&mut self) -> Result<(), Error> {
         if self.uncached() == 0 {
             return Ok(());

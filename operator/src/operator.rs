@@ -87,7 +87,7 @@ impl Operator {
     /// Opens an operator on a log: reads its cached state or checkpoint and folds the records after it.
     ///
     /// # Errors
-    /// When the log cannot be read or does not fold.
+    /// Returns an error if the log cannot be read or does not fold.
     pub fn open(log: Box<dyn EventLog>, registry: Registry, options: Options) -> Result<Self, Error> {
         let (state, cached) = crate::log::read(&*log)?;
         Ok(Self {

@@ -53,7 +53,7 @@ enum Setting {
 
 const FLAGS: &[(&str, Setting)] = &[
     ("creating-restart-period", Setting::Duration(|c| &mut c.creating_restart_ms)),
-    ("creating-duration-period", Setting::Duration(|c| &mut c.creating_patience_ms)),
+    ("creating-duration-period", Setting::Duration(|c| &mut c.creating_timeout_ms)),
     ("enable-creating-failed", Setting::Switch(|c| &mut c.creating_failed)),
     ("node-grace-period", Setting::Duration(|c| &mut c.node_grace_ms)),
     ("restart-backoff", Setting::Duration(|c| &mut c.restart_backoff_ms)),
@@ -170,7 +170,7 @@ mod tests {
         }));
         let want = Config {
             creating_restart_ms: 3_600_000,
-            creating_patience_ms: 30_000,
+            creating_timeout_ms: 30_000,
             creating_failed: true,
             node_grace_ms: 60_000,
             restart_backoff_ms: 1_000,

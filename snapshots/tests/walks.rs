@@ -115,7 +115,7 @@ impl Walk {
         let config = Config {
             creating_failed: below(&mut rng, 2) == 0,
             creating_restart_ms: if below(&mut rng, 2) == 0 { 0 } else { 1_200_000 },
-            creating_patience_ms: 60_000,
+            creating_timeout_ms: 60_000,
             node_grace_ms: if below(&mut rng, 2) == 0 { 0 } else { 20_000 },
             ..Config::default()
         };

@@ -23,7 +23,7 @@ impl PeerEnv {
     /// Formats the environment of a job's pods: one block per group, in spec order.
     ///
     /// # Errors
-    /// When the manifest lacks the template of a group.
+    /// Returns an error if the manifest lacks the template of a group.
     pub fn new(job: &JobKey, spec: &JobSpec, manifest: &Value) -> Result<Self, FieldError> {
         let mut vars = Vec::with_capacity(spec.groups.len().saturating_mul(6));
         for group in &spec.groups {

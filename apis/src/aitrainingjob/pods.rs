@@ -20,7 +20,7 @@ use crate::template::{self, PodParts, containers_mut};
 /// Renders the pod of a slot, given the job's [`PeerEnv`].
 ///
 /// # Errors
-/// When the manifest lacks the group's template, or the template's spec is no object.
+/// Returns an error if the manifest lacks the group's template, or the template's spec is no object.
 pub fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, peers: &PeerEnv) -> Result<Value, FieldError> {
     let RenderInput { job, manifest, .. } = source;
     let template = template_of(manifest, pod.group)?;

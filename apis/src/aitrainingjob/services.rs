@@ -13,7 +13,7 @@ use crate::replicas::{slot_name, template_of};
 /// Renders the service of a slot.
 ///
 /// # Errors
-/// When the spec or the manifest lacks the group.
+/// Returns an error if the spec or the manifest lacks the group.
 pub(super) fn service(source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
     let group: &GroupSpec = source.spec.group(&slot.group).ok_or_else(|| {
         FieldError::new(format!("spec.replicaSpecs.{}", slot.group), "missing", "the spec in force has no such group")

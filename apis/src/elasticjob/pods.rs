@@ -16,7 +16,7 @@ use crate::template::{self, PodParts, containers, containers_mut};
 /// Renders the pod of a slot, given the launcher's arguments.
 ///
 /// # Errors
-/// When the manifest lacks the group's template, or the template's spec is no object.
+/// Returns an error if the manifest lacks the group's template, or the template's spec is no object.
 pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, args: &[Value]) -> Result<Value, FieldError> {
     let RenderInput { job, manifest, .. } = source;
     let template = template_of(manifest, pod.group)?;

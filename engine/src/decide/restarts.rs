@@ -34,7 +34,7 @@ pub(super) fn first(
     Some(vec![Event::Decided(Box::new(decision)), Event::PhaseChanged { to: Phase::Terminating, message }])
 }
 
-/// How often this slot failed this way, and how long its replacement waits: not at all the first time, then longer each time.
+/// Returns the number of failures of this kind in the slot, and the end of its replacement's back-off. The first failure has none.
 pub(super) fn next_try(
     context: &DecisionContext<'_>,
     job: &Job,

@@ -1,4 +1,4 @@
-//! What the API answered, where no observed object tells: done, refused, or not known and to be tried again.
+//! Folds answers to calls in, where no observed object shows them: done, rejected, or unknown and to be tried again.
 
 use model::command::Outcome;
 use model::{ObjectRef, SlotId, Stamp, Timestamp};

@@ -7,7 +7,7 @@ use crate::job::{Job, PendingDeletion, Pod};
 use crate::slots;
 use crate::text::share;
 
-/// How many uids of unknown pods that are gone are remembered per job.
+/// Maximum number of uids kept per job of pods that were gone before they were known.
 const MAX_DEAD: usize = 64;
 
 impl Turn<'_> {

@@ -80,7 +80,7 @@ pub enum Error {
 /// Creates a client and sends nothing yet.
 ///
 /// # Errors
-/// When the configuration is missing or unusable.
+/// Returns an error if the configuration is missing or unusable.
 pub async fn connect(options: &Options) -> Result<Connection, Error> {
     connection(options, false).await
 }

@@ -35,7 +35,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Creates a client and sends nothing yet. With `batches_reads` its connections are read in batches (`batched`).
 ///
 /// # Errors
-/// When certificates or credentials cannot be used.
+/// Returns an error if certificates or credentials cannot be used.
 pub(crate) fn client(config: Config, batches_reads: bool) -> Result<Client, Error> {
     let mut tcp = HttpConnector::new();
     // It is given addresses with either scheme.

@@ -84,7 +84,7 @@ pub(crate) enum Request {
         limit: usize,
         /// Bytes of bodies after which no further record is added.
         max_bytes: usize,
-        /// Where the answer goes.
+        /// Receiver of the answer.
         reply: oneshot::Sender<Result<Batch, event_log::Error>>,
     },
     /// Runs a function on the operator, such as following a log. It must be short.
@@ -93,12 +93,12 @@ pub(crate) enum Request {
     Archive {
         /// The reason, part of the archive's name.
         why: String,
-        /// Where the answer goes.
+        /// Receiver of the answer.
         reply: oneshot::Sender<Result<String, String>>,
     },
     /// Drops the operator's memory and opens it on its log again; rejected while leading.
     Reopen {
-        /// Where the answer goes.
+        /// Receiver of the answer.
         reply: oneshot::Sender<Result<(), String>>,
     },
     /// Starts a leadership.
@@ -212,7 +212,7 @@ pub(crate) struct Config {
     pub options: Options,
     /// Time.
     pub clock: Arc<Clock>,
-    /// What is counted.
+    /// Metrics of this process.
     pub metrics: Metrics,
     /// Number of records after which the log is compacted; 0 for never.
     pub compact_after: u64,

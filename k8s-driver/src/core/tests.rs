@@ -205,7 +205,7 @@ async fn a_large_job_leaves_room_in_the_window_for_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_failed_append_nothing_is_called_and_the_operator_is_opened_anew() {
+async fn after_a_failed_append_nothing_is_called_and_the_operator_is_opened_again() {
     for fault in [Fault::Lost, Fault::Stored, Fault::Full] {
         let disk = MemoryDisk::default();
         let operator = thread(&disk, vec![(1, fault)]);
@@ -225,7 +225,7 @@ async fn after_a_failed_append_nothing_is_called_and_the_operator_is_opened_anew
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_is_read_in_batches_and_set_aside_only_when_nobody_leads() {
+async fn a_log_is_read_in_batches_and_archived_only_without_a_leader() {
     let disk = MemoryDisk::default();
     let operator = thread(&disk, Vec::new());
     let mut around = begin(&operator, 0).await;
@@ -274,7 +274,7 @@ async fn time_alone_moves_jobs_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_log_begins_anew_by_itself() {
+async fn a_long_log_is_compacted_by_itself() {
     let disk = MemoryDisk::default();
     let operator = start(Config { compact_after: 3, ..config(&disk, Vec::new()) }, Handle::current()).unwrap().0;
     let mut around = begin(&operator, 0).await;

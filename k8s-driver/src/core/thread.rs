@@ -140,10 +140,10 @@ impl OperatorThread {
     /// twice as long. A follower does this itself.
     fn maintain_log(&mut self) -> Result<(), operator::Error> {
         let Some(operator) = self.operator.as_mut().filter(|operator| operator.is_ready()) else { return Ok(()) };
-        let patience = if operator.calls_in_flight() == 0 { 1 } else { 2 };
+        let factor = if operator.calls_in_flight() == 0 { 1 } else { 2 };
         let (records, uncached, started) = (operator.log().records(), operator.uncached(), Instant::now());
         let seconds = || started.elapsed().as_secs_f64();
-        if exceeds(records, self.config.compact_after.saturating_mul(patience)) {
+        if exceeds(records, self.config.compact_after.saturating_mul(factor)) {
             match operator.compact() {
                 Ok(()) => tracing::info!(records, seconds = seconds(), "log compacted"),
                 Err(operator::Error::Log(error @ event_log::Error::TooBig { .. })) => {
@@ -153,7 +153,7 @@ impl OperatorThread {
                 }
                 Err(error) => return Err(error),
             }
-        } else if exceeds(uncached, self.config.cache_after.saturating_mul(patience)) {
+        } else if exceeds(uncached, self.config.cache_after.saturating_mul(factor)) {
             match operator.cache_state() {
                 Ok(()) => tracing::info!(uncached, seconds = seconds(), "state cached beside the log"),
                 Err(error) => tracing::warn!(%error, uncached, "the state cannot be cached beside the log"),

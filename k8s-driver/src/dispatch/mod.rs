@@ -54,7 +54,7 @@ pub(crate) struct Dispatcher {
     pub registry: Registry,
     /// Write permission.
     pub guard: WriteGuard,
-    /// What is counted.
+    /// Metrics of this process.
     pub metrics: Metrics,
     /// Maximum number of calls in flight.
     pub max_in_flight: usize,

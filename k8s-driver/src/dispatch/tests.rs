@@ -73,7 +73,7 @@ async fn next(server: &mut Server) -> (Request<Body>, SendResponse<Response<Body
     tokio::time::timeout(wait, server.next_request()).await.expect("a request").expect("a request")
 }
 
-/// Whether a request leaves within a while.
+/// Returns true if a request leaves within a while.
 async fn is_quiet(server: &mut Server, ms: u64) -> bool {
     tokio::time::timeout(Duration::from_millis(ms), pin!(server.next_request())).await.is_err()
 }

@@ -207,7 +207,7 @@ struct LogReader {
     left: u64,
     /// The last position, unless the reader follows.
     until: Option<Position>,
-    /// What is read and not yet sent.
+    /// Frames read and not yet sent.
     ready: VecDeque<Bytes>,
     _reader: OwnedSemaphorePermit,
     /// Keeps the connection open. There are fewer readers than places.

@@ -91,7 +91,7 @@ pub enum Error {
     File {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
     /// A certificate could not be made, or does not fit its key.
@@ -111,9 +111,9 @@ pub(crate) struct Listeners {
 pub(crate) struct ServerState {
     /// The operator's thread.
     pub operator: OperatorHandle,
-    /// Where this process stands.
+    /// State of this process.
     pub status: StatusReporter,
-    /// What is counted.
+    /// Metrics of this process.
     pub metrics: Metrics,
     /// State of the standby's follower.
     pub following: watch::Receiver<FollowerState>,
@@ -127,7 +127,7 @@ impl Listeners {
     /// Binds the listeners.
     ///
     /// # Errors
-    /// When an address or a certificate cannot be used.
+    /// Returns an error if an address or a certificate cannot be used.
     pub(crate) async fn new(options: &HttpOptions) -> Result<Self, Error> {
         let bind = |what, address: Option<SocketAddr>| async move {
             let Some(address) = address else { return Ok(None) };

@@ -77,7 +77,7 @@ async fn a_compacted_log_begins_with_its_checkpoint() {
 async fn strangers_are_told_why_they_are_refused() {
     let served = Served::new(records(3, 0)).await;
     let refused = async |who: &str| remote(&served, who).log(Position(1), false).await.unwrap_err();
-    let unknown = refused("nobody").await;
+    let unknown = refused("stranger").await;
     assert!(matches!(&unknown, Error::Unauthorized { message, .. } if message.contains("does not know the token")));
     let stranger = refused("stranger").await;
     assert!(matches!(&stranger, Error::Forbidden { user, .. } if user == "stranger"), "{stranger}");
@@ -105,8 +105,8 @@ async fn positions_beyond_the_end_and_replicas_that_do_not_lead_are_named() {
     assert!(matches!(&beyond, Error::BeyondHead { .. }), "{beyond}");
     assert!(beyond.to_string().ends_with("position 5 was asked for and the log ends at 3"), "{beyond}");
     served.status.set(ProcessState::Standby);
-    let nobody = reader.log(Position(1), false).await.unwrap_err();
-    assert!(matches!(&nobody, Error::NotLeader { leader: None, .. }), "{nobody}");
+    let without_leader = reader.log(Position(1), false).await.unwrap_err();
+    assert!(matches!(&without_leader, Error::NotLeader { leader: None, .. }), "{without_leader}");
     served.leader.send_replace(Some(served.as_leader("pod-2")));
     let other = reader.log(Position(1), false).await.unwrap_err();
     let address = served.advertised.address.clone();

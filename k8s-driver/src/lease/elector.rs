@@ -42,7 +42,7 @@ pub struct Elector {
 /// The Lease as it was last read.
 struct ObservedLease {
     lease: Lease,
-    /// When this renewal was first read.
+    /// Time at which this renewal was first read.
     at: Instant,
     /// The Lease is deleted since. Its holder may not know that yet.
     deleted: bool,

@@ -45,7 +45,7 @@ pub use self::elector::Elector;
 pub use self::hold::LeaseHold;
 pub use self::record::{Leader, find_leader};
 
-/// Where this process serves its log, as written in the Lease while it leads.
+/// Address at which this process serves its log, as written in the Lease while it leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertised {
     /// The base address, for example `https://10.1.2.3:8443`.
@@ -80,7 +80,7 @@ pub struct LeaseOptions {
     pub renew_deadline: Duration,
     /// Interval between renewals, and between attempts while the API server does not answer.
     pub retry_period: Duration,
-    /// Where the log is served while this process leads; `None` if it is not.
+    /// Address of the served log while this process leads; `None` if it is not served.
     pub advertised: Option<Advertised>,
 }
 

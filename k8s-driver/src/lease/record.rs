@@ -26,7 +26,7 @@ pub struct Leader {
     pub identity: String,
     /// Last term it claimed; zero before the first.
     pub term: Term,
-    /// Where it serves its log; `None` if it does not.
+    /// Address at which it serves its log; `None` if it does not.
     pub advertised: Option<Advertised>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Renewer {
     pub(super) shared: Arc<Shared>,
     /// The Lease as last read or written.
     pub(super) lease: Lease,
-    /// When the update that acquired it was sent.
+    /// Time at which the update that acquired it was sent.
     pub(super) renewed: Instant,
     pub(super) requests: mpsc::Receiver<Request>,
 }

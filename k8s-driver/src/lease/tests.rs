@@ -25,7 +25,7 @@ fn candidate(server: &Server, identity: &str) -> (Elector, Link) {
 }
 
 async fn acquire(elector: &mut Elector) -> LeaseHold {
-    timeout(60 * SECOND, elector.acquire()).await.expect("nobody leads").unwrap()
+    timeout(60 * SECOND, elector.acquire()).await.expect("the Lease is free").unwrap()
 }
 
 fn seconds(since: Instant) -> f64 {
@@ -162,7 +162,7 @@ async fn two_never_hold_at_once_and_a_margin_lies_between() {
             }
             sleep(Duration::from_millis(10)).await;
         }
-        assert!(held.is_some(), "seed {seed}: nobody ever led");
+        assert!(held.is_some(), "seed {seed}: no elector ever led");
     }
     assert!(handed_over > 40, "the faults led to {handed_over} changes of leadership only");
 }
@@ -209,7 +209,7 @@ async fn edits_by_other_tools_cost_nothing_and_the_term_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_else_holds_is_lost_at_once() {
+async fn a_lease_that_another_process_holds_is_lost_at_once() {
     let server = Server::default();
     let (mut elector, _link) = candidate(&server, "a");
     let hold = acquire(&mut elector).await;
@@ -352,7 +352,7 @@ async fn a_write_is_given_up_with_the_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_renews_for_a_hold_that_is_dropped() {
+async fn a_dropped_hold_is_not_renewed() {
     let server = Server::default();
     let (mut elector, _link) = candidate(&server, "a");
     drop(acquire(&mut elector).await);

@@ -1,4 +1,4 @@
-//! What is counted and timed, in the Prometheus text format.
+//! Counters and timings, in the Prometheus text format.
 //!
 //! Owns the names (`trainyard_*`, base units, `_total` for counters) and the buckets. It decides nothing, and recording costs a
 //! map lookup and an atomic addition. Figures that are cheaper to look up than to keep (jobs by phase, the size of the log)
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-/// What came of an attempt to write the Lease.
+/// Result of an attempt to write the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LeaseOutcome {
     /// This process leads now.
@@ -233,7 +233,7 @@ impl Metrics {
         out
     }
 
-    /// Whether this process leads, and under which term.
+    /// Sets whether this process leads, and its term.
     pub fn leads(&self, term: Option<Term>) {
         self.0.leader.set(i64::from(term.is_some()));
         if let Some(term) = term {
@@ -241,12 +241,12 @@ impl Metrics {
         }
     }
 
-    /// Whether this process is ready.
+    /// Sets whether this process is ready.
     pub fn ready(&self, ready: bool) {
         self.0.ready.set(i64::from(ready));
     }
 
-    /// Whether the term serves an API.
+    /// Sets whether the term serves an API.
     pub fn serves(&self, kind: &Text, served: bool) {
         self.0.served.get_or_create(&Api { kind: Word(kind.clone()) }).set(i64::from(served));
     }
@@ -268,12 +268,12 @@ impl Metrics {
         self.0.events_dropped.inc();
     }
 
-    /// How much waits in a queue.
+    /// Sets the length of a queue.
     pub fn queue_depth(&self, queue: &'static str, depth: usize) {
         self.0.queues.get_or_create(&Queue { queue }).set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
-    /// How long something waited in a queue before it was taken.
+    /// Adds the time that an item waited in a queue.
     pub fn queue_waited(&self, queue: &'static str, waited: Duration) {
         self.0.queue_wait.get_or_create(&Queue { queue }).observe(waited.as_secs_f64());
     }

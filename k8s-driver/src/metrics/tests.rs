@@ -1,4 +1,4 @@
-//! What the page of figures says.
+//! Checks the text of the metrics page.
 
 use std::collections::BTreeMap;
 

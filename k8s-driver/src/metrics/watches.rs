@@ -30,7 +30,7 @@ impl WatchName {
     }
 }
 
-/// When each watch was last heard of.
+/// Time of each watch's last message.
 #[derive(Debug, Default)]
 pub(super) struct Watches(Mutex<BTreeMap<WatchName, Instant>>);
 

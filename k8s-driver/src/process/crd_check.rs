@@ -30,7 +30,7 @@ enum Found {
     Nothing,
     /// The CRD keeps what is written.
     Complete,
-    /// What the CRD lacks, in words.
+    /// Members that the CRD lacks, in words.
     Lacking(String),
 }
 

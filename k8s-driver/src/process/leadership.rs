@@ -41,7 +41,7 @@ pub(super) struct LeadershipContext {
     pub registry: Registry,
     /// Which jobs are served.
     pub scope: JobFilter,
-    /// What is counted.
+    /// Metrics of this process.
     pub metrics: Metrics,
     /// State for readiness and logs.
     pub status: StatusReporter,
@@ -57,7 +57,7 @@ pub(super) struct LeadershipContext {
     pub unserved: BTreeSet<Text>,
 }
 
-/// How a leadership ended.
+/// End of a leadership.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// It was asked to.
@@ -88,7 +88,7 @@ impl LeadershipContext {
     /// Leads until the end. Every task that this started has ended when it returns.
     ///
     /// # Errors
-    /// When the operator's thread has ended.
+    /// Returns an error if the operator's thread has ended.
     pub(super) async fn lead(&self, guard: &WriteGuard, stop: &CancellationToken) -> Result<Outcome, ThreadEnded> {
         self.status
             .set(ProcessState::Listing { missing: "lists of nodes, jobs, pods and services are under way".to_owned() });

@@ -13,13 +13,13 @@ use crate::watch::sources::JobFilter;
 /// Settings of a process.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the API server is found.
+    /// Address and credentials of the API server.
     pub connection: client::Options,
     /// Which jobs are served.
     pub scope: JobFilter,
     /// Settings that decisions depend on.
     pub config: Config,
-    /// Where the log is kept.
+    /// Directory of the log.
     pub data_directory: PathBuf,
     /// The election; `None` if it is switched off.
     pub lease: Option<Lease>,

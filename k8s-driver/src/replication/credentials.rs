@@ -69,7 +69,7 @@ impl Tokens {
     /// Returns a new token for one server.
     ///
     /// # Errors
-    /// When the API server refuses it or does not answer.
+    /// Returns an error if the API server refuses it or does not answer.
     pub(crate) async fn for_server(&self, server: &Advertised) -> Result<AuthInfo, Error> {
         let namespace = || self.namespace.clone();
         let spec = TokenRequestSpec {

@@ -65,7 +65,7 @@ impl fmt::Display for FollowerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Starting => f.write_str("has not looked for a leader yet"),
-            Self::NoLeader => f.write_str("nobody leads"),
+            Self::NoLeader => f.write_str("no operator leads"),
             Self::NotServed { leader } => write!(f, "{leader} leads and does not serve its log"),
             Self::Reading { leader } => write!(f, "following {leader}"),
             Self::Unreachable { why } => write!(f, "cannot follow the leader: {why}"),
@@ -76,7 +76,7 @@ impl fmt::Display for FollowerState {
 /// Follows the leader's log.
 pub(crate) struct Follower {
     operator: OperatorHandle,
-    /// Who leads.
+    /// Holder of the Lease.
     leader: watch::Receiver<Option<Leader>>,
     /// This process.
     identity: String,

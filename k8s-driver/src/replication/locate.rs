@@ -30,7 +30,7 @@ pub struct LocateOptions {
     pub token_file: Option<PathBuf>,
     /// Certificates to trust, PEM; `None` for what the Lease says, or else the system's.
     pub authority: Option<PathBuf>,
-    /// Where the API server is found.
+    /// Address and credentials of the API server.
     pub connection: client::Options,
     /// Namespace of the operator's Lease; `None` for the usual one.
     pub namespace: Option<String>,
@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// The Lease has no holder.
     #[error("no operator leads: Lease {namespace}/{name} has no holder")]
-    NobodyLeads {
+    NoLeader {
         /// Namespace of the Lease.
         namespace: String,
         /// Name of the Lease.
@@ -83,19 +83,19 @@ pub enum Error {
     },
 }
 
-/// What was found.
+/// Result of the search.
 #[derive(Debug, Clone)]
 pub struct LocatedLog {
-    /// Where to read, and as whom.
+    /// Address to read from, with credentials.
     pub target: Target,
-    /// Who leads, if the Lease was asked.
+    /// Holder of the Lease, if it was read.
     pub leader: Option<Leader>,
 }
 
 /// Finds the log.
 ///
 /// # Errors
-/// When what was said is not enough to find it.
+/// Returns an error if the given options do not suffice to find it.
 pub async fn locate(options: &LocateOptions) -> Result<LocatedLog, Error> {
     let unreadable = |file: &PathBuf| {
         let file = file.clone();
@@ -128,5 +128,5 @@ pub async fn locate(options: &LocateOptions) -> Result<LocatedLog, Error> {
 async fn leader(connection: &Connection, namespace: &str, name: &str) -> Result<Leader, Error> {
     let found = timeout(LEASE_READ_TIMEOUT, find_leader(connection.client.clone(), namespace, name)).await;
     let found = found.map_err(|_| Error::Silent { server: connection.server.clone() })??;
-    found.ok_or_else(|| Error::NobodyLeads { namespace: namespace.to_owned(), name: name.to_owned() })
+    found.ok_or_else(|| Error::NoLeader { namespace: namespace.to_owned(), name: name.to_owned() })
 }

@@ -42,7 +42,7 @@ pub struct Target {
     pub address: String,
     /// Certificates to trust, PEM; `None` for the system's.
     pub authority: Option<String>,
-    /// Where the bearer token comes from.
+    /// Source of the bearer token.
     pub auth: AuthInfo,
 }
 
@@ -54,10 +54,10 @@ pub enum Error {
     Address {
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// What is to be trusted cannot be read, or the token cannot be had.
+    /// The trusted certificates cannot be read, or there is no token.
     #[error("{address}: {source}")]
     Client {
         /// The address.
@@ -98,7 +98,7 @@ pub enum Error {
         address: String,
         /// In its words.
         message: String,
-        /// Where the leader serves its log, if it is known.
+        /// Address of the leader's served log, if it is known.
         leader: Option<String>,
     },
     /// The log ends before the position asked for.
@@ -164,7 +164,7 @@ impl Remote {
     /// Creates a client and sends nothing yet. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// When the address or a certificate cannot be used.
+    /// Returns an error if the address or a certificate cannot be used.
     pub fn new(target: Target) -> Result<Self, Error> {
         let Target { address, authority, auth } = target;
         let refuse = |reason: String| Error::Address { address: address.clone(), reason };
@@ -196,7 +196,7 @@ impl Remote {
     /// Opens the log at a position. A checkpoint comes first in place of records that the log does not hold any more.
     ///
     /// # Errors
-    /// When it cannot be reached, or refuses.
+    /// Returns an error if it cannot be reached, or refuses.
     pub async fn log(&self, from: Position, follow: bool) -> Result<Lines, Error> {
         let answer = self.get(&format!("/log?from={from}&follow={follow}")).await?;
         let head = answer.headers().get(HEAD).and_then(|text| parse_head(text.to_str().ok()?));
@@ -241,7 +241,7 @@ impl Lines {
     /// Returns the next bytes, which need not end with a line; `None` at the end.
     ///
     /// # Errors
-    /// When the connection breaks or falls silent.
+    /// Returns an error if the connection breaks or falls silent.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let broken = |reason: String| Error::Broken { address: self.address.clone(), reason };
         loop {

@@ -94,7 +94,7 @@ impl Session<'_> {
     /// Takes lines in until the stream ends. The error is why the own log cannot go on.
     async fn read(&self, mut lines: Lines, mut head: Head, mut term: Term) -> Result<Stopped, String> {
         let mut text: Vec<u8> = Vec::new();
-        // So many bytes of it are known to hold no end of a line: a checkpoint is one long line in many pieces.
+        // This number of its bytes holds no end of a line: a checkpoint is one long line in many pieces.
         let mut unfinished = 0;
         let mut leader_head = lines.head;
         // The beginning of an answer may be a checkpoint; anywhere else there is none.

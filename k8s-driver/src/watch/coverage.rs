@@ -15,7 +15,7 @@ const MAX_REFUSALS: u32 = 3;
 /// Number of consecutive failed lists, refusals included, after which a source counts as unavailable: about half a minute.
 const MAX_FAILURES: u32 = 10;
 
-/// What came of an attempt to list a source.
+/// Result of an attempt to list a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListReport {
     /// Index of the source in [`Coverage::new`].

@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::watch::projection::FieldMask;
 
-/// What objects are read as.
+/// Form that objects are read in.
 #[derive(Debug, Clone)]
 pub struct ObjectType {
     /// Their API version: elements of lists do not say it.
     pub api_version: Text,
     /// Their kind.
     pub kind: Text,
-    /// What is kept of them.
+    /// Members kept of them.
     pub fields: FieldMask,
 }
 
@@ -28,7 +28,7 @@ pub struct ObjectType {
 pub(crate) struct Page {
     /// Version of the whole list.
     pub version: String,
-    /// Where the next page begins; empty on the last.
+    /// Token of the next page; empty on the last.
     pub next: String,
     /// The objects.
     pub items: Vec<Value>,
@@ -60,7 +60,7 @@ pub(crate) fn number(version: &str) -> ResourceVersion {
 /// Reads an object.
 ///
 /// # Errors
-/// When the bytes are no JSON.
+/// Returns an error if the bytes are no JSON.
 pub(crate) fn object(bytes: &[u8], object_type: &ObjectType) -> Result<Value, serde_json::Error> {
     whole(bytes, object_type)
 }
@@ -68,7 +68,7 @@ pub(crate) fn object(bytes: &[u8], object_type: &ObjectType) -> Result<Value, se
 /// Reads a page of a list.
 ///
 /// # Errors
-/// When the bytes are no list.
+/// Returns an error if the bytes are no list.
 pub(crate) fn page(bytes: &[u8], object_type: &ObjectType) -> Result<Page, serde_json::Error> {
     whole(bytes, PageSeed(object_type))
 }
@@ -76,7 +76,7 @@ pub(crate) fn page(bytes: &[u8], object_type: &ObjectType) -> Result<Page, serde
 /// Reads a line of a watch.
 ///
 /// # Errors
-/// When the bytes are no watch event.
+/// Returns an error if the bytes are no watch event.
 pub(crate) fn event(bytes: &[u8], object_type: &ObjectType) -> Result<Event, serde_json::Error> {
     whole(bytes, EventSeed(object_type))
 }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_read_whoever_wrote_them() {
+    fn rejections_are_read_in_any_form() {
         let status = r#"{"kind":"Status","status":"Failure","message":"m","reason":"AlreadyExists","code":409}"#;
         assert_eq!(
             refusal(409, status.as_bytes()),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// What of a value is kept.
+/// Part of a value that is kept.
 #[derive(Debug, Clone, Copy)]
 pub enum FieldMask {
     /// All of it.
@@ -28,7 +28,7 @@ use FieldMask::{All, Each, Except, Only};
 
 const OWNER: FieldMask = Only(&[("apiVersion", All), ("kind", All), ("name", All), ("uid", All), ("controller", All)]);
 
-/// What every object of ours carries.
+/// Metadata kept of every object.
 const METADATA: FieldMask = Only(&[
     ("name", All),
     ("namespace", All),
@@ -55,7 +55,7 @@ const CONTAINER: FieldMask = Only(&[
     ),
 ]);
 
-/// What is judged of a pod.
+/// Members kept of a pod.
 pub(crate) const POD: FieldMask = Only(&[
     ("metadata", METADATA),
     // Names of containers: which of them count depends on which there are.
@@ -74,10 +74,10 @@ pub(crate) const POD: FieldMask = Only(&[
     ),
 ]);
 
-/// What is judged of a service.
+/// Members kept of a service.
 pub(crate) const SERVICE: FieldMask = Only(&[("metadata", METADATA)]);
 
-/// What is judged of a node.
+/// Members kept of a node.
 pub(crate) const NODE: FieldMask = Only(&[
     ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All)])),
     ("status", Only(&[("conditions", Each(&Only(&[("type", All), ("status", All)])))])),
@@ -100,7 +100,7 @@ pub(crate) const STATUS_ANSWER: FieldMask =
 pub(crate) const VERSION: FieldMask = Only(&[("metadata", Only(&[("resourceVersion", All), ("uid", All)]))]);
 
 impl FieldMask {
-    /// What is kept of a member; `None` when it is left out.
+    /// Returns the part of a member that is kept; `None` when it is left out.
     fn member(self, name: &str) -> Option<Self> {
         match self {
             All => Some(All),

@@ -1,4 +1,4 @@
-//! Where what is watched is served, and how it is read. Which types and labels they are is `apis::watched`'.
+//! Paths and selectors of the watched collections, and the form their objects are read in. `apis::watched` owns the types and labels.
 //!
 //! Tests: at the end of this file.
 
@@ -29,9 +29,9 @@ pub struct Source {
     pub plural: &'static str,
     /// Label selector; empty for every object.
     pub selector: String,
-    /// How its objects are read.
+    /// Form its objects are read in.
     pub object_type: ObjectType,
-    /// Whether metadata alone is asked for.
+    /// Set if metadata alone is requested.
     pub metadata_only: bool,
     /// True for a resource that may be missing: a custom resource whose definition is not installed.
     pub optional: bool,
@@ -68,7 +68,7 @@ pub fn sources(kind: Kind, registry: &Registry, scope: &JobFilter) -> Vec<Source
         .collect()
 }
 
-/// Where a target is served.
+/// Returns the source of a target.
 pub(crate) fn in_scope(target: apis::WatchTarget, scope: &JobFilter) -> Source {
     let apis::WatchTarget { kind, resource, plural, namespaced, optional, selector, of } = target;
     let namespace = scope.namespace.as_deref().filter(|_| namespaced);

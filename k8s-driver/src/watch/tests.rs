@@ -341,7 +341,7 @@ async fn heartbeats_of_nodes_are_dropped_and_changes_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_ends_when_nobody_listens() {
+async fn it_ends_when_its_channel_is_closed() {
     let mut world = world(Kind::Pod);
     world.request(100).await.1.send_response(list(50, "", &[]));
     world.listed().await;
@@ -375,7 +375,7 @@ async fn pods_of_jobs_that_are_not_chosen_are_not_told_of() {
     assert_eq!(pods.listed().await, (50, vec!["a-0".to_owned()]));
     let (_, pods_watch) = pods.request(100).await;
     pods_watch.send_response(watch(&[("ADDED", pod_of("b-1", "b", 51)), ("DELETED", pod_of("b-0", "b", 52))]));
-    // A deletion harms nobody: it is of a pod that is not known.
+    // A deletion of an unknown pod changes nothing.
     assert!(matches!(pods.reported().await, Observation::Deleted(seen) if name(&seen) == "b-0"));
     let (_, _pods_watch) = pods.request(5_000).await;
 

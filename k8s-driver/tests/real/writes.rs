@@ -1,4 +1,4 @@
-//! What a real API server answers to each kind of call, preconditions included.
+//! Checks the answers of a real API server to each kind of call, preconditions included.
 
 use apis::{ApiCall, ApiError, Registry, Resource, Verb};
 use k8s_driver::api_server::{self, connect};

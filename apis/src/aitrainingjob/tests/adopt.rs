@@ -173,7 +173,7 @@ fn an_ending_of_the_original_is_carried_on_or_left_alone() {
 }
 
 #[test]
-fn no_status_and_planted_ones_start_a_job_anew() {
+fn no_status_and_planted_ones_start_a_new_job() {
     let fresh = legacy(json!(null), json!({"Succeed": "left over"}));
     assert_eq!((fresh.mirror.phase, fresh.mirror.decision.clone(), fresh.milestones.len()), (Phase::New, None, 0));
     for planted in

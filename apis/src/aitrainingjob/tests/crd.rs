@@ -45,7 +45,7 @@ fn every_field_is_described() {
     check_described(&schema(), "$");
 }
 
-/// What is written is what the schema says is written.
+/// Checks that every written member stands in the schema.
 #[test]
 fn every_status_meets_the_schema() {
     for status in [

@@ -67,7 +67,7 @@ fn a_command_line_of_the_original_operator_is_taken() {
     assert_eq!(options.scope.namespace.as_deref(), Some("ml"));
     let config = options.config;
     assert_eq!(
-        (config.creating_restart_ms, config.creating_patience_ms, config.creating_failed),
+        (config.creating_restart_ms, config.creating_timeout_ms, config.creating_failed),
         (3_600_000, 30_000, true)
     );
     let lease = options.lease.unwrap();

@@ -33,7 +33,7 @@ pub(crate) fn key() -> JobKey {
 fn config() -> Config {
     Config {
         creating_restart_ms: 1,
-        creating_patience_ms: 2,
+        creating_timeout_ms: 2,
         creating_failed: true,
         node_grace_ms: 3,
         restart_backoff_ms: 4,

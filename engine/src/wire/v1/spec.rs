@@ -43,7 +43,8 @@ pub(super) enum Kind {
 #[serde(remote = "model::Config", default = "Default::default")]
 pub(super) struct Config {
     creating_restart_ms: u64,
-    creating_patience_ms: u64,
+    #[serde(rename = "creating_patience_ms")]
+    creating_timeout_ms: u64,
     creating_failed: bool,
     node_grace_ms: u64,
     restart_backoff_ms: u64,

@@ -24,13 +24,13 @@ enum TooLarge {
     /// It is too long.
     #[error("the answer to {path} is larger than {} MiB", MAX_ANSWER_BYTES >> 20)]
     Answer {
-        /// What was asked for.
+        /// Operation that timed out.
         path: String,
     },
     /// A line of it is too long.
     #[error("a line of the watch of {path} is longer than {} MiB", MAX_WATCH_LINE_BYTES >> 20)]
     Line {
-        /// What was asked for.
+        /// Operation that timed out.
         path: String,
     },
 }

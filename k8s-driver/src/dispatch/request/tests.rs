@@ -66,7 +66,7 @@ fn creates_name_the_record_they_follow_from() {
 }
 
 #[test]
-fn kubernetes_events_follow_from_no_record_and_nobody_waits_for_them() {
+fn kubernetes_events_follow_from_no_record_and_need_no_answer() {
     let event = ApiCall {
         object: None,
         cause: Stamp::default(),

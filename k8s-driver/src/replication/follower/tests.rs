@@ -205,7 +205,7 @@ async fn it_keeps_trying_and_says_why_it_cannot() {
     standby.leader.send_replace(Some(other.as_leader("pod-2")));
     standby.reaches(9).await;
     standby.tells(|f| *f == FollowerState::Reading { leader: "pod-2".to_owned() }).await;
-    // This process itself leads: there is nobody to follow.
+    // This process itself leads: there is no other to follow.
     standby.leader.send_replace(Some(other.as_leader("me")));
     standby.tells(|f| *f == FollowerState::NoLeader).await;
     assert_eq!(standby.end().await.len(), 9);

@@ -132,10 +132,10 @@ async fn a_lease_in_the_namespace_of_a_tenant_is_not_looked_at() {
     let cluster = Cluster::with_lease("tenant", "trainyard-0_1", &stranger.advertised).await;
     let error = read(&cluster.options()).await.unwrap_err();
     assert!(error.to_string().contains(&format!("Lease {DEFAULT_NAMESPACE}/trainyard")), "{error}");
-    // Nobody holds the operator's own: that is no reason to look elsewhere either.
+    // The operator's own Lease is free: that is no reason to look elsewhere either.
     let cluster = Cluster::with_lease(DEFAULT_NAMESPACE, "", &stranger.advertised).await;
     let error = read(&cluster.options()).await.unwrap_err();
-    assert!(matches!(error, locate::Error::NobodyLeads { .. }), "{error}");
+    assert!(matches!(error, locate::Error::NoLeader { .. }), "{error}");
     assert_eq!(stranger.heard(), []);
     assert_eq!(cluster.issued(), Vec::<Value>::new());
 }

@@ -1,4 +1,4 @@
-//! What is kept is what is judged: whole and trimmed objects give the same facts.
+//! Checks that the kept members are those that are read: whole and projected objects give the same facts.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ fn project(object: &Value, fields: FieldMask) -> Value {
     decode::object(&bytes, &ObjectType { api_version, kind, fields }).unwrap()
 }
 
-/// What a real API server adds, and more.
+/// Members that a real API server adds, and more.
 fn fattened(object: &Value) -> Value {
     let mut object = object.clone();
     let metadata = object["metadata"].as_object_mut().unwrap();
