@@ -56,7 +56,8 @@ fn every_snapshot_is_of_a_scenario() {
         let names: Vec<String> = api.scenarios().into_iter().map(|file| format!("{}.snap", file.name)).collect();
         for entry in std::fs::read_dir(&folder).expect("the folder of snapshots can be read") {
             let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
-            assert!(names.contains(&name), "{folder}/{name} belongs to no scenario");
+            // One that differs lies beside it for a moment, under another ending.
+            assert!(!name.ends_with(".snap") || names.contains(&name), "{folder}/{name} belongs to no scenario");
         }
     }
 }

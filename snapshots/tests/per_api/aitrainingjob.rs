@@ -38,7 +38,7 @@ pub(super) const API: Api = Api {
         (Phase::Restarting, VITAL),
         (Phase::Terminating, VITAL),
     ],
-    happenings: fixtures::phases::phases_and_happenings,
+    happenings: fixtures::phases::aitrainingjob::phases_and_happenings,
     enter,
     group: "trainer",
 };

@@ -3,6 +3,7 @@
 //! A test that runs scenarios goes over [`APIS`]. A new API needs an entry here and a folder under `fixtures/scenarios`.
 
 mod aitrainingjob;
+mod elasticjob;
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,7 @@ pub(crate) struct Api {
 const VITAL: &[&str] = &["Job", "Spec", "JobGone", "Pod", "PodGone", "ServiceGone", "NodeChanged"];
 
 /// Every API with scenarios.
-pub(crate) const APIS: &[Api] = &[aitrainingjob::API];
+pub(crate) const APIS: &[Api] = &[aitrainingjob::API, elasticjob::API];
 
 impl Api {
     /// Reads its scenario files.
