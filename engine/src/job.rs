@@ -257,8 +257,10 @@ impl Job {
     }
 
     /// Returns the time at which its object is deleted, because the time that it stays after its end has passed.
+    /// An edit after the end counts: it says how long the object is kept, not what becomes of the job.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        Some(self.ended_at?.plus_ms(self.spec()?.ttl_ms?))
+        let latest = self.spec.as_ref().and_then(|fact| fact.spec.as_ref().ok());
+        Some(self.ended_at?.plus_ms(latest.or_else(|| self.spec())?.ttl_ms?))
     }
 
     /// Returns the back-offs that hold pods back, by slot. Some may have passed.

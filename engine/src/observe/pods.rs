@@ -28,6 +28,8 @@ impl Turn<'_> {
         self.leave_slot(job, fact);
         let before = job.pods.get(uid);
         let known = before.map_or(0, |pod| pod.fact.restarts);
+        // A kubelet that evicts a pod may drop the statuses of its containers.
+        job.past_container_restarts = job.past_container_restarts.saturating_add(known.saturating_sub(fact.restarts));
         let container_restarts = job.container_restarts.saturating_sub(known).saturating_add(fact.restarts);
         let restarted = container_restarts != job.container_restarts;
         moves.push((before.and_then(|p| p.fact.node.clone()), fact.node.clone()));
