@@ -209,7 +209,8 @@ impl Watches {
         let note = json!({"metadata": {"annotations": {"count": count.to_string()}}});
         let namespace = Some(&*self.namespace);
         let jobs = self.registry.shown_by(&target);
-        let path = |name: String| format!("{}/{name}", collection(&target.resource.api_version, target.plural, namespace));
+        let path =
+            |name: String| format!("{}/{name}", collection(&target.resource.api_version, target.plural, namespace));
         let api = self.registry.iter().find(|api| jobs.contains(&api.resource().kind));
         let (path, patch) = match (target.kind, api) {
             (Kind::Job, _) => (path(MARK.to_owned()), note),

@@ -56,7 +56,8 @@ impl Operator {
                 self.take_object(&created, facts);
                 return;
             }
-            (Command::ReadPod { .. } | Command::WriteEndAnnotation, Err(ApiError { code: 404, .. })) => Outcome::Gone,
+            (Command::ReadPod { .. } | Command::WriteEndAnnotation, Err(ApiError { code: 404, .. }))
+            | (Command::DeleteJob, Err(ApiError { code: 404 | 409, .. })) => Outcome::Gone,
             (Command::CreatePod { .. } | Command::CreateService { .. }, Err(ApiError { code: 409, .. })) => {
                 self.in_flight.read_next(key, Purpose::ReadTaken(command));
                 return;
@@ -89,7 +90,6 @@ impl Operator {
                 return;
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 404, .. })) => Outcome::Unknown { code: 404 },
-            (Command::DeleteJob, Err(ApiError { code: 404 | 409, .. })) => Outcome::Gone,
             (Command::DeleteService { .. } | Command::DeleteJob | Command::WriteEndAnnotation, Ok(_)) => Outcome::Done,
             (_, Err(error)) => outcome_of(error),
         };

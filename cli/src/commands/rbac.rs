@@ -26,7 +26,10 @@ fn roles(registry: &Registry) -> String {
     text.push_str(&head("trainyard-jobs", &[]));
     for row in resources.iter().filter(|row| row.namespaced) {
         for right in &row.rights {
-            right.reasons.iter().for_each(|reason| text.push_str(&format!("  # {reason}\n")));
+            for reason in &right.reasons {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "  # {reason}");
+            }
             let target = match right.subresource {
                 "" => row.plural.to_owned(),
                 subresource => format!("{}/{subresource}", row.plural),

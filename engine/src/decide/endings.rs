@@ -61,12 +61,12 @@ pub(super) fn time_limit(job: &Job, spec: &JobSpec) -> Vec<Event> {
 pub(super) fn by_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     let retries = job.retries();
     let budget = spec.budget.filter(|budget| budget.is_spent_by(retries))?;
-    let message = Text::from(budget_words(&budget, retries));
+    let message = Text::from(budget_words(budget, retries));
     Some(end(job, spec, Phase::Failed, Cause { kind: CauseKind::BudgetSpent, slots: Vec::new(), message }))
 }
 
 /// Returns a spent budget in words.
-pub(super) fn budget_words(budget: &Budget, retries: u32) -> String {
+pub(super) fn budget_words(budget: Budget, retries: u32) -> String {
     let what = if budget.containers { "replaced pods and restarts of containers" } else { "replaced pods" };
     format!("the limit of {} retries is used up ({retries} counted: {what})", budget.limit)
 }

@@ -199,10 +199,11 @@ pub(super) fn collect_leftovers(job: &Job) -> Vec<Event> {
         events.push(Event::PodsDropped { uids: pods });
     }
     let is_surplus = |uid: &Uid| job.surplus_services.contains(uid);
-    let dropped = |(uid, service): &(&Uid, &Box<Service>)| {
+    let dropped = |uid: &Uid, service: &Service| {
         is_surplus(uid) || (service.deletion.is_none() && job.end_deletes_service(service))
     };
-    let services: Vec<Uid> = job.services.iter().filter(dropped).map(|(uid, _)| uid.clone()).collect();
+    let services = job.services.iter().filter(|(uid, service)| dropped(uid, service));
+    let services: Vec<Uid> = services.map(|(uid, _)| uid.clone()).collect();
     if !services.is_empty() {
         events.push(Event::ServicesDropped { uids: services });
     }

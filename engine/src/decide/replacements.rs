@@ -30,7 +30,7 @@ pub(super) fn failed_pods(context: &DecisionContext<'_>, job: &Job, spec: &JobSp
     if !found.is_empty()
         && let Some(budget) = spec.budget.filter(|budget| budget.is_spent_by(retries))
     {
-        let cause = cause_of_pods(job, &endings::budget_words(&budget, retries), &found);
+        let cause = cause_of_pods(job, &endings::budget_words(budget, retries), &found);
         return Some(endings::end(job, spec, Phase::Failed, model::Cause { kind: CauseKind::BudgetSpent, ..cause }));
     }
     let mut events = Vec::new();
