@@ -246,9 +246,9 @@ impl Pods {
         }
     }
 
-    /// Nothing is started from now on, and what runs is ended within `most_grace_seconds`.
-    pub(crate) fn shut_down(&mut self, most_grace_seconds: u32) {
-        self.shutting_down = Some(most_grace_seconds);
+    /// Nothing is started from now on, and what runs is ended within `max_grace_seconds`.
+    pub(crate) fn shut_down(&mut self, max_grace_seconds: u32) {
+        self.shutting_down = Some(max_grace_seconds);
     }
 
     /// Namespace and name of the pods that something runs of.
