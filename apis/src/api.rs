@@ -1,7 +1,9 @@
 //! The trait that each served API implements.
 
 use model::fact::Adopted;
-use model::{Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Phase, SlotId, SpecFact, Text};
+use model::{
+    Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Phase, SlotId, SpecFact, Text, Timestamp,
+};
 use serde_json::{Value, json};
 
 use crate::call::{Resource, Verb};
@@ -46,6 +48,8 @@ pub struct JobStep<'a> {
     pub facts: &'a [Fact],
     /// Events that were decided.
     pub events: &'a [Event],
+    /// When the job ended that had its kind and name before, if that was lately and is known.
+    pub predecessor: Option<Timestamp>,
 }
 
 /// A Kubernetes Event about a job.

@@ -60,7 +60,8 @@ impl Operator {
             }
         }
         let (Some(api), Some(job)) = (self.registry.api_of(key), self.state.job(key)) else { return };
-        let told = api.events(&JobStep { key, from, job: &job, facts, events });
+        let predecessor = self.recent_ends.of_name(key, self.state.at);
+        let told = api.events(&JobStep { key, from, job: &job, facts, events, predecessor });
         drop(job);
         for JobEvent { warning, reason, message, salt } in told {
             self.tell(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);

@@ -141,6 +141,9 @@ impl Operator {
     }
 
     fn job_gone(&mut self, key: &JobKey, facts: &mut Intake) {
+        if let Some(ended_at) = self.state.job(key).and_then(|job| job.ended_at) {
+            self.recent_ends.note(key, ended_at, self.state.at);
+        }
         self.forget(key);
         facts.push(key, Fact::JobGone);
     }

@@ -28,6 +28,7 @@ mod intake;
 mod log;
 mod manifests;
 mod operator;
+mod recent;
 mod render;
 mod sources;
 mod terms;

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::in_flight::InFlight;
 use crate::inbox::Inbox;
 use crate::manifests::{Manifests, TranslatedSpecs};
+use crate::recent::RecentEnds;
 use crate::sources::Sources;
 use crate::terms::Terms;
 use crate::throttle::StatusThrottle;
@@ -77,6 +78,7 @@ pub struct Operator {
     pub(crate) throttle: StatusThrottle,
     pub(crate) specs: TranslatedSpecs,
     pub(crate) manifests: Manifests,
+    pub(crate) recent_ends: RecentEnds,
     /// Records of the turns since [`Operator::take_steps`].
     pub(crate) steps: Vec<Step>,
     /// Kubernetes Events to create with this turn's calls.
@@ -104,6 +106,7 @@ impl Operator {
             throttle: StatusThrottle::new(options.status_interval_ms),
             specs: TranslatedSpecs::default(),
             manifests: Manifests::default(),
+            recent_ends: RecentEnds::default(),
             steps: Vec::new(),
             events: Vec::new(),
         })

@@ -2,7 +2,7 @@
 //!
 //! Must not tell of created and deleted objects: those Events are common to all APIs. Tests: `tests/events.rs`.
 
-use model::{CauseKind, ContainerState, Decision, Event, Fact, Phase, PodFact};
+use model::{CauseKind, ContainerState, Decision, Event, Fact, Phase, PodFact, Timestamp};
 
 use super::spec::TEMPLATE_POLICY;
 use crate::api::{JobEvent, JobStep};
@@ -19,7 +19,23 @@ pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
         }
     }
     told.extend(step.events.iter().filter_map(decision));
+    told.extend(step.predecessor.filter(|_| is_accepted_first(step)).map(run_id_again));
     told
+}
+
+/// Returns true if the job was seen before, and its spec is accepted now.
+fn is_accepted_first(step: &JobStep<'_>) -> bool {
+    step.from == Phase::New && step.job.phase != Phase::New
+}
+
+/// Tells that the rendezvous of an earlier job has the same id: ids are names of jobs.
+fn run_id_again(ended: Timestamp) -> JobEvent {
+    let ended = ended.to_rfc3339();
+    let message = format!(
+        "a job of this name ended at {ended}: workers of it that still run, and what it left in etcd, have the same \
+         --rdzv_id; where workers do not find each other, use another name"
+    );
+    warning("RunIdReused", message)
 }
 
 /// Tells the exit code of an ended pod.

@@ -1,6 +1,6 @@
 //! Records -> Kubernetes Events.
 
-use model::{Cause, CauseKind, Decision, Event, Fact, Phase, Replacement};
+use model::{Cause, CauseKind, Decision, Event, Fact, Phase, Replacement, Timestamp};
 use serde_json::{Value, json};
 
 use super::status::{end, job};
@@ -11,7 +11,7 @@ use crate::testing;
 
 fn told(facts: &[Fact], events: &[Event]) -> Vec<String> {
     let (key, job) = job();
-    let step = JobStep { key: &key, from: Phase::Running, job: &job, facts, events };
+    let step = JobStep { key: &key, from: Phase::Running, job: &job, facts, events, predecessor: None };
     let event = |event: crate::JobEvent| format!("{} {}: {}", event.warning, event.reason, event.message);
     ElasticJob.events(&step).into_iter().map(event).collect()
 }
@@ -71,4 +71,19 @@ fn a_policy_of_the_template_that_does_not_count_is_told() {
         told[0]
             .starts_with("true SettedPodTemplateRestartPolicy: spec.replicaSpecs.Worker.template.spec.restartPolicy")
     );
+}
+
+#[test]
+fn a_name_that_is_used_again_within_the_hour_is_told_once() {
+    let (key, mut job) = job();
+    let mut reasons = |from: Phase, now: Phase, predecessor: Option<Timestamp>| -> Vec<String> {
+        job.phase = now;
+        let step = JobStep { key: &key, from, job: &job, facts: &[], events: &[], predecessor };
+        ElasticJob.events(&step).into_iter().map(|event| event.reason).collect()
+    };
+    let ended = Some(Timestamp(testing::T0));
+    assert_eq!(reasons(Phase::New, Phase::Pending, ended), ["RunIdReused"]);
+    assert_eq!(reasons(Phase::New, Phase::Pending, None), [""; 0]);
+    assert_eq!(reasons(Phase::New, Phase::New, ended), [""; 0]);
+    assert_eq!(reasons(Phase::Pending, Phase::Running, ended), [""; 0]);
 }
