@@ -21,6 +21,7 @@ pub(super) fn adopt(object: &Value) -> Adopted {
     let mirror = mirror.unwrap_or_else(|| without_mirror(object, &mut milestones));
     let ends = matches!(mirror.decision, Some(Decision::End { .. }));
     let ended_at = time_at(object, &["status", "completionTime"]);
+    let lacks_time = ends && ended_at.is_none();
     Adopted {
         restarts: BTreeMap::new(),
         started_at: time_at(object, &["status", "startTime"]),
@@ -28,7 +29,8 @@ pub(super) fn adopt(object: &Value) -> Adopted {
         // The original lost the time of some ends.
         ended_at: ended_at.or_else(|| milestones.last().filter(|_| ends).map(|last| last.at)),
         finals: if ends { replicas::finals(object) } else { BTreeMap::new() },
-        remarks: remarks::are_shown(object),
+        // A status that lacks the time is to be written again, too.
+        remarks: lacks_time || remarks::are_shown(object),
         milestones,
         mirror,
     }

@@ -17,7 +17,9 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
     let mut status = Map::new();
     status.insert("conditions".to_owned(), Value::Array(conditions(key, job)));
     status.insert("replicaStatuses".to_owned(), Value::Object(replica_statuses(job)));
-    for (name, at) in [("startTime", job.started_at), ("completionTime", job.ended_at)] {
+    // A job of the original that ran already has no start but its adoption.
+    let started_at = job.started_at.or(job.admitted_at);
+    for (name, at) in [("startTime", started_at), ("completionTime", job.ended_at)] {
         if let Some(at) = at {
             status.insert(name.to_owned(), time(at));
         }

@@ -118,7 +118,7 @@ fn ends_of_the_original_stay_ends() {
         (condition("Failed", "True", "ElasticJobFailed", ended), json!(null), Phase::Failed, CauseKind::PodFailed),
         (condition("Failed", "True", "JobFailed", ended), json!(ended), Phase::Failed, CauseKind::BudgetSpent),
     ] {
-        let status = json!({"conditions": [running, last], "completionTime": completion,
+        let status = json!({"conditions": [running, last], "completionTime": completion.clone(),
             "replicaStatuses": {"Worker": {"succeeded": 1, "failed": 1}}});
         let adopted = legacy(status.clone());
         let Some(Decision::End { phase: decided, cause, clean, live_only }) = adopted.mirror.decision else {
@@ -128,6 +128,7 @@ fn ends_of_the_original_stay_ends() {
         // Without a written clean-up, what still runs of a job that failed goes.
         assert_eq!((clean, live_only), (phase == Phase::Failed, phase == Phase::Failed));
         assert_eq!(adopted.ended_at, Some(Timestamp(T0).plus_ms(120_000)), "the original lost some of these times");
+        assert_eq!(adopted.remarks, completion.is_null(), "the time that is lost is written");
         assert_eq!(adopted.finals, [("worker".into(), (1, 1))].into());
         // From here on the status is ours, and makes the same one again.
         let (key, job) = job();

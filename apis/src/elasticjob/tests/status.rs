@@ -59,6 +59,14 @@ fn a_running_jobs_status_has_the_originals_members() {
 }
 
 #[test]
+fn the_start_of_a_job_that_was_taken_over_is_its_adoption() {
+    let (key, mut job) = job();
+    job.started_at = None;
+    job.admitted_at = Some(Timestamp(T0).plus_ms(3000));
+    assert_eq!(status(&key, &job)["startTime"], "2024-02-29T00:00:03Z");
+}
+
+#[test]
 fn every_end_has_its_condition_and_running_stays_as_false() {
     for (phase, kind, want) in [
         (Phase::Succeeded, CauseKind::Completed, "Succeeded True ElasticJobSucceeded"),
