@@ -59,7 +59,7 @@ pub(super) fn failed_pods(context: &DecisionContext<'_>, job: &Job, spec: &JobSp
 fn of_group<'a>(context: &DecisionContext<'_>, job: &'a Job, spec: &GroupSpec) -> Failed<'a> {
     let mut failed = Failed::default();
     let Some(group) = job.groups.get(&spec.name) else { return failed };
-    let limit = restart_limit(context, spec).map(|limit| limit.saturating_sub(group.charged));
+    let limit = restart_limit(context, job, spec).map(|limit| limit.saturating_sub(group.charged));
     for index in &group.to_evaluate {
         let slot = group.slot(*index).filter(|slot| !slot.lost);
         let Some(pod) = slot.and_then(|slot| slot.pod.as_ref()).and_then(|uid| job.pods.get(uid)) else { continue };
