@@ -447,7 +447,7 @@ fn an_api_whose_list_is_refused_does_not_hold_up_the_others() {
 #[test]
 fn an_api_is_served_while_its_definition_is_installed() {
     // A control plane of its own: definitions come and go.
-    let options = PlaneOptions { nodes: 1, kwok: false, scheduler: false, ..PlaneOptions::default() };
+    let options = PlaneOptions { nodes: 0, kwok: false, scheduler: false, ..PlaneOptions::default() };
     let plane = ControlPlane::start(options).expect("a control plane");
     let registry = fixtures::second::registry();
     let define = |kind: &str| {

@@ -22,10 +22,12 @@ enum Must {
 }
 use Must::{Be, Exist, Grow, Reach};
 
-const ROWS: [(&str, Must); 40] = [
+const ROWS: [(&str, Must); 42] = [
     ("trainyard_leader", Be(1.0)),
     ("trainyard_ready", Be(1.0)),
     ("trainyard_term", Reach(1.0)),
+    (r#"trainyard_api_served{kind="AITrainingJob"}"#, Be(1.0)),
+    (r#"trainyard_api_served{kind="ElasticJob"}"#, Be(1.0)),
     (r#"trainyard_jobs{kind="AITrainingJob",phase="Running"}"#, Be(1.0)),
     (r#"trainyard_jobs{kind="AITrainingJob",phase="Succeed"}"#, Be(1.0)),
     (r#"trainyard_jobs{kind="AITrainingJob",phase="Failed"}"#, Be(1.0)),
@@ -53,8 +55,8 @@ const ROWS: [(&str, Must); 40] = [
     ("trainyard_log_body_bytes", Grow),
     ("trainyard_log_disk_bytes", Reach(1.0)),
     (r#"trainyard_watch_silence_seconds{kind="AITrainingJob",selector=""}"#, Exist),
-    (r#"trainyard_watch_silence_seconds{kind="Pod",selector=""}"#, Exist),
-    (r#"trainyard_watch_silence_seconds{kind="Service",selector=""}"#, Exist),
+    (r#"trainyard_watch_silence_seconds{kind="Pod",selector="GroupName=elasticdeeplearning.ai"}"#, Exist),
+    (r#"trainyard_watch_silence_seconds{kind="Service",selector="group-name=elastic.pytorch.org"}"#, Exist),
     (r#"trainyard_watch_silence_seconds{kind="Node",selector=""}"#, Exist),
     (r#"trainyard_lease_attempts_total{outcome="acquired"}"#, Reach(1.0)),
     (r#"trainyard_lease_attempts_total{outcome="renewed"}"#, Grow),

@@ -203,8 +203,8 @@ fn a_definition_that_comes_after_the_operator() {
     let cluster = &Cluster::start_undefined(options());
     let mut jobs = Jobs::new(cluster, "late");
     let mut operator = Operator::start(cluster, jobs.namespace, true);
-    let missing = "does not serve /apis/elasticdeeplearning.ai/v1/namespaces/late/aitrainingjobs (yet): install its \
-                   CustomResourceDefinition";
+    let missing = "does not serve /apis/elasticdeeplearning.ai/v1/namespaces/late/aitrainingjobs, \
+                   /apis/elastic.pytorch.org/v1alpha1/namespaces/late/elasticjobs (yet): install";
     until("readiness says what is missing", || {
         let says = operator.says("/readyz");
         says.contains(missing).then_some(()).ok_or(says)
@@ -214,7 +214,7 @@ fn a_definition_that_comes_after_the_operator() {
     cluster.define();
     until("readiness misses nothing any more", || {
         let says = operator.says("/readyz");
-        let whole = says.contains(", serving AITrainingJob") && !says.contains("does not serve");
+        let whole = says.contains(", serving AITrainingJob, ElasticJob") && !says.contains("does not serve");
         whole.then_some(()).ok_or(says)
     });
     let seen = PodWatch::begin(cluster, jobs.namespace);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use apis::{ApiError, Verb};
 use event_log::{EventLog, Fault, FaultyLog, MemoryDisk};
-use model::{Kind, ResourceVersion};
+use model::ResourceVersion;
 use serde_json::json;
 
 use super::*;
@@ -93,12 +93,10 @@ fn job(rv: u64) -> ObservedObject {
 
 impl Around {
     async fn list(&self, jobs: Vec<ObservedObject>) {
-        for kind in Kind::ALL {
-            let items = if kind == Kind::Job { jobs.clone() } else { Vec::new() };
-            self.news
-                .send(Observation::Listed { kind, of: None, rv: ResourceVersion(self.listed), items })
-                .await
-                .unwrap();
+        for target in Registry::all().watch_targets() {
+            let items = if &*target.resource.kind == "AITrainingJob" { jobs.clone() } else { Vec::new() };
+            let (kind, of, rv) = (target.kind, target.of, ResourceVersion(self.listed));
+            self.news.send(Observation::Listed { kind, of, rv, items }).await.unwrap();
         }
     }
 

@@ -111,20 +111,26 @@ mod tests {
 
     #[test]
     fn namespaces_and_labels_narrow_what_is_asked_for() {
-        let label = "GroupName=elasticdeeplearning.ai";
+        let (label, other) = ("GroupName=elasticdeeplearning.ai", "group-name=elastic.pytorch.org");
         let all = [
             ("/api/v1/nodes", ""),
             ("/apis/elasticdeeplearning.ai/v1/aitrainingjobs", ""),
+            ("/apis/elastic.pytorch.org/v1alpha1/elasticjobs", ""),
             ("/api/v1/pods", label),
+            ("/api/v1/pods", other),
             ("/api/v1/services", label),
+            ("/api/v1/services", other),
         ];
         assert_eq!(paths(&JobFilter::default()), all.map(|(path, selector)| (path.to_owned(), selector.to_owned())));
         let scope = JobFilter { namespace: Some("ml".to_owned()), label_selector: "team=a".to_owned() };
         let some = [
             ("/api/v1/nodes", ""),
             ("/apis/elasticdeeplearning.ai/v1/namespaces/ml/aitrainingjobs", "team=a"),
+            ("/apis/elastic.pytorch.org/v1alpha1/namespaces/ml/elasticjobs", "team=a"),
             ("/api/v1/namespaces/ml/pods", label),
+            ("/api/v1/namespaces/ml/pods", other),
             ("/api/v1/namespaces/ml/services", label),
+            ("/api/v1/namespaces/ml/services", other),
         ];
         assert_eq!(paths(&scope), some.map(|(path, selector)| (path.to_owned(), selector.to_owned())));
     }
@@ -136,14 +142,14 @@ mod tests {
             let selector = api.selector();
             let manifest = serde_json::json!({"apiVersion": &*api.resource().api_version, "kind": &*api.resource().kind,
                 "metadata": {"name": "j", "namespace": "ns", "uid": "u"},
-                "spec": {"replicaSpecs": {"trainer": {"template": {"spec": {"containers": [
+                "spec": {"rdzvEndpoint": "etcd:2379", "replicaSpecs": {"Worker": {"template": {"spec": {"containers": [
                     {"name": "aitj-a", "image": "i", "ports": [{"name": "aitj-p", "containerPort": 80}]}]}}}}}});
             let fact = api.spec_fact(&manifest);
             let spec = fact.spec.unwrap();
             let parsed = serde_json::from_str(&fact.manifest).unwrap();
             let job = registry.job_key(&manifest).unwrap();
             let source = apis::api::RenderInput { job: &job, spec: &spec, manifest: &parsed };
-            let slot = model::SlotId { group: "trainer".into(), index: 0 };
+            let slot = model::SlotId { group: spec.groups[0].name.clone(), index: 0 };
             let pod = apis::api::PodSlot {
                 slot: &slot,
                 group: &spec.groups[0],
