@@ -23,7 +23,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
 }
 
 /// The program of the control plane; keeps its cache in the same target directory as everything else.
-fn program() -> Command {
+pub(crate) fn program() -> Command {
     let mut command = Command::new(built("control-plane"));
     command.env("CARGO_TARGET_DIR", target());
     command

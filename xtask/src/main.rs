@@ -31,7 +31,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   kubectl -- ...    kubectl on that control plane
   dist [FLAG]...    the binary that is shipped, stripped, with its line tables beside it; flags go to `cargo build`
   dependencies      writes the dependency table of docs/ARCHITECTURE.md
-  torch-tests       the PyTorch sample undisturbed and with faults: the trained weights must be the same";
+  torch-tests [PART]...  (ddp elastic plane) the PyTorch samples undisturbed, with faults and while they are scaled: the results must be the same";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         ("bench", topics) => bench::run(topics),
         ("cluster", words) => cluster::run(words),
         ("kubectl", words) => cluster::kubectl(words),
-        ("torch-tests", []) => torch::run(),
+        ("torch-tests", parts) => torch::run(parts),
         ("dist", flags) => dist::run(flags),
         ("dependencies", []) => dependencies::write(),
         ("help" | "--help" | "-h", _) => {
@@ -50,9 +50,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ("", _) => Err(Problem::Usage(USAGE.to_owned())),
-        ("test" | "torch-tests" | "dependencies", _) => {
-            Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}")))
-        }
+        ("test" | "dependencies", _) => Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}"))),
         _ => Err(Problem::Usage(format!("no command `{command}`\n{USAGE}"))),
     };
     match outcome {

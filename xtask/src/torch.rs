@@ -1,7 +1,11 @@
-//! `cargo xtask torch-tests`: the PyTorch sample ends with the same weights whatever happens to it on the way.
+//! `cargo xtask torch-tests`: the PyTorch samples end with the same results whatever happens to them on the way.
 //!
-//! Runs the sample undisturbed, and then with a rank killed, its node lost, and the job preempted and applied again. Each
-//! run has to meet its fault: one that ends before it proves nothing.
+//! Runs the `DistributedDataParallel` sample undisturbed, and then with a rank killed, its node lost, and the job preempted and
+//! applied again. Each run has to meet its fault: one that ends before it proves nothing. The elastic sample is `elastic`'s.
+
+mod elastic;
+mod plane;
+mod venv;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -34,12 +38,30 @@ impl Told {
     }
 }
 
-/// Runs everything.
-pub(crate) fn run() -> Result<(), Problem> {
-    let python = python_with_torch()?;
-    println!("python with torch: {}", python.display());
-    build_quietly(&["trainyard"])?;
-    let tests = Tests { scratch: Scratch::new("torch")?, python };
+/// Parts that can be run alone.
+const PARTS: [&str; 3] = ["ddp", "elastic", "plane"];
+
+/// Runs the parts that are named, or all.
+pub(crate) fn run(parts: &[String]) -> Result<(), Problem> {
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
+        return Err(Problem::Usage(format!("torch-tests has no part `{unknown}`; there are {}", PARTS.join(", "))));
+    }
+    let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    let programs = venv::programs()?;
+    build_quietly(&["trainyard", "control-plane"])?;
+    if wants("ddp") {
+        ddp(&programs)?;
+    }
+    if wants("elastic") || wants("plane") {
+        elastic::run(&programs, wants("elastic"), wants("plane"))?;
+    }
+    println!("\nxtask torch-tests: ok");
+    Ok(())
+}
+
+/// Runs the `DistributedDataParallel` sample.
+fn ddp(programs: &Path) -> Result<(), Problem> {
+    let tests = Tests { scratch: Scratch::new("torch")?, programs: programs.to_path_buf() };
     let undisturbed = tests.undisturbed()?;
     println!("  undisturbed: {undisturbed}");
     let faults = [
@@ -56,13 +78,13 @@ pub(crate) fn run() -> Result<(), Problem> {
         same(name, &told, &undisturbed)?;
     }
     tests.preempted(&undisturbed)?;
-    println!("\nxtask torch-tests: ok, five runs ended with {undisturbed}");
+    println!("\nfive runs ended with {undisturbed}");
     Ok(())
 }
 
 struct Tests {
     scratch: Scratch,
-    python: PathBuf,
+    programs: PathBuf,
 }
 
 impl Tests {
@@ -132,12 +154,8 @@ impl Tests {
         command.arg("run").arg(manifest).arg("--logs").arg("--data-dir").arg(data).args(args);
         println!("\n== {name}\n$ {}", shown(&command));
         // The sample says `python3`: the one that has torch comes first.
-        let directory = self.python.parent().map(Path::to_path_buf).unwrap_or_default();
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths(std::iter::once(directory).chain(std::env::split_paths(&path)))
-            .map_err(|error| Problem::Missing(format!("PATH cannot be set: {error}")))?;
         let mut child = command
-            .env("PATH", path)
+            .env("PATH", venv::path(&self.programs)?)
             .current_dir(root())
             .stdin(Stdio::null())
             .stdout(file.try_clone().map_err(io(told.display()))?)
@@ -162,22 +180,4 @@ fn same(name: &str, told: &Told, undisturbed: &str) -> Result<(), Problem> {
     let result = told.result();
     println!("  {}; training began after steps {:?}", result.unwrap_or("no result"), told.went_on_after());
     require(result == Some(undisturbed), name, &format!("did not end with `{undisturbed}`"), told)
-}
-
-/// The first interpreter that can import torch.
-fn python_with_torch() -> Result<PathBuf, Problem> {
-    let on_path = std::env::var_os("PATH").unwrap_or_default();
-    let mut candidates: Vec<PathBuf> = std::env::split_paths(&on_path).map(|dir| dir.join("python3")).collect();
-    candidates.push(PathBuf::from("/usr/bin/python3"));
-    candidates.retain(|python| python.is_file());
-    let works = |python: &&PathBuf| {
-        let import = Command::new(python).args(["-c", "import torch, torch.distributed"]).output();
-        import.is_ok_and(|output| output.status.success())
-    };
-    candidates.iter().find(works).cloned().ok_or_else(|| {
-        Problem::Missing(
-            "no python3 here can import torch: install PyTorch, for example with `apt-get install python3-torch`"
-                .into(),
-        )
-    })
 }

@@ -1,0 +1,136 @@
+//! The elastic sample on the real control plane of this machine, with processes as pods.
+//!
+//! Owns the control plane, the operator and the job of this test, and ends them. What is done to the workers is `elastic`'s.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::elastic::{self, Losses};
+use super::venv;
+use crate::cluster;
+use crate::run::{Problem, Scratch, built, io, output, root, status, succeed, target, text};
+
+const JOB: &str = "elasticjob/torch-elastic";
+
+/// Runs the sample, disturbs it, and compares its losses with those of an undisturbed run.
+pub(super) fn run(programs: &Path, scratch: &Scratch, wanted: &Losses) -> Result<(), Problem> {
+    println!("\n== workers come and go on a real control plane");
+    let plane = Plane::start(programs)?;
+    let _operator = plane.operator(scratch)?;
+    let manifest = manifest(scratch)?;
+    plane.kubectl(&["apply", "-f", &manifest.to_string_lossy()])?;
+    let scale = |replicas: u32| plane.kubectl(&["scale", JOB, &format!("--replicas={replicas}")]).map(drop);
+    elastic::disturb(&mut || plane.logs(), &scale)?;
+    plane.kubectl(&["wait", JOB, "--for=condition=Succeeded", "--timeout=300s"])?;
+    println!("{}", plane.kubectl(&["get", "elasticjobs"])?.trim_end());
+    elastic::check(&plane.logs()?, wanted)
+}
+
+/// The sample's manifest with checkpoints in a directory of this machine: nothing here provides volumes.
+fn manifest(scratch: &Scratch) -> Result<PathBuf, Problem> {
+    let path = elastic::manifest(&scratch.join("plane.yaml"), "--step-ms=100", 3)?;
+    let text = fs::read_to_string(&path).map_err(io(path.display()))?;
+    let claim = "persistentVolumeClaim:\n                claimName: torch-elastic";
+    if !text.contains(claim) {
+        return Err(Problem::failed("the elastic sample has no claim for its checkpoints: change this test with it"));
+    }
+    let directory = scratch.join("plane-checkpoints");
+    let here =
+        format!("hostPath:\n                path: {}\n                type: DirectoryOrCreate", directory.display());
+    fs::write(&path, text.replace(claim, &here)).map_err(io(path.display()))?;
+    Ok(path)
+}
+
+/// The control plane; ended when dropped.
+struct Plane {
+    /// Its kubeconfig, its logs, and the data of its node agents.
+    directory: PathBuf,
+}
+
+impl Plane {
+    fn start(programs: &Path) -> Result<Self, Problem> {
+        let is_up = output(cluster::program().arg("status"))?;
+        if is_up.status.success() {
+            let remedy = "a control plane is up: end it with `cargo xtask cluster down`";
+            return Err(Problem::Missing(remedy.to_owned()));
+        }
+        let mut up = cluster::program();
+        // Its node agents give their programs this PATH and this working directory.
+        up.args(["up", "--process-nodes=2", "--gpus=0"]).env("PATH", venv::path(programs)?).current_dir(root());
+        succeed(&mut up)?;
+        let plane = Self { directory: target().join("cluster") };
+        let definition = output(Command::new(built("trainyard")).args(["crd", "ElasticJob"]))?;
+        let path = plane.directory.join("elasticjobs.yaml");
+        fs::write(&path, &definition.stdout).map_err(io(path.display()))?;
+        plane.kubectl(&["apply", "-f", &path.to_string_lossy()])?;
+        plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])?;
+        Ok(plane)
+    }
+
+    fn operator(&self, scratch: &Scratch) -> Result<Operator, Problem> {
+        let mut command = Command::new(built("trainyard"));
+        command.args(["operator", "--leader-elect=false", "--health-address=none", "--log-address=none"]);
+        command.arg("--kubeconfig").arg(self.directory.join("kubeconfig"));
+        command.arg("--data-directory").arg(scratch.join("operator"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Operator(command.spawn().map_err(io("trainyard operator"))?))
+    }
+
+    fn kubectl(&self, words: &[&str]) -> Result<String, Problem> {
+        let output = output(cluster::program().arg("kubectl").args(words).current_dir(&self.directory))?;
+        if output.status.success() {
+            return Ok(text(&output));
+        }
+        Err(Problem::failed(format!("kubectl {words:?}: {}", text(&output))))
+    }
+
+    /// The output of all pods so far, also of those that were replaced: each line with its pod, as `trainyard run` prints it.
+    fn logs(&self) -> Result<String, Problem> {
+        let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+        for node in entries(&self.directory.join("nodes"))? {
+            for pod in entries(&node.join("logs").join("default"))? {
+                let name = pod.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                files.entry(name).or_default().extend(entries(&pod)?);
+            }
+        }
+        let mut all = String::new();
+        for (pod, mut logs) in files {
+            // One file per pod of the name, numbered in their order.
+            logs.sort_by_key(|log| log.file_name().map(|name| (name.len(), name.to_owned())));
+            for log in logs {
+                let bytes = fs::read(&log).map_err(io(log.display()))?;
+                for line in String::from_utf8_lossy(&bytes).lines() {
+                    let _ = writeln!(all, "{pod} | {line}");
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        // It says itself what it could not end.
+        let _ = status(cluster::program().arg("down"));
+    }
+}
+
+/// The entries of a directory; none if it does not exist.
+fn entries(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let Ok(entries) = fs::read_dir(path) else { return Ok(Vec::new()) };
+    entries.map(|entry| entry.map(|entry| entry.path()).map_err(io(path.display()))).collect()
+}
+
+/// An operator process; killed when dropped.
+struct Operator(Child);
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, and need not be.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
