@@ -5,11 +5,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use apis::Registry;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Request, header};
 use http_body_util::BodyExt as _;
 use k8s_driver::api_server::{self, Options};
-use k8s_driver::harness::Lines;
+use k8s_driver::harness::{Lines, collection};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -129,9 +130,11 @@ impl Api {
         }
     }
 
-    /// Deletes jobs, pods and services of a namespace, and waits until they are gone. No operator may run.
+    /// Deletes jobs of every API, pods and services of a namespace, and waits until they are gone. No operator may run.
     pub(crate) async fn clear_namespace(&self, namespace: &str) -> Result<(), AnyError> {
-        self.clear(&jobs(namespace)).await?;
+        for api in Registry::all().iter() {
+            self.clear(&collection(&api.resource().api_version, api.plural(), Some(namespace))).await?;
+        }
         self.clear(&pods(namespace)).await?;
         self.clear(&services(namespace)).await
     }
@@ -145,7 +148,7 @@ pub(crate) async fn all<T>(
     futures_util::stream::iter(requests).buffer_unordered(at_once).try_for_each(|_| std::future::ready(Ok(()))).await
 }
 
-/// Path of the jobs of a namespace.
+/// Path of the AITrainingJobs of a namespace.
 pub(crate) fn jobs(namespace: &str) -> String {
     format!("/apis/elasticdeeplearning.ai/v1/namespaces/{namespace}/aitrainingjobs")
 }

@@ -28,7 +28,7 @@ use clap::Parser;
 use memory::Amounts;
 use table::AnyError;
 use test_bed::TestBed;
-use work::Shape;
+use work::{JobKind, Shape};
 
 /// Topics that can be measured alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -55,6 +55,9 @@ struct Args {
     /// Large as well: 1,000 jobs of 8 pods, 10,000 live jobs, 1 GiB of other people's configuration.
     #[arg(long)]
     large: bool,
+    /// The API whose jobs are measured. Of another than AITrainingJob only `shapes` and `writes` are.
+    #[arg(long, value_enum, default_value = "aitrainingjob")]
+    api: JobKind,
     /// Only these, between commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Topic>,
@@ -95,7 +98,8 @@ struct Args {
 
 impl Args {
     fn wants(&self, topic: Topic) -> bool {
-        self.only.is_empty() || self.only.contains(&topic)
+        let measured = self.api == JobKind::AiTrainingJob || matches!(topic, Topic::Shapes | Topic::Writes);
+        measured && (self.only.is_empty() || self.only.contains(&topic))
     }
 
     fn shapes(&self) -> Vec<Shape> {
@@ -105,7 +109,10 @@ impl Args {
         if self.quick {
             return vec![Shape::new(1, 100), Shape::new(10, 10)];
         }
-        let mut shapes = vec![Shape::new(1, 1000), Shape { plain: true, ..Shape::new(1, 1000) }, Shape::new(100, 10)];
+        let mut shapes = vec![Shape::new(1, 1000), Shape::new(100, 10)];
+        if self.api == JobKind::AiTrainingJob {
+            shapes.insert(1, Shape { plain: true, ..Shape::new(1, 1000) });
+        }
         if self.large {
             shapes.push(Shape::new(1000, 8));
         }
@@ -136,13 +143,16 @@ impl Args {
 fn run(args: &Args) -> Result<(), AnyError> {
     let nodes = args.nodes.unwrap_or_else(|| args.sized(100, 1000, 1000));
     let program = args.operator.clone().unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_trainyard")));
+    if args.api != JobKind::AiTrainingJob && args.shapes.iter().any(|shape| shape.plain) {
+        return Err("shapes: pods of this API always have services".into());
+    }
     if !program.is_file() {
         return Err(format!("operator: {} is no program", program.display()).into());
     }
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or("unknown");
     println!("load average before: {load}; other users of this machine affect every figure");
-    let test_bed = TestBed::start(nodes, program)?;
+    let test_bed = TestBed::start(nodes, program, args.api)?;
     let idle = test_bed.idle();
     println!(
         "{nodes} simulated nodes; at rest the API server uses {:.3} and etcd {:.3} CPU seconds a second, taken off below",

@@ -58,7 +58,7 @@ pub(crate) fn run(test_bed: &TestBed, shapes: &[Shape], rounds: u32) -> Result<(
 fn bare_round(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
     test_bed.runtime.block_on(test_bed.admin.namespace(namespace))?;
     let mut calls = Vec::new();
-    for manifest in work::jobs(namespace, shape) {
+    for manifest in work::jobs(test_bed.kind, namespace, shape) {
         calls.extend(work::creations(&manifest)?);
     }
     let client = test_bed.runtime.block_on(Bare::prepare(&test_bed.account, calls))?;
@@ -76,12 +76,12 @@ fn bare_round(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<Round
 fn operator_round(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
     test_bed.runtime.block_on(test_bed.admin.namespace(namespace))?;
     let operator = test_bed.operator(namespace)?;
-    let jobs = work::jobs(namespace, shape);
+    let jobs = work::jobs(test_bed.kind, namespace, shape);
     let group = Group::Namespace(namespace.to_owned());
     test_bed.watcher.follow(group.clone());
     let before = (operator.usage()?.cpu_seconds, operator.calls()?);
     let (mark, started) = (test_bed.mark()?, Instant::now());
-    test_bed.runtime.block_on(test_bed.admin.create_all(&api::jobs(namespace), &jobs))?;
+    test_bed.runtime.block_on(test_bed.admin.create_all(&test_bed.kind.path(namespace)?, &jobs))?;
     test_bed.watcher.until_running(&group, shape.all_pods() as usize, STALL_TIMEOUT)?;
     finish(test_bed, shape, namespace, mark, started, Some((operator, before.0, before.1)))
 }

@@ -10,6 +10,7 @@ use crate::api::Api;
 use crate::operator::{HOME, Operator, Start};
 use crate::table::AnyError;
 use crate::watcher::Watcher;
+use crate::work::JobKind;
 
 /// CPU seconds a second above its idle rate below which a component counts as idle.
 const IDLE_CPU_RATE: f64 = 0.05;
@@ -30,6 +31,8 @@ pub(crate) struct TestBed {
     pub(crate) watcher: Watcher,
     /// The operator's.
     pub(crate) program: PathBuf,
+    /// The API of the jobs.
+    pub(crate) kind: JobKind,
     /// CPU seconds a second that the API server and etcd use for nodes and leases alone.
     idle: Cpu,
 }
@@ -50,7 +53,7 @@ pub(crate) struct Mark {
 
 impl TestBed {
     /// Starts a control plane with `nodes` nodes, and prepares it for the operator, which is this program.
-    pub(crate) fn start(nodes: u32, program: PathBuf) -> Result<Self, AnyError> {
+    pub(crate) fn start(nodes: u32, program: PathBuf, kind: JobKind) -> Result<Self, AnyError> {
         let mut options = Options { nodes, ready_within: Duration::from_secs(600), ..Options::default() };
         // Clearing away between rounds is not measured, and takes long with one worker.
         options.arguments.insert(Component::ApiServer, vec!["--delete-collection-workers=8".to_owned()]);
@@ -68,7 +71,7 @@ impl TestBed {
         let (admin, watcher) = runtime.block_on(async {
             let admin = Api::connect(plane.kubeconfig()).await?;
             let served = Instant::now();
-            while let Err(error) = admin.get(&crate::api::jobs("default")).await {
+            while let Err(error) = admin.get(&kind.path("default")?).await {
                 if served.elapsed() > Duration::from_secs(60) {
                     return Err(error);
                 }
@@ -78,7 +81,7 @@ impl TestBed {
             Ok::<_, AnyError>((admin, watcher))
         })?;
         let mut test_bed =
-            Self { plane, runtime, admin, account, watcher, program, idle: Cpu { api_server: 1.0, etcd: 1.0 } };
+            Self { plane, runtime, admin, account, watcher, program, kind, idle: Cpu { api_server: 1.0, etcd: 1.0 } };
         test_bed.measure_idle()?;
         Ok(test_bed)
     }

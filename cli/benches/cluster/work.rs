@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use apis::api::{PodSlot, RenderInput};
-use apis::{ApiCall, Registry, Resource, Verb};
+use apis::{ApiCall, JobApi, Registry, Resource, Verb};
+use k8s_driver::harness::collection;
 use model::{Incarnation, ObjectRef, Position, SlotId, Stamp, Term, Text};
 use serde_json::{Value, json};
 
@@ -59,7 +61,64 @@ impl FromStr for Shape {
     }
 }
 
-/// A job's manifest. `annotations` are its pods'; kwok reads them.
+/// The APIs whose jobs are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "lower")]
+pub(crate) enum JobKind {
+    AiTrainingJob,
+    ElasticJob,
+}
+
+impl JobKind {
+    /// Its API, as this build serves it.
+    pub(crate) fn api(self) -> Result<Arc<dyn JobApi>, AnyError> {
+        let kind = match self {
+            Self::AiTrainingJob => "AITrainingJob",
+            Self::ElasticJob => "ElasticJob",
+        };
+        let found = Registry::all().iter().find(|api| *api.resource().kind == *kind).cloned();
+        found.ok_or_else(|| format!("this build serves no {kind}").into())
+    }
+
+    /// Path of its jobs in a namespace.
+    pub(crate) fn path(self, namespace: &str) -> Result<String, AnyError> {
+        let api = self.api()?;
+        Ok(collection(&api.resource().api_version, api.plural(), Some(namespace)))
+    }
+
+    /// A job's manifest. `annotations` are its pods'; kwok reads them.
+    pub(crate) fn job(self, namespace: &str, name: &str, pods: u32, plain: bool, annotations: &Value) -> Value {
+        match self {
+            Self::AiTrainingJob => job(namespace, name, pods, plain, annotations),
+            // Its pods always have services.
+            Self::ElasticJob => elastic_job(namespace, name, pods, annotations),
+        }
+    }
+}
+
+fn elastic_job(namespace: &str, name: &str, pods: u32, annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "elastic.pytorch.org/v1alpha1",
+        "kind": "ElasticJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "rdzvEndpoint": "etcd:2379",
+            "minReplicas": 1,
+            "maxReplicas": pods,
+            "cleanPodPolicy": "All",
+            "replicaSpecs": {"Worker": {
+                "replicas": pods,
+                "restartPolicy": "ExitCode",
+                "template": {
+                    "metadata": {"annotations": annotations},
+                    "spec": {"containers": [{"name": "elasticjob-worker", "image": "none"}]},
+                },
+            }},
+        },
+    })
+}
+
+/// The manifest of an AITrainingJob.
 pub(crate) fn job(namespace: &str, name: &str, pods: u32, plain: bool, annotations: &Value) -> Value {
     // Containers of other names do not take part in the job: their pods get no service.
     let container = if plain {
@@ -85,9 +144,9 @@ pub(crate) fn job(namespace: &str, name: &str, pods: u32, plain: bool, annotatio
 }
 
 /// The manifests of a shape.
-pub(crate) fn jobs(namespace: &str, shape: Shape) -> Vec<Value> {
+pub(crate) fn jobs(kind: JobKind, namespace: &str, shape: Shape) -> Vec<Value> {
     let none = json!({});
-    (0..shape.jobs).map(|n| job(namespace, &format!("j{n}"), shape.pods, shape.plain, &none)).collect()
+    (0..shape.jobs).map(|n| kind.job(namespace, &format!("j{n}"), shape.pods, shape.plain, &none)).collect()
 }
 
 /// The calls that create what the operator would create for a job: its pods, then its services. They have no owner, because

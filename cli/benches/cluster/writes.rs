@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use apis::objects;
+use model::Phase;
 use serde_json::{Value, json};
 
-use crate::api::{self, Api};
+use crate::api::Api;
 use crate::operator::{Operator, difference};
 use crate::table::{AnyError, Row, heading, note};
 use crate::test_bed::TestBed;
 use crate::watcher::Group;
-use crate::work;
 
 /// Time limit of one job.
 const JOB_TIMEOUT: Duration = Duration::from_secs(300);
@@ -51,20 +52,23 @@ fn life(test_bed: &TestBed, operator: &Operator, pods: u32) -> Result<(), AnyErr
     let name = format!("life-{pods}");
     // All run at the same time for a while, however long creating them takes.
     let runs = json!({"trainyard.dev/kwok-run-for": if pods > 100 { "60s" } else { "5s" }});
-    let manifest = work::job(SPACE, &name, pods, false, &runs);
+    let manifest = test_bed.kind.job(SPACE, &name, pods, false, &runs);
     let group = Group::Namespace(SPACE.to_owned());
     test_bed.watcher.follow(group.clone());
     let statuses = Statuses::default();
-    let watching = test_bed.runtime.spawn(watch(test_bed.admin.clone(), name.clone(), statuses.clone()));
+    let succeeded = test_bed.kind.api()?.phase_word(Phase::Succeeded);
+    let jobs = test_bed.kind.path(SPACE)?;
+    let path = format!("{jobs}?watch=true&timeoutSeconds=3600&fieldSelector=metadata.name={name}");
+    let watching = test_bed.runtime.spawn(watch(test_bed.admin.clone(), path, statuses.clone()));
     let before = (operator.calls()?, operator.metrics("trainyard_watch_restarts_total")?);
-    test_bed.runtime.block_on(test_bed.admin.create_all(&api::jobs(SPACE), &[manifest]))?;
+    test_bed.runtime.block_on(test_bed.admin.create_all(&test_bed.kind.path(SPACE)?, &[manifest]))?;
     let started = Instant::now();
     loop {
         let phase = statuses.last();
         let all_gone = test_bed
             .watcher
             .look(&group, |seen| seen.len() >= pods as usize && seen.values().all(|pod| pod.gone.is_some()))?;
-        if phase == "Succeed" && all_gone {
+        if phase == succeeded && all_gone {
             break;
         }
         if started.elapsed() > JOB_TIMEOUT {
@@ -103,7 +107,7 @@ struct Statuses(Arc<Mutex<Vec<(String, String)>>>);
 
 impl Statuses {
     fn add(&self, object: &Value) {
-        let phase = object["status"]["phase"].as_str().unwrap_or_default().to_owned();
+        let phase = objects::state_word(&object["status"]).unwrap_or_default().to_owned();
         let said = object["status"].to_string();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.last().is_none_or(|(_, last)| *last != said) && object["status"] != Value::Null {
@@ -135,8 +139,7 @@ impl Statuses {
 }
 
 /// Notes every status of a job, from before it is created until the task is ended.
-async fn watch(api: Api, name: String, statuses: Statuses) -> Result<(), AnyError> {
-    let path = format!("{}?watch=true&timeoutSeconds=3600&fieldSelector=metadata.name={name}", api::jobs(SPACE));
+async fn watch(api: Api, path: String, statuses: Statuses) -> Result<(), AnyError> {
     api.watch(&path, |line| {
         statuses.add(&serde_json::from_slice::<Value>(line)?["object"]);
         Ok(())
