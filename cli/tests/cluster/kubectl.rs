@@ -1,12 +1,11 @@
 //! What a user does with kubectl: manifests are taken or refused by name of the field, and get, describe, explain, apply, diff, wait
 //! and scale do what one expects. The API server's part without an operator; what the operator says of bad input with one.
 
-use std::process::Command;
-
 use control_plane::{Options, until};
 use serde_json::{Value, json};
 
 use crate::common::{Cluster, file};
+use crate::operator::Operator;
 
 /// A job of one group that nothing is wrong with.
 fn job(name: &str) -> Value {
@@ -17,11 +16,11 @@ fn job(name: &str) -> Value {
 }
 
 /// Runs kubectl with this on its standard input: exit code, and both streams.
-fn with_input(cluster: &Cluster, words: &[&str], input: &str) -> (i32, String) {
+pub(crate) fn with_input(cluster: &Cluster, words: &[&str], input: &str) -> (i32, String) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("input.yaml");
     std::fs::write(&path, input).unwrap();
-    let mut command: Command = cluster.plane.kubectl(words);
+    let mut command = cluster.plane.kubectl(words);
     let output = command.arg("-f").arg(&path).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(&output.stdout) + &text(&output.stderr))
@@ -181,35 +180,14 @@ fn fields_are_explained(cluster: &Cluster) {
     }
 }
 
-/// An operator process; killed when dropped.
-struct Operator(std::process::Child, #[expect(dead_code, reason = "removed when dropped")] tempfile::TempDir);
-
-impl Operator {
-    fn start(cluster: &Cluster) -> Self {
-        let account = control_plane::Identity::ServiceAccount { namespace: "trainyard-system", name: "trainyard" };
-        let data = tempfile::tempdir().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-        command.args(["operator", "--leader-elect=false", "--log-address=none", "--health-address=127.0.0.1:0"]);
-        command.arg("--data-directory").arg(data.path().join("data"));
-        command.arg("--kubeconfig").arg(cluster.plane.kubeconfig_for(account).unwrap());
-        Self(cluster.plane.spawn("operator", command).unwrap(), data)
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn kubectl_does_what_users_expect() {
     let cluster = Cluster::start(Options { nodes: 2, ..Options::default() });
     samples_are_taken_under_strict_validation(&cluster);
     bad_input_is_refused_by_name(&cluster);
     fields_are_explained(&cluster);
-    let _operator = Operator::start(&cluster);
+    let data = tempfile::tempdir().unwrap();
+    let _operator = Operator::start(&cluster, &data.path().join("data"));
     until("the default account", || cluster.try_kubectl(&["get", "serviceaccount", "default"]));
     bad_input_becomes_a_condition(&cluster);
     a_running_job_is_looked_at(&cluster);

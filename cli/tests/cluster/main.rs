@@ -6,7 +6,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod deploy;
+mod elastic;
 mod failover;
 mod kubectl;
+mod operator;
 #[path = "../common/probe.rs"]
 mod probe;
