@@ -129,6 +129,11 @@ pub trait JobApi: Send + Sync {
         None
     }
 
+    /// Renders the merge patch of a job object that preempts the job, as a scheduler would; `None` when this API has none.
+    fn preemption(&self, _reason: &str) -> Option<Value> {
+        None
+    }
+
     /// Spells a phase as this API does; empty for a job nothing was decided for.
     fn phase_word(&self, phase: Phase) -> &'static str;
 

@@ -68,7 +68,7 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
         return Ok(());
     }
     let registry = Registry::all();
-    let (mut pods, mut jobs) = (BTreeSet::new(), BTreeSet::new());
+    let (mut pods, mut jobs, mut refusing) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let stored = session.cluster().objects();
     for job in manifests.iter().chain(stored.iter().map(|object| &**object)).filter(|object| session.is_job(object)) {
         let Some(api) = registry.get(&Resource::of(job)) else { continue };
@@ -76,6 +76,9 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
         let (kind, namespace, name) = (Resource::of(job).kind, text("namespace"), text("name"));
         let key = JobKey { kind, namespace, name, uid: model::Uid(text("uid")) };
         jobs.insert(key.name.to_string());
+        if api.preemption("").is_none() {
+            refusing.insert((key.name.to_string(), key.kind.to_string()));
+        }
         // Errors of a spec are reported when it is applied.
         for group in api.spec_fact(job).spec.into_iter().flat_map(|spec| spec.groups) {
             let slot = |index| SlotId { group: group.name.clone(), index };
@@ -92,6 +95,10 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
             FaultKind::Node { node } => ("node", node, &nodes),
             FaultKind::Preempt { job } => ("job", job, &jobs),
         };
+        let kind_that_refuses = refusing.iter().find(|(job, _)| job == name).map(|(_, kind)| kind);
+        if let (FaultKind::Preempt { .. }, Some(kind)) = (&fault.kind, kind_that_refuses) {
+            return Err(Failure::new(format!("--fault {fault}: {kind} has no preemption; use exit={name}-...:137")));
+        }
         if known.contains(name) {
             continue;
         }
@@ -272,8 +279,9 @@ fn namespaces_of(session: &Session, name: &str, pods: bool) -> Vec<(String, Reso
 
 /// Marks a job as preempted, as a scheduler would.
 fn preempt(session: &mut Session, job: &str) -> Result<(), Failure> {
-    let patch = serde_json::json!({"metadata": {"annotations": {"Preempted": "injected by --fault"}}});
     for (namespace, resource) in namespaces_of(session, job, false) {
+        let api = session.operator.registry().get(&resource);
+        let Some(patch) = api.and_then(|api| api.preemption("injected by --fault")) else { continue };
         session.cluster_mut().merge_patch(&resource, &namespace, job, &patch, false)?;
     }
     Ok(())

@@ -60,8 +60,8 @@ impl Progress {
         }
     }
 
-    /// Prints the changes since the last call.
-    pub(crate) fn update(&mut self, session: &mut Session, now: Timestamp) {
+    /// Takes in the jobs' changes since the last call. Returns a line for each that is to be shown.
+    pub(crate) fn take_steps(&mut self, session: &mut Session, now: Timestamp) -> String {
         let mut lines = String::new();
         for step in session.take_steps() {
             let key = &step.job;
@@ -75,6 +75,12 @@ impl Progress {
             let word = session.phase_word(key, step.phase);
             let _ = writeln!(lines, "{}  {key}  {word}{sep}{}", self.age(now), step.message);
         }
+        lines
+    }
+
+    /// Prints the changes since the last call.
+    pub(crate) fn update(&mut self, session: &mut Session, now: Timestamp) {
+        let mut lines = self.take_steps(session, now);
         let mut pods = BTreeMap::new();
         for pod in session.cluster().objects_of(&Resource::new("v1", "Pod")) {
             let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
@@ -206,9 +212,10 @@ fn default_limit(session: &Session, key: &JobKey) -> Option<String> {
     let job = state.job(key)?;
     let unlimited =
         |group: &&model::GroupSpec| group.restart_limit.is_none() && group.restart != model::RestartPolicy::Never;
-    let names: Vec<&str> = job.spec()?.groups.iter().filter(unlimited).map(|group| &**group.display()).collect();
+    let spec = job.spec().filter(|spec| spec.budget.is_none())?;
+    let names: Vec<&str> = spec.groups.iter().filter(unlimited).map(|group| &**group.display()).collect();
     let words =
-        format!("{} without restartLimit: at most {limit} restarts here (--restart-limit N|none)", names.join(", "));
+        format!("{} without a limit of restarts: at most {limit} here (--restart-limit N|none)", names.join(", "));
     (!names.is_empty()).then_some(words)
 }
 
@@ -250,10 +257,11 @@ fn pod_words(pod: &Value) -> String {
     words.trim_end().to_owned()
 }
 
-/// Prints each job's timeline and outcome, and of one that did not succeed what failed. `data_dir` holds the pods' output.
-/// Returns whether all of them succeeded.
+/// Prints each job's timeline and outcome, and of one that did not succeed what failed. `data_dir` holds the pods' output. Of a job
+/// that was deleted when its time to live had passed, `progress` knows the end. Returns whether all of them succeeded.
 pub(crate) fn outcomes(
     session: &Session,
+    progress: &Progress,
     wanted: &dyn Fn(&JobKey) -> bool,
     data_dir: Option<&Path>,
 ) -> Result<bool, Failure> {
@@ -265,6 +273,9 @@ pub(crate) fn outcomes(
             out::line(&format!("  #{:<5} {}  {}", entry.stamp.position.0, out::clock(entry.at), entry.text));
         }
         let restarts: u32 = job.groups.values().map(|g| g.charged).sum();
+        let containers = job.past_container_restarts.saturating_add(job.container_restarts);
+        let containers =
+            if containers > 0 { format!(", {containers} restarts of containers in place") } else { String::new() };
         let took = job.ended_at.zip(job.started_at).map(|(end, start)| end.since_ms(start));
         let took = took.map(|ms| format!(", {}.{:01} s", ms / 1000, ms / 100 % 10)).unwrap_or_default();
         let invalid =
@@ -273,7 +284,7 @@ pub(crate) fn outcomes(
             "" => "not started",
             word => word,
         };
-        out::line(&format!("  {word}, {restarts} restarts{took}{}", invalid.unwrap_or_default()));
+        out::line(&format!("  {word}, {restarts} restarts{containers}{took}{}", invalid.unwrap_or_default()));
         all_well &= job.phase == Phase::Succeeded;
         if job.phase == Phase::Succeeded {
             continue;
@@ -285,6 +296,13 @@ pub(crate) fn outcomes(
         for line in known.get(key).map(|failures| closing::lines(key, failures, data_dir)).unwrap_or_default() {
             out::line(&format!("  {line}"));
         }
+    }
+    let is_known = |key: &JobKey| session.operator.state().job(key).is_some_and(|job| job.known);
+    let ended = progress.phases.iter().filter(|(key, (phase, _))| phase.is_terminal() && wanted(key) && !is_known(key));
+    for (key, (phase, _)) in ended {
+        let word = session.phase_word(key, *phase);
+        out::line(&format!("\n{} {key}\n  {word}; the job was deleted when its time to live had passed", key.kind));
+        all_well &= *phase == Phase::Succeeded;
     }
     Ok(all_well)
 }

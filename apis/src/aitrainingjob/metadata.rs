@@ -43,6 +43,11 @@ pub(super) fn end_annotation_patch(uid: &str, phase: Phase, message: &str) -> Va
     json!({"metadata": {"annotations": {key: message, MARKED_FOR: format!("{uid}/{key}")}}})
 }
 
+/// Renders the patch that asks for a job's preemption, as a scheduler does.
+pub(super) fn preemption(reason: &str) -> Value {
+    json!({"metadata": {"annotations": {"Preempted": reason}}})
+}
+
 /// Returns the end annotations on a job that are meant for it or for no job in particular, each with its message. The order
 /// is that of the original operator.
 pub(super) fn endings(object: &Value) -> Vec<(Phase, &str)> {

@@ -106,6 +106,10 @@ impl JobApi for AiTrainingJob {
         status::end_annotation(key, job)
     }
 
+    fn preemption(&self, reason: &str) -> Option<Value> {
+        Some(metadata::preemption(reason))
+    }
+
     fn phase_word(&self, phase: Phase) -> &'static str {
         words::phase_word(phase)
     }

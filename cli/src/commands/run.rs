@@ -1,6 +1,7 @@
 //! `trainyard run`: the manifests' jobs on this machine, pods as real processes.
 
 mod attempts;
+mod changed_files;
 mod data_dir;
 mod images;
 mod nodes;
@@ -8,7 +9,6 @@ mod output;
 mod signals;
 mod turns;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -21,6 +21,7 @@ use event_log::disk::SledLog;
 use local::{Output, Processes, VisibleGpus};
 use serde_json::Value;
 
+use self::changed_files::ChangedFiles;
 use self::data_dir::DataDir;
 use self::images::{ImagePullFaults, Images};
 use self::output::Lines;
@@ -59,9 +60,12 @@ pub(crate) struct RunArgs {
     /// Number of nodes that this machine stands for.
     #[arg(long, default_value_t = 2, value_name = "N")]
     nodes: u32,
-    /// Maximum number of restarts of a group without restartLimit: a number, or `none`.
+    /// Maximum number of restarts of a group without a limit of its own: a number, or `none`.
     #[arg(long, default_value = "3", value_name = "N|none", value_parser = restart_limit)]
     restart_limit: String,
+    /// Apply the files again when they change while the run goes on, for example to scale a job.
+    #[arg(long)]
+    watch: bool,
     /// Run jobs again that ended in an earlier run and are unchanged.
     #[arg(long)]
     rerun: bool,
@@ -148,9 +152,11 @@ fn go(
     for object in manifests.iter().cloned().chain(session.cluster().objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);
     }
-    // By uid: earlier attempts have the same names.
-    let mine: BTreeSet<String> = manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect();
     let mut run = Run {
+        files: args.watch.then(|| ChangedFiles::new(&args.files, args.lax)),
+        // By uid: earlier attempts have the same names.
+        mine: manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect(),
+        rejected: !rejected.is_empty(),
         progress: Progress::new(local::now()),
         processes,
         faults: Faults::new(&args.faults),
@@ -159,13 +165,15 @@ fn go(
     };
     run.until_done(&mut session, woken)?;
     let stopped_printing = run.last_lines(woken);
+    run.progress.update(&mut session, local::now());
     run.progress.finish();
-    let succeeded = view::outcomes(&session, &|key| mine.contains(&*key.uid.0), Some(&args.data_dir))?;
+    let succeeded =
+        view::outcomes(&session, &run.progress, &|key| run.mine.contains(&*key.uid.0), Some(&args.data_dir))?;
     let images = images.lock().unwrap_or_else(PoisonError::into_inner);
     let of_images = |fault: &&Fault| matches!(&fault.kind, FaultKind::Image { pod } if images.contains_key(pod));
     let all_happened = faults::report_missed(run.faults.waiting().chain(args.faults.iter().filter(of_images)));
     Ok(RunResult {
-        succeeded: succeeded && all_happened && rejected.is_empty() && run.stops == 0,
+        succeeded: succeeded && all_happened && !run.rejected && run.stops == 0,
         stopped: run.stops > 0 || stopped_printing,
     })
 }

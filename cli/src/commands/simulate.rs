@@ -116,7 +116,9 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         })?;
         session.settle(&mut || now, &mut |_, _| {})?;
         kubelet.plan(session.cluster_mut());
-        if !args.quiet {
+        if args.quiet {
+            progress.take_steps(&mut session, now);
+        } else {
             progress.update(&mut session, now);
         }
         let settled = |phase: model::Phase| phase.is_terminal();
@@ -131,7 +133,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.log {
         crate::records::export(session.operator.log(), path)?;
     }
-    let succeeded = view::outcomes(&session, &|_| true, None)?;
+    let succeeded = view::outcomes(&session, &progress, &|_| true, None)?;
     let stuck: Vec<String> = session
         .jobs()
         .iter()

@@ -90,7 +90,7 @@ fn a_job_without_a_limit_gets_one_that_is_said() {
     let limit = "--restart-limit=1";
     let (code, out, _) = output_of(&place.run(&["run", "job.yaml", limit]));
     assert_eq!(code, Some(1), "{out}");
-    assert_eq!(out.matches("trainer without restartLimit: at most 1 restarts here").count(), 1, "{out}");
+    assert_eq!(out.matches("trainer without a limit of restarts: at most 1 here").count(), 1, "{out}");
     assert!(out.contains("restart limit 1 of trainer already used"), "{out}");
     assert_eq!(output_of(&place.run(&["run", "job.yaml", "--restart-limit=few"])).0, Some(2));
 }

@@ -5,9 +5,11 @@
 mod attempts;
 mod closing;
 mod data_dir;
+mod elastic;
 mod files;
 mod output;
 mod place;
 mod run_processes;
 mod terminal;
 mod validate;
+mod watch;

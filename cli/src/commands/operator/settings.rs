@@ -151,7 +151,7 @@ pub(super) struct Settings {
     /// Upper bound of that delay. [default: 1m]
     #[arg(long, env = "TRAINYARD_RETRY_PERIOD_MAX", value_name = "TIME", help_heading = "Decisions")]
     retry_period_max: Option<String>,
-    /// Maximum number of restarts of a group without restartLimit: a number, or none. [default: none]
+    /// Maximum number of restarts of a group without a limit of its own: a number, or none. [default: none]
     #[arg(long, env = "TRAINYARD_RESTART_LIMIT", value_name = "N", help_heading = "Decisions")]
     restart_limit: Option<Limit>,
     /// Time after a failure in which an earlier failure of another pod is still awaited. [default: 0s]

@@ -1,5 +1,6 @@
 //! The loop of a run: what wakes it, what it does then, and when it ends.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -9,6 +10,8 @@ use embedded::Session;
 use local::{Processes, now};
 use model::Phase;
 
+use super::attempts;
+use super::changed_files::{self, ChangedFiles};
 use super::output::Lines;
 use crate::faults::Faults;
 use crate::out::{self, Failure};
@@ -44,6 +47,12 @@ pub(super) enum Wake {
 
 /// A run under way.
 pub(super) struct Run {
+    /// The manifest files, where the run follows them.
+    pub(super) files: Option<ChangedFiles>,
+    /// Uids of the jobs of the manifests.
+    pub(super) mine: BTreeSet<String>,
+    /// True if a manifest was rejected.
+    pub(super) rejected: bool,
     pub(super) progress: Progress,
     pub(super) processes: Processes,
     pub(super) faults: Faults,
@@ -54,6 +63,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn until_done(&mut self, session: &mut Session, woken: &Receiver<Wake>) -> Result<(), Failure> {
         loop {
+            self.apply_changed_files(session)?;
             let at = now();
             let processes = self.processes.clone();
             session.settle(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
@@ -94,6 +104,9 @@ impl Run {
             let mut wait = session.next_wake().map_or(SCREEN_POLL_INTERVAL, |wake| {
                 Duration::from_millis(wake.since_ms(now())).min(SCREEN_POLL_INTERVAL)
             });
+            if self.files.is_some() {
+                wait = wait.min(changed_files::POLL_INTERVAL);
+            }
             if more {
                 wait = wait.min(if out::has_room() { Duration::ZERO } else { ROOM_POLL_INTERVAL });
             }
@@ -108,6 +121,29 @@ impl Run {
                 self.woken(wake, session)?;
             }
         }
+    }
+
+    /// Applies the manifest files again if they have changed. What is wrong with them is printed, and the jobs go on as they are.
+    fn apply_changed_files(&mut self, session: &mut Session) -> Result<(), Failure> {
+        let Some(changed) = self.files.as_mut().filter(|_| self.stops == 0).and_then(ChangedFiles::take) else {
+            return Ok(());
+        };
+        let manifests = match changed {
+            Ok(manifests) => manifests,
+            Err(problem) => {
+                self.progress.say(&format!("the changed files are not applied: {problem}"));
+                return Ok(());
+            }
+        };
+        self.progress.say("the manifest files have changed: they are applied again");
+        let prepared = attempts::prepare(session, &manifests, false)?;
+        for rejection in session.apply(&prepared)? {
+            self.rejected = true;
+            self.progress.say(&rejection.to_string());
+        }
+        manifests.iter().for_each(|object| self.processes.provide(object));
+        self.mine.extend(manifests.iter().filter_map(|manifest| session.job_uid(manifest)));
+        Ok(())
     }
 
     pub(super) fn woken(&mut self, wake: Wake, session: &mut Session) -> Result<(), Failure> {
