@@ -3,40 +3,39 @@
 //! Owns which jobs may be finished, the compact form, and the way there and back. It must not lose anything: a job that wakes is the
 //! one that was finished, down to what a checkpoint holds of it. Tests: at the end of this file; `snapshots/tests/walks.rs`.
 
+mod course;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use model::fact::{EndRequest, Milestone};
-use model::{
-    CauseKind, Decision, Incarnation, JobKey, ObjectRef, Phase, ResourceVersion, SpecFact, Stamp, Text, Timestamp, Uid,
-};
+use model::{Decision, Incarnation, JobKey, ObjectRef, ResourceVersion, SpecFact, Stamp, Text, Timestamp, Uid};
 
+use self::course::{Course, Gone};
 use self::words::Words;
-use crate::group::{Counter, Counters, Group, Slot};
 use crate::job::{Attempt, Job, Pod, Service, Trail};
 use crate::jobs::JobSummary;
-use crate::text::share;
 
 /// A job that has ended. Its object is there, and what is left of its pods and services stays.
 #[derive(Debug, Clone)]
 pub(crate) struct FinishedJob {
+    course: Arc<Course>,
     rv: ResourceVersion,
-    phase: Phase,
-    end_annotated: bool,
-    spec: Option<Arc<SpecFact>>,
-    valid: Option<Arc<SpecFact>>,
-    milestones: Box<[(Phase, Timestamp, Words)]>,
-    decision: Option<Box<Decision>>,
     decided: Stamp,
     status_stamp: Stamp,
     acked_stamp: Stamp,
     mirror: Stamp,
     fenced_by: Stamp,
     adopted: Stamp,
-    groups: Box<[(Text, FinishedGroup)]>,
-    finals: Box<[(Text, (u32, u32))]>,
+    /// Message of the decision that the course holds.
+    message: Text,
+    /// Times of the course's milestones.
+    milestones: Box<[Timestamp]>,
+    /// Places of the course's trail.
+    trail: Box<[(Stamp, Timestamp)]>,
+    /// Pods that last left the slots of the course's groups.
+    gone: Box<[Gone]>,
     started_at: Option<Timestamp>,
     running_at: Option<Timestamp>,
     first_running_at: Option<Timestamp>,
@@ -44,7 +43,6 @@ pub(crate) struct FinishedJob {
     admitted_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     deadline: Option<Timestamp>,
-    trail: Box<[(Stamp, Timestamp, Words)]>,
     rest: Option<Box<Rest>>,
 }
 
@@ -66,55 +64,6 @@ struct Rest {
     container_restarts: u32,
     /// Kept while there are pods: the index of nodes holds it.
     key: Option<Arc<JobKey>>,
-}
-
-/// A group of a finished job.
-#[derive(Debug, Clone)]
-struct FinishedGroup {
-    slots: Box<[FinishedSlot]>,
-    replicas: u32,
-    restarts: u32,
-    charged: u32,
-    counters: Counters,
-    missing: Box<[u32]>,
-    missing_services: Box<[u32]>,
-    done: Box<[u32]>,
-    past: Incarnation,
-    grown_from: Option<u32>,
-    grown: Counters,
-    rest: Option<Box<GroupRest>>,
-}
-
-/// Members that are empty in the groups of most finished jobs.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct GroupRest {
-    to_evaluate: BTreeSet<u32>,
-    delays: BTreeMap<u32, Timestamp>,
-    lost: BTreeSet<u32>,
-    misshapen: BTreeSet<u32>,
-}
-
-#[derive(Debug, Clone)]
-struct FinishedSlot {
-    incarnation: Incarnation,
-    count: Option<u32>,
-    done: bool,
-    counter: Option<Counter>,
-    last_gone: Option<Uid>,
-    last_gone_rv: ResourceVersion,
-    rest: Option<Box<SlotRest>>,
-}
-
-/// Members that are empty in the slots of most finished jobs.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct SlotRest {
-    pod: Option<Uid>,
-    planned: bool,
-    cancelled: bool,
-    service: Option<Uid>,
-    service_planned: bool,
-    failures: BTreeMap<CauseKind, u32>,
-    lost: bool,
 }
 
 impl Job {
@@ -147,7 +96,7 @@ impl FinishedJob {
             valid,
             phase,
             milestones,
-            decision,
+            mut decision,
             decided,
             groups,
             pods,
@@ -201,27 +150,38 @@ impl FinishedJob {
             container_restarts,
             key,
         };
-        let message = decision.as_ref().map_or("", |decision| &decision.cause().message);
-        let milestones =
-            milestones.into_iter().map(|Milestone { phase, at, message: text }| (phase, at, Words::of(text, message)));
-        let trail = trail.into_iter().map(|Trail { stamp, at, text }| (stamp, at, Words::of(text, message)));
-        let (milestones, trail) = (milestones.collect(), trail.collect());
-        let mut finished = Self {
-            rv,
-            phase,
-            end_annotated,
+        let message = decision.as_mut().map(|decision| std::mem::take(message_of(decision))).unwrap_or_default();
+        let (milestones, phases): (Vec<_>, Vec<_>) = milestones
+            .into_iter()
+            .map(|Milestone { phase, at, message: text }| (at, (phase, Words::of(text, &message))))
+            .unzip();
+        let (trail, notes): (Vec<_>, Vec<_>) =
+            trail.into_iter().map(|Trail { stamp, at, text }| ((stamp, at), Words::of(text, &message))).unzip();
+        let (groups, gone) = course::groups_of(groups);
+        let course = Course {
             spec,
             valid,
-            milestones,
-            decision: decision.map(Box::new),
+            phase,
+            end_annotated,
+            decision,
+            milestones: phases.into(),
+            trail: notes.into(),
+            groups,
+            finals: finals.into_iter().collect(),
+        };
+        Self {
+            course: Arc::new(course.with_shared_names()),
+            rv,
             decided,
             status_stamp,
             acked_stamp,
             mirror,
             fenced_by,
             adopted,
-            groups: groups.into_iter().map(|(name, group)| (name, FinishedGroup::of(*group))).collect(),
-            finals: finals.into_iter().collect(),
+            message,
+            milestones: milestones.into(),
+            trail: trail.into(),
+            gone: gone.into(),
             started_at,
             running_at,
             first_running_at,
@@ -229,11 +189,8 @@ impl FinishedJob {
             admitted_at,
             ended_at,
             deadline,
-            trail,
             rest: (rest != Rest::default()).then(|| Box::new(rest)),
-        };
-        finished.share_names();
-        finished
+        }
     }
 
     /// Returns the job that was finished.
@@ -254,16 +211,20 @@ impl FinishedJob {
             container_restarts,
             key,
         } = self.rest.as_deref().cloned().unwrap_or_default();
-        let message = self.decision.as_ref().map_or("", |decision| &decision.cause().message);
-        let milestone = |(phase, at, words): &(Phase, Timestamp, Words)| Milestone {
+        let Course { spec, valid, phase, end_annotated, decision, milestones, trail, groups, finals } = &*self.course;
+        let mut decision = decision.clone();
+        if let Some(decision) = &mut decision {
+            *message_of(decision) = self.message.clone();
+        }
+        let milestone = |(at, (phase, words)): (&Timestamp, &(_, Words))| Milestone {
             phase: *phase,
             at: *at,
-            message: words.text(message),
+            message: words.text(&self.message),
         };
-        let entry = |(stamp, at, words): &(Stamp, Timestamp, Words)| Trail {
+        let note = |((stamp, at), words): (&(Stamp, Timestamp), &Words)| Trail {
             stamp: *stamp,
             at: *at,
-            text: words.text(message),
+            text: words.text(&self.message),
         };
         Job {
             known: true,
@@ -271,14 +232,14 @@ impl FinishedJob {
             deleting: false,
             rv: self.rv,
             end_requests,
-            end_annotated: self.end_annotated,
-            spec: self.spec.clone(),
-            valid: self.valid.clone(),
-            phase: self.phase,
-            milestones: self.milestones.iter().map(milestone).collect(),
-            decision: self.decision.as_deref().cloned(),
+            end_annotated: *end_annotated,
+            spec: spec.clone(),
+            valid: valid.clone(),
+            phase: *phase,
+            milestones: self.milestones.iter().zip(milestones).map(milestone).collect(),
+            decision,
             decided: self.decided,
-            groups: self.groups.iter().map(|(name, group)| (name.clone(), Box::new(group.group()))).collect(),
+            groups: course::groups(groups, &self.gone),
             pods,
             services,
             surplus_pods: BTreeSet::new(),
@@ -300,14 +261,14 @@ impl FinishedJob {
             stalled,
             adopted: self.adopted,
             ended_at: self.ended_at,
-            finals: self.finals.iter().cloned().collect(),
+            finals: finals.iter().cloned().collect(),
             quarantine: None,
             deadline: self.deadline,
             waits_below,
             slot_counts,
             dead,
             orphan_since,
-            trail: self.trail.iter().map(entry).collect(),
+            trail: self.trail.iter().zip(trail).map(note).collect(),
             admitted_at: self.admitted_at,
             past_container_restarts,
             container_restarts,
@@ -315,8 +276,8 @@ impl FinishedJob {
         }
     }
 
-    pub(crate) const fn summary(&self) -> JobSummary {
-        JobSummary { known: true, gone: false, phase: self.phase, rv: self.rv, acked_stamp: self.acked_stamp }
+    pub(crate) fn summary(&self) -> JobSummary {
+        JobSummary { known: true, gone: false, phase: self.course.phase, rv: self.rv, acked_stamp: self.acked_stamp }
     }
 
     /// The pods that stay.
@@ -329,142 +290,28 @@ impl FinishedJob {
         self.rest.as_ref().map(|rest| &rest.services)
     }
 
-    /// Holds once what equals the same of another job.
+    /// Shares the course of another job if it is equal, or else its spec.
     pub(crate) fn share(&mut self, near: &Self) {
-        near.spec.iter().for_each(|spec| self.share_spec(spec));
-        for ((.., words), (.., known)) in self.milestones.iter_mut().zip(&near.milestones) {
-            words.share(known);
-        }
-        for ((.., words), (.., known)) in self.trail.iter_mut().zip(&near.trail) {
-            words.share(known);
+        near.course.spec.iter().for_each(|spec| self.share_spec(spec));
+        if self.course == near.course {
+            self.course = Arc::clone(&near.course);
         }
     }
 
-    /// Holds a spec once that equals another job's.
+    /// Shares a spec of another job if it is equal.
     pub(crate) fn share_spec(&mut self, known: &Arc<SpecFact>) {
-        for spec in [&mut self.spec, &mut self.valid].into_iter().flatten() {
-            if spec == known {
+        if let Some(course) = Arc::get_mut(&mut self.course) {
+            for spec in [&mut course.spec, &mut course.valid].into_iter().flatten().filter(|spec| *spec == known) {
                 *spec = Arc::clone(known);
             }
         }
     }
-
-    /// Holds the names of the groups once: members read from a record or a checkpoint bring their own.
-    fn share_names(&mut self) {
-        for (name, _) in &self.groups {
-            self.finals.iter_mut().for_each(|(known, _)| share(known, name));
-            if let Some(Decision::End { cause, .. }) = self.decision.as_deref_mut() {
-                cause.slots.iter_mut().for_each(|slot| share(&mut slot.group, name));
-            }
-        }
-    }
 }
 
-impl FinishedGroup {
-    fn of(group: Group) -> Self {
-        let Group {
-            slots,
-            replicas,
-            restarts,
-            charged,
-            counters,
-            missing,
-            missing_services,
-            done,
-            to_evaluate,
-            delays,
-            past,
-            grown_from,
-            grown,
-            lost,
-            misshapen,
-        } = group;
-        let of_slot = |slot| {
-            let Slot {
-                incarnation,
-                count,
-                pod,
-                planned,
-                cancelled,
-                done,
-                service,
-                service_planned,
-                failures,
-                last_gone,
-                last_gone_rv,
-                lost,
-                counter,
-            } = slot;
-            let rest = SlotRest { pod, planned, cancelled, service, service_planned, failures, lost };
-            FinishedSlot {
-                incarnation,
-                count,
-                done,
-                counter,
-                last_gone,
-                last_gone_rv,
-                rest: (rest != SlotRest::default()).then(|| Box::new(rest)),
-            }
-        };
-        let [missing, missing_services, done] = [missing, missing_services, done].map(|set| set.into_iter().collect());
-        let rest = GroupRest { to_evaluate, delays, lost, misshapen };
-        let rest = (rest != GroupRest::default()).then(|| Box::new(rest));
-        Self {
-            slots: slots.into_iter().map(of_slot).collect(),
-            replicas,
-            restarts,
-            charged,
-            counters,
-            missing,
-            missing_services,
-            done,
-            past,
-            grown_from,
-            grown,
-            rest,
-        }
-    }
-
-    fn group(&self) -> Group {
-        let GroupRest { to_evaluate, delays, lost, misshapen } = self.rest.as_deref().cloned().unwrap_or_default();
-        Group {
-            slots: self.slots.iter().map(FinishedSlot::slot).collect(),
-            replicas: self.replicas,
-            restarts: self.restarts,
-            charged: self.charged,
-            counters: self.counters,
-            missing: self.missing.iter().copied().collect(),
-            missing_services: self.missing_services.iter().copied().collect(),
-            done: self.done.iter().copied().collect(),
-            to_evaluate,
-            delays,
-            past: self.past,
-            grown_from: self.grown_from,
-            grown: self.grown,
-            lost,
-            misshapen,
-        }
-    }
-}
-
-impl FinishedSlot {
-    fn slot(&self) -> Slot {
-        let SlotRest { pod, planned, cancelled, service, service_planned, failures, lost } =
-            self.rest.as_deref().cloned().unwrap_or_default();
-        Slot {
-            incarnation: self.incarnation,
-            count: self.count,
-            pod,
-            planned,
-            cancelled,
-            done: self.done,
-            service,
-            service_planned,
-            failures,
-            last_gone: self.last_gone.clone(),
-            last_gone_rv: self.last_gone_rv,
-            lost,
-            counter: self.counter,
+fn message_of(decision: &mut Decision) -> &mut Text {
+    match decision {
+        Decision::Restart { cause, .. } | Decision::Halt { cause, .. } | Decision::End { cause, .. } => {
+            &mut cause.message
         }
     }
 }
@@ -472,6 +319,8 @@ impl FinishedSlot {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use model::Phase;
 
     use super::*;
     use crate::wire::job_value;

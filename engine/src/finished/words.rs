@@ -4,8 +4,6 @@
 
 use model::Text;
 
-use crate::text::share;
-
 /// Length from which a message is worth quoting, in bytes.
 const MIN_QUOTED: usize = 64;
 
@@ -38,18 +36,6 @@ impl Words {
         match self {
             Self::Plain(text) => text.clone(),
             Self::Quoting { before, after } => [before, message, after].concat().into(),
-        }
-    }
-
-    /// Holds once what equals another job's.
-    pub(super) fn share(&mut self, known: &Self) {
-        match (self, known) {
-            (Self::Plain(text), Self::Plain(known)) => share(text, known),
-            (Self::Quoting { before, after }, Self::Quoting { before: known_before, after: known_after }) => {
-                share(before, known_before);
-                share(after, known_after);
-            }
-            (Self::Plain(_), Self::Quoting { .. }) | (Self::Quoting { .. }, Self::Plain(_)) => {}
         }
     }
 }
