@@ -114,7 +114,12 @@ pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, turn: &Turn<'_>) {
         // Of an adopted job its mirror may tell the number before.
         let was_known = edited || group.replicas > 0;
         resize(group, wanted.replicas, was_known && turn.behaviour.tells_growth());
-        // Of an adopted job its mirror tells the slots whose pods failed for good.
+        // Of an adopted job its mirror tells the slots whose pods failed for good, those included that were scaled away meanwhile.
+        let lost = group.lost.len();
+        group.lost.retain(|index| *index < wanted.replicas);
+        if group.lost.len() < lost {
+            job.status_stamp = turn.stamp;
+        }
         for index in &group.lost {
             if let Some(slot) = usize::try_from(*index).ok().and_then(|n| group.slots.get_mut(n)) {
                 slot.lost = true;

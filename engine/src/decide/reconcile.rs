@@ -116,8 +116,15 @@ fn by_minimum(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
         return (Phase::Suspended, Text::from("no replicas are asked for"));
     }
     let minimum = sum(model::GroupSpec::minimum);
-    if groups().all(|(spec, group)| group.counters.active >= spec.minimum().max(1)) {
-        return (Phase::Running, Text::from(format!("the minimum of {minimum} pods or more are running")));
+    let done = |group: &Group| u32::try_from(group.done.len()).unwrap_or(u32::MAX);
+    // What succeeded is not waited for: it counts beside what runs.
+    let has_minimum = |spec: &model::GroupSpec, group: &Group| {
+        let active = group.counters.active;
+        active > 0 && active.saturating_add(done(group)) >= spec.minimum()
+    };
+    if groups().all(|(spec, group)| has_minimum(spec, group)) {
+        let succeeded = if groups().any(|(_, group)| !group.done.is_empty()) { " or have succeeded" } else { "" };
+        return (Phase::Running, Text::from(format!("the minimum of {minimum} pods or more are running{succeeded}")));
     }
     let is_settled = |count: u32, group: &Group| {
         let ended = group.done.len().saturating_add(group.lost.len());
