@@ -107,9 +107,16 @@ pub fn time(description: &str) -> Value {
     json!({"type": "string", "format": "date-time", "nullable": true, "description": description})
 }
 
-/// Makes the fields of an object ones of any type: a wrong one is a condition on the job, not a refusal. Fields in `kept`
-/// stay as they are.
-pub fn loosen_fields(object: Option<&mut Value>, kept: &[&str]) {
+/// Returns the schema that objects are held to, made from that of `spec` as it is meant: fields of the spec and of a replica group
+/// may have any type. A wrong one is a condition on the job, not a refusal.
+pub fn loosened(mut spec: Value) -> Value {
+    loosen_fields(Some(&mut spec), &["replicaSpecs"]);
+    loosen_fields(spec.pointer_mut("/properties/replicaSpecs/additionalProperties"), &[]);
+    spec
+}
+
+/// Makes the fields of an object ones of any type. Fields in `kept` stay as they are.
+fn loosen_fields(object: Option<&mut Value>, kept: &[&str]) {
     let Some(object) = object else { return };
     let fields = object.get_mut("properties").and_then(Value::as_object_mut);
     for (_, field) in fields.into_iter().flatten().filter(|(name, _)| !kept.contains(&name.as_str())) {

@@ -39,6 +39,7 @@ pub mod service;
 pub mod template;
 #[cfg(test)]
 mod testing;
+pub mod translation;
 pub mod watched;
 
 pub use api::{JobApi, JobEvent, JobStep};

@@ -2,7 +2,7 @@
 //!
 //! Owns the names of our own annotations. It must not know what any kind of object means, nor which APIs are served. Tests: at the end of this file.
 
-use model::{FieldError, Incarnation, JobKey, ResourceVersion, Stamp, Text, Timestamp, Uid};
+use model::{FieldError, Incarnation, JobKey, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
 use serde_json::{Map, Value, json};
 
 /// Annotation on a pod: which creation decision of its slot it came from.
@@ -79,6 +79,13 @@ pub fn deleting_at(object: &Value) -> Option<Timestamp> {
 /// Returns a label of the object.
 pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     text_at(object, &["metadata", "labels", key])
+}
+
+/// Returns the slot that two labels of an object name: the group, and the index in digits.
+pub fn labelled_slot(object: &Value, group: &str, index: &str) -> Option<SlotId> {
+    let group = label(object, group).filter(|group| !group.is_empty())?;
+    let index = label(object, index).filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+    Some(SlotId { group: Text::from(group), index: index.parse().ok()? })
 }
 
 /// Returns an annotation of the object.

@@ -14,7 +14,7 @@ use model::{
 use serde_json::Value;
 
 use super::metadata::endings;
-use super::spec::spec_fact;
+use super::spec::TRANSLATION;
 use super::words::phase_of;
 use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
 use crate::{remarks, replicas};
@@ -54,7 +54,7 @@ fn without_mirror(
 ) -> Mirror {
     // A word that is no phase says nothing; such a job starts like a new one.
     let shown = text_at(object, &["status", "phase"]).and_then(phase_of).unwrap_or_default();
-    let spec = spec_fact(object).spec.ok();
+    let spec = TRANSLATION.fact(object).spec.ok();
     let mut mirror = Mirror {
         // Of a mirror that this build cannot read, the stamp still says which log it came from.
         stamp: mirror_stamp(object),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::spec::{CLEAN, GROUP_END, JOB_END, RESTART, SCOPE};
 use super::words::{GROUP, KIND, PLURAL};
 use crate::crd::{
-    self, Names, Version, column, condition, definition, field, loosen_fields, one_of, replica_statuses, time,
+    self, Names, Version, column, condition, definition, field, loosened, one_of, replica_statuses, time,
 };
 use crate::kubernetes;
 
@@ -32,7 +32,7 @@ pub(super) fn crd() -> Value {
             column("Ended", "date", ".status.endTime", 1, "When the job ended."),
             column("Age", "date", ".metadata.creationTimestamp", 0, "When the job was created."),
         ],
-        spec: spec(),
+        spec: loosened(strict_spec()),
         status: status(),
     };
     definition(names, &version)
@@ -42,14 +42,6 @@ pub(super) fn crd() -> Value {
 pub(super) fn spec_schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(strict_spec);
     &SCHEMA
-}
-
-/// Returns the schema of `spec`. It refuses only what made the original operator fail.
-fn spec() -> Value {
-    let mut spec = strict_spec();
-    loosen_fields(Some(&mut spec), &["replicaSpecs"]);
-    loosen_fields(spec.pointer_mut("/properties/replicaSpecs/additionalProperties"), &[]);
-    spec
 }
 
 fn strict_spec() -> Value {

@@ -25,7 +25,7 @@ use serde_json::Value;
 use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
-use crate::objects::{label, list_at, text_at};
+use crate::objects::{labelled_slot, list_at, text_at};
 use crate::replicas::slot_name;
 use crate::selector::Selector;
 
@@ -59,11 +59,11 @@ impl JobApi for AiTrainingJob {
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
-        spec::spec_fact(object)
+        spec::TRANSLATION.fact(object)
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
-        spec::findings(object)
+        spec::TRANSLATION.findings(object)
     }
 
     fn adopt(&self, object: &Value) -> Adopted {
@@ -71,9 +71,7 @@ impl JobApi for AiTrainingJob {
     }
 
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
-        let group = label(object, words::REPLICA_LABEL).filter(|group| !group.is_empty())?;
-        let index = label(object, words::INDEX_LABEL).filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
-        Some(SlotId { group: Text::from(group), index: index.parse().ok()? })
+        labelled_slot(object, words::REPLICA_LABEL, words::INDEX_LABEL)
     }
 
     fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {

@@ -1,23 +1,23 @@
-//! AITrainingJob object -> [`SpecFact`]: defaults, validation with field paths, and the manifest that pods are rendered from.
+//! AITrainingJob object -> [`JobSpec`]: defaults, validation with field paths, and the manifest that pods are rendered from.
 //!
 //! Values that the original operator accepted and acted on in its own way (unknown policy words, odd exit codes) are accepted
 //! with a warning. Values that made it crash or hang are field errors. It must not render anything (that is `pods.rs`). Tests:
 //! `tests/spec.rs` and `tests/refusals.rs`.
 
 use model::{
-    CleanPodPolicy, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec, PhaseRules, RestartPolicy, RestartScope,
-    SpecFact, Text,
+    CleanPodPolicy, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec, PhaseRules, RestartPolicy, RestartScope, Text,
 };
 use serde_json::{Value, json};
 
 use super::crd::spec_schema;
 use super::peers::peer_text_bytes;
 use super::template::{group_ports, takes_part};
-use crate::fields::{Finding, Findings, Unknown, Word, join, type_of};
+use crate::fields::{Findings, Unknown, Word, join, type_of};
 use crate::names::{LABEL_MAX, is_label_value};
 use crate::objects::text_at;
 use crate::replicas::{self, Replica};
-use crate::{schema, template};
+use crate::template;
+use crate::translation::{Translation, spec_of};
 
 /// Longest environment entry, with its name, that Linux passes to a process: 128 KiB with the closing zero.
 const ENV_ENTRY_MAX: u64 = 131_071;
@@ -51,35 +51,11 @@ pub(super) const SCOPE: [Word<RestartScope>; 3] =
 /// Accepted values of `cleanPodPolicy`.
 pub(super) const CLEAN: [Word<CleanPodPolicy>; 2] = [("All", CleanPodPolicy::All), ("None", CleanPodPolicy::None)];
 
-/// Reads the spec of a job object. What cannot be accepted is field errors inside the fact.
-pub(super) fn spec_fact(object: &Value) -> SpecFact {
-    let (spec, findings) = examine(object);
-    let (errors, warnings) = findings.into_errors_and_warnings();
-    match spec {
-        Some(spec) if errors.is_empty() => {
-            SpecFact { spec: Ok(spec), warnings, manifest: Text::from(model::json::canonical(&manifest(object))) }
-        }
-        Some(_) | None => SpecFact { spec: Err(errors), warnings, manifest: Text::from("{}") },
-    }
-}
-
-/// Returns everything that is to be said of the spec of a job object.
-pub(super) fn findings(object: &Value) -> Vec<Finding> {
-    examine(object).1.into_list()
-}
-
-fn examine(object: &Value) -> (Option<JobSpec>, Findings) {
-    let mut findings = Findings::default();
-    let spec = read(object, &mut findings);
-    findings.merge(schema::check(spec_schema(), object.get("spec").unwrap_or(&Value::Null), "spec"));
-    (spec, findings)
-}
+/// Reads specs of this API.
+pub(super) const TRANSLATION: Translation = Translation { read, schema: spec_schema, manifest };
 
 fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
-    let Some(spec) = object.get("spec").filter(|spec| spec.is_object()) else {
-        findings.error("spec", object.get("spec"), "must be an object with replicaSpecs");
-        return None;
-    };
+    let spec = spec_of(object, findings)?;
     let job = replicas::job_name(object, findings);
     let restartable_codes = exit_codes(spec, findings);
     let time_limit_s = findings.integer(spec, "spec", "timeLimit", i64::MIN, i64::MAX);

@@ -9,7 +9,7 @@ use model::fact::{Adopted, Milestone};
 use model::{Cause, CauseKind, CleanPodPolicy, Decision, Mirror, Phase};
 use serde_json::Value;
 
-use super::spec::spec_fact;
+use super::spec::TRANSLATION;
 use super::words::{CONDITIONS, WORKER};
 use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
 use crate::{remarks, replicas};
@@ -70,7 +70,7 @@ fn ending(object: &Value, phase: Phase, milestones: &[Milestone]) -> Decision {
         CauseKind::PodFailed
     };
     let message = milestones.last().map(|last| last.message.clone()).unwrap_or_default();
-    let clean = spec_fact(object).spec.map_or(CleanPodPolicy::None, |spec| spec.clean(phase));
+    let clean = TRANSLATION.fact(object).spec.map_or(CleanPodPolicy::None, |spec| spec.clean(phase));
     Decision::End {
         phase,
         cause: Cause { kind, slots: Vec::new(), message },

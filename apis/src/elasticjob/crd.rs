@@ -13,7 +13,7 @@ use super::run_policy::{CLEAN, OBJECTS};
 use super::spec::RESTART;
 use super::words::{GROUP, KIND, PLURAL, VERSION};
 use crate::crd::{
-    self, Names, Version, column, condition, definition, field, loosen_fields, one_of, replica_statuses, time,
+    self, Names, Version, column, condition, definition, field, loosened, one_of, replica_statuses, time,
 };
 use crate::kubernetes;
 
@@ -39,7 +39,7 @@ pub(super) fn crd() -> Value {
             column("rdzvEndpoint", "string", ".spec.rdzvEndpoint", 0, "Where the workers meet."),
             column("Age", "date", ".metadata.creationTimestamp", 0, "When the job was created."),
         ],
-        spec: spec(),
+        spec: loosened(strict_spec()),
         status: status(),
     };
     definition(names, &version)
@@ -49,14 +49,6 @@ pub(super) fn crd() -> Value {
 pub(super) fn spec_schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(strict_spec);
     &SCHEMA
-}
-
-/// Returns the schema of `spec` that objects are held to.
-fn spec() -> Value {
-    let mut spec = strict_spec();
-    loosen_fields(Some(&mut spec), &["replicaSpecs"]);
-    loosen_fields(spec.pointer_mut("/properties/replicaSpecs/additionalProperties"), &[]);
-    spec
 }
 
 fn strict_spec() -> Value {

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
-use crate::objects::{annotation, at, deleting_at, label, list_at, mirror_stamp, resource_version, text_at};
+use crate::objects::{annotation, at, deleting_at, labelled_slot, list_at, mirror_stamp, resource_version, text_at};
 use crate::replicas::slot_name;
 use crate::selector::Selector;
 
@@ -70,11 +70,11 @@ impl JobApi for ElasticJob {
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
-        spec::spec_fact(object)
+        spec::TRANSLATION.fact(object)
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
-        spec::findings(object)
+        spec::TRANSLATION.findings(object)
     }
 
     fn adopt(&self, object: &Value) -> Adopted {
@@ -82,9 +82,7 @@ impl JobApi for ElasticJob {
     }
 
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
-        let group = label(object, words::TYPE_LABEL).filter(|group| !group.is_empty())?;
-        let index = label(object, words::INDEX_LABEL).filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
-        Some(SlotId { group: Text::from(group), index: index.parse().ok()? })
+        labelled_slot(object, words::TYPE_LABEL, words::INDEX_LABEL)
     }
 
     /// The container of the launcher's name, or else the first one.

@@ -1,4 +1,4 @@
-//! ElasticJob object -> [`SpecFact`]: defaults, validation with field paths, and the manifest that pods are rendered from.
+//! ElasticJob object -> [`JobSpec`]: defaults, validation with field paths, and the manifest that pods are rendered from.
 //!
 //! Values that made the original crash, hang or contradict itself are field errors: a job with such an edit goes on with the
 //! spec before. It must not render anything (that is `pods.rs`). Tests: `tests/spec.rs` and `tests/refusals.rs`.
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use model::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, Ends, FieldError, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec,
-    Milestones, PhaseRules, Reach, RestartPolicy, RestartScope, Retryable, Running, SpecFact, Text,
+    Milestones, PhaseRules, Reach, RestartPolicy, RestartScope, Retryable, Running, Text,
 };
 use serde_json::{Value, json};
 
@@ -18,7 +18,8 @@ use super::words::{BACKEND, WORKER, WORKER_LOWER};
 use crate::fields::{Finding, Findings, Severity, Unknown, Word, join};
 use crate::objects::{at, text_at};
 use crate::replicas::{self, Replica};
-use crate::{schema, template};
+use crate::template;
+use crate::translation::{Translation, spec_of};
 
 /// Exit codes that `ExitCode` restarts: signals, and one for programs to use.
 const RETRYABLE_CODES: [i32; 4] = [130, 137, 138, 143];
@@ -79,35 +80,11 @@ impl Policy {
     }
 }
 
-/// Reads the spec of a job object. What cannot be accepted is field errors inside the fact.
-pub(super) fn spec_fact(object: &Value) -> SpecFact {
-    let (spec, findings) = examine(object);
-    let (errors, warnings) = findings.into_errors_and_warnings();
-    match spec {
-        Some(spec) if errors.is_empty() => {
-            SpecFact { spec: Ok(spec), warnings, manifest: Text::from(model::json::canonical(&manifest(object))) }
-        }
-        Some(_) | None => SpecFact { spec: Err(errors), warnings, manifest: Text::from("{}") },
-    }
-}
-
-/// Returns everything that is to be said of the spec of a job object.
-pub(super) fn findings(object: &Value) -> Vec<Finding> {
-    examine(object).1.into_list()
-}
-
-fn examine(object: &Value) -> (Option<JobSpec>, Findings) {
-    let mut findings = Findings::default();
-    let spec = read(object, &mut findings);
-    findings.merge(schema::check(spec_schema(), object.get("spec").unwrap_or(&Value::Null), "spec"));
-    (spec, findings)
-}
+/// Reads specs of this API.
+pub(super) const TRANSLATION: Translation = Translation { read, schema: spec_schema, manifest };
 
 fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
-    let Some(spec) = object.get("spec").filter(|spec| spec.is_object()) else {
-        findings.error("spec", object.get("spec"), "must be an object with replicaSpecs");
-        return None;
-    };
+    let spec = spec_of(object, findings)?;
     let job = replicas::job_name(object, findings);
     check_endpoint(object, spec, job.unwrap_or_default(), findings);
     let bound = |key: &str, findings: &mut Findings| {

@@ -1,0 +1,57 @@
+//! Translation of a job object's spec: reading, checks against the schema as it is meant, and the manifest, alike for every API.
+//!
+//! It must not give a field a meaning. Tests: each API's `tests/spec.rs` and `tests/refusals.rs`.
+
+use model::{JobSpec, SpecFact, Text};
+use serde_json::Value;
+
+use crate::fields::{Finding, Findings};
+use crate::schema;
+
+/// How an API reads specs.
+#[derive(Debug, Clone, Copy)]
+pub struct Translation {
+    /// Reads the spec of an object, and adds what is to be said of it.
+    pub read: fn(&Value, &mut Findings) -> Option<JobSpec>,
+    /// Returns the schema of `spec` as it is meant.
+    pub schema: fn() -> &'static Value,
+    /// Returns what pods and services are rendered from.
+    pub manifest: fn(&Value) -> Value,
+}
+
+impl Translation {
+    /// Reads the spec of a job object. What cannot be accepted is field errors inside the fact.
+    pub fn fact(&self, object: &Value) -> SpecFact {
+        let (spec, findings) = self.examine(object);
+        let (errors, warnings) = findings.into_errors_and_warnings();
+        match spec {
+            Some(spec) if errors.is_empty() => {
+                let manifest = Text::from(model::json::canonical(&(self.manifest)(object)));
+                SpecFact { spec: Ok(spec), warnings, manifest }
+            }
+            Some(_) | None => SpecFact { spec: Err(errors), warnings, manifest: Text::from("{}") },
+        }
+    }
+
+    /// Returns everything that is to be said of the spec of a job object.
+    pub fn findings(&self, object: &Value) -> Vec<Finding> {
+        self.examine(object).1.into_list()
+    }
+
+    fn examine(&self, object: &Value) -> (Option<JobSpec>, Findings) {
+        let mut findings = Findings::default();
+        let spec = (self.read)(object, &mut findings);
+        findings.merge(schema::check((self.schema)(), object.get("spec").unwrap_or(&Value::Null), "spec"));
+        (spec, findings)
+    }
+}
+
+/// Returns the `spec` of a job object; `None` when it is no object.
+pub fn spec_of<'a>(object: &'a Value, findings: &mut Findings) -> Option<&'a Value> {
+    let spec = object.get("spec");
+    let found = spec.filter(|spec| spec.is_object());
+    if found.is_none() {
+        findings.error("spec", spec, "must be an object with replicaSpecs");
+    }
+    found
+}
