@@ -117,7 +117,7 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
 /// The limit of a group's restarts: its own, or else the configured one where the job has no budget.
 fn restart_limit(context: &DecisionContext<'_>, job: &Job, spec: &model::GroupSpec) -> Option<u32> {
     let has_budget = job.spec().is_some_and(|spec| spec.budget.is_some());
-    spec.restart_limit.or(context.config.restart_limit.filter(|_| !has_budget))
+    spec.restart_limit.or_else(|| context.config.restart_limit.filter(|_| !has_budget))
 }
 
 /// Holds decisions back until the term is fenced. A term acts on a job only once it stands in the job's mirror; of what was decided before, only the first phase is shown.

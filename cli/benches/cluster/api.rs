@@ -148,7 +148,7 @@ pub(crate) async fn all<T>(
     futures_util::stream::iter(requests).buffer_unordered(at_once).try_for_each(|_| std::future::ready(Ok(()))).await
 }
 
-/// Path of the AITrainingJobs of a namespace.
+/// Path of the jobs of `AITrainingJob` in a namespace.
 pub(crate) fn jobs(namespace: &str) -> String {
     format!("/apis/elasticdeeplearning.ai/v1/namespaces/{namespace}/aitrainingjobs")
 }

@@ -1,4 +1,4 @@
-//! ElasticJobs run on this machine: restarts in place, arguments of the launcher, outcomes in words of conditions.
+//! Jobs of `ElasticJob` run on this machine: restarts in place, arguments of the launcher, outcomes in words of conditions.
 
 use crate::place::{Place, output_of};
 

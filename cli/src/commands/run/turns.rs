@@ -141,7 +141,9 @@ impl Run {
             self.rejected = true;
             self.progress.say(&rejection.to_string());
         }
-        manifests.iter().for_each(|object| self.processes.provide(object));
+        for object in &manifests {
+            self.processes.provide(object);
+        }
         self.mine.extend(manifests.iter().filter_map(|manifest| session.job_uid(manifest)));
         Ok(())
     }
