@@ -53,13 +53,13 @@ impl JobApi for ElasticJob {
         Selector::label(words::GROUP_LABEL, words::GROUP)
     }
 
-    /// No annotation ends a job of this API, and none tells of its end.
+    /// No annotation ends a job of this API. None tells of its end either, so that none is missing.
     fn job_fact(&self, object: &Value) -> JobFact {
         JobFact {
             rv: resource_version(object),
             deleting: deleting_at(object).is_some(),
             end_requests: std::collections::BTreeMap::new(),
-            end_annotated: false,
+            end_annotated: true,
             mirror: mirror_stamp(object),
         }
     }

@@ -57,6 +57,7 @@ impl Turn<'_> {
             }
             Some(_) | None => job.schedulable(uid),
         }
+        let kept = !late && job.ending().is_some() && !job.end_deletes(&pod);
         job.pods.insert(uid.clone(), Box::new(pod));
         job.container_restarts = container_restarts;
         if restarted && job.ended_at.is_none() {
@@ -65,7 +66,6 @@ impl Turn<'_> {
         if !self.behaviour.times_by_slots() {
             self.first_run(job, running);
         }
-        let kept = !late && job.ending().is_some_and(|(_, clean, _)| !clean);
         let held = id
             .as_ref()
             .filter(|_| !late)
