@@ -1,0 +1,265 @@
+//! Random walks: a job's life with random faults, operator crashes and failing calls included. Once the faults stop, the
+//! operator becomes idle and the invariants of `docs/invariants.md` hold.
+//!
+//! A failure prints its seed; `WALK_SEED=n cargo test -p snapshots walks` repeats that walk alone. Each API has a generator of its own
+//! (`aitrainingjob`, `elasticjob`); what must hold in the end is in `rest`, and what each call must obey in the generator.
+
+mod aitrainingjob;
+mod elasticjob;
+mod rest;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use apis::Resource;
+use cluster::{CatchUp, Cluster, FailRule, FailVerb, NodeState};
+use engine::Job;
+use model::{Config, Kind, Phase};
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use serde_json::Value;
+use simulator::crash::{Crash, LogAfterCrash};
+use simulator::scenario::{Boundary, NodeSpec};
+use simulator::simulation::{ExecutedCall, Simulation};
+
+/// Walks of one run of the tests.
+const WALKS: u64 = 400;
+/// Steps of one walk.
+const STEPS: u32 = 45;
+
+/// What is particular to the jobs of an API.
+trait WalkedJob {
+    /// Returns the type of the job.
+    fn resource(&self) -> Resource;
+    /// Returns the manifest of job `j`.
+    fn manifest(&self, rng: &mut TestRng) -> Value;
+    /// A user edits the job. Returns what was done, in words.
+    fn edit(&self, rng: &mut TestRng, cluster: &mut Cluster) -> String;
+    /// Something marks the job or a pod: what then follows is the API's own.
+    fn mark(&self, cluster: &mut Cluster, pod: &str);
+    /// Checks the operator's calls of some turns, given the objects before them and its job after them.
+    ///
+    /// # Errors
+    /// The first call that must not have been made.
+    fn check_calls(&self, _before: &[Arc<Value>], _after: Option<&Job>, _calls: &[ExecutedCall]) -> Result<(), String> {
+        Ok(())
+    }
+    /// Checks a job at rest, and the pods that are left.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn check(&self, job: &Job, pods: &[Arc<Value>]) -> Result<(), String>;
+    /// Returns true if the job's object may be gone in the end.
+    fn may_be_gone(&self, _manifest: &Value) -> bool {
+        false
+    }
+}
+
+struct Walk {
+    api: &'static dyn WalkedJob,
+    manifest: Value,
+    rng: TestRng,
+    simulation: Simulation,
+    story: Vec<String>,
+    stopped: Option<String>,
+}
+
+fn core(kind: &str) -> Resource {
+    Resource::new("v1", kind)
+}
+
+fn pick(rng: &mut TestRng, from: &[&str]) -> String {
+    from[below(rng, from.len())].to_owned()
+}
+
+fn below(rng: &mut TestRng, n: usize) -> usize {
+    use proptest::prelude::Rng as _;
+    usize::try_from(rng.next_u64() % u64::try_from(n.max(1)).unwrap()).unwrap()
+}
+
+impl Walk {
+    fn new(api: &'static dyn WalkedJob, seed: u64) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        let nodes: Vec<NodeSpec> =
+            ["n1", "n2", "n3"].iter().map(|n| NodeSpec { name: (*n).to_owned(), gpus: 0 }).collect();
+        let config = Config {
+            creating_failed: below(&mut rng, 2) == 0,
+            creating_restart_ms: if below(&mut rng, 2) == 0 { 0 } else { 1_200_000 },
+            creating_timeout_ms: 60_000,
+            node_grace_ms: if below(&mut rng, 2) == 0 { 0 } else { 20_000 },
+            ..Config::default()
+        };
+        let mut simulation = Simulation::new(&nodes, config).expect("a simulation can be created");
+        simulation.settle().expect("an empty simulation is idle");
+        let manifest = api.manifest(&mut rng);
+        let story = vec![manifest["spec"].to_string()];
+        simulation.backend.cluster.apply(&manifest).expect("the manifest is accepted");
+        Self { api, manifest, rng, simulation, story, stopped: None }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        below(&mut self.rng, n)
+    }
+
+    fn pods(&self) -> Vec<String> {
+        let pods = self.simulation.backend.cluster.objects_of(&core("Pod"));
+        pods.iter().filter_map(|p| Some(p.pointer("/metadata/name")?.as_str()?.to_owned())).collect()
+    }
+
+    /// One thing happens. Verbs on pods that do not allow them are no events.
+    fn step(&mut self) {
+        let pods = self.pods();
+        let pod = if pods.is_empty() { String::new() } else { pods[self.below(pods.len())].clone() };
+        let node = ["n1", "n2", "n3"][self.below(3)];
+        let what = self.below(34);
+        let cluster = &mut self.simulation.backend.cluster;
+        let mut description = format!("{what} {pod} {node}");
+        match what {
+            0..=3 => drop(cluster.run_all()),
+            4..=5 => drop(cluster.run("default", &pod)),
+            6 => drop(cluster.schedule("default", &pod, node)),
+            7..=8 => drop(cluster.exit("default", &pod, 0, None)),
+            9 => drop(cluster.exit("default", &pod, 1, None)),
+            10 => drop(cluster.exit("default", &pod, 137, None)),
+            11 => drop(cluster.evict("default", &pod)),
+            12 => drop(cluster.wait("default", &pod, "ErrImagePull", Some(120_000))),
+            13..=15 => cluster.gone_all(),
+            16 => cluster.gone("default", &pod),
+            17 => drop(cluster.node(node, NodeState::Unknown)),
+            18..=19 => drop(cluster.node(node, NodeState::Ready)),
+            20 => drop(cluster.delete_as_user(&core("Pod"), "default", &pod, None)),
+            21 => drop(cluster.delete_as_user(&core("Service"), "default", &pod, None)),
+            22 => description = self.api.edit(&mut self.rng, cluster),
+            23 if below(&mut self.rng, 6) == 0 => self.api.mark(&mut self.simulation.backend.cluster, &pod),
+            24..=25 => {
+                let verb =
+                    [FailVerb::Create, FailVerb::Delete, FailVerb::Patch, FailVerb::Get][below(&mut self.rng, 4)];
+                let code = [500, 504, 429, 0, 409][below(&mut self.rng, 5)];
+                let applied = below(&mut self.rng, 2) == 0 && code != 429 && code != 409;
+                let times = 1 + u32::try_from(below(&mut self.rng, 3)).unwrap();
+                description = format!("next {times} {verb:?} fail with {code}, applied {applied}");
+                let code = if code == 409 { 500 } else { code };
+                drop(self.simulation.backend.cluster.fail(FailRule { verb, kind: None, times, code, applied }));
+            }
+            26 => cluster.hold(Kind::Pod),
+            27 => cluster.release(Kind::Pod, CatchUp::InOrder),
+            28 => cluster.relist([Kind::Pod, Kind::Job, Kind::Service][below(&mut self.rng, 3)]),
+            29..=31 => {
+                let log_after = match below(&mut self.rng, 5) {
+                    0 => LogAfterCrash::NoLog,
+                    1 => LogAfterCrash::OldLog(1 + u64::try_from(below(&mut self.rng, 20)).unwrap()),
+                    2 => LogAfterCrash::OtherReplica,
+                    _ => LogAfterCrash::SameLog,
+                };
+                let boundary = if below(&mut self.rng, 2) == 0 { Boundary::Append } else { Boundary::Call };
+                let after = below(&mut self.rng, 2) == 0;
+                let nth = 1 + u32::try_from(below(&mut self.rng, 4)).unwrap();
+                description = format!("crash {boundary:?} {nth} after {after}, {log_after:?}");
+                // A held watch would keep the next process waiting for its first list.
+                self.simulation.backend.cluster.release(Kind::Pod, CatchUp::InOrder);
+                self.simulation.crash_plan().lock().add(Crash { boundary, after, nth, log_after, anywhere: false });
+            }
+            _ => {
+                let ms = 1000 * u64::try_from(1 + below(&mut self.rng, 90)).unwrap();
+                description = format!("advance {ms}");
+                self.note(|simulation| simulation.advance(ms));
+            }
+        }
+        self.story.push(description);
+        if self.below(3) > 0 {
+            self.note(Simulation::settle);
+        }
+    }
+
+    /// Does something with the simulation; its error, or a call that must not have been made, ends the walk.
+    fn note(&mut self, act: impl FnOnce(&mut Simulation) -> Result<(), simulator::simulation::Error>) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let before = self.simulation.backend.cluster.objects();
+        self.stopped = act(&mut self.simulation).err().map(|error| error.to_string());
+        let calls = self.simulation.take_trace().done;
+        let state = self.simulation.operator().map(operator::Operator::state);
+        let job = state.and_then(|state| state.jobs.iter().find(|(_, job)| job.known && !job.gone));
+        let checked = self.api.check_calls(&before, job.as_ref().map(|(_, job)| &**job), &calls);
+        if let Err(problem) = checked.and_then(|()| self.ended_stays_ended(&before)) {
+            self.stopped.get_or_insert(problem);
+        }
+    }
+
+    /// An ended job shows the same state for good.
+    fn ended_stays_ended(&self, before: &[Arc<Value>]) -> Result<(), String> {
+        let resource = self.api.resource();
+        let job = before.iter().find(|object| Resource::of(object) == resource);
+        let now = self.simulation.backend.cluster.get(&resource, "default", "j");
+        let (Some(before), Some(now)) = (job, now) else { return Ok(()) };
+        let (was, is) = (simulator::state::word(before), simulator::state::word(&now));
+        let ended = |word: &str| {
+            let api = apis::Registry::all().job_key(&now).and_then(|key| apis::Registry::all().api_of(&key).cloned());
+            let mut phases = Phase::ALL.into_iter().filter(|phase| phase.is_terminal());
+            api.is_some_and(|api| phases.any(|phase| api.phase_word(phase) == word))
+        };
+        if was != is && ended(was) { Err(format!("{was} became {is}")) } else { Ok(()) }
+    }
+
+    /// Stops all faults, and lets time pass until the operator is idle.
+    fn heal(&mut self) {
+        self.simulation.crash_plan().lock().disarm();
+        self.simulation.backend.cluster.heal();
+        self.simulation.backend.cluster.release(Kind::Pod, CatchUp::InOrder);
+        for node in ["n1", "n2", "n3"] {
+            drop(self.simulation.backend.cluster.node(node, NodeState::Ready));
+        }
+        for _ in 0..6 {
+            self.note(Simulation::settle);
+            self.simulation.backend.cluster.gone_all();
+            drop(self.simulation.backend.cluster.run_all());
+            self.note(|simulation| simulation.advance(400_000));
+        }
+    }
+}
+
+#[test]
+fn after_any_walk_the_job_is_idle() {
+    walk(&aitrainingjob::AiTrainingJob);
+}
+
+#[test]
+fn after_any_walk_an_elastic_job_is_idle() {
+    walk(&elasticjob::ElasticJob);
+}
+
+fn walk(api: &'static dyn WalkedJob) {
+    let one = std::env::var("WALK_SEED").ok().and_then(|seed| seed.parse().ok());
+    let walks = std::env::var("WALKS").ok().and_then(|n| n.parse().ok()).unwrap_or(WALKS);
+    let seeds: Vec<u64> = one.map_or_else(|| (0..walks).collect(), |seed| vec![seed]);
+    let mut wrong = Vec::new();
+    let mut ends: BTreeMap<Phase, u32> = BTreeMap::new();
+    for seed in &seeds {
+        let mut walk = Walk::new(api, *seed);
+        let steps = 5 + walk.below(STEPS as usize);
+        for _ in 0..steps {
+            walk.step();
+        }
+        walk.heal();
+        if let Err(problem) = walk.check() {
+            wrong.push(format!("seed {seed}: {problem}"));
+            if one.is_some() {
+                println!("{}", walk.story.join("\n"));
+                let operator = walk.simulation.operator();
+                for frame in operator.iter().flat_map(|o| o.log().read(o.log().first()).into_iter().flatten().flatten())
+                {
+                    println!("{} {}", frame.position, String::from_utf8_lossy(&frame.body));
+                }
+            }
+        }
+        let state = walk.simulation.operator().map(|o| o.state().clone()).unwrap_or_default();
+        for (_, job) in state.jobs.summaries() {
+            *ends.entry(job.phase).or_default() += 1;
+        }
+    }
+    println!("{} walks, ended as {ends:?}", seeds.len());
+    assert!(wrong.is_empty(), "{} of {} walks went wrong:\n{}", wrong.len(), seeds.len(), wrong.join("\n"));
+    assert!(one.is_some() || ends.len() > 4, "the walks reach few phases: {ends:?}");
+}
