@@ -65,10 +65,14 @@ impl Progress {
         let mut lines = String::new();
         for step in session.take_steps() {
             let key = &step.job;
+            // A job that was deleted is New again. How it ended stands.
+            if step.phase == Phase::New {
+                continue;
+            }
             // While a job waits, a change of its reason is printed as well.
             let waits = matches!(step.phase, Phase::Pending | Phase::Creating);
             let shown = (step.phase, if waits { step.message.clone() } else { model::Text::from("") });
-            if self.phases.insert(key.clone(), shown.clone()) == Some(shown) || step.phase == Phase::New {
+            if self.phases.insert(key.clone(), shown.clone()) == Some(shown) {
                 continue;
             }
             let sep = if step.message.is_empty() { "" } else { ": " };

@@ -22,7 +22,7 @@ fn a_running_job_is_scaled_by_its_changed_file() {
     let output = run.wait_with_output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("the changed files are not applied: 1 error in the manifests"), "{out}\n{err}");
-    assert!(err.contains("job.yaml:6:17: spec.replicaSpecs.trainer.replicas: "), "{err}");
+    assert!(err.contains("job.yaml:7:17: spec.replicaSpecs.trainer.replicas: "), "{err}");
     assert!(out.contains("the manifest files have changed: they are applied again"), "{out}");
     assert!(out.contains("pod j-trainer-2 Succeeded"), "{out}");
 }
