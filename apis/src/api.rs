@@ -48,7 +48,7 @@ pub struct JobStep<'a> {
     pub facts: &'a [Fact],
     /// Events that were decided.
     pub events: &'a [Event],
-    /// When the job ended that had its kind and name before, if that was lately and is known.
+    /// End of the job that had this kind and name before, if it is known to have ended within the last hour.
     pub predecessor: Option<Timestamp>,
 }
 
@@ -61,7 +61,7 @@ pub struct JobEvent {
     pub reason: String,
     /// For people.
     pub message: String,
-    /// Tells Events of one reason and message apart.
+    /// Part of the Event's name: Events of one reason and message with different salts are different Events.
     pub salt: u32,
 }
 
@@ -84,8 +84,8 @@ pub trait JobApi: Send + Sync {
     /// Reads the job object's metadata and mirror.
     fn job_fact(&self, object: &Value) -> JobFact;
 
-    /// Returns what [`Self::spec_fact`] reads of a job object besides its name, or tells changes of it. The spec is translated again
-    /// once this differs. The generation counts changes of `spec`.
+    /// Returns what [`Self::spec_fact`] depends on, besides the job's name. The spec is translated again once this differs. The
+    /// generation stands for `spec`.
     fn made_of(&self, object: &Value) -> Value {
         let metadata = |key| at(object, &["metadata", key]).cloned().unwrap_or_default();
         json!([metadata("generation"), metadata("labels")])
@@ -143,8 +143,8 @@ pub trait JobApi: Send + Sync {
     /// Returns the `source.component` of Kubernetes Events about its jobs.
     fn event_component(&self) -> &'static str;
 
-    /// Returns the Kubernetes Events that tell of a record in this API's words, besides those common to all APIs. Best effort: an
-    /// Event that was told of before is told of again without harm.
+    /// Returns the Kubernetes Events that report a record in this API's words, besides those common to all APIs. Best effort: the
+    /// same Event may be reported twice.
     fn events(&self, _step: &JobStep<'_>) -> Vec<JobEvent> {
         Vec::new()
     }

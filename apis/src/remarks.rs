@@ -1,4 +1,4 @@
-//! Remarks: conditions of a job that are no phases, told alike by every API.
+//! Remarks: conditions of a job that are no phases, alike for every API.
 //!
 //! Owns their types and texts, made from the job's state. They stand first in a list of conditions, so that tools which take the
 //! last one for the phase are not misled. It must not know how an API writes a condition. Tests: each API's `tests/status.rs`.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::fields::{Finding, Findings};
 use crate::schema;
 
-/// How an API reads specs.
+/// Reader of an API's specs.
 #[derive(Debug, Clone, Copy)]
 pub struct Translation {
     /// Reads the spec of an object, and adds what is to be said of it.

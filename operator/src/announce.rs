@@ -44,7 +44,7 @@ impl Operator {
     }
 
     /// Creates Kubernetes Events about a record: what needs the user (a spec that cannot be accepted, a job that can never end),
-    /// and what the job's API tells in its own words.
+    /// and what the job's API reports in its own words.
     pub(crate) fn announce_step(&mut self, key: &JobKey, from: Phase, facts: &[Fact], events: &[Event]) {
         for fact in facts {
             if let Fact::Spec(fact) = fact
@@ -61,9 +61,9 @@ impl Operator {
         }
         let (Some(api), Some(job)) = (self.registry.api_of(key), self.state.job(key)) else { return };
         let predecessor = self.recent_ends.of_name(key, self.state.at);
-        let told = api.events(&JobStep { key, from, job: &job, facts, events, predecessor });
+        let reported = api.events(&JobStep { key, from, job: &job, facts, events, predecessor });
         drop(job);
-        for JobEvent { warning, reason, message, salt } in told {
+        for JobEvent { warning, reason, message, salt } in reported {
             self.tell(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);
         }
     }

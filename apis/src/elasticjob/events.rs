@@ -1,26 +1,26 @@
 //! Kubernetes Events in this API's reasons, as its users look for them.
 //!
-//! Must not tell of created and deleted objects: those Events are common to all APIs. Tests: `tests/events.rs`.
+//! Must not report created and deleted objects: those Events are common to all APIs. Tests: `tests/events.rs`.
 
 use model::{CauseKind, ContainerState, Decision, Event, Fact, Phase, PodFact, Timestamp};
 
 use super::spec::TEMPLATE_POLICY;
 use crate::api::{JobEvent, JobStep};
 
-/// Returns what a record tells.
+/// Returns the Events that report a record.
 pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     for fact in step.facts {
         if let Fact::Pod(pod) = fact {
-            told.extend(exit(&step.key.namespace, pod));
+            found.extend(exit(&step.key.namespace, pod));
         } else if let Fact::Spec(spec) = fact {
             let overridden = spec.warnings.iter().filter(|field| field.path.ends_with(TEMPLATE_POLICY));
-            told.extend(overridden.map(|field| warning("SettedPodTemplateRestartPolicy", field.to_string())));
+            found.extend(overridden.map(|field| warning("SettedPodTemplateRestartPolicy", field.to_string())));
         }
     }
-    told.extend(step.events.iter().filter_map(decision));
-    told.extend(step.predecessor.filter(|_| is_accepted_first(step)).map(run_id_again));
-    told
+    found.extend(step.events.iter().filter_map(decision));
+    found.extend(step.predecessor.filter(|_| is_accepted_first(step)).map(run_id_again));
+    found
 }
 
 /// Returns true if the job was seen before, and its spec is accepted now.
@@ -28,7 +28,7 @@ fn is_accepted_first(step: &JobStep<'_>) -> bool {
     step.from == Phase::New && step.job.phase != Phase::New
 }
 
-/// Tells that the rendezvous of an earlier job has the same id: ids are names of jobs.
+/// Reports that the rendezvous of an earlier job had the same id: ids are names of jobs.
 fn run_id_again(ended: Timestamp) -> JobEvent {
     let ended = ended.to_rfc3339();
     let message = format!(
@@ -38,7 +38,7 @@ fn run_id_again(ended: Timestamp) -> JobEvent {
     warning("RunIdReused", message)
 }
 
-/// Tells the exit code of an ended pod.
+/// Reports the exit code of an ended pod.
 fn exit(namespace: &str, pod: &PodFact) -> Option<JobEvent> {
     if !pod.phase.is_terminal() || pod.deleting.is_some() {
         return None;

@@ -1,7 +1,7 @@
 //! ElasticJob (`elastic.pytorch.org/v1alpha1`), as the TorchElastic controller served it.
 //!
 //! Each file has one direction: `spec` and `run_policy` read the job object, `launcher`, `pods` and `services` render from it,
-//! `status` and `adopt` write and read its status, `events` tells of records in this API's reasons, `crd` is its schema, `words`
+//! `status` and `adopt` write and read its status, `events` reports records in this API's reasons, `crd` is its schema, `words`
 //! its vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`, and beside the smaller files.
 
 mod adopt;
@@ -53,7 +53,7 @@ impl JobApi for ElasticJob {
         Selector::label(words::GROUP_LABEL, words::GROUP)
     }
 
-    /// No annotation ends a job of this API. None tells of its end either, so that none is missing.
+    /// No annotation ends a job of this API. None reports its end either, so that none is missing.
     fn job_fact(&self, object: &Value) -> JobFact {
         JobFact {
             rv: resource_version(object),

@@ -22,7 +22,7 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, args: &[Value]) -> 
     let template = template_of(manifest, pod.group)?;
     let mut spec = pod_spec(template, pod.group)?;
     let is_worker = |container: &Value| text_at(container, &["name"]) == Some(CONTAINER);
-    // Sidecars get none where the worker's container can be told.
+    // Sidecars get none where the worker's container is known by its name.
     let can_tell = containers(template).iter().any(is_worker);
     for container in containers_mut(&mut spec, "containers").filter(|each| !can_tell || is_worker(each)) {
         prepend(container, args);

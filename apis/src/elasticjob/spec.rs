@@ -107,6 +107,8 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let range = Range { min, max, replicas };
     for group in &mut groups {
         group.shape = range.shape();
+        // Retries are limited for the whole job; the limit that an operator has for groups without one is for other jobs.
+        group.restart_limit = run.backoff_limit.map(|_| u32::MAX);
         if &*group.name == WORKER_LOWER {
             group.min = min;
         }
@@ -124,7 +126,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
 
 fn job_spec(groups: Vec<GroupSpec>, policy: Policy, run: RunPolicy) -> JobSpec {
     let workers = BTreeSet::from([Text::from(WORKER_LOWER)]);
-    // Ended pods are kept for their logs. What still runs of a job that failed gives its devices back, unless that was refused.
+    // Ended pods are kept for their logs. Pods that still run after a failure would hold devices for nothing.
     let clean_by = match run.clean {
         Some(clean) => CleanBy { succeeded: clean, failed: clean, other: clean },
         None => {

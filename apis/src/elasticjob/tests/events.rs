@@ -9,7 +9,7 @@ use crate::api::{JobApi, JobStep};
 use crate::elasticjob::ElasticJob;
 use crate::testing;
 
-fn told(facts: &[Fact], events: &[Event]) -> Vec<String> {
+fn reported(facts: &[Fact], events: &[Event]) -> Vec<String> {
     let (key, job) = job();
     let step = JobStep { key: &key, from: Phase::Running, job: &job, facts, events, predecessor: None };
     let event = |event: crate::JobEvent| format!("{} {}: {}", event.warning, event.reason, event.message);
@@ -24,18 +24,18 @@ fn pod(phase: &str, state: &Value) -> Fact {
 }
 
 #[test]
-fn exit_codes_are_told_once_a_pod_has_ended() {
+fn exit_codes_are_reported_once_a_pod_has_ended() {
     let exited = json!({"terminated": {"exitCode": 137}});
     assert_eq!(
-        told(&[pod("Failed", &exited)], &[]),
+        reported(&[pod("Failed", &exited)], &[]),
         ["false ExitedWithCode: Pod: elastic-job.imagenet-worker-1 exited with code 137"]
     );
-    assert_eq!(told(&[pod("Running", &exited)], &[]), [""; 0]);
-    assert_eq!(told(&[pod("Failed", &json!({"waiting": {}}))], &[]), [""; 0], "evicted before it started");
+    assert_eq!(reported(&[pod("Running", &exited)], &[]), [""; 0]);
+    assert_eq!(reported(&[pod("Failed", &json!({"waiting": {}}))], &[]), [""; 0], "evicted before it started");
 }
 
 #[test]
-fn decisions_are_told_in_the_originals_reasons() {
+fn decisions_are_reported_in_the_originals_reasons() {
     let decided = |decision: Decision| Event::Decided(Box::new(decision));
     let replaced = Event::Replaced {
         group: "worker".into(),
@@ -57,24 +57,24 @@ fn decisions_are_told_in_the_originals_reasons() {
         (decided(end(Phase::Failed, CauseKind::BudgetSpent)), "false JobFailed: why"),
         (decided(end(Phase::TimedOut, CauseKind::TimeLimit)), "false JobFailed: why"),
     ] {
-        assert_eq!(told(&[], &[event]), [want]);
+        assert_eq!(reported(&[], &[event]), [want]);
     }
-    assert_eq!(told(&[Fact::Due], &[Event::Fenced]), [""; 0]);
+    assert_eq!(reported(&[Fact::Due], &[Event::Fenced]), [""; 0]);
 }
 
 #[test]
-fn a_policy_of_the_template_that_does_not_count_is_told() {
+fn a_policy_of_the_template_that_does_not_count_is_reported() {
     let job = edited(&[("/spec/replicaSpecs/Worker/template/spec/restartPolicy", json!("Always"))]);
-    let told = told(&[Fact::Spec(Box::new(ElasticJob.spec_fact(&job)))], &[]);
-    assert_eq!(told.len(), 1);
+    let found = reported(&[Fact::Spec(Box::new(ElasticJob.spec_fact(&job)))], &[]);
+    assert_eq!(found.len(), 1);
     assert!(
-        told[0]
+        found[0]
             .starts_with("true SettedPodTemplateRestartPolicy: spec.replicaSpecs.Worker.template.spec.restartPolicy")
     );
 }
 
 #[test]
-fn a_name_that_is_used_again_within_the_hour_is_told_once() {
+fn a_name_that_is_used_again_within_the_hour_is_reported_once() {
     let (key, mut job) = job();
     let mut reasons = |from: Phase, now: Phase, predecessor: Option<Timestamp>| -> Vec<String> {
         job.phase = now;

@@ -169,7 +169,13 @@ fn retries_are_counted_by_the_policy_of_the_workers() {
         [("ExitCode", Reach::Above), ("Never", Reach::Above), ("OnFailure", Reach::AtLeast), ("Always", Reach::AtLeast)]
     {
         let job = edited(&[(&format!("{WORKER}/restartPolicy"), json!(word)), ("/spec/backoffLimit", json!(2))]);
-        assert_eq!(spec(&job).budget, Some(Budget { limit: 2, containers: true, reach }), "{word}");
+        let spec = spec(&job);
+        assert_eq!(spec.budget, Some(Budget { limit: 2, containers: true, reach }), "{word}");
+        assert_eq!(
+            spec.groups[0].restart_limit,
+            Some(u32::MAX),
+            "an operator's limit for groups without one does not count"
+        );
     }
 }
 
