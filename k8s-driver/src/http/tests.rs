@@ -77,7 +77,7 @@ async fn a_compacted_log_begins_with_its_checkpoint() {
 async fn strangers_are_told_why_they_are_refused() {
     let served = Served::new(records(3, 0)).await;
     let refused = async |who: &str| remote(&served, who).log(Position(1), false).await.unwrap_err();
-    let unknown = refused("stranger").await;
+    let unknown = refused("unknown").await;
     assert!(matches!(&unknown, Error::Unauthorized { message, .. } if message.contains("does not know the token")));
     let stranger = refused("stranger").await;
     assert!(matches!(&stranger, Error::Forbidden { user, .. } if user == "stranger"), "{stranger}");
