@@ -368,6 +368,16 @@ fn a_list_ends_what_it_does_not_hold() {
         let list = ListView { kind, of: None, rv: ResourceVersion(20), shows: &|_| shown };
         assert_eq!(state.absent(&list, &here(uid)), want, "{kind:?} {uid} {shown}");
     }
+    // A finished job's pods and services stay, and end alike.
+    let mut state = known(&[pod("p1", 1, 30)]);
+    state.jobs.get_mut(&key()).unwrap().phase = Phase::Failed;
+    state.jobs.finish(&key());
+    let list = |kind| ListView { kind, of: None, rv: ResourceVersion(20), shows: &|_| true };
+    assert_eq!(state.absent(&list(Kind::Pod), &here("none")), [end("p0", Some(20))]);
+    assert_eq!(state.absent(&list(Kind::Service), &here("none")), [(job(), Fact::ServiceGone { uid: "s0".into() })]);
+    let known = ResourceVersion(30);
+    assert_eq!(state.admit_list(&list(Kind::Pod), true), Admission::Regressed { known });
+    assert!(state.jobs.is_finished(&key()));
     let mut waits = adopted(stamp(4, 1), Phase::Running);
     waits.mirror.wait_uids = ["a".into(), "b".into()].into();
     assert_eq!(absent_waits(&waits, &here("a")), [gone("b")]);
