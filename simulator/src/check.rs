@@ -325,7 +325,8 @@ mod tests {
     #[test]
     fn everything_that_differs_is_told() {
         let job = json!({
-            "kind": "AITrainingJob", "metadata": {"name": "j", "namespace": "default"},
+            "apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+            "metadata": {"name": "j", "namespace": "default"},
             "status": {"phase": "Failed", "RestartCount": {"t": 1}, "conditions": [
                 {"type": "Invalid", "status": "True", "message": "spec.x"},
                 {"type": "Failed", "status": "True", "message": "pod j-t-0"}]},
