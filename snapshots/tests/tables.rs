@@ -70,6 +70,11 @@ fn restart_policies_outcomes_and_scopes() {
 }
 
 #[test]
+fn restart_policies_of_elastic_jobs() {
+    check("elasticjob", "restarts", &fixtures::elastic::restarts(), 8 * 7);
+}
+
+#[test]
 fn every_phase_against_everything_that_may_happen() {
     for api in APIS {
         let text = outcomes(&(api.happenings)());
