@@ -1,4 +1,4 @@
-//! What people do with kubectl: apply, patch, scale, delete; and planting objects past every check.
+//! Executes what users do with kubectl: apply, patch, scale, delete; and planting objects past every check.
 //!
 //! These are not calls of the operator, so they are not answered by the rules of [`Cluster::fail`].
 //! Tests: `tests/cluster/user.rs`.
@@ -23,7 +23,7 @@ impl Cluster {
     /// `CustomResourceDefinition` is registered.
     ///
     /// # Errors
-    /// What the API server would answer.
+    /// The error that the API server would answer with.
     pub fn apply(&mut self, manifest: &Value) -> ApiAnswer {
         if text(manifest, &["kind"]) == "CustomResourceDefinition" {
             self.register(manifest).map_err(|e| refusal::bad_request(e.to_string()))?;
@@ -102,7 +102,7 @@ impl Cluster {
     /// `kubectl patch --type merge`, of the object or (with `status`) of its status subresource.
     ///
     /// # Errors
-    /// What the API server would answer.
+    /// The error that the API server would answer with.
     pub fn merge_patch(
         &mut self,
         resource: &Resource,
@@ -120,7 +120,7 @@ impl Cluster {
     /// `kubectl scale`: sets the member that the definition's `specReplicasPath` names.
     ///
     /// # Errors
-    /// What the API server would answer.
+    /// The error that the API server would answer with.
     pub fn scale(&mut self, resource: &Resource, namespace: &str, name: &str, replicas: i32) -> ApiAnswer {
         let served = self.serve(resource)?;
         let key = address(&served.kind, namespace, name);
@@ -138,7 +138,7 @@ impl Cluster {
     /// `kubectl delete`, with its own grace period unless one is given.
     ///
     /// # Errors
-    /// What the API server would answer.
+    /// The error that the API server would answer with.
     pub fn delete_as_user(
         &mut self,
         resource: &Resource,

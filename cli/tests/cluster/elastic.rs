@@ -1,4 +1,4 @@
-//! What a user does with `ElasticJob`s and kubectl, beside `AITrainingJob`s that the same operator serves: manifests, columns, `scale`,
+//! Tests `ElasticJob`s with kubectl, beside `AITrainingJob`s that the same operator serves: manifests, columns, `scale`,
 //! `wait`, `explain`, events, deletion in time, takeover from the original controller, and a failover.
 
 use std::collections::BTreeMap;

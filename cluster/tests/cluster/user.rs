@@ -1,4 +1,4 @@
-//! What people do: apply, patch, scale, delete, and planting objects.
+//! Tests what users do: apply, patch, scale, delete, and planting objects.
 
 use apis::Resource;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What is particular to each API with scenarios: least numbers, the rows of its rules, the phases it shows.
+//! Holds what differs between the APIs with scenarios: least numbers, the rows of its rules, the phases it shows.
 //!
 //! A test that runs scenarios goes over [`APIS`]. A new API needs an entry here and a folder under `fixtures/scenarios`.
 

@@ -26,7 +26,7 @@ const WALKS: u64 = 400;
 /// Steps of one walk.
 const STEPS: u32 = 45;
 
-/// What is particular to the jobs of an API.
+/// Parts of a walk that differ between APIs.
 trait WalkedJob {
     /// Returns the type of the job.
     fn resource(&self) -> Resource;
