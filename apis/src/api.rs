@@ -1,14 +1,19 @@
 //! The trait that each served API implements.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use model::fact::Adopted;
 use model::{
-    Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Phase, SlotId, SpecFact, Text, Timestamp,
+    Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, OwnedRef, Phase, SlotId, SpecFact, Text,
+    Timestamp,
 };
 use serde_json::{Value, json};
 
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
 use crate::objects::at;
+use crate::owned::OwnedType;
 use crate::selector::Selector;
 
 /// Everything rendering an object of a job needs besides the slot.
@@ -34,6 +39,9 @@ pub struct PodSlot<'a> {
     /// The restart count it shows.
     pub count: u32,
 }
+
+/// Objects that a spec is made of besides the job's: what was found of each, by kind and name. Those not found are absent.
+pub type Needed = BTreeMap<(Text, Text), Arc<Value>>;
 
 /// A record about a job, and the job as it is afterwards.
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +101,39 @@ pub trait JobApi: Send + Sync {
 
     /// Reads the job object's spec. Never fails: what cannot be accepted is field errors inside the fact.
     fn spec_fact(&self, object: &Value) -> SpecFact;
+
+    /// Returns the kinds of the objects that its specs are made of besides the jobs': those of other served APIs.
+    fn needed_kinds(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the objects that the spec is made of besides the job's: kinds of served APIs and names, in the job's namespace.
+    fn needs(&self, _object: &Value) -> Vec<(Text, Text)> {
+        Vec::new()
+    }
+
+    /// Reads the job object's spec, given what was found of the objects it needs.
+    fn spec_fact_with(&self, object: &Value, _needed: &Needed) -> SpecFact {
+        self.spec_fact(object)
+    }
+
+    /// Returns the finalizer that this API puts on job objects; `None` when it has none.
+    fn finalizer(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the types of the objects that its jobs own besides pods and services of slots.
+    fn owned_types(&self) -> &'static [OwnedType] {
+        &[]
+    }
+
+    /// Renders an object that a job owns, without what [`crate::owned::complete`] adds.
+    ///
+    /// # Errors
+    /// Returns an error if the manifest holds something no such object can be made of.
+    fn owned(&self, _source: RenderInput<'_>, _job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        Err(FieldError::new("kind", object.kind.to_string(), "jobs of this API own no object of this kind"))
+    }
 
     /// Returns what is to be said of the job object's spec, warnings of [`Self::spec_fact`] included.
     fn findings(&self, object: &Value) -> Vec<Finding>;

@@ -10,6 +10,14 @@ pub const INCARNATION: &str = "trainyard.dev/incarnation";
 /// Annotation: shape of a pod, that is what of the number of replicas is written into it.
 pub const SHAPE: &str = "trainyard.dev/shape";
 
+/// Annotation on an object that a job owns: digest of the contents it was last given.
+pub const DIGEST: &str = "trainyard.dev/digest";
+/// Annotation on an object that cannot have its job as an owner, or outlives it: kind, name and uid of the job, and its namespace
+/// before them, with slashes between.
+pub const OWNED_BY: &str = "trainyard.dev/owned-by";
+/// Annotation beside [`OWNED_BY`]: time for which the object is kept, `retained` or `finalized`.
+pub const KEEP: &str = "trainyard.dev/keep";
+
 /// Annotation on a job beside an end annotation that we wrote: the uid of the job it was meant for, a slash, and the
 /// key of that annotation. A copy of the job has another uid, so the copied annotation commands nothing. A bare uid speaks
 /// for every key.
@@ -109,6 +117,18 @@ pub fn state_word(status: &Value) -> Option<&str> {
     let is_true = |condition: &&Value| text_at(condition, &["status"]) == Some("True");
     let condition = || list_at(status, &["conditions"]).iter().rfind(is_true);
     text_at(status, &["phase"]).or_else(|| text_at(condition()?, &["type"])).filter(|word| !word.is_empty())
+}
+
+/// Returns the value of [`OWNED_BY`] that makes an object belong to a job.
+pub fn owned_by(job: &JobKey) -> String {
+    format!("{}/{}/{}/{}", job.namespace, job.kind, job.name, job.uid)
+}
+
+/// Returns the job that [`OWNED_BY`] names; `None` when it names none.
+pub fn annotated_owner(object: &Value) -> Option<JobKey> {
+    let mut parts = annotation(object, OWNED_BY)?.split('/').map(Text::from);
+    let (namespace, kind, name, uid) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    parts.next().is_none().then_some(JobKey { namespace, name, kind, uid: Uid(uid) })
 }
 
 /// Returns the owner reference that makes an object belong to a job.

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use model::{JobKey, Kind, NodeFact, PodFact, ServiceFact};
+use model::{JobKey, Kind, NodeFact, OwnedFact, PodFact, ServiceFact};
 use serde_json::Value;
 
+use crate::api::JobApi;
 use crate::call::{Observation, Resource};
 use crate::registry::Registry;
 
@@ -20,6 +21,8 @@ pub enum ObservedObject {
     Pod(JobKey, Box<PodFact>),
     /// A service of a job.
     Service(JobKey, Box<ServiceFact>),
+    /// Another object that a job owns.
+    Owned(JobKey, Box<OwnedFact>),
     /// A node.
     Node(Box<NodeFact>),
 }
@@ -42,21 +45,34 @@ impl ObservedObject {
             }
             "Service" => {
                 let (key, api) = owner()?;
+                if api.slot_of(&object).is_none() && owns(&**api, &object) {
+                    return Some(Self::Owned(key, Box::new(crate::owned::fact(&object).ok()?)));
+                }
                 let mut fact = crate::service::fact(&**api, &object).ok()?;
                 fact.slot = fact.slot.filter(|slot| api.slot_name(&key, slot) == fact.name);
                 Some(Self::Service(key, Box::new(fact)))
             }
             "Node" => Some(Self::Node(Box::new(crate::node::fact(&object).ok()?))),
-            _ => Some(Self::Job(registry.job_key(&object)?, object)),
+            _ => {
+                if let Some(key) = registry.job_key(&object) {
+                    return Some(Self::Job(key, object));
+                }
+                let (key, api) = owner()?;
+                let fact = owns(&**api, &object).then(|| crate::owned::fact(&object).ok())??;
+                Some(Self::Owned(key, Box::new(fact)))
+            }
         }
     }
 
     /// Returns the kind of object.
-    pub const fn kind(&self) -> Kind {
+    pub fn kind(&self) -> Kind {
         match self {
             Self::Job(..) => Kind::Job,
             Self::Pod(..) => Kind::Pod,
             Self::Service(..) => Kind::Service,
+            // Services of whole jobs are listed and watched with those of slots.
+            Self::Owned(_, fact) if is_service(fact) => Kind::Service,
+            Self::Owned(..) => Kind::Owned,
             Self::Node(_) => Kind::Node,
         }
     }
@@ -64,10 +80,20 @@ impl ObservedObject {
     /// Returns the job that it is, or that it belongs to.
     pub const fn job(&self) -> Option<&JobKey> {
         match self {
-            Self::Job(key, _) | Self::Pod(key, _) | Self::Service(key, _) => Some(key),
+            Self::Job(key, _) | Self::Pod(key, _) | Self::Service(key, _) | Self::Owned(key, _) => Some(key),
             Self::Node(_) => None,
         }
     }
+}
+
+/// Returns true if jobs of an API own objects of this type.
+fn owns(api: &dyn JobApi, object: &Value) -> bool {
+    let resource = Resource::of(object);
+    api.owned_types().iter().any(|owned| (owned.api_version, owned.kind) == (&*resource.api_version, &*resource.kind))
+}
+
+fn is_service(fact: &OwnedFact) -> bool {
+    (&*fact.object.api_version, &*fact.object.kind) == ("v1", "Service")
 }
 
 impl Observation {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::api::JobApi;
 use crate::call::Resource;
-use crate::objects::{list_at, name, namespace, uid};
+use crate::objects::{annotated_owner, list_at, name, namespace, uid};
 
 /// The served APIs, by kind and API version.
 #[derive(Clone, Default)]
@@ -36,6 +36,11 @@ impl Registry {
         self.apis.range(first..).next().filter(|((kind, _), _)| *kind == job.kind).map(|(_, api)| api)
     }
 
+    /// Returns true if jobs of some API may be made of objects of this kind.
+    pub fn is_needed(&self, kind: &str) -> bool {
+        self.apis.values().any(|api| api.needed_kinds().contains(&kind))
+    }
+
     /// Iterates over the APIs, by kind.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn JobApi>> {
         self.apis.values()
@@ -48,8 +53,17 @@ impl Registry {
         Some(JobKey { namespace: namespace(object), name: name(object), kind: resource.kind, uid: uid(object).ok()? })
     }
 
-    /// Returns the job that controls an object; `None` when its controller is no job of a served API.
+    /// Returns the job that controls an object, or that an object without owners names as its owner; `None` when that is no job
+    /// of a served API.
     pub fn owner(&self, object: &Value) -> Option<JobKey> {
+        self.controller(object).or_else(|| {
+            let key =
+                annotated_owner(object).filter(|_| list_at(object, &["metadata", "ownerReferences"]).is_empty())?;
+            self.api_of(&key).map(|_| key)
+        })
+    }
+
+    fn controller(&self, object: &Value) -> Option<JobKey> {
         let reference = list_at(object, &["metadata", "ownerReferences"])
             .iter()
             .find(|reference| reference.get("controller").and_then(Value::as_bool) == Some(true))?;

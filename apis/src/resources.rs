@@ -7,6 +7,7 @@ use model::Kind;
 
 use crate::api::JobApi;
 use crate::call::{Resource, Verb};
+use crate::owned::OwnedType;
 use crate::registry::Registry;
 
 /// Verbs on one resource or subresource, and what needs them.
@@ -133,15 +134,51 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
 impl Registry {
     /// Returns every type of object that the operator reads or writes: the jobs of each API, then what every cluster has.
     pub fn resources(&self) -> Vec<ServedResource> {
-        self.iter().map(|api| jobs(&**api)).chain(CORE.iter().map(Core::served)).collect()
+        let core = CORE.iter().map(|core| {
+            let mut served = core.served();
+            let patched = self.owned_types().find(|owned| owned.resource() == served.resource);
+            if let (Some(owned), Some(right)) = (patched, served.rights.first_mut()) {
+                right.verbs.push("patch");
+                right.reasons = vec![owned.reason];
+            }
+            served
+        });
+        self.iter().map(|api| jobs(&**api)).chain(core).chain(self.owned_resources()).collect()
+    }
+
+    /// Returns the types of objects that jobs own, each once, by their place in the APIs.
+    fn owned_types(&self) -> impl Iterator<Item = &'static OwnedType> {
+        let mut all: Vec<&'static OwnedType> = Vec::new();
+        for owned in self.iter().flat_map(|api| api.owned_types()) {
+            if !all.contains(&owned) {
+                all.push(owned);
+            }
+        }
+        all.into_iter()
+    }
+
+    /// Returns the types of owned objects that not every cluster's pods and jobs have.
+    fn owned_resources(&self) -> impl Iterator<Item = ServedResource> {
+        let others = self.owned_types().filter(|owned| !CORE.iter().any(|core| core.resource() == owned.resource()));
+        others.map(|owned| ServedResource {
+            resource: owned.resource(),
+            plural: owned.plural,
+            namespaced: owned.namespaced,
+            optional: owned.optional,
+            kind: Some(Kind::Owned),
+            rights: vec![Right {
+                subresource: "",
+                verbs: vec!["get", "list", "watch", "create", "patch", "delete"],
+                reasons: vec![owned.reason],
+            }],
+        })
     }
 
     /// Returns the plural name of a type that the operator reads or writes.
     pub fn plural(&self, resource: &Resource) -> Option<&'static str> {
-        if &*resource.api_version == "v1" {
-            return CORE.iter().find(|core| *core.name == *resource.kind).map(|core| core.plural);
-        }
-        self.get(resource).map(|api| api.plural())
+        let core = CORE.iter().find(|core| core.resource() == *resource).map(|core| core.plural);
+        let owned = || self.owned_types().find(|owned| owned.resource() == *resource).map(|owned| owned.plural);
+        core.or_else(|| self.get(resource).map(|api| api.plural())).or_else(owned)
     }
 }
 

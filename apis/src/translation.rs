@@ -27,9 +27,15 @@ impl Translation {
         match spec {
             Some(spec) if errors.is_empty() => {
                 let manifest = Text::from(model::json::canonical(&(self.manifest)(object)));
-                SpecFact { spec: Ok(spec), warnings, manifest }
+                SpecFact { spec: Ok(spec), warnings, manifest, missing: Vec::new(), needs: Vec::new() }
             }
-            Some(_) | None => SpecFact { spec: Err(errors), warnings, manifest: Text::from("{}") },
+            Some(_) | None => SpecFact {
+                spec: Err(errors),
+                warnings,
+                manifest: Text::from("{}"),
+                missing: Vec::new(),
+                needs: Vec::new(),
+            },
         }
     }
 

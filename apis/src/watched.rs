@@ -10,6 +10,7 @@ use model::{JobKey, Kind, Text};
 
 use crate::api::JobApi;
 use crate::call::Resource;
+use crate::observed::ObservedObject;
 use crate::registry::Registry;
 use crate::resources::ServedResource;
 use crate::selector::Selector;
@@ -40,7 +41,11 @@ impl WatchTarget {
     }
 
     fn name(&self) -> Text {
-        if self.kind == Kind::Job { self.resource.kind.clone() } else { Text::from(self.selector.to_string()) }
+        match self.kind {
+            Kind::Job => self.resource.kind.clone(),
+            Kind::Owned => Text::from(format!("{} {}", self.plural, self.selector)),
+            Kind::Node | Kind::Pod | Kind::Service => Text::from(self.selector.to_string()),
+        }
     }
 
     /// Returns true if it shows the jobs of an API, or what belongs to them.
@@ -49,6 +54,10 @@ impl WatchTarget {
             Kind::Node => false,
             Kind::Job => self.resource == api.resource(),
             Kind::Pod | Kind::Service => self.selector == api.selector(),
+            Kind::Owned => {
+                let owns = || api.owned_types().iter().any(|owned| owned.resource() == self.resource);
+                self.selector == api.selector() && owns()
+            }
         }
     }
 }
@@ -56,17 +65,36 @@ impl WatchTarget {
 /// Names of the sources that show each API's jobs, and what belongs to them, by kind and API. Empty while each kind has one
 /// source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct JobSources(BTreeMap<Kind, BTreeMap<Text, Text>>);
+pub struct JobSources {
+    by_api: BTreeMap<Kind, BTreeMap<Text, Text>>,
+    /// Sources of owned objects, by API and type.
+    owned: BTreeMap<(Text, Resource), Text>,
+}
 
 impl JobSources {
     /// Returns the source of a kind that shows the job, or what belongs to it; `None` while the kind has one source.
     pub fn of(&self, kind: Kind, job: &JobKey) -> Option<&Text> {
-        self.0.get(&kind)?.get(&job.kind)
+        self.by_api.get(&kind)?.get(&job.kind)
+    }
+
+    /// Returns the source that shows an object; `None` while its kind has one source.
+    pub fn of_object(&self, seen: &ObservedObject) -> Option<&Text> {
+        match (seen, seen.kind()) {
+            (ObservedObject::Owned(job, fact), Kind::Owned) => {
+                let resource =
+                    Resource { api_version: fact.object.api_version.clone(), kind: fact.object.kind.clone() };
+                self.owned.get(&(job.kind.clone(), resource))
+            }
+            (_, kind) => self.of(kind, seen.job()?),
+        }
     }
 
     /// Returns true if a source shows the job, or what belongs to it. `None` is the source of the whole kind.
     pub fn shows(&self, kind: Kind, source: Option<&Text>, job: &JobKey) -> bool {
-        source.is_none_or(|source| self.of(kind, job) == Some(source))
+        source.is_none_or(|source| match kind {
+            Kind::Owned => self.owned.iter().any(|((api, _), of)| *api == job.kind && of == source),
+            Kind::Node | Kind::Job | Kind::Pod | Kind::Service => self.of(kind, job) == Some(source),
+        })
     }
 }
 
@@ -78,13 +106,14 @@ impl Registry {
         for kind in Kind::ALL {
             let selectors: Vec<Selector> = match kind {
                 Kind::Node | Kind::Job => vec![Selector::default()],
-                Kind::Pod | Kind::Service => self.iter().map(|api| api.selector()).collect(),
+                Kind::Pod | Kind::Service | Kind::Owned => self.iter().map(|api| api.selector()).collect(),
             };
             let mut sources: Vec<WatchTarget> = Vec::new();
             for row in resources.iter().filter(|row| row.kind == Some(kind)) {
                 for selector in &selectors {
                     let target = WatchTarget::new(kind, row.clone(), selector.clone());
-                    if !sources.contains(&target) {
+                    let is_used = kind != Kind::Owned || self.iter().any(|api| target.shows(&**api));
+                    if is_used && !sources.contains(&target) {
                         sources.push(target);
                     }
                 }
@@ -120,7 +149,11 @@ impl Registry {
         for target in self.watch_targets() {
             let Some(of) = &target.of else { continue };
             for api in self.iter().filter(|api| target.shows(&***api)) {
-                sources.0.entry(target.kind).or_default().insert(api.resource().kind, of.clone());
+                if target.kind == Kind::Owned {
+                    sources.owned.insert((api.resource().kind, target.resource.clone()), of.clone());
+                } else {
+                    sources.by_api.entry(target.kind).or_default().insert(api.resource().kind, of.clone());
+                }
             }
         }
         sources

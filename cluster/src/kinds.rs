@@ -97,7 +97,11 @@ const BUILTIN: &[Builtin] = &[
     plain("v1", "ConfigMap", "configmaps"),
     plain("v1", "Secret", "secrets"),
     plain("v1", "ServiceAccount", "serviceaccounts"),
-    Builtin { status: true, ..plain("v1", "PersistentVolumeClaim", "persistentvolumeclaims") },
+    Builtin {
+        status: true,
+        watch: Some(model::Kind::Owned),
+        ..plain("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+    },
     Builtin { namespaced: false, status: true, ..plain("v1", "PersistentVolume", "persistentvolumes") },
     plain("coordination.k8s.io/v1", "Lease", "leases"),
     Builtin { namespaced: false, ..plain("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses") },

@@ -147,6 +147,7 @@ impl Real {
             ("v1", "Pod") => self.wrote(&[Kind::Pod]),
             ("v1", "Service") => self.wrote(&[Kind::Service]),
             ("v1", "Node") => self.wrote(&[Kind::Node]),
+            ("v1", "PersistentVolumeClaim") => self.wrote(&[Kind::Owned]),
             _ => self.wrote(&[Kind::Job]),
         }
     }
@@ -176,6 +177,7 @@ impl Real {
                 ObservedObject::Pod(key, pod)
             }
             ObservedObject::Service(key, service) => ObservedObject::Service(self.names.key_back(key)?, service),
+            ObservedObject::Owned(key, owned) => ObservedObject::Owned(self.names.key_back(key)?, owned),
             ObservedObject::Node(mut node) => {
                 node.name = self.names.back(&node.name)?.into();
                 ObservedObject::Node(node)

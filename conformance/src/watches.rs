@@ -1,6 +1,7 @@
 //! The driver's watches, and the certainty that they have reported everything.
 //!
-//! Each source has one object that belongs to no scenario: a job of each API, a pod and a service with each API's labels, a node. To
+//! Each source has one object that belongs to no scenario: a job of each API, a pod, a service and a claim with each API's labels, a
+//! node. To
 //! know that a watch has reported all that was written so far, its object is written once more: one watch reports in order.
 //! Owns these objects and the waiting; observations pass through unchanged.
 
@@ -137,6 +138,8 @@ impl Watches {
     pub fn observe(&mut self) -> Result<Vec<Observation<ObservedObject>>, ApiError> {
         let behind = std::mem::take(&mut self.behind);
         let targets = self.registry.watch_targets().into_iter().filter(|target| behind.contains(&target.kind));
+        // The server lacks the types of other products.
+        let targets = targets.filter(|target| target.kind != Kind::Owned || !target.optional);
         // All marks first: while one is written, the watch of the last one reports.
         let mut awaited = targets.map(|target| self.mark(target)).collect::<Result<Vec<_>, ApiError>>()?;
         for kind in behind {
@@ -193,6 +196,12 @@ impl Watches {
         let port = json!({"name": "p", "port": 1});
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"clusterIP": "None", "ports": [port]}});
         self.server.create(&collection("v1", "services", Some(&self.namespace)), &service)?;
+        if api.owned_types().contains(&apis::owned::CLAIM) {
+            let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
+            let claim =
+                json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec});
+            self.server.create(&collection("v1", "persistentvolumeclaims", Some(&self.namespace)), &claim)?;
+        }
         Ok(())
     }
 
@@ -214,9 +223,9 @@ impl Watches {
         let api = self.registry.iter().find(|api| jobs.contains(&api.resource().kind));
         let (path, patch) = match (target.kind, api) {
             (Kind::Job, _) => (path(MARK.to_owned()), note),
-            (Kind::Pod | Kind::Service, Some(api)) => (path(mark_of(&**api)), note),
+            (Kind::Pod | Kind::Service | Kind::Owned, Some(api)) => (path(mark_of(&**api)), note),
             // Heartbeats of nodes are left out by the driver: it reports conditions.
-            (Kind::Node | Kind::Pod | Kind::Service, _) => {
+            (Kind::Node | Kind::Pod | Kind::Service | Kind::Owned, _) => {
                 let status = if count.is_multiple_of(2) { "False" } else { "True" };
                 let condition = json!({"type": "Mark", "status": status});
                 (format!("/api/v1/nodes/{}/status", self.node), json!({"status": {"conditions": [condition]}}))
@@ -241,9 +250,10 @@ fn kind_of(news: &Observation<ObservedObject>) -> Kind {
 
 fn is_mark(seen: &ObservedObject) -> bool {
     match seen {
-        ObservedObject::Job(key, _) | ObservedObject::Pod(key, _) | ObservedObject::Service(key, _) => {
-            &*key.name == MARK
-        }
+        ObservedObject::Job(key, _)
+        | ObservedObject::Pod(key, _)
+        | ObservedObject::Service(key, _)
+        | ObservedObject::Owned(key, _) => &*key.name == MARK,
         ObservedObject::Node(node) => node.name.ends_with(MARK),
     }
 }
@@ -261,9 +271,15 @@ impl Awaited {
                     ObservedObject::Job(key, object) => (Some(key), objects::resource_version(object)),
                     ObservedObject::Pod(key, pod) => (Some(key), pod.rv),
                     ObservedObject::Service(key, service) => (Some(key), service.rv),
+                    ObservedObject::Owned(key, owned) => (Some(key), owned.rv),
                     ObservedObject::Node(node) => (None, node.rv),
                 };
                 let own = job.is_none_or(|key| self.jobs.contains(&key.kind));
+                let own = own
+                    && match seen {
+                        ObservedObject::Owned(_, fact) => fact.object.kind == self.target.resource.kind,
+                        _ => true,
+                    };
                 seen.kind() == self.target.kind && own && is_mark(seen) && rv >= self.version
             }
         }

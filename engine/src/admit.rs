@@ -8,7 +8,9 @@ mod lists;
 mod names;
 
 use model::fact::Adopted;
-use model::{Fact, JobFact, JobKey, NodeFact, ObjectRef, Phase, PodFact, ResourceVersion, ServiceFact, Stamp, Uid};
+use model::{
+    Fact, JobFact, JobKey, NodeFact, ObjectRef, OwnedFact, Phase, PodFact, ResourceVersion, ServiceFact, Stamp, Uid,
+};
 
 pub use self::lists::{ListView, Present, absent_waits};
 pub use self::names::{NameHolder, Whose};
@@ -101,6 +103,8 @@ impl State {
             | Fact::PodGone { .. }
             | Fact::Service(_)
             | Fact::ServiceGone { .. }
+            | Fact::Owned(_)
+            | Fact::OwnedGone { .. }
             | Fact::NodeChanged { .. }
             | Fact::Answered { .. }
             | Fact::Published { .. }
@@ -135,12 +139,33 @@ impl State {
                 let changed = known.deleting != service.deleting || known.slot != service.slot;
                 Admission::unless(changed, Admission::UNCHANGED)
             }
+            Fact::Owned(fact) => {
+                let Some(job) = job.filter(|job| job.known && !job.gone) else { return Admission::UNKNOWN };
+                let Some(known) = job.owned.get(&fact.object).and_then(|owned| owned.fact.as_ref()) else {
+                    return Admission::unless(arrival.exists(fact.rv), Admission::STALE);
+                };
+                if job.is_stale_owned(fact) {
+                    return Admission::STALE;
+                }
+                // The version counts where the object is to be patched: it is the precondition.
+                let is_stale_version = job.spec().into_iter().flat_map(|spec| &spec.owned).any(|owned| {
+                    owned.object == fact.object
+                        && job.owned_digest(owned).is_some_and(|d| known.digest.as_ref() != Some(&d))
+                });
+                let echo = OwnedFact { rv: known.rv, ..(**fact).clone() } == *known && !is_stale_version;
+                Admission::unless(!echo, Admission::UNCHANGED)
+            }
+            Fact::OwnedGone { uid } => {
+                let known = job.is_some_and(|job| job.owned.values().any(|owned| owned.is(uid)));
+                Admission::unless(known, Admission::UNKNOWN)
+            }
             Fact::Job(fact) => match job {
                 Some(job) if job.is_stale_object(fact) => Admission::STALE,
                 Some(job) if job.known => {
                     let changed = (fact.rv, fact.deleting, fact.mirror) != (job.rv, job.deleting, job.mirror)
                         || fact.end_requests != job.end_requests
-                        || (fact.end_annotated && !job.end_annotated);
+                        || (fact.end_annotated && !job.end_annotated)
+                        || (&fact.finalizers, fact.finalized) != (&job.finalizers, job.finalized);
                     Admission::unless(changed, Admission::UNCHANGED)
                 }
                 Some(_) | None => Admission::unless(arrival.exists(fact.rv), Admission::STALE),
@@ -220,12 +245,14 @@ impl Job {
             Fact::Job(fact) => self.is_stale_object(fact),
             Fact::Pod(fact) => self.is_stale_pod(fact),
             Fact::Service(fact) => self.is_stale_service(fact),
+            Fact::Owned(fact) => self.is_stale_owned(fact),
             Fact::TermBegan { .. }
             | Fact::Configured(_)
             | Fact::Spec(_)
             | Fact::JobGone
             | Fact::PodGone { .. }
             | Fact::ServiceGone { .. }
+            | Fact::OwnedGone { .. }
             | Fact::Node(_)
             | Fact::NodeGone { .. }
             | Fact::NodeChanged { .. }
@@ -243,6 +270,11 @@ impl Job {
 
     fn is_stale_service(&self, fact: &ServiceFact) -> bool {
         self.services.get(&fact.uid).is_some_and(|known| known.rv >= fact.rv)
+    }
+
+    fn is_stale_owned(&self, fact: &OwnedFact) -> bool {
+        let known = self.owned.get(&fact.object).and_then(|owned| owned.fact.as_ref());
+        known.is_some_and(|known| known.rv >= fact.rv)
     }
 
     /// Returns true if the pod is known in this version or a newer one, was reported deleted, or had its name before the pod

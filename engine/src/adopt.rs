@@ -65,6 +65,9 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
     for (name, lost) in &mirror.lost {
         job.groups.entry(name.clone()).or_default().lost = ranges::parse(lost);
     }
+    for (name, run) in &mirror.achieved {
+        job.groups.entry(name.clone()).or_default().achieved = Some(run.clone());
+    }
     if adopted.remarks {
         job.status_stamp = stamp;
     }
@@ -94,6 +97,8 @@ impl Job {
         if !ended {
             let lost = self.groups.iter().filter(|(_, group)| !group.lost.is_empty());
             mirror.lost = lost.map(|(name, group)| (name.clone(), ranges::text(&group.lost))).collect();
+            let achieved = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.achieved.clone()?)));
+            mirror.achieved = achieved.collect();
             mirror.admitted_at = self.admitted_at;
             mirror.container_restarts = self.past_container_restarts;
             mirror.slot_counts = self.pinned_counts();

@@ -64,7 +64,10 @@ impl State {
                 }
             }
             Event::PodsDropped { uids } => {
-                let requires = if job.ending().is_some() { job.decided } else { Stamp::default() };
+                let has_run = |id: &SlotId| job.runs_once(&id.group) && job.slot(id).is_some_and(|slot| slot.done);
+                let tells = |uid: &Uid| job.pods.get(uid).and_then(|pod| pod.fact.slot.as_ref()).is_some_and(has_run);
+                let needs_mirror = job.ending().is_some() || uids.iter().any(tells);
+                let requires = if needs_mirror { job.decided } else { Stamp::default() };
                 for uid in uids {
                     schedule_deletion(job, uid, requires, &node_view);
                 }
@@ -76,6 +79,28 @@ impl State {
                     }
                     job.surplus_services.remove(uid);
                 }
+            }
+            Event::OwnedPlanned { objects } => {
+                for object in objects {
+                    job.owned.entry(object.clone()).or_default().planned = true;
+                }
+            }
+            Event::OwnedDropped { objects } => {
+                for object in objects {
+                    if let Some(owned) = job.owned.get_mut(object) {
+                        owned.deletion.get_or_insert_with(|| Box::new(PendingDeletion::unconditional()));
+                    }
+                }
+            }
+            Event::Achieved { group, run } => {
+                if let Some(group) = job.groups.get_mut(group) {
+                    group.achieved = Some(run.clone());
+                }
+                // The pods that tell it are deleted once the mirror does.
+                job.decided = stamp;
+                job.status_stamp = stamp;
+                slots::refresh_group(job, group, &node_view);
+                job.note(stamp, at, format!("{group} completed run {run}"));
             }
             Event::Decided(decision) => {
                 job.decision = Some((**decision).clone());
@@ -132,6 +157,12 @@ impl State {
                 }
             }
             Event::RestartCleared => {
+                if job.is_halting()
+                    && let Some(latest) = job.spec.as_ref().filter(|latest| latest.spec.is_ok())
+                {
+                    // Its pods are gone: an edit that waited for that takes effect.
+                    job.valid = Some(latest.clone());
+                }
                 job.decision = None;
                 job.waits_below.clear();
                 job.status_stamp = stamp;
@@ -175,7 +206,15 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp
     job.phase = phase;
     job.status_stamp = stamp;
     match phase {
-        Phase::Pending => {
+        Phase::Pending | Phase::Preparing => {
+            job.started_at = job.started_at.or(Some(at));
+            job.creating_at = None;
+            // Where waiting for nodes is a phase of its own, the job is admitted with it.
+            if !job.spec().is_some_and(|spec| spec.phase_rules.queued) {
+                job.admit(at);
+            }
+        }
+        Phase::Queued => {
             job.started_at = job.started_at.or(Some(at));
             job.creating_at = None;
             job.admit(at);
@@ -314,13 +353,16 @@ fn delay(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, until:
     }
 }
 
-/// Has the pods go that have not ended. Ended ones stay: they tell what was reached.
+/// Has the pods go that have not ended. Ended ones stay: they tell what was reached. Pods that run once go on.
 fn halt(job: &mut Job, stamp: Stamp, node_view: &NodeView<'_>) {
     forget_delays(job);
     for id in job.planned_pods.clone() {
-        answers::cancel(job, &id, stamp);
+        if !job.runs_once(&id.group) {
+            answers::cancel(job, &id, stamp);
+        }
     }
-    let live = job.pods.values().filter(|pod| !pod.fact.phase.is_terminal());
+    let lasts = |pod: &crate::job::Pod| pod.fact.slot.as_ref().is_none_or(|id| !job.runs_once(&id.group));
+    let live = job.pods.values().filter(|pod| !pod.fact.phase.is_terminal() && lasts(pod));
     let live: Vec<Uid> = live.map(|pod| pod.fact.uid.clone()).collect();
     for uid in &live {
         schedule_deletion(job, uid, stamp, node_view);

@@ -7,6 +7,7 @@
 mod endings;
 mod first_failure;
 mod halts;
+pub(crate) mod owned;
 mod reconcile;
 mod replacements;
 mod report;
@@ -33,7 +34,7 @@ pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<Event> {
         return reconcile::orphan(&context, job);
     }
     if job.deleting {
-        return Vec::new();
+        return owned::finalize(state, key, job);
     }
     fence(job, state.stamp.term, rules(&context, job))
 }
@@ -72,12 +73,12 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
         return endings::proceed(job, phase);
     }
     // An edit that cannot be accepted is reported; the job goes on with the spec before.
-    let Some(spec) = job.spec() else { return Vec::new() };
+    let Some(spec) = job.spec() else { return reconcile::without_spec(job) };
     if let Some((request, value)) = job.end_requests.first_key_value() {
         return endings::requested(job, spec, *request, value);
     }
     if job.is_halting() {
-        return halts::clear(job);
+        return halts::clear(context, job, spec);
     }
     if let Some(restart) = job.restart() {
         if endings::is_over_time(context, job) {
@@ -99,14 +100,14 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if let Some(events) = endings::by_policy(context, job, spec, &reports) {
         return events;
     }
-    if let Some(events) = endings::by_budget(job, spec) {
+    if let Some(events) = endings::by_budget(job, spec).or_else(|| endings::by_group_budget(job, spec)) {
         return events;
     }
     if endings::is_over_time(context, job) {
         return endings::time_limit(job, spec);
     }
     if spec.suspended {
-        return halts::suspend(job);
+        return halts::suspend(context, job, spec);
     }
     if let Some(events) = restarts::misshapen(job, spec) {
         return events;
@@ -122,14 +123,17 @@ fn restart_limit(context: &DecisionContext<'_>, job: &Job, spec: &model::GroupSp
 
 /// Holds decisions back until the term is fenced. A term acts on a job only once it stands in the job's mirror; of what was decided before, only the first phase is shown.
 fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
-    let waiting = !job.planned_pods.is_empty() || !job.planned_services.is_empty();
+    let planned = job.owned.values().any(|owned| owned.planned);
+    let waiting =
+        planned || !job.planned_pods.is_empty() || !job.planned_services.is_empty() || job.has_outdated_objects();
     if job.is_fenced(term) || (events.is_empty() && !waiting) {
         return events;
     }
     if job.fenced_by.term == term {
         return Vec::new();
     }
-    let is_first = |e: &Event| matches!(e, Event::PhaseChanged { to: Phase::Pending | Phase::Suspended, .. });
+    let waits = |phase| matches!(phase, Phase::Pending | Phase::Suspended | Phase::Preparing | Phase::Queued);
+    let is_first = |e: &Event| matches!(e, Event::PhaseChanged { to, .. } if waits(*to));
     let first = |e: &Event| job.phase == Phase::New && is_first(e);
     std::iter::once(Event::Fenced).chain(events.into_iter().filter(first)).collect()
 }

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 
-use model::{Command, Effect, JobKey, ObjectRef, RestartScope, Stamp, Term, Text, Uid};
+use model::{Command, Effect, JobKey, Keep, ObjectRef, OwnedFact, OwnedSpec, RestartScope, Stamp, Term, Text, Uid};
 
 use crate::job::{Job, PendingDeletion, Pod};
 use crate::nodes::NodeTrouble;
@@ -16,17 +16,19 @@ impl State {
         let Some(job) = self.jobs.live(key) else { return Vec::new() };
         let ready =
             |c: &Command| job.attempts.get(&c.object()).is_none_or(|a| a.retry_at.is_some_and(|at| at <= self.at));
-        let mut effects: Vec<Effect> = self.wanted(job).into_iter().filter(ready).map(Effect::Dispatch).collect();
+        let mut effects: Vec<Effect> = self.wanted(key, job).into_iter().filter(ready).map(Effect::Dispatch).collect();
         effects.extend(job.deadline.map(Effect::WakeAt));
         effects
     }
 
     /// Returns what is to be done for a job, now or when it may be tried again.
-    pub(crate) fn wanted(&self, job: &Job) -> Vec<Command> {
+    pub(crate) fn wanted(&self, key: &JobKey, job: &Job) -> Vec<Command> {
         let mut commands = Vec::new();
         if job.quarantine.is_none() {
             if job.known && !job.gone && !job.deleting {
                 self.own(job, &mut commands);
+            } else if job.deleting && job.finalized {
+                self.finalize(key, job, &mut commands);
             }
             self.deletions(job, &mut commands);
             if let Some((_, true, _)) = job.ending()
@@ -72,6 +74,45 @@ impl State {
         for slot in &job.planned_services {
             commands.push(Command::CreateService { slot: slot.clone() });
         }
+        Self::own_objects(job, commands);
+    }
+
+    /// The finalizer and the objects that the job owns besides pods and services of slots.
+    fn own_objects(job: &Job, commands: &mut Vec<Command>) {
+        let Some(spec) = job.spec() else { return };
+        if spec.finalizer && !job.finalized && !job.phase.is_terminal() {
+            commands.push(Command::SetFinalizer { on: true, rv: job.rv });
+        }
+        for wanted in &spec.owned {
+            let Some(owned) = job.owned.get(&wanted.object) else { continue };
+            // What has no owner reference is created once the finalizer sees to its end.
+            let is_covered = wanted.keep != Keep::Finalized || job.finalized;
+            if owned.planned && is_covered {
+                commands.push(Command::CreateOwned { object: wanted.object.clone() });
+            }
+            if let Some(fact) = job.outdated(wanted) {
+                let (object, uid) = (wanted.object.clone(), fact.uid.clone());
+                commands.push(Command::UpdateOwned { object, uid, rv: fact.rv });
+            }
+        }
+    }
+
+    /// A job whose object is deleted and carries the finalizer: its status, the creations that may have happened, and in the
+    /// end the finalizer.
+    fn finalize(&self, key: &JobKey, job: &Job, commands: &mut Vec<Command>) {
+        if job.needs_status() {
+            commands.push(Command::WriteStatus { stamp: job.status_stamp, rv: job.rv });
+        }
+        if self.needed_by(key) > 0 {
+            return;
+        }
+        let planned = job.owned.iter().filter(|(_, owned)| owned.planned);
+        let reads: Vec<Command> = planned.map(|(object, _)| Command::ReadOwned { object: object.clone() }).collect();
+        let is_free = reads.is_empty() && crate::decide::owned::unowned(job).next().is_none();
+        commands.extend(reads);
+        if is_free {
+            commands.push(Command::SetFinalizer { on: false, rv: job.rv });
+        }
     }
 
     fn deletions(&self, job: &Job, commands: &mut Vec<Command>) {
@@ -96,6 +137,13 @@ impl State {
             let asked = deletion.ordered || pod.fact.deleting.is_some();
             if job.acked_stamp >= deletion.requires && (!asked || (lost && !deletion.forced)) {
                 commands.push(Command::DeletePod { uid: uid.clone(), name: pod.fact.name.clone(), force: lost });
+            }
+        }
+        for (object, owned) in &job.owned {
+            let due = |deletion: &PendingDeletion| !deletion.ordered && job.acked_stamp >= deletion.requires;
+            let fact = owned.fact.as_ref().filter(|fact| !fact.deleting && owned.deletion.as_deref().is_some_and(due));
+            if let Some(fact) = fact {
+                commands.push(Command::DeleteOwned { object: object.clone(), uid: fact.uid.clone() });
             }
         }
         for (uid, service) in &job.services {
@@ -129,6 +177,29 @@ impl Job {
     /// Returns true if its object's status is behind, or shows an older mirror than was acknowledged.
     pub fn needs_status(&self) -> bool {
         self.status_stamp > Stamp::default() && (self.acked_stamp < self.status_stamp || self.mirror < self.acked_stamp)
+    }
+
+    /// Returns the digest that an owned object shall show: of its contents, and of the run that is a part of them. `None` for one
+    /// that is only created.
+    pub fn owned_digest(&self, owned: &OwnedSpec) -> Option<Text> {
+        let digest = owned.digest.as_ref()?;
+        let run = owned.follows.as_ref().and_then(|group| self.groups.get(group)?.achieved.as_ref());
+        Some(run.map_or_else(|| digest.clone(), |run| Text::from(format!("{digest}-{run}"))))
+    }
+
+    /// Returns an owned object whose contents are not those that it shall have. What an ended job left stays as it is.
+    fn outdated(&self, wanted: &OwnedSpec) -> Option<&OwnedFact> {
+        let owned = self.owned.get(&wanted.object).filter(|owned| !owned.planned && owned.deletion.is_none())?;
+        let fact = owned.fact.as_ref().filter(|fact| !fact.deleting && !self.phase.is_terminal())?;
+        let digest = self.owned_digest(wanted)?;
+        (fact.digest.as_deref() != Some(&*digest)).then_some(fact)
+    }
+
+    /// Returns true if calls wait for the fence that follow from no decision: the finalizer, or contents of an owned object.
+    pub(crate) fn has_outdated_objects(&self) -> bool {
+        let Some(spec) = self.spec() else { return false };
+        let needs_finalizer = spec.finalizer && !self.finalized && !self.phase.is_terminal();
+        needs_finalizer || spec.owned.iter().any(|owned| self.outdated(owned).is_some())
     }
 
     /// Returns the calls about its objects that could not be done, for its users.

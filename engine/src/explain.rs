@@ -61,6 +61,8 @@ fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::JobGone
         | Fact::Pod(_)
         | Fact::Service(_)
+        | Fact::Owned(_)
+        | Fact::OwnedGone { .. }
         | Fact::Node(_)
         | Fact::NodeGone { .. }
         | Fact::NodeChanged { .. }
@@ -90,6 +92,11 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
                     spec.groups.iter().map(|g| format!("{} x{}", g.display(), g.replicas)).collect();
                 format!("spec seen: {}", groups.join(", "))
             }
+            Err(_) if !spec.missing.is_empty() => {
+                let missing: Vec<String> =
+                    spec.missing.iter().map(|missing| crate::Hold::Missing(missing).to_string()).collect();
+                missing.join("; ")
+            }
             Err(errors) => {
                 let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 format!("spec cannot be accepted: {}", errors.join("; "))
@@ -100,6 +107,16 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         Fact::PodGone { uid, .. } => format!("pod with uid {uid} is gone"),
         Fact::Service(service) => format!("service {} seen", service.name),
         Fact::ServiceGone { uid } => format!("service with uid {uid} is gone"),
+        Fact::Owned(owned) => {
+            let state = match (&owned.failed, owned.deleting, owned.ready) {
+                (Some(why), ..) => format!("cannot be used: {why}"),
+                (None, true, _) => "is being deleted".to_owned(),
+                (None, false, true) => "is ready".to_owned(),
+                (None, false, false) => "exists".to_owned(),
+            };
+            format!("{} {state}", owned.object)
+        }
+        Fact::OwnedGone { uid } => format!("an object of the job, with uid {uid}, is gone"),
         Fact::Node(node) => format!("node {} is {}", node.name, if node.ready { "ready" } else { "not ready" }),
         Fact::NodeGone { name } => format!("node {name} is gone"),
         Fact::NodeChanged { name } => format!("node {name} changed"),
@@ -169,6 +186,13 @@ pub fn event_words(event: &Event) -> Option<String> {
         Event::ServicesPlanned { slots } => {
             format!("create services {}", named_list(&slots.iter().map(ToString::to_string).collect::<Vec<_>>()))
         }
+        Event::OwnedPlanned { objects } => {
+            format!("create {}", named_list(&objects.iter().map(ToString::to_string).collect::<Vec<_>>()))
+        }
+        Event::OwnedDropped { objects } => {
+            format!("delete {}", named_list(&objects.iter().map(ToString::to_string).collect::<Vec<_>>()))
+        }
+        Event::Achieved { group, run } => format!("{group} completed run {run}"),
         Event::PodsDropped { uids } => format!("delete {} surplus pods", uids.len()),
         Event::ServicesDropped { uids } => format!("delete {} services", uids.len()),
         Event::Decided(decision) => match &**decision {
@@ -297,6 +321,15 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
             job.deleting_pods.iter().take(6).map(|uid| job.pods.get(uid).map_or(&*uid.0, |p| &*p.fact.name)).collect();
         out.push(format!("{} pods to be gone: {}", job.deleting_pods.len(), names.join(", ")));
     }
+    if let Some(spec) = job.spec().filter(|_| !job.phase.is_terminal()) {
+        let held = spec.groups.iter().filter_map(|group| job.hold(spec, group));
+        for hold in held.map(|hold| hold.to_string()) {
+            if !out.contains(&hold) {
+                out.push(hold);
+            }
+        }
+    }
+    out.extend(job.missing().iter().map(|missing| crate::Hold::Missing(missing).to_string()));
     out.extend(backing_off(&job, state.at));
     for (object, attempt) in &job.attempts {
         let when = attempt.retry_at.map_or_else(|| "after an edit of the spec".to_owned(), Timestamp::to_rfc3339);

@@ -10,11 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use model::fact::{EndRequest, Milestone};
-use model::{Decision, Incarnation, JobKey, ObjectRef, ResourceVersion, SpecFact, Stamp, Text, Timestamp, Uid};
+use model::{
+    Decision, Incarnation, JobKey, ObjectRef, OwnedRef, ResourceVersion, SpecFact, Stamp, Text, Timestamp, Uid,
+};
 
 use self::course::{Course, Gone};
 use self::words::Words;
-use crate::job::{Attempt, Job, Pod, Service, Trail};
+use crate::job::{Attempt, Job, Owned, Pod, Service, Trail};
 use crate::jobs::JobSummary;
 
 /// A job that has ended. Its object is there, and what is left of its pods and services stays.
@@ -64,6 +66,9 @@ struct Rest {
     container_restarts: u32,
     /// Kept while there are pods: the index of nodes holds it.
     key: Option<Arc<JobKey>>,
+    owned: BTreeMap<OwnedRef, Box<Owned>>,
+    finalizers: Vec<Text>,
+    finalized: bool,
 }
 
 impl Job {
@@ -79,6 +84,7 @@ impl Job {
             && self.surplus_services.is_empty()
             && self.deleting_pods.is_empty()
             && self.services.values().all(|service| service.deletion.is_none())
+            && self.owned.values().all(|owned| !owned.planned && owned.deletion.is_none())
     }
 }
 
@@ -131,6 +137,9 @@ impl FinishedJob {
             admitted_at,
             past_container_restarts,
             container_restarts,
+            owned,
+            finalizers,
+            finalized,
             key,
         } = job;
         let key = key.filter(|_| !pods.is_empty());
@@ -149,6 +158,9 @@ impl FinishedJob {
             past_container_restarts,
             container_restarts,
             key,
+            owned,
+            finalizers,
+            finalized,
         };
         let message = decision.as_mut().map(|decision| std::mem::take(message_of(decision))).unwrap_or_default();
         let (milestones, phases): (Vec<_>, Vec<_>) = milestones
@@ -210,6 +222,9 @@ impl FinishedJob {
             past_container_restarts,
             container_restarts,
             key,
+            owned,
+            finalizers,
+            finalized,
         } = self.rest.as_deref().cloned().unwrap_or_default();
         let Course { spec, valid, phase, end_annotated, decision, milestones, trail, groups, finals } = &*self.course;
         let mut decision = decision.clone();
@@ -272,6 +287,9 @@ impl FinishedJob {
             admitted_at: self.admitted_at,
             past_container_restarts,
             container_restarts,
+            owned,
+            finalizers,
+            finalized,
             key,
         }
     }
@@ -288,6 +306,11 @@ impl FinishedJob {
     /// The services that stay.
     pub(crate) fn services(&self) -> Option<&BTreeMap<Uid, Box<Service>>> {
         self.rest.as_ref().map(|rest| &rest.services)
+    }
+
+    /// The objects besides pods and services that stay.
+    pub(crate) fn owned(&self) -> Option<&BTreeMap<OwnedRef, Box<Owned>>> {
+        self.rest.as_ref().map(|rest| &rest.owned)
     }
 
     /// Shares the course of another job if it is equal, or else its spec.
@@ -324,11 +347,11 @@ mod tests {
 
     use super::*;
     use crate::wire::job_value;
-    use crate::wire::tests::{values, values2};
+    use crate::wire::tests::{values, values2, values3};
 
     #[test]
     fn a_job_that_wakes_is_the_one_that_was_finished() {
-        for state in [values::state(), values2::state()] {
+        for state in [values::state(), values2::state(), values3::state()] {
             let full = state.job(&values::key()).unwrap().into_owned();
             // What stands in the way is done; every other member is set.
             let mut job =
@@ -340,10 +363,12 @@ mod tests {
                 set.clear();
             }
             job.services.values_mut().for_each(|service| service.deletion = None);
+            job.owned.values_mut().for_each(|owned| (owned.planned, owned.deletion) = (false, None));
             assert!(job.may_be_finished());
             let finished = FinishedJob::of(job.clone());
             assert_eq!(job_value(&finished.job()), job_value(&job));
-            assert_eq!(finished.pods().map(BTreeMap::len), Some(job.pods.len()));
+            assert_eq!(finished.pods().map_or(0, BTreeMap::len), job.pods.len());
+            assert_eq!(finished.owned().map_or(0, BTreeMap::len), job.owned.len());
         }
     }
 }

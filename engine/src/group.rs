@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Incarnation, ResourceVersion, Timestamp, Uid};
+use model::{GroupSpec, Incarnation, ResourceVersion, Text, Timestamp, Uid};
 
 /// One replica group.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +37,8 @@ pub struct Group {
     pub lost: BTreeSet<u32>,
     /// Wanted slots whose pod was made in another shape than the group's present one.
     pub misshapen: BTreeSet<u32>,
+    /// Last completed run of a group whose pods run once: the shape of the pods that succeeded.
+    pub achieved: Option<Text>,
 }
 
 /// Pods by phase.
@@ -136,6 +138,11 @@ impl Group {
     pub(crate) fn delay(&mut self, index: u32, until: Timestamp) {
         let at = self.delays.entry(index).or_default();
         *at = until.max(*at);
+    }
+
+    /// Returns true if its pods run once and have completed the present run.
+    pub fn has_run(&self, spec: &GroupSpec) -> bool {
+        spec.once && self.achieved.is_some() && self.achieved == spec.shape
     }
 
     /// The slot at an index.

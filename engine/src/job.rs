@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use model::fact::{EndRequest, Milestone};
 use model::{
-    ClockStart, Decision, GroupSpec, Incarnation, JobKey, JobSpec, ObjectRef, Outcome, Phase, PodFact, PodPhase,
-    ResourceVersion, SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
+    ClockStart, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Missing, ObjectRef, Outcome, OwnedFact, OwnedRef,
+    Phase, PodFact, PodPhase, ResourceVersion, SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
 };
 
 use crate::group::{Counter, Group, Slot};
@@ -112,8 +112,25 @@ pub struct Job {
     pub past_container_restarts: u32,
     /// Restarts of containers of its pods.
     pub container_restarts: u32,
+    /// Objects it owns besides pods and services of slots: those observed, and those to be created.
+    pub owned: BTreeMap<OwnedRef, Box<Owned>>,
+    /// Finalizers on its object, where its API has one.
+    pub finalizers: Vec<Text>,
+    /// Set if its API's finalizer is among them.
+    pub finalized: bool,
     /// Its own key, shared by the indexes that name it.
     pub key: Option<Arc<JobKey>>,
+}
+
+/// An object that a job owns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Owned {
+    /// As last observed; `None` while it is not known to exist.
+    pub fact: Option<OwnedFact>,
+    /// Set if its creation is unresolved.
+    pub planned: bool,
+    /// Its deletion, if one was decided.
+    pub deletion: Option<Box<PendingDeletion>>,
 }
 
 /// One entry of a job's trail.
@@ -177,6 +194,13 @@ pub struct Attempt {
     pub last: Outcome,
 }
 
+impl Owned {
+    /// Returns true if it is known and has this uid.
+    pub(crate) fn is(&self, uid: &Uid) -> bool {
+        self.fact.as_ref().is_some_and(|fact| fact.uid == *uid)
+    }
+}
+
 impl Job {
     /// The valid spec in force.
     pub fn spec(&self) -> Option<&JobSpec> {
@@ -185,7 +209,30 @@ impl Job {
 
     /// Why the latest spec cannot be accepted.
     pub fn invalid(&self) -> Option<&[model::FieldError]> {
-        self.spec.as_ref().and_then(|s| s.spec.as_ref().err()).map(Vec::as_slice)
+        let errors = self.spec.as_ref().and_then(|s| s.spec.as_ref().err()).map(Vec::as_slice);
+        errors.filter(|errors| !errors.is_empty())
+    }
+
+    /// Returns the objects that the latest spec is made of and that cannot be used.
+    pub fn missing(&self) -> &[Missing] {
+        self.spec.as_ref().map_or(&[], |spec| &spec.missing)
+    }
+
+    /// Returns true if what its objects are rendered from is older than its latest spec, because it has pods.
+    pub fn renders_older_spec(&self) -> bool {
+        let latest = self.spec.as_ref().filter(|fact| fact.spec.is_ok());
+        latest.zip(self.valid.as_ref()).is_some_and(|(latest, valid)| latest.manifest != valid.manifest)
+    }
+
+    /// Returns true if the pods of a group run once.
+    pub(crate) fn runs_once(&self, group: &str) -> bool {
+        self.spec().and_then(|spec| spec.group(group)).is_some_and(|group| group.once)
+    }
+
+    /// Returns true if pods of other groups than those that run once exist, or may be created.
+    pub(crate) fn has_lasting_pods(&self) -> bool {
+        let lasts = |id: &SlotId| !self.runs_once(&id.group);
+        self.planned_pods.iter().any(lasts) || self.pods.values().any(|pod| pod.fact.slot.as_ref().is_some_and(lasts))
     }
 
     /// Remarks on the spec in force.
@@ -243,10 +290,22 @@ impl Job {
     /// Returns the number of retries that its budget counts: pods replaced, and where the budget says so restarts of
     /// containers.
     pub fn retries(&self) -> u32 {
-        let replaced = self.groups.values().fold(0u32, |sum, group| sum.saturating_add(group.charged));
+        let lasting = self.groups.iter().filter(|(name, _)| !self.runs_once(name));
+        let replaced = lasting.fold(0u32, |sum, (_, group)| sum.saturating_add(group.charged));
         let containers = self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.containers);
         let restarts = self.past_container_restarts.saturating_add(self.container_restarts);
         if containers { replaced.saturating_add(restarts) } else { replaced }
+    }
+
+    /// Returns the number of retries that the budget of a group counts: its pods replaced, and where the budget says so restarts
+    /// of containers in its present pods.
+    pub fn group_retries(&self, spec: &GroupSpec) -> u32 {
+        let Some(group) = self.groups.get(&spec.name) else { return 0 };
+        if !spec.budget.is_some_and(|budget| budget.containers) {
+            return group.charged;
+        }
+        let pods = group.slots.iter().filter_map(|slot| self.pods.get(slot.pod.as_ref()?));
+        pods.fold(group.charged, |sum, pod| sum.saturating_add(pod.fact.restarts))
     }
 
     /// Starts the clock of a time limit that counts from the admission.

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use model::{JobKey, Phase, ResourceVersion, Stamp, Uid};
+use model::{JobKey, OwnedFact, OwnedRef, Phase, ResourceVersion, Stamp, Uid};
 
 use crate::finished::FinishedJob;
-use crate::job::{Job, Pod, Service};
+use crate::job::{Job, Owned, Pod, Service};
 use crate::text::share;
 use crate::wire::job_value;
 
@@ -103,6 +103,12 @@ impl Jobs {
     pub(crate) fn services(&self) -> impl Iterator<Item = (&JobKey, &Uid, &Service)> {
         let services = self.all.iter().filter_map(|(key, entry)| Some((key, entry.services()?)));
         services.flat_map(|(key, services)| services.iter().map(move |(uid, service)| (key, uid, &**service)))
+    }
+
+    /// Returns the objects that all jobs own, as last observed.
+    pub(crate) fn owned(&self) -> impl Iterator<Item = (&JobKey, &OwnedFact)> {
+        let owned = self.all.iter().filter_map(|(key, entry)| Some((key, entry.owned()?)));
+        owned.flat_map(|(key, owned)| owned.values().filter_map(move |owned| Some((key, owned.fact.as_ref()?))))
     }
 
     /// Returns the job of that key to be changed. A finished job wakes: it is live again.
@@ -206,6 +212,13 @@ impl Entry {
             Self::Finished(finished) => finished.services(),
         }
     }
+
+    fn owned(&self) -> Option<&BTreeMap<OwnedRef, Box<Owned>>> {
+        match self {
+            Self::Live(job) => Some(&job.owned),
+            Self::Finished(finished) => finished.owned(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -224,7 +237,13 @@ mod tests {
     fn jobs() -> Jobs {
         let mut jobs = Jobs::default();
         for (name, rv) in [("a", 0), ("b", 1), ("c", 2)] {
-            let fact = SpecFact { spec: Err(Vec::new()), warnings: Vec::new(), manifest: "{}".into() };
+            let fact = SpecFact {
+                spec: Err(Vec::new()),
+                warnings: Vec::new(),
+                manifest: "{}".into(),
+                missing: vec![],
+                needs: vec![],
+            };
             let spec = Some(Arc::new(fact));
             let new = || Job {
                 known: true,

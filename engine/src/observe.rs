@@ -3,11 +3,12 @@
 //! Nothing is decided here. Stale facts, which older builds recorded, are passed over by the rules of [`crate::admit`].
 
 pub(crate) mod answers;
+mod owned;
 mod pods;
 mod services;
 
 use model::command::Outcome;
-use model::{Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, Phase, SlotId, SpecFact, Stamp, Timestamp};
+use model::{Edits, Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, Phase, SlotId, SpecFact, Stamp, Timestamp};
 
 use crate::job::Job;
 use crate::nodes::{Node, NodeView};
@@ -83,6 +84,8 @@ impl State {
             | Fact::PodGone { .. }
             | Fact::Service(_)
             | Fact::ServiceGone { .. }
+            | Fact::Owned(_)
+            | Fact::OwnedGone { .. }
             | Fact::NodeChanged { .. }
             | Fact::Answered { .. }
             | Fact::Published { .. }
@@ -117,7 +120,11 @@ impl State {
 
     fn observe_job(&mut self, key: &JobKey, fact: &Fact) -> Result<(), FactError> {
         let (at, stamp) = (self.at, self.stamp);
-        let tells_of_an_end = matches!(fact, Fact::JobGone | Fact::PodGone { .. } | Fact::ServiceGone { .. });
+        // An object that a job owns is told of its job by a list or watch that has shown the job before.
+        let tells_of_an_end = matches!(
+            fact,
+            Fact::JobGone | Fact::PodGone { .. } | Fact::ServiceGone { .. } | Fact::Owned(_) | Fact::OwnedGone { .. }
+        );
         let new = || Job { orphan_since: Some(at), ..Job::default() };
         let job = if tells_of_an_end { self.jobs.get_mut(key) } else { self.jobs.get_or_insert(key, new) };
         let Some(job) = job.filter(|job| !job.is_stale(fact)) else { return Ok(()) };
@@ -135,6 +142,8 @@ impl State {
             Fact::PodGone { uid, rv } => turn.pod_gone(job, uid, *rv, &mut moves),
             Fact::Service(fact) => turn.service(job, fact),
             Fact::ServiceGone { uid } => turn.service_gone(job, uid),
+            Fact::Owned(fact) => turn.owned(job, fact),
+            Fact::OwnedGone { uid } => turn.owned_gone(job, uid),
             Fact::NodeChanged { name } => {
                 let here: Vec<SlotId> = job
                     .pods
@@ -198,6 +207,8 @@ impl Turn<'_> {
         job.end_requests.clone_from(&fact.end_requests);
         // Once written it is not written again: taking it away is the user's business.
         job.end_annotated |= fact.end_annotated;
+        job.finalizers.clone_from(&fact.finalizers);
+        job.finalized = fact.finalized;
         job.mirror = fact.mirror;
         job.acked_stamp = job.acked_stamp.max(fact.mirror);
     }
@@ -208,12 +219,15 @@ impl Turn<'_> {
         let too_late = job.valid.is_some() && job.ending().is_some();
         if fact.spec.is_ok() && !too_late {
             let edited = job.valid.is_some();
-            job.valid = Some(fact.clone());
+            job.valid = Some(in_force(job, &fact));
             // What was refused may be accepted now.
             job.attempts.retain(|_, attempt| !matches!(attempt.last, Outcome::Refused { .. }));
             slots::rebuild_slots(job, edited, self);
-            let is_active = !matches!(job.phase, Phase::New | Phase::Suspended) && !job.phase.is_terminal();
-            if is_active {
+            let waits = matches!(job.phase, Phase::New | Phase::Suspended)
+                || job.phase.is_terminal()
+                || (matches!(job.phase, Phase::Pending | Phase::Preparing)
+                    && job.spec().is_some_and(|spec| spec.phase_rules.queued));
+            if !waits {
                 // The object of another operator, or one whose clock counted from elsewhere before.
                 job.admit(job.started_at.unwrap_or(self.at));
             }
@@ -222,5 +236,15 @@ impl Turn<'_> {
             job.status_stamp = self.stamp;
         }
         job.spec = Some(fact);
+    }
+}
+
+/// Returns the spec that is in force after an edit: with what objects are rendered from as it was, where that cannot change
+/// under the job's pods.
+fn in_force(job: &Job, edit: &std::sync::Arc<SpecFact>) -> std::sync::Arc<SpecFact> {
+    let keeps = edit.spec.as_ref().is_ok_and(|spec| spec.edits == Edits::Numbers) && job.has_lasting_pods();
+    match job.valid.as_ref().filter(|valid| keeps && valid.manifest != edit.manifest) {
+        Some(valid) => SpecFact { manifest: valid.manifest.clone(), ..(**edit).clone() }.into(),
+        None => edit.clone(),
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{ContainerState, ObjectRef, PodPhase, SlotId, Text, Uid};
+use model::{ContainerState, GroupSpec, ObjectRef, PodFact, PodPhase, SlotId, Text, Uid};
 
 use crate::group::{Counter, Group, Slot};
 use crate::job::{Job, Pod};
@@ -40,6 +40,7 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, node_view: &NodeView<'_>) {
     let wanted = spec.and_then(|spec| spec.group(&id.group));
     let (services, gpus) = wanted.map_or((false, false), |group| (group.services, group.gpus));
     let shape = wanted.and_then(|group| group.shape.as_ref());
+    let once = wanted.is_some_and(|group| group.once);
     let ignores_leaving = spec.is_some_and(|spec| spec.phase_rules.ignores_leaving);
     let Some(group) = groups.get_mut(&id.group) else { return };
     let Group {
@@ -62,17 +63,42 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, node_view: &NodeView<'_>) {
     set_membership(missing, id.index, pod.is_none() && !slot.planned && !slot.done && !slot.lost);
     set_membership(missing_services, id.index, services && slot.service.is_none() && !slot.service_planned);
     set_membership(done, id.index, slot.done);
-    let evaluates = |pod: &Pod| (!slot.lost || pod.is_leaving()) && needs_evaluation(pod, gpus, node_view);
+    // What became of a pod that ran once and succeeded has no consequence.
+    let is_over = slot.lost || (once && slot.done);
+    let evaluates = |pod: &Pod| (!is_over || pod.is_leaving()) && needs_evaluation(pod, gpus, node_view);
     set_membership(to_evaluate, id.index, pod.is_some_and(|pod| evaluates(pod)));
     set_membership(lost, id.index, slot.lost);
-    set_membership(misshapen, id.index, pod.is_some_and(|pod| is_misshapen(pod, shape)));
+    set_membership(misshapen, id.index, pod.is_some_and(|pod| is_misshapen(pod, shape, once)));
 }
 
 /// Returns true if a pod that goes on was made in another shape than the group's present one. A pod whose shape is not told
-/// was made by another operator, and stays as it is.
-fn is_misshapen(pod: &Pod, shape: Option<&Text>) -> bool {
+/// was made by another operator, and stays as it is. One that ran once, in another run, makes room even if it has ended.
+fn is_misshapen(pod: &Pod, shape: Option<&Text>, once: bool) -> bool {
     let differs = shape.is_some_and(|wanted| pod.fact.shape.as_ref().is_some_and(|shape| shape != wanted));
-    differs && !pod.is_leaving() && !pod.fact.phase.is_terminal()
+    differs && !pod.is_leaving() && (once || !pod.fact.phase.is_terminal())
+}
+
+/// Returns true if a pod that succeeded completed its slot: in a group that runs once, only one of the present run.
+pub(crate) fn completes(job: &Job, id: &SlotId, pod: &PodFact) -> bool {
+    let spec = job.spec().and_then(|spec| spec.group(&id.group));
+    pod.phase == PodPhase::Succeeded && spec.is_none_or(|spec| !spec.once || pod.shape == spec.shape)
+}
+
+/// Brings the successes of a group that runs once in step with its present run.
+fn refresh_run(job: &mut Job, wanted: &GroupSpec) {
+    let Some(group) = job.groups.get(&wanted.name) else { return };
+    let has_run = group.has_run(wanted);
+    let completed = |slot: &Slot| {
+        let pod = slot.pod.as_ref().and_then(|uid| job.pods.get(uid));
+        pod.is_some_and(|pod| pod.fact.phase == PodPhase::Succeeded && pod.fact.shape == wanted.shape)
+    };
+    let done: Vec<bool> = group.slots.iter().map(|slot| has_run || completed(slot)).collect();
+    let Some(group) = job.groups.get_mut(&wanted.name) else { return };
+    for (slot, done) in group.slots.iter_mut().zip(done) {
+        slot.done = done;
+        slot.lost &= done;
+    }
+    group.lost.retain(|index| group.slots.get(usize::try_from(*index).unwrap_or(usize::MAX)).is_some_and(|s| s.lost));
 }
 
 fn set_membership(set: &mut BTreeSet<u32>, index: u32, member: bool) {
@@ -161,6 +187,9 @@ pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, turn: &Turn<'_>) {
         }
     }
     for wanted in &spec.groups {
+        if wanted.once {
+            refresh_run(job, wanted);
+        }
         refresh_group(job, &wanted.name, node_view);
     }
 }

@@ -134,6 +134,17 @@ impl State {
         at.checked_sub(1).and_then(|n| self.terms.get(n)).is_some_and(|(term, _)| *term == stamp.term)
     }
 
+    /// Returns the number of jobs that have not ended and whose specs are made of this job's object.
+    pub(crate) fn needed_by(&self, key: &JobKey) -> usize {
+        let first = JobKey { name: Text::from(""), kind: Text::from(""), uid: model::Uid::from(""), ..key.clone() };
+        let near = self.jobs.live_from(Some(&first)).take_while(|(other, _)| other.namespace == key.namespace);
+        let needs = |job: &Job| {
+            let specs = [&job.spec, &job.valid].into_iter().flatten();
+            specs.flat_map(|spec| &spec.needs).any(|(kind, name)| (kind, name) == (&key.kind, &key.name))
+        };
+        near.filter(|(_, job)| job.known && !job.gone && !job.phase.is_terminal() && needs(job)).count()
+    }
+
     /// Returns what is known of the nodes, for classifying pods on them.
     pub(crate) fn node_view(&self) -> NodeView<'_> {
         NodeView::new(&self.nodes, &self.list_rvs, &self.config)
@@ -168,7 +179,7 @@ impl State {
     /// Returns true if nothing is left to be done for a job on any node and in any term, and before its deadline at no time:
     /// only facts about itself concern it.
     fn is_finished(&self, key: &JobKey) -> bool {
-        self.jobs.live(key).is_some_and(|job| job.may_be_finished() && self.wanted(job).is_empty())
+        self.jobs.live(key).is_some_and(|job| job.may_be_finished() && self.wanted(key, job).is_empty())
             && crate::decide::decide(self, key, self.at).is_empty()
     }
 

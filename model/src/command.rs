@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::id::{Incarnation, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
+use crate::owned::OwnedRef;
 
 /// An object of one job that commands are about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +22,10 @@ pub enum ObjectRef {
     EndAnnotation,
     /// The job's own object.
     Job,
+    /// An object that the job owns.
+    Owned(OwnedRef),
+    /// The finalizer on the job's object.
+    Finalizer,
 }
 
 impl fmt::Display for ObjectRef {
@@ -33,6 +38,8 @@ impl fmt::Display for ObjectRef {
             Self::Status => f.write_str("status"),
             Self::EndAnnotation => f.write_str("ending annotation"),
             Self::Job => f.write_str("job"),
+            Self::Owned(object) => object.fmt(f),
+            Self::Finalizer => f.write_str("finalizer"),
         }
     }
 }
@@ -79,6 +86,39 @@ pub enum Command {
     WriteEndAnnotation,
     /// Delete the job's own object: its time after the end has passed.
     DeleteJob,
+    /// Create an object that the job owns.
+    CreateOwned {
+        /// The object.
+        object: OwnedRef,
+    },
+    /// Patch an object that the job owns with its present contents.
+    UpdateOwned {
+        /// The object.
+        object: OwnedRef,
+        /// Its uid: a precondition.
+        uid: Uid,
+        /// Its resourceVersion last observed: a precondition.
+        rv: ResourceVersion,
+    },
+    /// Delete an object that the job owns, by uid.
+    DeleteOwned {
+        /// The object.
+        object: OwnedRef,
+        /// Its uid: a precondition.
+        uid: Uid,
+    },
+    /// Read an object that the job owns whose creation was given up but may have happened.
+    ReadOwned {
+        /// The object.
+        object: OwnedRef,
+    },
+    /// Put the finalizer on the job's object, or take it off.
+    SetFinalizer {
+        /// True if it is put on.
+        on: bool,
+        /// The job's resourceVersion last observed: a precondition.
+        rv: ResourceVersion,
+    },
     /// Write the status and the mirror.
     WriteStatus {
         /// The stamp the mirror carries.
@@ -99,6 +139,11 @@ impl Command {
             Self::DeleteService { uid, .. } => ObjectRef::ServiceUid(uid.clone()),
             Self::WriteEndAnnotation => ObjectRef::EndAnnotation,
             Self::DeleteJob => ObjectRef::Job,
+            Self::CreateOwned { object }
+            | Self::UpdateOwned { object, .. }
+            | Self::DeleteOwned { object, .. }
+            | Self::ReadOwned { object } => ObjectRef::Owned(object.clone()),
+            Self::SetFinalizer { .. } => ObjectRef::Finalizer,
             Self::WriteStatus { .. } => ObjectRef::Status,
         }
     }

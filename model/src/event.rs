@@ -2,6 +2,7 @@
 
 use crate::fact::EndRequest;
 use crate::id::{Incarnation, SlotId, Text, Timestamp, Uid};
+use crate::owned::OwnedRef;
 use crate::phase::Phase;
 use crate::policy::RestartScope;
 
@@ -29,6 +30,23 @@ pub enum Event {
     ServicesDropped {
         /// Their uids.
         uids: Vec<Uid>,
+    },
+    /// These owned objects will be created.
+    OwnedPlanned {
+        /// The objects.
+        objects: Vec<OwnedRef>,
+    },
+    /// These owned objects are to go.
+    OwnedDropped {
+        /// The objects.
+        objects: Vec<OwnedRef>,
+    },
+    /// A group of pods that run once completed this run.
+    Achieved {
+        /// The group.
+        group: Text,
+        /// The run: the shape of its pods.
+        run: Text,
     },
     /// A restart or an ending.
     Decided(Box<Decision>),
@@ -79,6 +97,9 @@ impl Event {
             Self::ServicesPlanned { .. } => "ServicesPlanned",
             Self::PodsDropped { .. } => "PodsDropped",
             Self::ServicesDropped { .. } => "ServicesDropped",
+            Self::OwnedPlanned { .. } => "OwnedPlanned",
+            Self::OwnedDropped { .. } => "OwnedDropped",
+            Self::Achieved { .. } => "Achieved",
             Self::Decided(_) => "Decided",
             Self::Replaced { .. } => "Replaced",
             Self::Lost { .. } => "Lost",

@@ -8,6 +8,7 @@ use crate::command::{ObjectRef, Outcome};
 use crate::config::Config;
 use crate::id::{Incarnation, Kind, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 use crate::mirror::Mirror;
+use crate::owned::{Keep, OwnedRef};
 use crate::spec::{FieldError, JobSpec};
 
 /// Something observed outside the engine.
@@ -39,6 +40,13 @@ pub enum Fact {
     Service(Box<ServiceFact>),
     /// A service is gone.
     ServiceGone {
+        /// Its uid.
+        uid: Uid,
+    },
+    /// An object that the job owns as it stands.
+    Owned(Box<OwnedFact>),
+    /// An object that the job owned is gone.
+    OwnedGone {
         /// Its uid.
         uid: Uid,
     },
@@ -96,6 +104,8 @@ impl Fact {
             Self::PodGone { .. } => "PodGone",
             Self::Service(_) => "Service",
             Self::ServiceGone { .. } => "ServiceGone",
+            Self::Owned(_) => "Owned",
+            Self::OwnedGone { .. } => "OwnedGone",
             Self::Node(_) => "Node",
             Self::NodeGone { .. } => "NodeGone",
             Self::NodeChanged { .. } => "NodeChanged",
@@ -121,6 +131,10 @@ pub struct JobFact {
     pub end_annotated: bool,
     /// Stamp of the mirror it carries.
     pub mirror: Stamp,
+    /// Its finalizers, where its API has one.
+    pub finalizers: Vec<Text>,
+    /// Set if its API's finalizer is among them.
+    pub finalized: bool,
 }
 
 /// A request to end a job, made by an annotation; strongest first.
@@ -137,12 +151,27 @@ pub enum EndRequest {
 /// The job object's spec, translated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecFact {
-    /// The job it describes, or the reasons why it cannot be accepted (never empty).
+    /// The job it describes, or the reasons why it cannot be accepted: never empty, unless an object is missing.
     pub spec: Result<JobSpec, Vec<FieldError>>,
     /// Remarks on accepted values, for the user.
     pub warnings: Vec<FieldError>,
     /// Canonical JSON of what rendering needs from the object; opaque to the engine.
     pub manifest: Text,
+    /// Objects that the spec is made of besides the job, and that cannot be used. While there are any, the job waits.
+    pub missing: Vec<Missing>,
+    /// Jobs of other kinds whose objects the spec is made of: kind and name, in the job's namespace.
+    pub needs: Vec<(Text, Text)>,
+}
+
+/// An object that a spec needs and that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// Kind of the object.
+    pub kind: Text,
+    /// Its name.
+    pub name: Text,
+    /// Why it cannot be used; absent when it does not exist.
+    pub problem: Option<Text>,
 }
 
 /// Phase of a pod.
@@ -254,6 +283,27 @@ pub struct ServiceFact {
     pub rv: ResourceVersion,
     /// Set if it has a deletionTimestamp.
     pub deleting: bool,
+}
+
+/// An object that a job owns, reduced to what decisions read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedFact {
+    /// Its type and name.
+    pub object: OwnedRef,
+    /// Its uid.
+    pub uid: Uid,
+    /// Its version.
+    pub rv: ResourceVersion,
+    /// Set if it has a deletionTimestamp.
+    pub deleting: bool,
+    /// Time for which it is kept, as it says itself. An object with an owner is kept with it.
+    pub keep: Keep,
+    /// Set if it is ready, for example bound.
+    pub ready: bool,
+    /// Why it cannot become ready.
+    pub failed: Option<Text>,
+    /// Digest of the contents it was last given.
+    pub digest: Option<Text>,
 }
 
 /// A node, reduced to what decisions read.

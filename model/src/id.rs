@@ -243,11 +243,13 @@ pub enum Kind {
     Service,
     /// Cluster nodes.
     Node,
+    /// Objects of other types that jobs own.
+    Owned,
 }
 
 impl Kind {
     /// Every kind, in the order in which recovery lists them.
-    pub const ALL: [Self; 4] = [Self::Node, Self::Job, Self::Pod, Self::Service];
+    pub const ALL: [Self; 5] = [Self::Node, Self::Job, Self::Owned, Self::Pod, Self::Service];
 }
 
 #[cfg(test)]

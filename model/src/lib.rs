@@ -22,6 +22,7 @@ pub mod fact;
 pub mod id;
 pub mod json;
 pub mod mirror;
+pub mod owned;
 pub mod phase;
 pub mod policy;
 pub mod spec;
@@ -29,12 +30,16 @@ pub mod spec;
 pub use command::{Command, Effect, ObjectRef, Outcome};
 pub use config::Config;
 pub use event::{Cause, CauseKind, Decision, Event, Replacement};
-pub use fact::{ContainerFact, ContainerState, Fact, JobFact, NodeFact, PodFact, PodPhase, ServiceFact, SpecFact};
+pub use fact::{
+    ContainerFact, ContainerState, Fact, JobFact, Missing, NodeFact, OwnedFact, PodFact, PodPhase, ServiceFact,
+    SpecFact,
+};
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;
+pub use owned::{Awaits, Keep, OwnedRef, OwnedSpec, When};
 pub use phase::Phase;
 pub use policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
     Retryable,
 };
-pub use spec::{Ends, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Running};
+pub use spec::{Dependency, Edits, Ends, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Reached, Running};

@@ -41,4 +41,6 @@ pub struct Mirror {
     pub admitted_at: Option<Timestamp>,
     /// Restarts of containers of pods that are gone.
     pub container_restarts: u32,
+    /// Last completed run of each group whose pods run once.
+    pub achieved: BTreeMap<Text, Text>,
 }

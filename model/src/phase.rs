@@ -28,11 +28,15 @@ pub enum Phase {
     NodeFailed,
     /// It has no pods for now, because it was asked to wait.
     Suspended,
+    /// Pods that run once prepare what its other pods wait for.
+    Preparing,
+    /// Its pods may be created, but wait for nodes. Only jobs of [`crate::PhaseRules::queued`].
+    Queued,
 }
 
 impl Phase {
     /// Every phase, in declaration order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::New,
         Self::Pending,
         Self::Creating,
@@ -45,6 +49,8 @@ impl Phase {
         Self::Preempted,
         Self::NodeFailed,
         Self::Suspended,
+        Self::Preparing,
+        Self::Queued,
     ];
 
     /// Returns true if a job in this phase has ended for good.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::id::Text;
+use crate::owned::OwnedSpec;
 use crate::phase::Phase;
 use crate::policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope, Retryable,
@@ -38,8 +39,15 @@ pub struct JobSpec {
     pub ttl_ms: Option<u64>,
     /// Set if older tools read an annotation about the end of the job.
     pub end_annotation: bool,
-    /// Set if the job waits without pods until this is taken back.
+    /// Set if the job waits without pods until this is taken back. Pods that run once are created all the same.
     pub suspended: bool,
+    /// Objects of the job besides pods and services of slots.
+    pub owned: Vec<OwnedSpec>,
+    /// Set if the job's object carries a finalizer. It is taken off once the job's owned objects of
+    /// [`crate::Keep::Finalized`] are gone and no other job needs it.
+    pub finalizer: bool,
+    /// Edits that take effect on a job with pods.
+    pub edits: Edits,
 }
 
 impl Default for JobSpec {
@@ -59,6 +67,9 @@ impl Default for JobSpec {
             ttl_ms: None,
             end_annotation: true,
             suspended: false,
+            owned: Vec::new(),
+            finalizer: false,
+            edits: Edits::default(),
         }
     }
 }
@@ -108,6 +119,14 @@ pub struct GroupSpec {
     pub min: Option<u32>,
     /// Shape of its pods: what of the number of replicas is written into each. Pods of another shape are replaced together.
     pub shape: Option<Text>,
+    /// States of other groups that its pods wait for.
+    pub after: Vec<Dependency>,
+    /// Set if its pods run once for each shape: a success counts through halts and restarts, and survives a lost log.
+    pub once: bool,
+    /// Set if pods of a group that runs once are deleted when they have succeeded.
+    pub drops_succeeded: bool,
+    /// Retries of the group's own pods after which the job fails.
+    pub budget: Option<Budget>,
 }
 
 impl Default for GroupSpec {
@@ -125,6 +144,10 @@ impl Default for GroupSpec {
             gpus: false,
             min: None,
             shape: None,
+            after: Vec::new(),
+            once: false,
+            drops_succeeded: false,
+            budget: None,
         }
     }
 }
@@ -139,6 +162,36 @@ impl GroupSpec {
     pub fn display(&self) -> &Text {
         self.display.as_ref().unwrap_or(&self.name)
     }
+}
+
+/// A state of another group that the pods of a group wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dependency {
+    /// Name of the other group.
+    pub group: Text,
+    /// The state.
+    pub reached: Reached,
+}
+
+/// State that a group has reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// All of its pods have a node, or have ended.
+    Scheduled,
+    /// All of its pods run, or have succeeded.
+    Running,
+    /// All of its pods have succeeded.
+    Succeeded,
+}
+
+/// Edits of a spec that take effect on a job with pods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Edits {
+    /// All: what is created afterwards follows the edit.
+    #[default]
+    All,
+    /// Numbers, limits and policies. What its objects are rendered from stays until the job has no pods.
+    Numbers,
 }
 
 /// Rules by which progress towards running is shown. They differ between APIs.
@@ -156,6 +209,8 @@ pub struct PhaseRules {
     pub ends: Ends,
     /// Milestones that are kept of many.
     pub milestones: Milestones,
+    /// Set if a job whose pods may be created, but wait for nodes, is `Queued`.
+    pub queued: bool,
 }
 
 impl Default for PhaseRules {
@@ -167,6 +222,7 @@ impl Default for PhaseRules {
             ignores_leaving: false,
             ends: Ends::AfterCleanUp,
             milestones: Milestones::Latest,
+            queued: false,
         }
     }
 }

@@ -19,8 +19,13 @@ impl Operator {
             Command::DeletePod { name, force: false, uid } => ("Delete", "Pod", name.clone(), fnv(&uid.0)),
             Command::DeleteService { name, uid } => ("Delete", "Service", name.clone(), fnv(&uid.0)),
             Command::DeleteJob => ("Delete", "Job", key.name.clone(), 0),
+            Command::CreateOwned { object } => ("Create", &*object.kind, object.name.clone(), 0),
+            Command::DeleteOwned { object, uid } => ("Delete", &*object.kind, object.name.clone(), fnv(&uid.0)),
             Command::DeletePod { .. }
             | Command::ReadPod { .. }
+            | Command::ReadOwned { .. }
+            | Command::UpdateOwned { .. }
+            | Command::SetFinalizer { .. }
             | Command::WriteEndAnnotation
             | Command::WriteStatus { .. } => return,
         };
@@ -36,7 +41,14 @@ impl Operator {
 
     /// Creates a Kubernetes Event about a name that another object holds, or an object of the job without its label.
     pub(crate) fn announce_taken(&mut self, key: &JobKey, command: &Command, held: &Value, unseen: bool) {
-        let kind = if matches!(command.object(), ObjectRef::Service(_)) { "Service" } else { "Pod" };
+        let object = command.object();
+        let kind = if let ObjectRef::Owned(object) = &object {
+            &*object.kind
+        } else if matches!(object, ObjectRef::Service(_)) {
+            "Service"
+        } else {
+            "Pod"
+        };
         let what =
             if unseen { "its labels were changed so that it is not watched" } else { "does not belong to this job" };
         let message = format!("{} {} exists and {what}", kind.to_lowercase(), objects::name(held));

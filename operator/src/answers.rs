@@ -9,7 +9,7 @@ use std::sync::Arc;
 use apis::{ApiAnswer, ApiError, ObservedObject, objects};
 use engine::admit::{NameHolder, Whose};
 use engine::{Admission, State};
-use model::{Command, Fact, JobKey, Kind, ObjectRef, Outcome, Stamp, Text};
+use model::{Command, Fact, JobKey, Keep, Kind, ObjectRef, Outcome, Stamp, Text};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -32,7 +32,8 @@ impl Operator {
             match purpose {
                 Purpose::Command(command) => self.answer(&key, command, answer, facts),
                 Purpose::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
-                Purpose::ReadJob { known } => {
+                Purpose::ReadOwned(command) => self.updated(&key, &command, answer, facts),
+                Purpose::ReadJob { known, .. } => {
                     if let Ok(job) = answer {
                         let have = objects::resource_version(&job);
                         if let Admission::Regressed { known } = State::admit_read(known, have) {
@@ -52,14 +53,40 @@ impl Operator {
         let outcome = match (&command, answer) {
             // Another object holds the name by now, or one that no watch shows: the pod in question does not exist.
             (Command::ReadPod { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
-            (Command::CreatePod { .. } | Command::CreateService { .. } | Command::ReadPod { .. }, Ok(created)) => {
+            (Command::ReadOwned { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
+            (
+                Command::CreatePod { .. }
+                | Command::CreateService { .. }
+                | Command::CreateOwned { .. }
+                | Command::ReadPod { .. }
+                | Command::ReadOwned { .. },
+                Ok(created),
+            ) => {
                 self.take_object(&created, facts);
                 return;
             }
-            (Command::ReadPod { .. } | Command::WriteEndAnnotation, Err(ApiError { code: 404, .. }))
+            (
+                Command::ReadPod { .. }
+                | Command::ReadOwned { .. }
+                | Command::SetFinalizer { .. }
+                | Command::WriteEndAnnotation,
+                Err(ApiError { code: 404, .. }),
+            )
             | (Command::DeleteJob, Err(ApiError { code: 404 | 409, .. })) => Outcome::Gone,
-            (Command::CreatePod { .. } | Command::CreateService { .. }, Err(ApiError { code: 409, .. })) => {
+            (
+                Command::CreatePod { .. } | Command::CreateService { .. } | Command::CreateOwned { .. },
+                Err(ApiError { code: 409, .. }),
+            ) => {
                 self.in_flight.read_next(key, Purpose::ReadTaken(command));
+                return;
+            }
+            // What the patch changed is read: its answer may tell no more than a version.
+            (Command::UpdateOwned { .. }, Ok(_) | Err(ApiError { code: 404 | 409, .. })) => {
+                self.in_flight.read_next(key, Purpose::ReadOwned(command));
+                return;
+            }
+            (Command::DeleteOwned { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
+                facts.push(key, Fact::OwnedGone { uid: uid.clone() });
                 return;
             }
             (Command::DeletePod { force, .. }, Ok(_)) => {
@@ -84,13 +111,20 @@ impl Operator {
                 facts.push(key, Fact::Published { stamp: *stamp, rv: objects::resource_version(&job) });
                 return;
             }
-            (Command::WriteStatus { .. }, Err(ApiError { code: 409, .. })) => {
+            (Command::WriteStatus { .. } | Command::SetFinalizer { .. }, Err(ApiError { code: 409, .. }))
+            | (Command::SetFinalizer { .. }, Ok(_)) => {
                 let known = self.state.known_version(key);
-                self.in_flight.read_next(key, Purpose::ReadJob { known });
+                self.in_flight.read_next(key, Purpose::ReadJob { known, of: object });
                 return;
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 404, .. })) => Outcome::Unknown { code: 404 },
-            (Command::DeleteService { .. } | Command::DeleteJob | Command::WriteEndAnnotation, Ok(_)) => Outcome::Done,
+            (
+                Command::DeleteService { .. }
+                | Command::DeleteOwned { .. }
+                | Command::DeleteJob
+                | Command::WriteEndAnnotation,
+                Ok(_),
+            ) => Outcome::Done,
             (_, Err(error)) => outcome_of(error),
         };
         facts.push(key, Fact::Answered { object, outcome });
@@ -120,11 +154,44 @@ impl Operator {
         if holder.whose(key) == Whose::Ours {
             self.take_object(&held, facts);
         }
+        if self.is_free(key, command, &holder)
+            && let Ok(fact) = apis::owned::fact(&held)
+        {
+            facts.push(key, Fact::Owned(Box::new(fact)));
+            return;
+        }
         let Some(outcome) = self.state.taken(key, &holder) else { return };
         if let Outcome::Taken { waiting: false, unseen } = outcome {
             self.announce_taken(key, command, &held, unseen);
         }
         facts.push(key, Fact::Answered { object: object.clone(), outcome });
+    }
+
+    /// Takes in the read of an owned object after a patch of it.
+    fn updated(&mut self, key: &JobKey, command: &Command, answer: ApiAnswer, facts: &mut Intake) {
+        match (command, answer) {
+            (_, Ok(object)) => self.take_object(&object, facts),
+            (Command::UpdateOwned { uid, .. }, Err(ApiError { code: 404, .. })) => {
+                facts.push(key, Fact::OwnedGone { uid: uid.clone() });
+            }
+            (_, Err(error)) => {
+                facts.push(key, Fact::Answered { object: command.object(), outcome: outcome_of(error) });
+            }
+        }
+    }
+
+    /// Returns true if an object that is kept for good is free to be taken over: the job it was made for is gone.
+    fn is_free(&self, key: &JobKey, command: &Command, holder: &NameHolder) -> bool {
+        let Command::CreateOwned { object } = command else { return false };
+        let job = self.state.job(key);
+        let wanted = job.as_deref().and_then(|job| job.spec()?.owned.iter().find(|owned| owned.object == *object));
+        wanted.is_some_and(|owned| owned.keep == Keep::Retained)
+            && holder.watched
+            && !holder.deleting
+            && holder
+                .owner
+                .as_ref()
+                .is_some_and(|owner| !self.state.jobs.summary(owner).is_some_and(|job| job.known && !job.gone))
     }
 
     /// Reads the object that holds a name of this job.

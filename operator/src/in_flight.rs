@@ -15,10 +15,14 @@ pub(crate) enum Purpose {
     Command(Command),
     /// The name of the object to create is taken: reads the object that holds it.
     ReadTaken(Command),
-    /// A status write met a newer version of the job: reads the job.
+    /// An owned object was patched, or stands in a newer version: reads it.
+    ReadOwned(Command),
+    /// A write met a newer version of the job, or changed more than its answer tells: reads the job.
     ReadJob {
         /// Version that was known when the read was sent.
         known: ResourceVersion,
+        /// The part of the job that was written.
+        of: ObjectRef,
     },
 }
 
@@ -26,8 +30,8 @@ impl Purpose {
     /// Returns the object that the call is about.
     pub(crate) fn object(&self) -> ObjectRef {
         match self {
-            Self::Command(command) | Self::ReadTaken(command) => command.object(),
-            Self::ReadJob { .. } => ObjectRef::Status,
+            Self::Command(command) | Self::ReadTaken(command) | Self::ReadOwned(command) => command.object(),
+            Self::ReadJob { of, .. } => of.clone(),
         }
     }
 }
@@ -108,7 +112,7 @@ impl InFlight {
 mod tests {
     use super::*;
 
-    const READ: Purpose = Purpose::ReadJob { known: ResourceVersion(1) };
+    const READ: Purpose = Purpose::ReadJob { known: ResourceVersion(1), of: ObjectRef::Status };
 
     fn key(name: &str) -> JobKey {
         JobKey { namespace: "ns".into(), name: name.into(), kind: "AITrainingJob".into(), uid: name.into() }

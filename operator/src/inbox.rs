@@ -63,7 +63,7 @@ impl Inbox {
     }
 }
 
-const fn kind_of(observation: &Observation<ObservedObject>) -> Kind {
+fn kind_of(observation: &Observation<ObservedObject>) -> Kind {
     match observation {
         Observation::Listed { kind, .. } => *kind,
         Observation::Applied(object) | Observation::Deleted(object) => object.kind(),
@@ -74,7 +74,9 @@ const fn kind_of(observation: &Observation<ObservedObject>) -> Kind {
 fn mirrored_term(object: &ObservedObject) -> Term {
     match object {
         ObservedObject::Job(_, object) => apis::objects::mirror_stamp(object).term,
-        ObservedObject::Pod(..) | ObservedObject::Service(..) | ObservedObject::Node(_) => Term::default(),
+        ObservedObject::Pod(..) | ObservedObject::Service(..) | ObservedObject::Owned(..) | ObservedObject::Node(_) => {
+            Term::default()
+        }
     }
 }
 

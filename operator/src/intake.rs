@@ -4,6 +4,7 @@
 //! count: [`engine::admit`] does.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use apis::{Observation, ObservedObject};
 use engine::admit::{DropReason, ListView, Present, absent_waits};
@@ -85,6 +86,7 @@ impl Operator {
                 facts.lists.push((*kind, of.clone(), *rv));
             }
         }
+        self.find_needed(&observations);
         for observation in observations {
             let unserved = |seen: &ObservedObject| seen.job().is_some_and(|job| !self.sources.serves(job));
             match observation {
@@ -99,20 +101,58 @@ impl Operator {
         Ok(())
     }
 
+    /// Notes the objects that specs of jobs are made of, before any spec is translated: lists and watches have no order.
+    fn find_needed(&mut self, observations: &[Observation<ObservedObject>]) {
+        let mut found = |seen: &ObservedObject| {
+            if let ObservedObject::Job(key, object) = seen
+                && self.registry.is_needed(&key.kind)
+            {
+                self.needs.found(key, object);
+            }
+        };
+        for observation in observations {
+            match observation {
+                Observation::Applied(seen) => found(seen),
+                Observation::Listed { items, .. } => items.iter().for_each(&mut found),
+                Observation::Deleted(_) => {}
+            }
+        }
+    }
+
+    /// Translates a job's spec where its object, or an object that it needs, changed.
+    fn translate(&mut self, key: &JobKey, object: &Arc<Value>, facts: &mut Intake) {
+        let Some(api) = self.registry.api_of(key).cloned() else { return };
+        let needed = self.needs.of(&*api, key, object);
+        if self.specs.is_new(&*api, key, object, &needed) {
+            facts.push(key, Fact::Spec(Box::new(api.spec_fact_with(object, &needed))));
+        }
+    }
+
+    /// Translates again the specs of the jobs that need an object, and has a job that waits for the last of them decided.
+    fn needed_changed(&mut self, key: &JobKey, facts: &mut Intake) {
+        if !self.registry.is_needed(&key.kind) {
+            return;
+        }
+        for (user, object) in self.needs.users(key) {
+            self.translate(&user, &object, facts);
+        }
+    }
+
     /// Takes in an object that exists. One that a list holds (`listed`) exists even if it is older than that list.
     pub(crate) fn applied(&mut self, seen: ObservedObject, facts: &mut Intake, listed: bool) {
-        let source = seen.job().and_then(|key| self.sources.source_of(seen.kind(), key));
+        let source = self.sources.source_of(&seen);
         let list_rv = self.state.list_rv(seen.kind(), source).max(facts.list_rv(seen.kind(), source));
         let arrival = facts.arrival((!listed).then_some(list_rv));
         match seen {
             ObservedObject::Pod(key, fact) => facts.push_read(&key, Fact::Pod(fact), arrival),
             ObservedObject::Service(key, fact) => facts.push_read(&key, Fact::Service(fact), arrival),
+            ObservedObject::Owned(key, fact) => facts.push_read(&key, Fact::Owned(fact), arrival),
             ObservedObject::Node(fact) => facts.cluster.push((Fact::Node(fact), arrival)),
             ObservedObject::Job(key, object) => self.applied_job(&key, &object, facts, arrival),
         }
     }
 
-    fn applied_job(&mut self, key: &JobKey, object: &Value, facts: &mut Intake, arrival: Arrival) {
+    fn applied_job(&mut self, key: &JobKey, object: &Arc<Value>, facts: &mut Intake, arrival: Arrival) {
         let Some(api) = self.registry.api_of(key).cloned() else { return };
         let fact = api.job_fact(object);
         if self.state.is_deleted_job(key, &fact, arrival) {
@@ -123,9 +163,8 @@ impl Operator {
             self.specs.forget(key);
         }
         facts.push_read(key, Fact::Job(Box::new(fact)), arrival);
-        if self.specs.is_new(&*api, key, object) {
-            facts.push(key, Fact::Spec(Box::new(api.spec_fact(object))));
-        }
+        self.translate(key, object, facts);
+        self.needed_changed(key, facts);
     }
 
     fn deleted(&mut self, seen: ObservedObject, facts: &mut Intake) {
@@ -135,6 +174,7 @@ impl Operator {
                 facts.push(&key, Fact::PodGone { uid: fact.uid, rv: Some(fact.rv) });
             }
             ObservedObject::Service(key, fact) => facts.push(&key, Fact::ServiceGone { uid: fact.uid }),
+            ObservedObject::Owned(key, fact) => facts.push(&key, Fact::OwnedGone { uid: fact.uid }),
             ObservedObject::Node(fact) => facts.push_cluster(Fact::NodeGone { name: fact.name }),
             ObservedObject::Job(key, _) => self.job_gone(&key, facts),
         }
@@ -144,8 +184,13 @@ impl Operator {
         if let Some(ended_at) = self.state.job(key).and_then(|job| job.ended_at) {
             self.recent_ends.note(key, ended_at, self.state.at);
         }
+        for needed in self.needs.deleting(key) {
+            facts.touch(&needed);
+        }
         self.forget(key);
+        self.needs.gone(key);
         facts.push(key, Fact::JobGone);
+        self.needed_changed(key, facts);
     }
 
     /// Reports a freed name to the jobs that wait for it: a pod is gone whose job has the name of another one.
@@ -170,7 +215,9 @@ impl Operator {
     fn listed(&mut self, listed: List, facts: &mut Intake) -> Result<(), Error> {
         let List { kind, of, rv, items } = listed;
         let shows = |key: &JobKey| self.sources.shows(kind, of.as_ref(), key);
-        let list = ListView { kind, of: of.as_ref(), rv, shows: &shows };
+        let resource = self.sources.resource_of(kind, of.as_ref());
+        let object_type = resource.map_or(("", ""), |resource| (&*resource.api_version, &*resource.kind));
+        let list = ListView { kind, of: of.as_ref(), rv, shows: &shows, object_type };
         match self.state.admit_list(&list, facts.term_begins) {
             Admission::Regressed { known } => {
                 return Err(Error::ClusterWentBack { kind, have: rv.0, known: known.0 });
@@ -185,6 +232,7 @@ impl Operator {
                 ObservedObject::Job(key, _) => present.uids.insert(key.uid.clone()),
                 ObservedObject::Pod(_, fact) => present.uids.insert(fact.uid.clone()),
                 ObservedObject::Service(_, fact) => present.uids.insert(fact.uid.clone()),
+                ObservedObject::Owned(_, fact) => present.uids.insert(fact.uid.clone()),
                 ObservedObject::Node(fact) => present.nodes.insert(fact.name.clone()),
             };
         }

@@ -27,6 +27,7 @@ mod inbox;
 mod intake;
 mod log;
 mod manifests;
+mod needs;
 mod operator;
 mod recent;
 mod render;

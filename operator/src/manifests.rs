@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apis::api::RenderInput;
-use apis::{JobApi, objects};
+use apis::{JobApi, Needed, objects};
 use model::{JobKey, SpecFact};
 use serde_json::Value;
+
+use crate::needs::versions;
 
 /// Parsed manifests of the jobs that have objects to render.
 #[derive(Debug, Default)]
@@ -46,8 +48,9 @@ pub(crate) struct TranslatedSpecs(BTreeMap<JobKey, Value>);
 impl TranslatedSpecs {
     /// Returns true if the object's spec has to be translated: what it is made of changed, or it has no generation. From then on
     /// this version counts as translated.
-    pub(crate) fn is_new(&mut self, api: &dyn JobApi, key: &JobKey, object: &Value) -> bool {
-        let made_of = api.made_of(object);
+    pub(crate) fn is_new(&mut self, api: &dyn JobApi, key: &JobKey, object: &Value, needed: &Needed) -> bool {
+        let own = api.made_of(object);
+        let made_of = if needed.is_empty() { own } else { Value::Array(vec![own, versions(needed)]) };
         let generation = objects::at(object, &["metadata", "generation"]);
         if generation.is_some() && self.0.get(key) == Some(&made_of) {
             return false;
@@ -85,7 +88,8 @@ mod tests {
             phase_rules: PhaseRules { creating: false, sticky_restarting: false, ..PhaseRules::default() },
             ..JobSpec::default()
         };
-        Arc::new(SpecFact { spec: Ok(spec), warnings: Vec::new(), manifest: manifest.into() })
+        let manifest = manifest.into();
+        Arc::new(SpecFact { spec: Ok(spec), warnings: Vec::new(), manifest, missing: Vec::new(), needs: Vec::new() })
     }
 
     #[test]
@@ -100,7 +104,7 @@ mod tests {
         assert_eq!(parsed(&mut manifests, &first), (tree, address), "the same tree");
         assert_eq!(parsed(&mut manifests, &spec("[2]")).0, json!([2]));
         assert!(manifests.input(&key, spec("{")).is_none());
-        let refused = SpecFact { spec: Err(Vec::new()), warnings: Vec::new(), manifest: "[3]".into() };
+        let refused = SpecFact { spec: Err(Vec::new()), ..(*spec("[3]")).clone() };
         assert!(manifests.input(&key, Arc::new(refused)).is_none());
         manifests.forget(&key);
         assert!(manifests.0.is_empty());
@@ -119,10 +123,20 @@ mod tests {
             (json!({}), true),
             (json!({}), true),
         ] {
-            assert_eq!(specs.is_new(&AiTrainingJob, &key(), &json!({"metadata": metadata})), translated, "{metadata}");
+            let object = json!({"metadata": metadata});
+            assert_eq!(specs.is_new(&AiTrainingJob, &key(), &object, &Needed::new()), translated, "{metadata}");
         }
-        specs.is_new(&AiTrainingJob, &key(), &json!({"metadata": {"generation": 1}}));
+        let object = json!({"metadata": {"generation": 1}});
+        specs.is_new(&AiTrainingJob, &key(), &object, &Needed::new());
         specs.forget(&key());
-        assert!(specs.is_new(&AiTrainingJob, &key(), &json!({"metadata": {"generation": 1}})));
+        assert!(specs.is_new(&AiTrainingJob, &key(), &object, &Needed::new()));
+        // A needed object that changed, or is gone.
+        let needed = |generation: u32| {
+            let queue = json!({"metadata": {"uid": "q", "generation": generation}});
+            Needed::from([(("Queue".into(), "q".into()), Arc::new(queue))])
+        };
+        for (needed, translated) in [(needed(1), true), (needed(1), false), (needed(2), true), (Needed::new(), true)] {
+            assert_eq!(specs.is_new(&AiTrainingJob, &key(), &object, &needed), translated);
+        }
     }
 }

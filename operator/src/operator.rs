@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::in_flight::InFlight;
 use crate::inbox::Inbox;
 use crate::manifests::{Manifests, TranslatedSpecs};
+use crate::needs::Needs;
 use crate::recent::RecentEnds;
 use crate::sources::Sources;
 use crate::terms::Terms;
@@ -77,6 +78,7 @@ pub struct Operator {
     pub(crate) backlog: Backlog,
     pub(crate) throttle: StatusThrottle,
     pub(crate) specs: TranslatedSpecs,
+    pub(crate) needs: Needs,
     pub(crate) manifests: Manifests,
     pub(crate) recent_ends: RecentEnds,
     /// Records of the turns since [`Operator::take_steps`].
@@ -105,6 +107,7 @@ impl Operator {
             backlog: Backlog::default(),
             throttle: StatusThrottle::new(options.status_interval_ms),
             specs: TranslatedSpecs::default(),
+            needs: Needs::default(),
             manifests: Manifests::default(),
             recent_ends: RecentEnds::default(),
             steps: Vec::new(),
@@ -219,6 +222,7 @@ impl Operator {
     /// Forgets what is held of a job besides its state: the job is gone, or finished.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         self.specs.forget(key);
+        self.needs.forget(key);
         self.throttle.forget(key);
         self.manifests.forget(key);
     }

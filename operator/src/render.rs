@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 
 use apis::api::{PodSlot, RenderInput};
 use apis::{ApiCall, Resource, Verb};
-use model::{Command, FieldError, JobKey, SlotId, Stamp};
+use model::{Command, FieldError, JobKey, OwnedRef, SlotId, Stamp};
+use serde_json::Value;
 
 use crate::in_flight::Purpose;
 use crate::operator::Operator;
@@ -71,6 +72,36 @@ impl Operator {
             Command::DeleteJob => {
                 ApiCall { uid: Some(key.uid.clone()), ..call(Verb::Delete, api.resource(), key, &key.name) }
             }
+            Command::CreateOwned { object } => {
+                let Some(body) = self.render_owned(key, object)? else { return Ok(None) };
+                ApiCall { body: Some(body), ..self.owned_call(Verb::Create, key, object) }
+            }
+            Command::UpdateOwned { object, uid, rv } => {
+                let Some(body) = self.render_owned(key, object)? else { return Ok(None) };
+                ApiCall {
+                    body: Some(apis::owned::patch(&body)),
+                    uid: Some(uid.clone()),
+                    rv: Some(*rv),
+                    ..self.owned_call(Verb::Patch, key, object)
+                }
+            }
+            Command::DeleteOwned { object, uid } => {
+                ApiCall { uid: Some(uid.clone()), ..self.owned_call(Verb::Delete, key, object) }
+            }
+            Command::ReadOwned { object } => self.owned_call(Verb::Get, key, object),
+            Command::SetFinalizer { on, rv } => {
+                let (Some(job), Some(finalizer)) = (self.state.jobs.live(key), api.finalizer()) else {
+                    return Ok(None);
+                };
+                let others = job.finalizers.iter().filter(|name| &***name != finalizer).map(|name| &**name);
+                let all: Vec<&str> = others.chain(on.then_some(finalizer)).collect();
+                ApiCall {
+                    body: Some(serde_json::json!({"metadata": {"finalizers": all}})),
+                    uid: Some(key.uid.clone()),
+                    rv: Some(*rv),
+                    ..call(Verb::Patch, api.resource(), key, &key.name)
+                }
+            }
             Command::WriteEndAnnotation => {
                 let Some(patch) = self.state.jobs.live(key).and_then(|job| api.end_annotation(key, job)) else {
                     return Ok(None);
@@ -101,10 +132,34 @@ impl Operator {
         Some(match purpose {
             Purpose::ReadTaken(Command::CreatePod { slot, .. }) => get("Pod", &api.slot_name(key, slot)),
             Purpose::ReadTaken(Command::CreateService { slot }) => get("Service", &api.slot_name(key, slot)),
-            Purpose::ReadJob { .. } | Purpose::ReadTaken(_) | Purpose::Command(_) => {
+            Purpose::ReadTaken(Command::CreateOwned { object })
+            | Purpose::ReadOwned(Command::UpdateOwned { object, .. }) => self.owned_call(Verb::Get, key, object),
+            Purpose::ReadJob { .. } | Purpose::ReadTaken(_) | Purpose::ReadOwned(_) | Purpose::Command(_) => {
                 call(Verb::Get, api.resource(), key, &key.name)
             }
         })
+    }
+
+    /// Renders an object that the job owns; `None` when there is nothing to render it from yet.
+    fn render_owned(&mut self, key: &JobKey, object: &OwnedRef) -> Result<Option<Value>, FieldError> {
+        let Some(api) = self.registry.api_of(key).cloned() else { return Ok(None) };
+        let Some(spec) = self.state.jobs.live(key).and_then(|job| job.valid.clone()) else { return Ok(None) };
+        let Some(input) = self.manifests.input(key, spec) else { return Ok(None) };
+        let Some(job) = self.state.jobs.live(key) else { return Ok(None) };
+        let body = api.owned(input, job, object)?;
+        let wanted = input.spec.owned.iter().find(|owned| owned.object == *object);
+        let digest = wanted.and_then(|owned| job.owned_digest(owned));
+        Ok(Some(apis::owned::complete(input, &api.resource().api_version, object, body, digest.as_deref())))
+    }
+
+    /// Returns a call about an object that the job owns: in the job's namespace, unless its type has none.
+    fn owned_call(&self, verb: Verb, key: &JobKey, object: &OwnedRef) -> ApiCall {
+        let resource = Resource { api_version: object.api_version.clone(), kind: object.kind.clone() };
+        let owned_types = self.registry.api_of(key).map_or(&[][..], |api| api.owned_types());
+        let is_namespaced =
+            owned_types.iter().find(|owned| owned.resource() == resource).is_none_or(|owned| owned.namespaced);
+        let found = call(verb, resource, key, &object.name);
+        if is_namespaced { found } else { ApiCall { namespace: "".into(), ..found } }
     }
 
     fn render_input<'a>(&'a mut self, key: &'a JobKey) -> Option<RenderInput<'a>> {

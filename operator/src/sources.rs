@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use apis::{JobSources, Registry, WatchTarget};
+use apis::{JobSources, ObservedObject, Registry, Resource, WatchTarget};
 use model::{JobKey, Kind, Text};
 
 /// Sources of a term.
@@ -43,8 +43,17 @@ impl Sources {
         self.serves(job) && self.shown_by.shows(kind, source, job)
     }
 
-    /// Returns the source that shows the job, or what belongs to it; `None` while the kind has one source.
-    pub(crate) fn source_of(&self, kind: Kind, job: &JobKey) -> Option<&Text> {
-        self.shown_by.of(kind, job)
+    /// Returns the source that shows an object; `None` while its kind has one source.
+    pub(crate) fn source_of(&self, seen: &ObservedObject) -> Option<&Text> {
+        self.shown_by.of_object(seen)
+    }
+
+    /// Returns the type of the objects that a source shows; `None` for one that is not among the targets.
+    pub(crate) fn resource_of(&self, kind: Kind, source: Option<&Text>) -> Option<&Resource> {
+        let target = self
+            .targets
+            .iter()
+            .find(|target| target.kind == kind && (source.is_none() || target.of.as_ref() == source));
+        target.map(|target| &target.resource)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Tests: every scenario, and the crash sweep in `snapshots/tests/crashes.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apis::ApiCall;
 use engine::wire::BEHAVIOUR;
@@ -100,12 +100,21 @@ impl Operator {
                 records.push(self.record(Scope::Cluster, now, news, Vec::new(), Vec::new()));
             }
         }
-        let touched: Vec<JobKey> = facts.jobs.keys().cloned().collect();
+        let mut touched: Vec<JobKey> = facts.jobs.keys().cloned().collect();
+        let mut freed: BTreeSet<JobKey> = BTreeSet::new();
         for (key, facts) in facts.jobs {
             self.stage_job(&key, facts, now, &causes, &mut records)?;
+            if self.state.jobs.summary(&key).is_none_or(|job| job.phase.is_terminal()) {
+                freed.extend(self.needs.deleting(&key));
+            }
             if self.state.jobs.is_finished(&key) {
                 self.forget(&key);
             }
+        }
+        // What waits to be deleted until no job needs it.
+        for key in freed {
+            self.stage_job(&key, Vec::new(), now, &causes, &mut records)?;
+            touched.push(key);
         }
         Ok((records, touched))
     }

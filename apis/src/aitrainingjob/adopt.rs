@@ -116,7 +116,9 @@ fn ending(phase: Phase, message: Text, clean: bool) -> Decision {
         | Phase::Running
         | Phase::Restarting
         | Phase::Terminating
-        | Phase::Suspended => CauseKind::PodFailed,
+        | Phase::Suspended
+        | Phase::Preparing
+        | Phase::Queued => CauseKind::PodFailed,
     };
     Decision::End { phase, cause: Cause { kind, slots: Vec::new(), message }, clean, live_only: false }
 }

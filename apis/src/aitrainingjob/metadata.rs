@@ -34,6 +34,8 @@ pub(super) fn job_fact(object: &Value) -> JobFact {
         end_requests: marks,
         end_annotated: companion.uid.is_some_and(|uid| text_at(object, &["metadata", "uid"]) == Some(uid)),
         mirror: mirror_stamp(object),
+        finalizers: Vec::new(),
+        finalized: false,
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) const fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::New => "",
         // A job that waits without pods waits for them; the original has no word of its own.
-        Phase::Pending | Phase::Suspended => "Pending",
+        Phase::Pending | Phase::Suspended | Phase::Preparing | Phase::Queued => "Pending",
         Phase::Creating => "Creating",
         Phase::Running => "Running",
         Phase::Restarting => "Restarting",
@@ -65,7 +65,9 @@ mod tests {
 
     #[test]
     fn every_phase_has_a_word_of_its_own() {
-        for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Suspended) {
+        // Jobs of this API are never in these phases.
+        let others = [Phase::Suspended, Phase::Preparing, Phase::Queued];
+        for phase in Phase::ALL.into_iter().filter(|phase| !others.contains(phase)) {
             assert_eq!(phase_of(phase_word(phase)), Some(phase));
         }
         assert_eq!(phase_of("Succeeded"), None);

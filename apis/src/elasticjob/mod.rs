@@ -61,6 +61,8 @@ impl JobApi for ElasticJob {
             end_requests: std::collections::BTreeMap::new(),
             end_annotated: true,
             mirror: mirror_stamp(object),
+            finalizers: Vec::new(),
+            finalized: false,
         }
     }
 

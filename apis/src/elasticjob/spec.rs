@@ -165,6 +165,7 @@ fn job_spec(groups: Vec<GroupSpec>, policy: Policy, run: RunPolicy) -> JobSpec {
             ignores_leaving: true,
             ends: Ends::Decided,
             milestones: Milestones::EachPhase,
+            queued: false,
         },
         ..JobSpec::default()
     }

@@ -40,7 +40,7 @@ pub(super) const REASON_PREFIX: &str = "ElasticJob";
 pub(super) const fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::New => "",
-        Phase::Pending | Phase::Creating => "Created",
+        Phase::Pending | Phase::Creating | Phase::Preparing | Phase::Queued => "Created",
         Phase::Running => "Running",
         Phase::Restarting | Phase::Terminating => "Restarting",
         Phase::Suspended => "Suspended",

@@ -59,7 +59,8 @@ impl Stream {
     /// Returns true if objects of a served kind are watched.
     pub(super) fn covers(&self, kind: &kinds::ServedKind) -> bool {
         let is_type = |r: &Resource| r.kind == kind.name && group_of(&r.api_version) == &*kind.group;
-        kind.watch == Some(self.kind) && self.resource.as_ref().is_none_or(is_type)
+        // A type of custom resource may be jobs to one consumer and objects that jobs own to another.
+        self.resource.as_ref().map_or_else(|| kind.watch == Some(self.kind), is_type)
     }
 
     /// Returns true if it shows the object, which is of a kind it covers.

@@ -15,7 +15,10 @@ fn a_consumer_is_told_everything_once_and_then_changes_in_order() {
     let mut cluster = cluster();
     create(&mut cluster, &pod_manifest("old", &[])).unwrap();
     let first = cluster.subscribe();
-    assert_eq!(observed(&cluster.watch(first)), ["listed Node 3", "listed Job 0", "listed Pod 1", "listed Service 0"]);
+    assert_eq!(
+        observed(&cluster.watch(first)),
+        ["listed Node 3", "listed Job 0", "listed Owned 0", "listed Pod 1", "listed Service 0"]
+    );
     create(&mut cluster, &train_manifest("t")).unwrap();
     create(&mut cluster, &pod_manifest("p", &[])).unwrap();
     cluster.node("n2", cluster::NodeState::Unknown).unwrap();
@@ -24,7 +27,10 @@ fn a_consumer_is_told_everything_once_and_then_changes_in_order() {
     let second = cluster.subscribe();
     assert_eq!(observed(&cluster.watch(first)), ["applied t", "applied p", "applied n2", "deleted old"]);
     assert!(cluster.watch(first).is_empty());
-    assert_eq!(observed(&cluster.watch(second)), ["listed Node 3", "listed Job 1", "listed Pod 1", "listed Service 0"]);
+    assert_eq!(
+        observed(&cluster.watch(second)),
+        ["listed Node 3", "listed Job 1", "listed Owned 0", "listed Pod 1", "listed Service 0"]
+    );
     cluster.unsubscribe(first);
     cluster.run("default", "p").unwrap();
     assert!(cluster.watch(first).is_empty());
@@ -74,7 +80,10 @@ fn a_held_kind_says_nothing_until_it_is_released() {
         create(&mut cluster, &train_manifest("t")).unwrap();
         assert_eq!(observed(&cluster.watch(watcher)), ["applied t"]);
         let late = cluster.subscribe();
-        assert_eq!(observed(&cluster.watch(late)), ["listed Node 3", "listed Job 1", "listed Service 0"]);
+        assert_eq!(
+            observed(&cluster.watch(late)),
+            ["listed Node 3", "listed Job 1", "listed Owned 0", "listed Service 0"]
+        );
         cluster.release(Kind::Pod, catch_up);
         assert_eq!(observed(&cluster.watch(watcher)), want, "{catch_up:?}");
         assert_eq!(observed(&cluster.watch(late)), ["listed Pod 2"]);

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use model::fact::Adopted;
-use model::{Fact, JobKey, Kind, ResourceVersion, Text, Uid};
+use model::{Fact, JobKey, Kind, OwnedFact, ResourceVersion, Text, Uid};
 
 use super::Admission;
 use crate::state::{Scope, State};
@@ -20,12 +20,14 @@ pub struct ListView<'a> {
     pub rv: ResourceVersion,
     /// Returns true for a job that the source shows, or whose pods or services it shows. The list says nothing about others.
     pub shows: &'a dyn Fn(&JobKey) -> bool,
+    /// API version and kind of the list's objects.
+    pub object_type: (&'a str, &'a str),
 }
 
 /// The objects that a list holds.
 #[derive(Debug, Clone, Default)]
 pub struct Present {
-    /// Uids of its jobs, pods or services.
+    /// Uids of its jobs, pods, services or owned objects.
     pub uids: BTreeSet<Uid>,
     /// Names of its nodes.
     pub nodes: BTreeSet<Text>,
@@ -52,8 +54,9 @@ impl State {
             Kind::Pod => self.jobs.pods().filter(|(key, _)| (list.shows)(key)).map(|(_, pod)| pod.fact.rv).max(),
             Kind::Service => {
                 let shown = self.jobs.services().filter(|(key, ..)| (list.shows)(key));
-                shown.map(|(.., service)| service.rv).max()
+                shown.map(|(.., service)| service.rv).chain(self.owned_in(list).map(|(_, fact)| fact.rv)).max()
             }
+            Kind::Owned => self.owned_in(list).map(|(_, fact)| fact.rv).max(),
         };
         self.list_rv(list.kind, list.of).max(seen.unwrap_or_default())
     }
@@ -92,8 +95,20 @@ impl State {
                     absent.map(|(key, uid, _)| (Scope::Job(key.clone()), Fact::ServiceGone { uid: uid.clone() })),
                 );
             }
+            Kind::Owned => {}
+        }
+        if matches!(list.kind, Kind::Service | Kind::Owned) {
+            let absent = self.owned_in(list).filter(|(_, fact)| fact.rv <= rv && !here.contains(&fact.uid));
+            gone.extend(absent.map(|(key, fact)| (Scope::Job(key.clone()), Fact::OwnedGone { uid: fact.uid.clone() })));
         }
         gone
+    }
+
+    /// Returns the known owned objects that the list would show.
+    fn owned_in<'a>(&'a self, list: &ListView<'a>) -> impl Iterator<Item = (&'a JobKey, &'a OwnedFact)> {
+        let (shows, object_type) = (list.shows, list.object_type);
+        let is_of_type = move |fact: &OwnedFact| (&*fact.object.api_version, &*fact.object.kind) == object_type;
+        self.jobs.owned().filter(move |(key, fact)| shows(key) && is_of_type(fact))
     }
 }
 

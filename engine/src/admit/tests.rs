@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use model::fact::EndRequest;
 use model::{
-    GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Kind, Mirror, Outcome, PhaseRules, PodPhase,
-    Position, RestartPolicy, RestartScope, SlotId, SpecFact, Term, Timestamp,
+    GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Keep, Kind, Mirror, Outcome, OwnedRef, PhaseRules,
+    PodPhase, Position, RestartPolicy, RestartScope, SlotId, SpecFact, Term, Timestamp,
 };
 
 use super::*;
 use crate::job::PendingDeletion;
 
+/// Type of the objects of a list.
+const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 const ADMITTED: Admission = Admission::Admitted;
 const STALE: Admission = Admission::STALE;
 const UNCHANGED: Admission = Admission::UNCHANGED;
@@ -75,7 +77,15 @@ fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
 }
 
 fn object_fact(rv: u64, mirror: Stamp) -> JobFact {
-    JobFact { rv: ResourceVersion(rv), deleting: false, end_requests: BTreeMap::new(), end_annotated: false, mirror }
+    JobFact {
+        rv: ResourceVersion(rv),
+        deleting: false,
+        end_requests: BTreeMap::new(),
+        end_annotated: false,
+        mirror,
+        finalizers: vec![],
+        finalized: false,
+    }
 }
 
 fn object(rv: u64, mirror: Stamp) -> Fact {
@@ -106,7 +116,13 @@ fn spec(replicas: u32) -> Fact {
         phase_rules: PhaseRules { creating: false, sticky_restarting: false, ..PhaseRules::default() },
         ..JobSpec::default()
     };
-    Fact::Spec(Box::new(SpecFact { spec: Ok(spec), warnings: Vec::new(), manifest: "{}".into() }))
+    Fact::Spec(Box::new(SpecFact {
+        spec: Ok(spec),
+        warnings: Vec::new(),
+        manifest: "{}".into(),
+        missing: vec![],
+        needs: vec![],
+    }))
 }
 
 fn adopted(mirror: Stamp, phase: Phase) -> Adopted {
@@ -124,6 +140,28 @@ fn adopted(mirror: Stamp, phase: Phase) -> Adopted {
 
 fn adoption(mirror: Stamp) -> Fact {
     Fact::Adopted(Box::new(adopted(mirror, Phase::Pending)))
+}
+
+/// Type of the objects in a list.
+fn type_of(kind: Kind) -> (&'static str, &'static str) {
+    if kind == Kind::Owned { CLAIM } else { ("v1", "Service") }
+}
+
+fn claim(uid: &str, rv: u64, ready: bool) -> Fact {
+    Fact::Owned(Box::new(OwnedFact {
+        object: OwnedRef::new(CLAIM.0, CLAIM.1, "data"),
+        uid: uid.into(),
+        rv: ResourceVersion(rv),
+        deleting: false,
+        keep: Keep::WithJob,
+        ready,
+        failed: None,
+        digest: None,
+    }))
+}
+
+fn claim_gone(uid: &str) -> Fact {
+    Fact::OwnedGone { uid: uid.into() }
 }
 
 fn gone(uid: &str) -> Fact {
@@ -242,6 +280,31 @@ fn each_rule_for_a_fact_has_its_verdict() {
         ("an unknown service that a list holds", known(&[]), &job, service("s1", 5, false), list, ADMITTED),
         ("the end of a service", known(&[]), &job, Fact::ServiceGone { uid: "s0".into() }, list, ADMITTED),
         ("the end of an unknown service", known(&[]), &job, Fact::ServiceGone { uid: "x".into() }, list, UNKNOWN),
+        // Other objects of the job.
+        (
+            "an object that became ready",
+            known(&[claim("c0", KNOWN, false)]),
+            &job,
+            claim("c0", 11, true),
+            watch,
+            ADMITTED,
+        ),
+        (
+            "an object that did not change",
+            known(&[claim("c0", KNOWN, true)]),
+            &job,
+            claim("c0", 11, true),
+            watch,
+            UNCHANGED,
+        ),
+        ("an old report of an object", known(&[claim("c0", KNOWN, false)]), &job, claim("c0", 9, true), watch, STALE),
+        ("an object that is new", known(&[]), &job, claim("c0", 11, false), watch, ADMITTED),
+        ("an unknown object from before the last list", known(&[]), &job, claim("c0", KNOWN, false), watch, STALE),
+        ("an unknown object that a list holds", known(&[]), &job, claim("c0", 5, false), list, ADMITTED),
+        ("an object of an unknown job", known(&[]), &other, claim("c0", 11, false), list, UNKNOWN),
+        ("an object of a job that is gone", known(&[Fact::JobGone]), &job, claim("c0", 11, false), list, UNKNOWN),
+        ("the end of an object", known(&[claim("c0", KNOWN, true)]), &job, claim_gone("c0"), list, ADMITTED),
+        ("the end of an unknown object", known(&[]), &job, claim_gone("c0"), list, UNKNOWN),
         // Answers, timers, nodes of a job.
         ("an acknowledged status write", known(&[]), &job, published(3, 9), list, ADMITTED),
         ("one whose version is new", known(&[]), &job, published(1, 11), list, ADMITTED),
@@ -326,7 +389,7 @@ fn a_cluster_that_was_restored_shows_in_lists_and_reads() {
         (Kind::Node, 9, true, true, regressed(KNOWN)),
         (Kind::Node, 9, false, true, ADMITTED),
     ] {
-        let list = ListView { kind, of: None, rv: ResourceVersion(rv), shows: &|_| shown };
+        let list = ListView { kind, of: None, rv: ResourceVersion(rv), shows: &|_| shown, object_type: CLAIM };
         assert_eq!(state.admit_list(&list, term_begins), verdict, "{kind:?} {rv} {term_begins} {shown}");
     }
     let after = |list_rv: u64| Arrival { list_rv: Some(ResourceVersion(list_rv)), term_begins: false };
@@ -347,7 +410,7 @@ fn a_cluster_that_was_restored_shows_in_lists_and_reads() {
 
 #[test]
 fn a_list_ends_what_it_does_not_hold() {
-    let mut state = known(&[pod("p1", 1, 30)]);
+    let mut state = known(&[pod("p1", 1, 30), claim("c0", KNOWN, true)]);
     state.jobs.get_mut(&key()).unwrap().deleting_pods.extend(["p0".into(), "x".into()]);
     let here = |uid: &str| Present { uids: [uid.into()].into(), nodes: ["m".into()].into() };
     let job = || Scope::Job(key());
@@ -364,15 +427,18 @@ fn a_list_ends_what_it_does_not_hold() {
         (Kind::Job, "u", true, vec![]),
         (Kind::Job, "none", false, vec![]),
         (Kind::Node, "none", true, vec![(Scope::Cluster, Fact::NodeGone { name: "n".into() })]),
+        (Kind::Owned, "none", true, vec![(job(), claim_gone("c0"))]),
+        (Kind::Owned, "c0", true, vec![]),
+        (Kind::Owned, "none", false, vec![]),
     ] {
-        let list = ListView { kind, of: None, rv: ResourceVersion(20), shows: &|_| shown };
+        let list = ListView { kind, of: None, rv: ResourceVersion(20), shows: &|_| shown, object_type: type_of(kind) };
         assert_eq!(state.absent(&list, &here(uid)), want, "{kind:?} {uid} {shown}");
     }
     // A finished job's pods and services stay, and end alike.
     let mut state = known(&[pod("p1", 1, 30)]);
     state.jobs.get_mut(&key()).unwrap().phase = Phase::Failed;
     state.jobs.finish(&key());
-    let list = |kind| ListView { kind, of: None, rv: ResourceVersion(20), shows: &|_| true };
+    let list = |kind| ListView { kind, of: None, rv: ResourceVersion(20), shows: &|_| true, object_type: CLAIM };
     assert_eq!(state.absent(&list(Kind::Pod), &here("none")), [end("p0", Some(20))]);
     assert_eq!(state.absent(&list(Kind::Service), &here("none")), [(job(), Fact::ServiceGone { uid: "s0".into() })]);
     let known = ResourceVersion(30);

@@ -65,6 +65,19 @@ pub(super) fn by_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     Some(end(job, spec, Phase::Failed, Cause { kind: CauseKind::BudgetSpent, slots: Vec::new(), message }))
 }
 
+/// The retries of a group's own pods end the job.
+pub(super) fn by_group_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+    let spent = spec.groups.iter().find_map(|group| {
+        let retries = job.group_retries(group);
+        let budget = group.budget.filter(|budget| budget.is_spent_by(retries))?;
+        (!job.groups.get(&group.name)?.has_run(group)).then_some((group, budget, retries))
+    });
+    let (group, budget, retries) = spent?;
+    let message = Text::from(format!("{}: {}", group.display(), budget_words(budget, retries)));
+    let slots = vec![SlotId { group: group.name.clone(), index: 0 }];
+    Some(end(job, spec, Phase::Failed, Cause { kind: CauseKind::BudgetSpent, slots, message }))
+}
+
 /// Returns a spent budget in words.
 pub(super) fn budget_words(budget: Budget, retries: u32) -> String {
     let what = if budget.containers { "replaced pods and restarts of containers" } else { "replaced pods" };
@@ -79,9 +92,10 @@ pub(super) fn by_policy(
     reports: &[(usize, Report)],
 ) -> Option<Vec<Event>> {
     let name = |n: usize| spec.groups.get(n).map(|group| &group.name);
+    let runs_once = |n: usize| spec.groups.get(n).is_some_and(|group| group.once);
     let decides = |policy: &JobEndPolicy, groups: &BTreeSet<&Text>| match policy {
         JobEndPolicy::Any => !groups.is_empty(),
-        JobEndPolicy::All => groups.len() == spec.groups.len(),
+        JobEndPolicy::All => groups.len() == spec.groups.iter().filter(|group| !group.once).count(),
         JobEndPolicy::None => false,
         JobEndPolicy::Sets(sets) => {
             sets.iter().any(|set| !set.is_empty() && set.iter().all(|group| groups.contains(group)))
@@ -90,8 +104,9 @@ pub(super) fn by_policy(
     let complete: Vec<(&Text, &Vec<(SlotId, CauseKind)>)> = reports
         .iter()
         .filter_map(|(n, r)| match r {
-            Report::Complete { slots } => Some((name(*n)?, slots)),
-            Report::Failed { .. } | Report::Restart { .. } => None,
+            // What runs once prepares the job. It does not complete it.
+            Report::Complete { slots } if !runs_once(*n) => Some((name(*n)?, slots)),
+            Report::Complete { .. } | Report::Failed { .. } | Report::Restart { .. } => None,
         })
         .collect();
     if decides(&spec.complete, &complete.iter().map(|(group, _)| *group).collect()) {
@@ -109,7 +124,11 @@ pub(super) fn by_policy(
         .collect();
     failed.sort_by_key(|(rank, ..)| *rank);
     let (.., phase, _, limited) = failed.first().copied()?;
-    if !decides(&spec.fail, &failed.iter().map(|(_, group, ..)| *group).collect()) {
+    let is_needed = |group: &Text| spec.group(group).is_some_and(|group| group.once);
+    let lasting: BTreeSet<&Text> =
+        failed.iter().map(|(_, group, ..)| *group).filter(|group| !is_needed(group)).collect();
+    // Without what runs once the job cannot go on.
+    if !failed.iter().any(|(_, group, ..)| is_needed(group)) && !decides(&spec.fail, &lasting) {
         return None;
     }
     let found: Vec<_> = failed.into_iter().flat_map(|(.., slots, _)| slots).cloned().collect();

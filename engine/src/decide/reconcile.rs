@@ -6,6 +6,7 @@ use model::{Event, JobSpec, Phase, Running, SlotId, Text, Timestamp, Uid};
 
 use crate::classify::DecisionContext;
 use crate::group::Group;
+use crate::holds::Hold;
 use crate::job::{Job, Pod, Service};
 use crate::nodes::NodeTrouble;
 use crate::words::creation_trouble;
@@ -29,7 +30,7 @@ pub(super) fn active_job(context: &DecisionContext<'_>, job: &Job, spec: &JobSpe
     if !job.surplus_services.is_empty() {
         events.push(Event::ServicesDropped { uids: job.surplus_services.iter().cloned().collect() });
     }
-    create(context, job, spec, &mut events);
+    events.extend(prepare(context, job, spec));
     progress(job, spec, &mut events);
     let stalled = is_stalled(job);
     if stalled != job.stalled.is_some() {
@@ -37,6 +38,45 @@ pub(super) fn active_job(context: &DecisionContext<'_>, job: &Job, spec: &JobSpe
             "every pod has ended, but neither a complete nor a fail policy is met: the job cannot end by itself";
         events.push(Event::Stalled { message: stalled.then(|| Text::from(words)) });
     }
+    events
+}
+
+/// Brings the job's objects, and the pods of groups that are not held, to what the spec asks for. Shows nothing.
+pub(super) fn prepare(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
+    let mut events = super::owned::reconcile(job, spec);
+    runs(job, spec, &mut events);
+    create(context, job, spec, &mut events);
+    events
+}
+
+/// Notes the completed runs of groups whose pods run once, and drops pods of other runs, and of completed ones where the group
+/// says so.
+fn runs(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
+    let mut dropped: Vec<Uid> = Vec::new();
+    for wanted in spec.groups.iter().filter(|group| group.once) {
+        let Some(group) = job.groups.get(&wanted.name) else { continue };
+        let is_done = wanted.replicas > 0 && u32::try_from(group.done.len()).is_ok_and(|done| done == wanted.replicas);
+        if let Some(run) = wanted.shape.as_ref().filter(|_| is_done && !group.has_run(wanted)) {
+            events.push(Event::Achieved { group: wanted.name.clone(), run: run.clone() });
+        }
+        let pod = |index: &u32| group.slot(*index)?.pod.as_ref().and_then(|uid| job.pods.get(uid));
+        let ended: Vec<u32> =
+            (0..wanted.replicas).filter(|_| wanted.drops_succeeded && group.has_run(wanted)).collect();
+        let going = group.misshapen.iter().chain(&ended).filter_map(pod).filter(|pod| !pod.is_leaving());
+        dropped.extend(going.map(|pod| pod.fact.uid.clone()));
+    }
+    if !dropped.is_empty() {
+        events.push(Event::PodsDropped { uids: dropped });
+    }
+}
+
+/// Shows why a job without a spec waits: an object that the spec is made of cannot be used. A job that had pods before the log was
+/// lost is left as it stands until the object is there again.
+pub(super) fn without_spec(job: &Job) -> Vec<Event> {
+    let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued);
+    let Some(missing) = job.missing().first().filter(|_| waits) else { return Vec::new() };
+    let mut events = Vec::new();
+    show(job, Phase::Pending, Text::from(Hold::Missing(missing).to_string()), &mut events);
     events
 }
 
@@ -80,7 +120,8 @@ fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut
     let (mut pods, mut services) = (Vec::new(), Vec::new());
     let passed = |until: Option<&Timestamp>| until.is_none_or(|until| *until <= context.now);
     let all_held = !passed(job.retry_at.as_ref());
-    for (name, group) in spec.groups.iter().filter_map(|g| Some((&g.name, job.groups.get(&g.name)?))) {
+    let open = spec.groups.iter().filter(|group| job.hold(spec, group).is_none());
+    for (name, group) in open.filter_map(|g| Some((&g.name, job.groups.get(&g.name)?))) {
         let id = |index: &u32| SlotId { group: name.clone(), index: *index };
         let next = |index: &u32| Some((id(index), group.slot(*index)?.incarnation.next()));
         let due = |index: &&u32| !all_held && passed(group.delays.get(*index));
@@ -97,10 +138,32 @@ fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut
 
 /// One phase per record. Running comes first; `Restarting` is left only through it.
 fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
-    let (to, message) = match &spec.phase_rules.running {
+    let (to, message) = held(job, spec).unwrap_or_else(|| match &spec.phase_rules.running {
         Running::All => by_all_pods(job, spec),
         Running::Minimum(groups) => by_minimum(job, groups),
-    };
+    });
+    let is_queued = to == Phase::Pending && spec.phase_rules.queued && held(job, spec).is_none();
+    show(job, if is_queued { Phase::Queued } else { to }, message, events);
+}
+
+/// Returns the phase, with its message, of a job that waits and none of whose lasting pods may be created yet.
+fn held(job: &Job, spec: &JobSpec) -> Option<(Phase, Text)> {
+    let waits = matches!(
+        job.phase,
+        Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Creating | Phase::Suspended
+    );
+    let lasting = || spec.groups.iter().filter(|group| !group.once && group.replicas > 0);
+    if !waits || job.has_lasting_pods() || lasting().next().is_none() {
+        return None;
+    }
+    let holds: Option<Vec<Hold<'_>>> = lasting().map(|group| job.hold(spec, group)).collect();
+    let hold = holds?.into_iter().next()?;
+    let prepares = |name: &str| spec.group(name).is_some_and(|group| group.once);
+    let is_prepared = matches!(&hold, Hold::After(after) if prepares(&after.group));
+    Some((if is_prepared { Phase::Preparing } else { Phase::Pending }, Text::from(hold.to_string())))
+}
+
+fn show(job: &Job, to: Phase, message: Text, events: &mut Vec<Event>) {
     if to != job.phase {
         events.push(Event::PhaseChanged { to, message });
     } else if job.phase != Phase::New && job.milestones.back().is_some_and(|m| m.phase == to && m.message != message) {
@@ -140,6 +203,8 @@ fn by_minimum(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
         | Phase::Pending
         | Phase::Creating
         | Phase::Suspended
+        | Phase::Preparing
+        | Phase::Queued
         | Phase::Succeeded
         | Phase::Failed
         | Phase::TimedOut
@@ -163,7 +228,7 @@ fn waiting_words(job: &Job) -> Text {
 /// Returns the phase, with its message, of a job that runs once all of its pods run.
 fn by_all_pods(job: &Job, spec: &JobSpec) -> (Phase, Text) {
     let rules = &spec.phase_rules;
-    let groups = || job.spec_groups().map(|(_, g)| g);
+    let groups = || job.spec_groups().filter(|(spec, _)| !spec.once).map(|(_, g)| g);
     let all_running = groups().all(|g| g.counters.active == g.replicas);
     let some_restarting = groups().any(|g| g.restarting() > 0);
     let some_starting = groups().any(|g| g.starting().1 > 0);
@@ -191,7 +256,9 @@ fn by_all_pods(job: &Job, spec: &JobSpec) -> (Phase, Text) {
         | Phase::TimedOut
         | Phase::Preempted
         | Phase::NodeFailed
-        | Phase::Suspended => said(job),
+        | Phase::Suspended
+        | Phase::Preparing
+        | Phase::Queued => said(job),
     };
     (to, message)
 }
@@ -214,6 +281,7 @@ pub(super) fn collect_leftovers(job: &Job) -> Vec<Event> {
     if !services.is_empty() {
         events.push(Event::ServicesDropped { uids: services });
     }
+    events.extend(job.spec().map(|spec| super::owned::reconcile(job, spec)).unwrap_or_default());
     events
 }
 

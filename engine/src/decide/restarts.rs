@@ -54,7 +54,7 @@ pub(super) fn next_try(
 /// Restarts a group some of whose pods were made for another number of replicas. No failure is charged.
 pub(super) fn misshapen(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     let of = |group: &model::GroupSpec| Some((group.name.clone(), *job.groups.get(&group.name)?.misshapen.first()?));
-    let (group, index) = spec.groups.iter().find_map(of)?;
+    let (group, index) = spec.groups.iter().filter(|group| !group.once).find_map(of)?;
     let wanted = spec.group(&group)?;
     let slot = SlotId { group: group.clone(), index };
     let shape = wanted.shape.as_deref().unwrap_or_default();

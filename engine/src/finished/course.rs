@@ -53,6 +53,7 @@ struct GroupRest {
     delays: BTreeMap<u32, Timestamp>,
     lost: BTreeSet<u32>,
     misshapen: BTreeSet<u32>,
+    achieved: Option<Text>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -120,6 +121,7 @@ impl FinishedGroup {
             grown,
             lost,
             misshapen,
+            achieved,
         } = group;
         let of_slot = |slot| {
             let Slot {
@@ -148,7 +150,7 @@ impl FinishedGroup {
             }
         };
         let [missing, missing_services, done] = [missing, missing_services, done].map(|set| set.into_iter().collect());
-        let rest = GroupRest { to_evaluate, delays, lost, misshapen };
+        let rest = GroupRest { to_evaluate, delays, lost, misshapen, achieved };
         let rest = (rest != GroupRest::default()).then(|| Box::new(rest));
         Self {
             slots: slots.into_iter().map(of_slot).collect(),
@@ -167,7 +169,8 @@ impl FinishedGroup {
     }
 
     fn group<'a>(&self, gone: &mut impl Iterator<Item = &'a Gone>) -> Group {
-        let GroupRest { to_evaluate, delays, lost, misshapen } = self.rest.as_deref().cloned().unwrap_or_default();
+        let GroupRest { to_evaluate, delays, lost, misshapen, achieved } =
+            self.rest.as_deref().cloned().unwrap_or_default();
         Group {
             slots: self.slots.iter().map(|slot| slot.slot(gone.next().cloned().unwrap_or_default())).collect(),
             replicas: self.replicas,
@@ -184,6 +187,7 @@ impl FinishedGroup {
             grown: self.grown,
             lost,
             misshapen,
+            achieved,
         }
     }
 }

@@ -71,6 +71,21 @@ pub(super) fn answered(
                 deletion.ordered = true;
             }
         }
+        (ObjectRef::Owned(name), Outcome::Done) => {
+            forget(job, object, stamp);
+            if let Some(deletion) = job.owned.get_mut(name).and_then(|owned| owned.deletion.as_mut()) {
+                deletion.ordered = true;
+            }
+        }
+        (ObjectRef::Owned(name), Outcome::Gone) => {
+            // A creation that was given up did not happen.
+            forget(job, object, stamp);
+            if let Some(owned) = job.owned.get_mut(name)
+                && owned.fact.is_none()
+            {
+                job.owned.remove(name);
+            }
+        }
         (ObjectRef::EndAnnotation, Outcome::Done | Outcome::Gone) => {
             forget(job, object, stamp);
             job.end_annotated = true;

@@ -26,11 +26,14 @@ impl Turn<'_> {
             }
         }
         self.leave_slot(job, fact);
+        let runs_once = fact.slot.as_ref().is_some_and(|id| job.runs_once(&id.group));
         let before = job.pods.get(uid);
         let known = before.map_or(0, |pod| pod.fact.restarts);
+        // Restarts in a pod that runs once count for its group alone.
+        let (known, restarts) = if runs_once { (0, 0) } else { (known, fact.restarts) };
         // A kubelet that evicts a pod may drop the statuses of its containers.
-        job.past_container_restarts = job.past_container_restarts.saturating_add(known.saturating_sub(fact.restarts));
-        let container_restarts = job.container_restarts.saturating_sub(known).saturating_add(fact.restarts);
+        job.past_container_restarts = job.past_container_restarts.saturating_add(known.saturating_sub(restarts));
+        let container_restarts = job.container_restarts.saturating_sub(known).saturating_add(restarts);
         let restarted = container_restarts != job.container_restarts;
         moves.push((before.and_then(|p| p.fact.node.clone()), fact.node.clone()));
         let failed = (fact.phase == PodPhase::Failed).then_some(self.at);
@@ -77,13 +80,14 @@ impl Turn<'_> {
             }
             return;
         };
+        let completes = slots::completes(job, &id, fact);
         let Some(slot) = job.slot_mut(&id) else { return };
         slot.incarnation = slot.incarnation.max(fact.incarnation);
         if self.behaviour.times_by_slots() && !deleting {
             self.first_run(job, running);
         }
         let Some(slot) = job.slot_mut(&id) else { return };
-        if fact.phase == PodPhase::Succeeded && !leaving {
+        if completes && !leaving {
             slot.done = true;
         }
         if !deleting && slot.planned {
@@ -160,7 +164,8 @@ impl Turn<'_> {
             return;
         };
         moves.push((pod.fact.node, None));
-        if pod.fact.restarts > 0 {
+        let runs_once = pod.fact.slot.as_ref().is_some_and(|id| job.runs_once(&id.group));
+        if pod.fact.restarts > 0 && !runs_once {
             job.container_restarts = job.container_restarts.saturating_sub(pod.fact.restarts);
             job.past_container_restarts = job.past_container_restarts.saturating_add(pod.fact.restarts);
             job.status_stamp = self.stamp;

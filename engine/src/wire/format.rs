@@ -1,4 +1,4 @@
-//! The oldest format that can hold a record: 2 if it has a word or a member that builds of format 1 do not know.
+//! The oldest format that can hold a record: that of its newest word or member.
 //!
 //! An older build passes unknown members over, and would fold another state from the same bytes; the format makes it refuse
 //! them. Each member that a later format adds is named here.
@@ -6,8 +6,8 @@
 use model::fact::Adopted;
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Cause, CauseKind, ClockStart, Decision, Event, Fact, GroupSpec, JobSpec, Mirror, ObjectRef, Phase, PhaseRules,
-    PodFact,
+    Cause, CauseKind, ClockStart, Decision, Edits, Event, Fact, GroupSpec, JobSpec, Kind, Mirror, ObjectRef, Phase,
+    PhaseRules, PodFact,
 };
 
 /// Returns the oldest format that can hold a record of these facts and events.
@@ -17,14 +17,21 @@ pub(super) fn of_record(facts: &[Fact], events: &[Event]) -> u16 {
 
 /// Returns the oldest format that can hold a fact.
 pub(crate) fn of_fact(fact: &Fact) -> u16 {
-    format(match fact {
-        Fact::Spec(fact) => fact.spec.as_ref().is_ok_and(spec),
-        Fact::Pod(fact) => pod(fact),
-        Fact::Answered { object, .. } => matches!(object, ObjectRef::Job),
-        Fact::Adopted(adopted) => adoption(adopted),
+    match fact {
+        Fact::Spec(fact) => {
+            let made_of = !fact.missing.is_empty() || !fact.needs.is_empty();
+            format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
+        }
+        Fact::Pod(fact) => format(pod(fact), false),
+        Fact::Answered { object, .. } => {
+            format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
+        }
+        Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
+        Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
+        Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
+        Fact::Relisted { kind, .. } => format(false, *kind == Kind::Owned),
         Fact::TermBegan { .. }
         | Fact::Configured(_)
-        | Fact::Job(_)
         | Fact::JobGone
         | Fact::PodGone { .. }
         | Fact::Service(_)
@@ -32,18 +39,18 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         | Fact::Node(_)
         | Fact::NodeGone { .. }
         | Fact::NodeChanged { .. }
-        | Fact::Relisted { .. }
         | Fact::Published { .. }
-        | Fact::Due => false,
-    })
+        | Fact::Due => 1,
+    }
 }
 
 /// Returns the oldest format that can hold an event.
 pub(crate) fn of_event(event: &Event) -> u16 {
-    format(match event {
-        Event::Replaced { .. } | Event::Lost { .. } => true,
-        Event::Decided(of) => decision(of),
-        Event::Ended { phase } | Event::PhaseChanged { to: phase, .. } => is_new_phase(*phase),
+    match event {
+        Event::OwnedPlanned { .. } | Event::OwnedDropped { .. } | Event::Achieved { .. } => 3,
+        Event::Replaced { .. } | Event::Lost { .. } => 2,
+        Event::Decided(of) => format(decision(of), false),
+        Event::Ended { phase } | Event::PhaseChanged { to: phase, .. } => of_phase(*phase),
         Event::Fenced
         | Event::PodsPlanned { .. }
         | Event::ServicesPlanned { .. }
@@ -51,16 +58,21 @@ pub(crate) fn of_event(event: &Event) -> u16 {
         | Event::ServicesDropped { .. }
         | Event::RestartCleared
         | Event::Stalled { .. }
-        | Event::MessageChanged { .. } => false,
-    })
+        | Event::MessageChanged { .. } => 1,
+    }
 }
 
-const fn format(is_new: bool) -> u16 {
-    if is_new { 2 } else { 1 }
+/// Returns the format of what has words of format 2, or of format 3.
+const fn format(second: bool, third: bool) -> u16 {
+    match (second, third) {
+        (_, true) => 3,
+        (true, false) => 2,
+        (false, false) => 1,
+    }
 }
 
-const fn is_new_phase(phase: Phase) -> bool {
-    matches!(phase, Phase::Suspended)
+const fn of_phase(phase: Phase) -> u16 {
+    format(matches!(phase, Phase::Suspended), matches!(phase, Phase::Preparing | Phase::Queued))
 }
 
 fn spec(spec: &JobSpec) -> bool {
@@ -80,8 +92,26 @@ fn spec(spec: &JobSpec) -> bool {
         || spec.groups.iter().any(group)
 }
 
+/// Returns true for a spec with members that format 3 adds.
+fn spec3(spec: &JobSpec) -> bool {
+    let group =
+        |group: &GroupSpec| !group.after.is_empty() || group.once || group.drops_succeeded || group.budget.is_some();
+    !spec.owned.is_empty()
+        || spec.finalizer
+        || spec.edits != Edits::All
+        || spec.phase_rules.queued
+        || spec.groups.iter().any(group)
+}
+
+fn adoption3(adopted: &Adopted) -> bool {
+    let is_new = |phase: Phase| of_phase(phase) == 3;
+    !adopted.mirror.achieved.is_empty()
+        || is_new(adopted.mirror.phase)
+        || adopted.milestones.iter().any(|milestone| is_new(milestone.phase))
+}
+
 fn rules(rules: &PhaseRules) -> bool {
-    let PhaseRules { creating: _, sticky_restarting: _, running, ignores_leaving, ends, milestones } = rules;
+    let PhaseRules { creating: _, sticky_restarting: _, running, ignores_leaving, ends, milestones, queued: _ } = rules;
     *running != model::Running::All
         || *ignores_leaving
         || *ends != model::Ends::AfterCleanUp
@@ -102,12 +132,12 @@ const fn pod(pod: &PodFact) -> bool {
 
 fn adoption(adopted: &Adopted) -> bool {
     let Mirror { phase, decision: decided, lost, admitted_at, container_restarts, .. } = &adopted.mirror;
-    is_new_phase(*phase)
+    of_phase(*phase) == 2
         || decided.as_ref().is_some_and(decision)
         || !lost.is_empty()
         || admitted_at.is_some()
         || *container_restarts > 0
-        || adopted.milestones.iter().any(|milestone| is_new_phase(milestone.phase))
+        || adopted.milestones.iter().any(|milestone| of_phase(milestone.phase) == 2)
 }
 
 fn decision(decision: &Decision) -> bool {

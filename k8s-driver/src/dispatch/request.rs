@@ -65,7 +65,7 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
     let one = format!("{all}/{}", call.name);
     let stamp = call.cause;
     let written = [("fieldManager", FIELD_MANAGER)];
-    let whole = fields(&call.resource);
+    let whole = fields(registry, &call.resource);
     let (method, uri, content, accept, body, fields) = match call.verb {
         Verb::Get => (Method::GET, one, None, JSON, None, Some(whole)),
         Verb::Create => {
@@ -144,11 +144,12 @@ impl Prepared {
     }
 }
 
-fn fields(resource: &Resource) -> FieldMask {
+fn fields(registry: &Registry, resource: &Resource) -> FieldMask {
     match &*resource.kind {
         "Pod" => projection::POD,
         "Service" => projection::SERVICE,
-        _ => projection::JOB,
+        _ if registry.get(resource).is_some() => projection::JOB,
+        _ => projection::OWNED,
     }
 }
 

@@ -342,7 +342,7 @@ impl SourceWatch {
 
     /// Returns true if objects of the kind belong to a job.
     const fn belongs_to_jobs(&self) -> bool {
-        matches!(self.kind, Kind::Pod | Kind::Service)
+        matches!(self.kind, Kind::Pod | Kind::Service | Kind::Owned)
     }
 
     /// Waits until the source is served.

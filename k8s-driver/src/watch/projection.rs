@@ -36,7 +36,16 @@ const METADATA: FieldMask = Only(&[
     ("resourceVersion", All),
     ("deletionTimestamp", All),
     ("labels", All),
-    ("annotations", Only(&[(objects::INCARNATION, All), (objects::SHAPE, All)])),
+    (
+        "annotations",
+        Only(&[
+            (objects::INCARNATION, All),
+            (objects::SHAPE, All),
+            (objects::DIGEST, All),
+            (objects::OWNED_BY, All),
+            (objects::KEEP, All),
+        ]),
+    ),
     ("ownerReferences", Each(&OWNER)),
 ]);
 
@@ -76,6 +85,10 @@ pub(crate) const POD: FieldMask = Only(&[
 
 /// Members kept of a service.
 pub(crate) const SERVICE: FieldMask = Only(&[("metadata", METADATA)]);
+
+/// Members kept of another object that a job owns.
+pub(crate) const OWNED: FieldMask =
+    Only(&[("metadata", METADATA), ("status", Only(&[("phase", All), ("conditions", Each(&CONDITION))]))]);
 
 /// Members kept of a node.
 pub(crate) const NODE: FieldMask = Only(&[

@@ -77,6 +77,7 @@ pub(crate) fn in_scope(target: apis::WatchTarget, scope: &JobFilter) -> Source {
         Kind::Job => projection::JOB,
         Kind::Pod => projection::POD,
         Kind::Service => projection::SERVICE,
+        Kind::Owned => projection::OWNED,
     };
     Source {
         path: collection(&resource.api_version, plural, namespace),

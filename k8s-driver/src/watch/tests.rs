@@ -89,6 +89,7 @@ fn name(seen: &ObservedObject) -> String {
         ObservedObject::Job(key, _) => key.name.to_string(),
         ObservedObject::Pod(_, fact) => fact.name.to_string(),
         ObservedObject::Service(_, fact) => fact.name.to_string(),
+        ObservedObject::Owned(_, fact) => fact.object.name.to_string(),
         ObservedObject::Node(fact) => fact.name.to_string(),
     }
 }

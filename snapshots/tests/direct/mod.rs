@@ -38,6 +38,8 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             end_requests: [(EndRequest::Failed, "told so".into())].into(),
             end_annotated: false,
             mirror: job.mirror,
+            finalizers: Vec::new(),
+            finalized: false,
         })),
         "Spec" => Fact::Spec(Box::new((**job.spec.as_ref()?).clone())),
         "JobGone" => Fact::JobGone,

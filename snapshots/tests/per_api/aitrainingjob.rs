@@ -60,7 +60,7 @@ fn enter(phase: Phase) -> String {
         Phase::Failed => (GOOD, "\n  - run: all\n  - exit: {pod: j-trainer-0, code: 1}\n  - gone: all"),
         Phase::TimedOut => (LIMITED, "\n  - run: all\n  - advance: 2m\n  - gone: all"),
         Phase::Preempted => (GOOD, "\n  - run: all\n  - annotate: {job: j, set: {Preempted: x}}\n  - gone: all"),
-        Phase::Suspended => panic!("this API has no suspended jobs"),
+        Phase::Suspended | Phase::Preparing | Phase::Queued => panic!("jobs of this API are never {phase:?}"),
         Phase::NodeFailed => (GOOD, "\n  - run: all\n  - node: {name: n1, ready: removed}\n  - gone: all"),
     };
     format!(

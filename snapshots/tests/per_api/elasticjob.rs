@@ -53,7 +53,9 @@ fn enter(phase: Phase) -> String {
         }
         Phase::Failed => ("", 2, "\n  - run: all\n  - exit: {pod: j-worker-0, code: 1}"),
         Phase::TimedOut => ("activeDeadlineSeconds: 60, ", 2, "\n  - run: all\n  - advance: 2m"),
-        Phase::Creating | Phase::Preempted | Phase::NodeFailed => panic!("this API has no phase {phase:?}"),
+        Phase::Creating | Phase::Preempted | Phase::NodeFailed | Phase::Preparing | Phase::Queued => {
+            panic!("this API has no phase {phase:?}")
+        }
     };
     format!(
         "manifests:\n  - {{apiVersion: elastic.pytorch.org/v1alpha1, kind: ElasticJob, metadata: {{name: j, namespace: default}}, \

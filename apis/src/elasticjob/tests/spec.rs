@@ -42,6 +42,7 @@ fn the_fixture_is_read() {
             gpus: false,
             min: Some(1),
             shape: None,
+            ..GroupSpec::default()
         }],
         complete: JobEndPolicy::Sets(vec![workers.clone()]),
         fail: JobEndPolicy::Any,
@@ -55,6 +56,7 @@ fn the_fixture_is_read() {
             ignores_leaving: true,
             ends: Ends::Decided,
             milestones: Milestones::EachPhase,
+            queued: false,
         },
         retryable: Some(retryable),
         budget: None,
@@ -67,6 +69,7 @@ fn the_fixture_is_read() {
         ttl_ms: None,
         end_annotation: false,
         suspended: false,
+        ..JobSpec::default()
     };
     assert_eq!(read, want);
     assert_eq!(warnings(&base()), [""; 0]);

@@ -202,9 +202,11 @@ pub(super) fn mirror() -> Mirror {
 }
 
 fn milestones() -> Vec<Milestone> {
+    // Words of later formats.
+    let later = [Phase::Suspended, Phase::Preparing, Phase::Queued];
     let milestone = |(at, phase)| Milestone { phase, at: Timestamp(at), message: "m".into() };
     (50..)
-        .zip(Phase::ALL.into_iter().filter(|phase| *phase != Phase::Suspended))
+        .zip(Phase::ALL.into_iter().filter(|phase| !later.contains(phase)))
         .map(milestone)
         .chain([Milestone { phase: Phase::New, at: Timestamp(1), message: "".into() }])
         .collect()
@@ -237,7 +239,15 @@ fn objects() -> Vec<ObjectRef> {
 fn job_facts() -> [JobFact; 2] {
     let end_requests = [(EndRequest::Preempted, "p"), (EndRequest::Failed, "f"), (EndRequest::NodeFailed, "n")];
     let end_requests = end_requests.map(|(request, text)| (request, text.into())).into();
-    let full = JobFact { rv: ResourceVersion(9), deleting: true, end_requests, end_annotated: true, mirror: stamp(4) };
+    let full = JobFact {
+        rv: ResourceVersion(9),
+        deleting: true,
+        end_requests,
+        end_annotated: true,
+        mirror: stamp(4),
+        finalizers: vec![],
+        finalized: false,
+    };
     [
         full,
         JobFact {
@@ -246,6 +256,8 @@ fn job_facts() -> [JobFact; 2] {
             end_requests: BTreeMap::new(),
             end_annotated: false,
             mirror: Stamp::default(),
+            finalizers: vec![],
+            finalized: false,
         },
     ]
 }
@@ -262,9 +274,15 @@ fn spec_facts() -> [SpecFact; 3] {
         ..JobSpec::default()
     };
     [
-        SpecFact { spec: Ok(spec()), warnings: vec![error()], manifest: r#"{"a":1}"#.into() },
-        SpecFact { spec: Err(vec![error()]), warnings: vec![], manifest: "{}".into() },
-        SpecFact { spec: Ok(other), warnings: vec![], manifest: "{}".into() },
+        SpecFact {
+            spec: Ok(spec()),
+            warnings: vec![error()],
+            manifest: r#"{"a":1}"#.into(),
+            missing: vec![],
+            needs: vec![],
+        },
+        SpecFact { spec: Err(vec![error()]), warnings: vec![], manifest: "{}".into(), missing: vec![], needs: vec![] },
+        SpecFact { spec: Ok(other), warnings: vec![], manifest: "{}".into(), missing: vec![], needs: vec![] },
     ]
 }
 
@@ -490,7 +508,7 @@ pub(crate) fn state() -> State {
         config: config(),
         jobs: [(key(), Box::new(job())), (bare, Box::default())].into_iter().collect(),
         nodes: [("n1".into(), node(Some(Timestamp(91)))), ("n2".into(), node(None))].into(),
-        list_rvs: Kind::ALL.map(|kind| (kind, ResourceVersion(92))).into(),
+        list_rvs: [Kind::Job, Kind::Pod, Kind::Service, Kind::Node].map(|kind| (kind, ResourceVersion(92))).into(),
         source_list_rvs: [((Kind::Job, "AITrainingJob".into()), ResourceVersion(93))].into(),
         terms: vec![(Term(2), Position(1)), (Term(3), Position(4))],
         ..State::default()

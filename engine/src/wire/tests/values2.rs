@@ -52,7 +52,7 @@ fn spec() -> JobSpec {
 }
 
 fn spec_fact(spec: JobSpec) -> SpecFact {
-    SpecFact { spec: Ok(spec), warnings: vec![], manifest: "{}".into() }
+    SpecFact { spec: Ok(spec), warnings: vec![], manifest: "{}".into(), missing: vec![], needs: vec![] }
 }
 
 /// One spec for each member alone, so that each by itself makes its record one of format 2.

@@ -6,7 +6,7 @@ use model::{Incarnation, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::spec::RestartScope;
+use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
 
 forms! {
@@ -36,6 +36,18 @@ pub(crate) enum Event {
     },
     ServicesDropped {
         uids: Vec<Uid>,
+    },
+    OwnedPlanned {
+        #[serde_as(as = "Vec<OwnedRef>")]
+        objects: Vec<model::OwnedRef>,
+    },
+    OwnedDropped {
+        #[serde_as(as = "Vec<OwnedRef>")]
+        objects: Vec<model::OwnedRef>,
+    },
+    Achieved {
+        group: Text,
+        run: Text,
     },
     Decided(#[serde_as(as = "Box<Decision>")] Box<model::Decision>),
     Replaced {
@@ -164,6 +176,8 @@ pub(crate) enum Phase {
     Preempted,
     NodeFailed,
     Suspended,
+    Preparing,
+    Queued,
 }
 
 /// The mirror stands in facts, and in the status of job objects (`status.trainyard`).
@@ -204,4 +218,6 @@ pub(crate) struct Mirror {
     admitted_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_default")]
     container_restarts: u32,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    achieved: BTreeMap<Text, Text>,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
 use super::event::{EndRequest, Mirror, Phase};
-use super::spec::{Config, FieldError, JobSpec, Kind};
+use super::spec::{Config, FieldError, JobSpec, Keep, Kind, OwnedRef};
 use super::{forms, is_default};
 
 forms! {
@@ -19,6 +19,8 @@ forms! {
     ContainerFact: model::ContainerFact,
     ContainerState: model::ContainerState,
     ServiceFact: model::ServiceFact,
+    OwnedFact: model::OwnedFact,
+    Missing: model::Missing,
     NodeFact: model::NodeFact,
     Adopted: model::fact::Adopted,
     Milestone: model::fact::Milestone,
@@ -45,6 +47,10 @@ pub(crate) enum Fact {
     },
     Service(#[serde_as(as = "Box<ServiceFact>")] Box<model::ServiceFact>),
     ServiceGone {
+        uid: Uid,
+    },
+    Owned(#[serde_as(as = "Box<OwnedFact>")] Box<model::OwnedFact>),
+    OwnedGone {
         uid: Uid,
     },
     Node(#[serde_as(as = "Box<NodeFact>")] Box<model::NodeFact>),
@@ -91,6 +97,10 @@ pub(super) struct JobFact {
     end_annotated: bool,
     #[serde(default)]
     mirror: Stamp,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    finalizers: Vec<Text>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    finalized: bool,
 }
 
 #[serde_as]
@@ -103,6 +113,41 @@ pub(super) struct SpecFact {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<model::FieldError>,
     manifest: Text,
+    #[serde_as(as = "Vec<Missing>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<model::Missing>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    needs: Vec<(Text, Text)>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Missing")]
+pub(super) struct Missing {
+    kind: Text,
+    name: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    problem: Option<Text>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::OwnedFact")]
+pub(super) struct OwnedFact {
+    #[serde_as(as = "OwnedRef")]
+    object: model::OwnedRef,
+    uid: Uid,
+    rv: ResourceVersion,
+    #[serde(default, skip_serializing_if = "is_default")]
+    deleting: bool,
+    #[serde_as(as = "Keep")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    keep: model::Keep,
+    #[serde(default, skip_serializing_if = "is_default")]
+    ready: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<Text>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -238,6 +283,7 @@ pub(super) struct Milestone {
     message: Text,
 }
 
+#[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "model::ObjectRef")]
 pub(super) enum ObjectRef {
@@ -249,6 +295,8 @@ pub(super) enum ObjectRef {
     #[serde(rename = "Marker")]
     EndAnnotation,
     Job,
+    Owned(#[serde_as(as = "OwnedRef")] model::OwnedRef),
+    Finalizer,
 }
 
 #[derive(Serialize, Deserialize)]

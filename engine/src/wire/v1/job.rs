@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_with::{Seq, serde_as};
 
 use super::event::{CauseKind, Decision, EndRequest, Phase};
-use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, PodFact, SpecFact};
+use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, SpecFact};
+use super::spec::OwnedRef;
 use super::{forms, is_default};
 use crate::{group, job};
 
@@ -22,6 +23,7 @@ forms! {
     Pod: job::Pod,
     PendingDeletion: job::PendingDeletion,
     Service: job::Service,
+    Owned: job::Owned,
     Attempt: job::Attempt,
     Node: crate::nodes::Node,
 }
@@ -97,6 +99,13 @@ pub(crate) struct Job {
     past_container_restarts: u32,
     #[serde(skip_serializing_if = "is_default")]
     container_restarts: u32,
+    #[serde_as(as = "Seq<(OwnedRef, Box<Owned>)>")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    owned: BTreeMap<model::OwnedRef, Box<job::Owned>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    finalizers: Vec<Text>,
+    #[serde(skip_serializing_if = "is_default")]
+    finalized: bool,
     /// Derived: not written.
     #[serde(skip)]
     key: Option<Arc<model::JobKey>>,
@@ -140,6 +149,8 @@ pub(super) struct Group {
     lost: BTreeSet<u32>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     misshapen: BTreeSet<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    achieved: Option<Text>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -219,6 +230,20 @@ pub(super) struct Service {
     deleting: bool,
     #[serde_as(as = "Option<Box<PendingDeletion>>")]
     #[serde(rename = "doom")]
+    deletion: Option<Box<job::PendingDeletion>>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "job::Owned", default = "Default::default")]
+pub(super) struct Owned {
+    #[serde_as(as = "Option<OwnedFact>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fact: Option<model::OwnedFact>,
+    #[serde(skip_serializing_if = "is_default")]
+    planned: bool,
+    #[serde_as(as = "Option<Box<PendingDeletion>>")]
+    #[serde(rename = "doom", skip_serializing_if = "Option::is_none")]
     deletion: Option<Box<job::PendingDeletion>>,
 }
 

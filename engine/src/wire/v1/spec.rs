@@ -26,6 +26,14 @@ forms! {
     Reach: model::Reach,
     ClockStart: model::ClockStart,
     Running: model::Running,
+    Edits: model::Edits,
+    Dependency: model::Dependency,
+    Reached: model::Reached,
+    OwnedSpec: model::OwnedSpec,
+    OwnedRef: model::OwnedRef,
+    When: model::When,
+    Awaits: model::Awaits,
+    Keep: model::Keep,
     Ends: model::Ends,
     Milestones: model::Milestones,
 }
@@ -37,6 +45,7 @@ pub(super) enum Kind {
     Pod,
     Service,
     Node,
+    Owned,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,6 +105,14 @@ pub(super) struct JobSpec {
     end_annotation: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     suspended: bool,
+    #[serde_as(as = "Vec<OwnedSpec>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    owned: Vec<model::OwnedSpec>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    finalizer: bool,
+    #[serde_as(as = "Edits")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    edits: model::Edits,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
@@ -131,6 +148,93 @@ pub(super) struct GroupSpec {
     min: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shape: Option<Text>,
+    #[serde_as(as = "Vec<Dependency>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    after: Vec<model::Dependency>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    once: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    drops_succeeded: bool,
+    #[serde_as(as = "Option<Budget>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    budget: Option<model::Budget>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Dependency")]
+pub(super) struct Dependency {
+    group: Text,
+    #[serde_as(as = "Reached")]
+    reached: model::Reached,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Reached")]
+pub(super) enum Reached {
+    Scheduled,
+    Running,
+    Succeeded,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Edits")]
+pub(super) enum Edits {
+    All,
+    Numbers,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::OwnedRef")]
+pub(super) struct OwnedRef {
+    api_version: Text,
+    kind: Text,
+    name: Text,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::OwnedSpec")]
+pub(super) struct OwnedSpec {
+    #[serde_as(as = "OwnedRef")]
+    object: model::OwnedRef,
+    #[serde_as(as = "When")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    when: model::When,
+    #[serde_as(as = "Awaits")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    awaits: model::Awaits,
+    #[serde_as(as = "Keep")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    keep: model::Keep,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    follows: Option<Text>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::When")]
+pub(super) enum When {
+    Accepted,
+    Succeeded,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Awaits")]
+pub(super) enum Awaits {
+    Nothing,
+    Exists,
+    Ready,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Keep")]
+pub(super) enum Keep {
+    WithJob,
+    UntilEnd,
+    Retained,
+    Finalized,
 }
 
 #[serde_as]
@@ -150,6 +254,8 @@ pub(super) struct PhaseRules {
     #[serde_as(as = "Milestones")]
     #[serde(default, skip_serializing_if = "is_default")]
     milestones: model::Milestones,
+    #[serde(default, skip_serializing_if = "is_default")]
+    queued: bool,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,0 +1,208 @@
+//! Objects that jobs own besides pods and services of slots: the types there may be, and object -> [`OwnedFact`].
+//!
+//! Owns when an object of a type is ready. What it holds is up to each API. It must not decide whether it is wanted. Tests: at the
+//! end of this file.
+
+use model::{FieldError, Keep, OwnedFact, OwnedRef, Text};
+use serde_json::{Map, Value, json};
+
+use crate::api::RenderInput;
+use crate::call::Resource;
+use crate::objects::{
+    DIGEST, KEEP, OWNED_BY, annotation, at, deleting_at, name, owned_by, owner_reference, resource_version, text_at,
+    uid,
+};
+
+/// A type of object that jobs of an API own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnedType {
+    /// API version, for example `v1`.
+    pub api_version: &'static str,
+    /// Kind.
+    pub kind: &'static str,
+    /// Plural name, as in URLs.
+    pub plural: &'static str,
+    /// False for a type whose objects have no namespace.
+    pub namespaced: bool,
+    /// True for a type that a cluster may lack.
+    pub optional: bool,
+    /// Reason for which the operator writes its objects, for readers of the role. One sentence.
+    pub reason: &'static str,
+}
+
+impl OwnedType {
+    /// Returns the type as calls name it.
+    pub fn resource(&self) -> Resource {
+        Resource::new(self.api_version, self.kind)
+    }
+
+    /// Returns the object of this type and a name.
+    pub fn named(&self, name: &str) -> OwnedRef {
+        OwnedRef::new(self.api_version, self.kind, name)
+    }
+}
+
+/// Claims for storage.
+pub const CLAIM: OwnedType = OwnedType {
+    api_version: "v1",
+    kind: "PersistentVolumeClaim",
+    plural: "persistentvolumeclaims",
+    namespaced: true,
+    optional: false,
+    reason: "Volumes of a job are claimed for it, and kept or deleted with it.",
+};
+
+/// Services of a whole job. Their type is that of the services of slots.
+pub const SERVICE: OwnedType = OwnedType {
+    api_version: "v1",
+    kind: "Service",
+    plural: "services",
+    namespaced: true,
+    optional: false,
+    reason: "Services are created, patched and deleted.",
+};
+
+/// Reads the fact about an object that a job owns.
+///
+/// # Errors
+/// Returns an error if the object has no uid.
+pub fn fact(object: &Value) -> Result<OwnedFact, FieldError> {
+    let Resource { api_version, kind } = Resource::of(object);
+    let (ready, failed) = state(&kind, object);
+    Ok(OwnedFact {
+        object: OwnedRef { api_version, kind, name: name(object) },
+        uid: uid(object)?,
+        rv: resource_version(object),
+        deleting: deleting_at(object).is_some(),
+        keep: match annotation(object, KEEP) {
+            Some("retained") => Keep::Retained,
+            Some("finalized") => Keep::Finalized,
+            Some(_) | None => Keep::WithJob,
+        },
+        ready,
+        failed,
+        digest: annotation(object, DIGEST).map(Text::from),
+    })
+}
+
+/// Returns whether an object is ready, and why it never will be.
+fn state(kind: &str, object: &Value) -> (bool, Option<Text>) {
+    if kind != "PersistentVolumeClaim" {
+        return (true, None);
+    }
+    match text_at(object, &["status", "phase"]) {
+        Some("Bound") => (true, None),
+        Some("Lost") => (false, Some(Text::from("its volume is lost"))),
+        Some(_) | None => (false, None),
+    }
+}
+
+/// Completes the rendering of an object: its type and name, its namespace, its bond to the job, and the digest of its contents.
+pub fn complete(
+    source: RenderInput<'_>,
+    api_version: &str,
+    object: &OwnedRef,
+    body: Value,
+    digest: Option<&str>,
+) -> Value {
+    let keep =
+        source.spec.owned.iter().find(|owned| owned.object == *object).map(|owned| owned.keep).unwrap_or_default();
+    let mut body = body;
+    let Some(members) = body.as_object_mut() else { return body };
+    members.insert("apiVersion".to_owned(), json!(&*object.api_version));
+    members.insert("kind".to_owned(), json!(&*object.kind));
+    let metadata = members.entry("metadata").or_insert_with(|| json!({}));
+    let Some(metadata) = metadata.as_object_mut() else { return body };
+    metadata.insert("name".to_owned(), json!(&*object.name));
+    let mut annotations: Map<String, Value> =
+        metadata.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
+    annotations.extend(digest.map(|digest| (DIGEST.to_owned(), json!(digest))));
+    let word = match keep {
+        Keep::Retained => Some("retained"),
+        Keep::Finalized => Some("finalized"),
+        Keep::WithJob | Keep::UntilEnd => None,
+    };
+    match word {
+        Some(word) => {
+            annotations.insert(KEEP.to_owned(), json!(word));
+            annotations.insert(OWNED_BY.to_owned(), json!(owned_by(source.job)));
+        }
+        None => {
+            metadata.insert("ownerReferences".to_owned(), json!([owner_reference(api_version, source.job)]));
+        }
+    }
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), Value::Object(annotations));
+    }
+    body
+}
+
+/// Returns the merge patch that gives an object its present contents: all that was rendered but what a patch cannot change.
+pub fn patch(rendered: &Value) -> Value {
+    let mut patch = rendered.clone();
+    if let Some(members) = patch.as_object_mut() {
+        members.remove("apiVersion");
+        members.remove("kind");
+        if let Some(metadata) = members.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("name");
+            metadata.remove("namespace");
+        }
+        // What was claimed stays as it was claimed, but for its size.
+        if at(rendered, &["kind"]).and_then(Value::as_str) == Some(CLAIM.kind) {
+            let resources = at(rendered, &["spec", "resources"]).cloned();
+            members.insert("spec".to_owned(), json!({"resources": resources}));
+        }
+    }
+    patch
+}
+
+/// Returns the digest of what an object is rendered from: FNV-1a in 64 bits (Fowler, Noll, Vo) of its canonical JSON.
+pub fn digest(contents: &Value) -> Text {
+    let text = model::json::canonical(contents);
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    Text::from(format!("{hash:016x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(status: &Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "n", "uid": "u",
+            "resourceVersion": "7", "annotations": {DIGEST: "d", KEEP: "retained"}}, "status": status})
+    }
+
+    #[test]
+    fn a_claim_is_ready_when_it_is_bound() {
+        for (status, ready, failed) in [
+            (json!({"phase": "Bound"}), true, None),
+            (json!({"phase": "Pending"}), false, None),
+            (json!({}), false, None),
+            (json!({"phase": "Lost"}), false, Some("its volume is lost")),
+        ] {
+            let found = fact(&claim(&status)).unwrap();
+            assert_eq!((found.ready, found.failed.as_deref()), (ready, failed), "{status}");
+            assert_eq!((found.keep, found.digest.as_deref(), found.rv.0), (Keep::Retained, Some("d"), 7));
+            assert_eq!(found.object, CLAIM.named("c"));
+        }
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "uid": "u"}});
+        assert_eq!(fact(&service).map(|found| (found.ready, found.keep)), Ok((true, Keep::WithJob)));
+        assert_eq!(fact(&json!({"metadata": {"name": "s"}})).unwrap_err().path, "metadata.uid");
+    }
+
+    #[test]
+    fn a_digest_tells_contents_apart_and_not_the_order_of_members() {
+        assert_eq!(digest(&json!({"a": 1, "b": 2})), digest(&json!({"b": 2, "a": 1})));
+        assert_ne!(digest(&json!({"a": 1})), digest(&json!({"a": 2})));
+    }
+
+    #[test]
+    fn a_patch_of_a_claim_changes_its_size_and_metadata_alone() {
+        let rendered = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "labels": {"a": "b"}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}});
+        let want = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+        assert_eq!(patch(&rendered), want);
+    }
+}

@@ -1,0 +1,72 @@
+//! Objects that a job owns besides pods and services of slots: which are created and which go.
+//!
+//! Bringing one up to date needs no decision: [`crate::effects`] compares digests. It must not know what an object holds.
+
+use model::{Event, JobKey, JobSpec, Keep, OwnedRef, OwnedSpec, Phase, Text, When};
+
+use crate::job::{Job, Owned};
+use crate::state::State;
+
+/// Creates what the job's state asks for, and drops what it does not.
+pub(super) fn reconcile(job: &Job, spec: &JobSpec) -> Vec<Event> {
+    let exists = |object: &OwnedRef| job.owned.get(object).is_some_and(|owned| owned.planned || owned.fact.is_some());
+    let planned = spec.owned.iter().filter(|owned| is_due(job, owned) && !exists(&owned.object));
+    let planned: Vec<OwnedRef> = planned.map(|owned| owned.object.clone()).collect();
+    let dropped = job.owned.iter().filter(|(object, owned)| is_over(job, spec, object, owned));
+    let dropped: Vec<OwnedRef> = dropped.map(|(object, _)| object.clone()).collect();
+    let mut events = Vec::new();
+    if !planned.is_empty() {
+        events.push(Event::OwnedPlanned { objects: planned });
+    }
+    if !dropped.is_empty() {
+        events.push(Event::OwnedDropped { objects: dropped });
+    }
+    events
+}
+
+fn is_due(job: &Job, owned: &OwnedSpec) -> bool {
+    match owned.when {
+        When::Accepted => !job.phase.is_terminal(),
+        When::Succeeded => job.phase == Phase::Succeeded,
+    }
+}
+
+/// Returns true if an object that is there is no longer to be kept.
+fn is_over(job: &Job, spec: &JobSpec, object: &OwnedRef, owned: &Owned) -> bool {
+    let Some(fact) = owned.fact.as_ref().filter(|fact| !fact.deleting && owned.deletion.is_none()) else {
+        return false;
+    };
+    match spec.owned.iter().find(|wanted| wanted.object == *object) {
+        Some(wanted) => wanted.keep == Keep::UntilEnd && job.phase.is_terminal(),
+        // Nothing else would delete it.
+        None => fact.keep == Keep::Finalized,
+    }
+}
+
+/// Lets go of a job whose object is deleted and carries the finalizer: what has no owner reference goes first, once no other
+/// job needs this one.
+pub(super) fn finalize(state: &State, key: &JobKey, job: &Job) -> Vec<Event> {
+    if !job.finalized {
+        return Vec::new();
+    }
+    let users = state.needed_by(key);
+    if users > 0 {
+        let words =
+            if users == 1 { "job that has not ended still needs" } else { "jobs that have not ended still need" };
+        let message = Text::from(format!("deleted, but {users} {words} it"));
+        let said = job.milestones.back().is_some_and(|last| last.message == message);
+        if job.phase != Phase::Terminating {
+            return vec![Event::PhaseChanged { to: Phase::Terminating, message }];
+        }
+        return if said { Vec::new() } else { vec![Event::MessageChanged { message }] };
+    }
+    let objects: Vec<OwnedRef> =
+        unowned(job).filter(|(_, owned)| owned.deletion.is_none()).map(|(o, _)| o.clone()).collect();
+    if objects.is_empty() { Vec::new() } else { vec![Event::OwnedDropped { objects }] }
+}
+
+/// Returns the objects that only the finalizer has deleted.
+pub(crate) fn unowned(job: &Job) -> impl Iterator<Item = (&OwnedRef, &Owned)> {
+    let is_kept = |owned: &&Owned| owned.fact.as_ref().is_some_and(|fact| fact.keep == Keep::Finalized);
+    job.owned.iter().map(|(object, owned)| (object, &**owned)).filter(move |(_, owned)| is_kept(owned))
+}

@@ -1,0 +1,90 @@
+//! Holds: why no pod of a group may be created yet, in words.
+//!
+//! Derived from what is known, never stored. It must not decide: [`crate::decide`] passes a held group over and shows the hold.
+//! Tests: the scenarios of the APIs that have groups in an order, or objects besides pods.
+
+use std::fmt;
+
+use model::{Awaits, Dependency, GroupSpec, JobSpec, Missing, OwnedRef, Reached, Text};
+
+use crate::job::Job;
+
+/// Message of a job that waits because its spec says so.
+pub(crate) const SUSPENDED: &str = "suspended: spec.suspend is true";
+
+/// Reason for which no pod of a group may be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hold<'a> {
+    /// An object that the spec is made of cannot be used.
+    Missing(&'a Missing),
+    /// The spec asks the job to wait.
+    Suspended,
+    /// An object that the job owns does not exist yet, or is not ready.
+    Owned {
+        /// The object.
+        object: &'a OwnedRef,
+        /// Set if it exists.
+        exists: bool,
+        /// Why it cannot become ready.
+        failed: Option<&'a Text>,
+    },
+    /// Another group has not come far enough.
+    After(&'a Dependency),
+}
+
+impl fmt::Display for Hold<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(Missing { kind, name, problem: None }) => write!(f, "waiting for {kind} {name}: not found"),
+            Self::Missing(Missing { kind, name, problem: Some(problem) }) => {
+                write!(f, "waiting for {kind} {name}: {problem}")
+            }
+            Self::Suspended => f.write_str(SUSPENDED),
+            Self::Owned { object, failed: Some(why), .. } => write!(f, "{object} cannot be used: {why}"),
+            Self::Owned { object, exists: true, failed: None } => write!(f, "waiting until {object} is ready"),
+            Self::Owned { object, exists: false, failed: None } => write!(f, "waiting until {object} is created"),
+            Self::After(Dependency { group, reached }) => match reached {
+                Reached::Scheduled => write!(f, "waiting until all pods of {group} have a node"),
+                Reached::Running => write!(f, "waiting until all pods of {group} run"),
+                Reached::Succeeded => write!(f, "waiting until all pods of {group} have succeeded"),
+            },
+        }
+    }
+}
+
+impl Job {
+    /// Returns the first reason for which no pod of a group may be created.
+    pub fn hold<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
+        if spec.suspended && !group.once {
+            return Some(Hold::Suspended);
+        }
+        let owned = || spec.owned.iter().find_map(|owned| self.hold_of(owned));
+        let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);
+        owned().or_else(after)
+    }
+
+    /// Returns the hold that an object puts on every pod of the job.
+    fn hold_of<'a>(&'a self, owned: &'a model::OwnedSpec) -> Option<Hold<'a>> {
+        if owned.when != model::When::Accepted || owned.awaits == Awaits::Nothing {
+            return None;
+        }
+        let fact = self.owned.get(&owned.object).and_then(|state| state.fact.as_ref()).filter(|fact| !fact.deleting);
+        let failed = fact.and_then(|fact| fact.failed.as_ref());
+        let is_met = fact.is_some_and(|fact| match owned.awaits {
+            Awaits::Nothing | Awaits::Exists => true,
+            Awaits::Ready => fact.ready,
+        });
+        (!is_met || failed.is_some()).then_some(Hold::Owned { object: &owned.object, exists: fact.is_some(), failed })
+    }
+
+    fn has_reached(&self, spec: &JobSpec, after: &Dependency) -> bool {
+        // A group that the job does not have holds nothing up.
+        let Some((wanted, group)) = spec.group(&after.group).zip(self.groups.get(&after.group)) else { return true };
+        let succeeded = u32::try_from(group.done.len()).unwrap_or(u32::MAX);
+        match after.reached {
+            Reached::Scheduled => group.all_scheduled(),
+            Reached::Running => group.counters.active.saturating_add(succeeded) >= wanted.replicas,
+            Reached::Succeeded => group.has_run(wanted) || (!wanted.once && succeeded >= wanted.replicas),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Folds facts about objects that a job owns in. Their contents are the business of its API.
+
+use model::{ObjectRef, OwnedFact, Uid};
+
+use super::{Turn, answers};
+use crate::job::Job;
+
+impl Turn<'_> {
+    pub(super) fn owned(&self, job: &mut Job, fact: &OwnedFact) {
+        answers::forget(job, &ObjectRef::Owned(fact.object.clone()), self.stamp);
+        let owned = job.owned.entry(fact.object.clone()).or_default();
+        let before = owned.fact.as_ref();
+        if before.is_some_and(|before| before.uid != fact.uid) {
+            // The deletion was decided of the object that had the name before.
+            owned.deletion = None;
+        }
+        let shown = |fact: &OwnedFact| (fact.uid.clone(), fact.deleting, fact.ready, fact.failed.clone());
+        let changed = before.map(shown) != Some(shown(fact));
+        owned.planned = false;
+        owned.fact = Some(fact.clone());
+        self.owned_changed(job, changed);
+    }
+
+    pub(super) fn owned_gone(&self, job: &mut Job, uid: &Uid) {
+        let named = job.owned.iter_mut().find(|(_, owned)| owned.is(uid));
+        let Some((object, owned)) = named else { return };
+        let object = object.clone();
+        owned.fact = None;
+        owned.deletion = None;
+        if !owned.planned {
+            job.owned.remove(&object);
+        }
+        answers::forget(job, &ObjectRef::Owned(object), self.stamp);
+        self.owned_changed(job, true);
+    }
+
+    /// Shows a change in the status of a job that goes on. What an ended job shows is final.
+    const fn owned_changed(&self, job: &mut Job, changed: bool) {
+        if changed && job.ended_at.is_none() && !matches!(job.phase, model::Phase::New) {
+            job.status_stamp = self.stamp;
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Objects of a job besides its pods and the services of its slots: claims, services of the whole job, pod groups, and others.
+//!
+//! The engine decides when they are created, brought up to date and deleted. It knows nothing of their contents.
+
+use std::fmt;
+
+use crate::id::Text;
+
+/// Type and name of an object that a job owns. It stands in the job's namespace, unless its type has none.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnedRef {
+    /// API version of its type, for example `v1`.
+    pub api_version: Text,
+    /// Kind of its type, for example `PersistentVolumeClaim`.
+    pub kind: Text,
+    /// Its name.
+    pub name: Text,
+}
+
+impl OwnedRef {
+    /// Returns the object of a type and a name.
+    pub fn new(api_version: &str, kind: &str, name: &str) -> Self {
+        Self { api_version: Text::from(api_version), kind: Text::from(kind), name: Text::from(name) }
+    }
+}
+
+impl fmt::Display for OwnedRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+/// An object that the job owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedSpec {
+    /// Its type and name.
+    pub object: OwnedRef,
+    /// Time at which it is created.
+    pub when: When,
+    /// State of it that the pods of the job wait for.
+    pub awaits: Awaits,
+    /// Time for which it is kept.
+    pub keep: Keep,
+    /// Digest of its contents. An object that shows another digest is patched. Absent where it is only created.
+    pub digest: Option<Text>,
+    /// Group of [`crate::GroupSpec::once`] whose last completed run is a part of its contents.
+    pub follows: Option<Text>,
+}
+
+/// Time at which an owned object is created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum When {
+    /// The job is accepted, even if it is suspended.
+    #[default]
+    Accepted,
+    /// The job succeeded.
+    Succeeded,
+}
+
+/// State of an owned object that the pods of a job wait for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Awaits {
+    /// None.
+    Nothing,
+    /// It exists.
+    #[default]
+    Exists,
+    /// It is ready, for example bound.
+    Ready,
+}
+
+/// Time for which an owned object is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// As long as the job's object: the garbage collector deletes it, because the job is its owner.
+    #[default]
+    WithJob,
+    /// Until the job has ended.
+    UntilEnd,
+    /// For good. A later job that names it takes it over.
+    Retained,
+    /// As long as the job's object. It cannot have the job as its owner, so the job's finalizer waits until it is deleted.
+    Finalized,
+}
