@@ -24,6 +24,16 @@ pub enum Error {
     /// A pod needs a node, and there is none.
     #[error("the cluster has no node")]
     NoNodes,
+    /// No node takes the pod.
+    #[error("pod {namespace}/{name} fits on no node: {why}")]
+    NoRoom {
+        /// The pod's namespace.
+        namespace: String,
+        /// The pod's name.
+        name: String,
+        /// Reasons, in the scheduler's words.
+        why: String,
+    },
     /// The pod has ended: nothing happens to it any more.
     #[error("pod {namespace}/{name} has ended ({phase})")]
     PodEnded {

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use model::Text;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -13,13 +12,27 @@ use crate::error::Error;
 use crate::kinds::KindId;
 use crate::merge::{changes_nothing, merge, object_mut, text};
 use crate::pod_status::{self, Ending, Refused};
+use crate::room::{Room, Unnamed, Wanted, why_nowhere};
 use crate::store::{Key, is_deleting, pod_has_ended};
+
+/// Returns why none of the nodes takes a pod.
+fn refusal(wanted: &Wanted<'_>, rooms: &[Room]) -> Option<String> {
+    if wanted.is_gated() {
+        return Some("it waits for a scheduling gate".to_owned());
+    }
+    let refused = rooms.iter().all(|room| room.refuses(wanted, Unnamed::Unjudged).is_some());
+    refused.then(|| why_nowhere(rooms, wanted, Unnamed::Unjudged))
+}
+
+fn no_room(namespace: &str, name: &str, why: String) -> Error {
+    Error::NoRoom { namespace: namespace.to_owned(), name: name.to_owned(), why }
+}
 
 impl Cluster {
     /// Binds a pod to a node; nothing happens if it is there already.
     ///
     /// # Errors
-    /// When pod or node do not exist, or the pod has ended or is on another node.
+    /// When pod or node do not exist, the node does not take the pod, or the pod has ended or is on another node.
     pub fn schedule(&mut self, namespace: &str, name: &str, node: &str) -> Result<(), Error> {
         let (key, pod) = self.live_pod(namespace, name)?;
         match text(&pod, &["spec", "nodeName"]) {
@@ -30,19 +43,20 @@ impl Cluster {
                 return Err(Error::AlreadyPlaced { namespace, name, node: other.to_owned() });
             }
         }
-        if self.store.get(&Key::new(KindId::NODE, "", node)).is_none() {
-            return Err(Error::NoSuchNode { name: node.to_owned() });
+        let room = self.room(node).ok_or_else(|| Error::NoSuchNode { name: node.to_owned() })?;
+        if let Some(why) = refusal(&Wanted::of(&pod), &[room]) {
+            return Err(no_room(namespace, name, why));
         }
         drop(pod);
         self.bind(&key, node, &Value::Null);
         Ok(())
     }
 
-    /// Starts a pod's containers, on the first node (by name, a Ready one if there is any) if it has none yet. Containers that
-    /// ended run again only where the pod's `restartPolicy` says so.
+    /// Starts a pod's containers, on the first node that takes it (by name, a Ready one if there is any) if it has none yet.
+    /// Containers that ended run again only where the pod's `restartPolicy` says so.
     ///
     /// # Errors
-    /// When the pod does not exist or has ended, or there is no node.
+    /// When the pod does not exist or has ended, or no node takes it.
     pub fn run(&mut self, namespace: &str, name: &str) -> Result<(), Error> {
         let (key, pod) = self.live_pod(namespace, name)?;
         let status = pod_status::running(&pod, self.now);
@@ -169,22 +183,31 @@ impl Cluster {
     /// Writes a pod's status, and the node as well if it has none, in one write.
     fn place_and_write(&mut self, key: &Key, pod: Arc<Value>, status: &Value) -> Result<(), Error> {
         let placed = !text(&pod, &["spec", "nodeName"]).is_empty();
-        // Let go, so that the write need not copy.
-        drop(pod);
         if placed {
+            // Let go, so that the write need not copy.
+            drop(pod);
             self.write_status(key, status);
         } else {
-            let node = self.first_node().ok_or(Error::NoNodes)?;
+            let node = self.first_node(key, &pod)?;
+            drop(pod);
             self.bind(key, &node, status);
         }
         Ok(())
     }
 
-    /// The first node by name, a Ready one if there is any.
-    fn first_node(&self) -> Option<Text> {
-        let mut nodes = self.store.of_kind(KindId::NODE);
-        let ready = nodes.find(|(_, node)| crate::node::is_ready(node));
-        ready.or_else(|| self.store.of_kind(KindId::NODE).next()).map(|(key, _)| key.name.clone())
+    /// Returns the first node by name that takes the pod, a Ready one if there is any.
+    fn first_node(&self, key: &Key, pod: &Value) -> Result<String, Error> {
+        let mut rooms = self.rooms();
+        if rooms.is_empty() {
+            return Err(Error::NoNodes);
+        }
+        rooms.sort_by_key(|room| !room.is_ready());
+        let wanted = Wanted::of(pod);
+        if let Some(why) = refusal(&wanted, &rooms) {
+            return Err(no_room(&key.namespace, &key.name, why));
+        }
+        let takes = |room: &Room| room.refuses(&wanted, Unnamed::Unjudged).is_none();
+        rooms.into_iter().find(takes).map(|room| room.name).ok_or(Error::NoNodes)
     }
 
     /// Binds a pod to a node, merges `status` in, and hands the pod to the runtime.

@@ -31,6 +31,7 @@ mod kubelet;
 mod merge;
 mod node;
 mod pod_status;
+mod room;
 mod rules;
 pub mod runtime;
 mod schedule;

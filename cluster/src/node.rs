@@ -26,6 +26,8 @@ pub struct NodeSpec {
     pub resources: BTreeMap<String, String>,
     /// Labels besides `kubernetes.io/hostname`.
     pub labels: BTreeMap<String, String>,
+    /// Set if it is cordoned: it takes no new pods.
+    pub closed: bool,
 }
 
 /// State of a node's `Ready` condition, or a deleted node.
@@ -98,7 +100,7 @@ impl Cluster {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": node.name, "labels": labels},
-            "spec": {},
+            "spec": if node.closed { json!({"unschedulable": true}) } else { json!({}) },
             "status": {
                 "capacity": node.resources,
                 "allocatable": node.resources,
@@ -132,6 +134,26 @@ impl Cluster {
                 Ok(())
             }
         }
+    }
+
+    /// Cordons a node, so that it takes no new pods, or opens it again, as `kubectl cordon` and `uncordon` do.
+    ///
+    /// # Errors
+    /// When the node does not exist.
+    pub fn cordon(&mut self, name: &str, closed: bool) -> Result<(), Error> {
+        let key = Key::new(KindId::NODE, "", name);
+        let (Some(kind), true) = (self.kind_of(&key), self.store.get(&key).is_some()) else {
+            return Err(Error::NoSuchNode { name: name.to_owned() });
+        };
+        self.commit_edit(&kind, &key, |node| {
+            let spec = object_mut(node, "spec");
+            if closed {
+                spec.insert("unschedulable".into(), true.into());
+            } else {
+                spec.remove("unschedulable");
+            }
+        });
+        Ok(())
     }
 
     /// Sets any condition of a node, for example `GpuUnhealthy` to `True`.

@@ -110,7 +110,11 @@ impl Simulation {
     /// When a served API's definition does not register.
     pub fn new(nodes: &[NodeSpec], config: Config) -> Result<Self, Error> {
         let nodes = nodes.iter().map(|node| {
-            let spec = cluster::NodeSpec::named(&node.name);
+            let spec = cluster::NodeSpec {
+                labels: node.labels.clone(),
+                closed: node.closed,
+                ..cluster::NodeSpec::named(&node.name)
+            };
             if node.gpus > 0 { spec.with("nvidia.com/gpu", &node.gpus.to_string()) } else { spec }
         });
         let cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });

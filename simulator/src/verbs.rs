@@ -227,6 +227,9 @@ impl<G: ClusterBackend> Runner<'_, G> {
             if let Some(state) = state {
                 cluster.node(&change.name, state)?;
             }
+            if let Some(closed) = change.closed {
+                cluster.cordon(&change.name, closed)?;
+            }
             for (kind, status) in &change.conditions {
                 cluster.node_condition(&change.name, kind, &status.0, kind, "")?;
             }

@@ -31,7 +31,7 @@ fn status(simulation: &Simulation<EmbeddedCluster>) -> Value {
 
 #[test]
 fn a_pruned_mirror_counts_as_refused_until_the_definition_is_replaced() {
-    let mut simulation = Simulation::new(&[NodeSpec { name: "n1".to_owned(), gpus: 0 }], Config::default()).unwrap();
+    let mut simulation = Simulation::new(&[NodeSpec::new("n1")], Config::default()).unwrap();
     simulation.backend.cluster.register(&older()).unwrap();
     let job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
         "metadata": {"name": "j", "namespace": "default"},

@@ -7,6 +7,7 @@ mod deletion;
 mod file;
 mod invariants;
 mod kubelet;
+mod room;
 mod rules;
 mod schema;
 mod thousand;

@@ -62,12 +62,16 @@ pub struct NodeSpec {
     pub name: String,
     /// GPUs it offers.
     pub gpus: u32,
+    /// Labels besides its name's.
+    pub labels: BTreeMap<String, String>,
+    /// Set if it is cordoned: it takes no new pods.
+    pub closed: bool,
 }
 
 impl NodeSpec {
     /// A node without GPUs.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), gpus: 0 }
+        Self { name: name.to_owned(), gpus: 0, labels: BTreeMap::new(), closed: false }
     }
 
     /// The nodes of a scenario that names none.
@@ -210,6 +214,9 @@ pub struct NodeChange {
     /// Other conditions by type.
     #[serde(default)]
     pub conditions: BTreeMap<String, Word>,
+    /// Set if it takes no new pods from here on; false if it takes them again.
+    #[serde(default)]
+    pub closed: Option<bool>,
 }
 
 /// A change of annotations.

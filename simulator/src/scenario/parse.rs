@@ -97,19 +97,24 @@ impl<'de> Deserialize<'de> for NodeShape {
             name: String,
             #[serde(default)]
             gpus: u32,
+            #[serde(default)]
+            labels: std::collections::BTreeMap<String, String>,
+            #[serde(default)]
+            closed: bool,
         }
         struct Shape;
         impl<'de> serde::de::Visitor<'de> for Shape {
             type Value = NodeShape;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a node's name, or a map with name and gpus")
+                f.write_str("a node's name, or a map with name, gpus, labels and closed")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<NodeShape, E> {
                 Ok(NodeShape(NodeSpec::new(text)))
             }
             fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<NodeShape, A::Error> {
                 let long = Long::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
-                Ok(NodeShape(NodeSpec { name: long.name, gpus: long.gpus }))
+                let Long { name, gpus, labels, closed } = long;
+                Ok(NodeShape(NodeSpec { name, gpus, labels, closed }))
             }
         }
         deserializer.deserialize_any(Shape)

@@ -85,7 +85,7 @@ fn steps_know_their_lines_and_defaults_are_filled_in() {
     assert_eq!(scenario.steps.iter().map(|s| s.line).collect::<Vec<_>>(), [3, 5]);
     assert_eq!(scenario.nodes, NodeSpec::defaults());
     let scenario = parse("nodes: [a, {name: g, gpus: 8}]\nsteps: []\n", "").unwrap();
-    assert_eq!(scenario.nodes, [NodeSpec::new("a"), NodeSpec { name: "g".to_owned(), gpus: 8 }]);
+    assert_eq!(scenario.nodes, [NodeSpec::new("a"), NodeSpec { gpus: 8, ..NodeSpec::new("g") }]);
 }
 
 #[test]

@@ -81,8 +81,7 @@ impl Walk {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-        let nodes: Vec<NodeSpec> =
-            ["n1", "n2", "n3"].iter().map(|n| NodeSpec { name: (*n).to_owned(), gpus: 0 }).collect();
+        let nodes: Vec<NodeSpec> = ["n1", "n2", "n3"].iter().map(|n| NodeSpec::new(n)).collect();
         let config = Config {
             creating_failed: below(&mut rng, 2) == 0,
             creating_restart_ms: if below(&mut rng, 2) == 0 { 0 } else { 1_200_000 },
