@@ -19,6 +19,8 @@ pub enum Hold<'a> {
     Missing(&'a Missing),
     /// The spec asks the job to wait.
     Suspended,
+    /// Pods that a halt deletes are not gone yet.
+    Halting,
     /// An object that the job owns does not exist yet, or is not ready.
     Owned {
         /// The object.
@@ -40,6 +42,7 @@ impl fmt::Display for Hold<'_> {
                 write!(f, "waiting for {kind} {name}: {problem}")
             }
             Self::Suspended => f.write_str(SUSPENDED),
+            Self::Halting => f.write_str("waiting until the deleted pods are gone"),
             Self::Owned { object, failed: Some(why), .. } => write!(f, "{object} cannot be used: {why}"),
             Self::Owned { object, exists: true, failed: None } => write!(f, "waiting until {object} is ready"),
             Self::Owned { object, exists: false, failed: None } => write!(f, "waiting until {object} is created"),
@@ -57,6 +60,9 @@ impl Job {
     pub fn hold<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
         if spec.suspended && !group.once {
             return Some(Hold::Suspended);
+        }
+        if self.is_halting() && !group.once {
+            return Some(Hold::Halting);
         }
         let owned = || spec.owned.iter().find_map(|owned| self.hold_of(owned));
         let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);

@@ -27,7 +27,7 @@ pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) 
     let cause = Cause { kind: CauseKind::Suspended, slots: Vec::new(), message: Text::from(SUSPENDED) };
     let message = Text::from(format!("{SUSPENDED}; deleting pods"));
     let decided = Event::Decided(Box::new(Decision::Halt { cause }));
-    vec![decided, Event::PhaseChanged { to: Phase::Terminating, message }]
+    vec![decided, Event::PhaseChanged { to: Phase::Suspended, message }]
 }
 
 /// Returns true if a pod goes when the job halts: those that run once stay.
@@ -45,5 +45,12 @@ pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) ->
     if job.deleting_pods.iter().any(is_going) || job.planned_pods.iter().any(|id| waits_for(job, id)) {
         return reconcile::prepare(context, job, spec);
     }
-    vec![Event::RestartCleared, Event::PhaseChanged { to: Phase::Suspended, message: Text::from(SUSPENDED) }]
+    let message = Text::from(SUSPENDED);
+    // A halt that an older build decided shows the deletion of its pods as a phase.
+    let shown = if job.phase == Phase::Suspended {
+        Event::MessageChanged { message }
+    } else {
+        Event::PhaseChanged { to: Phase::Suspended, message }
+    };
+    vec![Event::RestartCleared, shown]
 }
