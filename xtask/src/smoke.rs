@@ -59,7 +59,7 @@ impl User {
         let shown = format!("trainyard {}", args.join(" "));
         println!("$ {shown}");
         let told = self.scratch.join("output");
-        // Into a file: nobody has to read along for the program to go on.
+        // Into a file: the program goes on though its output is not read.
         let file = File::create(&told).map_err(io(told.display()))?;
         let mut child = Command::new(&self.binary)
             .args(args)

@@ -98,7 +98,7 @@ impl Tests {
         result.ok_or_else(|| Problem::failed(format!("{name}: said no result:\n{}", told.output)))
     }
 
-    /// Preempted in the middle, then started anew; the checkpoints stand outside the data directory, which is forgotten.
+    /// Preempted in the middle, then started again; the checkpoints stand outside the data directory, which is forgotten.
     fn preempted(&self, undisturbed: &str) -> Result<(), Problem> {
         let name = "preempted";
         let data = self.scratch.join(name);
