@@ -104,6 +104,7 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
     };
     for verb in api.writes() {
         let (verb, reason) = match verb {
+            Verb::Patch if api.finalizer().is_some() => ("patch", "Puts the finalizer on an object, and takes it off."),
             Verb::Patch => ("patch", "Writes the annotation that older tools read."),
             Verb::Delete => ("delete", "Deletes a job whose time to live has passed."),
             Verb::Create | Verb::ApplyStatus | Verb::Get => continue,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apis::ObservedObject;
 use http::Request;
 use kube::api::ListParams;
-use model::{ResourceVersion, Text};
+use model::{Kind, ResourceVersion, Text};
 
 use super::error::{Error, failed, rejected};
 use super::{ACCEPT_JSON, LIST_TIMEOUT, SourceWatch, prepared};
@@ -37,7 +37,8 @@ impl SourceWatch {
             }
             other => other?,
         };
-        if source.optional {
+        // Of an API only its jobs tell whether it is installed: an object that they own may be another product's.
+        if source.optional && self.kind == Kind::Job {
             let kind = &source.object_type.kind;
             let served = self.status.installed(kind, &source.path, view.version.is_some());
             self.metrics.serves(kind, served);
