@@ -22,6 +22,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation, clippy::float_arithmetic))]
 
 pub mod changes;
+pub mod desk;
 mod fixed;
 pub mod job;
 pub mod learning;

@@ -2,7 +2,7 @@
 //!
 //! They stand here, not in `scheduler`, because they keep oddities on purpose: a check made late, an order that depends on
 //! how a list was kept. Facts are taken from the published sources named in each file; no code is. Tests: at the end of
-//! each file, and `tests/study.rs` against published results.
+//! each file, and `tests/published.rs` against published results.
 
 mod dlas;
 mod las;

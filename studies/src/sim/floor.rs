@@ -1,12 +1,13 @@
 //! Which nodes workers are on, and what being spread costs.
 //!
-//! Placing is `scheduler::placement`'s: workers stay where they are, and are moved only where that is worth its price.
+//! Placing is `scheduler::desk`'s: workers stay where they are, and are moved only where that is worth its price.
 //! Tests: at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::id::Text;
-use scheduler::placement::{Demand, Node, Packing, Placement, PlacementError, Prices, settle};
+use scheduler::desk;
+use scheduler::placement::{Node, Packing, PlacementError, Prices};
 use scheduler::{GpuType, Grant, Speed};
 
 use crate::input::Cluster;
@@ -14,10 +15,8 @@ use crate::input::Cluster;
 /// The nodes, and who is on them.
 #[derive(Debug)]
 pub(super) struct Floor {
-    nodes: Vec<Node>,
+    workers: desk::Floor,
     per_node: BTreeMap<GpuType, u32>,
-    placement: Placement,
-    prices: Prices,
     loss_milli: u32,
 }
 
@@ -34,7 +33,7 @@ impl Floor {
             }
         }
         let prices = Prices { across: [loss_milli; 3], ..Prices::default() };
-        Self { nodes, per_node, placement: Placement::new(), prices, loss_milli }
+        Self { workers: desk::Floor::new(nodes, Packing::Pack, prices), per_node, loss_milli }
     }
 
     /// Places jobs with what they hold; says which of them had workers moved.
@@ -42,22 +41,13 @@ impl Floor {
         &mut self,
         jobs: impl Iterator<Item = (&'j Text, Grant)>,
     ) -> Result<BTreeSet<Text>, PlacementError> {
-        let demand = |(job, grant): (&Text, Grant)| Demand {
-            job: job.clone(),
-            workers: grant.gpus,
-            gpu_type: Some(grant.gpu_type),
-        };
-        let demands: Vec<Demand> = jobs.filter(|(_, grant)| !grant.is_none()).map(demand).collect();
-        let plan = settle(&self.nodes, &demands, &self.placement, Packing::Pack, &self.prices)?;
-        self.placement = plan.placement;
-        Ok(plan.migrated.into_iter().map(|(job, _)| job).collect())
+        self.workers.place(jobs)
     }
 
     /// Speed of a job as it is placed, from its speed when packed.
     pub(super) fn slowed(&self, job: &Text, grant: Grant, packed: Speed) -> Speed {
-        let nodes: BTreeSet<&Text> = self.placement.get(job).into_iter().flatten().collect();
         let fewest = self.per_node.get(&grant.gpu_type).map_or(1, |&slots| grant.gpus.div_ceil(slots.max(1)));
-        let extra = u32::try_from(nodes.len()).unwrap_or(u32::MAX).saturating_sub(fewest);
+        let extra = u32::try_from(self.workers.span(job)).unwrap_or(u32::MAX).saturating_sub(fewest);
         let kept = u64::from(1000_u32.saturating_sub(self.loss_milli));
         (0..extra.min(64)).fold(packed, |speed, _| Speed(speed.0 / 1000 * kept))
     }

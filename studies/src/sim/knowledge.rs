@@ -7,6 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use scheduler::Micros;
+use scheduler::desk::outlived;
 
 use crate::input::Work;
 
@@ -64,16 +65,13 @@ impl SizeKnowledge {
 
     /// The serial time that is believed to be left after `done` of the job, when `estimate` was believed at first.
     pub(super) fn left(self, estimate: Option<Work>, work: Work, left: Work) -> Option<Micros> {
-        let mut believed = match self {
+        let estimate = match self {
             Self::Exact => return Some(left.serial()),
             Self::Unknown => return None,
-            Self::Noisy { .. } => estimate?.0.max(1),
+            Self::Noisy { .. } => estimate?.0,
         };
         let done = work.minus(left).0;
-        while believed <= done {
-            believed = believed.saturating_mul(2);
-        }
-        Some(Work(believed - done).serial().max(Micros(1)))
+        Some(Work(outlived(estimate, done) - done).serial().max(Micros(1)))
     }
 }
 

@@ -1,93 +1,71 @@
-//! Speeds and work left as an operator would come to believe them: from what jobs report while they run.
+//! Progress reports as an operator would get them: whole units of work, and how long they took.
 //!
-//! Owns turning exact progress into progress reports for `scheduler::learning`, which does the estimating. A unit of work is
+//! Owns turning exact progress into reports; [`scheduler::desk`] takes them in and makes the estimates. A unit of work is
 //! one second on one reference GPU, standing for some number of steps; how long it takes is not known. Tests: at the end
 //! of this file.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use model::id::Text;
-use scheduler::learning::{Measured, Prior, Progress, Report};
-use scheduler::{GpuType, JobView, Micros, Speed, Speeds};
+use scheduler::desk::{Ledger, Lessons};
+use scheduler::learning::{Prior, Report};
+use scheduler::{GpuType, JobView, Micros, Speed};
 
 use super::live::Live;
 use crate::input::{Cluster, Work, WorkloadJob};
 
 /// Work of one unit: a second at the reference speed.
 const UNIT: Work = Work(Speed::ONE.0 as u128 * 1_000_000);
-/// Assumed cost of a restart until one was measured.
-const RESTART_PRIOR: Micros = Micros::from_secs(60);
 /// GPUs of a node where the cluster does not say.
 const NODE: u32 = 8;
 
-/// Learnt speeds by job and by category.
+/// Settings under which jobs report.
 #[derive(Debug)]
 pub(super) struct Learner {
     prior: Prior,
-    categories: BTreeMap<Text, Measured>,
-    /// Categories of which a start was seen to its end.
-    started: BTreeSet<Text>,
+    /// True cost of a start, which is seen once a job reports.
+    restart_cost: Micros,
 }
 
-/// Learnt values of one job.
+/// Learnt values of one job, and what it has reported.
 #[derive(Debug, Clone)]
-pub(super) struct Lessons {
-    progress: Progress,
-    /// Units it was believed to have when it was submitted.
-    expected: Option<u64>,
+pub(super) struct Pupil {
+    lessons: Lessons,
     /// Work done that has been reported.
     reported: Work,
-    prior: Speeds,
 }
 
 impl Learner {
-    pub(super) fn new(cluster: &Cluster) -> Self {
+    pub(super) fn new(cluster: &Cluster, restart_cost: Micros) -> Self {
         let node = cluster.pools.iter().filter_map(|pool| pool.per_node).max().unwrap_or(NODE);
-        Self { prior: Prior { node, ..Prior::default() }, categories: BTreeMap::new(), started: BTreeSet::new() }
+        Self { prior: Prior { node, ..Prior::default() }, restart_cost }
     }
 
     /// Returns the knowledge of a job just submitted, with `estimate` as its assumed work.
-    pub(super) fn meet(&self, job: &WorkloadJob, estimate: Option<Work>) -> Lessons {
+    pub(super) fn meet(&self, job: &WorkloadJob, estimate: Option<Work>) -> Pupil {
         let types: Vec<GpuType> = job.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
-        Lessons {
-            progress: Progress { total: estimate.map(units), ..Progress::default() },
-            expected: estimate.map(units),
-            reported: Work(0),
-            prior: self.prior.speeds(&types, job.max.max(job.requested)),
-        }
+        let prior = self.prior.speeds(&types, job.max.max(job.requested));
+        Pupil { lessons: Lessons::new(prior, estimate.map(units)), reported: Work(0) }
     }
 
     /// Takes in what a job that runs has done since its last report. Call it before what it holds changes.
-    pub(super) fn hear(&mut self, job: &WorkloadJob, live: &Live, lessons: &mut Lessons) {
+    pub(super) fn hear(&self, job: &WorkloadJob, live: &Live, pupil: &mut Pupil, ledger: &mut Ledger) {
         let done = job.work.minus(live.left);
-        let new = units(done.minus(lessons.reported));
+        let new = units(done.minus(pupil.reported));
         if live.held.is_none() || new == 0 {
             return;
         }
         let work = Work(UNIT.0 * u128::from(new));
-        lessons.reported = Work(lessons.reported.0 + work.0);
+        pupil.reported = Work(pupil.reported.0 + work.0);
         let (gpu_type, gpus) = (live.held.gpu_type, live.held.gpus);
         let report = Report { gpu_type, gpus, units: new, took: work.time_at(live.speed) };
-        let category = self.categories.entry(job.category.clone()).or_default();
-        lessons.progress.record(report, category);
+        ledger.hear(&job.category, report, &mut pupil.lessons);
         // One that reports has started.
-        self.started.insert(job.category.clone());
-        while let Some(total) = lessons.progress.total.filter(|&total| total <= lessons.progress.done) {
-            lessons.progress.total = Some(total.max(1).saturating_mul(2));
-        }
+        ledger.started(&job.category, self.restart_cost);
     }
+}
 
+impl Pupil {
     /// Writes the estimates of a job into its view for decisions.
-    pub(super) fn update_view(&self, job: &WorkloadJob, lessons: &Lessons, restart_cost: Micros, view: &mut JobView) {
-        let nothing = Measured::default();
-        let category = self.categories.get(&job.category).unwrap_or(&nothing);
-        let (estimate, remaining) = lessons.progress.estimate(lessons.prior.clone(), category);
-        view.expected = lessons.expected.and_then(|units| estimate.time_for(units));
-        view.done = estimate.time_for(lessons.progress.done).unwrap_or_default();
-        view.speeds = estimate.speeds;
-        view.remaining = remaining;
-        view.tried = Some(category.largest());
-        view.restart_cost = if self.started.contains(&job.category) { restart_cost } else { RESTART_PRIOR };
+    pub(super) fn update_view(&self, job: &WorkloadJob, ledger: &Ledger, view: &mut JobView) {
+        ledger.belief(&job.category, &self.lessons).write(view);
     }
 }
 
@@ -116,16 +94,16 @@ mod tests {
     fn what_one_job_shows_is_believed_of_the_next_of_its_kind_only() {
         let workload = workload();
         let [a, b, c] = &workload.jobs[..] else { panic!("three jobs") };
-        let mut learner = Learner::new(&workload.cluster);
-        let mut lessons = learner.meet(a, Some(a.work));
-        let view = |learner: &Learner, job: &WorkloadJob, lessons: &Lessons| {
+        let (learner, mut ledger) = (Learner::new(&workload.cluster, Micros::from_secs(30)), Ledger::default());
+        let mut pupil = learner.meet(a, Some(a.work));
+        let view = |ledger: &Ledger, job: &WorkloadJob, pupil: &Pupil| {
             let mut view = JobView::waiting("x", 1, 4, 8, Micros::ZERO);
-            learner.update_view(job, lessons, Micros::from_secs(30), &mut view);
+            pupil.update_view(job, ledger, &mut view);
             view
         };
         // In thousandths, rounded: estimates go through times per unit.
         let milli = |view: &JobView, gpus| (view.speeds.home().unwrap().1.at(gpus).0 + 500_000) / 1_000_000;
-        let first = view(&learner, a, &lessons);
+        let first = view(&ledger, a, &pupil);
         assert_eq!((milli(&first, 4), milli(&first, 8)), (4000, 6800), "linear up to a node, less beyond");
         assert_eq!((first.remaining, first.restart_cost, first.tried), (None, Micros::from_secs(60), Some(0)));
         // It runs on 1 and then on 4 GPUs.
@@ -133,15 +111,15 @@ mod tests {
         for (gpus, until) in [(1, 50), (4, 100)] {
             live.hold(Grant::of(GpuType(0), gpus), a.speed(GpuType(0), gpus), live.counted, Micros::ZERO);
             live.advance(Micros::from_secs(until));
-            learner.hear(a, &live, &mut lessons);
+            learner.hear(a, &live, &mut pupil, &mut ledger);
         }
-        let own = view(&learner, a, &lessons);
+        let own = view(&ledger, a, &pupil);
         assert_eq!(milli(&own, 4), 2000);
         assert_eq!(own.remaining, Some(Micros::from_secs(50)));
-        let like = view(&learner, b, &learner.meet(b, Some(b.work)));
+        let like = view(&ledger, b, &learner.meet(b, Some(b.work)));
         assert_eq!((milli(&like, 4), like.tried), (2000, Some(4)));
         assert_eq!((like.remaining, like.restart_cost), (Some(Micros::from_secs(200)), Micros::from_secs(30)));
-        let other = view(&learner, c, &learner.meet(c, Some(c.work)));
+        let other = view(&ledger, c, &learner.meet(c, Some(c.work)));
         assert_eq!((other.remaining, other.tried), (None, Some(0)));
     }
 
@@ -149,12 +127,12 @@ mod tests {
     fn an_estimate_that_was_outlived_is_doubled() {
         let workload = workload();
         let a = &workload.jobs[0];
-        let mut learner = Learner::new(&workload.cluster);
-        let mut lessons = learner.meet(a, Some(Work(UNIT.0 * 10)));
+        let (learner, mut ledger) = (Learner::new(&workload.cluster, Micros::ZERO), Ledger::default());
+        let mut pupil = learner.meet(a, Some(Work(UNIT.0 * 10)));
         let mut live = Live::new(a.work, Micros::ZERO);
         live.hold(Grant::of(GpuType(0), 1), Speed::ONE, Micros::ZERO, Micros::ZERO);
         live.advance(Micros::from_secs(25));
-        learner.hear(a, &live, &mut lessons);
-        assert_eq!(lessons.progress.left(), Some(15));
+        learner.hear(a, &live, &mut pupil, &mut ledger);
+        assert_eq!(pupil.lessons.progress.left(), Some(15));
     }
 }

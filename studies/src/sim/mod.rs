@@ -1,6 +1,6 @@
 //! The simulation: jobs arrive, run, change size and end in virtual time, as a policy decides.
 //!
-//! Owns time, progress and what is recorded. It must not decide who gets what, and reads no clock. Tests: `tests/study.rs`
+//! Owns time, progress and what is recorded. It must not decide who gets what, and reads no clock. Tests: `tests/published.rs`
 //! and at the end of each file.
 
 mod clock;

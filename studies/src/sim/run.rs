@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scheduler::learning::Errors;
+use scheduler::desk::{self, Ledger};
 use scheduler::placement::PlacementError;
-use scheduler::{Grant, JobView, Memory, Micros, Policy, Snapshot, Speed, allocate};
+use scheduler::{Grant, JobView, Micros, Policy, Snapshot, Speed};
 
 use super::clock;
 use super::floor::Floor;
-use super::learner::{Learner, Lessons};
+use super::learner::{Learner, Pupil};
 use super::live::Live;
 use super::outcome::{Change, JobRecord, Outcome, Sample};
 use super::{Settings, SpeedKnowledge};
@@ -65,7 +65,7 @@ struct Entry {
     /// The work it is believed to have had at first.
     estimate: Option<Work>,
     /// Learnt values of the job, where speeds are learnt.
-    lessons: Option<Lessons>,
+    pupil: Option<Pupil>,
 }
 
 struct Simulation<'a> {
@@ -85,13 +85,12 @@ struct Simulation<'a> {
     /// Time of the end of each job that holds GPUs if nothing changes, and its place; the GPUs they hold together.
     ends: BTreeSet<(Micros, usize)>,
     held: u32,
-    /// Learnt values of all jobs, where speeds are learnt.
+    /// How jobs report, where speeds are learnt.
     learner: Option<Learner>,
-    /// Errors of guessed sizes.
-    errors: Option<Errors>,
     /// The nodes, where placement is simulated.
     floor: Option<Floor>,
-    memory: Memory,
+    /// Knowledge kept between decisions.
+    ledger: Ledger,
     /// Time at which the policy is run again.
     wake: Micros,
     /// Start of the next round, in a study with rounds.
@@ -116,10 +115,10 @@ impl<'a> Simulation<'a> {
             places: Vec::new(),
             ends: BTreeSet::new(),
             held: 0,
-            learner: (settings.knowledge.speeds == SpeedKnowledge::Learnt).then(|| Learner::new(&workload.cluster)),
-            errors: settings.knowledge.sizes.is_guess().then(Errors::default),
+            learner: (settings.knowledge.speeds == SpeedKnowledge::Learnt)
+                .then(|| Learner::new(&workload.cluster, settings.restart_cost)),
             floor: settings.spread_loss_milli.map(|loss| Floor::new(&workload.cluster, loss)),
-            memory: Memory::default(),
+            ledger: Ledger::default(),
             wake: Micros::MAX,
             round: Micros::MAX,
             records: vec![None; workload.jobs.len()],
@@ -191,8 +190,8 @@ impl<'a> Simulation<'a> {
         for (place, end) in running {
             let (Some(entry), Ok(i)) = (self.live.get_mut(&place), self.places.binary_search(&place)) else { continue };
             entry.live.advance(now);
-            if let (Some(learner), Some(lessons)) = (&mut self.learner, &mut entry.lessons) {
-                learner.hear(&self.workload.jobs[place], &entry.live, lessons);
+            if let (Some(learner), Some(pupil)) = (&self.learner, &mut entry.pupil) {
+                learner.hear(&self.workload.jobs[place], &entry.live, pupil, &mut self.ledger);
             }
             if end <= now {
                 ended.push(i);
@@ -206,10 +205,6 @@ impl<'a> Simulation<'a> {
             self.views.remove(i);
             self.places.remove(i);
         }
-        if !ended.is_empty() && !self.memory.queues.is_empty() {
-            let views = &self.views;
-            self.memory.retain(|id| views.binary_search_by(|v| (*v.id).cmp(id)).is_ok());
-        }
         !ended.is_empty()
     }
 
@@ -217,9 +212,8 @@ impl<'a> Simulation<'a> {
     fn record(&mut self, place: usize) {
         let Some(Entry { live, estimate, .. }) = self.live.remove(&place) else { return };
         let job = &self.workload.jobs[place];
-        if let (Some(errors), Some(estimate)) = (&mut self.errors, estimate) {
-            errors.record(estimate.serial().0, job.work.serial().0);
-        }
+        let guess = estimate.filter(|_| self.settings.knowledge.sizes.is_guess());
+        self.ledger.ended(&job.key, guess.map(|estimate| (estimate.serial().0, job.work.serial().0)));
         self.held -= live.held.gpus;
         self.records[place] = Some(JobRecord {
             name: job.name.clone(),
@@ -263,9 +257,9 @@ impl<'a> Simulation<'a> {
             let expected = estimate.map(Work::serial);
             self.views.push(JobView { expected, ..self.view(job, remaining) });
             self.places.push(place);
-            let lessons = self.learner.as_ref().map(|learner| learner.meet(job, estimate));
+            let pupil = self.learner.as_ref().map(|learner| learner.meet(job, estimate));
             let live = Live::new(job.work, self.now);
-            self.live.insert(place, Entry { live, end: Micros::MAX, estimate, lessons });
+            self.live.insert(place, Entry { live, end: Micros::MAX, estimate, pupil });
             self.submitted += 1;
         }
         self.submitted > before
@@ -287,19 +281,19 @@ impl<'a> Simulation<'a> {
     }
 
     fn decide(&mut self) -> Result<(), Error> {
-        if let Some(learner) = &self.learner {
+        if self.learner.is_some() {
             for ((place, entry), view) in self.live.iter().zip(&mut self.views) {
-                if let Some(lessons) = &entry.lessons {
-                    learner.update_view(&self.workload.jobs[*place], lessons, self.settings.restart_cost, view);
+                if let Some(pupil) = &entry.pupil {
+                    pupil.update_view(&self.workload.jobs[*place], &self.ledger, view);
                 }
             }
         }
-        if let Some(doubt) = self.errors.map(|errors| errors.doubt()) {
+        if self.settings.knowledge.sizes.is_guess() {
+            let doubt = self.ledger.doubt();
             self.views.iter_mut().for_each(|view| view.doubt = doubt);
         }
-        self.policy.review(self.now, &self.views, &mut self.memory);
         let snapshot = Snapshot { now: self.now, capacity: &self.capacity, jobs: &self.views };
-        let allocation = allocate(self.policy, snapshot, &mut self.memory)?;
+        let allocation = desk::ask(self.policy, snapshot, &mut self.ledger.memory)?;
         self.decisions += 1;
         if let Some(refusal) = allocation.refused.into_iter().next() {
             return Err(Error::Refused { policy: self.policy.name().to_owned(), refusal });
@@ -315,7 +309,7 @@ impl<'a> Simulation<'a> {
                 self.hold(i, grant);
             }
         }
-        let wake = self.policy.wake(self.now, &self.views, &self.memory);
+        let wake = self.policy.wake(self.now, &self.views, &self.ledger.memory);
         let tick = self.settings.tick;
         self.wake = match (wake, self.settings.round) {
             (Some(at), None) => clock::at_or_after(at, tick).max(clock::after(self.now, tick)),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::input::{Cluster, OnBadRow, Trace};
 use crate::lineup::Entrant;
-use scheduler::{GpuType, Round};
+use scheduler::{GpuType, Memory, Round};
 
 fn workload(rows: &str, cluster: &str) -> Workload {
     let text = format!("job_id,submit_time_s,gpus_requested,duration_s\n{rows}");
