@@ -35,7 +35,7 @@ mod round;
 pub mod units;
 
 pub use job::{Curve, Grant, JobError, JobView, Speeds};
-pub use memory::Memory;
+pub use memory::{Memory, MemoryChange};
 pub use policies::{NAMES, NameError, by_name};
 pub use policy::{Allocation, Error, Policy, RejectedJob, Snapshot, allocate};
 pub use round::{Pool, Round};

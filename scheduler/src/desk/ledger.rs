@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::desk::lessons::{Belief, Lessons};
 use crate::learning::{Errors, Measured, Report};
-use crate::memory::Memory;
+use crate::memory::{Memory, MemoryChange};
 use crate::units::Micros;
 
 /// Knowledge kept between decisions. An empty one is right for a first decision.
@@ -55,6 +55,11 @@ impl Ledger {
         let nothing = Measured::default();
         let measured = self.kinds.get(kind).unwrap_or(&nothing);
         lessons.belief(measured, self.started.get(kind).copied())
+    }
+
+    /// Makes the change of memory that a decision came with.
+    pub fn apply(&mut self, change: &MemoryChange) {
+        self.memory.apply(change);
     }
 
     /// Usual error of an estimate of work: see [`crate::JobView::doubt`].
