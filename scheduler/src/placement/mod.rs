@@ -1,4 +1,4 @@
-//! Which node each worker runs on. One slot is one GPU is one worker.
+//! Which node each worker runs on. One slot is one GPU; a worker takes as many of one node as it is wide.
 //!
 //! Two ways: [`repack`] packs all jobs anew into empty bins and then binds bins to nodes so that the fewest workers move
 //! (Voda's way, with corrected rules); [`settle`] leaves workers where they are, places what is new close together, and
@@ -54,12 +54,22 @@ pub struct Demand {
     pub workers: u32,
     /// On which GPU type; `None`: any, also several.
     pub gpu_type: Option<GpuType>,
+    /// GPUs of each worker, all on one node; at least 1.
+    #[serde(default = "one")]
+    pub width: u32,
+    /// Turn in which missing workers are placed by [`settle`], lowest first; equal ones by size.
+    #[serde(default)]
+    pub turn: u32,
+}
+
+const fn one() -> u32 {
+    1
 }
 
 impl Demand {
     /// `workers` workers on whatever there is.
     pub fn new(job: impl Into<Text>, workers: u32) -> Self {
-        Self { job: job.into(), workers, gpu_type: None }
+        Self { job: job.into(), workers, gpu_type: None, width: 1, turn: 0 }
     }
 
     fn accepts(&self, node: &Node) -> bool {
@@ -130,7 +140,7 @@ pub enum PlacementError {
     JobTwice(Text),
 }
 
-/// Nodes by name, demands with workers by (workers descending, name): the orders both ways work in.
+/// Nodes by name, demands with workers by (turn, GPUs descending, name): the orders both ways work in.
 fn ordered<'a>(nodes: &'a [Node], demands: &'a [Demand]) -> Result<(Vec<&'a Node>, Vec<&'a Demand>), PlacementError> {
     let mut nodes: Vec<&Node> = nodes.iter().collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -143,6 +153,7 @@ fn ordered<'a>(nodes: &'a [Node], demands: &'a [Demand]) -> Result<(Vec<&'a Node
         return Err(PlacementError::JobTwice(twice.job.clone()));
     }
     jobs.retain(|demand| demand.workers > 0);
-    jobs.sort_by_key(|demand| std::cmp::Reverse(demand.workers)); // stable: equal sizes stay in name order
+    // Stable: equal sizes stay in name order.
+    jobs.sort_by_key(|demand| (demand.turn, std::cmp::Reverse(demand.workers.saturating_mul(demand.width))));
     Ok((nodes, jobs))
 }

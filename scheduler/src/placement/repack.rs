@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::placement::bind::{Overlaps, assign};
-use crate::placement::bins::{Bin, best_fit};
+use crate::placement::bins::{Bin, Load, best_fit};
 use crate::placement::number::{plan, running};
 use crate::placement::{Demand, Node, Packing, Placement, PlacementError, Plan, ordered};
 
@@ -27,7 +27,8 @@ pub fn repack(
     let mut bins: Vec<Bin> = nodes.iter().map(|node| Bin::new(node.slots)).collect();
     for (job, demand) in jobs.iter().enumerate() {
         let eligible: Vec<usize> = (0..).zip(&nodes).filter(|(_, node)| demand.accepts(node)).map(|(i, _)| i).collect();
-        best_fit(&mut bins, &eligible, job, demand.workers, packing);
+        let load = Load { job, width: demand.width };
+        best_fit(&mut bins, &eligible, load, demand.workers, packing);
     }
     let running = running(&nodes, &jobs, before);
     let (bins, unique) = bind(&nodes, bins, &running);

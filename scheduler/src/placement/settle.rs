@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use model::Text;
 use serde::{Deserialize, Serialize};
 
-use crate::placement::bins::{Bin, best_fit};
+use crate::placement::bins::{Bin, Load, best_fit};
 use crate::placement::number::{plan, running};
 use crate::placement::{Demand, Node, Packing, Placement, PlacementError, Plan, ordered};
 
@@ -109,6 +109,10 @@ impl<'a> Floor<'a> {
         self.bins.get(node).map_or(0, |bin| bin.free)
     }
 
+    pub(super) fn width(&self, job: usize) -> u32 {
+        self.jobs.get(job).map_or(1, |demand| demand.width.max(1))
+    }
+
     pub(super) fn on(&self, job: usize, node: usize) -> u32 {
         self.homes.get(job).and_then(|home| home.get(&node)).copied().unwrap_or_default()
     }
@@ -138,8 +142,9 @@ impl<'a> Floor<'a> {
         stays.sort_unstable();
         for (job, node, count) in stays {
             let accepts = self.nodes.get(node).zip(self.jobs.get(job)).is_some_and(|(n, demand)| demand.accepts(n));
+            let width = self.width(job);
             if let Some(bin) = self.bins.get_mut(node).filter(|_| accepts) {
-                bin.take(job, count);
+                bin.take(job, count, width);
                 self.refresh(job, &[node]);
             }
         }
@@ -173,15 +178,18 @@ impl<'a> Floor<'a> {
     }
 
     fn fill(&mut self, job: usize, missing: u32, nodes: &[usize]) -> u32 {
-        let left = best_fit(&mut self.bins, nodes, job, missing, self.packing);
+        let load = Load { job, width: self.width(job) };
+        let left = best_fit(&mut self.bins, nodes, load, missing, self.packing);
         self.refresh(job, nodes);
         left
     }
 
     /// A new job: on one node, else in the smallest part of the topology that holds it, else wherever there is room.
     fn start(&mut self, job: usize, workers: u32, eligible: &[usize]) {
-        let one_node = eligible.iter().any(|&node| self.free(node) >= workers);
-        let reach = if one_node { None } else { self.tightest(workers, eligible, Floor::free) };
+        let width = self.width(job);
+        let room = |floor: &Self, node: usize| floor.bins.get(node).map_or(0, |bin| bin.room(width));
+        let one_node = eligible.iter().any(|&node| room(self, node) >= workers);
+        let reach = if one_node { None } else { self.tightest(workers, eligible, room) };
         self.fill(job, workers, reach.as_deref().unwrap_or(eligible));
     }
 
@@ -303,6 +311,21 @@ mod tests {
         let plan = settle(&nodes, &[demand], &before(&[("a", &["n9"])]), Packing::Pack, &FIXED).unwrap();
         assert_eq!(shown(&plan), ["a: n2 n2 n2 n2"]);
         assert_eq!((plan.unplaced["a"], &plan.migrated[..]), (1, &[("a".into(), 0)][..]));
+    }
+
+    #[test]
+    fn a_wide_worker_stays_on_one_node() {
+        let wide = |job: &str, workers, turn| Demand { width: 3, turn, ..Demand::new(job, workers) };
+        let place = |demands: &[Demand]| {
+            settle(&nodes(&[4, 7]), demands, &before(&[("b", &["n2"])]), Packing::Pack, &FIXED).unwrap()
+        };
+        let plan = place(&[wide("a", 3, 0)]);
+        assert_eq!(shown(&plan), ["a: n2 n2 n1"]);
+        // Eleven slots are free in all, but only three places of three.
+        assert_eq!(place(&[wide("a", 4, 0)]).unplaced["a"], 1);
+        let plan = place(&[wide("a", 3, 2), wide("b", 1, 9), Demand { turn: 1, ..Demand::new("c", 4) }]);
+        assert_eq!(shown(&plan), ["a: n2", "b: n2", "c: n1 n1 n1 n1"]);
+        assert_eq!(plan.unplaced["a"], 2, "c had its turn before");
     }
 
     #[test]
