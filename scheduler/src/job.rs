@@ -148,6 +148,9 @@ pub struct JobView {
     pub restart_cost: Micros,
     /// What it holds now.
     pub held: Grant,
+    /// Since when it holds that; `None`: not known.
+    #[serde(default)]
+    pub changed: Option<Micros>,
     /// Speeds by GPU type, home first.
     pub speeds: Speeds,
 }
@@ -175,6 +178,7 @@ impl JobView {
             spell: Micros::ZERO,
             restart_cost: Micros::ZERO,
             held: Grant::NONE,
+            changed: None,
             speeds: Speeds::single(Curve::linear(max)),
         }
     }

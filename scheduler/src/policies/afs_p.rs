@@ -62,7 +62,9 @@ impl AfsP {
             let lease = memory.leases.entry(member.job.id.clone()).or_default();
             let held = holds(member.job, pool.gpu_type);
             if lease.until <= pool.now {
-                lease.expired = lease.expired.saturating_add(1);
+                // A lease without an end has been counted, so that it counts once however often it is asked about.
+                let ended = u32::from(lease.until > Micros::ZERO);
+                *lease = Lease { until: Micros::ZERO, expired: lease.expired.saturating_add(ended) };
             } else if let (1.., Some(rest), Some(slot)) = (held, free.checked_sub(held), given.get_mut(i)) {
                 (*slot, free) = (held, rest);
                 kept.insert(i);

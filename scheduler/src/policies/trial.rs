@@ -35,7 +35,18 @@ pub(super) fn measured(now: Micros, jobs: &[JobView], growth: u32) -> Option<Mic
     let is_tried = |job: &&JobView| {
         job.is_running() && job.tried.is_some_and(|tried| tried < job.held.gpus) && most(job, growth) < job.max
     };
-    jobs.iter().filter(is_tried).map(|job| now.plus(job.restart_cost).plus(REPORTED)).min()
+    jobs.iter().filter(is_tried).map(|job| reported(now, job)).min()
+}
+
+/// When the size that a job holds will have been reported. Without the time at which it got that size it is counted from
+/// now, and recedes with every question: the rule of the studies.
+fn reported(now: Micros, job: &JobView) -> Micros {
+    let span = job.restart_cost.plus(REPORTED);
+    let Some(changed) = job.changed else { return now.plus(span) };
+    let first = changed.plus(span);
+    // The report is late: it is looked for at whole multiples.
+    let late = now.since(first).0.checked_div(REPORTED.0).unwrap_or_default().saturating_add(1);
+    if first > now { first } else { first.plus(REPORTED.times(late)) }
 }
 
 #[cfg(test)]
@@ -72,5 +83,9 @@ mod tests {
         assert_eq!(ask(job(Some(16), 64)), None, "it cannot grow");
         assert_eq!(ask(job(None, 6)), None, "its speeds are known");
         assert_eq!(measured(now, &[job(Some(0), 6)], 0), None, "without a bound");
+        // Where it is known since when the size is held, the time does not recede.
+        let since = |secs| ask(JobView { changed: Some(Micros::from_secs(secs)), ..job(Some(0), 6) });
+        let due = [950, 990, 910, 909, 879].map(|secs| since(secs).map(|due| due.0 / 1_000_000));
+        assert_eq!(due, [1040, 1080, 1030, 1029, 1029].map(Some));
     }
 }
