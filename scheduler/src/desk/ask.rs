@@ -5,7 +5,8 @@
 use crate::memory::Memory;
 use crate::policy::{Allocation, Error, Policy, Snapshot, allocate};
 
-/// Brings the memory up to date and asks the policy. On an error the memory may have changed.
+/// Brings the memory up to date and asks the policy. On an error the memory may have changed; [`super::decide()`]
+/// leaves the caller's as it was.
 ///
 /// # Errors
 /// The policy is faulty: see [`allocate`].

@@ -7,17 +7,40 @@
 //! |---|---|
 //! | [`lessons`] | knowledge of one job, learnt from its reports |
 //! | [`ledger`] | knowledge of all jobs, kept between decisions |
-//! | [`ask`] | one policy asked once: review, allocate, wake |
-//! | [`floor`] | workers on nodes between decisions |
+//! | [`question`], [`tenant`] | the question: claims, nodes, queues and cohorts |
+//! | [`answer`] | the answer: targets, reasons for changes and for waiting |
+//! | [`mod@decide`] | a decision; beside it the parts that it is made of |
+//! | [`mod@ask`] | one policy asked once, as the trace studies do |
+//! | [`floor`] | workers on nodes between decisions of a study |
 //!
-//! Like the rest of the crate it must not read a clock, use a float or iterate a hash map. Tests: beside each module.
+//! A decision is made of budgets (`tenancy`, on the accounts of `books`), policies within budgets (`line`, in whole workers
+//! by `steps`), nodes (`place`), rights (`moves`) and reasons (`waits`).
+//!
+//! Like the rest of the crate it must not read a clock, use a float or iterate a hash map, and it never changes its input.
+//! Tests: beside each module, and in `tests/desk.rs`.
 
+pub mod answer;
 pub mod ask;
+mod books;
+pub mod decide;
 pub mod floor;
 pub mod ledger;
 pub mod lessons;
+mod line;
+mod moves;
+mod place;
+pub mod question;
+mod seat;
+mod steps;
+mod tenancy;
+pub mod tenant;
+mod waits;
 
+pub use answer::{Answer, Change, Reason, Target, Wait, Why};
 pub use ask::ask;
+pub use decide::{Error, decide};
 pub use floor::Floor;
 pub use ledger::Ledger;
 pub use lessons::{Belief, Lessons, outlived};
+pub use question::{Claim, Fixed, Pools, Question, Sizes, Usage};
+pub use tenant::{Backfill, Queue, Quota, Reclaim, Tenant, WithinQueue};

@@ -1,0 +1,142 @@
+//! The answer of the desk: targets, and why a claim waits.
+//!
+//! Plain values; decides nothing. Tests: through [`super::decide`].
+
+use std::fmt;
+
+use model::Text;
+use serde::{Deserialize, Serialize};
+
+use crate::job::JobError;
+use crate::memory::MemoryChange;
+use crate::units::{GpuType, Micros};
+
+/// The answer to a question.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// One target per claim, in the order of the claims.
+    pub targets: Vec<Target>,
+    /// Change of the policies' memory, for [`super::Ledger::apply`].
+    pub memory: MemoryChange,
+    /// Time at which to ask again if nothing happens before; `None`: never.
+    pub wake: Option<Micros>,
+    /// Claims that hold nothing from now on, by queue and place in line.
+    pub waits: Vec<Wait>,
+}
+
+/// Decided workers of a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The claim.
+    pub id: Text,
+    /// Type of its GPUs; type 0 where it has none.
+    pub gpu_type: GpuType,
+    /// The node of worker 0, 1, 2, ...
+    pub on: Vec<Text>,
+    /// Difference from what was held; `None`: there is none.
+    pub change: Option<Change>,
+}
+
+/// Difference between a target and what was held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Kind of the change.
+    pub why: Why,
+    /// The claim that gains by it; named wherever workers are taken away for another claim.
+    #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
+    pub beneficiary: Option<Text>,
+}
+
+/// Kind of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Why {
+    /// It held nothing.
+    Started,
+    /// It gets more workers.
+    Grown,
+    /// It gives up workers to a claim of its queue.
+    Shrunk,
+    /// It gives up workers to a queue that takes back what it lent.
+    Reclaimed,
+    /// It gives up all workers to a claim of its queue.
+    Preempted,
+    /// It goes to another GPU type, as its policy says.
+    Retyped,
+    /// Workers on nodes that are gone are replaced elsewhere.
+    Replaced,
+    /// Workers on nodes that are gone find no room.
+    Lost,
+}
+
+/// A claim that holds nothing, and the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// The claim.
+    pub id: Text,
+    /// Its queue, as a place among the tenants; `None`: it has none.
+    pub tenant: Option<usize>,
+    /// Place in line within its queue, from 1.
+    pub place: u32,
+    /// GPUs that it needs to start.
+    pub needs: u32,
+    /// GPUs of its type that its queue may use more now.
+    pub quota_left: u32,
+    /// GPUs of its type that its queue may use at most.
+    pub quota: u32,
+    /// GPUs of its type that are free on nodes.
+    pub nodes_left: u32,
+    /// The reason.
+    pub reason: Reason,
+}
+
+/// Reason why a claim waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reason {
+    /// It names no queue.
+    NoQueue,
+    /// Its queue admits nothing new.
+    Paused,
+    /// Its description is faulty.
+    Faulty(String),
+    /// It needs more than its queue may ever use.
+    NeverQuota,
+    /// It needs more than all its nodes have, or a worker more than any of them.
+    NeverNodes,
+    /// Its queue has not enough quota left.
+    Quota,
+    /// The nodes have not enough room.
+    Nodes,
+    /// An earlier claim of its queue waits, and could use what it asks for.
+    Behind(Text),
+    /// The policy prefers others.
+    Policy,
+}
+
+impl Reason {
+    pub(super) fn faulty(error: &JobError) -> Self {
+        Self::Faulty(error.to_string())
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { needs, quota_left, quota, nodes_left, .. } = self;
+        match &self.reason {
+            Reason::NoQueue => write!(f, "needs {needs} GPUs; it belongs to no queue"),
+            Reason::Paused => write!(f, "needs {needs} GPUs; its queue is paused"),
+            Reason::Faulty(problem) => write!(f, "cannot be scheduled: {problem}"),
+            Reason::NeverQuota => write!(f, "needs {needs} GPUs; its queue may never use more than {quota}"),
+            Reason::NeverNodes => write!(f, "needs {needs} GPUs; no choice of nodes has room for its workers"),
+            Reason::Quota => write!(f, "needs {needs} GPUs; its queue has {quota_left} of {quota} left"),
+            Reason::Nodes => write!(f, "needs {needs} GPUs; the nodes have {nodes_left} left"),
+            Reason::Behind(first) => {
+                write!(f, "needs {needs} GPUs; {first} waits before it and needs what is left")
+            }
+            Reason::Policy => write!(
+                f,
+                "needs {needs} GPUs; its queue has {quota_left} of {quota} left, the nodes have {nodes_left}; \
+                 the policy prefers others"
+            ),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! One decision: claims, nodes and tenants in, targets out.
+//!
+//! A decision is made in tries. Each shares out GPUs by budgets and policies, places what is new, and matches losses with
+//! gains; what finds no room, and what would lose without a match, limits the next try. Limits only grow, so it ends. The
+//! result is put to the same question until nothing changes, with what was decided left alone: so asking again at the same
+//! time changes nothing. The input is never changed. Tests: `tests/desk.rs`, and at the end of this file.
+
+use std::collections::BTreeMap;
+
+use crate::desk::answer::{Answer, Change, Target, Why};
+use crate::desk::books::Books;
+use crate::desk::ledger::Ledger;
+use crate::desk::line::{Head, Limits, Line};
+use crate::desk::moves::{Judge, Matches};
+use crate::desk::place::{Placed, place};
+use crate::desk::question::{Question, take};
+use crate::desk::seat::{Board, Ground, Seat};
+use crate::desk::tenancy::{Bidder, Share};
+use crate::desk::waits::waits;
+use crate::job::{Grant, JobView};
+use crate::memory::{Memory, MemoryChange};
+use crate::placement::PlacementError;
+use crate::policy;
+use crate::units::Micros;
+
+/// The question cannot be answered. The caller keeps what it has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A policy's answer cannot be carried out.
+    #[error(transparent)]
+    Policy(#[from] policy::Error),
+    /// Nodes or claims are listed twice.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+}
+
+/// Most tries of one pass. In the last one nothing that runs is changed.
+const TRIES: u32 = 12;
+/// Most passes until nothing changes.
+const PASSES: u32 = 8;
+
+/// Decides what every claim shall hold.
+///
+/// # Errors
+/// A policy is faulty, or a node is listed twice.
+pub fn decide(ledger: &Ledger, question: &Question<'_>) -> Result<Answer, Error> {
+    let ground = Ground::new(question);
+    let board = Board::new(question, &ground.pools, ledger.doubt());
+    let mut desk = Desk { question, ground, board, memories: BTreeMap::new() };
+    desk.split(&ledger.memory);
+    let before = desk.joined();
+    let mut changes: BTreeMap<usize, Change> = BTreeMap::new();
+    let mut last = desk.pass()?;
+    for _ in 1..PASSES {
+        let made = desk.changes(&last);
+        let is_settled = made.is_empty() && desk.memories == last.memories;
+        desk.take_over(&last, &made);
+        changes.extend(made);
+        if is_settled {
+            break;
+        }
+        last = desk.pass()?;
+    }
+    let made = desk.changes(&last);
+    desk.take_over(&last, &made);
+    changes.extend(made);
+    let memory = MemoryChange::between(&before, &desk.joined());
+    let waits = waits(&desk.board, &last.share, &last.limits, &last.grants, &last.heads);
+    let wake = desk.wake(!waits.is_empty());
+    let targets = desk.board.seats.into_iter().enumerate().map(|(place, seat)| Target {
+        id: seat.id,
+        gpu_type: seat.held.gpu_type,
+        on: seat.on,
+        change: changes.remove(&place),
+    });
+    Ok(Answer { targets: targets.collect(), memory, wake, waits })
+}
+
+/// A decision in the making.
+struct Desk<'a> {
+    question: &'a Question<'a>,
+    ground: Ground,
+    board: Board,
+    /// Memory of each queue's policy, of the queue's claims alone.
+    memories: BTreeMap<usize, Memory>,
+}
+
+/// Result of a try.
+struct Try<'a> {
+    share: Share<'a>,
+    grants: Vec<Grant>,
+    heads: BTreeMap<usize, Vec<Head>>,
+    limits: Limits,
+    placed: Placed,
+    matches: Matches,
+    memories: BTreeMap<usize, Memory>,
+}
+
+impl<'a> Desk<'a> {
+    /// Gives each queue the marks of its claims.
+    fn split(&mut self, memory: &Memory) {
+        for (&tenant, line) in &self.board.lines {
+            let own = self.memories.entry(tenant).or_default();
+            for id in line.iter().filter_map(|&place| self.board.seats.get(place)).map(|seat| &seat.id) {
+                own.queues.extend(memory.queues.get(id).map(|mark| (id.clone(), *mark)));
+                own.leases.extend(memory.leases.get(id).map(|lease| (id.clone(), *lease)));
+            }
+        }
+    }
+
+    fn joined(&self) -> Memory {
+        let mut all = Memory::default();
+        for memory in self.memories.values() {
+            all.queues.extend(memory.queues.iter().map(|(id, mark)| (id.clone(), *mark)));
+            all.leases.extend(memory.leases.iter().map(|(id, lease)| (id.clone(), *lease)));
+        }
+        all
+    }
+
+    fn views(&self, tenant: usize) -> Vec<JobView> {
+        let line = self.board.lines.get(&tenant).map_or(&[][..], Vec::as_slice);
+        line.iter().filter_map(|&place| self.board.seats.get(place)).map(|seat| seat.view.clone()).collect()
+    }
+
+    /// Brings the policies' memory up to date.
+    fn review(&mut self) {
+        let tenants: Vec<usize> = self.memories.keys().copied().collect();
+        for tenant in tenants {
+            let views = self.views(tenant);
+            let queue = self.question.tenants.get(tenant).and_then(|tenant| tenant.queue.as_ref());
+            if let Some((queue, memory)) = queue.zip(self.memories.get_mut(&tenant)) {
+                queue.policy.review(self.question.now, &views, memory);
+            }
+        }
+    }
+
+    /// Tries until what is decided can be placed and takes nothing from anybody without a right.
+    fn pass(&mut self) -> Result<Try<'a>, Error> {
+        self.review();
+        let mut limits = Limits::default();
+        let judge = Judge::new(self.question.tenants, &self.board);
+        for _ in 1..TRIES {
+            let tried = self.attempt(limits.clone(), &judge)?;
+            if tried.placed.short.is_empty() && tried.matches.unjust.is_empty() {
+                return Ok(tried);
+            }
+            self.limit(&mut limits, &tried);
+        }
+        let running = (0..).zip(&self.board.seats).filter(|(_, seat)| seat.is_running());
+        limits.pin.extend(running.map(|(place, _)| place));
+        let mut tried = self.attempt(limits, &judge)?;
+        for &(place, _) in &tried.placed.short {
+            let Some(seat) = self.board.seats.get(place) else { continue };
+            if let (Some(grant), Some(on)) = (tried.grants.get_mut(place), tried.placed.on.get_mut(place)) {
+                let keeps = seat.is_running() && !seat.lost;
+                (*grant, *on) = if keeps { (seat.held, seat.on.clone()) } else { (Grant::NONE, Vec::new()) };
+            }
+        }
+        Ok(tried)
+    }
+
+    /// Learns from a try that cannot stand.
+    fn limit(&self, limits: &mut Limits, tried: &Try<'_>) {
+        for &(place, found) in &tried.placed.short {
+            let Some(seat) = self.board.seats.get(place) else { continue };
+            let fits = seat.min < seat.max && found >= seat.min;
+            if seat.lost && seat.is_running() {
+                limits.loose.insert(place);
+            }
+            if fits {
+                limits.cap.push((place, found));
+            } else if seat.is_running() && !seat.lost {
+                limits.cap.push((place, seat.held.gpus));
+            } else {
+                limits.out.insert(place);
+            }
+        }
+        // A claim that found no room may be what another was to make room for, so rights are judged without it.
+        if tried.placed.short.is_empty() {
+            for &place in &tried.matches.unjust {
+                let halted = tried.grants.get(place).is_none_or(|grant| grant.is_none());
+                if !halted || !limits.keep.insert(place) {
+                    limits.pin.insert(place);
+                }
+            }
+        }
+    }
+
+    fn attempt(&self, limits: Limits, judge: &Judge<'_>) -> Result<Try<'a>, Error> {
+        let tenants = self.question.tenants;
+        let mut share =
+            Share { tenants, books: Books::new(tenants, &self.ground.pools), free: self.ground.pools.clone() };
+        let mut grants = vec![Grant::NONE; self.board.seats.len()];
+        for (place, (seat, slot)) in self.board.seats.iter().zip(&mut grants).enumerate() {
+            if limits.is_fixed(place, seat) {
+                *slot = seat.held;
+                if let Some(tenant) = seat.tenant {
+                    share.books.charge(tenant, seat.held.gpu_type, seat.held.gpus);
+                }
+                if !seat.placed {
+                    take(&mut share.free, seat.held.gpu_type, seat.held.gpus);
+                }
+            }
+        }
+        let mut memories = self.memories.clone();
+        let mut heads: BTreeMap<usize, Vec<Head>> = BTreeMap::new();
+        let lines: BTreeMap<usize, Line<'_>> = (self.board.lines.keys())
+            .filter_map(|&tenant| {
+                let queue = tenants.get(tenant)?.queue.as_ref()?;
+                Some((tenant, Line { now: self.question.now, board: &self.board, tenant, queue, limits: &limits }))
+            })
+            .collect();
+        let bidder = |(&tenant, line): (&usize, &Line<'_>)| Bidder { tenant, wants: line.wants(), used: line.kept() };
+        let mut bidders: Vec<Bidder> = lines.iter().map(bidder).collect();
+        for bidder in &bidders {
+            for (&gpu_type, &gpus) in &bidder.used {
+                share.books.charge(bidder.tenant, gpu_type, gpus);
+                take(&mut share.free, gpu_type, gpus);
+            }
+        }
+        share.run(&mut bidders, |tenant, budget| {
+            let mut memory = self.memories.get(&tenant).cloned().unwrap_or_default();
+            let Some(line) = lines.get(&tenant) else { return Ok(BTreeMap::new()) };
+            let filled = line.fill(budget, &mut memory, &mut grants)?;
+            memories.insert(tenant, memory);
+            heads.insert(tenant, filled.heads);
+            Ok::<_, policy::Error>(filled.charge)
+        })?;
+        drop(lines);
+        let all: Vec<Head> = heads.values().flatten().copied().collect();
+        let placed = place(&self.board, &self.ground, &grants, &all, self.question.packing)?;
+        let matches = judge.matches(&grants, &limits);
+        Ok(Try { share, grants, heads, limits, placed, matches, memories })
+    }
+
+    /// Differences between a try and what is held.
+    fn changes(&self, tried: &Try<'_>) -> BTreeMap<usize, Change> {
+        let mut changes = BTreeMap::new();
+        for (place, ((seat, grant), on)) in self.board.seats.iter().zip(&tried.grants).zip(&tried.placed.on).enumerate()
+        {
+            let on = if seat.placed { &seat.on } else { on };
+            if *on == seat.on {
+                continue;
+            }
+            let beneficiary = tried.matches.beneficiaries.get(&place).and_then(|&gainer| self.board.seats.get(gainer));
+            let why = why(seat, *grant, beneficiary);
+            changes.insert(place, Change { why, beneficiary: beneficiary.map(|gainer| gainer.id.clone()) });
+        }
+        changes
+    }
+
+    /// Makes a try what is held, so that it can be asked about again.
+    fn take_over(&mut self, tried: &Try<'_>, changes: &BTreeMap<usize, Change>) {
+        let now = self.question.now;
+        for &place in changes.keys() {
+            let (Some(seat), Some(&grant), Some(on)) =
+                (self.board.seats.get_mut(place), tried.grants.get(place), tried.placed.on.get(place))
+            else {
+                continue;
+            };
+            let step = seat.tenant.and_then(|tenant| self.board.steps.get(&tenant)).copied().unwrap_or(1);
+            if seat.held.is_none() != grant.is_none() {
+                seat.view.since = now;
+                seat.view.spell = if grant.is_none() { seat.view.spell } else { Micros::ZERO };
+            }
+            if !grant.is_none() {
+                seat.view.first_start = seat.view.first_start.or(Some(now));
+            }
+            let queue = seat.tenant.and_then(|tenant| self.question.tenants.get(tenant));
+            let min_run = queue.and_then(|tenant| tenant.queue.as_ref()).map_or(Micros::ZERO, |queue| queue.min_run);
+            let alone = if grant.is_none() { Micros(1) } else { min_run.max(Micros(1)) };
+            seat.view.changed = Some(now);
+            seat.view.held = Grant::of(grant.gpu_type, grant.gpus.checked_div(step).unwrap_or_default());
+            (seat.held, seat.on, seat.lost, seat.pinned) = (grant, on.clone(), false, true);
+            seat.protected_until = Some(now.plus(alone));
+        }
+        self.memories.clone_from(&tried.memories);
+    }
+
+    /// First time at which the answer may be another without news.
+    fn wake(&self, waiting: bool) -> Option<Micros> {
+        let now = self.question.now;
+        let of_policy = |(&tenant, memory): (&usize, &Memory)| {
+            let queue = self.question.tenants.get(tenant)?.queue.as_ref()?;
+            queue.policy.wake(now, &self.views(tenant), memory)
+        };
+        let policies = self.memories.iter().filter_map(of_policy);
+        // Those that wait may get what is protected until then.
+        let ends = self.board.seats.iter().filter_map(|seat| seat.protected_until.filter(|_| waiting));
+        policies.chain(ends).chain(self.question.wake).filter(|&at| at > now).min()
+    }
+}
+
+/// Kind of a change.
+fn why(seat: &Seat, grant: Grant, beneficiary: Option<&Seat>) -> Why {
+    let is_foreign = beneficiary.is_some_and(|gainer| gainer.tenant != seat.tenant);
+    match (seat.held.gpus, grant.gpus) {
+        (0, _) => Why::Started,
+        (_, _) if is_foreign => Why::Reclaimed,
+        (_, 0) if beneficiary.is_none() => Why::Lost,
+        (_, 0) => Why::Preempted,
+        (_, _) if grant.gpu_type != seat.held.gpu_type => Why::Retyped,
+        (held, got) if got < held && beneficiary.is_some() => Why::Shrunk,
+        (held, got) if got < held => Why::Lost,
+        (held, got) if got > held => Why::Grown,
+        (_, _) => Why::Replaced,
+    }
+}

@@ -1,0 +1,177 @@
+//! Permission for what is taken away, and the claim that gains by it.
+//!
+//! Every claim that loses workers is matched with one that gains as many and may take them. A loss without a match is not
+//! made: the claim is protected, and the decision taken again. So nothing is taken that nobody gets. Tests: through
+//! [`super::decide`].
+
+use std::collections::BTreeMap;
+
+use crate::desk::line::Limits;
+use crate::desk::question::{Pools, add, count};
+use crate::desk::seat::{Board, Seat};
+use crate::desk::tenant::{Queue, Reclaim, Tenant, WithinQueue};
+use crate::job::Grant;
+use crate::units::GpuType;
+
+/// Matches of a decision.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Matches {
+    /// The claim that gains, by the claim that loses.
+    pub(super) beneficiaries: BTreeMap<usize, usize>,
+    /// Claims that lose without a match.
+    pub(super) unjust: Vec<usize>,
+}
+
+/// GPUs that a claim gains.
+struct Gain {
+    place: usize,
+    all: u32,
+    /// The part that is of its queue's own quota, and may be taken back from others.
+    entitled: u32,
+}
+
+/// Gains by GPU type, in line order.
+type Gains = BTreeMap<GpuType, Vec<Gain>>;
+
+/// GPUs that a claim has before and after.
+fn kept(seat: &Seat, grant: Grant) -> u32 {
+    if grant.gpu_type == seat.held.gpu_type { grant.gpus.min(seat.held.gpus) } else { 0 }
+}
+
+/// Use of GPUs by queue before a decision.
+pub(super) struct Judge<'a> {
+    tenants: &'a [Tenant],
+    board: &'a Board,
+    before: BTreeMap<usize, Pools>,
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(tenants: &'a [Tenant], board: &'a Board) -> Self {
+        let mut before: BTreeMap<usize, Pools> = BTreeMap::new();
+        for seat in &board.seats {
+            if let Some(tenant) = seat.tenant {
+                add(before.entry(tenant).or_default(), seat.held.gpu_type, seat.held.gpus);
+            }
+        }
+        Self { tenants, board, before }
+    }
+
+    /// Matches losses with gains: the last in line loses first, the first in line gains first.
+    pub(super) fn matches(&self, grants: &[Grant], limits: &Limits) -> Matches {
+        let (mut gains, losses) = self.differences(grants, limits);
+        let mut matches = Matches::default();
+        for (victim, loss) in losses.into_iter().rev() {
+            let Some(seat) = self.board.seats.get(victim) else { continue };
+            let halted = grants.get(victim).is_none_or(|grant| grant.is_none());
+            let gains = gains.entry(seat.held.gpu_type).or_default();
+            let mut left = loss;
+            let mut first = None;
+            for gain in gains.iter_mut() {
+                let Some(gainer) = self.board.seats.get(gain.place) else { continue };
+                let is_own = gainer.tenant == seat.tenant;
+                let most = if is_own { gain.all } else { gain.entitled }.min(left);
+                if most > 0 && self.may_take(gainer, seat, halted) {
+                    left = left.saturating_sub(most);
+                    gain.all = gain.all.saturating_sub(most);
+                    gain.entitled = gain.entitled.min(gain.all);
+                    first = first.or(Some(gain.place));
+                }
+                if left == 0 {
+                    break;
+                }
+            }
+            gains.retain(|gain| gain.all > 0);
+            match first {
+                Some(gainer) => {
+                    matches.beneficiaries.insert(victim, gainer);
+                }
+                None => matches.unjust.push(victim),
+            }
+        }
+        matches
+    }
+
+    /// Gains by GPU type, and losses, in line order.
+    fn differences(&self, grants: &[Grant], limits: &Limits) -> (Gains, Vec<(usize, u32)>) {
+        let mut gains = Gains::new();
+        let mut losses: Vec<(usize, u32)> = Vec::new();
+        let mut own = self.own(grants);
+        let mut order: Vec<usize> = (0..grants.len()).collect();
+        order.sort_by_key(|&place| self.board.rank.get(place).copied());
+        for place in order {
+            let (Some(seat), Some(&grant)) = (self.board.seats.get(place), grants.get(place)) else { continue };
+            let kept = kept(seat, grant);
+            if grant.gpus > kept {
+                let all = grant.gpus.saturating_sub(kept);
+                let room = own.entry((seat.tenant, grant.gpu_type)).or_default();
+                // A gang that has to borrow in order to start takes nothing back from others, who may do the same.
+                let entitled = if kept == 0 && seat.min > *room { 0 } else { all.min(*room) };
+                *room = room.saturating_sub(entitled);
+                gains.entry(grant.gpu_type).or_default().push(Gain { place, all, entitled });
+            }
+            let is_alike = grant.gpu_type == seat.held.gpu_type || grant.is_none();
+            let is_lost = seat.lost && (limits.out.contains(&place) || limits.loose.contains(&place));
+            if is_alike && grant.gpus < seat.held.gpus && !is_lost {
+                losses.push((place, seat.held.gpus.saturating_sub(grant.gpus)));
+            }
+        }
+        (gains, losses)
+    }
+
+    /// GPUs of each queue's own quota that its claims leave before any of them gains.
+    fn own(&self, grants: &[Grant]) -> BTreeMap<(Option<usize>, GpuType), u32> {
+        let mut kept_by: BTreeMap<(Option<usize>, GpuType), u32> = BTreeMap::new();
+        for (seat, &grant) in self.board.seats.iter().zip(grants) {
+            let sum = kept_by.entry((seat.tenant, grant.gpu_type)).or_default();
+            *sum = sum.saturating_add(kept(seat, grant));
+        }
+        let left = |((tenant, gpu_type), kept): ((Option<usize>, GpuType), u32)| {
+            let quota = tenant.and_then(|tenant| self.tenants.get(tenant)).map(|tenant| tenant.quota(gpu_type));
+            let nominal = quota.map_or(0, |quota| quota.map_or(u32::MAX, |quota| quota.nominal));
+            ((tenant, gpu_type), nominal.saturating_sub(kept))
+        };
+        kept_by.into_iter().map(left).collect()
+    }
+
+    fn queue(&self, seat: &Seat) -> Option<(usize, &Tenant, &Queue)> {
+        let place = seat.tenant?;
+        let tenant = self.tenants.get(place)?;
+        Some((place, tenant, tenant.queue.as_ref()?))
+    }
+
+    /// Returns true if the settings let `gainer` have GPUs of `victim`.
+    fn may_take(&self, gainer: &Seat, victim: &Seat, halted: bool) -> bool {
+        let (Some((own, _, queue)), Some((other, lender, _))) = (self.queue(gainer), self.queue(victim)) else {
+            return false;
+        };
+        let is_higher = gainer.priority > victim.priority;
+        if own == other {
+            return match queue.within {
+                WithinQueue::Any => true,
+                WithinQueue::LowerPriority => is_higher || !halted,
+                WithinQueue::Never => !halted,
+            };
+        }
+        let gpu_type = victim.held.gpu_type;
+        let held = |place: usize| self.before.get(&place).map_or(0, |pools| count(pools, gpu_type));
+        let nominal = lender.quota(gpu_type).map_or(u32::MAX, |quota| quota.nominal);
+        let is_reclaim = self.root(own) == self.root(other) && held(other) > nominal;
+        is_reclaim
+            && match queue.reclaim {
+                Reclaim::Any => true,
+                Reclaim::LowerPriority => is_higher,
+                Reclaim::Never => false,
+            }
+    }
+
+    fn root(&self, place: usize) -> usize {
+        let mut at = place;
+        for _ in 0..self.tenants.len() {
+            match self.tenants.get(at).and_then(|tenant| tenant.parent) {
+                Some(parent) if parent < self.tenants.len() => at = parent,
+                Some(_) | None => break,
+            }
+        }
+        at
+    }
+}

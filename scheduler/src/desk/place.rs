@@ -1,0 +1,98 @@
+//! Nodes for what was granted.
+//!
+//! Workers that run stay; the last ones of a claim that shrinks go. Only what is new, or has lost its node, is placed, in
+//! line order; a claim that waits first takes the room it needs before those behind it. Nothing that runs is moved. Tests:
+//! through [`super::decide`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::Text;
+
+use crate::desk::line::Head;
+use crate::desk::seat::{Board, Ground};
+use crate::job::Grant;
+use crate::placement::{Demand, Node, Packing, Placement, PlacementError, Prices, settle};
+
+/// Nodes of all claims.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Placed {
+    /// The node of each worker, by claim.
+    pub(super) on: Vec<Vec<Text>>,
+    /// Claims that found room for so many GPUs only.
+    pub(super) short: Vec<(usize, u32)>,
+}
+
+/// Places the grants. `heads` reserve room and are not placed.
+pub(super) fn place(
+    board: &Board,
+    ground: &Ground,
+    grants: &[Grant],
+    heads: &[Head],
+    packing: Packing,
+) -> Result<Placed, PlacementError> {
+    let mut placed = Placed { on: vec![Vec::new(); grants.len()], short: Vec::new() };
+    let mut stays: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut demands: Vec<Demand> = Vec::new();
+    let mut places: Vec<usize> = Vec::new();
+    let mut before = Placement::new();
+    let demand = |place: usize, grant: Grant, is_running: bool| {
+        let seat = board.seats.get(place)?;
+        let turn = board.rank.get(place).copied().unwrap_or_default().saturating_add(1);
+        Some(Demand {
+            width: seat.width,
+            turn: if is_running { 0 } else { turn },
+            gpu_type: Some(grant.gpu_type),
+            ..Demand::new(seat.id.clone(), grant.gpus.checked_div(seat.width).unwrap_or_default())
+        })
+    };
+    for (place, (seat, &grant)) in board.seats.iter().zip(grants).enumerate() {
+        if grant.is_none() && !seat.placed {
+            continue;
+        }
+        let workers = grant.gpus.checked_div(seat.width).and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+        let is_alike = grant.gpu_type == seat.held.gpu_type && !seat.lost;
+        if seat.placed || (is_alike && workers <= seat.on.len()) {
+            let on: Vec<Text> = seat.on.iter().take(workers.max(1)).cloned().collect();
+            if !seat.placed {
+                for node in seat.on.iter().take(workers) {
+                    let sum = stays.entry(node).or_default();
+                    *sum = sum.saturating_add(seat.width);
+                }
+            }
+            if let Some(slot) = placed.on.get_mut(place) {
+                *slot = if seat.placed { seat.on.clone() } else { on };
+            }
+            continue;
+        }
+        if seat.is_running() {
+            before.insert(seat.id.clone(), seat.on.clone());
+        }
+        demands.extend(demand(place, grant, seat.is_running()));
+        places.push(place);
+    }
+    if demands.is_empty() {
+        return Ok(placed);
+    }
+    let known: BTreeSet<usize> = places.iter().copied().collect();
+    let heads = heads.iter().filter(|head| !known.contains(&head.place));
+    demands.extend(heads.filter_map(|head| demand(head.place, head.needs, false)));
+    let free = |node: &Node| {
+        let taken = stays.get(&*node.name).copied().unwrap_or_default();
+        Node { slots: node.slots.saturating_sub(taken), ..node.clone() }
+    };
+    let nodes: Vec<Node> = ground.nodes.iter().map(free).collect();
+    let prices = Prices { migration: Prices::NEVER, ..Prices::default() };
+    let mut plan = settle(&nodes, &demands, &before, packing, &prices)?;
+    for place in places {
+        let (Some(seat), Some(grant)) = (board.seats.get(place), grants.get(place)) else { continue };
+        let on = plan.placement.remove(&seat.id).unwrap_or_default();
+        let found = u32::try_from(on.len()).unwrap_or(u32::MAX).saturating_mul(seat.width);
+        if found < grant.gpus {
+            placed.short.push((place, found));
+        }
+        if let Some(slot) = placed.on.get_mut(place) {
+            *slot = on;
+        }
+    }
+    Ok(placed)
+}

@@ -1,0 +1,285 @@
+//! A claim as the desk works on it: sizes in GPUs, what it holds, whether it may be changed, and its view for policies.
+//!
+//! Owns reading the question; decides nothing about budgets. Tests: through [`super::decide`].
+
+use std::collections::BTreeMap;
+
+use model::Text;
+
+use crate::desk::answer::Reason;
+use crate::desk::books::Books;
+use crate::desk::question::{Claim, Fixed, Pools, Question, Sizes, add, count};
+use crate::desk::steps::{common, view_in_steps};
+use crate::desk::tenant::Queue;
+use crate::job::{Grant, JobError, JobView};
+use crate::placement::Node;
+use crate::units::{GpuType, Micros};
+
+/// A claim with what follows from the question.
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
+    pub(super) id: Text,
+    /// Its queue, as a place among the tenants.
+    pub(super) tenant: Option<usize>,
+    pub(super) width: u32,
+    /// Fewest, usual and most GPUs; of a policy that is not elastic all are the usual ones.
+    pub(super) min: u32,
+    pub(super) max: u32,
+    pub(super) home: GpuType,
+    pub(super) priority: i32,
+    pub(super) held: Grant,
+    pub(super) on: Vec<Text>,
+    /// True if a worker's node is gone.
+    pub(super) lost: bool,
+    /// True if no decision may change its size.
+    pub(super) pinned: bool,
+    /// True if it stays where it is, whatever the nodes say.
+    pub(super) placed: bool,
+    /// Reason for which it takes no part.
+    pub(super) barred: Option<Reason>,
+    /// End of the time for which it is left alone after a change.
+    pub(super) protected_until: Option<Micros>,
+    /// Its view, in steps of its queue.
+    pub(super) view: JobView,
+}
+
+impl Seat {
+    pub(super) const fn is_running(&self) -> bool {
+        self.held.gpus > 0
+    }
+
+    /// Returns true if it may use GPUs of this type.
+    pub(super) fn can_use(&self, gpu_type: GpuType) -> bool {
+        self.view.speeds.on(gpu_type).is_some()
+    }
+}
+
+/// All claims, in their orders.
+#[derive(Debug)]
+pub(super) struct Board {
+    /// In the order of the question.
+    pub(super) seats: Vec<Seat>,
+    /// Place of each in the order of all lines.
+    pub(super) rank: Vec<u32>,
+    /// Members of each queue, in line order.
+    pub(super) lines: BTreeMap<usize, Vec<usize>>,
+    /// Unit in which each queue is decided, in GPUs.
+    pub(super) steps: BTreeMap<usize, u32>,
+    /// Most GPUs that each queue may ever use.
+    pub(super) most: BTreeMap<usize, Pools>,
+}
+
+impl Board {
+    pub(super) fn new(question: &Question<'_>, types: &Pools, doubt: u32) -> Self {
+        let queue = |claim: &Claim<'_>| {
+            let tenant = claim.tenant?;
+            Some((tenant, question.tenants.get(tenant)?.queue.as_ref()?))
+        };
+        let mut widths: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for claim in question.claims {
+            if let Some((tenant, _)) = queue(claim) {
+                widths.entry(tenant).or_default().push(claim.width.max(1));
+            }
+        }
+        let steps: BTreeMap<usize, u32> = widths.into_iter().map(|(tenant, all)| (tenant, common(all))).collect();
+        let empty = Books::new(question.tenants, types);
+        let most = |&tenant: &usize| (tenant, types.keys().map(|&t| (t, empty.left(tenant, t))).collect());
+        let most: BTreeMap<usize, Pools> = steps.keys().map(most).collect();
+        let nodes: BTreeMap<&str, &Node> = question.nodes.iter().map(|node| (&*node.name, node)).collect();
+        let rooms = rooms(question);
+        let mut seats: Vec<Seat> = (question.claims.iter())
+            .map(|claim| {
+                let queue = queue(claim);
+                let step = queue.and_then(|(tenant, _)| steps.get(&tenant)).copied().unwrap_or(1);
+                let mut seat = seat(question.now, claim, queue, &nodes, (step, doubt));
+                if seat.barred.is_none() {
+                    seat.barred = infeasible(&seat, queue.and_then(|(tenant, _)| most.get(&tenant)), &rooms);
+                }
+                seat.pinned |= seat.barred.is_some();
+                seat
+            })
+            .collect();
+        let order = line_order(&mut seats, question);
+        let mut rank = vec![0_u32; seats.len()];
+        let mut lines: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (turn, place) in (0..).zip(order) {
+            if let Some(slot) = rank.get_mut(place) {
+                *slot = turn;
+            }
+            if let Some(tenant) = seats.get(place).and_then(|seat| seat.tenant) {
+                lines.entry(tenant).or_default().push(place);
+            }
+        }
+        Self { seats, rank, lines, steps, most }
+    }
+}
+
+/// Places by priority where it counts, submission, id. A second claim of one id is barred.
+fn line_order(seats: &mut [Seat], question: &Question<'_>) -> Vec<usize> {
+    let counts = |tenant: Option<usize>| {
+        let queue = tenant.and_then(|tenant| question.tenants.get(tenant)).and_then(|tenant| tenant.queue.as_ref());
+        queue.is_some_and(|queue| queue.by_priority)
+    };
+    let mut by_id: Vec<usize> = (0..seats.len()).collect();
+    by_id.sort_by(|&a, &b| seats.get(a).map(|seat| &seat.id).cmp(&seats.get(b).map(|seat| &seat.id)).then(a.cmp(&b)));
+    for (first, second) in by_id.iter().zip(by_id.iter().skip(1)) {
+        let twice = seats.get(*first).zip(seats.get(*second)).is_some_and(|(a, b)| a.id == b.id);
+        if let Some(seat) = seats.get_mut(*second).filter(|_| twice) {
+            seat.barred = Some(Reason::faulty(&JobError::Duplicate));
+            seat.pinned = true;
+        }
+    }
+    let key = |&place: &usize| {
+        seats.get(place).map(|seat| {
+            let priority = if counts(seat.tenant) { seat.priority } else { 0 };
+            (std::cmp::Reverse(priority), seat.view.submitted)
+        })
+    };
+    let mut order = by_id;
+    order.sort_by_cached_key(key); // stable: equal ones stay in id order
+    order
+}
+
+/// Workers of each width that the nodes of each type could hold if they were empty: slots by type.
+fn rooms(question: &Question<'_>) -> BTreeMap<GpuType, BTreeMap<u32, u32>> {
+    let mut rooms: BTreeMap<GpuType, BTreeMap<u32, u32>> = BTreeMap::new();
+    for node in question.nodes {
+        let number = rooms.entry(node.gpu_type).or_default().entry(node.slots).or_default();
+        *number = number.saturating_add(1);
+    }
+    rooms
+}
+
+/// Reason why a claim could not even start alone; `None`: it could.
+fn infeasible(seat: &Seat, most: Option<&Pools>, rooms: &BTreeMap<GpuType, BTreeMap<u32, u32>>) -> Option<Reason> {
+    let fits = |gpu_type: GpuType| {
+        let workers = |(&slots, &number): (&u32, &u32)| {
+            u64::from(slots.checked_div(seat.width).unwrap_or_default()).saturating_mul(number.into())
+        };
+        let all = rooms.get(&gpu_type).into_iter().flatten().map(workers).fold(0_u64, u64::saturating_add);
+        all.saturating_mul(seat.width.into()) >= seat.min.into()
+    };
+    let allowed = |gpu_type: GpuType| most.is_none_or(|most| count(most, gpu_type) >= seat.min);
+    let mut types = seat.view.speeds.iter().map(|(gpu_type, _)| *gpu_type);
+    let (mut room, mut quota) = (false, false);
+    if types.any(|gpu_type| {
+        room |= fits(gpu_type);
+        quota |= allowed(gpu_type);
+        fits(gpu_type) && allowed(gpu_type)
+    }) {
+        return None;
+    }
+    Some(if room && !quota { Reason::NeverQuota } else { Reason::NeverNodes })
+}
+
+fn seat(
+    now: Micros,
+    claim: &Claim<'_>,
+    queue: Option<(usize, &Queue)>,
+    nodes: &BTreeMap<&str, &Node>,
+    (step, doubt): (u32, u32),
+) -> Seat {
+    let width = claim.width.max(1);
+    let gpus = |workers: u32| workers.saturating_mul(width);
+    let sizes = claim.sizes;
+    let elastic = queue.is_some_and(|(_, queue)| queue.policy.is_elastic());
+    let (min, num, max) = if elastic { (sizes.min, sizes.num, sizes.max) } else { (sizes.num, sizes.num, sizes.num) };
+    let belief = claim.belief;
+    let home = belief.speeds.home().map_or(GpuType(0), |(home, _)| *home);
+    let on_type = claim.held.iter().find_map(|node| nodes.get(&**node)).map_or(home, |node| node.gpu_type);
+    let here = |name: &Text| nodes.get(&**name).is_some_and(|node| node.gpu_type == on_type);
+    let workers = u32::try_from(claim.held.len()).unwrap_or(u32::MAX);
+    let held = Grant::of(on_type, gpus(workers));
+    let view = JobView {
+        min: gpus(min),
+        num: gpus(num),
+        max: gpus(max),
+        level: claim.level,
+        submitted: claim.submitted,
+        first_start: claim.usage.first_start,
+        since: claim.usage.since,
+        remaining: belief.remaining,
+        doubt: if belief.expected.is_some() { doubt } else { 0 },
+        expected: belief.expected,
+        done: belief.done,
+        tried: belief.tried,
+        attained: claim.usage.attained,
+        ran: claim.usage.ran,
+        spell: claim.usage.spell,
+        restart_cost: belief.restart_cost,
+        held,
+        changed: claim.usage.changed,
+        speeds: belief.speeds.clone(),
+        ..JobView::waiting(claim.id.clone(), 1, 1, 1, claim.submitted)
+    };
+    let barred = match queue {
+        None => Some(Reason::NoQueue),
+        Some((_, queue)) => match view.check() {
+            Err(error) => Some(Reason::faulty(&error)),
+            Ok(()) if sizes.min == 0 || sizes.num < sizes.min || sizes.num > sizes.max => {
+                let Sizes { min, num, max } = sizes;
+                Some(Reason::faulty(&JobError::Sizes { min, num, max }))
+            }
+            Ok(()) => queue.paused.then_some(Reason::Paused),
+        },
+    };
+    // A decision is never taken back at the time it was made; what runs is left alone for longer.
+    let least = Micros(1);
+    let alone = match queue {
+        Some((_, queue)) if !held.is_none() => queue.min_run.max(least),
+        Some(_) | None => least,
+    };
+    let protected_until = claim.usage.changed.map(|changed| changed.plus(alone)).filter(|&until| until > now);
+    Seat {
+        id: claim.id.clone(),
+        tenant: queue.map(|(tenant, _)| tenant),
+        width,
+        min: gpus(min),
+        max: gpus(max),
+        home,
+        priority: claim.priority,
+        held,
+        on: claim.held.to_vec(),
+        lost: !claim.held.iter().all(here),
+        // What holds nothing may start, whatever will be fixed then.
+        pinned: (claim.fixed != Fixed::No && !held.is_none()) || protected_until.is_some() || barred.is_some(),
+        placed: claim.fixed == Fixed::Place,
+        barred,
+        protected_until,
+        view: view_in_steps(view, step),
+    }
+}
+
+/// The nodes as they can be used: without what stays whatever is decided, and closed ones without room.
+#[derive(Debug, Clone)]
+pub(super) struct Ground {
+    pub(super) nodes: Vec<Node>,
+    /// GPUs by type.
+    pub(super) pools: Pools,
+}
+
+impl Ground {
+    pub(super) fn new(question: &Question<'_>) -> Self {
+        let mut fixed: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut held: BTreeMap<&str, u32> = BTreeMap::new();
+        for claim in question.claims {
+            let map = if claim.fixed == Fixed::Place { &mut fixed } else { &mut held };
+            for node in claim.held {
+                let sum = map.entry(&**node).or_default();
+                *sum = sum.saturating_add(claim.width.max(1));
+            }
+        }
+        let on = |map: &BTreeMap<&str, u32>, node: &Node| map.get(&*node.name).copied().unwrap_or_default();
+        let usable = |node: &Node| {
+            let slots = node.slots.saturating_sub(on(&fixed, node));
+            let most = if question.closed.contains(&node.name) { on(&held, node) } else { u32::MAX };
+            Node { slots: slots.min(most), ..node.clone() }
+        };
+        let nodes: Vec<Node> = question.nodes.iter().map(usable).collect();
+        let mut pools = Pools::new();
+        for node in &nodes {
+            add(&mut pools, node.gpu_type, node.slots);
+        }
+        Self { nodes, pools }
+    }
+}

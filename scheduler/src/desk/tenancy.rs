@@ -1,0 +1,295 @@
+//! Budgets: how many GPUs each queue may use in a decision.
+//!
+//! 1. Every queue is asked with its own quota, or its part of it where there are fewer GPUs than quotas.
+//! 2. What that leaves is lent: offered to queues that want more, in steps, to the lowest use per weight first.
+//! 3. What a queue could not use of its offer, because its next job is larger, is offered to one queue after the other.
+//!
+//! Budgets depend on quotas and on what is wanted, not on who holds what. So a queue is only cut down to what it may not
+//! exceed while the owner can use it, and a reclaim is never answered by a counter-reclaim. What a queue does with a budget
+//! is the caller's. Tests: at the end of this file.
+
+use std::cmp::Reverse;
+
+use model::Text;
+
+use crate::desk::books::Books;
+use crate::desk::question::{Pools, add, count, take};
+use crate::desk::tenant::Tenant;
+use crate::units::GpuType;
+
+/// A queue that takes part.
+#[derive(Debug, Clone)]
+pub(super) struct Bidder {
+    /// Its place among the tenants.
+    pub(super) tenant: usize,
+    /// Most GPUs that its jobs could use, by type.
+    pub(super) wants: Pools,
+    /// GPUs counted for it so far; at first those that are certain, and have been charged.
+    pub(super) used: Pools,
+}
+
+/// GPUs and accounts while they are shared out.
+#[derive(Debug)]
+pub(super) struct Share<'a> {
+    pub(super) tenants: &'a [Tenant],
+    pub(super) books: Books,
+    /// GPUs that no queue uses, by type.
+    pub(super) free: Pools,
+}
+
+/// Number of steps in which what is left is offered.
+const OFFER_STEPS: u32 = 64;
+
+impl Share<'_> {
+    /// Shares out. `ask` tells the use of a queue that is given a budget; it is called up to three times a queue, and the
+    /// last call counts.
+    pub(super) fn run<E>(
+        &mut self,
+        bidders: &mut [Bidder],
+        mut ask: impl FnMut(usize, &Pools) -> Result<Pools, E>,
+    ) -> Result<(), E> {
+        bidders.sort_by(|a, b| self.name(a).cmp(&self.name(b)));
+        let own: Vec<Pools> = self.own(bidders);
+        for (bidder, budget) in bidders.iter_mut().zip(own) {
+            let budget = self.within(bidder, budget);
+            self.extend(bidder, budget, &mut ask)?;
+        }
+        for (place, offer) in self.offers(bidders).into_iter().enumerate() {
+            if let Some(bidder) = bidders.get_mut(place) {
+                let offer = self.within(bidder, offer);
+                self.extend_if_any(bidder, offer, &mut ask)?;
+            }
+        }
+        let mut rest: Vec<&mut Bidder> = bidders.iter_mut().collect();
+        rest.sort_by_key(|bidder| self.turn(bidder, total(&bidder.used)));
+        for bidder in rest {
+            let missing = bidder.wants.keys().map(|&t| (t, missing(bidder, t)));
+            let offer = self.within(bidder, missing.filter(|&(_, gpus)| gpus > 0).collect());
+            self.extend_if_any(bidder, offer, &mut ask)?;
+        }
+        Ok(())
+    }
+
+    fn tenant(&self, bidder: &Bidder) -> Option<&Tenant> {
+        self.tenants.get(bidder.tenant)
+    }
+
+    fn name(&self, bidder: &Bidder) -> Option<&Text> {
+        self.tenant(bidder).map(|tenant| &tenant.name)
+    }
+
+    /// Order of offers: higher priority, then less use per weight, then the name.
+    fn turn(&self, bidder: &Bidder, used: u64) -> (Reverse<i32>, u64, Option<Text>) {
+        let (priority, weight) = self.tenant(bidder).map_or((0, 1), |tenant| (tenant.priority, tenant.weight.max(1)));
+        let per_weight = used.saturating_mul(1_000_000).checked_div(weight.into()).unwrap_or_default();
+        (Reverse(priority), per_weight, self.name(bidder).cloned())
+    }
+
+    /// Each queue's own quota as far as it is wanted; less where there are not enough GPUs, in proportion to quotas.
+    fn own(&self, bidders: &[Bidder]) -> Vec<Pools> {
+        let mut own: Vec<Pools> = vec![Pools::new(); bidders.len()];
+        for (&gpu_type, &free) in &self.free {
+            let cap = |bidder: &Bidder| {
+                let quota = self.tenant(bidder).and_then(|tenant| tenant.quota(gpu_type));
+                let nominal = quota.map_or(u32::MAX, |quota| quota.nominal);
+                let used = u32::try_from(self.books.used(bidder.tenant, gpu_type)).unwrap_or(u32::MAX);
+                (nominal, nominal.saturating_sub(used).min(missing(bidder, gpu_type)))
+            };
+            let caps: Vec<(u32, u32)> = bidders.iter().map(cap).collect();
+            for (pools, gpus) in own.iter_mut().zip(parts(free, &caps)) {
+                add(pools, gpu_type, gpus);
+            }
+        }
+        own
+    }
+
+    /// Cuts an offer to what is left of the limits and of the GPUs.
+    fn within(&self, bidder: &Bidder, offer: Pools) -> Pools {
+        let cut = |(gpu_type, gpus): (GpuType, u32)| {
+            let left = self.books.left(bidder.tenant, gpu_type).min(count(&self.free, gpu_type));
+            (gpu_type, gpus.min(left))
+        };
+        offer.into_iter().map(cut).filter(|&(_, gpus)| gpus > 0).collect()
+    }
+
+    /// Offers of what is left, in steps, one offer per queue. Nothing is taken yet.
+    fn offers(&mut self, bidders: &[Bidder]) -> Vec<Pools> {
+        let mut offers: Vec<Pools> = vec![Pools::new(); bidders.len()];
+        let types: Vec<(GpuType, u32)> = self.free.iter().map(|(&gpu_type, &free)| (gpu_type, free)).collect();
+        let mut tried = self.books.clone();
+        for (gpu_type, mut free) in types {
+            let step = free.checked_div(OFFER_STEPS).unwrap_or_default().max(1);
+            while free > 0 {
+                let room = |place: usize, bidder: &Bidder| {
+                    let offered = offers.get(place).map_or(0, |offer| count(offer, gpu_type));
+                    let missing = missing(bidder, gpu_type).saturating_sub(offered);
+                    let gpus = missing.min(tried.left(bidder.tenant, gpu_type)).min(step).min(free);
+                    let used = total(&bidder.used).saturating_add(offered.into());
+                    (gpus > 0).then(|| (self.turn(bidder, used), place, bidder.tenant, gpus))
+                };
+                let next = bidders.iter().enumerate().filter_map(|(place, bidder)| room(place, bidder)).min();
+                let Some((_, place, tenant, gpus)) = next else { break };
+                tried.charge(tenant, gpu_type, gpus);
+                free = free.saturating_sub(gpus);
+                if let Some(offer) = offers.get_mut(place) {
+                    add(offer, gpu_type, gpus);
+                }
+            }
+        }
+        offers
+    }
+
+    fn extend_if_any<E>(
+        &mut self,
+        bidder: &mut Bidder,
+        offer: Pools,
+        ask: &mut impl FnMut(usize, &Pools) -> Result<Pools, E>,
+    ) -> Result<(), E> {
+        if offer.is_empty() { Ok(()) } else { self.extend(bidder, offer, ask) }
+    }
+
+    /// Asks a queue with more than it uses.
+    fn extend<E>(
+        &mut self,
+        bidder: &mut Bidder,
+        offer: Pools,
+        ask: &mut impl FnMut(usize, &Pools) -> Result<Pools, E>,
+    ) -> Result<(), E> {
+        let mut budget = bidder.used.clone();
+        for (gpu_type, gpus) in offer {
+            add(&mut budget, gpu_type, gpus);
+        }
+        self.settle(bidder, &budget, ask)
+    }
+
+    /// Asks a queue with a budget, and counts what it uses instead of what it used.
+    fn settle<E>(
+        &mut self,
+        bidder: &mut Bidder,
+        budget: &Pools,
+        ask: &mut impl FnMut(usize, &Pools) -> Result<Pools, E>,
+    ) -> Result<(), E> {
+        for (&gpu_type, &gpus) in &bidder.used {
+            self.books.release(bidder.tenant, gpu_type, gpus);
+            add(&mut self.free, gpu_type, gpus);
+        }
+        bidder.used = ask(bidder.tenant, budget)?;
+        for (&gpu_type, &gpus) in &bidder.used {
+            self.books.charge(bidder.tenant, gpu_type, gpus);
+            take(&mut self.free, gpu_type, gpus);
+        }
+        Ok(())
+    }
+}
+
+fn missing(bidder: &Bidder, gpu_type: GpuType) -> u32 {
+    count(&bidder.wants, gpu_type).saturating_sub(count(&bidder.used, gpu_type))
+}
+
+fn total(pools: &Pools) -> u64 {
+    pools.values().fold(0_u64, |sum, &gpus| sum.saturating_add(gpus.into()))
+}
+
+/// Parts of `free` GPUs for caps of (weight, most): all of each cap where that fits, else in proportion to the weights.
+fn parts(free: u32, caps: &[(u32, u32)]) -> Vec<u32> {
+    let sum = caps.iter().fold(0_u64, |sum, &(_, most)| sum.saturating_add(most.into()));
+    let mut parts: Vec<u32> = caps.iter().map(|&(_, most)| most).collect();
+    if sum <= free.into() {
+        return parts;
+    }
+    parts.fill(0);
+    let mut left = free;
+    while left > 0 {
+        let open = |(place, &(_, most)): (usize, &(u32, u32))| parts.get(place).is_some_and(|&part| part < most);
+        let weights = caps.iter().enumerate().filter(|&cap| open(cap));
+        let weight = weights.fold(0_u64, |sum, (_, &(weight, _))| sum.saturating_add(weight.max(1).into()));
+        let before = left;
+        for (part, &(own, most)) in parts.iter_mut().zip(caps) {
+            let share = u64::from(before).saturating_mul(own.max(1).into()).checked_div(weight).unwrap_or_default();
+            let more = u32::try_from(share).unwrap_or(u32::MAX).min(most.saturating_sub(*part)).min(left);
+            (*part, left) = (part.saturating_add(more), left.saturating_sub(more));
+        }
+        if left == before {
+            // Less than one each: one at a time, in order.
+            for (part, &(_, most)) in parts.iter_mut().zip(caps).filter(|(part, (_, most))| **part < *most) {
+                let more = most.saturating_sub(*part).min(1).min(left);
+                (*part, left) = (part.saturating_add(more), left.saturating_sub(more));
+            }
+        }
+        if left == before {
+            break;
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desk::tenant::Quota;
+
+    const TYPE: GpuType = GpuType(0);
+
+    fn tenant(name: &str, parent: Option<usize>, quota: Quota, weight: u32) -> Tenant {
+        Tenant { name: name.into(), parent, quota: Some([(TYPE, quota)].into()), weight, priority: 0, queue: None }
+    }
+
+    /// Use by queue: each takes whole jobs of one size, as many as it wants and its budget holds.
+    fn shared(tenants: &[Tenant], free: u32, jobs: &[(usize, u32, u32)]) -> Vec<u32> {
+        let pools: Pools = [(TYPE, free)].into();
+        let mut share = Share { tenants, books: Books::new(tenants, &pools), free: pools };
+        let bidder = |&(tenant, size, number): &(usize, u32, u32)| Bidder {
+            tenant,
+            wants: [(TYPE, size * number)].into(),
+            used: Pools::new(),
+        };
+        let mut bidders: Vec<Bidder> = jobs.iter().map(bidder).collect();
+        let ask = |tenant: usize, budget: &Pools| {
+            let &(_, size, number) = jobs.iter().find(|job| job.0 == tenant).unwrap();
+            Ok::<Pools, ()>([(TYPE, size * number.min(count(budget, TYPE) / size))].into())
+        };
+        share.run(&mut bidders, ask).unwrap();
+        jobs.iter().map(|job| count(&bidders.iter().find(|b| b.tenant == job.0).unwrap().used, TYPE)).collect()
+    }
+
+    fn cohort(limits: [Quota; 2], weights: [u32; 2]) -> [Tenant; 3] {
+        [
+            tenant("pool", None, Quota::default(), 1),
+            tenant("a", Some(0), limits[0], weights[0]),
+            tenant("b", Some(0), limits[1], weights[1]),
+        ]
+    }
+
+    #[test]
+    fn own_quota_first_and_the_rest_is_lent() {
+        let quota = |borrowing, lending| Quota { nominal: 8, borrowing, lending };
+        let tenants = cohort([quota(8, None), quota(0, None)], [1, 1]);
+        assert_eq!(shared(&tenants, 16, &[(1, 1, 99), (2, 1, 99)]), [8, 8]);
+        assert_eq!(shared(&tenants, 16, &[(1, 1, 99), (2, 1, 3)]), [13, 3]);
+        assert_eq!(shared(&tenants, 16, &[(1, 1, 3), (2, 1, 99)]), [3, 8], "b borrows nothing");
+        let stingy = cohort([quota(8, None), quota(0, Some(2))], [1, 1]);
+        assert_eq!(shared(&stingy, 16, &[(1, 1, 99), (2, 1, 0)]), [10, 0]);
+    }
+
+    #[test]
+    fn what_is_lent_goes_by_weight_and_whole_jobs_still_fit() {
+        let quota = |nominal, borrowing| Quota { nominal, borrowing, lending: None };
+        let mut tenants = cohort([quota(0, 12), quota(0, 12)], [3, 1]).to_vec();
+        tenants[0].quota = Some([(TYPE, Quota::of(12))].into());
+        assert_eq!(shared(&tenants, 12, &[(1, 1, 99), (2, 1, 99)]), [9, 3]);
+        // Parts of 6 and 6 hold no job of 8; the first in turn gets what there is.
+        tenants[1].weight = 1;
+        assert_eq!(shared(&tenants, 12, &[(1, 8, 1), (2, 8, 1)]), [8, 0]);
+    }
+
+    #[test]
+    fn fewer_gpus_than_quotas_go_in_proportion() {
+        assert_eq!(parts(10, &[(8, 8), (8, 2)]), [8, 2]);
+        assert_eq!(parts(8, &[(12, 12), (4, 4)]), [6, 2]);
+        assert_eq!(parts(9, &[(4, 4), (4, 1), (4, 9)]), [4, 1, 4]);
+        assert_eq!(parts(1, &[(4, 4), (4, 4)]), [1, 0]);
+        assert_eq!(parts(0, &[(4, 4)]), [0]);
+        let alone = [tenant("a", None, Quota::of(12), 1), tenant("b", None, Quota::of(4), 1)];
+        assert_eq!(shared(&alone, 8, &[(0, 1, 99), (1, 1, 99)]), [6, 2]);
+    }
+}

@@ -1,0 +1,240 @@
+//! Decisions of the desk in small clusters: gangs, widths, reservation, tenancy, rights, fixed claims, reasons.
+
+mod world;
+
+use scheduler::desk::{Backfill, Fixed, Queue, Quota, Reason, Reclaim, Sizes, WithinQueue};
+use scheduler::{Micros, Speeds};
+use world::{World, changes, cohort, job, member, queue, waiting};
+
+fn quota(nominal: u32, borrowing: u32) -> Quota {
+    Quota { nominal, borrowing, lending: None }
+}
+
+#[test]
+fn of_two_gangs_with_room_for_one_the_first_runs_whole() {
+    let mut world = World::alone(&[1, 1], queue("fifo-backfill"), vec![job("b", 2, 1), job("a", 2, 0)]);
+    let answer = world.round();
+    assert_eq!(world.sizes(), [0, 2]);
+    assert_eq!(changes(&answer), ["a Started"]);
+    assert_eq!(answer.waits[0].to_string(), "needs 2 GPUs; the nodes have 0 left");
+    assert!(changes(&world.ask()).is_empty());
+    world.jobs.remove(1);
+    assert_eq!(changes(&world.round()), ["b Started"]);
+}
+
+#[test]
+fn wide_workers_stay_whole_and_fill_what_there_is() {
+    let wide = |id: &str, submitted, sizes| job(id, 1, submitted).with(|job| (job.sizes, job.width) = (sizes, 4));
+    let sizes = Sizes { min: 1, num: 1, max: 8 };
+    let jobs = vec![wide("a", 0, sizes), wide("b", 1, sizes)];
+    let mut world = World::alone(&[8, 8, 4], queue("max-min"), jobs);
+    world.round();
+    assert_eq!(world.sizes().iter().sum::<usize>(), 5);
+    assert!(world.by_node().into_values().eq([8, 8, 4]));
+    // With workers of one GPU beside them, what rounding leaves is used as well.
+    let jobs = vec![wide("a", 0, sizes), job("b", 1, 1).with(|job| job.sizes = sizes), wide("c", 2, sizes)];
+    let mut world = World::alone(&[8, 8, 4], queue("max-min"), jobs);
+    world.round();
+    let used: u32 = world.by_node().into_values().sum();
+    assert!(used >= 17, "{:?}", world.sizes());
+    // Six free GPUs on two nodes hold no worker of four.
+    let mut world = World::alone(&[3, 3], queue("fifo-backfill"), vec![wide("a", 0, Sizes::rigid(1)), job("b", 1, 1)]);
+    let answer = world.round();
+    assert_eq!(world.sizes(), [0, 1], "what fits on no node reserves nothing");
+    assert_eq!(waiting(&answer), [(1, "a", &Reason::NeverNodes)]);
+}
+
+#[test]
+fn the_first_that_waits_reserves_what_it_needs() {
+    let jobs = || vec![job("run", 5, 0), job("large", 6, 1), job("small", 1, 2)];
+    let mut world = World::alone(&[8], queue("fifo-backfill"), jobs());
+    let answer = world.round();
+    assert_eq!(world.sizes(), [5, 0, 0]);
+    let behind = Reason::Behind("large".into());
+    assert_eq!(waiting(&answer), [(1, "large", &Reason::Nodes), (2, "small", &behind)]);
+    assert_eq!(answer.waits[0].to_string(), "needs 6 GPUs; the nodes have 3 left");
+    world.jobs.remove(0);
+    world.round();
+    assert_eq!(world.sizes(), [6, 1]);
+    let plain = Queue { backfill: Backfill::Policy, ..queue("fifo-backfill") };
+    let mut world = World::alone(&[8], plain, jobs());
+    world.round();
+    assert_eq!(world.sizes(), [5, 0, 1], "the rule of the studies");
+    // A job larger than the cluster holds nobody up.
+    let mut world = World::alone(&[8], queue("fifo-backfill"), vec![job("huge", 9, 0), job("small", 1, 1)]);
+    world.round();
+    assert_eq!(world.sizes(), [0, 1]);
+}
+
+#[test]
+fn a_reservation_on_nodes_is_left_free() {
+    // The large one needs a whole node; the first of the two that are half free is kept for it.
+    let wide = job("wide", 1, 1).with(|job| job.width = 4);
+    let jobs = vec![
+        job("a", 2, 0).with(|job| job.held = vec!["n1".into(); 2]),
+        job("b", 2, 0).with(|job| job.held = vec!["n2".into(); 2]),
+        wide,
+        job("late", 2, 2).of(1),
+    ];
+    let mut tenants = vec![member("q", 2, quota(8, 0), queue("fifo-backfill"))];
+    tenants.push(member("p", 2, quota(0, 8), queue("fifo-backfill")));
+    tenants.push(cohort("pool"));
+    let mut world = World::new(&[4, 4], tenants, jobs);
+    let answer = world.round();
+    assert_eq!(world.sizes(), [2, 2, 0, 0], "nothing of q's quota is lent before wide had it");
+    assert_eq!(waiting(&answer)[0], (1, "wide", &Reason::Nodes));
+    world.jobs.remove(0);
+    world.round();
+    assert_eq!((world.sizes(), &*world.jobs[1].held[0]), (vec![2, 1, 2], "n1"), "what q leaves is lent");
+}
+
+#[test]
+fn what_was_lent_comes_back_and_stays() {
+    let tenants = |reclaim| {
+        let owner = Queue { reclaim, ..queue("fifo-backfill") };
+        vec![
+            member("borrower", 2, quota(2, 6), queue("fifo-backfill")),
+            member("owner", 2, quota(6, 0), owner),
+            cohort("pool"),
+        ]
+    };
+    let start = |reclaim| {
+        let mut world =
+            World::new(&[4, 4], tenants(reclaim), vec![job("x", 2, 0), job("y", 2, 1), job("z", 2, 2), job("w", 2, 3)]);
+        world.round();
+        assert_eq!(world.sizes(), [2, 2, 2, 2], "all of the owner's quota is lent");
+        world.jobs.push(job("own", 4, 10).of(1));
+        world
+    };
+    let mut world = start(Reclaim::Any);
+    world.pass(10);
+    let answer = world.round();
+    assert!(changes(&answer).is_empty(), "left alone for two minutes");
+    assert_eq!(answer.waits[0].reason, Reason::Quota);
+    assert_eq!(answer.wake, Some(Micros::from_secs(10_120)));
+    world.pass(110);
+    assert_eq!(changes(&world.round()), ["z Reclaimed for own", "w Reclaimed for own", "own Started"]);
+    for _ in 0..5 {
+        world.pass(130);
+        assert!(changes(&world.round()).is_empty(), "no counter-claim");
+    }
+    let mut world = start(Reclaim::Never);
+    world.pass(200);
+    assert!(changes(&world.round()).is_empty());
+    world.jobs.retain(|job| *job.id != *"x" && *job.id != *"y");
+    assert_eq!(changes(&world.round()), ["own Started"]);
+    let mut world = start(Reclaim::LowerPriority);
+    world.pass(200);
+    assert!(changes(&world.round()).is_empty());
+    world.jobs[4].priority = 1;
+    assert_eq!(changes(&world.round()), ["z Reclaimed for own", "w Reclaimed for own", "own Started"]);
+}
+
+#[test]
+fn a_job_of_higher_priority_takes_over_where_that_is_allowed() {
+    let start = |within| {
+        let queue = Queue { within, ..queue("fifo-backfill") };
+        let mut world = World::alone(&[4], queue, vec![job("a", 2, 0), job("b", 2, 1)]);
+        world.round();
+        world.pass(200);
+        world.jobs.push(job("urgent", 2, 9).with(|job| job.priority = 5));
+        world
+    };
+    let mut world = start(WithinQueue::LowerPriority);
+    let answer = world.round();
+    assert_eq!(changes(&answer), ["b Preempted for urgent", "urgent Started"]);
+    assert!(changes(&world.ask()).is_empty());
+    world.pass(300);
+    assert!(changes(&world.round()).is_empty());
+    let mut world = start(WithinQueue::Never);
+    assert!(changes(&world.round()).is_empty());
+    let mut world = start(WithinQueue::LowerPriority);
+    world.jobs[2].priority = 0;
+    assert!(changes(&world.round()).is_empty(), "equals do not halt each other");
+    world.jobs[2].priority = 5;
+    world.jobs.iter_mut().for_each(|job| job.fixed = Fixed::Size);
+    assert!(changes(&world.round()).is_empty());
+}
+
+#[test]
+fn an_elastic_job_gives_way_to_its_minimum_and_names_the_other() {
+    let elastic = |id: &str, submitted| job(id, 2, submitted).with(|job| job.sizes = Sizes { min: 2, num: 2, max: 8 });
+    let mut world = World::alone(&[8], queue("max-min"), vec![elastic("a", 0)]);
+    world.round();
+    assert_eq!(world.sizes(), [8]);
+    world.jobs.push(elastic("b", 1));
+    world.pass(60);
+    assert!(changes(&world.round()).is_empty(), "protected");
+    world.pass(60);
+    assert_eq!(changes(&world.round()), ["a Shrunk for b", "b Started"]);
+    assert_eq!(world.sizes(), [4, 4]);
+    // Policies that are not elastic give what was asked for.
+    let mut world = World::alone(&[8], queue("srtf"), vec![elastic("a", 0)]);
+    world.round();
+    assert_eq!(world.sizes(), [2]);
+}
+
+#[test]
+fn lost_and_closed_nodes() {
+    let held = |job: world::Job, nodes: &[&str]| job.with(|job| job.held = nodes.iter().map(|&n| n.into()).collect());
+    // n9 is gone: its worker goes to n2 before the job that waits; the closed n1 takes nothing.
+    let jobs = vec![held(job("a", 2, 5), &["n1", "n9"]), job("b", 2, 0), held(job("c", 1, 6), &["n1"])];
+    let mut world = World::alone(&[8, 2], queue("fifo-backfill"), jobs);
+    world.closed.insert("n1".into());
+    let answer = world.round();
+    assert_eq!(changes(&answer), ["a Replaced"]);
+    assert_eq!(world.jobs[0].held, ["n1".into(), "n2".into()]);
+    // Without room it is given up.
+    let jobs = vec![held(job("a", 2, 5), &["n1", "n9"]).with(|job| job.fixed = Fixed::Size)];
+    let mut world = World::alone(&[1], queue("fifo-backfill"), jobs);
+    world.nodes[0].slots = 2;
+    world.jobs.push(held(job("other", 1, 0), &["n1"]).with(|job| job.fixed = Fixed::Place));
+    assert_eq!(changes(&world.round()), ["a Lost"]);
+}
+
+#[test]
+fn quota_that_was_lowered_evicts_nobody_and_pods_of_others_count() {
+    let mut world = World::new(
+        &[8],
+        vec![member("q", 1, quota(8, 0), queue("fifo-backfill")), cohort("pool")],
+        vec![job("a", 4, 0), job("b", 2, 1)],
+    );
+    world.round();
+    world.tenants[0].quota = Some([(scheduler::GpuType(0), quota(3, 0))].into());
+    world.pass(1000);
+    world.jobs.push(job("c", 1, 2));
+    world.jobs.push(job("d", 4, 3));
+    let answer = world.round();
+    assert!(changes(&answer).is_empty());
+    assert_eq!(waiting(&answer), [(1, "c", &Reason::Quota), (2, "d", &Reason::NeverQuota)]);
+    assert_eq!(answer.waits[0].to_string(), "needs 1 GPUs; its queue has 0 of 3 left");
+    assert_eq!(answer.waits[1].to_string(), "needs 4 GPUs; its queue may never use more than 3");
+    let foreign = job("pod", 6, 0).with(|job| {
+        (job.tenant, job.fixed, job.held, job.belief.speeds) =
+            (None, Fixed::Place, vec!["n1".into(); 6], Speeds::default());
+    });
+    let mut world = World::alone(&[8], queue("fifo-backfill"), vec![foreign, job("a", 3, 0), job("b", 2, 1)]);
+    let answer = world.round();
+    assert_eq!(world.sizes(), [6, 0, 0]);
+    assert_eq!(waiting(&answer)[0], (1, "a", &Reason::Nodes));
+}
+
+#[test]
+fn what_cannot_be_judged_is_told() {
+    let none = job("none", 1, 0).with(|job| job.tenant = None);
+    let faulty = job("faulty", 1, 1).with(|job| job.sizes.min = 0);
+    let mut world = World::alone(&[8], queue("gain"), vec![none, faulty, job("good", 1, 2), job("good", 1, 3)]);
+    let answer = world.round();
+    assert_eq!(world.sizes(), [0, 0, 1, 0]);
+    let texts: Vec<String> = answer.waits.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "cannot be scheduled: min is 0; a job needs at least one GPU",
+            "cannot be scheduled: another job has the same id",
+            "needs 1 GPUs; it belongs to no queue",
+        ]
+    );
+    let mut world = World::alone(&[8], Queue { paused: true, ..queue("gain") }, vec![job("a", 1, 0)]);
+    assert_eq!(waiting(&world.round()), [(1, "a", &Reason::Paused)]);
+}

@@ -1,0 +1,202 @@
+//! A small cluster whose jobs do at once what the desk decides: for the tests of the desk.
+
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::Text;
+use scheduler::desk::{
+    Answer, Belief, Claim, Fixed, Ledger, Question, Queue, Quota, Reason, Sizes, Tenant, Usage, Wait, decide,
+};
+use scheduler::placement::{Node, Packing};
+use scheduler::{Curve, GpuMicros, GpuType, Micros, Speeds, by_name};
+
+/// A job.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) id: Text,
+    pub(crate) tenant: Option<usize>,
+    pub(crate) sizes: Sizes,
+    pub(crate) width: u32,
+    pub(crate) priority: i32,
+    pub(crate) submitted: Micros,
+    pub(crate) usage: Usage,
+    pub(crate) belief: Belief,
+    pub(crate) held: Vec<Text>,
+    pub(crate) fixed: Fixed,
+}
+
+/// A rigid job of the first queue, with an hour of work.
+pub(crate) fn job(id: &str, workers: u32, submitted: u64) -> Job {
+    let speeds = Speeds::single(Curve::linear(64));
+    Job {
+        id: id.into(),
+        tenant: Some(0),
+        sizes: Sizes::rigid(workers),
+        width: 1,
+        priority: 0,
+        submitted: Micros::from_secs(submitted),
+        usage: Usage { since: Micros::from_secs(submitted), ..Usage::default() },
+        belief: Belief { speeds, remaining: Some(Micros::from_secs(3600)), ..Belief::default() },
+        held: Vec::new(),
+        fixed: Fixed::No,
+    }
+}
+
+impl Job {
+    /// The same with an effect.
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// The same in another queue.
+    pub(crate) fn of(self, tenant: usize) -> Self {
+        self.with(|job| job.tenant = Some(tenant))
+    }
+}
+
+/// Settings of a queue with a policy by name.
+pub(crate) fn queue(policy: &str) -> Queue {
+    Queue::new(Arc::from(by_name(policy).unwrap()))
+}
+
+/// A queue in a cohort, with a quota of type 0.
+pub(crate) fn member(name: &str, parent: usize, quota: Quota, queue: Queue) -> Tenant {
+    let quota = Some([(GpuType(0), quota)].into());
+    Tenant { name: name.into(), parent: Some(parent), quota, weight: 1, priority: 0, queue: Some(queue) }
+}
+
+/// A cohort without a quota of its own.
+pub(crate) fn cohort(name: &str) -> Tenant {
+    Tenant { name: name.into(), parent: None, quota: Some(BTreeMap::new()), weight: 1, priority: 0, queue: None }
+}
+
+/// Nodes of these numbers of GPUs.
+pub(crate) fn nodes(slots: &[u32]) -> Vec<Node> {
+    slots.iter().zip(1..).map(|(&slots, n)| Node::new(format!("n{n}"), slots)).collect()
+}
+
+/// The cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    pub(crate) now: Micros,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) closed: BTreeSet<Text>,
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) ledger: Ledger,
+    pub(crate) wake: Option<Micros>,
+}
+
+impl World {
+    pub(crate) fn new(slots: &[u32], tenants: Vec<Tenant>, jobs: Vec<Job>) -> Self {
+        let now = Micros::from_secs(10_000);
+        let (closed, ledger) = (BTreeSet::new(), Ledger::default());
+        Self { now, nodes: nodes(slots), closed, tenants, jobs, ledger, wake: None }
+    }
+
+    /// One queue over everything.
+    pub(crate) fn alone(slots: &[u32], queue: Queue, jobs: Vec<Job>) -> Self {
+        Self::new(slots, vec![Tenant::root("all", queue)], jobs)
+    }
+
+    pub(crate) fn ask(&self) -> Answer {
+        let claims: Vec<Claim<'_>> = (self.jobs.iter())
+            .map(|job| Claim {
+                id: &job.id,
+                tenant: job.tenant,
+                sizes: job.sizes,
+                width: job.width,
+                priority: job.priority,
+                level: 0,
+                submitted: job.submitted,
+                usage: job.usage,
+                belief: &job.belief,
+                held: &job.held,
+                fixed: job.fixed,
+            })
+            .collect();
+        let question = Question {
+            now: self.now,
+            nodes: &self.nodes,
+            closed: &self.closed,
+            tenants: &self.tenants,
+            claims: &claims,
+            packing: Packing::Pack,
+            wake: self.wake,
+        };
+        decide(&self.ledger, &question).unwrap()
+    }
+
+    /// Makes what was decided what is.
+    pub(crate) fn enact(&mut self, answer: &Answer) {
+        for (job, target) in self.jobs.iter_mut().zip(&answer.targets) {
+            if target.change.is_none() {
+                continue;
+            }
+            if job.held.is_empty() != target.on.is_empty() {
+                job.usage.since = self.now;
+                job.usage.spell = if target.on.is_empty() { job.usage.spell } else { Micros::ZERO };
+            }
+            if !target.on.is_empty() {
+                job.usage.first_start = job.usage.first_start.or(Some(self.now));
+            }
+            job.usage.changed = Some(self.now);
+            job.held.clone_from(&target.on);
+        }
+        self.ledger.apply(&answer.memory);
+        self.wake = answer.wake;
+    }
+
+    /// Asks, and makes what was decided what is.
+    pub(crate) fn round(&mut self) -> Answer {
+        let answer = self.ask();
+        self.enact(&answer);
+        answer
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, secs: u64) {
+        let span = Micros::from_secs(secs);
+        self.now = self.now.plus(span);
+        for job in self.jobs.iter_mut().filter(|job| !job.held.is_empty()) {
+            let gpus = u32::try_from(job.held.len()).unwrap() * job.width;
+            job.usage.attained = job.usage.attained.plus(GpuMicros::of(gpus, span));
+            job.usage.ran = job.usage.ran.plus(span);
+            job.usage.spell = job.usage.spell.plus(span);
+        }
+    }
+
+    /// Workers by job, in the order of the jobs.
+    pub(crate) fn sizes(&self) -> Vec<usize> {
+        self.jobs.iter().map(|job| job.held.len()).collect()
+    }
+
+    /// GPUs in use on each node.
+    pub(crate) fn by_node(&self) -> BTreeMap<Text, u32> {
+        let mut used = BTreeMap::new();
+        for job in &self.jobs {
+            for node in &job.held {
+                *used.entry(node.clone()).or_default() += job.width;
+            }
+        }
+        used
+    }
+}
+
+/// Changes of an answer, as text.
+pub(crate) fn changes(answer: &Answer) -> Vec<String> {
+    let text = |target: &scheduler::desk::Target| {
+        let change = target.change.as_ref()?;
+        let beneficiary = change.beneficiary.as_ref().map(|id| format!(" for {id}")).unwrap_or_default();
+        Some(format!("{} {:?}{beneficiary}", target.id, change.why))
+    };
+    answer.targets.iter().filter_map(text).collect()
+}
+
+/// Waiting claims of an answer: place, name, reason.
+pub(crate) fn waiting(answer: &Answer) -> Vec<(u32, &str, &Reason)> {
+    answer.waits.iter().map(|Wait { id, place, reason, .. }| (*place, &**id, reason)).collect()
+}
