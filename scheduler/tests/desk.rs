@@ -60,7 +60,7 @@ fn the_first_that_waits_reserves_what_it_needs() {
     let mut world = World::alone(&[8], plain, jobs());
     world.round();
     assert_eq!(world.sizes(), [5, 0, 1], "the rule of the studies");
-    // A job larger than the cluster holds nobody up.
+    // A job larger than the cluster holds up no other.
     let mut world = World::alone(&[8], queue("fifo-backfill"), vec![job("huge", 9, 0), job("small", 1, 1)]);
     world.round();
     assert_eq!(world.sizes(), [0, 1]);
@@ -193,7 +193,7 @@ fn lost_and_closed_nodes() {
 }
 
 #[test]
-fn quota_that_was_lowered_evicts_nobody_and_pods_of_others_count() {
+fn quota_that_was_lowered_evicts_none_and_pods_of_others_count() {
     let mut world = World::new(
         &[8],
         vec![member("q", 1, quota(8, 0), queue("fifo-backfill")), cohort("pool")],
@@ -220,7 +220,7 @@ fn quota_that_was_lowered_evicts_nobody_and_pods_of_others_count() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_told() {
+fn claims_that_cannot_be_judged_say_why() {
     let none = job("none", 1, 0).with(|job| job.tenant = None);
     let faulty = job("faulty", 1, 1).with(|job| job.sizes.min = 0);
     let mut world = World::alone(&[8], queue("gain"), vec![none, faulty, job("good", 1, 2), job("good", 1, 3)]);

@@ -1,4 +1,4 @@
-//! What holds of every decision of the desk, on any input and with every policy: asking again changes nothing, nodes and
+//! Properties of every decision of the desk, on any input and with every policy: asking again changes nothing, nodes and
 //! quotas are kept, gangs and workers are whole, the order of the claims does not matter, rights are kept, and no job is
 //! changed against its will twice within its protection.
 
@@ -125,7 +125,7 @@ fn check_rights(before: &World, answer: &Answer) -> Result<(), TestCaseError> {
             prop_assert!(before.now >= changed.plus(settings.min_run), "{} was left alone too shortly", job.id);
         }
         let beneficiary = change.beneficiary.as_ref();
-        prop_assert!(beneficiary.is_some(), "{} {:?} for nobody", job.id, change);
+        prop_assert!(beneficiary.is_some(), "{} {:?} without a beneficiary", job.id, change);
         let place = before.jobs.iter().position(|other| Some(&other.id) == beneficiary).unwrap();
         let gainer = &before.jobs[place];
         prop_assert!(answer.targets[place].on.len() > gainer.held.len(), "{} gains nothing", gainer.id);
@@ -196,7 +196,7 @@ proptest! {
         prop_assert_eq!((first.memory, first.waits, first.wake), (second.memory, second.waits, second.wake));
     }
 
-    /// Nothing new happens but time, and the policies look at nothing that time changes: nobody is moved.
+    /// Nothing new happens but time, and these policies do not depend on it: no claim is moved.
     #[test]
     fn without_news_nothing_is_taken_back(world in any_world(), policy in 0_usize..4) {
         let mut world = world;
@@ -209,7 +209,7 @@ proptest! {
             }
         }
         world.round();
-        // What was decided may be completed once protections have ended.
+        // A decision may be completed once protections have ended.
         for _ in 0..6 {
             world.pass(400);
             world.round();

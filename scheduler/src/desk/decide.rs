@@ -5,7 +5,7 @@
 //! result is put to the same question until nothing changes, with what was decided left alone: so asking again at the same
 //! time changes nothing. The input is never changed. Tests: `tests/desk.rs`, and at the end of this file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::answer::{Answer, Change, Target, Why};
 use crate::desk::books::Books;
@@ -36,6 +36,8 @@ pub enum Error {
 
 /// Most tries of one pass. In the last one nothing that runs is changed.
 const TRIES: u32 = 12;
+/// Tries after which a queue that takes without a right takes nothing any more.
+const FREE_TRIES: u32 = 3;
 /// Most passes until nothing changes.
 const PASSES: u32 = 8;
 
@@ -134,17 +136,17 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Tries until what is decided can be placed and takes nothing from anybody without a right.
+    /// Tries until all that is granted finds nodes and all that is taken away is taken by right.
     fn pass(&mut self) -> Result<Try<'a>, Error> {
         self.review();
-        let mut limits = Limits::default();
         let judge = Judge::new(self.question.tenants, &self.board);
-        for _ in 1..TRIES {
+        let mut limits = Limits { keep: self.kept(&judge), ..Limits::default() };
+        for turn in 1..TRIES {
             let tried = self.attempt(limits.clone(), &judge)?;
             if tried.placed.short.is_empty() && tried.matches.unjust.is_empty() {
                 return Ok(tried);
             }
-            self.limit(&mut limits, &tried);
+            self.limit(&mut limits, &tried, turn);
         }
         let running = (0..).zip(&self.board.seats).filter(|(_, seat)| seat.is_running());
         limits.pin.extend(running.map(|(place, _)| place));
@@ -159,8 +161,21 @@ impl<'a> Desk<'a> {
         Ok(tried)
     }
 
-    /// Learns from a try that cannot stand.
-    fn limit(&self, limits: &mut Limits, tried: &Try<'_>) {
+    /// GPUs that running claims keep in any case. GPUs are taken away once at one time, and never from a claim that no other
+    /// may halt.
+    fn kept(&self, judge: &Judge<'_>) -> BTreeMap<usize, u32> {
+        let seats = (0..).zip(&self.board.seats).filter(|(_, seat)| seat.is_running() && !seat.pinned);
+        if self.board.seats.iter().any(|seat| seat.view.changed == Some(self.question.now)) {
+            return seats.map(|(place, seat)| (place, seat.held.gpus)).collect();
+        }
+        seats
+            .filter(|(_, seat)| judge.is_safe(seat))
+            .map(|(place, seat)| (place, seat.min.min(seat.held.gpus)))
+            .collect()
+    }
+
+    /// Learns from a try that cannot stand; after some, what a queue takes without a right keeps all its claims as they are.
+    fn limit(&self, limits: &mut Limits, tried: &Try<'_>, turn: u32) {
         for &(place, found) in &tried.placed.short {
             let Some(seat) = self.board.seats.get(place) else { continue };
             let fits = seat.min < seat.max && found >= seat.min;
@@ -176,13 +191,22 @@ impl<'a> Desk<'a> {
             }
         }
         // A claim that found no room may be what another was to make room for, so rights are judged without it.
-        if tried.placed.short.is_empty() {
-            for &place in &tried.matches.unjust {
-                let halted = tried.grants.get(place).is_none_or(|grant| grant.is_none());
-                if !halted || !limits.keep.insert(place) {
-                    limits.pin.insert(place);
-                }
-            }
+        if !tried.placed.short.is_empty() {
+            return;
+        }
+        let mut queues: BTreeSet<Option<usize>> = BTreeSet::new();
+        for &place in &tried.matches.unjust {
+            let Some(seat) = self.board.seats.get(place) else { continue };
+            let halted = tried.grants.get(place).is_none_or(|grant| grant.is_none());
+            let is_first = halted && !limits.keep.contains_key(&place);
+            limits.keep.insert(place, if is_first { seat.min.min(seat.held.gpus) } else { seat.held.gpus });
+            queues.insert(seat.tenant);
+        }
+        if turn >= FREE_TRIES {
+            let seats = (0..).zip(&self.board.seats).filter(|(_, seat)| queues.contains(&seat.tenant));
+            limits
+                .keep
+                .extend(seats.filter(|(_, seat)| seat.is_running()).map(|(place, seat)| (place, seat.held.gpus)));
         }
     }
 

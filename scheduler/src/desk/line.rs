@@ -3,7 +3,7 @@
 //! Owns the rules around a policy within a queue. It must not look at other queues or at nodes. Tests: through
 //! [`super::decide`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::question::{Pools, add, count, take};
 use crate::desk::seat::{Board, Seat};
@@ -17,13 +17,13 @@ use crate::units::{GpuType, Micros};
 /// Limits on what a decision may change, found out while deciding. They only ever grow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Limits {
-    /// Claims that keep at least their minimum.
-    pub(super) keep: BTreeSet<usize>,
+    /// GPUs that running claims keep at least.
+    pub(super) keep: BTreeMap<usize, u32>,
     /// Claims that keep their size.
     pub(super) pin: BTreeSet<usize>,
     /// Claims that find no room on nodes.
     pub(super) out: BTreeSet<usize>,
-    /// Claims that find room for so many GPUs only.
+    /// GPUs that claims find room for, where that is less than they were granted.
     pub(super) cap: Vec<(usize, u32)>,
     /// Claims whose protection is void, as their node is gone.
     pub(super) loose: BTreeSet<usize>,
@@ -98,16 +98,19 @@ impl Line<'_> {
         wants
     }
 
-    fn kept_minimum(&self, place: usize) -> Option<(GpuType, u32)> {
+    /// GPUs that a running claim keeps, also beyond the budget.
+    fn kept_by(&self, place: usize) -> Option<Grant> {
         let seat = self.seat(place).filter(|seat| seat.is_running() && self.takes_part(place))?;
-        self.limits.keep.contains(&place).then_some((seat.held.gpu_type, seat.min))
+        let gpus = self.limits.keep.get(&place).filter(|_| !self.limits.loose.contains(&place))?;
+        Some(Grant::of(seat.held.gpu_type, *gpus))
     }
 
-    /// GPUs that claims keep whatever the budget is.
+    /// GPUs that claims keep, also beyond the budget.
     pub(super) fn kept(&self) -> Pools {
         let mut kept = Pools::new();
-        let minimums = self.members().iter().filter_map(|&place| self.kept_minimum(place));
-        minimums.for_each(|(gpu_type, gpus)| add(&mut kept, gpu_type, gpus));
+        for grant in self.members().iter().filter_map(|&place| self.kept_by(place)) {
+            add(&mut kept, grant.gpu_type, grant.gpus);
+        }
         kept
     }
 
@@ -123,11 +126,12 @@ impl Line<'_> {
             }
         }
         // Those that keep their minimum do so before any class of higher priority is served.
-        let kept = |place: &usize| self.kept_minimum(*place);
         let mut reserve = self.kept();
         for class in self.classes() {
             let members: Vec<usize> = class.iter().copied().filter(|&place| self.takes_part(place)).collect();
-            members.iter().filter_map(kept).for_each(|(gpu_type, gpus)| take(&mut reserve, gpu_type, gpus));
+            for grant in members.iter().filter_map(|&place| self.kept_by(place)) {
+                take(&mut reserve, grant.gpu_type, grant.gpus);
+            }
             let mut pool = free.clone();
             for (&gpu_type, &gpus) in &reserve {
                 take(&mut pool, gpu_type, gpus);
@@ -141,7 +145,7 @@ impl Line<'_> {
                 add(&mut filled.charge, grant.gpu_type, grant.gpus);
             }
         }
-        // What is left of the budget waits for the first in line, so that it is not lent.
+        // The rest of the budget is kept for the first in line, so that it is not lent.
         for head in &mut filled.heads {
             head.reserved = head.needs.gpus.min(count(&free, head.needs.gpu_type));
             take(&mut free, head.needs.gpu_type, head.reserved);
@@ -177,18 +181,17 @@ impl Line<'_> {
             let places: Vec<usize> = members.iter().copied().filter(asked).collect();
             let raw = self.ask(&places, pool, blocked, memory)?;
             let left_out = |(&place, grant): (&usize, &Grant)| {
-                let is_kept = self.limits.keep.contains(&place) && self.seat(place).is_some_and(Seat::is_running);
-                (is_kept && grant.is_none()).then_some(place)
+                self.kept_by(place).filter(|_| grant.is_none()).map(|kept| (place, kept))
             };
-            let missing: Vec<usize> = places.iter().zip(&raw).filter_map(left_out).collect();
+            let missing: Vec<(usize, Grant)> = places.iter().zip(&raw).filter_map(left_out).collect();
             if missing.is_empty() {
                 self.round(&places, &raw, pool, grants);
                 return Ok(());
             }
-            for place in missing {
-                if let (Some(seat), Some(slot)) = (self.seat(place), grants.get_mut(place)) {
-                    *slot = Grant::of(seat.held.gpu_type, seat.min);
-                    take(pool, slot.gpu_type, slot.gpus);
+            for (place, kept) in missing {
+                if let Some(slot) = grants.get_mut(place) {
+                    *slot = kept;
+                    take(pool, kept.gpu_type, kept.gpus);
                     forced.insert(place);
                 }
             }
@@ -207,9 +210,10 @@ impl Line<'_> {
         let view = |&place: &usize| {
             let seat = self.seat(place)?;
             let growth = if blocked.contains(&seat.home) { seat.held.gpus } else { u32::MAX };
-            let most = in_steps(growth.min(self.limits.cap(place)), step).max(seat.view.min);
-            let max = seat.view.max.min(most);
-            Some(JobView { max, num: seat.view.num.min(max), ..seat.view.clone() })
+            let kept = self.kept_by(place).map_or(0, |kept| in_steps(kept.gpus, step));
+            let min = seat.view.min.max(kept);
+            let max = seat.view.max.min(in_steps(growth.min(self.limits.cap(place)), step)).max(min);
+            Some(JobView { min, max, num: seat.view.num.clamp(min, max), ..seat.view.clone() })
         };
         let jobs: Vec<JobView> = places.iter().filter_map(view).collect();
         let capacity: Vec<(GpuType, u32)> =
@@ -260,7 +264,7 @@ impl Line<'_> {
         };
         let Some(first) = class.iter().position(|&place| waits(place, grants)) else { return };
         let behind = class.get(first..).unwrap_or_default();
-        // What those behind gained is withdrawn, and given again in line order.
+        // Gains of those behind are withdrawn, and granted again in line order.
         let mut wishes: Vec<(usize, Grant)> = Vec::new();
         for &place in behind {
             let (Some(seat), Some(slot)) = (self.seat(place), grants.get_mut(place)) else { continue };

@@ -1,7 +1,7 @@
 //! Permission for what is taken away, and the claim that gains by it.
 //!
 //! Every claim that loses workers is matched with one that gains as many and may take them. A loss without a match is not
-//! made: the claim is protected, and the decision taken again. So nothing is taken that nobody gets. Tests: through
+//! made: the claim is protected, and the decision taken again. So every GPU that is taken away is used. Tests: through
 //! [`super::decide`].
 
 use std::collections::BTreeMap;
@@ -43,17 +43,22 @@ pub(super) struct Judge<'a> {
     tenants: &'a [Tenant],
     board: &'a Board,
     before: BTreeMap<usize, Pools>,
+    /// Highest priority in each queue.
+    highest: BTreeMap<usize, i32>,
 }
 
 impl<'a> Judge<'a> {
     pub(super) fn new(tenants: &'a [Tenant], board: &'a Board) -> Self {
         let mut before: BTreeMap<usize, Pools> = BTreeMap::new();
+        let mut highest: BTreeMap<usize, i32> = BTreeMap::new();
         for seat in &board.seats {
             if let Some(tenant) = seat.tenant {
                 add(before.entry(tenant).or_default(), seat.held.gpu_type, seat.held.gpus);
+                let highest = highest.entry(tenant).or_insert(seat.priority);
+                *highest = seat.priority.max(*highest);
             }
         }
-        Self { tenants, board, before }
+        Self { tenants, board, before, highest }
     }
 
     /// Matches losses with gains: the last in line loses first, the first in line gains first.
@@ -137,6 +142,25 @@ impl<'a> Judge<'a> {
         let place = seat.tenant?;
         let tenant = self.tenants.get(place)?;
         Some((place, tenant, tenant.queue.as_ref()?))
+    }
+
+    /// Returns true if no claim may halt this one.
+    pub(super) fn is_safe(&self, seat: &Seat) -> bool {
+        let Some((own, tenant, queue)) = self.queue(seat) else { return true };
+        let is_highest = self.highest.get(&own).is_none_or(|&highest| highest <= seat.priority);
+        let within = match queue.within {
+            WithinQueue::Any => false,
+            WithinQueue::LowerPriority => is_highest,
+            WithinQueue::Never => true,
+        };
+        let gpu_type = seat.held.gpu_type;
+        let held = self.before.get(&own).map_or(0, |pools| count(pools, gpu_type));
+        let borrows = tenant.quota(gpu_type).is_some_and(|quota| held > quota.nominal);
+        let reclaims = |(place, other): (usize, &Tenant)| {
+            let asks = other.queue.as_ref().is_some_and(|queue| queue.reclaim != Reclaim::Never);
+            place != own && asks && self.root(place) == self.root(own)
+        };
+        within && !(borrows && self.tenants.iter().enumerate().any(reclaims))
     }
 
     /// Returns true if the settings let `gainer` have GPUs of `victim`.

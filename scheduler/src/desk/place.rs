@@ -18,11 +18,11 @@ use crate::placement::{Demand, Node, Packing, Placement, PlacementError, Prices,
 pub(super) struct Placed {
     /// The node of each worker, by claim.
     pub(super) on: Vec<Vec<Text>>,
-    /// Claims that found room for so many GPUs only.
+    /// GPUs that claims found room for, where that is less than they were granted.
     pub(super) short: Vec<(usize, u32)>,
 }
 
-/// Places the grants. `heads` reserve room and are not placed.
+/// Places the grants. What is reserved for `heads` takes room, and is not placed.
 pub(super) fn place(
     board: &Board,
     ground: &Ground,
@@ -75,7 +75,8 @@ pub(super) fn place(
     }
     let known: BTreeSet<usize> = places.iter().copied().collect();
     let heads = heads.iter().filter(|head| !known.contains(&head.place));
-    demands.extend(heads.filter_map(|head| demand(head.place, head.needs, false)));
+    let reserved = |head: &Head| demand(head.place, Grant::of(head.needs.gpu_type, head.reserved), false);
+    demands.extend(heads.filter_map(reserved));
     let free = |node: &Node| {
         let taken = stays.get(&*node.name).copied().unwrap_or_default();
         Node { slots: node.slots.saturating_sub(taken), ..node.clone() }

@@ -102,7 +102,7 @@ pub struct Question<'a> {
     pub tenants: &'a [Tenant],
     /// Claims, in any order.
     pub claims: &'a [Claim<'a>],
-    /// Whether nodes are filled up or kept evenly loaded.
+    /// Rule by which nodes are filled.
     pub packing: Packing,
     /// [`super::Answer::wake`] of the last answer. It stands until it has passed, so that it cannot recede.
     pub wake: Option<Micros>,

@@ -33,7 +33,7 @@ pub(super) struct Seat {
     pub(super) lost: bool,
     /// True if no decision may change its size.
     pub(super) pinned: bool,
-    /// True if it stays where it is, whatever the nodes say.
+    /// True if it stays on its nodes, also where they lack room.
     pub(super) placed: bool,
     /// Reason for which it takes no part.
     pub(super) barred: Option<Reason>,
@@ -241,7 +241,7 @@ fn seat(
         held,
         on: claim.held.to_vec(),
         lost: !claim.held.iter().all(here),
-        // What holds nothing may start, whatever will be fixed then.
+        // A claim that holds nothing may start; it is fixed from then on.
         pinned: (claim.fixed != Fixed::No && !held.is_none()) || protected_until.is_some() || barred.is_some(),
         placed: claim.fixed == Fixed::Place,
         barred,
@@ -250,7 +250,7 @@ fn seat(
     }
 }
 
-/// The nodes as they can be used: without what stays whatever is decided, and closed ones without room.
+/// The nodes as they can be used: without the room of claims that stay, and closed ones without free room.
 #[derive(Debug, Clone)]
 pub(super) struct Ground {
     pub(super) nodes: Vec<Node>,

@@ -39,7 +39,7 @@ pub(super) fn waits(
 fn wait(board: &Board, share: &Share<'_>, limits: &Limits, heads: &[Head], place: usize, turn: u32) -> Option<Wait> {
     let seat = board.seats.get(place)?;
     let of = |pools: Option<&Pools>| pools.map_or(0, |pools| count(pools, seat.home));
-    // What is reserved for a claim is not used by it yet.
+    // GPUs reserved for a claim are still there for it.
     let reserved = heads.iter().find(|head| head.place == place).map_or(0, |head| head.reserved);
     let quota = of(seat.tenant.and_then(|tenant| board.most.get(&tenant)));
     let left = seat.tenant.map_or(0, |tenant| share.books.left(tenant, seat.home));
