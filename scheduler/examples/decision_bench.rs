@@ -1,11 +1,15 @@
-//! Decision time of each policy by number of jobs and GPUs, with the growth exponent in jobs and GPUs together, and the time
-//! of a placement. Run it optimised: `cargo run --release -p scheduler --example decision_bench [-- POLICY...]`.
+//! Decision time of each policy by number of jobs and GPUs, with the growth exponent in jobs and GPUs together, the time
+//! of a placement, and the time of a whole round at the desk. Run it optimised: `cargo run --release -p scheduler --example decision_bench [-- POLICY...]`.
 //!
 //! Inputs are made by a fixed linear congruence, so that every run decides the same. One type of GPU; 64 GPUs at most a job;
 //! sub-linear speeds with a dent where a job crosses a node of 8.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use model::Text;
+use scheduler::desk::{Belief, Claim, Fixed, Ledger, Question, Queue, Quota, Sizes, Tenant, Usage, decide};
 use scheduler::placement::{Demand, Node, Packing, Placement, Prices, repack, settle};
 use scheduler::{
     Curve, GpuMicros, GpuType, Grant, JobView, Memory, Micros, NAMES, Snapshot, Speed, Speeds, allocate, by_name,
@@ -162,7 +166,103 @@ fn placements() {
     }
 }
 
+/// Ten queues in a cohort, or one.
+fn tenants(policy: &str, queues: usize, gpus: u32) -> Vec<Tenant> {
+    let queue = Queue::new(Arc::from(by_name(policy).expect("NAMES are known")));
+    if queues == 1 {
+        return vec![Tenant::root("all", queue)];
+    }
+    let nominal = gpus / u32::try_from(queues).unwrap_or(1);
+    let quota = Quota { nominal, borrowing: nominal, lending: None };
+    let member = |n: usize| Tenant {
+        parent: Some(queues),
+        quota: Some([(GpuType(0), quota)].into()),
+        ..Tenant::root(format!("queue-{n}"), queue.clone())
+    };
+    let cohort = Tenant { quota: Some(BTreeMap::new()), queue: None, ..Tenant::root("pool", queue.clone()) };
+    (0..queues).map(member).chain([cohort]).collect()
+}
+
+/// A whole round: when nothing has changed, and when a twentieth of the jobs that ran have ended.
+fn rounds() {
+    println!("\n{:<34}{:>14}{:>14}{:>14}", "ms per round at the desk", "jobs x GPUs", "no news", "5 % ended");
+    for (count, gpus) in [(1_000_u32, 1_000_u32), (10_000, 10_000)] {
+        let nodes: Vec<Node> = (0..gpus / 8).map(|n| Node::new(format!("n{n:05}"), 8)).collect();
+        for queues in [1, 10] {
+            for policy in ["fifo-backfill", "gain", "AFS-L", "max-min"] {
+                let tenants = tenants(policy, queues, gpus);
+                let ledger = Ledger::default();
+                let mut jobs = jobs(count);
+                let beliefs: Vec<Belief> = jobs.iter().map(belief).collect();
+                let mut held: Vec<Vec<Text>> = vec![Vec::new(); jobs.len()];
+                let mut changed: Vec<Option<Micros>> = vec![None; jobs.len()];
+                let mut gone: Vec<bool> = vec![false; jobs.len()];
+                for job in &mut jobs {
+                    (job.held, job.first_start) = (Grant::NONE, None);
+                }
+                let ask = |now: u64, held: &[Vec<Text>], changed: &[Option<Micros>], gone: &[bool]| {
+                    let claim = |(place, job)| claim((place, job), &beliefs, held, changed, queues);
+                    let places = jobs.iter().enumerate().filter(|(place, _)| !gone[*place]);
+                    let claims: Vec<Claim<'_>> = places.map(claim).collect();
+                    let question = Question {
+                        now: Micros::from_secs(now),
+                        nodes: &nodes,
+                        closed: &BTreeSet::new(),
+                        tenants: &tenants,
+                        claims: &claims,
+                        packing: Packing::Pack,
+                        wake: None,
+                    };
+                    decide(&ledger, &question).expect("names differ").targets
+                };
+                for (place, target) in ask(200_000, &held, &changed, &gone).into_iter().enumerate() {
+                    changed[place] = target.change.map(|_| Micros::from_secs(200_000));
+                    held[place] = target.on;
+                }
+                let quiet = time(|| {
+                    ask(200_200, &held, &changed, &gone);
+                });
+                let running: Vec<usize> = (0..jobs.len()).filter(|&place| !held[place].is_empty()).collect();
+                running.iter().step_by(20).for_each(|&place| gone[place] = true);
+                let news = time(|| {
+                    ask(200_200, &held, &changed, &gone);
+                });
+                let label = format!("{policy}, {queues} queue{}", if queues == 1 { "" } else { "s" });
+                println!("{label:<34}{:>14}{:>14.1}{:>14.1}", format!("{count}x{gpus}"), ms(quiet), ms(news));
+            }
+        }
+    }
+}
+
+fn belief(job: &JobView) -> Belief {
+    let (speeds, remaining) = (job.speeds.clone(), job.remaining);
+    Belief { speeds, remaining, restart_cost: job.restart_cost, ..Belief::default() }
+}
+
+fn claim<'a>(
+    (place, job): (usize, &'a JobView),
+    beliefs: &'a [Belief],
+    held: &'a [Vec<Text>],
+    changed: &[Option<Micros>],
+    queues: usize,
+) -> Claim<'a> {
+    Claim {
+        id: &job.id,
+        tenant: Some(place % queues),
+        sizes: Sizes { min: job.min, num: job.num, max: job.max },
+        width: 1,
+        priority: 0,
+        level: 0,
+        submitted: job.submitted,
+        usage: Usage { since: job.submitted, changed: changed[place], ..Usage::default() },
+        belief: &beliefs[place],
+        held: &held[place],
+        fixed: Fixed::No,
+    }
+}
+
 fn main() {
     policies();
     placements();
+    rounds();
 }
