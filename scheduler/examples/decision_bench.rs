@@ -258,6 +258,8 @@ fn claim<'a>(
         belief: &beliefs[place],
         held: &held[place],
         fixed: Fixed::No,
+        avoid: &[],
+        not_before: Micros::ZERO,
     }
 }
 

@@ -207,7 +207,7 @@ fn quota_that_was_lowered_evicts_none_and_pods_of_others_count() {
     let answer = world.round();
     assert!(changes(&answer).is_empty());
     assert_eq!(waiting(&answer), [(1, "c", &Reason::Quota), (2, "d", &Reason::NeverQuota)]);
-    assert_eq!(answer.waits[0].to_string(), "needs 1 GPUs; its queue has 0 of 3 left");
+    assert_eq!(answer.waits[0].to_string(), "needs 1 GPU; its queue has 0 of 3 left");
     assert_eq!(answer.waits[1].to_string(), "needs 4 GPUs; its queue may never use more than 3");
     let foreign = job("pod", 6, 0).with(|job| {
         (job.tenant, job.fixed, job.held, job.belief.speeds) =
@@ -232,9 +232,23 @@ fn claims_that_cannot_be_judged_say_why() {
         [
             "cannot be scheduled: min is 0; a job needs at least one GPU",
             "cannot be scheduled: another job has the same id",
-            "needs 1 GPUs; it belongs to no queue",
+            "needs 1 GPU; it belongs to no queue",
         ]
     );
     let mut world = World::alone(&[8], Queue { paused: true, ..queue("gain") }, vec![job("a", 1, 0)]);
     assert_eq!(waiting(&world.round()), [(1, "a", &Reason::Paused)]);
+}
+
+#[test]
+fn a_start_that_failed_is_tried_later_and_elsewhere() {
+    let failed =
+        job("a", 4, 0).with(|job| (job.avoid, job.not_before) = (vec!["n1".into()], Micros::from_secs(10_060)));
+    let mut world = World::alone(&[4, 4], queue("fifo-backfill"), vec![failed, job("b", 2, 1)]);
+    let answer = world.round();
+    assert_eq!(world.sizes(), [0, 2], "it reserves nothing meanwhile");
+    assert_eq!(waiting(&answer), [(1, "a", &Reason::BackOff(Micros::from_secs(10_060)))]);
+    assert_eq!(answer.wake, Some(Micros::from_secs(10_060)));
+    world.pass(60);
+    world.round();
+    assert!(world.jobs[0].held.iter().all(|node| **node == *"n2") && world.jobs[0].held.len() == 4);
 }

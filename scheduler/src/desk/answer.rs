@@ -96,6 +96,8 @@ pub enum Reason {
     NoQueue,
     /// Its queue admits nothing new.
     Paused,
+    /// Its last start failed; it is tried again then.
+    BackOff(Micros),
     /// Its description is faulty.
     Faulty(String),
     /// It needs more than its queue may ever use.
@@ -121,20 +123,22 @@ impl Reason {
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { needs, quota_left, quota, nodes_left, .. } = self;
+        let needs = if *needs == 1 { "1 GPU".to_owned() } else { format!("{needs} GPUs") };
         match &self.reason {
-            Reason::NoQueue => write!(f, "needs {needs} GPUs; it belongs to no queue"),
-            Reason::Paused => write!(f, "needs {needs} GPUs; its queue is paused"),
+            Reason::NoQueue => write!(f, "needs {needs}; it belongs to no queue"),
+            Reason::Paused => write!(f, "needs {needs}; its queue is paused"),
+            Reason::BackOff(_) => write!(f, "needs {needs}; its last start failed, and is tried again after a while"),
             Reason::Faulty(problem) => write!(f, "cannot be scheduled: {problem}"),
-            Reason::NeverQuota => write!(f, "needs {needs} GPUs; its queue may never use more than {quota}"),
-            Reason::NeverNodes => write!(f, "needs {needs} GPUs; no choice of nodes has room for its workers"),
-            Reason::Quota => write!(f, "needs {needs} GPUs; its queue has {quota_left} of {quota} left"),
-            Reason::Nodes => write!(f, "needs {needs} GPUs; the nodes have {nodes_left} left"),
+            Reason::NeverQuota => write!(f, "needs {needs}; its queue may never use more than {quota}"),
+            Reason::NeverNodes => write!(f, "needs {needs}; no choice of nodes has room for its workers"),
+            Reason::Quota => write!(f, "needs {needs}; its queue has {quota_left} of {quota} left"),
+            Reason::Nodes => write!(f, "needs {needs}; the nodes have {nodes_left} left"),
             Reason::Behind(first) => {
-                write!(f, "needs {needs} GPUs; {first} waits before it and needs what is left")
+                write!(f, "needs {needs}; {first} waits before it and needs what is left")
             }
             Reason::Policy => write!(
                 f,
-                "needs {needs} GPUs; its queue has {quota_left} of {quota} left, the nodes have {nodes_left}; \
+                "needs {needs}; its queue has {quota_left} of {quota} left, the nodes have {nodes_left}; \
                  the policy prefers others"
             ),
         }

@@ -311,7 +311,8 @@ impl<'a> Desk<'a> {
         let policies = self.memories.iter().filter_map(of_policy);
         // Those that wait may get what is protected until then.
         let ends = self.board.seats.iter().filter_map(|seat| seat.protected_until.filter(|_| waiting));
-        policies.chain(ends).chain(self.question.wake).filter(|&at| at > now).min()
+        let tries = self.question.claims.iter().map(|claim| claim.not_before);
+        policies.chain(ends).chain(tries).chain(self.question.wake).filter(|&at| at > now).min()
     }
 }
 

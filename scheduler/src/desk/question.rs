@@ -87,6 +87,10 @@ pub struct Claim<'a> {
     pub held: &'a [Text],
     /// The part that no decision may change.
     pub fixed: Fixed,
+    /// Nodes that take none of its new workers: they refused it.
+    pub avoid: &'a [Text],
+    /// Time before which it does not start, and reserves nothing: the back-off after a start that failed.
+    pub not_before: Micros,
 }
 
 /// All that a decision depends on, next to [`super::Ledger`].

@@ -29,6 +29,8 @@ pub(super) struct Seat {
     pub(super) priority: i32,
     pub(super) held: Grant,
     pub(super) on: Vec<Text>,
+    /// Nodes that take none of its new workers.
+    pub(super) avoid: Vec<Text>,
     /// True if a worker's node is gone.
     pub(super) lost: bool,
     /// True if no decision may change its size.
@@ -220,6 +222,7 @@ fn seat(
                 let Sizes { min, num, max } = sizes;
                 Some(Reason::faulty(&JobError::Sizes { min, num, max }))
             }
+            Ok(()) if held.is_none() && claim.not_before > now => Some(Reason::BackOff(claim.not_before)),
             Ok(()) => queue.paused.then_some(Reason::Paused),
         },
     };
@@ -240,6 +243,7 @@ fn seat(
         priority: claim.priority,
         held,
         on: claim.held.to_vec(),
+        avoid: claim.avoid.to_vec(),
         lost: !claim.held.iter().all(here),
         // A claim that holds nothing may start; it is fixed from then on.
         pinned: (claim.fixed != Fixed::No && !held.is_none()) || protected_until.is_some() || barred.is_some(),

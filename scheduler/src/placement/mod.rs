@@ -60,6 +60,9 @@ pub struct Demand {
     /// Turn in which missing workers are placed by [`settle`], lowest first; equal ones by size.
     #[serde(default)]
     pub turn: u32,
+    /// Nodes that take none of its workers but those that are there.
+    #[serde(default)]
+    pub avoid: Vec<Text>,
 }
 
 const fn one() -> u32 {
@@ -69,11 +72,11 @@ const fn one() -> u32 {
 impl Demand {
     /// `workers` workers on whatever there is.
     pub fn new(job: impl Into<Text>, workers: u32) -> Self {
-        Self { job: job.into(), workers, gpu_type: None, width: 1, turn: 0 }
+        Self { job: job.into(), workers, gpu_type: None, width: 1, turn: 0, avoid: Vec::new() }
     }
 
     fn accepts(&self, node: &Node) -> bool {
-        self.gpu_type.is_none_or(|wanted| wanted == node.gpu_type)
+        self.gpu_type.is_none_or(|wanted| wanted == node.gpu_type) && !self.avoid.contains(&node.name)
     }
 }
 

@@ -141,7 +141,9 @@ impl<'a> Floor<'a> {
         }
         stays.sort_unstable();
         for (job, node, count) in stays {
-            let accepts = self.nodes.get(node).zip(self.jobs.get(job)).is_some_and(|(n, demand)| demand.accepts(n));
+            let stays =
+                |(node, demand): (&&Node, &&Demand)| demand.gpu_type.is_none_or(|wanted| wanted == node.gpu_type);
+            let accepts = self.nodes.get(node).zip(self.jobs.get(job)).is_some_and(stays);
             let width = self.width(job);
             if let Some(bin) = self.bins.get_mut(node).filter(|_| accepts) {
                 bin.take(job, count, width);
@@ -166,7 +168,8 @@ impl<'a> Floor<'a> {
     /// More workers for a job that has some: near those.
     fn extend(&mut self, job: usize, mut missing: u32, eligible: &[usize]) {
         let own: Vec<usize> = self.homes.get(job).map(|home| home.keys().copied().collect()).unwrap_or_default();
-        missing = self.fill(job, missing, &own);
+        let open: Vec<usize> = own.iter().copied().filter(|node| eligible.binary_search(node).is_ok()).collect();
+        missing = self.fill(job, missing, &open);
         for width in WIDTHS {
             let near: Vec<Option<Domain<'_>>> = own.iter().map(|&node| self.domain(node, width)).collect();
             let reach: Vec<usize> =

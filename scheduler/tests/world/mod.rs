@@ -25,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) belief: Belief,
     pub(crate) held: Vec<Text>,
     pub(crate) fixed: Fixed,
+    pub(crate) avoid: Vec<Text>,
+    pub(crate) not_before: Micros,
 }
 
 /// A rigid job of the first queue, with an hour of work.
@@ -41,6 +43,8 @@ pub(crate) fn job(id: &str, workers: u32, submitted: u64) -> Job {
         belief: Belief { speeds, remaining: Some(Micros::from_secs(3600)), ..Belief::default() },
         held: Vec::new(),
         fixed: Fixed::No,
+        avoid: Vec::new(),
+        not_before: Micros::ZERO,
     }
 }
 
@@ -116,6 +120,8 @@ impl World {
                 belief: &job.belief,
                 held: &job.held,
                 fixed: job.fixed,
+                avoid: &job.avoid,
+                not_before: job.not_before,
             })
             .collect();
         let question = Question {
