@@ -36,7 +36,7 @@ pub enum Error {
 
 /// Most tries of one pass. In the last one nothing that runs is changed.
 const TRIES: u32 = 12;
-/// Tries after which a queue that takes without a right takes nothing any more.
+/// Tries after which a queue that takes without a right shrinks no job any more.
 const FREE_TRIES: u32 = 3;
 /// Most passes until nothing changes.
 const PASSES: u32 = 8;
@@ -202,11 +202,31 @@ impl<'a> Desk<'a> {
             limits.keep.insert(place, if is_first { seat.min.min(seat.held.gpus) } else { seat.held.gpus });
             queues.insert(seat.tenant);
         }
-        if turn >= FREE_TRIES {
+        // A queue that is given less than it holds, and not for a queue that takes back its own, would only shuffle it.
+        let is_cut = |tenant: &Option<usize>| {
+            let members =
+                (0..).zip(&self.board.seats).zip(&tried.grants).filter(|((_, seat), _)| seat.tenant == *tenant);
+            let (mut held, mut granted, mut reclaimed) = (0_u64, 0_u64, false);
+            for ((place, seat), grant) in members {
+                held = held.saturating_add(seat.held.gpus.into());
+                granted = granted.saturating_add(grant.gpus.into());
+                let gainer = tried.matches.beneficiaries.get(&place).and_then(|&gainer| self.board.seats.get(gainer));
+                reclaimed |= gainer.is_some_and(|gainer| gainer.tenant != *tenant);
+            }
+            granted < held && !reclaimed
+        };
+        if turn < FREE_TRIES {
+            queues.retain(is_cut);
+        }
+        if !queues.is_empty() {
+            // Jobs that are halted by right may still be halted.
+            let is_halted = |place: &usize| {
+                let by_right = tried.matches.beneficiaries.contains_key(place);
+                by_right && tried.grants.get(*place).is_none_or(|grant| grant.is_none())
+            };
             let seats = (0..).zip(&self.board.seats).filter(|(_, seat)| queues.contains(&seat.tenant));
-            limits
-                .keep
-                .extend(seats.filter(|(_, seat)| seat.is_running()).map(|(place, seat)| (place, seat.held.gpus)));
+            let running = seats.filter(|(place, seat)| seat.is_running() && !is_halted(place));
+            limits.keep.extend(running.map(|(place, seat)| (place, seat.held.gpus)));
         }
     }
 

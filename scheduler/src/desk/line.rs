@@ -180,14 +180,16 @@ impl Line<'_> {
             };
             let places: Vec<usize> = members.iter().copied().filter(asked).collect();
             let raw = self.ask(&places, pool, blocked, memory)?;
-            let left_out = |(&place, grant): (&usize, &Grant)| {
-                self.kept_by(place).filter(|_| grant.is_none()).map(|kept| (place, kept))
-            };
-            let missing: Vec<(usize, Grant)> = places.iter().zip(&raw).filter_map(left_out).collect();
-            if missing.is_empty() {
+            let with_kept = |(&place, &grant): (&usize, &Grant)| Some((place, self.kept_by(place)?, grant));
+            let kept: Vec<(usize, Grant, Grant)> = places.iter().zip(&raw).filter_map(with_kept).collect();
+            if !kept.iter().any(|(_, _, grant)| grant.is_none()) {
                 self.round(&places, &raw, pool, grants);
                 return Ok(());
             }
+            // Those that just keep it would be the next to be left out: the policy need not be asked about each in turn.
+            let is_least = |&&(_, kept, grant): &&(usize, Grant, Grant)| grant.is_none() || grant == kept;
+            let missing: Vec<(usize, Grant)> =
+                kept.iter().filter(is_least).map(|&(place, kept, _)| (place, kept)).collect();
             for (place, kept) in missing {
                 if let Some(slot) = grants.get_mut(place) {
                     *slot = kept;
