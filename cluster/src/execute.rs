@@ -9,7 +9,7 @@ use apis::{ApiAnswer, ApiCall, ApiError, Resource, Verb};
 use model::{ResourceVersion, Uid};
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{Cluster, address};
+use crate::cluster::{Cluster, Mode, address};
 use crate::deletion::DeleteOptions;
 use crate::error::refusal;
 use crate::kinds::{KindId, Served, ServedKind};
@@ -127,8 +127,8 @@ impl Cluster {
         }
         Self::admit(served, &key, &mut body, None, unknown)?;
         self.enter_namespace(kind, &key)?;
-        if kind.id == KindId::POD {
-            map_mut(&mut body).insert("status".into(), json!({"phase": "Pending"}));
+        if let Some(status) = self.first_status(kind.id, &body) {
+            map_mut(&mut body).insert("status".into(), status);
         }
         let uid = self.store.next_uid(&kind.name);
         let metadata = object_mut(&mut body, "metadata");
@@ -154,6 +154,21 @@ impl Cluster {
         }
         self.collect_if_ownerless(&key);
         Ok(object)
+    }
+
+    /// Returns the status of a new object that has one. Where pods run by themselves, a claim is bound at once: its directory is made
+    /// with the first pod that uses it.
+    pub(crate) fn first_status(&self, kind: KindId, object: &Value) -> Option<Value> {
+        let asked = |path: &[&str]| at(object, path).cloned().unwrap_or_default();
+        match (kind, self.mode) {
+            (KindId::POD, _) | (KindId::CLAIM, Mode::Manual) => Some(json!({"phase": "Pending"})),
+            (KindId::CLAIM, Mode::Automatic) => Some(json!({
+                "phase": "Bound",
+                "accessModes": asked(&["spec", "accessModes"]),
+                "capacity": asked(&["spec", "resources", "requests"]),
+            })),
+            _ => None,
+        }
     }
 
     /// Checks that the body is an object of the type and address it is sent to, and completes the address.

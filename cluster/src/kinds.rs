@@ -24,6 +24,7 @@ impl KindId {
     pub(crate) const NODE: Self = Self(2);
     pub(crate) const EVENT: Self = Self(3);
     pub(crate) const NAMESPACE: Self = Self(4);
+    pub(crate) const CLAIM: Self = Self(8);
 }
 
 /// A served kind.

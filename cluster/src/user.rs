@@ -93,8 +93,10 @@ impl Cluster {
         if kind.generation {
             metadata.entry("generation").or_insert_with(|| 1.into());
         }
-        if kind.id == KindId::POD && text(manifest, &["status", "phase"]).is_empty() {
-            object_mut(&mut object, "status").insert("phase".into(), "Pending".into());
+        if text(manifest, &["status", "phase"]).is_empty()
+            && let Some(Value::Object(status)) = self.first_status(kind.id, &object)
+        {
+            object_mut(&mut object, "status").extend(status);
         }
         Ok(self.commit_new(&kind, &key, object))
     }

@@ -229,3 +229,18 @@ fn events_are_kept_for_an_hour_after_they_were_written_last() {
     minutes(&mut cluster, 30);
     assert!(names(&cluster).is_empty());
 }
+
+#[test]
+fn claims_are_bound_where_pods_run_by_themselves_and_wait_elsewhere() {
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Lost"}});
+    let (mut by_itself, _script) = automatic(vec![NodeSpec::named("a")]);
+    let mut by_hand = cluster();
+    for (cluster, want) in [
+        (&mut by_itself, json!({"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}})),
+        (&mut by_hand, json!({"phase": "Pending"})),
+    ] {
+        create(cluster, &claim).unwrap();
+        assert_eq!(get(cluster, "PersistentVolumeClaim", "c").unwrap()["status"], want);
+    }
+}
