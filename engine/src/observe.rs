@@ -243,8 +243,13 @@ impl Turn<'_> {
 /// under the job's pods.
 fn in_force(job: &Job, edit: &std::sync::Arc<SpecFact>) -> std::sync::Arc<SpecFact> {
     let keeps = edit.spec.as_ref().is_ok_and(|spec| spec.edits == Edits::Numbers) && job.has_lasting_pods();
-    match job.valid.as_ref().filter(|valid| keeps && valid.manifest != edit.manifest) {
-        Some(valid) => SpecFact { manifest: valid.manifest.clone(), ..(**edit).clone() }.into(),
-        None => edit.clone(),
+    let Some(valid) = job.valid.as_ref().filter(|valid| keeps && valid.manifest != edit.manifest) else {
+        return edit.clone();
+    };
+    let mut kept = SpecFact { manifest: valid.manifest.clone(), ..(**edit).clone() };
+    // What the job owns is rendered from the same manifest, and its digests are those of it.
+    if let (Ok(spec), Ok(before)) = (&mut kept.spec, &valid.spec) {
+        spec.owned.clone_from(&before.owned);
     }
+    kept.into()
 }
