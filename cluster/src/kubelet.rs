@@ -20,8 +20,8 @@ fn refusal(wanted: &Wanted<'_>, rooms: &[Room]) -> Option<String> {
     if wanted.is_gated() {
         return Some("it waits for a scheduling gate".to_owned());
     }
-    let refused = rooms.iter().all(|room| room.refuses(wanted, Unnamed::Unjudged).is_some());
-    refused.then(|| why_nowhere(rooms, wanted, Unnamed::Unjudged))
+    let refused = rooms.iter().all(|room| room.refuses(wanted).is_some());
+    refused.then(|| why_nowhere(rooms, wanted))
 }
 
 fn no_room(namespace: &str, name: &str, why: String) -> Error {
@@ -44,7 +44,8 @@ impl Cluster {
             }
         }
         let room = self.room(node).ok_or_else(|| Error::NoSuchNode { name: node.to_owned() })?;
-        if let Some(why) = refusal(&Wanted::of(&pod), &[room]) {
+        let wanted = Wanted::of(&pod, Unnamed::Unjudged, &self.rooms());
+        if let Some(why) = refusal(&wanted, &[room]) {
             return Err(no_room(namespace, name, why));
         }
         drop(pod);
@@ -202,11 +203,11 @@ impl Cluster {
             return Err(Error::NoNodes);
         }
         rooms.sort_by_key(|room| !room.is_ready());
-        let wanted = Wanted::of(pod);
+        let wanted = Wanted::of(pod, Unnamed::Unjudged, &rooms);
         if let Some(why) = refusal(&wanted, &rooms) {
             return Err(no_room(&key.namespace, &key.name, why));
         }
-        let takes = |room: &Room| room.refuses(&wanted, Unnamed::Unjudged).is_none();
+        let takes = |room: &Room| room.refuses(&wanted).is_none();
         rooms.into_iter().find(takes).map(|room| room.name).ok_or(Error::NoNodes)
     }
 

@@ -3,7 +3,7 @@
 //! Owns what of the scheduler's filters counts here: requests, `nodeSelector`, required node affinity, taints, cordons and
 //! scheduling gates. Preferences, spreading and priorities do not. It must not bind. Tests: `tests/cluster/room.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use settings::Quantity;
@@ -61,11 +61,20 @@ fn pod_requests(pod: &Value) -> Amounts {
 pub(crate) struct Wanted<'a> {
     pod: &'a Value,
     requests: Amounts,
+    unnamed: Unnamed,
+    /// Keys of the labels that some node has.
+    labels: BTreeSet<String>,
 }
 
 impl<'a> Wanted<'a> {
-    pub(crate) fn of(pod: &'a Value) -> Self {
-        Self { pod, requests: pod_requests(pod) }
+    pub(crate) fn of(pod: &'a Value, unnamed: Unnamed, rooms: &[Room]) -> Self {
+        let labels = rooms.iter().filter_map(|room| room.labels.as_object()).flat_map(|labels| labels.keys().cloned());
+        Self { pod, requests: pod_requests(pod), unnamed, labels: labels.collect() }
+    }
+
+    /// Returns true if a requirement on this label counts.
+    fn judges(&self, label: &str) -> bool {
+        self.unnamed == Unnamed::Lacking || self.labels.contains(label)
     }
 
     /// Returns true if the pod waits for a gate: no scheduler looks at it.
@@ -74,12 +83,12 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Judgement of resources that a node does not name.
+/// Judgement of resources that a node does not name, and of labels that no node has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unnamed {
-    /// It has none of them but for those that every node has.
+    /// They are lacking, but for the resources that every node has.
     Lacking,
-    /// They are not judged: scenarios whose nodes name no resources are about something else.
+    /// They are not judged: scenarios whose nodes do not name them are about something else.
     Unjudged,
 }
 
@@ -130,46 +139,47 @@ impl Room {
     }
 
     /// Returns why the node does not take a pod; `None` when it does. Whether it is ready is not asked.
-    pub(crate) fn refuses(&self, wanted: &Wanted<'_>, unnamed: Unnamed) -> Option<String> {
+    pub(crate) fn refuses(&self, wanted: &Wanted<'_>) -> Option<String> {
         if self.cordoned {
             return Some("node(s) were unschedulable".to_owned());
         }
         let affinity =
             at(wanted.pod, &["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
-        if !self.is_selected(wanted.pod) || affinity.is_some_and(|affinity| !self.meets(affinity)) {
+        if !self.is_selected(wanted) || affinity.is_some_and(|affinity| !self.meets(affinity, wanted)) {
             return Some(NOT_SELECTED.to_owned());
         }
         if let Some(taint) = self.taints.iter().find(|taint| keeps_away(taint) && !is_tolerated(taint, wanted.pod)) {
             let (key, value) = (text(taint, &["key"]), text(taint, &["value"]));
             return Some(format!("node(s) had untolerated taint {{{key}: {value}}}"));
         }
-        self.lacks(wanted, unnamed).map(|resource| format!("Insufficient {resource}"))
+        self.lacks(wanted).map(|resource| format!("Insufficient {resource}"))
     }
 
     /// Returns the resource that a pod wants more of than is left.
-    fn lacks(&self, wanted: &Wanted<'_>, unnamed: Unnamed) -> Option<String> {
+    fn lacks(&self, wanted: &Wanted<'_>) -> Option<String> {
         let is_short = |(resource, amount): (&String, &i128)| {
             let used = self.used.get(resource).copied().unwrap_or_default();
             match self.allocatable.get(resource) {
                 Some(all) => used.saturating_add(*amount) > *all,
-                None => *amount > 0 && unnamed == Unnamed::Lacking && !UNLIMITED.contains(&resource.as_str()),
+                None => *amount > 0 && wanted.unnamed == Unnamed::Lacking && !UNLIMITED.contains(&resource.as_str()),
             }
         };
         wanted.requests.iter().find(|entry| is_short(*entry)).map(|(resource, _)| resource.clone())
     }
 
-    fn is_selected(&self, pod: &Value) -> bool {
-        match at(pod, &["spec", "nodeSelector"]) {
-            Some(Value::Object(selector)) => selector.iter().all(|(key, value)| self.labels.get(key) == Some(value)),
-            _ => true,
-        }
+    fn is_selected(&self, wanted: &Wanted<'_>) -> bool {
+        let Some(Value::Object(selector)) = at(wanted.pod, &["spec", "nodeSelector"]) else { return true };
+        selector.iter().filter(|(key, _)| wanted.judges(key)).all(|(key, value)| self.labels.get(key) == Some(value))
     }
 
     /// Returns true if one of the terms holds; a term without a requirement never does.
-    fn meets(&self, affinity: &Value) -> bool {
+    fn meets(&self, affinity: &Value, wanted: &Wanted<'_>) -> bool {
         items(affinity, &["nodeSelectorTerms"]).iter().any(|term| {
             let (labels, fields) = (items(term, &["matchExpressions"]), items(term, &["matchFields"]));
-            let label = |each: &Value| holds(each, self.labels.get(text(each, &["key"])).and_then(Value::as_str));
+            let label = |each: &Value| {
+                let key = text(each, &["key"]);
+                !wanted.judges(key) || holds(each, self.labels.get(key).and_then(Value::as_str))
+            };
             let field = |each: &Value| text(each, &["key"]) == "metadata.name" && holds(each, Some(&self.name));
             !(labels.is_empty() && fields.is_empty()) && labels.iter().all(label) && fields.iter().all(field)
         })
@@ -222,9 +232,9 @@ impl Cluster {
 }
 
 /// Returns the scheduler's words for a pod that none of the nodes it looks at takes.
-pub(crate) fn why_nowhere(rooms: &[Room], wanted: &Wanted<'_>, unnamed: Unnamed) -> String {
+pub(crate) fn why_nowhere(rooms: &[Room], wanted: &Wanted<'_>) -> String {
     let mut reasons: BTreeMap<String, u32> = BTreeMap::new();
-    for reason in rooms.iter().filter_map(|room| room.refuses(wanted, unnamed)) {
+    for reason in rooms.iter().filter_map(|room| room.refuses(wanted)) {
         let count = reasons.entry(reason).or_default();
         *count = count.saturating_add(1);
     }

@@ -79,16 +79,16 @@ impl Cluster {
         rooms.retain(Room::is_open);
         for key in waiting {
             let Some(pod) = self.store.get(&key).cloned() else { continue };
-            let wanted = Wanted::of(&pod);
+            let wanted = Wanted::of(&pod, Unnamed::Lacking, &rooms);
             if wanted.is_gated() {
                 continue;
             }
-            if let Some(room) = rooms.iter_mut().find(|room| room.refuses(&wanted, Unnamed::Lacking).is_none()) {
+            if let Some(room) = rooms.iter_mut().find(|room| room.refuses(&wanted).is_none()) {
                 room.take(&wanted);
                 let node = room.name.clone();
                 self.bind(&key, &node, &Value::Null);
             } else {
-                let why = why_nowhere(&rooms, &wanted, Unnamed::Lacking);
+                let why = why_nowhere(&rooms, &wanted);
                 let status = pod_status::unschedulable(&pod, self.now, &why);
                 self.write_status(&key, &status);
             }

@@ -48,9 +48,11 @@ fn a_pod_starts_on_the_first_node_with_room_and_on_no_other() {
 }
 
 #[test]
-fn resources_that_no_node_names_are_not_judged_by_hand() {
+fn what_no_node_names_is_not_judged_by_hand() {
     let mut cluster = nodes(vec![NodeSpec::named("a")]);
-    create(&mut cluster, &gpus("p", 8)).unwrap();
+    let mut pod = gpus("p", 8);
+    pod["spec"]["nodeSelector"] = json!({"zone": "x"});
+    create(&mut cluster, &pod).unwrap();
     cluster.run(D, "p").unwrap();
     assert_eq!(node_of(&cluster, "p"), "a");
 }
