@@ -40,6 +40,8 @@ pub mod service;
 pub mod template;
 #[cfg(test)]
 mod testing;
+pub mod torchrunjob;
+pub mod torchrunqueue;
 pub mod translation;
 pub mod watched;
 

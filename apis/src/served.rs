@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::aitrainingjob::AiTrainingJob;
 use crate::elasticjob::ElasticJob;
 use crate::registry::Registry;
+use crate::torchrunjob::TorchrunJob;
+use crate::torchrunqueue::TorchrunQueue;
 
 impl Registry {
     /// Returns the registry of every API that this build serves.
@@ -12,6 +14,8 @@ impl Registry {
         let mut registry = Self::default();
         registry.add(Arc::new(AiTrainingJob));
         registry.add(Arc::new(ElasticJob));
+        registry.add(Arc::new(TorchrunJob));
+        registry.add(Arc::new(TorchrunQueue));
         registry
     }
 }

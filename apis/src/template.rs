@@ -29,26 +29,31 @@ pub fn check<'a>(replica: &'a Value, path: &str, findings: &mut Findings) -> Tem
         findings.error(path, None, "a group of replicas needs a pod template");
         return Template::default();
     };
+    check_at(template, &path, findings)
+}
+
+/// Checks a template that stands at a path.
+pub fn check_at<'a>(template: &'a Value, path: &str, findings: &mut Findings) -> Template<'a> {
     if !template.is_object() {
         findings.error(path, Some(template), format!("must be an object, not {}", type_of(template)));
         return Template::default();
     }
-    if findings.object(template, &path, "metadata").is_some() {
+    if findings.object(template, path, "metadata").is_some() {
         let metadata = template.get("metadata").unwrap_or(&Value::Null);
-        let path = join(&path, "metadata");
+        let path = join(path, "metadata");
         findings.check_text_map(metadata, &path, "labels");
         findings.check_text_map(metadata, &path, "annotations");
         findings.list(metadata, &path, "finalizers");
     }
-    if findings.object(template, &path, "spec").is_none() {
+    if findings.object(template, path, "spec").is_none() {
         let value = template.get("spec").filter(|spec| !spec.is_null());
         if value.is_none() {
-            findings.error(join(&path, "spec.containers"), None, "a pod template needs at least one container");
+            findings.error(join(path, "spec.containers"), None, "a pod template needs at least one container");
         }
         return Template::default();
     }
     let spec = template.get("spec").unwrap_or(&Value::Null);
-    let path = join(&path, "spec");
+    let path = join(path, "spec");
     let mut names = BTreeSet::new();
     for key in ["containers", "initContainers"] {
         let containers = findings.list(spec, &path, key);
@@ -178,6 +183,6 @@ fn asks_for_gpus(spec: &Value) -> bool {
 }
 
 /// Returns true if a resource is a GPU or a slice of one, going by the device plugins in use.
-fn is_gpu(resource: &str) -> bool {
+pub(crate) fn is_gpu(resource: &str) -> bool {
     resource.ends_with("gpu") || resource.ends_with("gpu.shared") || resource.starts_with("nvidia.com/mig-")
 }

@@ -171,10 +171,16 @@ mod tests {
             "Node nodes ",
             "Job aitrainingjobs ",
             "Job elasticjobs ",
+            "Job torchrunjobs ",
+            "Job torchrunqueues ",
+            "Owned persistentvolumeclaims app=torchrun",
+            "Owned queues app=torchrun",
             "Pod pods GroupName=elasticdeeplearning.ai",
             "Pod pods group-name=elastic.pytorch.org",
+            "Pod pods app=torchrun",
             "Service services GroupName=elasticdeeplearning.ai",
             "Service services group-name=elastic.pytorch.org",
+            "Service services app=torchrun",
         ];
         assert_eq!(Registry::all().watch_targets().iter().map(named).collect::<Vec<_>>(), want);
     }

@@ -11,7 +11,7 @@ use simulator::sweep::{FinalState, final_state};
 /// Members of an object's metadata that the server alone sets.
 const SERVERS_OWN: [&str; 3] = ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
 /// Kinds that are the ground's, not the operator's.
-const GROUND: [&str; 3] = ["Node/", "Namespace/", "Event/"];
+const GROUND: [&str; 4] = ["Node/", "Namespace/", "Event/", "PriorityClass/"];
 
 /// Returns the differences of two runs of a scenario, in words: first that on the embedded cluster, then that on the real one.
 pub fn differences(embedded: &Outcome, real: &Outcome) -> Vec<String> {
@@ -60,6 +60,9 @@ fn missing(wanted: &Value, found: &Value, path: &str, differences: &mut Vec<Stri
                 missing(wanted, found, &format!("{path}[{n}]"), differences);
             }
         }
+        // The server adds tolerations of its own.
+        (Value::Array(wanted), Value::Array(found))
+            if path.ends_with(".tolerations") && wanted.iter().all(|each| found.contains(each)) => {}
         // Empty and absent are the same on the wire.
         (Value::Object(wanted), Value::Null) if wanted.is_empty() => {}
         (Value::Array(wanted), Value::Null) if wanted.is_empty() => {}

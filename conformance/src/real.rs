@@ -26,6 +26,9 @@ use crate::server::Server;
 use crate::watches::{MARK, Watches, is_mark_object};
 
 /// Time limit of the garbage collector.
+/// Types of the objects that belong to jobs: plurals and kinds.
+const OF_JOBS: [(&str, &str); 3] =
+    [("pods", "Pod"), ("services", "Service"), ("persistentvolumeclaims", "PersistentVolumeClaim")];
 const GC_TIMEOUT: Duration = Duration::from_secs(300);
 /// Interval between two looks at it.
 const GC_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -117,7 +120,7 @@ impl Real {
                 let path = collection(&resource.api_version, api.plural(), Some(&namespace));
                 found.extend(self.server.list(&path, &resource.api_version, &resource.kind)?);
             }
-            for (plural, kind) in [("pods", "Pod"), ("services", "Service")] {
+            for (plural, kind) in OF_JOBS {
                 found.extend(self.server.list(&collection("v1", plural, Some(&namespace)), "v1", kind)?);
             }
         }
@@ -189,6 +192,7 @@ impl Real {
         let plural = match (&*resource.api_version, &*resource.kind) {
             ("v1", "Pod") => "pods",
             ("v1", "Service") => "services",
+            ("v1", "PersistentVolumeClaim") => "persistentvolumeclaims",
             ("v1", "Node") => return Ok(format!("/api/v1/nodes/{}", self.names.out(name))),
             _ => self.registry.get(resource).map(|api| api.plural()).ok_or_else(|| ApiError {
                 code: 404,
@@ -205,7 +209,7 @@ impl Real {
         let namespace = self.names.out(namespace);
         while Instant::now() < until {
             let mut left = 0;
-            for (plural, kind) in [("pods", "Pod"), ("services", "Service")] {
+            for (plural, kind) in OF_JOBS {
                 let all = self.server.list(&collection("v1", plural, Some(&namespace)), "v1", kind)?;
                 let owned = |object: &Value| {
                     let owners = objects::list_at(object, &["metadata", "ownerReferences"]);
@@ -228,7 +232,14 @@ impl Real {
         let answer = self.server.make(sent, &self.registry);
         match call.verb {
             Verb::Get => {}
-            Verb::Delete if self.registry.get(&call.resource).is_some() => self.wrote(&Kind::ALL),
+            Verb::Delete if self.registry.get(&call.resource).is_some() => {
+                self.wrote(&Kind::ALL);
+                // The embedded cluster collects at once what a deleted job owned.
+                if let (Ok(_), Some(uid)) = (&answer, &call.uid) {
+                    let collected = self.await_collection(&call.namespace, &uid.to_string());
+                    collected.unwrap_or_else(|error| panic!("the server: {error}"));
+                }
+            }
             // A Kubernetes Event: those are not watched.
             _ if call.object.is_none() => {}
             _ => self.wrote_one(&call.resource),
@@ -318,8 +329,14 @@ impl ClusterBackend for Real {
         {
             metadata.insert("namespace".to_owned(), "default".into());
         }
-        let (namespace, name) = (text(&manifest, "/metadata/namespace"), text(&manifest, "/metadata/name"));
         let resource = Resource::of(&manifest);
+        if &*resource.kind == "PriorityClass" {
+            // It is in no namespace, and pods name it: every scenario has the same one.
+            manifest.as_object_mut().and_then(|object| object["metadata"].as_object_mut()?.remove("namespace"));
+            let path = format!("/apis/{}/priorityclasses/{}", resource.api_version, text(&manifest, "/metadata/name"));
+            return self.server.apply(&path, &manifest).map(|_| ());
+        }
+        let (namespace, name) = (text(&manifest, "/metadata/namespace"), text(&manifest, "/metadata/name"));
         let path = self.path_of(&resource, namespace, name)?;
         self.wrote_one(&resource);
         self.server.apply(&path, &self.names.object_out(&manifest)).map(|_| ())
@@ -363,8 +380,16 @@ impl ClusterBackend for Real {
         // With a job goes what it owns.
         self.wrote(&Kind::ALL);
         self.server.delete(&path, &options)?;
+        let is_gone = || self.server.get(&path).is_err_and(|error| error.code == 404);
+        if &*resource.kind == "PersistentVolumeClaim" {
+            // A controller takes the claim's protection off, once no pod uses it.
+            let until = Instant::now() + GC_TIMEOUT;
+            while !is_gone() && Instant::now() < until {
+                std::thread::sleep(GC_POLL_INTERVAL);
+            }
+        }
         // What an object owns goes when the object is gone; finalizers may keep it.
-        let gone = self.server.get(&path).is_err_and(|error| error.code == 404);
+        let gone = is_gone();
         if gone && self.registry.get(resource).is_some() {
             self.await_collection(namespace, &uid_of(&before))?;
         }

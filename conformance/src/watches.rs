@@ -42,6 +42,8 @@ pub struct Watches {
     held: BTreeSet<Kind>,
     /// Kinds of which something was written, or that are listed again, since their watches were last complete.
     behind: BTreeSet<Kind>,
+    /// Kinds whose watches were begun since then: their first lists are still to come.
+    begun: BTreeSet<Kind>,
     waiting: VecDeque<Observation<ObservedObject>>,
     /// Number of times each source's mark was written.
     marks: BTreeMap<(Kind, Option<Text>), u64>,
@@ -76,6 +78,7 @@ impl Watches {
             kinds: BTreeMap::new(),
             held: BTreeSet::new(),
             behind: BTreeSet::new(),
+            begun: BTreeSet::new(),
             waiting: VecDeque::new(),
             marks: BTreeMap::new(),
         };
@@ -114,6 +117,7 @@ impl Watches {
         }
         self.kinds.insert(kind, Watch { news, _tasks: tasks });
         self.behind.insert(kind);
+        self.begun.insert(kind);
     }
 
     /// Something of these kinds is written: their watches have more to report.
@@ -137,11 +141,17 @@ impl Watches {
     /// When a mark cannot be written, or a watch does not report it in time.
     pub fn observe(&mut self) -> Result<Vec<Observation<ObservedObject>>, ApiError> {
         let behind = std::mem::take(&mut self.behind);
+        let begun = std::mem::take(&mut self.begun);
         let targets = self.registry.watch_targets().into_iter().filter(|target| behind.contains(&target.kind));
-        // The server lacks the types of other products.
-        let targets = targets.filter(|target| target.kind != Kind::Owned || !target.optional);
+        // The server lacks the types of other products: only that they were listed can be waited for.
+        let lacks = |target: &WatchTarget| target.kind == Kind::Owned && target.optional;
+        let (lacking, targets): (Vec<_>, Vec<_>) = targets.partition(lacks);
+        let listed = |target: WatchTarget| Awaited { target, jobs: BTreeSet::new(), version: ResourceVersion(0) };
+        let lists = lacking.into_iter().filter(|target| begun.contains(&target.kind)).map(listed);
         // All marks first: while one is written, the watch of the last one reports.
-        let mut awaited = targets.map(|target| self.mark(target)).collect::<Result<Vec<_>, ApiError>>()?;
+        let marks = targets.into_iter().map(|target| self.mark(target));
+        let mut awaited = marks.collect::<Result<Vec<_>, ApiError>>()?;
+        awaited.extend(lists);
         for kind in behind {
             let until = Instant::now() + MARK_TIMEOUT;
             while awaited.iter().any(|mark| mark.target.kind == kind)
@@ -181,7 +191,7 @@ impl Watches {
         let resource = api.resource();
         let (api_version, kind) = (&*resource.api_version, &*resource.kind);
         // What the definitions require; a member that one of them does not know is dropped.
-        let spec = json!({"replicaSpecs": {}, "rdzvEndpoint": "none:1"});
+        let spec = json!({"replicaSpecs": {}, "rdzvEndpoint": "none:1", "command": "none"});
         let job = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": MARK}, "spec": spec});
         let jobs = collection(api_version, api.plural(), Some(&self.namespace));
         let job = self.server.create(&jobs, &job)?;

@@ -69,6 +69,16 @@ fn run(server: &Server, number: usize, scenario: &Scenario) -> Result<Vec<String
     Ok(differences)
 }
 
+/// Returns why a scenario is about the embedded cluster alone.
+fn of_embedded_cluster(file: &fixtures::Named) -> Option<&'static str> {
+    let scenario = file.scenario.as_ref().ok()?;
+    let is_definition = |manifest: &serde_json::Value| manifest["kind"] == "CustomResourceDefinition";
+    if scenario.manifests.iter().any(is_definition) {
+        return Some("definitions of other products would be there for all scenarios");
+    }
+    (file.name == "size-of-the-claim-is-edited").then_some("the storage class would have to let claims grow")
+}
+
 #[test]
 fn both_grounds_lead_to_the_same() {
     let start = Instant::now();
@@ -118,7 +128,8 @@ fn both_grounds_lead_to_the_same() {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(number) else { return };
                     let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
-                    if let Some(why) = scenario.steps.iter().find_map(|step| inexpressible(&step.action)) {
+                    let of_steps = || scenario.steps.iter().find_map(|step| inexpressible(&step.action));
+                    if let Some(why) = of_embedded_cluster(file).or_else(of_steps) {
                         left_out.lock().expect("no thread panicked").push(format!("{}/{}: {why}", file.api, file.name));
                         continue;
                     }
@@ -146,7 +157,8 @@ fn both_grounds_lead_to_the_same() {
     }
     assert!(wrong.is_empty(), "{} of {ran:?} scenarios differ:\n{}", wrong.len(), wrong.join("\n"));
     for api in fixtures::apis().expect("the scenario folders can be read") {
-        let count = fixtures::scenarios(&api).expect("the scenario folder can be read").len();
+        let all = fixtures::scenarios(&api).expect("the scenario folder can be read");
+        let count = all.iter().filter(|file| of_embedded_cluster(file).is_none()).count();
         let ran = ran.get(&*api).copied().unwrap_or_default();
         assert!(ran * 5 > count * 3 || !wanted.is_empty(), "only {ran} of {count} scenarios of {api} ran");
     }

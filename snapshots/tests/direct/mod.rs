@@ -55,6 +55,8 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
         "ServiceGone" => {
             Fact::ServiceGone { uid: job.services.keys().next().cloned().unwrap_or_else(|| Uid::from("service-x")) }
         }
+        "Owned" => Fact::Owned(Box::new(owned(&job, rv))),
+        "OwnedGone" => Fact::OwnedGone { uid: owned(&job, rv).uid },
         "NodeChanged" => Fact::NodeChanged { name: "n1".into() },
         "Answered" => Fact::Answered { object: ObjectRef::Pod(slot), outcome: Outcome::Unknown { code: 500 } },
         "Published" => Fact::Published { stamp, rv },
@@ -76,6 +78,24 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
         "Relisted" => Fact::Relisted { kind: Kind::Pod, of: None, rv },
         _ => return None,
     })
+}
+
+/// An object that the job owns, or a claim that was never decided.
+fn owned(job: &engine::Job, rv: ResourceVersion) -> model::OwnedFact {
+    let known = job.owned.values().find_map(|owned| owned.fact.clone());
+    known.map_or_else(
+        || model::OwnedFact {
+            object: model::OwnedRef::new("v1", "PersistentVolumeClaim", "claim-x"),
+            uid: Uid::from("claim-x"),
+            rv,
+            deleting: false,
+            keep: model::Keep::WithJob,
+            ready: false,
+            failed: None,
+            digest: None,
+        },
+        |known| model::OwnedFact { rv, ..known },
+    )
 }
 
 /// A pod that was never decided.

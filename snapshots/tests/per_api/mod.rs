@@ -4,6 +4,8 @@
 
 mod aitrainingjob;
 mod elasticjob;
+mod torchrunjob;
+mod torchrunqueue;
 
 use std::collections::BTreeMap;
 
@@ -39,7 +41,7 @@ pub(crate) struct Api {
 const VITAL: &[&str] = &["Job", "Spec", "JobGone", "Pod", "PodGone", "ServiceGone", "NodeChanged"];
 
 /// Every API with scenarios.
-pub(crate) const APIS: &[Api] = &[aitrainingjob::API, elasticjob::API];
+pub(crate) const APIS: &[Api] = &[aitrainingjob::API, elasticjob::API, torchrunjob::API, torchrunqueue::API];
 
 impl Api {
     /// Reads its scenario files.

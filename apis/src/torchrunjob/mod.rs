@@ -1,0 +1,162 @@
+//! TorchrunJob (`torchrun.ai/v1alpha1`), as the torchrun controller served it. Its workers are pods that we create ourselves.
+//!
+//! Each file has one direction: `fields` and `size` read the job object, `recipe` resolves it with its queue, `spec` makes a job
+//! of both. `launcher`, `pods`, `workspace` and `owned` render, `status`, `conditions` and `adopt` write and read its status, `crd`
+//! is its schema, `words` its vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`.
+
+mod adopt;
+mod conditions;
+mod crd;
+mod fields;
+mod launcher;
+mod owned;
+mod pods;
+mod recipe;
+mod size;
+mod spec;
+mod status;
+mod words;
+mod workspace;
+
+#[cfg(test)]
+mod tests;
+
+use model::fact::Adopted;
+use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SlotId, SpecFact, Text};
+use serde_json::{Value, json};
+
+use crate::api::{JobApi, Needed, PodSlot, RenderInput};
+use crate::call::{Resource, Verb};
+use crate::fields::Finding;
+use crate::objects::{annotation, at, deleting_at, labelled_slot, list_at, mirror_stamp, resource_version, text_at};
+use crate::owned::{CLAIM, OwnedType, SERVICE};
+use crate::replicas::slot_name;
+use crate::selector::Selector;
+use crate::torchrunqueue::KIND as QUEUE_KIND;
+use crate::torchrunqueue::words::{API_VERSION, APP, APP_LABEL, TRAINER};
+
+pub use words::KIND;
+
+/// The TorchrunJob API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TorchrunJob;
+
+impl JobApi for TorchrunJob {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        words::PLURAL
+    }
+
+    /// A job is deleted when its time after the end has passed.
+    fn writes(&self) -> &'static [Verb] {
+        &[Verb::Delete]
+    }
+
+    fn selector(&self) -> Selector {
+        Selector::label(APP_LABEL, APP)
+    }
+
+    /// No annotation ends a job of this API.
+    fn job_fact(&self, object: &Value) -> JobFact {
+        JobFact {
+            rv: resource_version(object),
+            deleting: deleting_at(object).is_some(),
+            end_requests: std::collections::BTreeMap::new(),
+            end_annotated: true,
+            mirror: mirror_stamp(object),
+            finalizers: Vec::new(),
+            finalized: false,
+        }
+    }
+
+    /// Labels of the job are not those of its pods; one annotation reaches them.
+    fn made_of(&self, object: &Value) -> Value {
+        json!([at(object, &["metadata", "generation"]), annotation(object, words::GENERATION)])
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        spec::fact(object, &Needed::new())
+    }
+
+    fn needed_kinds(&self) -> &'static [&'static str] {
+        &[QUEUE_KIND]
+    }
+
+    fn needs(&self, object: &Value) -> Vec<(Text, Text)> {
+        let queue = spec::queue_of(object).map(|queue| (Text::from(QUEUE_KIND), Text::from(queue)));
+        queue.into_iter().collect()
+    }
+
+    fn spec_fact_with(&self, object: &Value, needed: &Needed) -> SpecFact {
+        spec::fact(object, needed)
+    }
+
+    fn owned_types(&self) -> &'static [OwnedType] {
+        &[CLAIM, SERVICE]
+    }
+
+    fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        owned::owned(source, job, object)
+    }
+
+    fn findings(&self, object: &Value) -> Vec<Finding> {
+        spec::findings(object)
+    }
+
+    fn adopt(&self, object: &Value) -> Adopted {
+        adopt::adopt(object)
+    }
+
+    fn slot_of(&self, object: &Value) -> Option<SlotId> {
+        labelled_slot(object, words::ROLE_LABEL, words::INDEX_LABEL)
+    }
+
+    /// The training container, or the one that fills the workspace.
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
+        let containers = list_at(pod, &["spec", "containers"]);
+        let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));
+        let main = names().find(|name| *name == TRAINER).or_else(|| names().next());
+        main.into_iter().collect()
+    }
+
+    /// Workers are named after their index alone: it is a part of their host names.
+    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
+        if &*slot.group == words::WORKER {
+            Text::from(pods::worker_name(&job.name, slot.index))
+        } else {
+            Text::from(slot_name(&job.name, &slot.group, slot.index))
+        }
+    }
+
+    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+        let render = |pod: &PodSlot<'_>| match &*pod.slot.group {
+            words::SYNC => workspace::pod(source, *pod),
+            _ => pods::pod(source, *pod),
+        };
+        pods.iter().map(render).collect()
+    }
+
+    /// Workers are found by one service for all of them, which the job owns.
+    fn service(&self, _source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
+        Err(FieldError::new("spec", slot.to_string(), "pods of this API have no services of their own"))
+    }
+
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn event_component(&self) -> &'static str {
+        "torchrun-job-controller"
+    }
+}

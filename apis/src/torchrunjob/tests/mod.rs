@@ -1,0 +1,177 @@
+//! Tests of this API: what a job object becomes with its queue, and what is shown of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::{Group, Job};
+use model::{Incarnation, JobKey, Missing, Phase, SpecFact};
+use serde_json::{Value, json};
+
+use super::TorchrunJob;
+use crate::api::{JobApi, Needed, PodSlot, RenderInput};
+use crate::testing::{check_described, check_structure, columns, edited, milestone, schema, slot};
+
+fn job() -> Value {
+    json!({"apiVersion": "torchrun.ai/v1alpha1", "kind": "TorchrunJob",
+        "metadata": {"name": "j", "namespace": "ns", "uid": "u", "generation": 1},
+        "spec": {"queue": "q", "command": "python train.py", "numNodes": 2}})
+}
+
+fn queue() -> Value {
+    json!({"metadata": {"name": "q", "namespace": "ns", "uid": "qu", "generation": 1},
+        "spec": {"queue": {"name": "k"}, "podTemplate": {"spec": {"containers": [{"name": "trainer", "image": "i",
+            "resources": {"limits": {"nvidia.com/gpu": 8}}}]}}}})
+}
+
+fn fact(job: &Value, queue: Option<Value>) -> SpecFact {
+    let needed = queue.map(|queue| (("TorchrunQueue".into(), "q".into()), Arc::new(queue)));
+    TorchrunJob.spec_fact_with(job, &needed.into_iter().collect::<Needed>())
+}
+
+fn errors(edits: &[(&str, Value)]) -> Vec<String> {
+    let found = fact(&edited(job(), edits), Some(queue())).spec;
+    found.err().unwrap_or_default().iter().map(ToString::to_string).collect()
+}
+
+fn worker(job: &Value, queue: Value, index: u32) -> Value {
+    let fact = fact(job, Some(queue));
+    let (spec, manifest) = (fact.spec.unwrap(), serde_json::from_str(&fact.manifest).unwrap());
+    let key = JobKey { namespace: "ns".into(), name: "j".into(), kind: "TorchrunJob".into(), uid: "u".into() };
+    let (slot, group) = (slot("worker", index), spec.group("worker").unwrap());
+    let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
+    TorchrunJob
+        .pods(source, &[PodSlot { slot: &slot, group, incarnation: Incarnation(1), count: 0 }])
+        .remove(0)
+        .unwrap()
+}
+
+#[test]
+fn the_definition_is_structural_and_described() {
+    let schema = schema(&TorchrunJob);
+    check_structure(&schema, "$");
+    check_described(&schema, "$");
+    assert_eq!(columns(&TorchrunJob), ["Queue", "Nodes", "Phase", "Workers", "Age"]);
+    assert_eq!(TorchrunJob.crd()["spec"]["names"]["shortNames"], json!(["tj", "trj"]));
+}
+
+#[test]
+fn a_job_waits_for_a_queue_that_can_be_used() {
+    let missing = |queue: Option<Value>| fact(&job(), queue).missing;
+    let of = |problem: Option<&str>| {
+        vec![Missing { kind: "TorchrunQueue".into(), name: "q".into(), problem: problem.map(Into::into) }]
+    };
+    assert_eq!(missing(None), of(None));
+    assert_eq!(missing(Some(queue())), []);
+    let bare = edited(queue(), &[("/spec/podTemplate", Value::Null)]);
+    assert_eq!(missing(Some(bare)), of(Some("it has neither a podTemplate with a container trainer nor an image")));
+    assert_eq!(fact(&job(), None).needs, [("TorchrunQueue".into(), "q".into())]);
+}
+
+#[test]
+fn mistakes_name_their_fields() {
+    for (edits, want) in [
+        (vec![("/spec/queue", Value::Null)], "spec.queue: "),
+        (vec![("/spec/jobQueue", json!("other"))], "spec.jobQueue: "),
+        (vec![("/spec/command", json!(" "))], "spec.command: "),
+        (vec![("/spec/jobName", json!("A b"))], "spec.jobName: "),
+        (vec![("/spec/jobID", json!("a b"))], "spec.jobID: "),
+        (vec![("/spec/numNodes", json!(0))], "spec.numNodes: "),
+        (vec![("/spec/numGPUs", json!(12)), ("/spec/numNodes", json!(1))], "spec.numNodes: "),
+        (vec![("/spec/minNodes", json!(5))], "spec.minNodes: "),
+        (vec![("/spec/reliability", json!({"activeDeadlineSeconds": 0}))], "spec.reliability.activeDeadlineSeconds: "),
+        (
+            vec![("/spec/minNodes", json!(1)), ("/spec/distributed", json!({"rdzvBackend": "static"}))],
+            "spec.distributed.rdzvBackend: ",
+        ),
+        (vec![("/metadata/name", json!("1j"))], "metadata.name: "),
+    ] {
+        let found = errors(&edits);
+        assert!(matches!(found.as_slice(), [only] if only.starts_with(want)), "{want} {found:?}");
+    }
+}
+
+#[test]
+fn what_is_explicitly_null_is_kept() {
+    let ttl = |reliability: Value| {
+        fact(&edited(job(), &[("/spec/reliability", reliability)]), Some(queue())).spec.unwrap().ttl_ms
+    };
+    assert_eq!(ttl(Value::Null), Some(3_600_000));
+    assert_eq!(ttl(json!({"ttlSecondsAfterFinished": null})), None);
+    assert_eq!(ttl(json!({"ttlSecondsAfterFinished": 5})), Some(5_000));
+}
+
+#[test]
+fn the_job_wins_over_the_queue_but_for_defaults_that_older_definitions_wrote() {
+    let workspace = |on_job: Value, on_queue: Value| {
+        let queue = edited(queue(), &[("/spec/workspaceStorage", on_queue)]);
+        let fact = fact(&edited(job(), &[("/spec/workspaceStorage", on_job)]), Some(queue));
+        let manifest: Value = serde_json::from_str(&fact.manifest).unwrap();
+        (manifest["workspace"]["size"].clone(), manifest["workspace"]["source"].clone())
+    };
+    let queue = json!({"size": "5Gi", "source": "git", "url": "u"});
+    assert_eq!(workspace(json!({"size": "7Gi"}), queue.clone()), (json!("7Gi"), json!("git")));
+    assert_eq!(workspace(json!({"size": "1Gi", "source": "zip"}), queue), (json!("5Gi"), json!("git")));
+    assert_eq!(workspace(json!({"size": "10Gi"}), Value::Null), (json!("10Gi"), json!("zip")));
+}
+
+#[test]
+fn values_of_users_stand_in_no_script() {
+    let job = edited(job(), &[("/spec/workspaceStorage", json!({"source": "git", "url": "$(evil)"}))]);
+    let fact = fact(&job, Some(queue()));
+    let (spec, manifest) = (fact.spec.unwrap(), serde_json::from_str(&fact.manifest).unwrap());
+    let key = JobKey { namespace: "ns".into(), name: "j".into(), kind: "TorchrunJob".into(), uid: "u".into() };
+    let (slot, group) = (slot("sync", 0), spec.group("sync").unwrap());
+    let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
+    let pod = TorchrunJob
+        .pods(source, &[PodSlot { slot: &slot, group, incarnation: Incarnation(1), count: 0 }])
+        .remove(0)
+        .unwrap();
+    assert!(!pod["spec"]["containers"][0]["command"].to_string().contains("evil"));
+    assert!(pod["spec"]["containers"][0]["env"].to_string().contains("evil"));
+}
+
+#[test]
+fn a_worker_has_the_labels_of_its_slot_whatever_a_job_asks_for() {
+    let job = edited(job(), &[("/spec/labels", json!({"app": "mine", "team": "a"}))]);
+    let pod = worker(&job, queue(), 1);
+    assert_eq!(
+        (&pod["metadata"]["labels"]["app"], &pod["metadata"]["labels"]["team"]),
+        (&json!("torchrun"), &json!("a"))
+    );
+    assert_eq!(TorchrunJob.slot_of(&pod), Some(slot("worker", 1)));
+    assert!(TorchrunJob.selector().selects(&pod));
+}
+
+#[test]
+fn a_status_is_read_back_as_it_was_written() {
+    let fact = Arc::new(fact(&job(), Some(queue())));
+    let spec = fact.spec.clone().unwrap();
+    let groups = spec
+        .groups
+        .iter()
+        .map(|group| (group.name.clone(), Box::new(Group { replicas: group.replicas, ..Group::default() })));
+    let mut held = Job {
+        known: true,
+        spec: Some(fact.clone()),
+        valid: Some(fact),
+        groups: groups.collect::<BTreeMap<_, _>>(),
+        phase: Phase::Queued,
+        ..Job::default()
+    };
+    held.milestones.extend([milestone(Phase::Preparing, 1, ""), milestone(Phase::Queued, 2, "why")]);
+    let key = JobKey { namespace: "ns".into(), name: "j".into(), kind: "TorchrunJob".into(), uid: "u".into() };
+    let status = TorchrunJob.status(&key, &held);
+    let adopted = TorchrunJob.adopt(&edited(job(), &[("/status", status.clone())]));
+    assert_eq!(adopted.milestones, Vec::from(held.milestones.clone()));
+    assert_eq!(adopted.mirror, held.mirror());
+    held.milestones = adopted.milestones.into();
+    assert_eq!(TorchrunJob.status(&key, &held), status);
+}
+
+#[test]
+fn only_a_success_with_a_time_is_an_end_of_the_original() {
+    let phase = |status: Value| TorchrunJob.adopt(&edited(job(), &[("/status", status)])).mirror.phase;
+    assert_eq!(phase(json!({"phase": "Succeeded", "completionTime": "2024-02-29T00:00:00Z"})), Phase::Succeeded);
+    assert_eq!(phase(json!({"phase": "Succeeded"})), Phase::New);
+    assert_eq!(phase(json!({"phase": "Failed"})), Phase::New);
+}

@@ -1,0 +1,164 @@
+//! The workspace in the pods of a job: the pod that fills its claim, and the containers that copy it into each worker.
+//!
+//! Owns the scripts. Values of users reach them as environment, never as text. Tests: `tests/pods.rs`.
+
+use model::FieldError;
+use serde_json::{Map, Value, json};
+
+use super::pods::{Volumes, mark, slot_labels, template_of};
+use super::words::SYNC;
+use crate::api::{PodSlot, RenderInput};
+use crate::objects::{at, list_at, text_at};
+use crate::replicas::slot_name;
+use crate::template::{self, PodParts};
+use crate::torchrunqueue::words::API_VERSION;
+
+/// Image of the containers that copy the workspace.
+const COPIER: &str = "alpine:3.18";
+/// Place of the claim in a worker.
+const CLAIM_PATH: &str = "/workspace-pvc";
+/// Starts of the names of variables that the pod that fills the workspace gets of the job's.
+const CREDENTIALS: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
+
+/// Unpacks the archive, over what an earlier generation left.
+const UNZIP: &str = "unzip -oq workspace.zip\nrm -f workspace.zip\n";
+/// Waits for an archive that is uploaded.
+const AWAIT_UPLOAD: &str = "waited=0
+until unzip -tq workspace.zip >/dev/null 2>&1; do
+  if [ \"$waited\" -ge 600 ]; then
+    echo 'no archive was uploaded to /workspace/workspace.zip within 600 s' >&2
+    exit 1
+  fi
+  sleep 5
+  waited=$((waited + 5))
+done
+";
+const DOWNLOAD: &str = "wget -q -O workspace.zip \"$WORKSPACE_URL\"\n";
+/// Clones a branch or tag after `#`, or the default branch.
+const CLONE: &str = "rm -rf .checkout
+case \"$WORKSPACE_URL\" in
+  *#*) git clone -q --depth 1 --branch \"${WORKSPACE_URL#*#}\" -- \"${WORKSPACE_URL%%#*}\" .checkout ;;
+  *) git clone -q --depth 1 -- \"$WORKSPACE_URL\" .checkout ;;
+esac
+cp -a .checkout/. .
+rm -rf .checkout
+";
+const FROM_STORE: &str = "aws s3 cp \"$WORKSPACE_URL\" workspace.tar.gz
+tar -xzf workspace.tar.gz
+rm -f workspace.tar.gz
+";
+/// Says that the workspace is complete.
+const FINISH: &str = "printf '%s' \"$WORKSPACE_GENERATION\" > .generation\ntouch .sync_success\n";
+
+/// Copies the workspace, once it is complete.
+const COPY: &str = "until [ -f \"$FROM/.sync_success\" ]; do sleep 5; done\ncp -a \"$FROM/.\" \"$TO/\"\n";
+/// Copies each later generation of the workspace.
+const FOLLOW: &str = "trap 'exit 0' TERM
+have=$(cat \"$FROM/.generation\" 2>/dev/null || true)
+while true; do
+  sleep 5 & wait $!
+  now=$(cat \"$FROM/.generation\" 2>/dev/null || true)
+  if [ -n \"$now\" ] && [ \"$now\" != \"$have\" ]; then
+    cp -a \"$FROM/.\" \"$TO/\" && have=$now
+  fi
+done
+";
+
+/// Renders the pod that fills the workspace.
+///
+/// # Errors
+/// Returns an error if the manifest has no template.
+pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, FieldError> {
+    let RenderInput { job, manifest, .. } = source;
+    let (_, of_workers) = template_of(manifest)?;
+    let of = |key: &str| at(manifest, &["workspace", key]).cloned().unwrap_or_default();
+    let is_credential = |variable: &&Value| {
+        text_at(variable, &["name"]).is_some_and(|name| CREDENTIALS.iter().any(|start| name.starts_with(start)))
+    };
+    let generation = pod.group.shape.as_deref().unwrap_or_default();
+    let mut env = vec![json!({"name": "WORKSPACE_GENERATION", "value": generation})];
+    env.extend(of("url").is_string().then(|| json!({"name": "WORKSPACE_URL", "value": of("url")})));
+    env.extend(list_at(manifest, &["env"]).iter().filter(is_credential).cloned());
+    let mut spec = Map::new();
+    for key in ["imagePullSecrets", "tolerations", "nodeSelector", "securityContext"] {
+        spec.extend(of_workers.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    spec.insert("restartPolicy".to_owned(), json!("OnFailure"));
+    spec.insert("serviceAccountName".to_owned(), of("serviceAccount"));
+    spec.insert(
+        "containers".to_owned(),
+        json!([{
+            "name": SYNC,
+            "image": of("image"),
+            "imagePullPolicy": of("pullPolicy"),
+            "command": ["/bin/sh", "-c", script(manifest)],
+            "workingDir": "/workspace",
+            "env": env,
+            "resources": {
+                "requests": {"cpu": "100m", "memory": "1Gi"},
+                "limits": {"cpu": "200m", "memory": "2Gi"},
+            },
+            "volumeMounts": [{"name": "workspace", "mountPath": "/workspace"}],
+        }]),
+    );
+    spec.insert(
+        "volumes".to_owned(),
+        json!([{"name": "workspace", "persistentVolumeClaim": {"claimName": of("claim")}}]),
+    );
+    let mut annotations = Map::new();
+    mark(&mut annotations, pod);
+    let labels = slot_labels(manifest, SYNC, pod.slot.index);
+    let name = slot_name(&job.name, SYNC, pod.slot.index);
+    Ok(template::pod(PodParts {
+        api_version: API_VERSION,
+        job,
+        name: &name,
+        template: &Value::Null,
+        labels,
+        annotations,
+        spec,
+    }))
+}
+
+fn script(manifest: &Value) -> String {
+    let has_url = at(manifest, &["workspace", "url"]).is_some_and(Value::is_string);
+    let steps: &[&str] = match text_at(manifest, &["workspace", "source"]) {
+        Some("git") => &[CLONE],
+        Some("s3") => &[FROM_STORE],
+        Some("existing") => &[],
+        Some(_) | None if has_url => &[DOWNLOAD, UNZIP],
+        Some(_) | None => &[AWAIT_UPLOAD, UNZIP],
+    };
+    format!("set -eu\n{}{FINISH}", steps.concat())
+}
+
+/// Adds the workspace to a worker: its claim, a copy of its own, and the containers that copy.
+pub(super) fn attach(manifest: &Value, spec: &mut Map<String, Value>, volumes: &mut Volumes) {
+    let (Some(claim), Some(path)) = (text_at(manifest, &["workspace", "claim"]), at(manifest, &["workspace", "path"]))
+    else {
+        return;
+    };
+    volumes.add(json!({"name": "workspace-pvc", "persistentVolumeClaim": {"claimName": claim, "readOnly": true}}));
+    volumes.add_mounted("workspace", json!({"name": "workspace", "emptyDir": {}}), path, false);
+    let copier = |name: &str, script: &str| {
+        json!({
+            "name": name,
+            "image": COPIER,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["/bin/sh", "-c", script],
+            "env": [{"name": "FROM", "value": CLAIM_PATH}, {"name": "TO", "value": path}],
+            "volumeMounts": [
+                {"name": "workspace-pvc", "mountPath": CLAIM_PATH, "readOnly": true},
+                {"name": "workspace", "mountPath": path},
+            ],
+        })
+    };
+    let mut follower = copier("workspace-refresh", FOLLOW);
+    if let Some(follower) = follower.as_object_mut() {
+        // It runs beside the worker's containers and does not keep the pod from ending.
+        follower.insert("restartPolicy".to_owned(), json!("Always"));
+    }
+    if let Value::Array(all) = spec.entry("initContainers").or_insert_with(|| json!([])) {
+        all.extend([follower, copier("workspace-sync", COPY)]);
+    }
+}

@@ -1,0 +1,146 @@
+//! TorchrunQueue (`torchrun.ai/v1alpha1`): a queue that TorchrunJobs name, as the torchrun controller served it.
+//!
+//! To the engine a queue is a job without groups. It owns the KAI Queue and the claim of its datasets, and its finalizer waits
+//! while jobs need it. `settings` and `storage` read the object, also for the jobs; `spec` and `objects` make a job of it;
+//! `status` and `adopt` write and read its status; `crd` is its schema, `schemas` the parts that jobs have as well. Tests:
+//! `tests.rs`.
+
+mod adopt;
+mod crd;
+mod objects;
+pub(crate) mod schemas;
+pub(crate) mod settings;
+mod spec;
+mod status;
+pub(crate) mod storage;
+pub(crate) mod words;
+
+#[cfg(test)]
+mod tests;
+
+use model::fact::Adopted;
+use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SlotId, SpecFact, Text};
+use serde_json::Value;
+
+use crate::api::{JobApi, PodSlot, RenderInput};
+use crate::call::{Resource, Verb};
+use crate::fields::{Finding, Findings};
+use crate::objects::{deleting_at, list_at, mirror_stamp, resource_version};
+use crate::owned::{CLAIM, OwnedType};
+use crate::selector::Selector;
+
+pub(crate) use spec::datasets_claim;
+pub use words::{API_VERSION, KIND};
+
+/// The TorchrunQueue API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TorchrunQueue;
+
+impl JobApi for TorchrunQueue {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        words::PLURAL
+    }
+
+    /// The finalizer is put on a queue, and taken off.
+    fn writes(&self) -> &'static [Verb] {
+        &[Verb::Patch]
+    }
+
+    fn selector(&self) -> Selector {
+        Selector::label(words::APP_LABEL, words::APP)
+    }
+
+    fn job_fact(&self, object: &Value) -> JobFact {
+        let finalizers: Vec<Text> =
+            list_at(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str).map(Text::from).collect();
+        JobFact {
+            rv: resource_version(object),
+            deleting: deleting_at(object).is_some(),
+            end_requests: std::collections::BTreeMap::new(),
+            end_annotated: true,
+            mirror: mirror_stamp(object),
+            finalized: finalizers.iter().any(|name| &**name == words::FINALIZER),
+            finalizers,
+        }
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        spec::fact(object)
+    }
+
+    fn finalizer(&self) -> Option<&'static str> {
+        Some(words::FINALIZER)
+    }
+
+    fn owned_types(&self) -> &'static [OwnedType] {
+        &[CLAIM, words::KAI_QUEUE]
+    }
+
+    fn owned(&self, source: RenderInput<'_>, _job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        objects::owned(source, object)
+    }
+
+    fn findings(&self, object: &Value) -> Vec<Finding> {
+        spec::TRANSLATION.findings(object)
+    }
+
+    fn adopt(&self, object: &Value) -> Adopted {
+        adopt::adopt(object)
+    }
+
+    fn slot_of(&self, _object: &Value) -> Option<SlotId> {
+        None
+    }
+
+    fn main_containers<'a>(&self, _pod: &'a Value) -> Vec<&'a str> {
+        Vec::new()
+    }
+
+    /// A queue has no slots.
+    fn slot_name(&self, job: &JobKey, _slot: &SlotId) -> Text {
+        job.name.clone()
+    }
+
+    fn pods(&self, _source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+        pods.iter().map(|_| Err(FieldError::new("spec", "a queue", "a queue has no pods"))).collect()
+    }
+
+    fn service(&self, _source: RenderInput<'_>, _slot: &SlotId) -> Result<Value, FieldError> {
+        Err(FieldError::new("spec", "a queue", "a queue has no services"))
+    }
+
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn event_component(&self) -> &'static str {
+        "torchrun-queue-controller"
+    }
+}
+
+/// Reads a queue for a job; the first reason for which it cannot be used otherwise.
+///
+/// # Errors
+/// Returns an error if the queue is invalid, or no job can be started with it.
+pub(crate) fn usable(object: &Value) -> Result<settings::Queue<'_>, String> {
+    let mut findings = Findings::default();
+    let queue = settings::Queue::read(object, &mut findings);
+    let (errors, _) = findings.into_errors_and_warnings();
+    match (errors.first(), queue) {
+        (Some(error), _) => Err(error.to_string()),
+        (None, Some(queue)) => queue.lacks().map_or(Ok(queue), |why| Err(why.to_owned())),
+        (None, None) => Err("its spec cannot be read".to_owned()),
+    }
+}

@@ -1,0 +1,90 @@
+//! TorchrunQueue object -> [`JobSpec`]: a job without groups that owns the KAI Queue and the claim of the datasets.
+//!
+//! It must not render anything (that is `objects.rs`). Tests: `tests.rs`.
+
+use model::{
+    Awaits, Ends, JobEndPolicy, JobSpec, Keep, Milestones, OwnedSpec, PhaseRules, Running, SpecFact, Text, When,
+};
+use serde_json::{Value, json};
+
+use super::crd::spec_schema;
+use super::objects::{claim, kai_queue};
+use super::settings::Queue;
+use super::words::KAI_QUEUE;
+use crate::fields::Findings;
+use crate::objects::{at, name};
+use crate::owned::{self, CLAIM};
+use crate::replicas;
+use crate::translation::Translation;
+
+/// Reads specs of this API.
+pub(super) const TRANSLATION: Translation = Translation { read, schema: spec_schema, manifest };
+
+/// Reads a queue object. The manifest tells its generation even where the spec cannot be accepted.
+pub(super) fn fact(object: &Value) -> SpecFact {
+    let fact = TRANSLATION.fact(object);
+    if fact.spec.is_ok() {
+        return fact;
+    }
+    let manifest = json!({"generation": at(object, &["metadata", "generation"])});
+    SpecFact { manifest: Text::from(model::json::canonical(&manifest)), ..fact }
+}
+
+fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
+    replicas::job_name(object, findings);
+    let queue = Queue::read(object, findings)?;
+    let mut owned = vec![OwnedSpec {
+        object: KAI_QUEUE.named(queue.kai),
+        when: When::Accepted,
+        awaits: Awaits::Nothing,
+        keep: Keep::Finalized,
+        digest: Some(owned::digest(&kai_queue(&manifest(object)))),
+        follows: None,
+    }];
+    let datasets = queue.volumes.datasets.filter(|volume| volume.existing.is_none());
+    owned.extend(datasets.map(|volume| OwnedSpec {
+        object: CLAIM.named(&datasets_claim(&name(object))),
+        when: When::Accepted,
+        awaits: Awaits::Nothing,
+        keep: if volume.retain == Some(false) { Keep::WithJob } else { Keep::Retained },
+        digest: Some(owned::digest(&claim(&manifest(object)))),
+        follows: None,
+    }));
+    Some(JobSpec {
+        complete: JobEndPolicy::None,
+        fail: JobEndPolicy::None,
+        end_annotation: false,
+        owned,
+        finalizer: true,
+        phase_rules: PhaseRules {
+            creating: false,
+            sticky_restarting: false,
+            running: Running::All,
+            ignores_leaving: true,
+            ends: Ends::Decided,
+            milestones: Milestones::Latest,
+            queued: false,
+        },
+        ..JobSpec::default()
+    })
+}
+
+/// Returns the name of the claim for the datasets of a queue.
+pub(crate) fn datasets_claim(queue: &str) -> String {
+    format!("{queue}-datasets")
+}
+
+/// Returns the manifest that the queue's objects are rendered from.
+pub(super) fn manifest(object: &Value) -> Value {
+    let mut findings = Findings::default();
+    let queue = Queue::read(object, &mut findings);
+    let datasets = queue.and_then(|queue| queue.volumes.datasets);
+    json!({
+        "generation": at(object, &["metadata", "generation"]),
+        "name": &*name(object),
+        "namespace": at(object, &["metadata", "namespace"]),
+        "parent": queue.map(|queue| queue.parent),
+        "resources": at(object, &["spec", "queue", "resources"]),
+        "datasets": datasets.map(|volume| json!({"size": volume.size, "class": volume.class})),
+    })
+}

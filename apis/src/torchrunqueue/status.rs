@@ -1,0 +1,98 @@
+//! Queue state -> `status`: a pure projection into this API's vocabulary.
+//!
+//! It must not hold anything back that `adopt` needs. Tests: `tests.rs`.
+
+use engine::Job;
+use model::{JobKey, ObjectRef, Outcome, OwnedRef, Phase};
+use serde_json::{Map, Value, json};
+
+use super::TorchrunQueue;
+use super::words::{KAI_QUEUE, phase_word};
+use crate::conditions::{condition, of_remark, time};
+use crate::objects::{MIRROR, at};
+use crate::remarks;
+
+/// Type of the condition that says why a deleted queue waits.
+pub(super) const TERMINATING: &str = "Terminating";
+
+/// Reason of a queue on a cluster without KAI.
+const NOT_INSTALLED: &str = "KaiNotInstalled";
+
+/// Renders the whole `status` of a queue.
+pub(super) fn status(key: &JobKey, job: &Job) -> Value {
+    let mut status = Map::new();
+    if job.phase != Phase::New {
+        status.insert("phase".to_owned(), json!(phase_word(job.phase)));
+    }
+    let manifest = job.spec.as_ref().and_then(|spec| serde_json::from_str::<Value>(&spec.manifest).ok());
+    if let Some(generation) = manifest.as_ref().and_then(|manifest| at(manifest, &["generation"])?.as_i64()) {
+        status.insert("observedGeneration".to_owned(), json!(generation));
+    }
+    if let Some(last) = job.milestones.back() {
+        status.insert("lastUpdateTime".to_owned(), time(last.at));
+    }
+    status.insert("resourcesReady".to_owned(), json!(lacking(job).is_none()));
+    status.insert("conditions".to_owned(), Value::Array(conditions(key, job)));
+    status.insert(MIRROR.to_owned(), engine::wire::mirror_value(&job.mirror()));
+    Value::Object(status)
+}
+
+/// Remarks first, then the three conditions of every queue, then why a deleted one waits.
+fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
+    let (is_ready, reason, message) = kai(job);
+    // A cluster without KAI is none of the queue's troubles.
+    let is_known = reason == NOT_INSTALLED && job.refusals().count() == 1 && job.quarantine.is_none();
+    let remarks = remarks::of(&TorchrunQueue, key, job);
+    let shown = remarks.iter().filter(|remark| !is_known || remark.kind != remarks::DEGRADED);
+    let mut conditions: Vec<Value> = shown.map(|remark| of_remark(remark, "")).collect();
+    let mut add = |kind: &str, current: bool, reason: &str, message: &str| {
+        conditions.push(Value::Object(condition(kind, current, reason, message)));
+    };
+    match job.invalid().and_then(<[_]>::first) {
+        Some(error) => add("Valid", false, "ValidationError", &error.to_string()),
+        None => add("Valid", true, "ValidationPassed", ""),
+    }
+    if job.spec().is_some() {
+        add("QueueReady", is_ready, reason, &message);
+        match lacking(job) {
+            Some(object) => add("ResourcesReady", false, "ResourcesNotReady", &format!("{object} does not exist yet")),
+            None => add("ResourcesReady", true, "AllResourcesReady", ""),
+        }
+    }
+    if let Some(last) = job.milestones.back().filter(|last| last.phase == Phase::Terminating) {
+        add(TERMINATING, true, "InUse", &last.message);
+    }
+    conditions
+}
+
+/// Returns the state of the KAI Queue.
+fn kai(job: &Job) -> (bool, &'static str, String) {
+    let Some(wanted) =
+        job.spec().and_then(|spec| spec.owned.iter().find(|owned| owned.object.kind == KAI_QUEUE.kind.into()))
+    else {
+        return (false, "QueueNotFound", String::new());
+    };
+    let object = &wanted.object;
+    if job.owned.get(object).is_some_and(|owned| owned.fact.as_ref().is_some_and(|fact| !fact.deleting)) {
+        return (true, "QueueExists", String::new());
+    }
+    match job.attempts.get(&ObjectRef::Owned(object.clone())).map(|attempt| &attempt.last) {
+        Some(Outcome::Taken { .. }) => {
+            (false, "QueueConflict", format!("KAI Queue {} belongs to something else", object.name))
+        }
+        Some(Outcome::Refused { code: 404, .. }) => {
+            (false, NOT_INSTALLED, "this cluster has no KAI Queues; jobs need scheduling.scheduler".to_owned())
+        }
+        Some(Outcome::Refused { message, .. }) => (false, "CreateFailed", message.to_string()),
+        Some(Outcome::Done | Outcome::Forced | Outcome::Gone | Outcome::Unknown { .. }) | None => {
+            (false, "QueueNotFound", format!("KAI Queue {} does not exist yet", object.name))
+        }
+    }
+}
+
+/// Returns a claim of the queue that does not exist.
+fn lacking(job: &Job) -> Option<&OwnedRef> {
+    let exists = |object: &OwnedRef| job.owned.get(object).is_some_and(|owned| owned.fact.is_some());
+    let wanted = job.spec()?.owned.iter().map(|owned| &owned.object);
+    wanted.filter(|object| &*object.kind != KAI_QUEUE.kind).find(|object| !exists(object))
+}

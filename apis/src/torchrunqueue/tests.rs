@@ -1,0 +1,81 @@
+//! Tests of this API: what a queue object becomes, and what is shown of it.
+
+use serde_json::{Value, json};
+
+use super::{TorchrunQueue, usable};
+use crate::api::JobApi;
+use crate::testing::{check_described, check_structure, columns, edited, errors, job, schema, warnings};
+
+fn queue() -> Value {
+    json!({"apiVersion": "torchrun.ai/v1alpha1", "kind": "TorchrunQueue",
+        "metadata": {"name": "q", "namespace": "ns", "uid": "u", "generation": 1},
+        "spec": {"queue": {"name": "k"}, "podTemplate": {"spec": {"containers": [{"name": "trainer", "image": "i"}]}}}})
+}
+
+#[test]
+fn the_definition_is_structural_and_described() {
+    let schema = schema(&TorchrunQueue);
+    check_structure(&schema, "$");
+    check_described(&schema, "$");
+    assert_eq!(columns(&TorchrunQueue), ["Queue", "Phase", "Age"]);
+    assert_eq!(TorchrunQueue.crd()["spec"]["names"]["shortNames"], json!(["trq", "jq"]));
+}
+
+#[test]
+fn mistakes_name_their_fields() {
+    for (edits, want) in [
+        (vec![("/spec/queue/name", Value::Null)], "spec.queue.name: a queue needs the name of its KAI Queue (missing)"),
+        (
+            vec![("/spec/kaiQueue", json!("other"))],
+            "spec.kaiQueue: is k in spec.queue.name: write the field once (\"other\")",
+        ),
+        (
+            vec![("/spec/podTemplate/spec/containers/0/name", json!("main"))],
+            "spec.podTemplate.spec.containers[0].name: the first container must be named trainer: it runs the command of the \
+             jobs (\"main\")",
+        ),
+        (
+            vec![("/spec/workspaceStorage", json!({"size": "abc"}))],
+            "spec.workspaceStorage.size: must be a quantity above 0, for example 10Gi (\"abc\")",
+        ),
+        (
+            vec![("/spec/workspaceStorage", json!({"mountPath": "app"}))],
+            "spec.workspaceStorage.mountPath: must be an absolute path without colons (\"app\")",
+        ),
+        (
+            vec![("/spec/storage", json!({"datasets": {}}))],
+            "spec.storage.datasets.size: a volume needs a size, or existingClaim (missing)",
+        ),
+        (vec![("/spec/distributed", json!({"port": 80}))], "spec.distributed.port: must be at least 1024 (80)"),
+    ] {
+        assert_eq!(errors(&TorchrunQueue, &edited(queue(), &edits)), [want]);
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    let edits = [("/spec/resources", json!([{"name": "data", "template": {"kind": "ConfigMap"}}]))];
+    let want = ["spec.resources[0]: objects of templates are not created: apply them beside the queue (\"data\")"];
+    assert_eq!(warnings(&TorchrunQueue, &edited(queue(), &edits)), want);
+    let small = [("/spec/queue/resources", json!({"cpu": {"limit": 512}}))];
+    assert_eq!(warnings(&TorchrunQueue, &edited(queue(), &small)).len(), 1);
+}
+
+#[test]
+fn a_queue_without_an_image_is_valid_and_starts_no_job() {
+    let bare = edited(queue(), &[("/spec/podTemplate", Value::Null)]);
+    assert_eq!(errors(&TorchrunQueue, &bare), [""; 0]);
+    assert!(usable(&bare).unwrap_err().contains("podTemplate"));
+    assert!(usable(&edited(bare, &[("/spec/image", json!("i"))])).is_ok());
+}
+
+#[test]
+fn a_status_is_read_back_as_it_was_written() {
+    let (key, mut held) = job(&TorchrunQueue, &queue());
+    held.phase = model::Phase::Terminating;
+    held.milestones.push_back(crate::testing::milestone(model::Phase::Terminating, 60, "why"));
+    let status = TorchrunQueue.status(&key, &held);
+    let adopted = TorchrunQueue.adopt(&edited(queue(), &[("/status", status)]));
+    assert_eq!(adopted.milestones, Vec::from(held.milestones.clone()));
+    assert_eq!(adopted.mirror, held.mirror());
+}
