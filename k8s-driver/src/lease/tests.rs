@@ -164,7 +164,7 @@ async fn two_never_hold_at_once_and_a_margin_lies_between() {
         }
         assert!(held.is_some(), "seed {seed}: no elector ever led");
     }
-    assert!(handed_over > 40, "the faults led to {handed_over} changes of leadership only");
+    assert!(handed_over > 30, "the faults led to {handed_over} changes of leadership only");
 }
 
 #[tokio::test(start_paused = true)]

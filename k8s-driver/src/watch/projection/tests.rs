@@ -44,6 +44,7 @@ fn facts(registry: &Registry, object: &Value) -> String {
             format!("{owner:?} {:?}", apis.collect::<Vec<_>>())
         }
         "Node" => format!("{:?}", apis::node::fact(object)),
+        "PersistentVolumeClaim" => format!("{:?} {:?}", registry.owner(object), apis::owned::fact(object)),
         _ => {
             let api = registry.get(&Resource::of(object)).unwrap();
             let read = (api.job_fact(object), api.spec_fact(object), api.adopt(object));
@@ -58,6 +59,7 @@ fn keep_of(kind: &str) -> FieldMask {
         "Pod" => POD,
         "Service" => SERVICE,
         "Node" => NODE,
+        "PersistentVolumeClaim" => OWNED,
         _ => JOB,
     }
 }
@@ -73,7 +75,8 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
         };
         for object in outcome.steps.iter().flat_map(|step| &step.objects) {
             let kind = object["kind"].as_str().unwrap_or_default();
-            let known = matches!(kind, "Pod" | "Service" | "Node") || registry.get(&Resource::of(object)).is_some();
+            let of_all = ["Pod", "Service", "Node", "PersistentVolumeClaim"];
+            let known = of_all.contains(&kind) || registry.get(&Resource::of(object)).is_some();
             if !known || !seen.insert(object.to_string()) {
                 continue;
             }
@@ -85,8 +88,16 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
             *sizes = (sizes.0 + 1, sizes.1 + whole.to_string().len(), sizes.2 + small.to_string().len());
         }
     }
-    let jobs = registry.iter().map(|api| (api.resource().kind.to_string(), 100));
-    let others = [("Pod", 500), ("Service", 150), ("Node", 20), ("AITrainingJob", 500)];
+    let jobs = registry.iter().map(|api| (api.resource().kind.to_string(), 20));
+    let others = [
+        ("Pod", 500),
+        ("Service", 150),
+        ("Node", 20),
+        ("AITrainingJob", 500),
+        ("ElasticJob", 100),
+        ("TorchrunJob", 100),
+        ("PersistentVolumeClaim", 20),
+    ];
     for (kind, least) in others.map(|(kind, least)| (kind.to_owned(), least)).into_iter().chain(jobs) {
         let (count, whole, small) = kinds[&kind];
         assert!(count >= least, "{kind}: only {count} objects were looked at");
