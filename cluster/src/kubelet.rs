@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::kinds::KindId;
 use crate::merge::{changes_nothing, merge, object_mut, text};
 use crate::pod_status::{self, Ending, Refused};
-use crate::room::{Room, Unnamed, Wanted, why_nowhere};
+use crate::room::{Room, Unnamed, Wanted, preferred, why_nowhere};
 use crate::store::{Key, is_deleting, pod_has_ended};
 
 /// Returns why none of the nodes takes a pod.
@@ -196,7 +196,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns the first node by name that takes the pod, a Ready one if there is any.
+    /// Returns the node that takes the pod: one that it prefers, a Ready one if there is any, the first by name.
     fn first_node(&self, key: &Key, pod: &Value) -> Result<String, Error> {
         let mut rooms = self.rooms();
         if rooms.is_empty() {
@@ -208,7 +208,7 @@ impl Cluster {
             return Err(no_room(&key.namespace, &key.name, why));
         }
         let takes = |room: &Room| room.refuses(&wanted).is_none();
-        rooms.into_iter().find(takes).map(|room| room.name).ok_or(Error::NoNodes)
+        preferred(rooms.iter().filter(|room| takes(room)), &wanted).map(|room| room.name.clone()).ok_or(Error::NoNodes)
     }
 
     /// Binds a pod to a node, merges `status` in, and hands the pod to the runtime.

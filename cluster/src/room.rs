@@ -174,16 +174,42 @@ impl Room {
 
     /// Returns true if one of the terms holds; a term without a requirement never does.
     fn meets(&self, affinity: &Value, wanted: &Wanted<'_>) -> bool {
-        items(affinity, &["nodeSelectorTerms"]).iter().any(|term| {
-            let (labels, fields) = (items(term, &["matchExpressions"]), items(term, &["matchFields"]));
-            let label = |each: &Value| {
-                let key = text(each, &["key"]);
-                !wanted.judges(key) || holds(each, self.labels.get(key).and_then(Value::as_str))
-            };
-            let field = |each: &Value| text(each, &["key"]) == "metadata.name" && holds(each, Some(&self.name));
-            !(labels.is_empty() && fields.is_empty()) && labels.iter().all(label) && fields.iter().all(field)
-        })
+        items(affinity, &["nodeSelectorTerms"]).iter().any(|term| self.meets_term(term, wanted))
     }
+
+    /// Returns the sum of the weights of the preferences of a pod that the node meets.
+    pub(crate) fn preference(&self, wanted: &Wanted<'_>) -> i64 {
+        let path = ["spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"];
+        let met = items(wanted.pod, &path)
+            .iter()
+            .filter(|each| each.get("preference").is_some_and(|term| self.meets_term(term, wanted)));
+        met.filter_map(|each| each.get("weight")?.as_i64()).fold(0, i64::saturating_add)
+    }
+
+    fn meets_term(&self, term: &Value, wanted: &Wanted<'_>) -> bool {
+        let (labels, fields) = (items(term, &["matchExpressions"]), items(term, &["matchFields"]));
+        let label = |each: &Value| {
+            let key = text(each, &["key"]);
+            !wanted.judges(key) || holds(each, self.labels.get(key).and_then(Value::as_str))
+        };
+        let field = |each: &Value| text(each, &["key"]) == "metadata.name" && holds(each, Some(&self.name));
+        !(labels.is_empty() && fields.is_empty()) && labels.iter().all(label) && fields.iter().all(field)
+    }
+}
+
+/// Returns the node that a pod prefers most; of equal ones the first.
+pub(crate) fn preferred<T: std::borrow::Borrow<Room>>(
+    rooms: impl Iterator<Item = T>,
+    wanted: &Wanted<'_>,
+) -> Option<T> {
+    let mut best: Option<(i64, T)> = None;
+    for room in rooms {
+        let preference = room.borrow().preference(wanted);
+        if best.as_ref().is_none_or(|(most, _)| preference > *most) {
+            best = Some((preference, room));
+        }
+    }
+    best.map(|(_, room)| room)
 }
 
 /// Returns true if a requirement holds for a value.

@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Mode};
 use crate::kinds::KindId;
 use crate::merge::text;
 use crate::pod_status;
-use crate::room::{Room, Unnamed, Wanted, why_nowhere};
+use crate::room::{Room, Unnamed, Wanted, preferred, why_nowhere};
 use crate::runtime::PodReport;
 use crate::store::{Key, is_deleting, pod_has_ended};
 
@@ -83,7 +83,7 @@ impl Cluster {
             if wanted.is_gated() {
                 continue;
             }
-            if let Some(room) = rooms.iter_mut().find(|room| room.refuses(&wanted).is_none()) {
+            if let Some(room) = preferred(rooms.iter_mut().filter(|room| room.refuses(&wanted).is_none()), &wanted) {
                 room.take(&wanted);
                 let node = room.name.clone();
                 self.bind(&key, &node, &Value::Null);
