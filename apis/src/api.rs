@@ -81,6 +81,16 @@ pub trait JobApi: Send + Sync {
     /// Returns the plural name of the resource, as in URLs.
     fn plural(&self) -> &'static str;
 
+    /// Returns false if its objects have no namespace.
+    fn namespaced(&self) -> bool {
+        true
+    }
+
+    /// Returns false if its jobs never have pods or services.
+    fn has_pods(&self) -> bool {
+        true
+    }
+
     /// Returns the operations on job objects besides reading them and writing their status.
     fn writes(&self) -> &'static [Verb] {
         &[]
@@ -141,26 +151,36 @@ pub trait JobApi: Send + Sync {
     /// Reads the state of a job back from its object, for a log that does not cover it.
     fn adopt(&self, object: &Value) -> Adopted;
 
-    /// Returns the slot that the labels of a pod or service name.
-    fn slot_of(&self, object: &Value) -> Option<SlotId>;
+    /// Returns the slot that the labels of a pod or service name. Without it, as with the four after it, a kind has no pods.
+    fn slot_of(&self, _object: &Value) -> Option<SlotId> {
+        None
+    }
 
     /// Returns the names of the containers of a pod whose results count for it.
-    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str>;
+    fn main_containers<'a>(&self, _pod: &'a Value) -> Vec<&'a str> {
+        Vec::new()
+    }
 
     /// Returns the name of a slot's pod, which is that of its service.
-    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text;
+    fn slot_name(&self, job: &JobKey, _slot: &SlotId) -> Text {
+        job.name.clone()
+    }
 
     /// Renders the pods of some slots; one answer per slot, in order. What they share is made once.
     ///
     /// # Errors
     /// Each one for itself, when the manifest holds something no pod can be made of.
-    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>>;
+    fn pods(&self, _source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+        pods.iter().map(|_| Err(FieldError::new("kind", &*self.resource().kind, "has no pods"))).collect()
+    }
 
     /// Renders the service of a slot.
     ///
     /// # Errors
     /// Returns an error if the manifest holds something no service can be made of.
-    fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError>;
+    fn service(&self, _source: RenderInput<'_>, _slot: &SlotId) -> Result<Value, FieldError> {
+        Err(FieldError::new("kind", &*self.resource().kind, "has no services"))
+    }
 
     /// Renders the whole `status` of a job.
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value;

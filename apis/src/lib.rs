@@ -18,6 +18,7 @@ pub mod api;
 pub mod call;
 pub mod conditions;
 pub mod crd;
+pub mod demand;
 pub mod elasticjob;
 pub mod fields;
 pub mod kubernetes;
@@ -42,6 +43,7 @@ pub mod template;
 mod testing;
 pub mod torchrunjob;
 pub mod torchrunqueue;
+pub mod trainingqueue;
 pub mod translation;
 pub mod watched;
 

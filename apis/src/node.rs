@@ -1,10 +1,14 @@
 //! Node objects: object -> [`NodeFact`]. Keeps readiness and faults; the rest of a heartbeat is left out. Tests: at the end
 //! of this file.
 
+use std::collections::BTreeMap;
+
 use model::{FieldError, NodeFact, Text};
 use serde_json::Value;
+use settings::Quantity;
 
-use crate::objects::{list_at, name, resource_version};
+use crate::objects::{at, list_at, name, resource_version};
+use crate::template::is_gpu;
 
 /// Reads the fact about a node.
 ///
@@ -18,7 +22,16 @@ pub fn fact(object: &Value) -> Result<NodeFact, FieldError> {
     let mut conditions = true_conditions(object);
     let ready = conditions.iter().any(|condition| &**condition == "Ready");
     conditions.retain(|condition| &**condition != "Ready");
-    Ok(NodeFact { name, rv: resource_version(object), ready, conditions })
+    let closed = at(object, &["spec", "unschedulable"]).and_then(Value::as_bool).unwrap_or(false);
+    Ok(NodeFact { name, rv: resource_version(object), ready, conditions, gpus: gpus(object), closed })
+}
+
+/// Allocatable GPUs by resource name.
+fn gpus(object: &Value) -> BTreeMap<Text, u32> {
+    let amounts = at(object, &["status", "allocatable"]).and_then(Value::as_object);
+    let whole = |amount: &Value| u32::try_from(Quantity::read(amount)?.ceil()).ok().filter(|count| *count > 0);
+    let gpus = amounts.into_iter().flatten().filter(|(name, _)| is_gpu(name));
+    gpus.filter_map(|(name, amount)| Some((Text::from(name.as_str()), whole(amount)?))).collect()
 }
 
 /// Types of the conditions in an object's status that are True, sorted and each once.

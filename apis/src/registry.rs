@@ -36,6 +36,13 @@ impl Registry {
         self.apis.range(first..).next().filter(|((kind, _), _)| *kind == job.kind).map(|(_, api)| api)
     }
 
+    /// Returns the registry without the APIs whose objects have no namespace, for an operator that serves one namespace.
+    #[must_use]
+    pub fn namespaced(mut self) -> Self {
+        self.apis.retain(|_, api| api.namespaced());
+        self
+    }
+
     /// Returns true if jobs of some API may be made of objects of this kind.
     pub fn is_needed(&self, kind: &str) -> bool {
         self.apis.values().any(|api| api.needed_kinds().contains(&kind))

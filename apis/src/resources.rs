@@ -125,7 +125,7 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
     ServedResource {
         resource: api.resource(),
         plural: api.plural(),
-        namespaced: true,
+        namespaced: api.namespaced(),
         optional: true,
         kind: Some(Kind::Job),
         rights: vec![own, status, finalizers],

@@ -7,6 +7,7 @@ use crate::elasticjob::ElasticJob;
 use crate::registry::Registry;
 use crate::torchrunjob::TorchrunJob;
 use crate::torchrunqueue::TorchrunQueue;
+use crate::trainingqueue::TrainingQueue;
 
 impl Registry {
     /// Returns the registry of every API that this build serves.
@@ -16,6 +17,7 @@ impl Registry {
         registry.add(Arc::new(ElasticJob));
         registry.add(Arc::new(TorchrunJob));
         registry.add(Arc::new(TorchrunQueue));
+        registry.add(Arc::new(TrainingQueue));
         registry
     }
 }

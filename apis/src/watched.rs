@@ -106,7 +106,9 @@ impl Registry {
         for kind in Kind::ALL {
             let selectors: Vec<Selector> = match kind {
                 Kind::Node | Kind::Job => vec![Selector::default()],
-                Kind::Pod | Kind::Service | Kind::Owned => self.iter().map(|api| api.selector()).collect(),
+                Kind::Pod | Kind::Service | Kind::Owned => {
+                    self.iter().filter(|api| api.has_pods()).map(|api| api.selector()).collect()
+                }
             };
             let mut sources: Vec<WatchTarget> = Vec::new();
             for row in resources.iter().filter(|row| row.kind == Some(kind)) {
@@ -173,6 +175,7 @@ mod tests {
             "Job elasticjobs ",
             "Job torchrunjobs ",
             "Job torchrunqueues ",
+            "Job trainingqueues ",
             "Owned persistentvolumeclaims app=torchrun",
             "Owned queues app=torchrun",
             "Pod pods GroupName=elasticdeeplearning.ai",

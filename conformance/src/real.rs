@@ -73,7 +73,8 @@ impl Real {
         refusals: Refusals,
     ) -> Result<Self, cluster::Error> {
         let names = Names::new(prefix);
-        let registry = Registry::all();
+        // Scenarios share the server, and so would their objects without a namespace.
+        let registry = Registry::all().namespaced();
         for namespace in namespaces {
             let name = names.out(namespace);
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});

@@ -81,6 +81,7 @@ impl State {
     pub fn admit(&self, scope: &Scope, fact: &Fact, arrival: Arrival) -> Admission {
         match scope {
             Scope::Cluster => self.admit_to_cluster(fact, arrival),
+            Scope::Queues => Admission::Admitted,
             Scope::Job(key) => self.admit_to_job(key, fact, arrival),
         }
     }
@@ -109,7 +110,10 @@ impl State {
             | Fact::Answered { .. }
             | Fact::Published { .. }
             | Fact::Due
-            | Fact::Adopted(_) => Admission::Admitted,
+            | Fact::Adopted(_)
+            | Fact::QueuesAsked { .. }
+            | Fact::ShareChanged(_)
+            | Fact::QueueReported(_) => Admission::Admitted,
         }
     }
 
@@ -199,6 +203,9 @@ impl State {
             | Fact::Relisted { .. }
             | Fact::NodeChanged { .. }
             | Fact::Answered { .. }
+            | Fact::QueuesAsked { .. }
+            | Fact::ShareChanged(_)
+            | Fact::QueueReported(_)
             | Fact::Due => Admission::unless(job.is_some(), Admission::UNKNOWN),
         }
     }
@@ -206,13 +213,30 @@ impl State {
     /// Returns the state that a job takes from its object before the fact is admitted: its mirror is newer than what is known
     /// of the job and not covered by the log, or it has no mirror, is new here and its status shows a phase. `read` reads the
     /// object.
-    pub fn adoption(&self, key: &JobKey, fact: &JobFact, read: impl FnOnce() -> Adopted) -> Option<Adopted> {
+    pub fn adoption(
+        &self,
+        key: &JobKey,
+        fact: &JobFact,
+        term_begins: bool,
+        read: impl FnOnce() -> Adopted,
+    ) -> Option<Adopted> {
+        if term_begins && self.has_void_share(key, fact) {
+            return Some(read());
+        }
         let known = self.jobs.summary(key).filter(|job| job.known);
         if fact.mirror == Stamp::default() {
             return known.is_none().then(read).filter(|adopted| adopted.mirror.phase != Phase::New);
         }
         let is_newer = known.is_none_or(|job| fact.mirror > job.acked_stamp && fact.rv > job.rv);
         (is_newer && !self.covers(fact.mirror)).then(read)
+    }
+
+    /// Returns true if a share was decided in an earlier term and never acknowledged: whether its write still comes is not known.
+    fn has_void_share(&self, key: &JobKey, fact: &JobFact) -> bool {
+        self.jobs.live(key).is_some_and(|job| {
+            let is_shown = fact.mirror >= job.holding.stamp || job.acked_stamp >= job.holding.stamp;
+            job.known && !is_shown && !job.holding.share.is_empty()
+        })
     }
 
     /// Returns true if the job is not known and was deleted before the newest list. To be asked before [`State::adoption`].
@@ -260,7 +284,10 @@ impl Job {
             | Fact::Answered { .. }
             | Fact::Published { .. }
             | Fact::Due
-            | Fact::Adopted(_) => false,
+            | Fact::Adopted(_)
+            | Fact::QueuesAsked { .. }
+            | Fact::ShareChanged(_)
+            | Fact::QueueReported(_) => false,
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use model::fact::Adopted;
 use model::{Incarnation, Mirror, SlotId, Stamp, Text, Timestamp, Uid};
 
+use crate::holding::Holding;
 use crate::job::Job;
 use crate::ranges;
 
@@ -45,6 +46,14 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         past_container_restarts: mirror.container_restarts,
         orphan_since: Some(at),
         adopted: stamp,
+        holding: Holding {
+            share: mirror.share.clone(),
+            stamp: mirror.stamp,
+            at: mirror.share_at,
+            failed_starts: mirror.failed_starts,
+            start_after: mirror.start_after,
+            ..Holding::default()
+        },
         ..Job::default()
     };
     for (name, restarts) in &adopted.restarts {
@@ -99,6 +108,10 @@ impl Job {
             mirror.lost = lost.map(|(name, group)| (name.clone(), ranges::text(&group.lost))).collect();
             let achieved = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.achieved.clone()?)));
             mirror.achieved = achieved.collect();
+            mirror.share.clone_from(&self.holding.share);
+            mirror.share_at = self.holding.at;
+            mirror.failed_starts = self.holding.failed_starts;
+            mirror.start_after = self.holding.start_after;
             mirror.admitted_at = self.admitted_at;
             mirror.container_restarts = self.past_container_restarts;
             mirror.slot_counts = self.pinned_counts();

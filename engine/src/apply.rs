@@ -15,6 +15,10 @@ use crate::words::scope_words;
 
 /// Maximum number of slots that one entry of a trail names.
 const MAX_NAMED: usize = 8;
+/// Time in milliseconds in which a job is granted no share after its first start that did not come whole. Doubles with each.
+const START_BACKOFF_MS: u64 = 10_000;
+/// Upper bound of that time, in milliseconds.
+const MAX_START_BACKOFF_MS: u64 = 600_000;
 
 impl State {
     /// Folds one event of a record in.
@@ -22,8 +26,11 @@ impl State {
     /// # Errors
     /// Returns an error if the event does not fit the state: the log is not the one this state was folded from.
     pub fn apply(&mut self, scope: &Scope, event: &Event) -> Result<(), ApplyError> {
-        let Scope::Job(key) = scope else { return Err(ApplyError::Misplaced { event: event.name() }) };
-        self.apply_job(key, event)
+        match scope {
+            Scope::Job(key) => self.apply_job(key, event),
+            Scope::Queues => self.apply_queues(event),
+            Scope::Cluster => Err(ApplyError::Misplaced { event: event.name() }),
+        }
     }
 
     pub(crate) fn apply_job(&mut self, key: &JobKey, event: &Event) -> Result<(), ApplyError> {
@@ -40,10 +47,12 @@ impl State {
             }
             Event::PodsPlanned { slots } => {
                 for (id, incarnation) in slots {
+                    let node = job.holding.share.node(id).cloned();
                     if let Some(slot) = job.slot_mut(id) {
                         slot.planned = true;
                         slot.cancelled = false;
                         slot.incarnation = *incarnation;
+                        slot.planned_on.clone_from(&node);
                         job.planned_pods.insert(id.clone());
                         job.drop_delay(id);
                         slots::refresh(job, id, &node_view);
@@ -128,11 +137,20 @@ impl State {
                         );
                     }
                     Decision::Halt { cause } => {
+                        job.holding.give_up(stamp);
+                        if cause.kind == CauseKind::NotStarted {
+                            let starts = job.holding.failed_starts.saturating_add(1);
+                            let delay =
+                                answers::backoff(starts.saturating_add(1), START_BACKOFF_MS, MAX_START_BACKOFF_MS);
+                            job.holding.failed_starts = starts;
+                            job.holding.start_after = Some(at.plus_ms(delay));
+                        }
                         halt(job, stamp, &node_view);
                         job.note(stamp, at, format!("halt decided: {}", cause.message));
                     }
                     Decision::End { phase, cause, clean, .. } => {
                         end(job, *clean, stamp, &node_view);
+                        job.holding.give_up(stamp);
                         job.note(stamp, at, format!("ending as {phase:?} decided: {}", cause.message));
                     }
                 }
@@ -186,6 +204,9 @@ impl State {
             Event::Stalled { message } => {
                 job.stalled.clone_from(message);
                 job.status_stamp = stamp;
+            }
+            Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => {
+                return Err(ApplyError::Misplaced { event: event.name() });
             }
             Event::MessageChanged { message } => {
                 if let Some(last) = job.milestones.back_mut() {

@@ -28,6 +28,7 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
     }
     if job.ending().is_none() {
         job.time_limit_at().into_iter().chain(job.retry_at).for_each(&mut at_or_after);
+        job.start_deadline(config).into_iter().for_each(&mut at_or_after);
         job.groups.values().flat_map(|group| group.delays.values().copied()).for_each(&mut at_or_after);
     }
     crate::decide::failures_awaited_until(job, config.failure_window_ms).into_iter().for_each(&mut at_or_after);
@@ -56,6 +57,12 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
 }
 
 impl Job {
+    /// Returns the time at which a job that has a share must have come whole; `None` once it has.
+    pub(crate) fn start_deadline(&self, config: &Config) -> Option<Timestamp> {
+        let waits = self.holding.gated && !self.holding.whole && !self.holding.share.is_empty() && !self.is_halting();
+        waits.then_some(self.holding.at?.plus_ms(config.start_timeout_ms))
+    }
+
     /// Returns the time at which its time limit passes.
     pub fn time_limit_at(&self) -> Option<Timestamp> {
         let spec = self.spec()?;

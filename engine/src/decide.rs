@@ -109,6 +109,9 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if spec.suspended {
         return halts::suspend(context, job, spec);
     }
+    if let Some(events) = halts::without_share(context, job, spec) {
+        return events;
+    }
     if let Some(events) = restarts::misshapen(job, spec) {
         return events;
     }
@@ -126,6 +129,7 @@ fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
     let planned = job.owned.values().any(|owned| owned.planned);
     let waiting =
         planned || !job.planned_pods.is_empty() || !job.planned_services.is_empty() || job.has_outdated_objects();
+    let waiting = waiting || job.holding.has_target;
     if job.is_fenced(term) || (events.is_empty() && !waiting) {
         return events;
     }

@@ -59,6 +59,8 @@ impl State {
         }
         for slot in &job.planned_pods {
             commands.push(match job.slot(slot) {
+                // The mirror tells a pod's place before the pod is created.
+                Some(state) if !state.cancelled && !job.has_acked_share() => continue,
                 Some(state) if !state.cancelled => {
                     let restarts = job.groups.get(&slot.group).map_or(0, |g| g.restarts);
                     Command::CreatePod {
@@ -171,7 +173,7 @@ impl Job {
 
     /// Returns true if something is held back until the object's mirror shows this term and the last decision.
     pub fn awaits_mirror(&self, term: Term) -> bool {
-        !self.is_fenced(term) || self.acked_stamp < self.decided
+        !self.is_fenced(term) || self.acked_stamp < self.decided || !self.has_acked_share()
     }
 
     /// Returns true if its object's status is behind, or shows an older mirror than was acknowledged.

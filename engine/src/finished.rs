@@ -16,6 +16,7 @@ use model::{
 
 use self::course::{Course, Gone};
 use self::words::Words;
+use crate::holding::Holding;
 use crate::job::{Attempt, Job, Owned, Pod, Service, Trail};
 use crate::jobs::JobSummary;
 
@@ -69,6 +70,8 @@ struct Rest {
     owned: BTreeMap<OwnedRef, Box<Owned>>,
     finalizers: Vec<Text>,
     finalized: bool,
+    holding: Holding,
+    report: Option<Box<model::QueueReport>>,
 }
 
 impl Job {
@@ -83,6 +86,8 @@ impl Job {
             && self.surplus_pods.is_empty()
             && self.surplus_services.is_empty()
             && self.deleting_pods.is_empty()
+            && self.holding.released.is_empty()
+            && self.holding.share.is_empty()
             && self.services.values().all(|service| service.deletion.is_none())
             && self.owned.values().all(|owned| !owned.planned && owned.deletion.is_none())
     }
@@ -140,6 +145,8 @@ impl FinishedJob {
             owned,
             finalizers,
             finalized,
+            holding,
+            report,
             key,
         } = job;
         let key = key.filter(|_| !pods.is_empty());
@@ -161,6 +168,8 @@ impl FinishedJob {
             owned,
             finalizers,
             finalized,
+            holding,
+            report,
         };
         let message = decision.as_mut().map(|decision| std::mem::take(message_of(decision))).unwrap_or_default();
         let (milestones, phases): (Vec<_>, Vec<_>) = milestones
@@ -225,6 +234,8 @@ impl FinishedJob {
             owned,
             finalizers,
             finalized,
+            holding,
+            report,
         } = self.rest.as_deref().cloned().unwrap_or_default();
         let Course { spec, valid, phase, end_annotated, decision, milestones, trail, groups, finals } = &*self.course;
         let mut decision = decision.clone();
@@ -290,6 +301,8 @@ impl FinishedJob {
             owned,
             finalizers,
             finalized,
+            holding,
+            report,
             key,
         }
     }

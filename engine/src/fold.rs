@@ -26,6 +26,11 @@ pub enum FoldError {
     },
 }
 
+/// Returns true if a record of the queues decided targets.
+fn asks_for_round(facts: &[model::Fact]) -> bool {
+    facts.iter().any(|fact| matches!(fact, model::Fact::QueuesAsked { round: true }))
+}
+
 impl State {
     /// Folds a record: its facts, then the events decided from them, by the behaviour it was written with.
     ///
@@ -57,6 +62,7 @@ impl State {
         self.take_facts(record)?;
         Ok(match &record.scope {
             Scope::Cluster => Vec::new(),
+            Scope::Queues => crate::queues::step(self, asks_for_round(&record.facts)),
             Scope::Job(key) => crate::decide::step(self, key),
         })
     }

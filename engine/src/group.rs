@@ -125,6 +125,8 @@ pub struct Slot {
     pub lost: bool,
     /// Which counter its pod is in.
     pub counter: Option<Counter>,
+    /// Node of the share that the unresolved creation is for.
+    pub planned_on: Option<Text>,
 }
 
 impl Group {

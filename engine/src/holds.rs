@@ -32,6 +32,13 @@ pub enum Hold<'a> {
     },
     /// Another group has not come far enough.
     After(&'a Dependency),
+    /// No queue granted it places.
+    NoShare {
+        /// Its queue; `None` is the root.
+        queue: Option<&'a Text>,
+        /// GPUs that it needs at once.
+        gpus: u32,
+    },
 }
 
 impl fmt::Display for Hold<'_> {
@@ -46,6 +53,10 @@ impl fmt::Display for Hold<'_> {
             Self::Owned { object, failed: Some(why), .. } => write!(f, "{object} cannot be used: {why}"),
             Self::Owned { object, exists: true, failed: None } => write!(f, "waiting until {object} is ready"),
             Self::Owned { object, exists: false, failed: None } => write!(f, "waiting until {object} is created"),
+            Self::NoShare { queue: None, gpus } => write!(f, "waiting until nodes have room for all its GPUs: {gpus}"),
+            Self::NoShare { queue: Some(queue), gpus } => {
+                write!(f, "waiting in queue {queue} for all its GPUs: {gpus}")
+            }
             Self::After(Dependency { group, reached }) => match reached {
                 Reached::Scheduled => write!(f, "waiting until all pods of {group} have a node"),
                 Reached::Running => write!(f, "waiting until all pods of {group} run"),
@@ -64,6 +75,20 @@ impl Job {
         if self.is_halting() && !group.once {
             return Some(Hold::Halting);
         }
+        self.hold_besides_share(spec, group).or_else(|| {
+            let waits = self.is_gated(group) && self.holding.share.is_empty();
+            waits.then(|| Self::no_share(spec))
+        })
+    }
+
+    /// Returns the hold of a job without a share.
+    pub(crate) fn no_share(spec: &JobSpec) -> Hold<'_> {
+        let gpus = Self::gpu_slots(spec).fold(0u32, |sum, (_, gpus)| sum.saturating_add(gpus));
+        Hold::NoShare { queue: spec.demand.as_ref().and_then(|demand| demand.queue.as_ref()), gpus }
+    }
+
+    /// Returns the hold of other objects or groups on the pods of a group.
+    pub(crate) fn hold_besides_share<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
         let owned = || spec.owned.iter().find_map(|owned| self.hold_of(owned));
         let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);
         owned().or_else(after)

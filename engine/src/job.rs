@@ -9,10 +9,11 @@ use std::sync::Arc;
 use model::fact::{EndRequest, Milestone};
 use model::{
     ClockStart, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Missing, ObjectRef, Outcome, OwnedFact, OwnedRef,
-    Phase, PodFact, PodPhase, ResourceVersion, SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
+    Phase, PodFact, PodPhase, QueueReport, ResourceVersion, SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
 };
 
 use crate::group::{Counter, Group, Slot};
+use crate::holding::Holding;
 
 /// Milestones kept per job; older ones are dropped.
 pub const MAX_MILESTONES: usize = 16;
@@ -118,6 +119,10 @@ pub struct Job {
     pub finalizers: Vec<Text>,
     /// Set if its API's finalizer is among them.
     pub finalized: bool,
+    /// Places that it has from the queues.
+    pub holding: Holding,
+    /// Report of the jobs in it; present for a queue object only.
+    pub report: Option<Box<QueueReport>>,
     /// Its own key, shared by the indexes that name it.
     pub key: Option<Arc<JobKey>>,
 }

@@ -10,6 +10,7 @@ mod services;
 use model::command::Outcome;
 use model::{Edits, Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, Phase, SlotId, SpecFact, Stamp, Timestamp};
 
+use crate::holding::Holding;
 use crate::job::Job;
 use crate::nodes::{Node, NodeView};
 use crate::slots;
@@ -33,6 +34,8 @@ impl State {
     pub fn observe(&mut self, scope: &Scope, fact: &Fact) -> Result<Dirty, FactError> {
         match scope {
             Scope::Cluster => self.observe_cluster(fact),
+            Scope::Queues if matches!(fact, Fact::QueuesAsked { .. }) => Ok(Dirty::new()),
+            Scope::Queues => Err(FactError { fact: fact.name(), scope: "queues" }),
             Scope::Job(key) => {
                 self.observe_job(key, fact)?;
                 Ok(Dirty::from([(key.clone(), Vec::new())]))
@@ -44,18 +47,23 @@ impl State {
         match fact {
             Fact::TermBegan { term } => {
                 self.terms.push((*term, self.stamp.position));
+                self.queues.begin_term(self.at.plus_ms(self.config.quiet_ms));
                 Ok(Dirty::new())
             }
             Fact::Configured(config) => {
                 let changed = self.config != **config;
                 self.config = (**config).clone();
+                self.queues.begin_term(self.at.plus_ms(self.config.quiet_ms));
+                self.refresh_gates();
                 let again = if changed { vec![Fact::Due] } else { Vec::new() };
                 Ok(self.jobs.keys().map(|key| (key.clone(), again.clone())).collect())
             }
             Fact::Node(node) => Ok(self.observe_node(node)),
             Fact::NodeGone { name } => {
                 self.nodes.remove(name);
-                Ok(self.on_node(name))
+                let mut dirty = self.on_node(name);
+                self.capacity_changed(None, &mut dirty);
+                Ok(dirty)
             }
             Fact::Relisted { kind, of, rv } => {
                 let first = self.list_rv(*kind, None).0 == 0;
@@ -90,7 +98,10 @@ impl State {
             | Fact::Answered { .. }
             | Fact::Published { .. }
             | Fact::Due
-            | Fact::Adopted(_) => Err(FactError { fact: fact.name(), scope: "cluster" }),
+            | Fact::Adopted(_)
+            | Fact::QueuesAsked { .. }
+            | Fact::ShareChanged(_)
+            | Fact::QueueReported(_) => Err(FactError { fact: fact.name(), scope: "cluster" }),
         }
     }
 
@@ -108,7 +119,20 @@ impl State {
                 self.nodes.insert(fact.name.clone(), Node { fact: fact.clone(), not_ready_since: since });
             }
         }
-        self.on_node(&fact.name)
+        let mut dirty = self.on_node(&fact.name);
+        let since = self.nodes.get(&fact.name).and_then(|node| node.not_ready_since);
+        self.capacity_changed(since.map(|since| since.plus_ms(self.config.node_grace_ms)), &mut dirty);
+        dirty
+    }
+
+    /// Notes that nodes changed, for the queues: now, and at the time at which one counts as lost.
+    fn capacity_changed(&mut self, lost_at: Option<Timestamp>, dirty: &mut Dirty) {
+        self.queues.nodes_changed(lost_at);
+        if self.queues.offer(&self.nodes) {
+            for key in self.refresh_gates() {
+                dirty.entry(key).or_default().push(Fact::Due);
+            }
+        }
     }
 
     /// Touches the live jobs with pods on a node. Nothing follows from it for a finished one.
@@ -135,6 +159,8 @@ impl State {
             Fact::Job(fact) => Turn::job(job, fact),
             Fact::Spec(fact) => turn.spec(job, fact),
             Fact::JobGone => {
+                // No mirror tells its share any more. Its pods count as long as they are there.
+                job.holding = Holding { gated: job.holding.gated, ..Holding::default() };
                 job.gone = true;
                 job.orphan_since = Some(at);
             }
@@ -175,11 +201,26 @@ impl State {
                 moves.extend(pods.into_iter().map(|node| (Some(node), None)));
                 crate::adopt::adopt(job, adopted, stamp, at);
             }
+            Fact::QueueReported(report) => {
+                job.report = Some(report.clone());
+                job.status_stamp = stamp;
+            }
+            Fact::ShareChanged(change) => {
+                job.holding.change(change, stamp, at);
+                if job.holding.stamp == stamp {
+                    job.status_stamp = stamp;
+                    slots::leave_share(job, stamp);
+                }
+            }
             Fact::TermBegan { .. }
             | Fact::Configured(_)
             | Fact::Node(_)
             | Fact::NodeGone { .. }
-            | Fact::Relisted { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
+            | Fact::Relisted { .. }
+            | Fact::QueuesAsked { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
+        }
+        if matches!(fact, Fact::Spec(_)) {
+            self.refresh_gate(key);
         }
         for (from, to) in moves {
             self.moved(key, from.as_ref(), to.as_ref());

@@ -214,6 +214,17 @@ fn sort_plans(job: &mut Job, turn: &Turn<'_>) {
     attempts.retain(|object, _| !matches!(object, ObjectRef::Service(id) if !fits(id)));
 }
 
+/// Gives up what was planned for slots that are not in the share any more, or on another node there.
+pub(crate) fn leave_share(job: &mut Job, stamp: model::Stamp) {
+    for id in job.planned_pods.clone() {
+        let lasts = job.runs_once(&id.group) || !job.holding.gated;
+        let planned_on = job.slot(&id).and_then(|slot| slot.planned_on.clone());
+        if !lasts && planned_on.as_ref() != job.holding.share.node(&id) {
+            answers::cancel(job, &id, stamp);
+        }
+    }
+}
+
 /// Refreshes every slot of a group.
 pub(crate) fn refresh_group(job: &mut Job, name: &Text, node_view: &NodeView<'_>) {
     let replicas = job.groups.get(name).map_or(0, |g| g.replicas);

@@ -9,12 +9,15 @@ use model::{Config, Fact, JobKey, Kind, Position, ResourceVersion, Stamp, Term, 
 use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::nodes::{Node, NodeView};
+use crate::queues::Queues;
 
 /// Subject of a record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// Nodes, configuration, terms, views of a kind.
     Cluster,
+    /// The queues: shares of all jobs.
+    Queues,
     /// One job.
     Job(JobKey),
 }
@@ -33,8 +36,8 @@ pub enum ApplyError {
         /// The event.
         event: &'static str,
     },
-    /// The event needs a job but stands in a cluster record.
-    #[error("event {event} in a cluster record")]
+    /// The event does not belong in a record of that subject.
+    #[error("event {event} in a record of another subject")]
     Misplaced {
         /// The event.
         event: &'static str,
@@ -92,6 +95,8 @@ pub struct State {
     pub source_list_rvs: BTreeMap<(Kind, Text), ResourceVersion>,
     /// First position of each term in this log, in order.
     pub terms: Vec<(Term, Position)>,
+    /// Targets of jobs, and what the queues decide by.
+    pub queues: Queues,
     /// Behaviour by which facts and events are folded: that of the record, or this build's.
     pub(crate) behaviour: Behaviour,
     /// Oldest format that can hold what was folded in.
@@ -158,6 +163,8 @@ impl State {
         }
         let Some(job) = self.jobs.get_mut(key) else { return };
         job.let_go_of_empty();
+        job.holding.forget_released(job.acked_stamp);
+        job.note_whole();
         let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty();
         let new = if forget { None } else { crate::deadline::of(job, self.at, &node_view, &self.config) };
         let old = std::mem::replace(&mut job.deadline, new);
@@ -169,6 +176,7 @@ impl State {
                 self.deadlines.insert((at, key.clone()));
             }
         }
+        self.queues.note(key, if forget { None } else { self.jobs.live(key) });
         if forget {
             self.jobs.remove(key);
         } else if self.is_finished(key) {
@@ -234,10 +242,12 @@ impl State {
                 let count = self.on_node.entry(node.clone()).or_default().entry(shared.clone()).or_default();
                 *count = count.saturating_add(1);
             }
+            self.queues.note(&shared, self.jobs.live(&shared));
             if self.is_finished(&shared) {
                 self.jobs.finish(&shared);
             }
         }
+        self.queues.offer(&self.nodes);
     }
 }
 

@@ -26,9 +26,9 @@ use crate::state::{Scope, State};
 
 /// Newest format of bodies that this build reads and writes.
 ///
-/// 1: the first build. 2 and 3: the words and members of [`format`]. A body has the oldest format that can hold it, so that what an
+/// 1: the first build. 2 to 4: the words and members of [`format`]. A body has the oldest format that can hold it, so that what an
 /// older build can read stays readable there.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Behaviour of the engine that this build decides by.
 ///
 /// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job; the planned pod
@@ -137,7 +137,7 @@ impl Record {
     /// [`WireError::Malformed`], should a value have no JSON form.
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
         let job = match &self.scope {
-            Scope::Cluster => None,
+            Scope::Cluster | Scope::Queues => None,
             Scope::Job(key) => Some(key),
         };
         Ok(serde_json::to_vec(&v1::RecordRef {
@@ -145,6 +145,7 @@ impl Record {
             at: self.at,
             behaviour: self.behaviour,
             job,
+            queues: self.scope == Scope::Queues,
             facts: &self.facts,
             causes: &self.causes,
             events: &self.events,
@@ -160,7 +161,11 @@ impl Record {
         Ok(Self {
             position,
             term,
-            scope: body.job.map_or(Scope::Cluster, Scope::Job),
+            scope: match body.job {
+                Some(key) => Scope::Job(key),
+                None if body.queues => Scope::Queues,
+                None => Scope::Cluster,
+            },
             at: body.at,
             behaviour: body.behaviour,
             facts: body.facts,
@@ -187,6 +192,11 @@ impl State {
             list_rvs: self.list_rvs.iter().map(|(k, v)| (*k, *v)).collect(),
             source_list_rvs: self.source_list_rvs.iter().map(|((k, of), v)| (*k, of.clone(), *v)).collect(),
             terms: &self.terms,
+            queues: self.queues.is_used().then(|| v1::QueuesRef {
+                ledger: &self.queues.ledger,
+                targets: self.queues.targets.iter().map(|(key, target)| (key.clone(), target.clone())).collect(),
+                resources: &self.queues.resources,
+            }),
         })?)
     }
 
@@ -208,6 +218,11 @@ impl State {
             terms: body.terms,
             ..Self::default()
         };
+        if let Some(queues) = body.queues {
+            state.queues.ledger = queues.ledger;
+            state.queues.targets = queues.targets.into_iter().collect();
+            state.queues.resources = queues.resources;
+        }
         state.index();
         Ok(state)
     }

@@ -61,7 +61,9 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
         | CauseKind::NoPods
         | CauseKind::BudgetSpent
         | CauseKind::Resized
-        | CauseKind::Suspended => {
+        | CauseKind::Suspended
+        | CauseKind::ShareLost(_)
+        | CauseKind::NotStarted => {
             let _ = write!(out, " failed");
             if let Some(node) = node {
                 let _ = write!(out, " on node {node}");

@@ -30,6 +30,13 @@ pub struct Config {
     /// Time after a first failed pod in which failures of other pods are waited for, so that the cause is told from what
     /// followed. 0: none.
     pub failure_window_ms: u64,
+    /// Set if jobs that name no queue are not held back until the nodes have room for all their GPUs.
+    pub ignores_capacity: bool,
+    /// Time at the start of a term in which no share grows, in milliseconds: requests of an earlier leader may still be
+    /// carried out.
+    pub quiet_ms: u64,
+    /// Time in which a job must have come whole after it was granted a share, in milliseconds.
+    pub start_timeout_ms: u64,
 }
 
 impl Default for Config {
@@ -48,6 +55,9 @@ impl Default for Config {
             gpu_faults: ["GpuUnhealthy", "GPUUnhealthy", "NvidiaXidError", "Xid"].map(str::to_owned).to_vec(),
             restart_limit: None,
             failure_window_ms: 0,
+            ignores_capacity: false,
+            quiet_ms: 0,
+            start_timeout_ms: 300_000,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Events: decisions, in the past tense. Folding them never needs the rules that made them.
 
 use crate::fact::EndRequest;
-use crate::id::{Incarnation, SlotId, Text, Timestamp, Uid};
+use crate::id::{Incarnation, JobKey, SlotId, Text, Timestamp, Uid};
 use crate::owned::OwnedRef;
 use crate::phase::Phase;
 use crate::policy::RestartScope;
+use crate::queue::QueueReport;
+use crate::share::{LossKind, ShareChange, Target};
 
 /// Something the engine decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +83,18 @@ pub enum Event {
         /// Why, in words.
         message: Option<Text>,
     },
+    /// The queues decided targets. Only changes are told.
+    Allocated(Box<Allocation>),
+    /// Shares that the queues changed.
+    Shared {
+        /// The jobs, each with its change.
+        changes: Vec<(JobKey, ShareChange)>,
+    },
+    /// Queues whose reports changed.
+    Reported {
+        /// The queue objects, each with its report.
+        queues: Vec<(JobKey, QueueReport)>,
+    },
     /// The same phase, shown with other words.
     MessageChanged {
         /// The new words.
@@ -108,8 +122,20 @@ impl Event {
             Self::PhaseChanged { .. } => "PhaseChanged",
             Self::Stalled { .. } => "Stalled",
             Self::MessageChanged { .. } => "MessageChanged",
+            Self::Allocated(_) => "Allocated",
+            Self::Shared { .. } => "Shared",
+            Self::Reported { .. } => "Reported",
         }
     }
+}
+
+/// A decision of the queues.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Allocation {
+    /// Targets that changed: the places that each job shall hold.
+    pub targets: Vec<(JobKey, Target)>,
+    /// Change of the policies' memory, as JSON of `scheduler::MemoryChange`; empty when there is none.
+    pub memory: Text,
 }
 
 /// A failed pod that is replaced by itself.
@@ -210,4 +236,8 @@ pub enum CauseKind {
     Resized,
     /// The spec asks the job to wait.
     Suspended,
+    /// A queue took the job's share away.
+    ShareLost(LossKind),
+    /// The job did not start as a whole in time.
+    NotStarted,
 }

@@ -9,6 +9,8 @@ use crate::config::Config;
 use crate::id::{Incarnation, Kind, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 use crate::mirror::Mirror;
 use crate::owned::{Keep, OwnedRef};
+use crate::queue::QueueReport;
+use crate::share::ShareChange;
 use crate::spec::{FieldError, JobSpec};
 
 /// Something observed outside the engine.
@@ -89,6 +91,15 @@ pub enum Fact {
     Due,
     /// The log does not cover the job's mirror: its state is taken from its object.
     Adopted(Box<Adopted>),
+    /// The queues were asked. The events of the same record are their answer.
+    QueuesAsked {
+        /// Set if targets were decided; otherwise only places that became free were granted.
+        round: bool,
+    },
+    /// The queues changed the job's share or its target; the record named as cause decided it.
+    ShareChanged(Box<ShareChange>),
+    /// The jobs of the queue that this object is changed.
+    QueueReported(Box<QueueReport>),
 }
 
 impl Fact {
@@ -114,6 +125,9 @@ impl Fact {
             Self::Published { .. } => "Published",
             Self::Due => "Due",
             Self::Adopted(_) => "Adopted",
+            Self::QueuesAsked { .. } => "QueuesAsked",
+            Self::ShareChanged(_) => "ShareChanged",
+            Self::QueueReported(_) => "QueueReported",
         }
     }
 }
@@ -317,14 +331,31 @@ pub struct NodeFact {
     pub ready: bool,
     /// Other condition types that are True.
     pub conditions: Vec<Text>,
+    /// Allocatable GPUs by resource name; resources of which there are none are absent.
+    pub gpus: BTreeMap<Text, u32>,
+    /// Set if it takes no new pods: it is cordoned.
+    pub closed: bool,
+}
+
+/// Members of a node that decisions read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct JudgedNode<'a> {
+    /// [`NodeFact::ready`].
+    pub ready: bool,
+    /// [`NodeFact::conditions`].
+    pub conditions: &'a [Text],
+    /// [`NodeFact::gpus`].
+    pub gpus: &'a BTreeMap<Text, u32>,
+    /// [`NodeFact::closed`].
+    pub closed: bool,
 }
 
 impl NodeFact {
     /// Returns the members that decisions read. Whether a node changed is told by them alone: a heartbeat leaves them as
     /// they are.
-    pub fn judged(&self) -> (bool, &[Text]) {
-        let Self { name: _, rv: _, ready, conditions } = self;
-        (*ready, conditions)
+    pub const fn judged(&self) -> JudgedNode<'_> {
+        let Self { name: _, rv: _, ready, conditions, gpus, closed } = self;
+        JudgedNode { ready: *ready, conditions: conditions.as_slice(), gpus, closed: *closed }
     }
 }
 

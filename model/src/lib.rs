@@ -25,14 +25,16 @@ pub mod mirror;
 pub mod owned;
 pub mod phase;
 pub mod policy;
+pub mod queue;
+pub mod share;
 pub mod spec;
 
 pub use command::{Command, Effect, ObjectRef, Outcome};
 pub use config::Config;
-pub use event::{Cause, CauseKind, Decision, Event, Replacement};
+pub use event::{Allocation, Cause, CauseKind, Decision, Event, Replacement};
 pub use fact::{
-    ContainerFact, ContainerState, Fact, JobFact, Missing, NodeFact, OwnedFact, PodFact, PodPhase, ServiceFact,
-    SpecFact,
+    ContainerFact, ContainerState, Fact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact, PodFact, PodPhase,
+    ServiceFact, SpecFact,
 };
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;
@@ -42,4 +44,6 @@ pub use policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
     Retryable,
 };
+pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, WaitingJob, WithinQueue};
+pub use share::{Demand, GpuRequest, LossKind, Share, ShareChange, ShareLoss, Target};
 pub use spec::{Dependency, Edits, Ends, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Reached, Running};

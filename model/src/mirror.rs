@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
+use crate::share::Share;
 
 /// Members written to `status.trainyard` (or an annotation where the schema is not ours).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,4 +44,12 @@ pub struct Mirror {
     pub container_restarts: u32,
     /// Last completed run of each group whose pods run once.
     pub achieved: BTreeMap<Text, Text>,
+    /// Places that the queues granted. A pod is created only once the mirror tells its place.
+    pub share: Share,
+    /// Time of the last change of the share by the queues.
+    pub share_at: Option<Timestamp>,
+    /// Starts in a row that did not come whole.
+    pub failed_starts: u32,
+    /// Time before which the job is granted no share: the back-off after a start that failed.
+    pub start_after: Option<Timestamp>,
 }

@@ -9,6 +9,8 @@ use crate::phase::Phase;
 use crate::policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope, Retryable,
 };
+use crate::queue::QueueSpec;
+use crate::share::{Demand, GpuRequest};
 
 /// Specification of a job. Members that came later stand for their absence by default: [`JobSpec::default`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,10 @@ pub struct JobSpec {
     pub finalizer: bool,
     /// Edits that take effect on a job with pods.
     pub edits: Edits,
+    /// Request for a share of the nodes; `None` for a job whose pods no queue holds back.
+    pub demand: Option<Demand>,
+    /// Settings of the queue that the object is; `None` for a job.
+    pub queue: Option<Box<QueueSpec>>,
 }
 
 impl Default for JobSpec {
@@ -70,6 +76,8 @@ impl Default for JobSpec {
             owned: Vec::new(),
             finalizer: false,
             edits: Edits::default(),
+            demand: None,
+            queue: None,
         }
     }
 }
@@ -127,6 +135,8 @@ pub struct GroupSpec {
     pub drops_succeeded: bool,
     /// Retries of the group's own pods after which the job fails.
     pub budget: Option<Budget>,
+    /// GPUs that each of its pods requests; recorded for jobs with a demand.
+    pub gpu_request: Option<GpuRequest>,
 }
 
 impl Default for GroupSpec {
@@ -148,6 +158,7 @@ impl Default for GroupSpec {
             once: false,
             drops_succeeded: false,
             budget: None,
+            gpu_request: None,
         }
     }
 }

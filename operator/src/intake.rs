@@ -124,7 +124,9 @@ impl Operator {
         let Some(api) = self.registry.api_of(key).cloned() else { return };
         let needed = self.needs.of(&*api, key, object);
         if self.specs.is_new(&*api, key, object, &needed) {
-            facts.push(key, Fact::Spec(Box::new(api.spec_fact_with(object, &needed))));
+            let mut fact = api.spec_fact_with(object, &needed);
+            apis::demand::add(&*api, key, object, &mut fact);
+            facts.push(key, Fact::Spec(Box::new(fact)));
         }
     }
 
@@ -158,7 +160,7 @@ impl Operator {
         if self.state.is_deleted_job(key, &fact, arrival) {
             return;
         }
-        if let Some(adopted) = self.state.adoption(key, &fact, || api.adopt(object)) {
+        if let Some(adopted) = self.state.adoption(key, &fact, facts.term_begins, || api.adopt(object)) {
             facts.push(key, Fact::Adopted(Box::new(adopted)));
             self.specs.forget(key);
         }
@@ -244,7 +246,7 @@ impl Operator {
             match (scope, fact) {
                 (Scope::Job(key), Fact::JobGone) => self.job_gone(&key, facts),
                 (Scope::Job(key), fact) => facts.push(&key, fact),
-                (Scope::Cluster, fact) => facts.push_cluster(fact),
+                (Scope::Cluster | Scope::Queues, fact) => facts.push_cluster(fact),
             }
         }
         if kind == Kind::Pod {

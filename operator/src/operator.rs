@@ -150,7 +150,7 @@ impl Operator {
             return Some(Timestamp(0));
         }
         let deadline = self.state.deadlines().find(|(_, job)| self.sources.serves(job)).map(|(at, _)| at);
-        let due = [deadline, self.throttle.next_due()];
+        let due = [deadline, self.throttle.next_due(), self.state.queues_wake()];
         due.into_iter().flatten().min().filter(|_| self.is_ready())
     }
 

@@ -39,11 +39,23 @@ impl Operator {
             body: Some(body),
             ..call(Verb::Create, Resource::new("v1", "Pod"), key, &api.slot_name(key, slot))
         };
+        let job = self.state.jobs.live(key);
+        let bound = |slot: &SlotId, body: Value| {
+            let node = job.and_then(|job| job.holding.share.node(slot)).filter(|node| !node.is_empty());
+            let queue = job.and_then(|job| job.spec()?.demand.as_ref()?.queue.as_ref());
+            let mut body = body;
+            if let Some(node) = node {
+                apis::demand::place(&mut body, node, queue);
+            }
+            body
+        };
         places
             .into_iter()
             .map(|place| match place {
                 None => Ok(None),
-                Some(slot) => bodies.next().map_or(Ok(None), |body| body.map(|body| Some(create(slot, body)))),
+                Some(slot) => {
+                    bodies.next().map_or(Ok(None), |body| body.map(|body| Some(create(slot, bound(slot, body)))))
+                }
             })
             .collect()
     }

@@ -17,6 +17,9 @@ use crate::operator::Operator;
 /// Records staged for one job in one turn, beyond which the rest waits for the next turn.
 const MAX_RECORDS: usize = 16;
 
+/// Times that the queues are asked in one turn; what is due then is done by the next turn.
+const MAX_GRANTS: usize = 4;
+
 /// A record as the turn left it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
@@ -116,7 +119,35 @@ impl Operator {
             self.stage_job(&key, Vec::new(), now, &causes, &mut records)?;
             touched.push(key);
         }
+        touched.extend(self.stage_queues(now, &mut records)?);
         Ok((records, touched))
+    }
+
+    /// Stages what is due of the queues, and the records of the jobs whose shares that changes. What these free is granted in the
+    /// same turn. Returns the jobs.
+    fn stage_queues(&mut self, now: Timestamp, records: &mut Vec<Record>) -> Result<Vec<JobKey>, Error> {
+        let mut touched = Vec::new();
+        for _ in 0..MAX_GRANTS {
+            let Some(asked) = self.state.queues_due(now) else { break };
+            let before = (self.state.stamp, self.state.at);
+            self.begin(before.0.position.next(), now);
+            let round = matches!(asked, Fact::QueuesAsked { round: true });
+            let events = engine::queues::step(&mut self.state, round);
+            if events.is_empty() {
+                self.state.begin(before.0, before.1);
+                break;
+            }
+            self.state.take_in(&Scope::Queues, &asked);
+            let position = self.state.stamp.position;
+            let follow_ups: Vec<(JobKey, Fact)> =
+                engine::queues::follow_ups(&events).map(|(key, fact)| (key.clone(), fact)).collect();
+            records.push(self.record(Scope::Queues, now, vec![asked], Vec::new(), events));
+            for (key, fact) in follow_ups {
+                self.stage_job(&key, vec![(fact, Arrival::default())], now, &[position], records)?;
+                touched.push(key);
+            }
+        }
+        Ok(touched)
     }
 
     /// Stages the records of one job: one for the facts that came in, and one for each further change of phase that
@@ -130,7 +161,8 @@ impl Operator {
         records: &mut Vec<Record>,
     ) -> Result<(), Error> {
         let scope = Scope::Job(key.clone());
-        let touches_node = |(fact, _): &(Fact, Arrival)| matches!(fact, Fact::NodeChanged { .. });
+        let touches_node =
+            |(fact, _): &(Fact, Arrival)| matches!(fact, Fact::NodeChanged { .. } | Fact::ShareChanged(_));
         let mut causes: Vec<Position> = if facts.iter().any(touches_node) { causes.to_vec() } else { Vec::new() };
         for _ in 0..MAX_RECORDS {
             let before = (self.state.stamp, self.state.at);

@@ -182,6 +182,7 @@ mod tests {
             gpu_faults: vec!["A".to_owned(), "B".to_owned()],
             restart_limit: Some(3),
             failure_window_ms: 500,
+            ..Config::default()
         };
         assert_eq!(set, Ok(want));
         assert_eq!(of(json!({})), Ok(Config::default()));

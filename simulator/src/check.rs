@@ -39,6 +39,7 @@ pub fn failures(scenario: &Scenario, run: &Result<Outcome, Error>) -> Vec<String
 }
 
 fn check_outcome(scenario: &Scenario, outcome: &Outcome, found: &mut Vec<String>) {
+    found.extend(outcome.violations.iter().map(|violation| format!("audit: {violation}")));
     match &scenario.expect.phases {
         None => {}
         Some(Phases::Only(wanted)) => {

@@ -4,6 +4,7 @@
 //! outcome with what the scenario expects. It must not decide anything itself: everything a job does comes from
 //! `operator`. Tests: beside each module, and every scenario of `fixtures` through the `snapshots` package.
 
+pub mod audit;
 pub mod backend;
 pub mod check;
 pub mod crash;

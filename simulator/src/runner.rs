@@ -125,6 +125,8 @@ pub struct Outcome {
     pub transitions: Vec<Transition>,
     /// State of the operator at the end.
     pub state: engine::State,
+    /// Limits of nodes and queues that were exceeded at some call or step, in words.
+    pub violations: Vec<String>,
 }
 
 /// Conditions of a run that its scenario does not set.
@@ -213,7 +215,9 @@ impl<G: ClusterBackend> Runner<'_, G> {
                 let origin = if step.line > 0 { format!("{file}:{}", step.line) } else { file.to_owned() };
                 Error::Step { origin, step: number, verb: step.action.verb(), reason: Box::new(reason) }
             })?;
+            self.simulation.audit();
             let trace = self.simulation.take_trace();
+            outcome.violations.extend(trace.violations);
             shown.extend(trace.phases.iter().cloned());
             per_step.push(trace.phases);
             outcome.steps.push(StepOutcome {

@@ -18,6 +18,7 @@ use model::{Config, Event, Fact, JobKey, Phase, Position, Term, Timestamp};
 use operator::{Operator, Options};
 
 use self::hooks::SimulationHooks;
+use crate::audit::Audit;
 use crate::backend::ClusterBackend;
 use crate::crash::{LogAfterCrash, SharedCrashPlan};
 use crate::runner::Transition;
@@ -77,6 +78,8 @@ pub struct Trace {
     pub phases: Vec<(JobKey, Phase)>,
     /// Number of deadlines at which time stopped.
     pub wakes: usize,
+    /// Limits of nodes and queues that were exceeded, in words.
+    pub violations: Vec<String>,
 }
 
 /// One replica of the operator: the disk its log is on.
@@ -101,6 +104,8 @@ pub struct Simulation<B = EmbeddedCluster> {
     caches_state: bool,
     attempts: BTreeMap<String, u32>,
     trace: Trace,
+    /// Present where nodes have GPUs.
+    audit: Option<Audit>,
 }
 
 impl Simulation {
@@ -109,6 +114,7 @@ impl Simulation {
     /// # Errors
     /// When a served API's definition does not register.
     pub fn new(nodes: &[NodeSpec], config: Config) -> Result<Self, Error> {
+        let gpus = nodes.iter().map(|node| node.gpus).max().unwrap_or_default();
         let nodes = nodes.iter().map(|node| {
             let spec = cluster::NodeSpec {
                 labels: node.labels.clone(),
@@ -119,7 +125,8 @@ impl Simulation {
         });
         let cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });
         let backend = EmbeddedCluster::serving(cluster, &Registry::all()).map_err(embedded::Error::from)?;
-        Self::on(backend, config)
+        let has_gpus = gpus > 0;
+        Ok(Self { audit: has_gpus.then(Audit::default), ..Self::on(backend, config)? })
     }
 }
 
@@ -143,6 +150,7 @@ impl<B: ClusterBackend> Simulation<B> {
             caches_state: false,
             attempts: BTreeMap::new(),
             trace: Trace::default(),
+            audit: None,
         };
         simulation.open()?;
         Ok(simulation)
@@ -156,6 +164,13 @@ impl<B: ClusterBackend> Simulation<B> {
     /// The crashes of the operator's process to come.
     pub const fn crash_plan(&self) -> &SharedCrashPlan {
         &self.crash_plan
+    }
+
+    /// Compares the GPUs in use with the limits, after a step of a user.
+    pub fn audit(&mut self) {
+        if let Some(audit) = &mut self.audit {
+            self.trace.violations.extend(audit.check(self.backend.cluster()));
+        }
     }
 
     /// Takes the calls, phases and wakes since the last call.
@@ -186,7 +201,7 @@ impl<B: ClusterBackend> Simulation<B> {
                 .map_err(|source| operator::Error::Record { at: frame.position, source })?;
             let phase = |state: &State| match &record.scope {
                 Scope::Job(key) => state.job(key).map_or(Phase::New, |job| job.phase),
-                Scope::Cluster => Phase::New,
+                Scope::Cluster | Scope::Queues => Phase::New,
             };
             let before = phase(&state);
             state.fold(&record).map_err(operator::Error::Fold)?;
@@ -302,6 +317,7 @@ impl<B: ClusterBackend> Simulation<B> {
                 caches_state: self.caches_state,
                 attempts: &mut self.attempts,
                 trace: &mut self.trace,
+                audit: self.audit.as_mut(),
             };
             match settle(&mut self.backend, operator, &self.registry, &mut || now, &mut hooks) {
                 Ok(Settled::Idle) => return Ok(()),

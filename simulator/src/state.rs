@@ -36,23 +36,29 @@ fn mirror_annotation() -> String {
 
 /// Takes out of a job's mirror what differs from run to run: stamps, and uids that are waited for.
 pub fn mask_mirror(job: &mut Value) {
+    remove_from_mirror(job, &["term", "position", "waitUids", "waitBelow"]);
+}
+
+/// Takes the times, in milliseconds, out of a job's mirror.
+pub fn mask_mirror_times(job: &mut Value) {
+    remove_from_mirror(job, &["shareAt", "startAfter"]);
+}
+
+fn remove_from_mirror(job: &mut Value, members: &[&str]) {
+    let remove = |mirror: &mut Value| {
+        if let Some(mirror) = mirror.as_object_mut() {
+            mirror.retain(|member, _| !members.contains(&member.as_str()));
+        }
+    };
     if let Some(mirror) = job.pointer_mut("/status/trainyard") {
-        mask(mirror);
+        remove(mirror);
     }
     let annotations = job.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     if let Some(Value::String(text)) = annotations.and_then(|all| all.get_mut(&mirror_annotation()))
         && let Ok(mut mirror) = serde_json::from_str::<Value>(text)
     {
-        mask(&mut mirror);
+        remove(&mut mirror);
         *text = mirror.to_string();
-    }
-}
-
-fn mask(mirror: &mut Value) {
-    if let Some(mirror) = mirror.as_object_mut() {
-        for member in ["term", "position", "waitUids", "waitBelow"] {
-            mirror.remove(member);
-        }
     }
 }
 

@@ -48,7 +48,11 @@ pub fn sweep(scenario: &Scenario, logs_after: &[LogAfterCrash], stride: u32, usu
                     let crash = Crash { boundary, after, nth, log_after: *log_after, anywhere: true };
                     sweep.points = sweep.points.saturating_add(1);
                     let differences = match run_under(scenario, Conditions { crash: Some(crash), ..usual }) {
-                        Ok(outcome) => differences(&wanted, &final_state(&outcome)),
+                        Ok(outcome) => {
+                            let mut differences = differences(&wanted, &final_state(&outcome));
+                            differences.extend(outcome.violations);
+                            differences
+                        }
                         Err(error) => vec![error.to_string()],
                     };
                     if !differences.is_empty() {
@@ -129,7 +133,7 @@ fn fails_calls(action: &Action) -> bool {
 }
 
 impl FinalState {
-    /// The same without any time in it.
+    /// The same without any time in it, as text or as the milliseconds of a mirror.
     #[must_use]
     pub fn without_times(mut self) -> Self {
         fn blank(value: &mut Value) {
@@ -140,7 +144,10 @@ impl FinalState {
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
             }
         }
-        self.objects.values_mut().for_each(blank);
+        for object in self.objects.values_mut() {
+            blank(object);
+            state::mask_mirror_times(object);
+        }
         self
     }
 }

@@ -80,6 +80,8 @@ pub(super) const fn failed_reason(kind: CauseKind) -> &'static str {
         | CauseKind::EndRequested(_)
         | CauseKind::Resized
         | CauseKind::Suspended
+        | CauseKind::ShareLost(_)
+        | CauseKind::NotStarted
         | CauseKind::NoPods => "WorkersFailed",
     }
 }

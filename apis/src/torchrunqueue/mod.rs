@@ -19,10 +19,10 @@ pub(crate) mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SlotId, SpecFact, Text};
+use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact, Text};
 use serde_json::Value;
 
-use crate::api::{JobApi, PodSlot, RenderInput};
+use crate::api::{JobApi, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::{Finding, Findings};
 use crate::objects::{deleting_at, list_at, mirror_stamp, resource_version};
@@ -90,27 +90,6 @@ impl JobApi for TorchrunQueue {
 
     fn adopt(&self, object: &Value) -> Adopted {
         adopt::adopt(object)
-    }
-
-    fn slot_of(&self, _object: &Value) -> Option<SlotId> {
-        None
-    }
-
-    fn main_containers<'a>(&self, _pod: &'a Value) -> Vec<&'a str> {
-        Vec::new()
-    }
-
-    /// A queue has no slots.
-    fn slot_name(&self, job: &JobKey, _slot: &SlotId) -> Text {
-        job.name.clone()
-    }
-
-    fn pods(&self, _source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
-        pods.iter().map(|_| Err(FieldError::new("spec", "a queue", "a queue has no pods"))).collect()
-    }
-
-    fn service(&self, _source: RenderInput<'_>, _slot: &SlotId) -> Result<Value, FieldError> {
-        Err(FieldError::new("spec", "a queue", "a queue has no services"))
     }
 
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value {

@@ -73,7 +73,14 @@ fn service(uid: &str, rv: u64, deleting: bool) -> Fact {
 
 fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
     let conditions = conditions.iter().map(|condition| (*condition).into()).collect();
-    Fact::Node(Box::new(NodeFact { name: "n".into(), rv: ResourceVersion(rv), ready, conditions }))
+    Fact::Node(Box::new(NodeFact {
+        name: "n".into(),
+        rv: ResourceVersion(rv),
+        ready,
+        conditions,
+        gpus: BTreeMap::default(),
+        closed: false,
+    }))
 }
 
 fn object_fact(rv: u64, mirror: Stamp) -> JobFact {
@@ -367,7 +374,7 @@ fn a_job_is_adopted_when_the_log_does_not_cover_its_mirror() {
     ];
     for (what, state, key, fact, phase, adopts) in rows {
         let read = || adopted(fact.mirror, phase);
-        assert_eq!(state.adoption(&key, &fact, read).is_some(), adopts, "{what}");
+        assert_eq!(state.adoption(&key, &fact, false, read).is_some(), adopts, "{what}");
     }
 }
 

@@ -2,10 +2,13 @@
 //!
 //! Must not delete pods that have ended: their results count when the job goes on.
 
-use model::{Cause, CauseKind, Decision, Event, JobSpec, Phase, SlotId, Text, Uid};
+use model::{
+    Cause, CauseKind, Config, Decision, Event, JobSpec, LossKind, Outcome, Phase, ShareLoss, SlotId, Text, Uid,
+};
 
 use super::reconcile;
 use crate::classify::DecisionContext;
+use crate::holding::Holding;
 use crate::holds::SUSPENDED;
 use crate::job::{Job, Pod};
 
@@ -30,6 +33,69 @@ pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) 
     vec![decided, Event::PhaseChanged { to: Phase::Suspended, message }]
 }
 
+/// Halts a job whose share was taken away, or that did not come whole in time. `None` while it may go on.
+pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+    let holding = &job.holding;
+    if !holding.gated || !spec.groups.iter().any(|group| job.is_gated(group)) {
+        return None;
+    }
+    let is_live = |pod: &Pod| !pod.fact.phase.is_terminal() && lasts(job, pod);
+    let has_pods = job.pods.values().any(|pod| is_live(pod)) || job.planned_pods.iter().any(|id| waits_for(job, id));
+    let cause = if !holding.share.is_empty() {
+        let is_over = job.start_deadline(context.config).is_some_and(|at| at <= context.now);
+        is_over.then(|| (CauseKind::NotStarted, not_started(job, context.config)))?
+    } else if holding.at.is_none() {
+        // Pods that were there before anything was granted: the queues take them in.
+        return None;
+    } else {
+        (CauseKind::ShareLost(loss_kind(holding)), words(holding.loss.as_ref(), spec))
+    };
+    let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Suspended);
+    if !has_pods && holding.share.is_empty() {
+        // What it waits for is shown with the other holds.
+        let message = Text::from(Job::no_share(spec).to_string());
+        return (!waits && !job.has_lasting_pods()).then(|| vec![Event::PhaseChanged { to: Phase::Pending, message }]);
+    }
+    let (kind, message) = cause;
+    let cause = Cause { kind, slots: Vec::new(), message: Text::from(message) };
+    let mut events = vec![Event::Decided(Box::new(Decision::Halt { cause: cause.clone() }))];
+    reconcile::show(job, Phase::Pending, Text::from(format!("{}; deleting pods", cause.message)), &mut events);
+    Some(events)
+}
+
+fn loss_kind(holding: &Holding) -> LossKind {
+    holding.loss.as_ref().map_or(LossKind::Preempted, |loss| loss.kind)
+}
+
+fn words(loss: Option<&ShareLoss>, spec: &JobSpec) -> String {
+    let queue = spec.demand.as_ref().and_then(|demand| demand.queue.as_ref());
+    let queue = queue.map_or_else(String::new, |queue| format!(" of queue {queue}"));
+    let Some(ShareLoss { kind, beneficiary }) = loss else { return format!("its GPUs{queue} were taken back") };
+    let gainer = beneficiary.as_ref().map_or("another job", |gainer| gainer);
+    match kind {
+        LossKind::Preempted => format!("preempted{queue}: its GPUs go to {gainer}"),
+        LossKind::Reclaimed => format!("reclaimed{queue}: the GPUs that it borrowed go to {gainer}"),
+        LossKind::Moved => "its pods move to other nodes".to_owned(),
+        LossKind::Resized => "its number of pods changes".to_owned(),
+        LossKind::NodesLost => "nodes are lost, and the others have no room for its pods".to_owned(),
+    }
+}
+
+fn not_started(job: &Job, config: &Config) -> String {
+    let seconds = config.start_timeout_ms.checked_div(1000).unwrap_or_default();
+    let refused = job.refusals().next().map(|(object, outcome)| format!(": {object}: {}", refusal_words(outcome)));
+    let why = job.unschedulable.as_ref().map(|(_, why)| format!(": {why}"));
+    format!("not every pod was placed within {seconds} s{}", refused.or(why).unwrap_or_default())
+}
+
+fn refusal_words(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Refused { code, message } => format!("refused ({code}): {message}"),
+        Outcome::Taken { .. } => "its name is taken".to_owned(),
+        Outcome::Done | Outcome::Forced | Outcome::Gone | Outcome::Unknown { .. } => "not created".to_owned(),
+    }
+}
+
 /// Returns true if a pod goes when the job halts: those that run once stay.
 fn lasts(job: &Job, pod: &Pod) -> bool {
     pod.fact.slot.as_ref().is_none_or(|id| waits_for(job, id))
@@ -44,6 +110,12 @@ pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) ->
     let is_going = |uid: &Uid| job.pods.get(uid).is_none_or(|pod| lasts(job, pod));
     if job.deleting_pods.iter().any(is_going) || job.planned_pods.iter().any(|id| waits_for(job, id)) {
         return reconcile::prepare(context, job, spec);
+    }
+    if job.decision.as_ref().is_some_and(|decision| decision.cause().kind != CauseKind::Suspended) {
+        let mut events = vec![Event::RestartCleared];
+        let hold = if spec.suspended { SUSPENDED.to_owned() } else { Job::no_share(spec).to_string() };
+        reconcile::show(job, Phase::Pending, Text::from(hold), &mut events);
+        return events;
     }
     let message = Text::from(SUSPENDED);
     // A halt that an older build decided shows the deletion of its pods as a phase.

@@ -124,7 +124,8 @@ fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut
     for (name, group) in open.filter_map(|g| Some((&g.name, job.groups.get(&g.name)?))) {
         let id = |index: &u32| SlotId { group: name.clone(), index: *index };
         let next = |index: &u32| Some((id(index), group.slot(*index)?.incarnation.next()));
-        let due = |index: &&u32| !all_held && passed(group.delays.get(*index));
+        let is_placed = |index: &u32| job.may_create_on(spec, context, &id(index));
+        let due = |index: &&u32| !all_held && passed(group.delays.get(*index)) && is_placed(index);
         pods.extend(group.missing.iter().filter(due).filter_map(next).take(MAX_PLANNED.saturating_sub(pods.len())));
         services.extend(group.missing_services.iter().map(id).take(MAX_PLANNED.saturating_sub(services.len())));
     }
@@ -133,6 +134,18 @@ fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut
     }
     if !services.is_empty() {
         events.push(Event::ServicesPlanned { slots: services });
+    }
+}
+
+impl Job {
+    /// Returns true if a pod of the slot has a place: its share names a node that is not lost, or it needs none.
+    fn may_create_on(&self, spec: &JobSpec, context: &DecisionContext<'_>, slot: &SlotId) -> bool {
+        let Some(group) = spec.group(&slot.group).filter(|group| self.is_gated(group)) else { return true };
+        if group.gpu_request.is_none() {
+            return true;
+        }
+        let is_lost = |node: &Text| context.node_view.trouble(node, context.now) == Some(NodeTrouble::Lost);
+        self.holding.share.node(slot).is_some_and(|node| node.is_empty() || !is_lost(node))
     }
 }
 
@@ -163,7 +176,7 @@ fn held(job: &Job, spec: &JobSpec) -> Option<(Phase, Text)> {
     Some((if is_prepared { Phase::Preparing } else { Phase::Pending }, Text::from(hold.to_string())))
 }
 
-fn show(job: &Job, to: Phase, message: Text, events: &mut Vec<Event>) {
+pub(super) fn show(job: &Job, to: Phase, message: Text, events: &mut Vec<Event>) {
     if to != job.phase {
         events.push(Event::PhaseChanged { to, message });
     } else if job.phase != Phase::New && job.milestones.back().is_some_and(|m| m.phase == to && m.message != message) {

@@ -138,6 +138,7 @@ impl FinishedGroup {
                 last_gone_rv,
                 lost,
                 counter,
+                planned_on: _,
             } = slot;
             let rest = SlotRest { pod, planned, cancelled, service, service_planned, failures, lost };
             gone.push((last_gone, last_gone_rv));
@@ -210,6 +211,7 @@ impl FinishedSlot {
             last_gone_rv,
             lost,
             counter: self.counter,
+            planned_on: None,
         }
     }
 }

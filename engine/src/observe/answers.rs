@@ -24,6 +24,7 @@ pub(crate) fn give_up(job: &mut Job, id: &SlotId, stamp: Stamp) {
     if let Some(slot) = job.slot_mut(id) {
         slot.planned = false;
         slot.cancelled = false;
+        slot.planned_on = None;
     }
 }
 

@@ -93,6 +93,7 @@ impl Turn<'_> {
         if !deleting && slot.planned {
             slot.planned = false;
             slot.cancelled = false;
+            slot.planned_on = None;
             job.planned_pods.remove(&id);
             answers::forget(job, &ObjectRef::Pod(id.clone()), self.stamp);
         }

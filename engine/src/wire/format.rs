@@ -20,16 +20,23 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
     match fact {
         Fact::Spec(fact) => {
             let made_of = !fact.missing.is_empty() || !fact.needs.is_empty();
+            if fact.spec.as_ref().is_ok_and(spec4) {
+                return 4;
+            }
             format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
         }
         Fact::Pod(fact) => format(pod(fact), false),
         Fact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
         }
+        Fact::Adopted(adopted) if adoption4(adopted) => 4,
         Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
         Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
         Fact::Relisted { kind, .. } => format(false, *kind == Kind::Owned),
+        Fact::Configured(config) if config4(config) => 4,
+        Fact::Node(node) if !node.gpus.is_empty() || node.closed => 4,
+        Fact::QueuesAsked { .. } | Fact::ShareChanged(_) | Fact::QueueReported(_) => 4,
         Fact::TermBegan { .. }
         | Fact::Configured(_)
         | Fact::JobGone
@@ -47,6 +54,8 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
 /// Returns the oldest format that can hold an event.
 pub(crate) fn of_event(event: &Event) -> u16 {
     match event {
+        Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => 4,
+        Event::Decided(of) if matches!(of.cause().kind, CauseKind::ShareLost(_) | CauseKind::NotStarted) => 4,
         Event::OwnedPlanned { .. } | Event::OwnedDropped { .. } | Event::Achieved { .. } => 3,
         Event::Replaced { .. } | Event::Lost { .. } => 2,
         Event::Decided(of) => format(decision(of), false),
@@ -101,6 +110,26 @@ fn spec3(spec: &JobSpec) -> bool {
         || spec.edits != Edits::All
         || spec.phase_rules.queued
         || spec.groups.iter().any(group)
+}
+
+/// Returns true for a spec with members that format 4 adds.
+fn spec4(spec: &JobSpec) -> bool {
+    spec.demand.is_some() || spec.queue.is_some() || spec.groups.iter().any(|group| group.gpu_request.is_some())
+}
+
+fn adoption4(adopted: &Adopted) -> bool {
+    let Mirror { share, share_at, failed_starts, start_after, decision, .. } = &adopted.mirror;
+    let is_new = |decision: &Decision| matches!(decision.cause().kind, CauseKind::ShareLost(_) | CauseKind::NotStarted);
+    !share.is_empty()
+        || share_at.is_some()
+        || *failed_starts > 0
+        || start_after.is_some()
+        || decision.as_ref().is_some_and(is_new)
+}
+
+fn config4(config: &model::Config) -> bool {
+    let model::Config { ignores_capacity, quiet_ms, start_timeout_ms, .. } = config;
+    *ignores_capacity || *quiet_ms > 0 || *start_timeout_ms != model::Config::default().start_timeout_ms
 }
 
 fn adoption3(adopted: &Adopted) -> bool {

@@ -10,6 +10,7 @@
 mod event;
 mod fact;
 mod job;
+mod share;
 mod spec;
 
 use std::borrow::Cow;
@@ -59,6 +60,8 @@ pub(super) struct RecordRef<'a> {
     pub(super) behaviour: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) job: Option<&'a JobKey>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) queues: bool,
     #[serde_as(as = "&[Fact]")]
     #[serde(skip_serializing_if = "<[model::Fact]>::is_empty")]
     pub(super) facts: &'a [model::Fact],
@@ -77,6 +80,8 @@ pub(super) struct Record {
     #[serde(default = "first")]
     pub(super) behaviour: u32,
     pub(super) job: Option<JobKey>,
+    #[serde(default)]
+    pub(super) queues: bool,
     #[serde_as(as = "Vec<Fact>")]
     #[serde(default)]
     pub(super) facts: Vec<model::Fact>,
@@ -111,6 +116,28 @@ pub(super) struct CheckpointRef<'a> {
     #[serde(rename = "source_floors")]
     pub(super) source_list_rvs: Vec<(model::Kind, Text, ResourceVersion)>,
     pub(super) terms: &'a [(Term, Position)],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) queues: Option<QueuesRef<'a>>,
+}
+
+/// State of the queues, to be written.
+#[serde_as]
+#[derive(Serialize)]
+pub(super) struct QueuesRef<'a> {
+    pub(super) ledger: &'a scheduler::desk::Ledger,
+    #[serde_as(as = "Vec<(_, share::Target)>")]
+    pub(super) targets: Vec<(JobKey, model::Target)>,
+    pub(super) resources: &'a [Text],
+}
+
+/// State of the queues, as read.
+#[serde_as]
+#[derive(Deserialize)]
+pub(super) struct Queues {
+    pub(super) ledger: scheduler::desk::Ledger,
+    #[serde_as(as = "Vec<(_, share::Target)>")]
+    pub(super) targets: Vec<(JobKey, model::Target)>,
+    pub(super) resources: Vec<Text>,
 }
 
 /// A checkpoint, as read.
@@ -135,6 +162,8 @@ pub(super) struct Checkpoint {
     #[serde(rename = "source_floors")]
     pub(super) source_list_rvs: Vec<(model::Kind, Text, ResourceVersion)>,
     pub(super) terms: Vec<(Term, Position)>,
+    #[serde(default)]
+    pub(super) queues: Option<Queues>,
 }
 
 /// Writes jobs as pairs of key and job, in the order of their keys.

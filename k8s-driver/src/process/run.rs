@@ -107,7 +107,11 @@ impl Handles {
 pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
     let connection = client::connect_batched(&options.connection).await?;
     tracing::info!(server = connection.server, "starting");
-    let registry = handles.registry.clone();
+    // Objects without a namespace are not for an operator of one namespace.
+    let registry = match options.scope.namespace {
+        Some(_) => handles.registry.clone().namespaced(),
+        None => handles.registry.clone(),
+    };
     let operator = open(&options, &handles, &registry).await?;
     let context = LeadershipContext {
         client: connection.client.clone(),

@@ -93,7 +93,8 @@ pub(crate) const OWNED: FieldMask =
 /// Members kept of a node.
 pub(crate) const NODE: FieldMask = Only(&[
     ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All)])),
-    ("status", Only(&[("conditions", Each(&Only(&[("type", All), ("status", All)])))])),
+    ("spec", Only(&[("unschedulable", All)])),
+    ("status", Only(&[("allocatable", All), ("conditions", Each(&Only(&[("type", All), ("status", All)])))])),
 ]);
 
 /// A job object: whole, but for what only other tools read.

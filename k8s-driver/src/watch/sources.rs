@@ -105,7 +105,8 @@ mod tests {
     use super::*;
 
     fn paths(scope: &JobFilter) -> Vec<(String, String)> {
-        let registry = Registry::all();
+        // As the process chooses it: an operator of one namespace serves no objects without one.
+        let registry = scope.namespace.as_ref().map_or_else(Registry::all, |_| Registry::all().namespaced());
         let all = Kind::ALL.into_iter().flat_map(|kind| sources(kind, &registry, scope));
         all.map(|source| (source.path, source.selector)).collect()
     }
@@ -120,6 +121,7 @@ mod tests {
             ("/apis/elastic.pytorch.org/v1alpha1/elasticjobs", ""),
             ("/apis/torchrun.ai/v1alpha1/torchrunjobs", ""),
             ("/apis/torchrun.ai/v1alpha1/torchrunqueues", ""),
+            ("/apis/trainyard.dev/v1alpha1/trainingqueues", ""),
             ("/api/v1/persistentvolumeclaims", torchrun),
             ("/apis/scheduling.run.ai/v2/queues", torchrun),
             ("/api/v1/pods", label),

@@ -35,13 +35,13 @@ impl Account {
 
 /// The accounts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Books {
+pub struct Books {
     accounts: BTreeMap<GpuType, Vec<Account>>,
 }
 
 impl Books {
     /// Opens accounts for the types of `pools`.
-    pub(super) fn new(tenants: &[Tenant], pools: &Pools) -> Self {
+    pub fn new(tenants: &[Tenant], pools: &Pools) -> Self {
         let order = members_first(tenants);
         let open = |gpu_type: GpuType| {
             let mut accounts: Vec<Account> = vec![Account::default(); tenants.len()];
@@ -77,7 +77,7 @@ impl Books {
     }
 
     /// GPUs that a tenant may use more, within all limits.
-    pub(super) fn left(&self, tenant: usize, gpu_type: GpuType) -> u32 {
+    pub fn left(&self, tenant: usize, gpu_type: GpuType) -> u32 {
         let left = self.account(tenant, gpu_type).map_or(0, |account| self.left_of(account, gpu_type));
         u32::try_from(left).unwrap_or(u32::MAX)
     }
@@ -93,7 +93,7 @@ impl Books {
     }
 
     /// Counts GPUs of a tenant, also beyond a limit: what is in use is in use.
-    pub(super) fn charge(&mut self, tenant: usize, gpu_type: GpuType, gpus: u32) {
+    pub fn charge(&mut self, tenant: usize, gpu_type: GpuType, gpus: u32) {
         self.change(tenant, gpu_type, |used| used.saturating_add(gpus.into()));
     }
 

@@ -21,7 +21,7 @@
 
 pub mod answer;
 pub mod ask;
-mod books;
+pub mod books;
 pub mod decide;
 pub mod floor;
 pub mod ledger;
@@ -38,6 +38,7 @@ mod waits;
 
 pub use answer::{Answer, Change, Reason, Target, Wait, Why};
 pub use ask::ask;
+pub use books::Books;
 pub use decide::{Error, decide};
 pub use floor::Floor;
 pub use ledger::Ledger;

@@ -67,7 +67,7 @@ impl ReplicatedJobs {
             let record = Record::decode(frame.position, frame.term, &frame.body)?;
             let body = long_uids(std::str::from_utf8(&frame.body)?);
             match record.scope {
-                engine::Scope::Cluster => replicated_jobs.cluster.push((frame.term, body)),
+                engine::Scope::Cluster | engine::Scope::Queues => replicated_jobs.cluster.push((frame.term, body)),
                 engine::Scope::Job(_) => replicated_jobs.job.push((frame.position, frame.term, body)),
             }
         }

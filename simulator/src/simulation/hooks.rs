@@ -10,6 +10,7 @@ use model::{Term, Timestamp};
 use operator::Operator;
 
 use super::{ExecutedCall, Trace};
+use crate::audit::Audit;
 use crate::backend::ClusterBackend;
 use crate::crash::{CrashOutcome, SharedCrashPlan};
 use crate::scenario::Boundary;
@@ -22,6 +23,7 @@ pub(super) struct SimulationHooks<'a> {
     /// Attempts of calls that did not succeed yet, by call.
     pub(super) attempts: &'a mut BTreeMap<String, u32>,
     pub(super) trace: &'a mut Trace,
+    pub(super) audit: Option<&'a mut Audit>,
 }
 
 impl<B: ClusterBackend> Hooks<B> for SimulationHooks<'_> {
@@ -59,6 +61,9 @@ impl SimulationHooks<'_> {
     /// Executes one call, and records it if it changed something.
     fn record(&mut self, backend: &mut impl ClusterBackend, call: &ApiCall) -> ApiAnswer {
         let executed = backend.execute(call);
+        if let Some(audit) = self.audit.as_mut().filter(|_| executed.changed.is_some()) {
+            self.trace.violations.extend(audit.check(backend.cluster()));
+        }
         if call.verb == Verb::Get || call.object.is_none() {
             return executed.answer;
         }

@@ -43,7 +43,7 @@ pub(super) const API: Api = Api {
     group: "trainer",
 };
 
-fn enter(phase: Phase) -> String {
+pub(super) fn enter(phase: Phase) -> String {
     let (spec, steps) = match phase {
         Phase::New => ("replicaSpecs: {}", ""),
         Phase::Pending => (GOOD, ""),

@@ -38,7 +38,7 @@ pub(super) const API: Api = Api {
     group: "worker",
 };
 
-fn enter(phase: Phase) -> String {
+pub(super) fn enter(phase: Phase) -> String {
     let (spec, replicas, steps) = match phase {
         Phase::New => ("minReplicas: 3, ", 2, ""),
         Phase::Pending => ("", 2, ""),

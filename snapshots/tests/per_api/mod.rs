@@ -6,6 +6,7 @@ mod aitrainingjob;
 mod elasticjob;
 mod torchrunjob;
 mod torchrunqueue;
+mod trainingqueue;
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,8 @@ pub(crate) struct Api {
 const VITAL: &[&str] = &["Job", "Spec", "JobGone", "Pod", "PodGone", "ServiceGone", "NodeChanged"];
 
 /// Every API with scenarios.
-pub(crate) const APIS: &[Api] = &[aitrainingjob::API, elasticjob::API, torchrunjob::API, torchrunqueue::API];
+pub(crate) const APIS: &[Api] =
+    &[aitrainingjob::API, elasticjob::API, torchrunjob::API, torchrunqueue::API, trainingqueue::API];
 
 impl Api {
     /// Reads its scenario files.

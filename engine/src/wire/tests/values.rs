@@ -45,6 +45,10 @@ fn config() -> Config {
         gpu_faults: vec!["Xid".to_owned()],
         restart_limit: Some(10),
         failure_window_ms: 11,
+        // Members of format 4 as they are where nothing is written.
+        ignores_capacity: false,
+        quiet_ms: 0,
+        start_timeout_ms: 300_000,
     }
 }
 
@@ -297,7 +301,14 @@ fn service() -> ServiceFact {
 }
 
 fn node() -> NodeFact {
-    NodeFact { name: "n1".into(), rv: ResourceVersion(8), ready: true, conditions: vec!["Xid".into()] }
+    NodeFact {
+        name: "n1".into(),
+        rv: ResourceVersion(8),
+        ready: true,
+        conditions: vec!["Xid".into()],
+        gpus: BTreeMap::new(),
+        closed: false,
+    }
 }
 
 pub(super) fn adopted() -> Adopted {
@@ -405,6 +416,7 @@ pub(super) fn group() -> Group {
         count: Some(1),
         pod: Some("p1".into()),
         planned: true,
+        planned_on: None,
         cancelled: true,
         done: true,
         service: Some("s1".into()),

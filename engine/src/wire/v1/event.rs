@@ -6,6 +6,7 @@ use model::{Incarnation, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
+use super::share::{Allocation, LossKind, QueueReport, Share, ShareChange};
 use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
 
@@ -76,6 +77,15 @@ pub(crate) enum Event {
     },
     MessageChanged {
         message: Text,
+    },
+    Allocated(#[serde_as(as = "Box<Allocation>")] Box<model::Allocation>),
+    Shared {
+        #[serde_as(as = "Vec<(_, ShareChange)>")]
+        changes: Vec<(model::JobKey, model::ShareChange)>,
+    },
+    Reported {
+        #[serde_as(as = "Vec<(_, QueueReport)>")]
+        queues: Vec<(model::JobKey, model::QueueReport)>,
     },
 }
 
@@ -151,6 +161,8 @@ pub(super) enum CauseKind {
     BudgetSpent,
     Resized,
     Suspended,
+    ShareLost(#[serde_as(as = "LossKind")] model::LossKind),
+    NotStarted,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -220,4 +232,13 @@ pub(crate) struct Mirror {
     container_restarts: u32,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     achieved: BTreeMap<Text, Text>,
+    #[serde_as(as = "Share")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    share: model::Share,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    failed_starts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    start_after: Option<Timestamp>,
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
 use super::event::{EndRequest, Mirror, Phase};
+use super::share::{QueueReport, ShareChange};
 use super::spec::{Config, FieldError, JobSpec, Keep, Kind, OwnedRef};
 use super::{forms, is_default};
 
@@ -79,6 +80,12 @@ pub(crate) enum Fact {
     },
     Due,
     Adopted(#[serde_as(as = "Box<Adopted>")] Box<model::fact::Adopted>),
+    QueuesAsked {
+        #[serde(default, skip_serializing_if = "is_default")]
+        round: bool,
+    },
+    ShareChanged(#[serde_as(as = "Box<ShareChange>")] Box<model::ShareChange>),
+    QueueReported(#[serde_as(as = "Box<QueueReport>")] Box<model::QueueReport>),
 }
 
 #[serde_as]
@@ -247,6 +254,10 @@ pub(super) struct NodeFact {
     ready: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Text>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    gpus: BTreeMap<Text, u32>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    closed: bool,
 }
 
 #[serde_as]

@@ -9,6 +9,7 @@ use serde_with::{Seq, serde_as};
 
 use super::event::{CauseKind, Decision, EndRequest, Phase};
 use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, SpecFact};
+use super::share::{QueueReport, Share, ShareLoss};
 use super::spec::OwnedRef;
 use super::{forms, is_default};
 use crate::{group, job};
@@ -24,6 +25,7 @@ forms! {
     PendingDeletion: job::PendingDeletion,
     Service: job::Service,
     Owned: job::Owned,
+    Holding: crate::holding::Holding,
     Attempt: job::Attempt,
     Node: crate::nodes::Node,
 }
@@ -106,9 +108,44 @@ pub(crate) struct Job {
     finalizers: Vec<Text>,
     #[serde(skip_serializing_if = "is_default")]
     finalized: bool,
+    #[serde_as(as = "Option<Box<QueueReport>>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<Box<model::QueueReport>>,
+    #[serde_as(as = "Holding")]
+    #[serde(skip_serializing_if = "is_default")]
+    holding: crate::holding::Holding,
     /// Derived: not written.
     #[serde(skip)]
     key: Option<Arc<model::JobKey>>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "crate::holding::Holding", default = "Default::default")]
+pub(super) struct Holding {
+    #[serde(skip_serializing_if = "is_default")]
+    gated: bool,
+    #[serde_as(as = "Share")]
+    #[serde(skip_serializing_if = "is_default")]
+    share: model::Share,
+    #[serde(skip_serializing_if = "is_default")]
+    stamp: Stamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Timestamp>,
+    #[serde_as(as = "Vec<(_, Share)>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    released: Vec<(Stamp, model::Share)>,
+    #[serde_as(as = "Option<ShareLoss>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loss: Option<model::ShareLoss>,
+    #[serde(skip_serializing_if = "is_default")]
+    has_target: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    whole: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    failed_starts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_after: Option<Timestamp>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -195,6 +232,8 @@ pub(super) struct Slot {
     #[serde_as(as = "Option<Counter>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     counter: Option<group::Counter>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    planned_on: Option<Text>,
 }
 
 #[serde_as]

@@ -6,6 +6,7 @@ use model::Text;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
+use super::share::{Demand, GpuRequest, QueueSpec};
 use super::{forms, is_default};
 
 forms! {
@@ -67,6 +68,17 @@ pub(super) struct Config {
     restart_limit: Option<u32>,
     #[serde(skip_serializing_if = "super::is_default")]
     failure_window_ms: u64,
+    #[serde(skip_serializing_if = "super::is_default")]
+    ignores_capacity: bool,
+    #[serde(skip_serializing_if = "super::is_default")]
+    quiet_ms: u64,
+    #[serde(skip_serializing_if = "is_start_timeout")]
+    start_timeout_ms: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
+fn is_start_timeout(value: &u64) -> bool {
+    *value == model::Config::default().start_timeout_ms
 }
 
 #[serde_as]
@@ -113,6 +125,12 @@ pub(super) struct JobSpec {
     #[serde_as(as = "Edits")]
     #[serde(default, skip_serializing_if = "is_default")]
     edits: model::Edits,
+    #[serde_as(as = "Option<Demand>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    demand: Option<model::Demand>,
+    #[serde_as(as = "Option<Box<QueueSpec>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<Box<model::QueueSpec>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
@@ -158,6 +176,9 @@ pub(super) struct GroupSpec {
     #[serde_as(as = "Option<Budget>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     budget: Option<model::Budget>,
+    #[serde_as(as = "Option<GpuRequest>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gpu_request: Option<model::GpuRequest>,
 }
 
 #[serde_as]

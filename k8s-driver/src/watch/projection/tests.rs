@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use apis::{Registry, Resource, objects};
+use model::JudgedNode;
 use serde_json::{Value, json};
 
 use super::*;
@@ -147,7 +148,9 @@ fn a_job_loses_nothing_but_what_other_tools_wrote() {
 /// Paths of the members in a value, in the elements of its lists as well.
 fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
     let members: Vec<(String, &Value)> = match value {
-        Value::Object(members) => members.iter().map(|(key, value)| (format!("{at}/{key}"), value)).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(key, value)| (format!("{at}/{}", key.replace('/', "~1")), value)).collect()
+        }
         Value::Array(items) => items.iter().enumerate().map(|(n, value)| (format!("{at}/{n}"), value)).collect(),
         _ => Vec::new(),
     };
@@ -161,15 +164,16 @@ fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
 fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
     let node = json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "n", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}, "managedFields": [1]},
-        "spec": {"podCIDR": "10.0.0.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}]},
-        "status": {"capacity": {"nvidia.com/gpu": "8"}, "images": [{"names": ["i"]}], "conditions": [
+        "spec": {"podCIDR": "10.0.0.0/24", "unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}]},
+        "status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}, "images": [{"names": ["i"]}], "conditions": [
             {"type": "Ready", "status": "True", "lastHeartbeatTime": "2024-02-29T00:00:00Z", "reason": "KubeletReady"},
             {"type": "GpuUnhealthy", "status": "True", "message": "Xid 79"}]}});
     let small = project(&node, NODE);
     let fact = |object: &Value| apis::node::fact(object).unwrap();
     assert_eq!(fact(&small), fact(&node));
-    let (ready, conditions) = (true, ["GpuUnhealthy".into()]);
-    assert_eq!(fact(&small).judged(), (ready, &conditions[..]), "the node shows each judged member");
+    let (conditions, gpus) = (["GpuUnhealthy".into()], [("nvidia.com/gpu".into(), 8)].into());
+    let judged = JudgedNode { ready: true, conditions: &conditions, gpus: &gpus, closed: true };
+    assert_eq!(fact(&small).judged(), judged, "the node shows each judged member");
     // A heartbeat is told from a change by what is judged: the two lists of members cannot differ.
     let mut all = Vec::new();
     paths(&small, "", &mut all);
@@ -181,7 +185,11 @@ fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
             "{path} is kept for nothing"
         );
         let judged = without.as_ref().map(model::NodeFact::judged).ok() != Some(fact(&small).judged());
-        assert_eq!(judged, path.starts_with("/status") || path == "/metadata/name" || path == "/metadata", "{path}");
+        assert_eq!(
+            judged,
+            path.starts_with("/status") || path.starts_with("/spec") || path == "/metadata/name" || path == "/metadata",
+            "{path}"
+        );
     }
 }
 
@@ -190,7 +198,7 @@ fn without(object: &Value, path: &str) -> Value {
     let (parent, name) = path.rsplit_once('/').unwrap();
     match object.pointer_mut(parent).unwrap() {
         Value::Object(members) => {
-            members.remove(name);
+            members.remove(&name.replace("~1", "/"));
         }
         Value::Array(items) => {
             items.remove(name.parse().unwrap());

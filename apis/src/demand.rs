@@ -1,0 +1,160 @@
+//! Demand of a job for GPUs: the label that names its queue, its priority, and the GPUs of its pods, the same for every API.
+//!
+//! Owns where each of these is read. It must not decide whether a job is held back: `engine::queues` does. Tests: at the end of
+//! this file.
+
+use model::{Demand, FieldError, GpuRequest, Incarnation, JobKey, SlotId, SpecFact, Text, Timestamp};
+use serde_json::{Value, json};
+use settings::Quantity;
+
+use crate::api::{JobApi, PodSlot, RenderInput};
+use crate::objects::{at, list_at, text_at};
+use crate::template::is_gpu;
+
+/// Label of a job that names its queue.
+pub const QUEUE: &str = "trainyard.dev/queue";
+
+/// Label of a job that tells its priority: a whole number, higher first. Without it the priority is 0.
+pub const PRIORITY: &str = "trainyard.dev/priority";
+
+/// Adds the demand of a job to its translated spec, if its pods request GPUs.
+pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) {
+    let Ok(spec) = &fact.spec else { return };
+    let manifest: Value = serde_json::from_str(&fact.manifest).unwrap_or_default();
+    let input = RenderInput { job: key, spec, manifest: &manifest };
+    let mut requests = Vec::new();
+    for group in &spec.groups {
+        let slot = SlotId { group: group.name.clone(), index: 0 };
+        let first = PodSlot { slot: &slot, group, incarnation: Incarnation::default(), count: 0 };
+        let pod = if group.gpus && group.replicas > 0 { api.pods(input, &[first]).into_iter().next() } else { None };
+        requests.push(pod.and_then(Result::ok).and_then(|pod| request(at(&pod, &["spec"])?)));
+    }
+    let Ok(spec) = &mut fact.spec else { return };
+    for (group, request) in spec.groups.iter_mut().zip(requests) {
+        group.gpu_request = request;
+    }
+    if spec.groups.iter().any(|group| group.gpu_request.is_some()) {
+        let (priority, problem) = priority(object);
+        spec.demand = Some(Demand { queue: queue(object), priority, submitted: created(object) });
+        fact.warnings.extend(problem);
+    }
+}
+
+/// Returns the queue that an object's labels name.
+fn queue(object: &Value) -> Option<Text> {
+    let labels = at(object, &["metadata", "labels"])?;
+    labels.get(QUEUE)?.as_str().filter(|name| !name.is_empty()).map(Text::from)
+}
+
+/// Returns the priority that an object's labels name, 0 without one, and what is wrong with it.
+fn priority(object: &Value) -> (i32, Option<FieldError>) {
+    let label = at(object, &["metadata", "labels"]).and_then(|labels| labels.get(PRIORITY)?.as_str());
+    match label.map(str::parse) {
+        None => (0, None),
+        Some(Ok(priority)) => (priority, None),
+        Some(Err(_)) => {
+            let path = format!("metadata.labels.{PRIORITY}");
+            let value = format!("{:?}", label.unwrap_or_default());
+            (0, Some(FieldError::new(path, value, "must be a whole number; it counts as 0")))
+        }
+    }
+}
+
+fn created(object: &Value) -> Timestamp {
+    let text = text_at(object, &["metadata", "creationTimestamp"]);
+    text.and_then(Timestamp::parse_rfc3339).unwrap_or_default()
+}
+
+/// Returns the GPUs that a pod requests: those of its containers together, or of one of its init containers if that is more. A pod that
+/// requests several kinds counts with the first.
+fn request(spec: &Value) -> Option<GpuRequest> {
+    let of = |container: &Value| {
+        let amounts = ["limits", "requests"].into_iter().find_map(|kind| {
+            let all = container.get("resources")?.get(kind)?.as_object()?;
+            all.iter().find(|(name, _)| is_gpu(name))
+        });
+        amounts.and_then(|(name, amount)| Some((name.clone(), u32::try_from(Quantity::read(amount)?.ceil()).ok()?)))
+    };
+    let all = |key: &str| -> Vec<(String, u32)> { list_at(spec, &[key]).iter().filter_map(of).collect() };
+    let (containers, init) = (all("containers"), all("initContainers"));
+    let resource = containers.iter().chain(&init).map(|(name, _)| name).next()?.clone();
+    let same = |(name, count): &(String, u32)| if *name == resource { *count } else { 0 };
+    let together = containers.iter().map(same).fold(0u32, u32::saturating_add);
+    let count = init.iter().map(same).fold(together, u32::max);
+    (count > 0).then(|| GpuRequest { resource: Text::from(resource), count })
+}
+
+/// Binds a rendered pod to a node of its job's share. A pod of a named queue may run nowhere else, and carries the queue's label. Of
+/// others the scheduler is asked to prefer the node for which there is room.
+pub fn place(pod: &mut Value, node: &str, queue: Option<&Text>) {
+    if let Some(queue) = queue
+        && let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(labels) = metadata.entry("labels").or_insert_with(|| json!({})).as_object_mut()
+    {
+        labels.insert(QUEUE.to_owned(), json!(&**queue));
+    }
+    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let affinity = spec.entry("affinity").or_insert_with(|| json!({}));
+    let Some(affinity) = affinity.as_object_mut() else { return };
+    let nodes = affinity.entry("nodeAffinity").or_insert_with(|| json!({}));
+    let Some(nodes) = nodes.as_object_mut() else { return };
+    if queue.is_none() {
+        let preferred = nodes.entry("preferredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!([]));
+        if let Some(preferred) = preferred.as_array_mut() {
+            preferred.push(json!({"weight": 100, "preference": term}));
+        }
+        return;
+    }
+    let required = nodes.entry("requiredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!({}));
+    let Some(required) = required.as_object_mut() else { return };
+    let terms = required.entry("nodeSelectorTerms").or_insert_with(|| json!([]));
+    let Some(terms) = terms.as_array_mut() else { return };
+    if terms.is_empty() {
+        terms.push(term);
+        return;
+    }
+    // Terms are alternatives: each gets the node beside what it has.
+    for each in terms.iter_mut().filter_map(Value::as_object_mut) {
+        let fields = each.entry("matchFields").or_insert_with(|| json!([]));
+        if let (Some(fields), Some(own)) = (fields.as_array_mut(), term.get("matchFields").and_then(Value::as_array)) {
+            fields.extend(own.iter().cloned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_of_containers_add_up_and_init_containers_run_before() {
+        let of = |containers: Value, init: Value| {
+            request(&json!({"containers": containers, "initContainers": init}))
+                .map(|r| (r.resource.to_string(), r.count))
+        };
+        let gpus = |kind: &str, count: i64| json!({"resources": {kind: {"nvidia.com/gpu": count}}});
+        let some = |count| Some(("nvidia.com/gpu".to_owned(), count));
+        assert_eq!(of(json!([gpus("limits", 2), gpus("requests", 1), {}]), json!([])), some(3));
+        assert_eq!(of(json!([gpus("limits", 2)]), json!([gpus("limits", 4)])), some(4));
+        assert_eq!(of(json!([gpus("limits", 0)]), json!([])), None);
+        assert_eq!(of(json!([{"resources": {"limits": {"cpu": 1}}}]), json!(null)), None);
+    }
+
+    #[test]
+    fn a_pod_is_bound_to_its_node_beside_its_own_affinity() {
+        let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": [{"matchExpressions": [1]}, {"matchExpressions": [2]}]}}}}});
+        place(&mut pod, "n1", Some(&"q".into()));
+        let terms = at(&pod, &["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
+        let field = json!([{"key": "metadata.name", "operator": "In", "values": ["n1"]}]);
+        assert_eq!(
+            terms.unwrap()["nodeSelectorTerms"],
+            json!([{"matchExpressions": [1], "matchFields": field}, {"matchExpressions": [2], "matchFields": field}])
+        );
+        let mut pod = json!({"spec": {}});
+        place(&mut pod, "n2", None);
+        let preferred = &pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
+        assert_eq!(preferred[0]["preference"]["matchFields"][0]["values"], json!(["n2"]));
+    }
+}

@@ -1,0 +1,111 @@
+//! TrainingQueue (`trainyard.dev/v1alpha1`, cluster-scoped): quota, cohort, policy and order of the jobs that name it.
+//!
+//! To the engine a queue is a job without groups whose spec holds the settings of a queue. `spec` reads the object, `status` and
+//! `adopt` write and read its status, `crd` is its schema. It owns no object and has no pods. Must not decide anything: that is
+//! `engine::queues`. Tests: `tests.rs`.
+
+mod adopt;
+mod crd;
+mod spec;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+use model::fact::Adopted;
+use model::{JobFact, JobKey, Phase, SpecFact};
+use serde_json::Value;
+
+use crate::api::JobApi;
+use crate::call::Resource;
+use crate::fields::Finding;
+use crate::objects::{deleting_at, mirror_stamp, resource_version};
+use crate::selector::Selector;
+
+/// API version.
+pub const API_VERSION: &str = "trainyard.dev/v1alpha1";
+/// Kind of the objects.
+pub const KIND: &str = "TrainingQueue";
+/// Plural of the resource.
+const PLURAL: &str = "trainingqueues";
+
+/// The TrainingQueue API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TrainingQueue;
+
+impl JobApi for TrainingQueue {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        PLURAL
+    }
+
+    fn namespaced(&self) -> bool {
+        false
+    }
+
+    fn has_pods(&self) -> bool {
+        false
+    }
+
+    fn selector(&self) -> Selector {
+        Selector::default()
+    }
+
+    fn job_fact(&self, object: &Value) -> JobFact {
+        JobFact {
+            rv: resource_version(object),
+            deleting: deleting_at(object).is_some(),
+            end_requests: std::collections::BTreeMap::new(),
+            end_annotated: true,
+            mirror: mirror_stamp(object),
+            finalizers: Vec::new(),
+            finalized: false,
+        }
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        spec::fact(object)
+    }
+
+    fn findings(&self, object: &Value) -> Vec<Finding> {
+        spec::TRANSLATION.findings(object)
+    }
+
+    fn adopt(&self, object: &Value) -> Adopted {
+        adopt::adopt(object)
+    }
+
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        match phase {
+            Phase::New => "",
+            Phase::Pending
+            | Phase::Creating
+            | Phase::Running
+            | Phase::Restarting
+            | Phase::Terminating
+            | Phase::Succeeded
+            | Phase::Failed
+            | Phase::TimedOut
+            | Phase::Preempted
+            | Phase::NodeFailed
+            | Phase::Suspended
+            | Phase::Preparing
+            | Phase::Queued => "Active",
+        }
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn event_component(&self) -> &'static str {
+        "trainingqueue-controller"
+    }
+}

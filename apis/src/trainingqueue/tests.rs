@@ -1,0 +1,83 @@
+//! Tests of this API: what a queue object becomes, and what is shown of it.
+
+use model::{QuotaSpec, Reclaim, WithinQueue};
+use serde_json::{Value, json};
+
+use super::TrainingQueue;
+use crate::api::JobApi;
+use crate::testing::{check_described, check_structure, columns, edited, errors, schema, warnings};
+
+fn queue() -> Value {
+    json!({"apiVersion": "trainyard.dev/v1alpha1", "kind": "TrainingQueue",
+        "metadata": {"name": "q", "uid": "u", "generation": 1},
+        "spec": {"cohort": "c", "quota": {"nvidia.com/gpu": {"nominal": 8, "borrowing": 4, "lending": 2}}}})
+}
+
+#[test]
+fn the_definition_is_structural_and_described() {
+    let schema = schema(&TrainingQueue);
+    check_structure(&schema, "$");
+    check_described(&schema, "$");
+    assert_eq!(columns(&TrainingQueue), ["Cohort", "Policy", "Admitted", "Pending", "Age"]);
+    assert_eq!(TrainingQueue.crd()["spec"]["scope"], "Cluster");
+}
+
+#[test]
+fn absent_fields_have_their_defaults() {
+    let spec = TrainingQueue.spec_fact(&queue()).spec.unwrap();
+    let read = spec.queue.unwrap();
+    let quota = QuotaSpec { nominal: 8, borrowing: 4, lending: Some(2) };
+    assert_eq!(read.quota, [("nvidia.com/gpu".into(), quota)].into());
+    assert_eq!((&*read.policy, read.by_priority, read.spread, read.paused), ("fifo-backfill", true, false, false));
+    assert_eq!((read.within, read.reclaim), (WithinQueue::Never, Reclaim::Any));
+    assert_eq!((read.min_run_ms, read.round_ms, read.weight, read.namespaces), (120_000, 10_000, 1, None));
+}
+
+#[test]
+fn namespaces_are_selected_by_name() {
+    let name = "kubernetes.io/metadata.name";
+    let selector = json!({"matchLabels": {name: "a"}, "matchExpressions": [{"key": name, "operator": "In", "values": ["a", "b"]}]});
+    let spec = TrainingQueue.spec_fact(&edited(queue(), &[("/spec/namespaceSelector", selector)])).spec.unwrap();
+    assert_eq!(spec.queue.unwrap().namespaces, Some(["a".into()].into()));
+}
+
+#[test]
+fn mistakes_name_their_fields() {
+    for (edits, want) in [
+        (
+            vec![("/spec/quota/nvidia.com~1gpu/nominal", json!(-1))],
+            "spec.quota.nvidia.com/gpu.nominal: must be at least 0 (-1)",
+        ),
+        (
+            vec![("/spec/quota/nvidia.com~1gpu/lending", json!(9))],
+            "spec.quota.nvidia.com/gpu.lending: must be at most the nominal quota, 8 (9)",
+        ),
+        (
+            vec![("/spec/namespaceSelector", json!({"matchLabels": {"team": "a"}}))],
+            "spec.namespaceSelector.matchLabels.team: namespaces are selected by name only: label kubernetes.io/metadata.name \
+             (\"a\")",
+        ),
+        (
+            vec![("/spec/nodes", json!({"selector": {}}))],
+            "spec.nodes: a part of the nodes cannot be chosen: leave the field out; all nodes count ({\"selector\":{}})",
+        ),
+        (
+            vec![("/spec/quota", Value::Null)],
+            "spec.quota: a queue needs a quota, for example {nvidia.com/gpu: {nominal: 8}} (missing)",
+        ),
+    ] {
+        assert_eq!(errors(&TrainingQueue, &edited(queue(), &edits)), [want]);
+    }
+    let unknown = errors(&TrainingQueue, &edited(queue(), &[("/spec/policy", json!("fifo-backfil"))]));
+    assert!(unknown[0].starts_with("spec.policy: ") && unknown[0].contains("fifo-backfill"), "{unknown:?}");
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    let edits = [("/spec/quota/cpu", json!({"nominal": 256})), ("/spec/cohort", Value::Null)];
+    let want = [
+        "spec.quota.cpu: only GPUs are counted: this quota limits nothing ({\"nominal\":256})",
+        "spec.quota.nvidia.com/gpu.borrowing: a queue without a cohort borrows nothing (4)",
+    ];
+    assert_eq!(warnings(&TrainingQueue, &edited(queue(), &edits)), want);
+}

@@ -1,0 +1,105 @@
+//! Events in words. Decides nothing. Tests: through [`super`], and the golden outputs of `explain` and `history`.
+
+use std::fmt::Write as _;
+
+use model::{Decision, Event, JobKey, LossKind, ShareChange, Target};
+
+/// An event in words; `None` for those that a phase change beside them says better.
+pub fn event_words(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Fenced => "this term takes the job over: its mirror is written first".to_owned(),
+        Event::PodsPlanned { slots } => {
+            format!("create pods {}", named_list(&slots.iter().map(|(s, _)| s.to_string()).collect::<Vec<_>>()))
+        }
+        Event::ServicesPlanned { slots } => {
+            format!("create services {}", named_list(&slots.iter().map(ToString::to_string).collect::<Vec<_>>()))
+        }
+        Event::OwnedPlanned { objects } => {
+            format!("create {}", named_list(&objects.iter().map(ToString::to_string).collect::<Vec<_>>()))
+        }
+        Event::OwnedDropped { objects } => {
+            format!("delete {}", named_list(&objects.iter().map(ToString::to_string).collect::<Vec<_>>()))
+        }
+        Event::Achieved { group, run } => format!("{group} completed run {run}"),
+        Event::PodsDropped { uids } => format!("delete {} surplus pods", uids.len()),
+        Event::ServicesDropped { uids } => format!("delete {} services", uids.len()),
+        Event::Decided(decision) => match &**decision {
+            Decision::Restart { group, scope, cause, retry_at, .. } => {
+                let wait = retry_at.map(|at| format!(", not before {}", at.to_rfc3339())).unwrap_or_default();
+                format!("restart (scope {scope:?}, charged to {group}{wait}): {}", cause.message)
+            }
+            Decision::End { phase, cause, clean, live_only } => {
+                let pods = match (clean, live_only) {
+                    (true, false) => "pods deleted",
+                    (true, true) => "pods that have not ended deleted",
+                    (false, _) => "pods kept",
+                };
+                format!("end as {phase:?}, {pods}: {}", cause.message)
+            }
+            Decision::Halt { cause } => format!("halt: {}", cause.message),
+        },
+        Event::Replaced { group, slots } => {
+            let names: Vec<String> = slots.iter().map(|each| format!("{group}-{}", each.index)).collect();
+            let last = slots.iter().filter_map(|each| each.retry_at).max();
+            let wait = last.map(|at| format!(", not before {}", at.to_rfc3339())).unwrap_or_default();
+            format!("replace pods {} (charged to {group}{wait})", named_list(&names))
+        }
+        Event::Lost { slots } => {
+            let names: Vec<String> = slots.iter().map(|(slot, _)| slot.to_string()).collect();
+            format!("pods {} failed for good: not created again", named_list(&names))
+        }
+        Event::RestartCleared => "the old pods are gone".to_owned(),
+        Event::Ended { phase } => format!("phase {phase:?}: ended"),
+        Event::PhaseChanged { to, message } if message.is_empty() => format!("phase {to:?}"),
+        Event::PhaseChanged { to, message } => format!("phase {to:?}: {message}"),
+        Event::Allocated(allocation) => {
+            let target =
+                |(job, target): &(JobKey, Target)| format!("{}/{} shall run {}", job.namespace, job.name, target.share);
+            let targets: Vec<String> = allocation.targets.iter().map(target).collect();
+            if targets.is_empty() {
+                return None;
+            }
+            targets.join("; ")
+        }
+        Event::Shared { changes } => {
+            let change = |(job, change): &(JobKey, ShareChange)| {
+                format!("{}/{} {}", job.namespace, job.name, share_words(change))
+            };
+            changes.iter().map(change).collect::<Vec<_>>().join("; ")
+        }
+        Event::Stalled { message: Some(message) } => message.to_string(),
+        Event::Stalled { message: None } | Event::MessageChanged { .. } | Event::Reported { .. } => return None,
+    })
+}
+
+/// A change of a share, or of what it shall become, in words.
+pub fn share_words(change: &ShareChange) -> String {
+    let mut text =
+        if change.share.is_empty() { "holds no place".to_owned() } else { format!("may run {}", change.share) };
+    if let Some(target) = &change.target {
+        let _ = write!(text, ", and shall run {target} once there is room");
+    }
+    if let Some(loss) = &change.why {
+        let gainer = loss.beneficiary.as_ref().map(|gainer| format!(" for {gainer}")).unwrap_or_default();
+        let _ = write!(text, " ({}{gainer})", loss_words(loss.kind));
+    }
+    text
+}
+
+const fn loss_words(kind: LossKind) -> &'static str {
+    match kind {
+        LossKind::Preempted => "preempted",
+        LossKind::Reclaimed => "reclaimed",
+        LossKind::Moved => "moved",
+        LossKind::Resized => "resized",
+        LossKind::NodesLost => "nodes are lost",
+    }
+}
+
+/// Joins names; of more than a line holds, the first ones and their number.
+pub(super) fn named_list(names: &[String]) -> String {
+    match names.len() {
+        0..=6 => names.join(", "),
+        n => format!("{}, ... ({n} in all)", names.get(..4).unwrap_or_default().join(", ")),
+    }
+}

@@ -1,0 +1,153 @@
+//! Facts in words. Decides nothing. Tests: through [`super`], and the golden outputs of `explain` and `history`.
+
+use std::fmt::Write as _;
+
+use model::command::Outcome;
+use model::{ContainerState, Fact, ObjectRef, PodFact};
+
+use super::events::share_words;
+use crate::job::Job;
+use crate::words::with_message;
+
+/// Facts that name an object by its uid, told with its name.
+pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
+    let job = job?;
+    let pod = |uid| job.pods.get(uid).map(|p| format!("pod {}", p.fact.name));
+    let service = |uid| job.services.get(uid).map(|s| format!("service {}", s.name));
+    match fact {
+        Fact::PodGone { uid, .. } => Some(format!("{} is gone", pod(uid)?)),
+        Fact::ServiceGone { uid } => Some(format!("{} is gone", service(uid)?)),
+        Fact::Answered { object: ObjectRef::PodUid(uid), outcome } => {
+            Some(outcome_words(&format!("delete of {}", pod(uid)?), outcome))
+        }
+        Fact::Answered { object: ObjectRef::ServiceUid(uid), outcome } => {
+            Some(outcome_words(&format!("delete of {}", service(uid)?), outcome))
+        }
+        Fact::TermBegan { .. }
+        | Fact::Configured(_)
+        | Fact::Job(_)
+        | Fact::Spec(_)
+        | Fact::JobGone
+        | Fact::Pod(_)
+        | Fact::Service(_)
+        | Fact::Owned(_)
+        | Fact::OwnedGone { .. }
+        | Fact::Node(_)
+        | Fact::NodeGone { .. }
+        | Fact::NodeChanged { .. }
+        | Fact::Relisted { .. }
+        | Fact::Answered { .. }
+        | Fact::Published { .. }
+        | Fact::Due
+        | Fact::Adopted(_)
+        | Fact::QueuesAsked { .. }
+        | Fact::ShareChanged(_)
+        | Fact::QueueReported(_) => None,
+    }
+}
+
+/// A fact in words; `None` for those that matter to bookkeeping only.
+pub fn fact_words(fact: &Fact) -> Option<String> {
+    Some(match fact {
+        Fact::TermBegan { term } => format!("term {term} began"),
+        Fact::Configured(_) => "configuration recorded".to_owned(),
+        Fact::Job(job) if job.deleting => "the job object is being deleted".to_owned(),
+        Fact::Job(job) if !job.end_requests.is_empty() => {
+            let end_requests: Vec<String> =
+                job.end_requests.iter().map(|(request, value)| format!("{request:?}={value}")).collect();
+            format!("the job object carries marks: {}", end_requests.join(", "))
+        }
+        Fact::Job(_) | Fact::Published { .. } | Fact::Due | Fact::Relisted { .. } | Fact::QueuesAsked { .. } => {
+            return None;
+        }
+        Fact::ShareChanged(change) => share_words(change),
+        Fact::QueueReported(report) => format!("{} jobs hold places, {} wait", report.admitted, report.pending),
+        Fact::Spec(spec) => match &spec.spec {
+            Ok(spec) => {
+                let groups: Vec<String> =
+                    spec.groups.iter().map(|g| format!("{} x{}", g.display(), g.replicas)).collect();
+                format!("spec seen: {}", groups.join(", "))
+            }
+            Err(_) if !spec.missing.is_empty() => {
+                let missing: Vec<String> =
+                    spec.missing.iter().map(|missing| crate::Hold::Missing(missing).to_string()).collect();
+                missing.join("; ")
+            }
+            Err(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                format!("spec cannot be accepted: {}", errors.join("; "))
+            }
+        },
+        Fact::JobGone => "the job object is gone".to_owned(),
+        Fact::Pod(pod) => pod_words(pod),
+        Fact::PodGone { uid, .. } => format!("pod with uid {uid} is gone"),
+        Fact::Service(service) => format!("service {} seen", service.name),
+        Fact::ServiceGone { uid } => format!("service with uid {uid} is gone"),
+        Fact::Owned(owned) => {
+            let state = match (&owned.failed, owned.deleting, owned.ready) {
+                (Some(why), ..) => format!("cannot be used: {why}"),
+                (None, true, _) => "is being deleted".to_owned(),
+                (None, false, true) => "is ready".to_owned(),
+                (None, false, false) => "exists".to_owned(),
+            };
+            format!("{} {state}", owned.object)
+        }
+        Fact::OwnedGone { uid } => format!("an object of the job, with uid {uid}, is gone"),
+        Fact::Node(node) => format!("node {} is {}", node.name, if node.ready { "ready" } else { "not ready" }),
+        Fact::NodeGone { name } => format!("node {name} is gone"),
+        Fact::NodeChanged { name } => format!("node {name} changed"),
+        Fact::Answered { object, outcome } => answer_words(object, outcome),
+        Fact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),
+    })
+}
+
+pub(super) fn answer_words(object: &ObjectRef, outcome: &Outcome) -> String {
+    outcome_words(&object.to_string(), outcome)
+}
+
+fn outcome_words(object: &str, outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done | Outcome::Forced => format!("{object}: done"),
+        Outcome::Gone => format!("{object}: not there"),
+        Outcome::Taken { waiting: true, .. } => {
+            format!("{object}: the name is still held by an object that is going away")
+        }
+        Outcome::Taken { unseen: true, .. } => {
+            format!("{object}: it is there, but its labels were changed so that it is not watched")
+        }
+        Outcome::Taken { .. } => format!("{object}: the name belongs to something else"),
+        Outcome::Refused { code, message } => format!("{object}: refused ({code} {message})"),
+        Outcome::Unknown { code } => format!("{object}: no clear answer ({code})"),
+    }
+}
+
+pub(super) fn pod_words(pod: &PodFact) -> String {
+    let mut text = format!("pod {} is {:?}", pod.name, pod.phase);
+    if let Some(node) = &pod.node {
+        {
+            let _ = write!(text, " on {node}");
+        };
+    }
+    for container in &pod.containers {
+        match &container.state {
+            ContainerState::Waiting { reason, message } => {
+                let reason = with_message(reason, message.as_ref());
+                let _ = write!(text, ", {} waits: {reason}", container.name);
+            }
+            ContainerState::Terminated { code, message, .. } => {
+                let code = with_message(&code.to_string(), message.as_ref());
+                let _ = write!(text, ", {} exited {code}", container.name);
+            }
+            ContainerState::Running => {}
+        }
+    }
+    if let Some(reason) = &pod.reason {
+        {
+            let _ = write!(text, ", {reason}");
+        };
+    }
+    if pod.deleting.is_some() {
+        text.push_str(", being deleted");
+    }
+    text
+}

@@ -1,0 +1,202 @@
+//! Grants: targets become shares where every node and every queue has room for the difference.
+//!
+//! Owns the sums of what counts. Takes places away at once; gives them only once there is room, and a start only whole. A job
+//! that finds no room keeps later ones off what it needs. Tests: through [`super`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{Allocation, JobKey, LossKind, Share, ShareChange, ShareLoss, SlotId, Target, Text, Timestamp};
+use scheduler::GpuType;
+use scheduler::desk::{Books, Pools};
+
+use super::holder::Holder;
+use super::round;
+use crate::nodes::NodeTrouble;
+use crate::state::State;
+
+/// Returns the shares that differ from what the pods of their jobs show: of a job whose pods were bound to other nodes, and of one
+/// that had pods before its queue granted anything.
+pub(super) fn seen(state: &State) -> BTreeMap<JobKey, Share> {
+    let mut all = BTreeMap::new();
+    for (key, holder) in state.queues.holders.iter().filter(|(_, holder)| holder.wants) {
+        let mut share = if holder.found { found(holder) } else { holder.share.clone() };
+        for (group, nodes) in &mut share.groups {
+            for (index, node) in (0u32..).zip(nodes) {
+                if let Some(actual) = holder.bound.get(&SlotId { group: group.clone(), index }) {
+                    node.clone_from(actual);
+                }
+            }
+        }
+        if share != holder.share {
+            all.insert(key.clone(), share);
+        }
+    }
+    all
+}
+
+/// A place for each slot, on nodes that are not known.
+fn found(holder: &Holder) -> Share {
+    let mut share = Share::default();
+    for (slot, _) in &holder.slots {
+        share.groups.entry(slot.group.clone()).or_default().push(Text::from(""));
+    }
+    share
+}
+
+/// Returns the targets that follow pods to the nodes on which they are seen.
+pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> Allocation {
+    let mut targets = Vec::new();
+    for (key, share) in seen {
+        if let (Some(target), Some(holder)) = (state.queues.targets.get(key), state.queues.holders.get(key)) {
+            let followed = round::held(&state.queues, key, holder, Some(share));
+            if followed != target.share {
+                targets.push((key.clone(), Target { share: followed, why: target.why.clone() }));
+            }
+        }
+    }
+    Allocation { targets, ..Allocation::default() }
+}
+
+/// Room on nodes and in queues, as far as nothing counts there.
+struct Room {
+    nodes: BTreeMap<Text, u32>,
+    books: Books,
+    tenants: round::Tenants,
+}
+
+impl Room {
+    fn new(state: &State, now: Timestamp) -> Self {
+        let (nodes, _) = round::nodes(state, now);
+        let tenants = round::Tenants::new(&state.queues);
+        let mut pools = Pools::new();
+        for node in &nodes {
+            let sum = pools.entry(node.gpu_type).or_default();
+            *sum = sum.saturating_add(node.slots);
+        }
+        let mut room = Self {
+            nodes: nodes.iter().map(|node| (node.name.clone(), node.slots)).collect(),
+            books: Books::new(&tenants.all, &pools),
+            tenants,
+        };
+        for (key, holder) in &state.queues.holders {
+            let gpu_type = state.queues.gpu_type(&holder.resource);
+            for (slot, nodes) in &holder.places {
+                let gpus = holder.gpus(slot);
+                room.take_quota(key, holder, gpu_type, gpus);
+                for node in nodes {
+                    room.take_node(node, gpus);
+                }
+            }
+        }
+        room
+    }
+
+    fn take_quota(&mut self, key: &JobKey, holder: &Holder, gpu_type: GpuType, gpus: u32) {
+        if let Some(tenant) = self.tenants.place(key, holder) {
+            self.books.charge(tenant, gpu_type, gpus);
+        }
+    }
+
+    fn take_node(&mut self, node: &Text, gpus: u32) {
+        if let Some(left) = self.nodes.get_mut(node) {
+            *left = left.saturating_sub(gpus);
+        }
+    }
+
+    /// Takes the difference between what counts for a job and a target, and returns true if there is room for it. A job that
+    /// finds none takes all that there is.
+    fn take(&mut self, key: &JobKey, holder: &Holder, gpu_type: GpuType, target: &Share) -> bool {
+        let mut on: BTreeMap<&Text, u32> = BTreeMap::new();
+        let mut quota: u32 = 0;
+        for (slot, node) in target.cells() {
+            let gpus = holder.gpus(&slot);
+            let counted = holder.places.get(&slot);
+            if counted.is_none() {
+                quota = quota.saturating_add(gpus);
+            }
+            if counted.is_none_or(|nodes| !nodes.contains(node)) {
+                let sum = on.entry(node).or_default();
+                *sum = sum.saturating_add(gpus);
+            }
+        }
+        let in_quota = self.tenants.place(key, holder).is_some_and(|tenant| self.books.left(tenant, gpu_type) >= quota);
+        let on_nodes = on.iter().all(|(node, gpus)| self.nodes.get(*node).is_some_and(|left| left >= gpus));
+        self.take_quota(key, holder, gpu_type, quota);
+        for (node, gpus) in on {
+            self.take_node(node, gpus);
+        }
+        in_quota && on_nodes
+    }
+}
+
+/// Returns the changes of shares that targets lead to now.
+pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Vec<(JobKey, ShareChange)> {
+    let queues = &state.queues;
+    let mut changes: BTreeMap<JobKey, ShareChange> = BTreeMap::new();
+    let mut grows: Vec<(&JobKey, &Holder, &Target)> = Vec::new();
+    for (key, holder) in queues.holders.iter().filter(|(_, holder)| holder.wants) {
+        let share = seen.get(key).unwrap_or(&holder.share);
+        let target = queues.targets.get(key).filter(|target| target.share != *share);
+        let job = state.jobs.live(key);
+        let is_told = job.is_some_and(|job| job.holding.has_target == target.is_some());
+        let mut change = ShareChange { share: share.clone(), target: target.map(|t| t.share.clone()), why: None };
+        if let Some(target) = target
+            && job.is_some_and(|job| job.is_fenced(state.stamp.term))
+        {
+            if let Some((kept, why)) = taken_away(state, share, target, now) {
+                change.share = kept;
+                change.why = Some(why);
+            }
+            if change.share != target.share {
+                grows.push((key, holder, target));
+            }
+        }
+        if change.share == target.map_or(&change.share, |target| &target.share).clone() {
+            change.target = None;
+        }
+        if change.share != holder.share || !is_told {
+            changes.insert(key.clone(), change);
+        }
+    }
+    if queues.pace.quiet_until.is_some_and(|until| now < until) || grows.is_empty() {
+        return changes.into_iter().collect();
+    }
+    grows.sort_by_key(|(key, holder, _)| (std::cmp::Reverse(holder.priority), holder.submitted, *key));
+    let mut room = Room::new(state, now);
+    for (key, holder, target) in grows {
+        let has_room = room.take(key, holder, queues.gpu_type(&holder.resource), &target.share);
+        // Pods of the share before must be gone, and creations resolved, before the job starts again.
+        let starts = changes.get(key).map_or(&holder.share, |change| &change.share).is_empty();
+        if has_room && !(starts && (holder.leaving || !holder.share.is_empty())) {
+            changes.insert(key.clone(), ShareChange { share: target.share.clone(), target: None, why: None });
+        }
+    }
+    changes.into_iter().collect()
+}
+
+/// Returns what is left of a share on the way to a target, with the reason, where places are taken away.
+fn taken_away(state: &State, share: &Share, target: &Target, now: Timestamp) -> Option<(Share, ShareLoss)> {
+    let view = state.node_view();
+    let stays = |node: &Text| !node.is_empty() && view.trouble(node, now) != Some(NodeTrouble::Lost);
+    let moves = share.cells().any(|(slot, node)| target.share.node(&slot).is_some_and(|to| to != node) && stays(node));
+    let why = |kind| target.why.clone().unwrap_or(ShareLoss { kind, beneficiary: None });
+    if share.is_empty() {
+        return None;
+    }
+    if target.share.is_empty() {
+        return Some((Share::default(), why(LossKind::Preempted)));
+    }
+    if moves {
+        return Some((Share::default(), why(LossKind::Moved)));
+    }
+    let gone: BTreeSet<SlotId> =
+        share.cells().map(|(slot, _)| slot).filter(|slot| target.share.node(slot).is_none()).collect();
+    if gone.is_empty() {
+        return None;
+    }
+    let mut kept = Share::default();
+    for (slot, node) in share.cells().filter(|(slot, _)| !gone.contains(slot)) {
+        kept.groups.entry(slot.group).or_default().push(node.clone());
+    }
+    Some((kept, why(LossKind::Resized)))
+}

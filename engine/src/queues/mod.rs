@@ -1,0 +1,289 @@
+//! Queues: which jobs may hold which places on nodes. Decided after the jobs of a turn, as records of their own.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`holder`] | the part of a job that queues decide by |
+//! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
+//! | [`grant`] | targets become shares where there is room |
+//! | [`report`] | what is told of queues and of jobs that wait |
+//!
+//! A *target* is what a job shall hold; a *share* is what it may hold now, and stands in the job's mirror before any of its pods
+//! is created. Places that were given up count until a mirror without them is acknowledged and their pods are seen gone. So no
+//! node and no quota is exceeded at any moment, whatever is lost or late. The desk sees targets, never what still counts.
+//!
+//! It must not create or delete anything: a job follows from its share ([`crate::decide`]). Folding a record needs no policy;
+//! deciding it again does. Tests: `tests/queues.rs`, the scenarios with GPUs, and the audit of `simulator`.
+
+mod grant;
+mod holder;
+pub mod report;
+mod round;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{Allocation, Event, Fact, JobKey, QueueSpec, Target, Text, Timestamp};
+use scheduler::MemoryChange;
+use scheduler::desk::Ledger;
+
+use self::holder::Holder;
+use crate::job::Job;
+use crate::nodes::Node;
+use crate::state::{ApplyError, State};
+
+/// Name of the queue of jobs that name none.
+pub const ROOT: &str = "";
+
+/// State of the queues: memory of the policies, targets, and the resources that count as GPUs.
+#[derive(Debug, Clone, Default)]
+pub struct Queues {
+    /// Memory of the policies and what they learnt.
+    pub ledger: Ledger,
+    /// Targets that are not shares yet.
+    pub targets: BTreeMap<JobKey, Target>,
+    /// Resources that count as GPUs, in the order in which nodes offered them. Their index is the scheduler's GPU type.
+    pub resources: Vec<Text>,
+    /// Resources that some node offers now.
+    pub(crate) offered: BTreeSet<Text>,
+    /// Objects that are queues, by name.
+    pub(crate) objects: BTreeMap<Text, (JobKey, Box<QueueSpec>)>,
+    /// Jobs that hold places or ask for some.
+    pub(crate) holders: BTreeMap<JobKey, Holder>,
+    pub(crate) pace: Pace,
+}
+
+/// The time for the next decision. Derived from what happened in this process: after a start everything is asked again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pace {
+    /// Something changed that targets follow from.
+    round: bool,
+    /// Something changed that grants follow from.
+    grants: bool,
+    /// Time of the next round if nothing happens before.
+    wake: Option<Timestamp>,
+    /// Time before which no share grows.
+    quiet_until: Option<Timestamp>,
+    /// Time of the last round.
+    last_round: Option<Timestamp>,
+}
+
+/// Number of jobs up to which every change of them is decided at once. With more, rounds have the interval of the queues.
+const SMALL: usize = 500;
+
+impl Queues {
+    /// Returns true if there is anything to be kept.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.targets.is_empty() || !self.resources.is_empty() || self.ledger != Ledger::default()
+    }
+
+    /// Notes what a record changed of a job; `None` when it is forgotten.
+    pub(crate) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
+        self.note_object(key, job);
+        let new = job.and_then(Holder::of);
+        let wants = new.as_ref().is_some_and(|holder| holder.wants);
+        match self.targets.get(key) {
+            Some(target) if !wants || job.is_some_and(|job| job.holding.share == target.share) => {
+                self.targets.remove(key);
+            }
+            Some(_) | None => {}
+        }
+        if self.holders.get(key) == new.as_ref() {
+            return;
+        }
+        self.pace.grants = true;
+        self.pace.round |= match (self.holders.get(key), &new) {
+            (Some(old), Some(new)) => !old.asks_alike(new),
+            (None, None) => false,
+            (Some(_), None) | (None, Some(_)) => true,
+        };
+        match new {
+            Some(new) => self.holders.insert(key.clone(), new),
+            None => self.holders.remove(key),
+        };
+    }
+
+    /// Notes an object that is a queue. One that cannot be accepted, or is being deleted, admits nothing.
+    fn note_object(&mut self, key: &JobKey, job: Option<&Job>) {
+        let is_there = |job: &&Job| job.known && !job.gone && !job.deleting && job.quarantine.is_none();
+        let spec = job.filter(is_there).and_then(|job| job.spec()?.queue.clone());
+        let known = self.objects.get(&key.name).filter(|(known, _)| known == key);
+        match (known, spec) {
+            (None, None) => {}
+            (Some((_, known)), Some(spec)) if *known == spec => {}
+            (_, Some(spec)) => {
+                self.objects.insert(key.name.clone(), (key.clone(), spec));
+                self.pace.round = true;
+            }
+            (Some(_), None) => {
+                self.objects.remove(&key.name);
+                self.pace.round = true;
+            }
+        }
+    }
+
+    /// Returns the time before which no round begins.
+    fn next_round(&self) -> Timestamp {
+        let interval =
+            self.objects.values().map(|(_, spec)| spec.round_ms).min().filter(|_| self.holders.len() > SMALL);
+        self.pace.last_round.zip(interval).map_or_else(Timestamp::default, |(last, interval)| last.plus_ms(interval))
+    }
+
+    /// Notes the resources that nodes offer. Returns true if they are others than before.
+    pub(crate) fn offer(&mut self, nodes: &BTreeMap<Text, Node>) -> bool {
+        let offered: BTreeSet<Text> = nodes.values().flat_map(|node| node.fact.gpus.keys().cloned()).collect();
+        for resource in &offered {
+            if !self.resources.contains(resource) {
+                self.resources.push(resource.clone());
+            }
+        }
+        let changed = self.offered != offered;
+        self.offered = offered;
+        changed
+    }
+
+    /// Asks for a round, because nodes changed. `at`: the time at which they count as changed.
+    pub(crate) fn nodes_changed(&mut self, at: Option<Timestamp>) {
+        self.pace.round = true;
+        self.wake_at(at);
+    }
+
+    /// Asks for everything again, at the start of a term.
+    pub(crate) fn begin_term(&mut self, quiet_until: Timestamp) {
+        self.pace = Pace {
+            round: true,
+            grants: true,
+            wake: Some(quiet_until),
+            quiet_until: Some(quiet_until),
+            last_round: None,
+        };
+    }
+
+    /// Returns true if there is neither a job to decide on nor a queue to report about.
+    fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.objects.is_empty()
+    }
+
+    fn wake_at(&mut self, at: Option<Timestamp>) {
+        self.pace.wake = self.pace.wake.into_iter().chain(at).min();
+    }
+}
+
+impl State {
+    /// Returns the time of the next decision of the queues if nothing happens before.
+    pub fn queues_wake(&self) -> Option<Timestamp> {
+        let pace = &self.queues.pace;
+        let round = pace.round.then(|| self.queues.next_round().max(self.at));
+        let grants = pace.grants.then_some(self.at);
+        let at = round.into_iter().chain(grants).chain(pace.wake).min();
+        at.filter(|_| !self.queues.is_idle())
+    }
+
+    /// Returns the fact that begins a record of the queues, if one is due.
+    pub fn queues_due(&self, now: Timestamp) -> Option<Fact> {
+        let pace = &self.queues.pace;
+        let wakes = pace.wake.is_some_and(|at| at <= now);
+        let round = (pace.round || wakes) && self.queues.next_round() <= now;
+        (!self.queues.is_idle() && (round || pace.grants)).then_some(Fact::QueuesAsked { round })
+    }
+
+    /// Returns true if the pods of a job are created within a share only: it needs GPUs that some node offers, or names a queue.
+    pub(crate) fn is_gated(&self, job: &Job) -> bool {
+        let Some(spec) = job.spec() else { return job.holding.gated };
+        let Some(demand) = &spec.demand else { return false };
+        let requests = || spec.groups.iter().filter(|group| !group.once).filter_map(|group| group.gpu_request.as_ref());
+        let is_offered = || requests().all(|request| self.queues.offered.contains(&request.resource));
+        let by_capacity = !self.config.ignores_capacity && is_offered();
+        requests().next().is_some() && (demand.queue.is_some() || by_capacity)
+    }
+
+    /// Brings the gates in step with what nodes offer. Returns the jobs that changed.
+    pub(crate) fn refresh_gates(&mut self) -> Vec<JobKey> {
+        let differs = |(key, job): (&JobKey, &Job)| (self.is_gated(job) != job.holding.gated).then(|| key.clone());
+        let changed: Vec<JobKey> = self.jobs.live_from(None).filter_map(differs).collect();
+        for key in &changed {
+            self.refresh_gate(key);
+        }
+        changed
+    }
+
+    pub(crate) fn refresh_gate(&mut self, key: &JobKey) {
+        let gated = self.jobs.live(key).map(|job| self.is_gated(job));
+        if let Some((gated, job)) = gated.zip(self.jobs.get_mut(key)) {
+            job.holding.gated = gated;
+        }
+    }
+
+    /// Folds an event of the queues in. Changes of shares reach each job by a fact of its own.
+    pub(crate) fn apply_queues(&mut self, event: &Event) -> Result<(), ApplyError> {
+        self.format = self.format.max(crate::wire::format::of_event(event));
+        if let Event::Allocated(allocation) = event {
+            self.apply_allocation(allocation);
+            return Ok(());
+        }
+        if matches!(event, Event::Shared { .. } | Event::Reported { .. }) {
+            return Ok(());
+        }
+        Err(ApplyError::Misplaced { event: event.name() })
+    }
+
+    fn apply_allocation(&mut self, allocation: &Allocation) {
+        for (key, target) in &allocation.targets {
+            let share = self.jobs.live(key).map(|job| &job.holding.share);
+            if share.is_none_or(|share| *share == target.share) {
+                self.queues.targets.remove(key);
+            } else {
+                self.queues.targets.insert(key.clone(), target.clone());
+            }
+        }
+        if let Ok(change) = serde_json::from_str::<MemoryChange>(&allocation.memory) {
+            self.queues.ledger.apply(&change);
+        }
+    }
+}
+
+/// Decides and applies what is due of the queues: the events of one record. The changes of shares are to be told to the jobs.
+pub fn step(state: &mut State, round: bool) -> Vec<Event> {
+    let mut events = Vec::new();
+    let now = state.at;
+    let mut waits = None;
+    let seen = grant::seen(state);
+    let mut allocation = grant::followed(state, &seen);
+    if round {
+        let decided = round::decide(state, &seen, now);
+        state.queues.pace.wake = decided.wake;
+        state.queues.pace.round = false;
+        state.queues.pace.last_round = Some(now);
+        waits = Some(decided.waits);
+        let quiet_until = state.queues.pace.quiet_until.filter(|until| *until > now);
+        state.queues.wake_at(quiet_until);
+        // What the desk decided stands for what was there before.
+        allocation.targets.retain(|(key, _)| decided.allocation.targets.iter().all(|(other, _)| other != key));
+        allocation.targets.extend(decided.allocation.targets);
+        allocation.memory = decided.allocation.memory;
+    }
+    if allocation != Allocation::default() {
+        let event = Event::Allocated(Box::new(allocation));
+        let applied = state.apply_queues(&event);
+        debug_assert_eq!(applied, Ok(()), "decided event must apply");
+        events.push(event);
+    }
+    state.queues.pace.grants = false;
+    let changes = grant::decide(state, &seen, now);
+    if !changes.is_empty() {
+        events.push(Event::Shared { changes });
+    }
+    let queues = report::changed(state, waits.as_ref());
+    if !queues.is_empty() {
+        events.push(Event::Reported { queues });
+    }
+    events
+}
+
+/// Returns the facts that a record of the queues leads to, by job.
+pub fn follow_ups(events: &[Event]) -> impl Iterator<Item = (&JobKey, Fact)> {
+    let changes =
+        events.iter().filter_map(|event| if let Event::Shared { changes } = event { Some(changes) } else { None });
+    let reports =
+        events.iter().filter_map(|event| if let Event::Reported { queues } = event { Some(queues) } else { None });
+    let changes = changes.flatten().map(|(key, change)| (key, Fact::ShareChanged(Box::new(change.clone()))));
+    changes.chain(reports.flatten().map(|(key, report)| (key, Fact::QueueReported(Box::new(report.clone())))))
+}

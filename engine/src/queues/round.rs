@@ -1,0 +1,293 @@
+//! Rounds: the question to the desk, made of targets, nodes and queues, and targets made of its answer.
+//!
+//! It never looks at what still counts: granting does. Tests: through [`super`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::{Allocation, JobKey, LossKind, QueueSpec, QuotaSpec, Share, ShareLoss, SlotId, Target, Text, Timestamp};
+use scheduler::desk::{self, Belief, Claim, Fixed, Question, Sizes, Tenant, Usage, Wait, Why};
+use scheduler::learning::Prior;
+use scheduler::placement::{Node, Packing};
+use scheduler::{GpuType, Micros};
+
+use super::holder::Holder;
+use super::{Queues, ROOT};
+use crate::nodes::NodeTrouble;
+use crate::state::State;
+
+/// Policy of the root queue.
+const ROOT_POLICY: &str = "fifo-backfill";
+
+/// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
+pub(super) type Waits = BTreeMap<Text, Vec<(JobKey, Wait)>>;
+
+/// A decided round.
+#[derive(Debug, Default)]
+pub(super) struct Decided {
+    pub(super) allocation: Allocation,
+    /// Jobs that wait, by the name of their queue, in order.
+    pub(super) waits: Waits,
+    pub(super) wake: Option<Timestamp>,
+}
+
+/// Returns a time of the engine as the scheduler counts it.
+pub(super) const fn micros(at: Timestamp) -> Micros {
+    Micros(at.0.saturating_mul(1000))
+}
+
+/// Returns the first millisecond that is not before a time of the scheduler.
+const fn timestamp(at: Micros) -> Timestamp {
+    Timestamp(at.0.div_ceil(1000))
+}
+
+/// The nodes as the desk takes them, and those that take nothing new.
+pub(super) fn nodes(state: &State, now: Timestamp) -> (Vec<Node>, BTreeSet<Text>) {
+    let view = state.node_view();
+    let (mut nodes, mut closed) = (Vec::new(), BTreeSet::new());
+    for (name, node) in &state.nodes {
+        let trouble = view.trouble(name, now);
+        let Some((resource, slots)) = node.fact.gpus.first_key_value() else { continue };
+        if trouble == Some(NodeTrouble::Lost) {
+            continue;
+        }
+        if node.fact.closed || trouble.is_some() {
+            closed.insert(name.clone());
+        }
+        let gpu_type = state.queues.gpu_type(resource);
+        nodes.push(Node { gpu_type, ..Node::new(name.clone(), *slots) });
+    }
+    (nodes, closed)
+}
+
+impl Queues {
+    pub(super) fn gpu_type(&self, resource: &Text) -> GpuType {
+        let index = self.resources.iter().position(|known| known == resource);
+        GpuType(index.and_then(|index| u16::try_from(index).ok()).unwrap_or(u16::MAX))
+    }
+}
+
+/// Queues and cohorts as the desk takes them.
+pub(super) struct Tenants {
+    pub(super) all: Vec<Tenant>,
+    queues: BTreeMap<Text, usize>,
+    specs: BTreeMap<Text, QueueSpec>,
+}
+
+impl Tenants {
+    pub(super) fn new(queues: &Queues) -> Self {
+        let mut tenants = Self { all: Vec::new(), queues: BTreeMap::new(), specs: BTreeMap::new() };
+        let root = scheduler::by_name(ROOT_POLICY).map(|policy| desk::Queue::new(Arc::from(policy)));
+        tenants.queues.insert(Text::from(ROOT), 0);
+        tenants.all.extend(root.into_iter().map(|queue| Tenant::root(ROOT, queue)));
+        let mut cohorts: BTreeMap<&Text, usize> = BTreeMap::new();
+        for (name, (_, spec)) in &queues.objects {
+            // A policy that this build does not know is refused when the object is read.
+            let Ok(policy) = scheduler::by_name(&spec.policy) else { continue };
+            let parent = spec.cohort.as_ref().map(|cohort| {
+                *cohorts.entry(cohort).or_insert_with(|| {
+                    tenants.all.push(Tenant {
+                        name: Text::from(format!("cohort {cohort}")),
+                        parent: None,
+                        quota: Some(BTreeMap::new()),
+                        weight: 1,
+                        priority: 0,
+                        queue: None,
+                    });
+                    tenants.all.len().saturating_sub(1)
+                })
+            });
+            let quota = spec.quota.iter().map(|(resource, quota)| {
+                let QuotaSpec { nominal, borrowing, lending } = *quota;
+                (queues.gpu_type(resource), desk::Quota { nominal, borrowing, lending })
+            });
+            let queue = desk::Queue {
+                by_priority: spec.by_priority,
+                within: match spec.within {
+                    model::WithinQueue::Never => desk::WithinQueue::Never,
+                    model::WithinQueue::LowerPriority => desk::WithinQueue::LowerPriority,
+                },
+                reclaim: match spec.reclaim {
+                    model::Reclaim::Never => desk::Reclaim::Never,
+                    model::Reclaim::LowerPriority => desk::Reclaim::LowerPriority,
+                    model::Reclaim::Any => desk::Reclaim::Any,
+                },
+                min_run: Micros(spec.min_run_ms.saturating_mul(1000)),
+                paused: spec.paused,
+                ..desk::Queue::new(Arc::from(policy))
+            };
+            tenants.queues.insert(name.clone(), tenants.all.len());
+            tenants.all.push(Tenant {
+                name: name.clone(),
+                parent,
+                quota: Some(quota.collect()),
+                weight: spec.weight,
+                priority: 0,
+                queue: Some(queue),
+            });
+            tenants.specs.insert(name.clone(), (**spec).clone());
+        }
+        tenants
+    }
+
+    /// Returns the place of a job's queue; `None` when there is no such queue, or the job's namespace may not use it.
+    pub(super) fn place(&self, key: &JobKey, holder: &Holder) -> Option<usize> {
+        let name = holder.queue.as_deref().unwrap_or(ROOT);
+        let allowed = |spec: &QueueSpec| spec.namespaces.as_ref().is_none_or(|names| names.contains(&key.namespace));
+        self.specs.get(name).is_none_or(allowed).then(|| self.queues.get(name).copied())?
+    }
+
+    /// Returns the rule by which nodes are filled: that of the queues, where all say the same.
+    fn packing(&self) -> Packing {
+        let spreads = !self.specs.is_empty() && self.specs.values().all(|spec| spec.spread);
+        if spreads { Packing::Spread } else { Packing::Pack }
+    }
+}
+
+/// A job as the desk is asked about it.
+struct Asked<'a> {
+    key: &'a JobKey,
+    id: Text,
+    holder: &'a Holder,
+    /// Its slots, those held first.
+    workers: Vec<&'a SlotId>,
+    held: Vec<Text>,
+    belief: Belief,
+    before: Share,
+}
+
+impl<'a> Asked<'a> {
+    fn new(queues: &Queues, key: &'a JobKey, holder: &'a Holder, seen: Option<&Share>) -> Self {
+        let before = held(queues, key, holder, seen);
+        let workers = holder.workers(&before);
+        let held = workers.iter().filter_map(|(_, node)| node.clone()).collect();
+        let all = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
+        let gpu_type = queues.gpu_type(&holder.resource);
+        let speeds = Prior::default().speeds(&[gpu_type], all.saturating_mul(holder.width));
+        Self {
+            key,
+            id: Text::from(key.to_string()),
+            holder,
+            workers: workers.into_iter().map(|(slot, _)| slot).collect(),
+            held,
+            belief: Belief { speeds, ..Belief::default() },
+            before,
+        }
+    }
+
+    fn claim(&self, tenants: &Tenants) -> Claim<'_> {
+        let all = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
+        let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
+        let changed = self.holder.changed.map(micros);
+        Claim {
+            id: &self.id,
+            tenant: tenants.place(self.key, self.holder),
+            // A job that is edited to be larger keeps what it has until there is room for all of it.
+            sizes: Sizes { min: if held == 0 { all } else { held.min(all) }, num: all, max: all },
+            width: self.holder.width,
+            priority: self.holder.priority,
+            level: 0,
+            submitted: micros(self.holder.submitted),
+            usage: Usage {
+                since: changed.unwrap_or_else(|| micros(self.holder.submitted)),
+                changed,
+                ..Usage::default()
+            },
+            belief: &self.belief,
+            held: &self.held,
+            // A place that is not known cannot be decided on.
+            fixed: if self.held.iter().any(|node| node.is_empty()) { Fixed::Place } else { Fixed::No },
+            avoid: &[],
+            not_before: self.holder.start_after.map_or(Micros::ZERO, micros),
+        }
+    }
+
+    /// Returns the places that an answer stands for.
+    fn share(&self, on: &[Text]) -> Share {
+        let mut placed: BTreeMap<&SlotId, &Text> = self.workers.iter().copied().zip(on).collect();
+        let mut share = Share::default();
+        for (slot, _) in &self.holder.slots {
+            if let Some(node) = placed.remove(slot) {
+                share.groups.entry(slot.group.clone()).or_default().push(node.clone());
+            }
+        }
+        share
+    }
+}
+
+/// Returns the places that a job shall hold as last decided, on the nodes on which its pods are seen.
+pub(super) fn held(queues: &Queues, key: &JobKey, holder: &Holder, seen: Option<&Share>) -> Share {
+    let Some(seen) = seen else {
+        return queues.targets.get(key).map_or_else(|| holder.share.clone(), |target| target.share.clone());
+    };
+    let Some(target) = queues.targets.get(key) else { return seen.clone() };
+    let mut followed = target.share.clone();
+    for (group, nodes) in &mut followed.groups {
+        for (index, node) in (0u32..).zip(nodes) {
+            let slot = SlotId { group: group.clone(), index };
+            if holder.share.node(&slot) == Some(node)
+                && let Some(actual) = seen.node(&slot)
+            {
+                *node = actual.clone();
+            }
+        }
+    }
+    followed
+}
+
+/// Decides the targets of all jobs.
+pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Decided {
+    let (nodes, closed) = nodes(state, now);
+    let tenants = Tenants::new(&state.queues);
+    let asking = state.queues.holders.iter().filter(|(_, holder)| holder.wants);
+    let asked: Vec<Asked<'_>> =
+        asking.map(|(key, holder)| Asked::new(&state.queues, key, holder, seen.get(key))).collect();
+    let claims: Vec<Claim<'_>> = asked.iter().map(|asked| asked.claim(&tenants)).collect();
+    let question = Question {
+        now: micros(now),
+        nodes: &nodes,
+        closed: &closed,
+        tenants: &tenants.all,
+        claims: &claims,
+        packing: tenants.packing(),
+        wake: None,
+    };
+    // An answer that cannot be carried out leaves everything as it is.
+    let Ok(answer) = desk::decide(&state.queues.ledger, &question) else { return Decided::default() };
+    let names: BTreeMap<&Text, &JobKey> = asked.iter().map(|asked| (&asked.id, asked.key)).collect();
+    let mut decided = Decided { wake: answer.wake.map(timestamp), ..Decided::default() };
+    let queue_of: BTreeMap<&Text, Text> = (asked.iter())
+        .map(|asked| (&asked.id, asked.holder.queue.clone().unwrap_or_else(|| Text::from(ROOT))))
+        .collect();
+    for wait in answer.waits {
+        if let (Some(key), Some(queue)) = (names.get(&wait.id), queue_of.get(&wait.id)) {
+            decided.waits.entry(queue.clone()).or_default().push(((*key).clone(), wait));
+        }
+    }
+    for (asked, target) in asked.iter().zip(&answer.targets) {
+        let share = asked.share(&target.on);
+        if share == asked.before {
+            continue;
+        }
+        let why = target.change.as_ref().and_then(|change| {
+            let gainer = change.beneficiary.as_ref().and_then(|id| names.get(id));
+            let beneficiary = gainer.map(|key| Text::from(format!("{}/{}", key.namespace, key.name)));
+            Some(ShareLoss { kind: loss_kind(change.why)?, beneficiary })
+        });
+        decided.allocation.targets.push((asked.key.clone(), Target { share, why }));
+    }
+    if !answer.memory.is_empty() {
+        decided.allocation.memory = Text::from(serde_json::to_string(&answer.memory).unwrap_or_default());
+    }
+    decided
+}
+
+const fn loss_kind(why: Why) -> Option<LossKind> {
+    match why {
+        Why::Started | Why::Grown => None,
+        Why::Shrunk | Why::Preempted => Some(LossKind::Preempted),
+        Why::Reclaimed => Some(LossKind::Reclaimed),
+        Why::Retyped | Why::Replaced => Some(LossKind::Moved),
+        Why::Lost => Some(LossKind::NodesLost),
+    }
+}

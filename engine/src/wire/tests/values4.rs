@@ -1,0 +1,200 @@
+//! A record with every word and member that format 4 adds, and a state with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::fact::Adopted;
+use model::{
+    Allocation, Cause, CauseKind, Config, Decision, Demand, Event, Fact, GpuRequest, GroupSpec, JobSpec, LossKind,
+    Mirror, NodeFact, QueueReport, QueueSpec, QuotaSpec, Reclaim, ResourceVersion, Share, ShareChange, ShareLoss,
+    SpecFact, Target, Timestamp, WaitingJob, WithinQueue,
+};
+
+use super::values::{self, key, stamp};
+use crate::Scope;
+use crate::group::{Group, Slot};
+use crate::holding::Holding;
+use crate::job::Job;
+use crate::state::State;
+use crate::wire::Record;
+
+/// Kinds of losses, all of them.
+const LOSSES: [LossKind; 5] =
+    [LossKind::Preempted, LossKind::Reclaimed, LossKind::Moved, LossKind::Resized, LossKind::NodesLost];
+
+fn share() -> Share {
+    Share { groups: BTreeMap::from([("trainer".into(), vec!["n1".into(), "n1".into(), "n2".into(), "n1".into()])]) }
+}
+
+fn loss(kind: LossKind) -> ShareLoss {
+    ShareLoss { kind, beneficiary: Some("ns/k".into()) }
+}
+
+fn quota() -> BTreeMap<model::Text, QuotaSpec> {
+    let full = QuotaSpec { nominal: 8, borrowing: 4, lending: Some(2) };
+    BTreeMap::from([
+        ("amd.com/gpu".into(), QuotaSpec { nominal: 3, ..QuotaSpec::default() }),
+        ("nvidia.com/gpu".into(), full),
+    ])
+}
+
+fn queues() -> Vec<QueueSpec> {
+    let of = |within, reclaim| QueueSpec {
+        cohort: None,
+        quota: quota(),
+        weight: 1,
+        policy: "fifo-backfill".into(),
+        by_priority: false,
+        within,
+        reclaim,
+        min_run_ms: 2,
+        round_ms: 3,
+        spread: false,
+        paused: false,
+        namespaces: None,
+    };
+    vec![
+        QueueSpec {
+            cohort: Some("c".into()),
+            by_priority: true,
+            spread: true,
+            paused: true,
+            namespaces: Some(BTreeSet::from(["ns".into()])),
+            ..of(WithinQueue::Never, Reclaim::Never)
+        },
+        of(WithinQueue::LowerPriority, Reclaim::LowerPriority),
+        of(WithinQueue::Never, Reclaim::Any),
+    ]
+}
+
+fn spec_fact(spec: JobSpec) -> SpecFact {
+    SpecFact { spec: Ok(spec), warnings: vec![], manifest: "{}".into(), missing: vec![], needs: vec![] }
+}
+
+fn spec(spec: JobSpec) -> Fact {
+    Fact::Spec(Box::new(spec_fact(spec)))
+}
+
+fn demand() -> Demand {
+    Demand { queue: Some("q".into()), priority: -3, submitted: Timestamp(4) }
+}
+
+fn request() -> GpuRequest {
+    GpuRequest { resource: "nvidia.com/gpu".into(), count: 2 }
+}
+
+fn changes() -> Vec<ShareChange> {
+    let with = |why| ShareChange { share: share(), target: Some(Share::default()), why: Some(loss(why)) };
+    let plain = ShareChange { share: share(), target: None, why: None };
+    LOSSES.into_iter().map(with).chain([plain]).collect()
+}
+
+fn report() -> QueueReport {
+    let waiting = WaitingJob { name: "ns/k".into(), reason: "Nodes".into(), message: "needs 4 GPUs".into() };
+    QueueReport {
+        admitted: 1,
+        pending: 2,
+        usage: BTreeMap::from([("nvidia.com/gpu".into(), 5)]),
+        waiting: vec![waiting],
+    }
+}
+
+fn target() -> Target {
+    Target { share: share(), why: Some(loss(LossKind::Moved)) }
+}
+
+/// Facts about a job, each of which needs format 4.
+pub(super) fn facts() -> Vec<Fact> {
+    let group = GroupSpec { name: "g1".into(), gpu_request: Some(request()), ..GroupSpec::default() };
+    let mut facts = vec![
+        spec(JobSpec { demand: Some(demand()), ..JobSpec::default() }),
+        spec(JobSpec { demand: Some(Demand { queue: None, priority: 0, ..demand() }), ..JobSpec::default() }),
+        spec(JobSpec { groups: vec![group], ..JobSpec::default() }),
+        Fact::QueueReported(Box::new(report())),
+        Fact::QueueReported(Box::default()),
+    ];
+    facts
+        .extend(queues().into_iter().map(|queue| spec(JobSpec { queue: Some(Box::new(queue)), ..JobSpec::default() })));
+    facts.extend(changes().into_iter().map(|change| Fact::ShareChanged(Box::new(change))));
+    let adopted = |mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
+    facts.push(adopted(Mirror { share: share(), ..values::mirror() }));
+    facts.push(adopted(Mirror { share_at: Some(Timestamp(6)), ..values::mirror() }));
+    facts.push(adopted(Mirror { failed_starts: 2, ..values::mirror() }));
+    facts.push(adopted(Mirror { start_after: Some(Timestamp(7)), ..values::mirror() }));
+    facts
+}
+
+/// Facts of other scopes, each of which needs format 4.
+pub(super) fn cluster_facts() -> Vec<Fact> {
+    let node = NodeFact {
+        name: "n1".into(),
+        rv: ResourceVersion(8),
+        ready: true,
+        conditions: vec![],
+        gpus: BTreeMap::new(),
+        closed: false,
+    };
+    let gpus = BTreeMap::from([("nvidia.com/gpu".into(), 8)]);
+    vec![
+        Fact::Node(Box::new(NodeFact { gpus, ..node.clone() })),
+        Fact::Node(Box::new(NodeFact { closed: true, ..node })),
+        Fact::Configured(Box::new(Config { ignores_capacity: true, ..Config::default() })),
+        Fact::Configured(Box::new(Config { quiet_ms: 5, ..Config::default() })),
+        Fact::Configured(Box::new(Config { start_timeout_ms: 6, ..Config::default() })),
+        Fact::QueuesAsked { round: true },
+        Fact::QueuesAsked { round: false },
+    ]
+}
+
+/// Events each of which needs format 4.
+pub(super) fn events() -> Vec<Event> {
+    let kinds = LOSSES.into_iter().map(CauseKind::ShareLost).chain([CauseKind::NotStarted]);
+    let halt =
+        |kind| Event::Decided(Box::new(Decision::Halt { cause: Cause { kind, slots: vec![], message: "m".into() } }));
+    let bare = Target { why: None, ..target() };
+    let allocation = Allocation { targets: vec![(key(), target()), (key(), bare)], memory: "{}".into() };
+    let mut events: Vec<Event> = kinds.map(halt).collect();
+    events.push(Event::Allocated(Box::new(allocation)));
+    events.push(Event::Allocated(Box::default()));
+    events.push(Event::Shared { changes: changes().into_iter().map(|change| (key(), change)).collect() });
+    events.push(Event::Reported { queues: vec![(key(), report())] });
+    events
+}
+
+/// A record of all of them.
+pub(super) fn record() -> Record {
+    let facts = facts().into_iter().chain(cluster_facts()).collect();
+    Record { scope: Scope::Queues, facts, events: events(), ..values::record() }
+}
+
+/// A state with every member that format 4 adds.
+pub(crate) fn state() -> State {
+    let slot = Slot { planned: true, planned_on: Some("n1".into()), ..Slot::default() };
+    let group = Group { slots: vec![slot], ..values::group() };
+    let holding = Holding {
+        gated: true,
+        share: share(),
+        stamp: stamp(12),
+        at: Some(Timestamp(13)),
+        released: vec![(stamp(11), share())],
+        loss: Some(ShareLoss { beneficiary: None, ..loss(LossKind::Reclaimed) }),
+        has_target: true,
+        whole: true,
+        failed_starts: 2,
+        start_after: Some(Timestamp(14)),
+    };
+    let spec = spec_fact(JobSpec { demand: Some(demand()), ..JobSpec::default() });
+    let job = Job {
+        valid: Some(Arc::new(spec)),
+        groups: [("trainer".into(), Box::new(group))].into(),
+        report: Some(Box::new(report())),
+        holding,
+        ..Job::default()
+    };
+    let mut state =
+        State { stamp: stamp(19), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 4, ..State::default() };
+    // The target of a job that asks for nothing is dropped when its job is read.
+    state.queues.targets.insert(model::JobKey { uid: "u2".into(), ..key() }, target());
+    state.queues.resources = vec!["nvidia.com/gpu".into()];
+    state
+}

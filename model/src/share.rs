@@ -1,0 +1,122 @@
+//! Shares: places on nodes that a queue grants to a job, and the request they are granted for.
+//!
+//! Plain values. Queues decide shares (`engine::queues`); a job creates no pod outside its share.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::id::{SlotId, Text, Timestamp};
+
+/// GPUs that each pod of a group requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuRequest {
+    /// Name of the extended resource, for example `nvidia.com/gpu`.
+    pub resource: Text,
+    /// Number of GPUs, at least 1.
+    pub count: u32,
+}
+
+/// Request of a job for a share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    /// Name of the queue; `None` is the root queue, which has no quota.
+    pub queue: Option<Text>,
+    /// Priority, higher first.
+    pub priority: i32,
+    /// Creation time of the job's object.
+    pub submitted: Timestamp,
+}
+
+/// Node of each replica of a job's groups, by index. An empty name stands for a node that is not known yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Nodes by group. Groups without replicas are absent.
+    pub groups: BTreeMap<Text, Vec<Text>>,
+}
+
+impl Share {
+    /// Returns true if it grants nothing.
+    pub fn is_empty(&self) -> bool {
+        self.groups.values().all(Vec::is_empty)
+    }
+
+    /// Returns the number of replicas.
+    pub fn len(&self) -> usize {
+        self.groups.values().map(Vec::len).fold(0, usize::saturating_add)
+    }
+
+    /// Returns the node of a slot; `None` when the slot is not in the share.
+    pub fn node(&self, slot: &SlotId) -> Option<&Text> {
+        self.groups.get(&slot.group)?.get(usize::try_from(slot.index).ok()?)
+    }
+
+    /// Returns each slot with its node.
+    pub fn cells(&self) -> impl Iterator<Item = (SlotId, &Text)> {
+        self.groups.iter().flat_map(|(group, nodes)| {
+            (0u32..).zip(nodes).map(|(index, node)| (SlotId { group: group.clone(), index }, node))
+        })
+    }
+}
+
+impl fmt::Display for Share {
+    /// Writes the number of replicas on each node: `2 on n1, 1 on n2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut on: BTreeMap<&str, u32> = BTreeMap::new();
+        for node in self.groups.values().flatten() {
+            let count = on.entry(node).or_default();
+            *count = count.saturating_add(1);
+        }
+        if on.is_empty() {
+            return f.write_str("nothing");
+        }
+        for (n, (node, count)) in on.iter().enumerate() {
+            let node = if node.is_empty() { "a node not known yet" } else { node };
+            write!(f, "{}{count} on {node}", if n > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// Change of a job's share or target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareChange {
+    /// Places granted from now on.
+    pub share: Share,
+    /// Places that the job shall hold once there is room; absent when they are those of the share.
+    pub target: Option<Share>,
+    /// Reason, when places are taken away; absent otherwise.
+    pub why: Option<ShareLoss>,
+}
+
+/// Places that the queues decided that a job shall hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The places.
+    pub share: Share,
+    /// Reason, when places are taken away for it; absent otherwise.
+    pub why: Option<ShareLoss>,
+}
+
+/// Reason for taking places away from a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareLoss {
+    /// Kind of the reason.
+    pub kind: LossKind,
+    /// Job that gains by it, as `namespace/name`; absent when there is none.
+    pub beneficiary: Option<Text>,
+}
+
+/// Kind of a reason for taking places away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LossKind {
+    /// A job of the same queue needs them.
+    Preempted,
+    /// A queue takes back the quota that it lent.
+    Reclaimed,
+    /// Pods of a job that runs move to other nodes.
+    Moved,
+    /// The number of replicas changes.
+    Resized,
+    /// Nodes are lost and the others have no room.
+    NodesLost,
+}

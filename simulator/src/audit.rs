@@ -1,0 +1,129 @@
+//! The audit: adds up from cluster objects alone which GPUs are in use, after every call of the operator and every step of a user,
+//! and compares the sums with nodes, quotas and cohorts.
+//!
+//! It knows nothing of the operator's state. Pods that are being deleted count; ended ones do not. A sum that exceeds a limit only
+//! because the limit was lowered is no violation. Tests: `tests/audit.rs`.
+
+use std::collections::BTreeMap;
+
+use apis::demand::QUEUE;
+use apis::objects::{at, label, list_at, text_at};
+use cluster::Cluster;
+use serde_json::Value;
+use settings::Quantity;
+
+/// GPUs in use by place.
+type Sums = BTreeMap<String, i128>;
+
+/// Sums of the last audit.
+#[derive(Debug, Clone, Default)]
+pub struct Audit {
+    last: Sums,
+}
+
+/// A queue's limits for one resource.
+#[derive(Debug, Clone, Copy, Default)]
+struct Limits {
+    nominal: i128,
+    borrowing: i128,
+}
+
+impl Audit {
+    /// Adds up and compares. Returns each violation in words.
+    pub fn check(&mut self, cluster: &Cluster) -> Vec<String> {
+        let objects = cluster.objects();
+        let of = |kind: &'static str| objects.iter().filter(move |object| text_at(object, &["kind"]) == Some(kind));
+        let mut limits: Sums = BTreeMap::new();
+        for node in of("Node") {
+            for (resource, amount) in amounts(at(node, &["status", "allocatable"])) {
+                limits.insert(format!("node {}, {resource}", name(node)), amount);
+            }
+        }
+        let mut cohorts: BTreeMap<String, i128> = BTreeMap::new();
+        let mut cohort_of: BTreeMap<String, String> = BTreeMap::new();
+        for queue in of("TrainingQueue") {
+            let cohort = text_at(queue, &["spec", "cohort"]);
+            let quota = at(queue, &["spec", "quota"]).and_then(Value::as_object);
+            for (resource, amounts) in quota.into_iter().flatten().filter(|(name, _)| is_gpu(name)) {
+                let number = |key: &str| i128::from(amounts.get(key).and_then(Value::as_i64).unwrap_or_default());
+                let found = Limits { nominal: number("nominal"), borrowing: number("borrowing") };
+                let borrowing = if cohort.is_some() { found.borrowing } else { 0 };
+                limits.insert(format!("queue {}, {resource}", name(queue)), found.nominal + borrowing);
+                if let Some(cohort) = cohort {
+                    *cohorts.entry(format!("cohort {cohort}, {resource}")).or_default() += found.nominal;
+                    cohort_of.insert(format!("queue {}", name(queue)), format!("cohort {cohort}"));
+                }
+            }
+        }
+        limits.extend(cohorts);
+        let mut used: Sums = BTreeMap::new();
+        for pod in of("Pod") {
+            if matches!(text_at(pod, &["status", "phase"]), Some("Succeeded" | "Failed")) {
+                continue;
+            }
+            let node = text_at(pod, &["spec", "nodeName"]).filter(|name| !name.is_empty());
+            for (resource, gpus) in requests(pod) {
+                if let Some(node) = node {
+                    *used.entry(format!("node {node}, {resource}")).or_default() += gpus;
+                }
+                if let Some(queue) = label(pod, QUEUE) {
+                    let queue = format!("queue {queue}");
+                    if let Some(cohort) = cohort_of.get(&queue) {
+                        *used.entry(format!("{cohort}, {resource}")).or_default() += gpus;
+                    }
+                    *used.entry(format!("{queue}, {resource}")).or_default() += gpus;
+                }
+            }
+        }
+        let mut violations = Vec::new();
+        for (place, gpus) in &used {
+            let before = self.last.get(place).copied().unwrap_or_default();
+            if let Some(limit) = limits.get(place)
+                && gpus > limit
+                && *gpus > before
+            {
+                violations.push(format!("{place}: {gpus} in use, {limit} allowed"));
+            }
+        }
+        violations.extend(of("Pod").filter_map(|pod| without_share(pod, &objects)));
+        self.last = used;
+        violations
+    }
+}
+
+/// Returns what is wrong with a pod of a named queue whose job's mirror shows no share, while the pod has just been created.
+fn without_share(pod: &Value, objects: &[std::sync::Arc<Value>]) -> Option<String> {
+    label(pod, QUEUE)?;
+    let is_new = text_at(pod, &["spec", "nodeName"]).is_none() && at(pod, &["metadata", "deletionTimestamp"]).is_none();
+    let owner = list_at(pod, &["metadata", "ownerReferences"]).first()?.get("uid")?;
+    let job = objects.iter().find(|object| at(object, &["metadata", "uid"]) == Some(owner))?;
+    let share = at(job, &["status", "trainyard", "share"]).and_then(Value::as_object);
+    let decision = at(job, &["status", "trainyard", "decision"]).is_some();
+    (is_new && !decision && share.is_none_or(serde_json::Map::is_empty))
+        .then(|| format!("pod {}: created before its job's mirror shows a share", name(pod)))
+}
+
+fn name(object: &Value) -> &str {
+    text_at(object, &["metadata", "name"]).unwrap_or_default()
+}
+
+fn is_gpu(resource: &str) -> bool {
+    resource.ends_with("gpu")
+}
+
+fn amounts(amounts: Option<&Value>) -> impl Iterator<Item = (String, i128)> {
+    let all = amounts.and_then(Value::as_object).into_iter().flatten().filter(|(name, _)| is_gpu(name));
+    all.filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount)?.ceil())))
+}
+
+/// GPUs that a pod requests, by resource.
+fn requests(pod: &Value) -> Sums {
+    let mut sums = Sums::new();
+    for container in list_at(pod, &["spec", "containers"]) {
+        let resources = ["limits", "requests"].into_iter().find_map(|kind| at(container, &["resources", kind]));
+        for (resource, gpus) in amounts(resources) {
+            *sums.entry(resource).or_default() += gpus;
+        }
+    }
+    sums
+}
