@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{crd, log, node_agent, operator, rbac, replay, run, schedule, simulate, story, validate};
+use crate::commands::{crd, log, node_agent, operator, queue, rbac, replay, run, schedule, simulate, story, validate};
 
 /// With musl's own the operator takes up to 1.6 times the processor time.
 #[cfg(target_env = "musl")]
@@ -49,6 +49,8 @@ enum Command {
     Log(log::LogArgs),
     /// Explain why a job is in its state, and what it waits for.
     Explain(story::ExplainArgs),
+    /// Show which jobs hold places on nodes and which wait, by queue.
+    Queue(queue::QueueArgs),
     /// Print a job's timeline.
     History(story::HistoryArgs),
     /// Print what changed between two positions of a log.
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Explain(args) => story::explain(&args),
+        Command::Queue(args) => queue::run(&args),
         Command::History(args) => story::history(&args),
         Command::Diff(args) => story::diff(&args),
         Command::Schedule(args) => schedule::run(&args),
@@ -116,6 +119,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(found, ["run", "operator", "node-agent", "explain", "history", "diff"]);
+        assert_eq!(found, ["run", "operator", "node-agent", "explain", "queue", "history", "diff"]);
     }
 }

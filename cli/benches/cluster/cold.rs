@@ -163,7 +163,7 @@ impl Versions {
     fn renumber(&mut self, record: &mut Record) {
         let job = match &record.scope {
             Scope::Job(key) => Some(key.clone()),
-            Scope::Cluster => None,
+            Scope::Cluster | Scope::Queues => None,
         };
         for fact in &mut record.facts {
             match fact {

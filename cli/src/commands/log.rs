@@ -170,6 +170,7 @@ fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
         }
         let scope = match &record.scope {
             Scope::Cluster => "cluster".to_owned(),
+            Scope::Queues => "queues".to_owned(),
             Scope::Job(key) => key.to_string(),
         };
         let causes: Vec<String> = record.causes.iter().map(|c| format!("#{c}")).collect();

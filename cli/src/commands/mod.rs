@@ -4,6 +4,7 @@ pub(crate) mod crd;
 pub(crate) mod log;
 pub(crate) mod node_agent;
 pub(crate) mod operator;
+pub(crate) mod queue;
 pub(crate) mod rbac;
 pub(crate) mod replay;
 pub(crate) mod run;

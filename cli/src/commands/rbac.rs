@@ -46,7 +46,7 @@ fn roles(registry: &Registry) -> String {
     }
     text.push_str("---\n");
     text.push_str(&head("trainyard-jobs-edit", &["edit", "admin"]));
-    for (row, scales) in jobs() {
+    for (row, scales) in jobs().filter(|(row, _)| row.namespaced) {
         text.push_str(&rule(row, row.plural, &["create", "delete", "deletecollection", "patch", "update"]));
         if scales {
             text.push_str("  # For `kubectl scale`.\n");

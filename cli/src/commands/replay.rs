@@ -146,6 +146,7 @@ fn difference(record: &Record, decided: &[Event]) -> Difference {
     let job = match &record.scope {
         Scope::Job(key) => key.to_string(),
         Scope::Cluster => "(cluster)".to_owned(),
+        Scope::Queues => "(queues)".to_owned(),
     };
     let field = if path.is_empty() { format!("events[{n}]") } else { format!("events[{n}].{path}") };
     let behaviour = if record.behaviour == engine::wire::BEHAVIOUR {

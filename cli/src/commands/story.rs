@@ -27,7 +27,7 @@ pub(crate) struct LogLocation {
 }
 
 impl LogLocation {
-    fn source(&self) -> LogSource {
+    pub(crate) fn source(&self) -> LogSource {
         let path = self.log.clone().unwrap_or_else(|| self.data_dir.join("log"));
         LogSource::of(&path, &self.server)
     }
