@@ -38,6 +38,13 @@ impl VisibleGpus {
         }
     }
 
+    /// Returns the number of GPUs that this run may take and that no other run has, as the driver shows them.
+    #[must_use]
+    pub fn count_free(&self) -> u32 {
+        let is_free = |(_, on_machine): &(String, String)| matches!(claim(&format!("gpu/{on_machine}")), Ok(Ok(_)));
+        u32::try_from(self.candidates(0).iter().filter(|one| is_free(one)).count()).unwrap_or(u32::MAX)
+    }
+
     /// Each GPU with the name that is claimed for it. Without a list: as many as the machine has, or as are wanted.
     fn candidates(&self, wanted: u32) -> Vec<(String, String)> {
         let split = |list: &String| -> Vec<String> {
@@ -179,7 +186,9 @@ mod tests {
     fn two_runs_never_have_the_same_gpu() {
         let name = |n: u32| format!("t{}-{n}", std::process::id());
         let three = visible(&format!("{},{} ,{}", name(0), name(1), name(2)));
+        assert_eq!(three.count_free(), 3);
         let mut first = Gpus::claim(2, &three).unwrap();
+        assert_eq!(three.count_free(), 1);
         assert_eq!(first.take("a", 2).unwrap(), [name(0), name(1)]);
         let error = Gpus::claim(2, &three).unwrap_err();
         let own = format!("GPU {} is held by pid {}", name(0), std::process::id());

@@ -20,7 +20,7 @@
 //! | [`processes`] | the runtime: table of pods, reports |
 //! | `handle` | the runner's end of one pod supervisor |
 //! | `pod` | the part of a Pod object that is read |
-//! | `plan` | Pod object to programs; `environment`, `expand`, `names`, `quantity`, `volumes`, `gpus`, `objects` serve it |
+//! | `plan` | Pod object to programs; `environment`, `torch`, `expand`, `names`, `quantity`, `volumes`, `gpus`, `objects` serve it |
 //! | `security`, `accounts` | users, groups and capabilities of containers, and what cannot be honoured |
 //! | [`supervisor`], `lifecycle`, `status` | one pod: processes; decisions (pure); the status that shows them |
 //! | [`shim`], `tree` | one container: starting the program, ending everything below |
@@ -63,6 +63,7 @@ mod signals;
 mod status;
 pub mod supervisor;
 mod tail;
+mod torch;
 mod tree;
 mod volumes;
 mod wire;
@@ -73,7 +74,8 @@ pub use clock::now;
 pub use error::Error;
 pub use gpus::VisibleGpus;
 pub use last_words::of_file as last_output;
-pub use options::{BackOff, Options, Output, Sink, Waker};
+pub use nearest::{has_program, nearest_program};
+pub use options::{BackOff, Options, Output, Peer, Peers, Sink, Waker};
 pub use private::keep_files_private;
 pub use processes::{Processes, log_file};
 pub use security::{Unhonoured, unhonoured};

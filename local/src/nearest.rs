@@ -1,9 +1,23 @@
 //! Near names of programs, for one that is not on `PATH`. Tests: at the end.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+/// Returns whether a program is in the directories of `path`.
+#[must_use]
+pub fn has_program(name: &str, path: &str) -> bool {
+    let is_program = |dir: &str| {
+        Path::new(dir)
+            .join(name)
+            .metadata()
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    path.split(':').filter(|dir| !dir.is_empty()).any(is_program)
+}
+
 /// Returns the program in the directories of `path` whose name is nearest to a name that was probably mistyped.
-pub(crate) fn program(name: &str, path: &str) -> Option<String> {
+#[must_use]
+pub fn nearest_program(name: &str, path: &str) -> Option<String> {
     if name.len() < 3 || name.contains('/') {
         return None;
     }
@@ -38,8 +52,8 @@ mod tests {
             ("java", None),
             ("./pyhton3", None),
         ] {
-            assert_eq!(program(name, &path).as_deref(), want, "{name}");
+            assert_eq!(nearest_program(name, &path).as_deref(), want, "{name}");
         }
-        assert_eq!(program("pyhton3", ""), None);
+        assert_eq!(nearest_program("pyhton3", ""), None);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::gpus::VisibleGpus;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Something a person at the terminal wants to see.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,20 @@ pub type Sink = Arc<dyn Fn(Output) + Send + Sync>;
 /// Called from any thread when [`cluster::runtime::PodRuntime::poll`] has something new. It must not call the
 /// runtime itself: wake the thread that does.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Place of a pod among the pods of its job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number, from 0.
+    pub rank: u32,
+    /// Number of pods.
+    pub world_size: u32,
+    /// Name of the pod of rank 0.
+    pub master: String,
+}
+
+/// Tells the place of a pod, where it has one. It must not call the runtime.
+pub type Peers = Arc<dyn Fn(&Value) -> Option<Peer> + Send + Sync>;
 
 /// Delay before a container that ended is started again in its pod. The first time it does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +100,8 @@ pub struct Options {
     pub inherited_variables: Option<Vec<String>>,
     /// True if a pod whose security contexts cannot be applied is rejected. Otherwise it runs without them, and a warning says so.
     pub refuse_unhonoured: bool,
+    /// Places of pods: those that have one get the environment that PyTorch reads. Absent: no pod gets it.
+    pub peers: Option<Peers>,
 }
 
 impl Options {
@@ -103,6 +120,7 @@ impl Options {
             directory_id: None,
             inherited_variables: None,
             refuse_unhonoured: false,
+            peers: None,
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::options::Options;
 use crate::pod::{self, Pod, Resources};
 use crate::private::{self, Access};
 use crate::security::{self, Identity, Rights};
+use crate::torch;
 use crate::volumes::{self, Place, is_plain_name};
 use crate::wire::{Container, Plan, Program, RestartPolicy};
 
@@ -54,6 +55,15 @@ pub(crate) struct Planner<'a> {
     pub(crate) gpus: &'a mut Gpus,
     /// Differences between this machine and a cluster.
     pub(crate) warnings: Vec<String>,
+}
+
+/// What the containers of a pod share.
+#[derive(Debug, Clone, Copy)]
+struct Shared<'a> {
+    plan: &'a Plan,
+    places: &'a [Place],
+    /// The environment that PyTorch reads.
+    torch: &'a [(String, String)],
 }
 
 /// Log file of a container: one per pod incarnation and restart in place.
@@ -103,10 +113,12 @@ impl Planner<'_> {
             main: Vec::new(),
         };
         let visible = self.devices(&pod)?;
+        let torch = self.torch(object, &metadata.namespace);
         let planned = (|| {
             for (n, container) in pod.spec.init_containers.iter().chain(&pod.spec.containers).enumerate() {
                 let refuse = |message| PlanError::Container { name: container.name.clone(), message };
-                let made = self.container(&pod, &plan, container, &places, visible[n].as_deref()).map_err(refuse)?;
+                let shared = Shared { plan: &plan, places: &places, torch: &torch };
+                let made = self.container(&pod, shared, container, visible[n].as_deref()).map_err(refuse)?;
                 if n < pod.spec.init_containers.len() { plan.init.push(made) } else { plan.main.push(made) }
             }
             Ok(())
@@ -121,9 +133,8 @@ impl Planner<'_> {
     fn container(
         &mut self,
         pod: &Pod,
-        plan: &Plan,
+        Shared { plan, places, torch }: Shared<'_>,
         container: &pod::Container,
-        places: &[Place],
         visible: Option<&str>,
     ) -> Result<Container, String> {
         let metadata = &pod.metadata;
@@ -150,6 +161,8 @@ impl Planner<'_> {
         if let Some(home) = &identity.home {
             given.push(("HOME".to_owned(), home.clone()));
         }
+        let words = || container.command.iter().chain(&container.args);
+        given.extend(torch::of_command(torch, words().map(String::as_str)));
         if let Some(visible) = visible {
             given.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned()));
         }
@@ -159,7 +172,7 @@ impl Planner<'_> {
         let lookup = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
         let mut argv: Vec<String> = Vec::new();
         let mut before = String::new();
-        for arg in container.command.iter().chain(&container.args) {
+        for arg in words() {
             let expanded = expand(arg, lookup);
             argv.push(self.names.rewrite_arg(&metadata.namespace, &before, &expanded));
             before = expanded;
@@ -185,6 +198,13 @@ impl Planner<'_> {
             message_from_log: container.termination_message_policy != "File",
             error_file,
         })
+    }
+
+    /// The environment that PyTorch reads, for a pod that has a place among others.
+    fn torch(&mut self, object: &Value, namespace: &str) -> Vec<(String, String)> {
+        let Some(peer) = self.options.peers.as_ref().and_then(|peers| peers(object)) else { return Vec::new() };
+        let master = self.names.address(namespace, &peer.master);
+        torch::variables(&peer, &master.to_string())
     }
 
     fn workdir(&self, wanted: &str) -> PathBuf {

@@ -191,7 +191,7 @@ fn enter(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// The program of a near name, where one is on `PATH`.
 fn nearest_program(program: &OsStr) -> Option<String> {
-    nearest::program(program.to_str()?, &std::env::var("PATH").ok()?)
+    nearest::nearest_program(program.to_str()?, &std::env::var("PATH").ok()?)
 }
 
 fn become_program(

@@ -1,11 +1,12 @@
 //! ElasticJob (`elastic.pytorch.org/v1alpha1`), as the TorchElastic controller served it.
 //!
-//! Each file has one direction: `spec` and `run_policy` read the job object, `launcher`, `pods` and `services` render from it,
+//! Each file has one direction: `spec` and `run_policy` read the job object, `launcher`, `environment`, `pods` and `services` render from it,
 //! `status` and `adopt` write and read its status, `events` reports records in this API's reasons, `crd` is its schema, `words`
 //! its vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`, and beside the smaller files.
 
 mod adopt;
 mod crd;
+mod environment;
 mod events;
 mod launcher;
 mod pods;

@@ -1,4 +1,4 @@
-//! Slot -> Pod: names, labels, and the launcher's arguments.
+//! Slot -> Pod: names, labels, the launcher's arguments, and the environment.
 //!
 //! The template is the user's and stays as it is but for the members named here. It must not decide whether a pod is wanted.
 //! Tests: `tests/pods.rs`.
@@ -6,6 +6,7 @@
 use model::{FieldError, SlotId};
 use serde_json::{Map, Value, json};
 
+use super::environment;
 use super::spec::{Policy, RESTART};
 use super::words::{API_VERSION, CONTAINER, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_LABEL, TYPE_LABEL};
 use crate::api::{PodSlot, RenderInput};
@@ -24,8 +25,10 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, args: &[Value]) -> 
     let is_worker = |container: &Value| text_at(container, &["name"]) == Some(CONTAINER);
     // Sidecars get none where the worker's container is known by its name.
     let can_tell = containers(template).iter().any(is_worker);
+    let variables = environment::variables(source, pod, args);
     for container in containers_mut(&mut spec, "containers").filter(|each| !can_tell || is_worker(each)) {
         prepend(container, args);
+        environment::add(container, &variables);
     }
     let policy = text_at(manifest, &["spec", "replicaSpecs", pod.group.display(), "restartPolicy"]);
     let policy =

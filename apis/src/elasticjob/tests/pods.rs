@@ -28,6 +28,35 @@ fn owner() -> Value {
         "controller": true, "blockOwnerDeletion": true}])
 }
 
+/// The environment of a worker of `base`.
+fn env(rank: &str) -> Value {
+    let all = [
+        ("MASTER_ADDR", "imagenet-worker-0"),
+        ("MASTER_PORT", "29500"),
+        ("WORLD_SIZE", "2"),
+        ("RANK", rank),
+        ("LOCAL_WORLD_SIZE", "1"),
+        ("LOCAL_RANK", "0"),
+        ("PET_NODE_RANK", rank),
+        ("PET_RDZV_BACKEND", "etcd"),
+        ("PET_RDZV_ENDPOINT", "etcd-service:2379"),
+        ("PET_RDZV_ID", "imagenet"),
+        ("PET_NNODES", "1:4"),
+        ("PYTHONUNBUFFERED", "1"),
+    ];
+    all.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
+}
+
+#[test]
+fn variables_that_the_template_sets_are_its_own() {
+    let own = json!([{"name": "A", "value": "$(RANK)"}, {"name": "RANK", "value": "7"}, {"name": "MASTER_PORT", "value": "1"}]);
+    let pod = render(&edited(&[(&format!("{CONTAINERS}/0/env"), own.clone())]), 1);
+    let env = pod["spec"]["containers"][0]["env"].as_array().unwrap();
+    assert_eq!(env[env.len() - 3..], own.as_array().unwrap()[..], "after ours, which they may refer to");
+    let names = |name: &str| env.iter().filter(|variable| variable["name"] == name).count();
+    assert_eq!((names("RANK"), names("MASTER_PORT"), names("WORLD_SIZE")), (1, 1, 1), "{env:?}");
+}
+
 #[test]
 fn a_pod_is_the_template_with_name_labels_owner_and_the_launchers_arguments() {
     let pod = render(&base(), 1);
@@ -39,7 +68,7 @@ fn a_pod_is_the_template_with_name_labels_owner_and_the_launchers_arguments() {
                 "annotations": {"trainyard.dev/incarnation": "3"}, "ownerReferences": owner()},
             "spec": {"restartPolicy": "Never", "containers": [{"name": "elasticjob-worker", "image": "img:1", "args": [
                 "--rdzv_backend=etcd", "--rdzv_endpoint=etcd-service:2379", "--rdzv_id=imagenet", "--nnodes=1:4",
-                "--nproc_per_node=1", "main.py"]}]},
+                "--nproc_per_node=1", "main.py"], "env": env("1")}]},
         })
     );
     assert_eq!(ElasticJob.slot_of(&pod), Some(slot("worker", 1)));

@@ -1,0 +1,75 @@
+//! The environment that PyTorch reads to find its peers, for pods that are told nothing else.
+//!
+//! Owns the names of the variables. One pod is one process here: what `torchrun` starts below it gets values of its own from it.
+//! Tests: at the end.
+
+use crate::options::Peer;
+
+/// Port at which the program of rank 0 serves the group: PyTorch's own default. Every pod has an address of its own.
+const MASTER_PORT: &str = "29500";
+
+/// Option of the launcher with which each pod is alone.
+const STANDALONE: &str = "--standalone";
+
+/// Start of the names of variables that the launcher takes for options that its command line does not have.
+const OF_LAUNCHER: &str = "PET_";
+
+/// Returns the variables of a pod; `master` is the address of rank 0.
+pub(crate) fn variables(peer: &Peer, master: &str) -> Vec<(String, String)> {
+    let (rank, size) = (peer.rank.to_string(), peer.world_size.to_string());
+    let all = [
+        ("MASTER_ADDR", master),
+        ("MASTER_PORT", MASTER_PORT),
+        ("WORLD_SIZE", &size),
+        ("RANK", &rank),
+        ("LOCAL_WORLD_SIZE", "1"),
+        ("LOCAL_RANK", "0"),
+        ("PET_NNODES", &size),
+        ("PET_NPROC_PER_NODE", "1"),
+        ("PET_NODE_RANK", &rank),
+        ("PET_MASTER_ADDR", master),
+        ("PET_MASTER_PORT", MASTER_PORT),
+        ("PYTHONUNBUFFERED", "1"),
+    ];
+    all.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}
+
+/// Returns those of the variables that suit a command: a launcher that is told to be alone would wait for others otherwise.
+pub(crate) fn of_command<'a>(
+    variables: &'a [(String, String)],
+    mut words: impl Iterator<Item = &'a str>,
+) -> Vec<(String, String)> {
+    let alone = words.any(|word| word.contains(STANDALONE));
+    variables.iter().filter(|(name, _)| !(alone && name.starts_with(OF_LAUNCHER))).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(words: &[&str]) -> Vec<String> {
+        let peer = Peer { rank: 1, world_size: 4, master: "j-w-0".to_owned() };
+        let all = variables(&peer, "127.9.0.1");
+        of_command(&all, words.iter().copied()).into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    #[test]
+    fn every_pod_knows_its_rank_and_where_rank_0_is() {
+        let found = names(&["python", "train.py"]);
+        for want in ["RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=0", "MASTER_ADDR=127.9.0.1", "MASTER_PORT=29500"] {
+            assert!(found.iter().any(|one| one == want), "{want}: {found:?}");
+        }
+        for want in ["PET_NNODES=4", "PET_NODE_RANK=1", "PET_MASTER_ADDR=127.9.0.1", "PYTHONUNBUFFERED=1"] {
+            assert!(found.iter().any(|one| one == want), "{want}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_launcher_that_is_alone_is_not_told_of_others() {
+        for words in [&["torchrun", "--standalone", "train.py"][..], &["sh", "-c", "torchrun --standalone train.py"]] {
+            let found = names(words);
+            assert!(found.iter().all(|one| !one.starts_with("PET_")), "{found:?}");
+            assert!(found.iter().any(|one| one == "RANK=1"), "{found:?}");
+        }
+    }
+}
