@@ -2,26 +2,36 @@
 //!
 //! Exit codes: 0 fine, 1 a difference or a failure was found, 2 usage or unreadable input.
 
+mod columns;
 mod commands;
 mod faults;
+mod jobs;
 mod logging;
 mod manifests;
 mod out;
 mod records;
 mod remote;
+mod requests;
 mod sample;
 mod view;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{crd, log, node_agent, operator, queue, rbac, replay, run, schedule, simulate, story, validate};
+use crate::commands::{
+    control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, schedule, simulate, story, validate,
+    version, wait,
+};
 
 /// With musl's own the operator takes up to 1.6 times the processor time.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Maximum time for which the end of the process waits for its last message.
+const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs distributed training jobs: on this machine, on a cluster, or again from their log.
 #[derive(Debug, Parser)]
@@ -47,6 +57,30 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Inspect, verify, export and compact logs.
     Log(log::LogArgs),
+    /// List jobs: phase, pods that run, restarts, GPUs, age, reason.
+    Ps(ps::PsArgs),
+    /// Show a job and its pods, or its object.
+    Get(ps::GetArgs),
+    /// Print what the pods of a job wrote.
+    Logs(logs::LogsArgs),
+    /// Wait until a job has ended, runs, or is somewhere else.
+    Wait(wait::WaitArgs),
+    /// Follow a run in the background to its end.
+    Attach(control::Directory),
+    /// Stop a local run, or one job of it.
+    Stop(control::StopArgs),
+    /// Delete a job of a local run.
+    Delete(control::JobOf),
+    /// Change the number of pods of a job of a local run.
+    Scale(control::ScaleArgs),
+    /// Have a job of a local run wait without pods.
+    Suspend(control::JobOf),
+    /// Let a suspended job of a local run go on.
+    Resume(control::JobOf),
+    /// Run a job again that has ended.
+    Rerun(control::RerunArgs),
+    /// Run a job again that did not succeed.
+    Retry(control::RerunArgs),
     /// Explain why a job is in its state, and what it waits for.
     Explain(story::ExplainArgs),
     /// Show which jobs hold places on nodes and which wait, by queue.
@@ -61,6 +95,8 @@ enum Command {
     Crd(crd::CrdArgs),
     /// Print the roles that the operator of this build needs in the namespaces of jobs.
     Rbac,
+    /// Print the version, the commit it was built from, and the kinds it serves.
+    Version(version::VersionArgs),
     /// Small programs for the sample manifests.
     Sample(sample::SampleArgs),
 }
@@ -77,6 +113,19 @@ fn main() -> ExitCode {
         Command::NodeAgent(args) => node_agent::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Log(args) => log::run(&args),
+        Command::Ps(args) => ps::ps(&args),
+        Command::Get(args) => ps::get(&args),
+        Command::Logs(args) => logs::run(&args),
+        Command::Wait(args) => wait::run(&args),
+        Command::Version(args) => Ok(version::run(&args)),
+        Command::Attach(args) => control::attach(&args),
+        Command::Stop(args) => control::stop(&args),
+        Command::Delete(args) => control::delete(&args),
+        Command::Scale(args) => control::scale(&args),
+        Command::Suspend(args) => control::suspend(&args, true),
+        Command::Resume(args) => control::suspend(&args, false),
+        Command::Rerun(args) => control::rerun(&args, false),
+        Command::Retry(args) => control::rerun(&args, true),
         Command::Explain(args) => story::explain(&args),
         Command::Queue(args) => queue::run(&args),
         Command::History(args) => story::history(&args),
@@ -86,13 +135,12 @@ fn main() -> ExitCode {
         Command::Rbac => Ok(rbac::run()),
         Command::Sample(args) => return sample::run(args),
     };
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            out::warn(&error.to_string());
-            ExitCode::from(out::USAGE)
-        }
-    }
+    let code = outcome.unwrap_or_else(|error| {
+        out::warn(&error.to_string());
+        ExitCode::from(error.code())
+    });
+    out::wait_said(LAST_MESSAGE_TIMEOUT);
+    code
 }
 
 #[cfg(test)]
@@ -119,6 +167,29 @@ mod tests {
                 }
             }
         }
-        assert_eq!(found, ["run", "operator", "node-agent", "explain", "queue", "history", "diff"]);
+        assert_eq!(
+            found,
+            [
+                "run",
+                "operator",
+                "node-agent",
+                "ps",
+                "get",
+                "logs",
+                "wait",
+                "attach",
+                "stop",
+                "delete",
+                "scale",
+                "suspend",
+                "resume",
+                "rerun",
+                "retry",
+                "explain",
+                "queue",
+                "history",
+                "diff"
+            ]
+        );
     }
 }

@@ -54,6 +54,18 @@ pub(crate) fn load(files: &[PathBuf], lax: bool) -> Result<Vec<Value>, Failure> 
     }))
 }
 
+/// Checks objects that were made of the command line.
+pub(crate) fn checked(objects: Vec<Value>, origin: &str) -> Result<Vec<Value>, Failure> {
+    let registry = Registry::all();
+    let errors: Vec<String> = objects
+        .iter()
+        .flat_map(|object| apis::manifest::findings(&registry, object))
+        .filter(|finding| finding.severity != apis::Severity::Remark)
+        .map(|finding| format!("{origin}: {}", finding.field))
+        .collect();
+    if errors.is_empty() { Ok(objects) } else { Err(Failure::new(errors.join("\ntrainyard: "))) }
+}
+
 /// Applies objects as `kubectl apply` does, and warns of each one that is rejected. Returns the rejected ones.
 ///
 /// # Errors

@@ -6,7 +6,7 @@
 mod printer;
 
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use std::process;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,32 +16,93 @@ use model::Timestamp;
 use self::printer::Printer;
 
 static PRINTER: OnceLock<Printer> = OnceLock::new();
+static ERROR_PRINTER: OnceLock<Printer> = OnceLock::new();
+
+/// One of the two outputs of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Standard output: results.
+    Out,
+    /// Standard error: progress and messages.
+    Error,
+}
+
+impl Stream {
+    /// Returns the stream for progress. On one terminal everything goes through one stream, so that its order is kept.
+    pub(crate) fn of_progress() -> Self {
+        if io::stdout().is_terminal() && io::stderr().is_terminal() { Self::Out } else { Self::Error }
+    }
+
+    /// Prints text. What becomes of it on standard error is not known.
+    pub(crate) fn print(self, text: &str) {
+        match self {
+            Self::Out => print(text),
+            Self::Error => print_error(text),
+        }
+    }
+}
 
 /// Exit code when a difference or a failure was found.
 pub(crate) const FOUND: u8 = 1;
 /// Exit code for usage errors and unreadable input.
 pub(crate) const USAGE: u8 = 2;
+/// Exit code when a time limit of the command line has passed, as of `timeout`.
+pub(crate) const TIMEOUT: u8 = 124;
+/// Exit code of a command that a signal ended: added to the signal's number, as shells do.
+pub(crate) const SIGNAL: u8 = 128;
 
 /// An error for the user: what, and where.
 #[derive(Debug)]
-pub(crate) struct Failure(String);
+pub(crate) struct Failure {
+    text: String,
+    code: u8,
+}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl Failure {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self { text: plain(&text.into()), code: USAGE }
+    }
+
+    /// Returns one about what was looked for and is not there.
+    pub(crate) fn missing(text: impl Into<String>) -> Self {
+        Self { code: FOUND, ..Self::new(text) }
+    }
+
+    /// Returns the exit code of a command that ends with it.
+    pub(crate) const fn code(&self) -> u8 {
+        self.code
     }
 }
 
 impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(k8s_driver::api_server::error_chain(&error))
+        Self::new(k8s_driver::api_server::error_chain(&error))
     }
+}
+
+/// Returns a message without the words of libraries that say nothing to a user: numbers of errors, names of types.
+pub(crate) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        out.push_str(before);
+        rest = after.split_once(')').map_or("", |(_, after)| after);
+    }
+    out.push_str(rest);
+    for word in ["expected struct ", "expected enum ", "expected internally tagged enum "] {
+        while let Some(at) = out.find(word) {
+            let end = out[at + word.len()..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+            let end = end.map_or(out.len(), |end| at + word.len() + end);
+            out.replace_range(at..end, "expected an object");
+        }
+    }
+    out
 }
 
 /// Prints text. Ends the program when standard output cannot be written, unless a printer was started.
@@ -85,20 +146,28 @@ pub(crate) fn warn(text: &str) {
 
 /// Prints a line on standard error as it stands. What becomes of it is not known.
 pub(crate) fn error_line(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    print_error(&format!("{text}\n"));
 }
 
-/// Makes [`print`] return at once from now on, also while standard output is blocked. `hint` says where else its text is.
+fn print_error(text: &str) {
+    match ERROR_PRINTER.get() {
+        Some(printer) => printer.print(text),
+        None => drop(io::stderr().lock().write_all(text.as_bytes())),
+    }
+}
+
+/// Makes printing return at once from now on, also while standard output is blocked. `hint` says where else its text is.
 pub(crate) fn start_printer(hint: String) -> io::Result<()> {
     let failed =
         move |error: &io::Error| warn(&format!("standard output: {error}; the run continues without it. {hint}"));
+    let _ = ERROR_PRINTER.set(Printer::start(io::stderr(), |_| {})?);
     let _ = PRINTER.set(Printer::start(io::stdout(), failed)?);
     Ok(())
 }
 
 /// Returns whether text that can wait should be printed now.
 pub(crate) fn has_room() -> bool {
-    PRINTER.get().is_none_or(Printer::has_room)
+    [&PRINTER, &ERROR_PRINTER].iter().all(|printer| printer.get().is_none_or(Printer::has_room))
 }
 
 /// Returns whether standard output takes what is written without delay.
@@ -113,12 +182,24 @@ pub(crate) fn is_gone() -> bool {
 
 /// Waits until everything is printed, or cannot be, at most for `timeout`. Returns whether that is so.
 pub(crate) fn wait_written(timeout: Duration) -> bool {
-    PRINTER.get().is_none_or(|printer| printer.wait_written(timeout))
+    [&ERROR_PRINTER, &PRINTER].iter().all(|printer| printer.get().is_none_or(|one| one.wait_written(timeout)))
+}
+
+/// Waits until what was said on standard error is printed, so that a result comes after it, at most for `timeout`.
+pub(crate) fn wait_said(timeout: Duration) {
+    if let Some(printer) = ERROR_PRINTER.get() {
+        printer.wait_written(timeout);
+    }
 }
 
 /// Number of lines that were not printed so far.
 pub(crate) fn unwritten() -> u64 {
-    PRINTER.get().map_or(0, Printer::unwritten)
+    [&PRINTER, &ERROR_PRINTER].iter().filter_map(|printer| printer.get()).map(Printer::unwritten).sum()
+}
+
+/// Prints lines.
+pub(crate) fn lines(all: &[String]) {
+    print(&all.iter().fold(String::new(), |text, line| text + line + "\n"));
 }
 
 /// Prints one line.
@@ -126,9 +207,35 @@ pub(crate) fn line(text: &str) {
     print(&format!("{text}\n"));
 }
 
+/// A time as RFC 3339 with milliseconds.
+pub(crate) fn instant(at: Timestamp) -> String {
+    let date = at.to_rfc3339();
+    format!("{}.{:03}Z", date.trim_end_matches('Z'), at.0 % 1000)
+}
+
 /// Time of day in UTC with milliseconds, for lines that belong together.
 pub(crate) fn clock(at: Timestamp) -> String {
     let date = at.to_rfc3339();
     let time = date.get(11..19).unwrap_or_default();
     format!("{time}.{:03}", at.0 % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn messages_have_no_words_of_libraries() {
+        for (text, want) in [
+            ("job.yaml: No such file or directory (os error 2)", "job.yaml: No such file or directory"),
+            ("a (os error 13): b (os error 2)", "a: b"),
+            (
+                "invalid type: string, expected struct Foo at line 1",
+                "invalid type: string, expected an object at line 1",
+            ),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(plain(text), want);
+        }
+    }
 }

@@ -69,6 +69,12 @@ pub(crate) fn each(
         Ok(())
     };
     let mut reader = match source {
+        LogSource::Path(path) if !path.exists() => {
+            return Err(Failure::new(format!(
+                "{}: there is no log. `trainyard run` makes one in its data directory; --data-dir or --log names another",
+                path.display()
+            )));
+        }
         LogSource::Path(path) if path.is_dir() => {
             let log = open_dir(path)?;
             begin(log.checkpoint()?.as_ref(), &mut head)?;

@@ -1,23 +1,29 @@
-//! The screen of a run: lines for each change, a table that is updated on a terminal, timelines at the end.
+//! The screen of a run: a line for each change, a table that is updated on a terminal, what became of each job at the end.
+//!
+//! Owns what is told and when, once each; `steps` is one such line, `closing` the end. It decides nothing. Tests: `tests/local/terminal.rs`,
+//! `tests/local/closing.rs`, `tests/local/events.rs`.
 
 mod closing;
-mod screen;
-mod table;
+pub(crate) mod screen;
+mod step;
+pub(crate) mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
 
 use apis::Resource;
 use engine::explain;
 use model::{JobKey, Phase, Timestamp};
 use serde_json::Value;
 
-use crate::out::{self, Failure};
+use crate::out::{self, Failure, Stream};
 use embedded::Session;
 
 use self::screen::Screen;
+use self::step::Step;
 use self::table::Row;
+
+pub(crate) use self::closing::{Place, blocks};
 
 /// Maximum number of lines of the table, however high the terminal is.
 const MAX_LINES: usize = 22;
@@ -32,12 +38,37 @@ const WHAT_TO_DO: &str = "end the run with Ctrl-C, change the manifest, run it a
 const BOLD: u8 = 1;
 const FIRST_COLOUR: u8 = 31;
 
+/// Columns by which a line that is broken is indented: those of the time before each line.
+const TIME_WIDTH: usize = 10;
+
+/// Form of what is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Lines for people, and a table.
+    Text,
+    /// Nothing but messages.
+    Quiet,
+    /// One JSON object for each event, on standard output.
+    Json,
+}
+
+/// Where progress is told, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Audience {
+    /// The output for progress.
+    pub(crate) stream: Stream,
+    /// Its form.
+    pub(crate) form: Form,
+}
+
 /// Progress on the screen.
 pub(crate) struct Progress {
     screen: Screen,
+    audience: Audience,
     start: Timestamp,
     phases: BTreeMap<JobKey, (Phase, model::Text)>,
-    pods: BTreeMap<String, String>,
+    /// Name and words of each pod, by uid.
+    pods: BTreeMap<String, (String, String)>,
     /// Rejections of the API that were printed already.
     refusals: BTreeMap<JobKey, Vec<String>>,
     /// Jobs whose default limit of restarts was printed.
@@ -47,10 +78,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Progress from `start` on: a table where standard output is a terminal that can replace text, plain lines elsewhere.
-    pub(crate) fn new(start: Timestamp) -> Self {
+    /// Progress from `start` on: a table where the output is a terminal that can replace text, plain lines elsewhere.
+    pub(crate) fn new(start: Timestamp, audience: Audience) -> Self {
         Self {
-            screen: Screen::stdout(),
+            screen: Screen::of(audience.stream),
+            audience,
             start,
             phases: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -60,44 +92,46 @@ impl Progress {
         }
     }
 
-    /// Takes in the jobs' changes since the last call. Returns a line for each that is to be shown.
-    pub(crate) fn take_steps(&mut self, session: &mut Session, now: Timestamp) -> String {
-        let mut lines = String::new();
+    /// Returns the form of what is told.
+    pub(crate) fn form(&self) -> Form {
+        self.audience.form
+    }
+
+    /// Takes in the jobs' changes since the last call. Returns those that are to be told.
+    pub(crate) fn take_steps(&mut self, session: &mut Session) -> Vec<Step> {
+        let mut steps = Vec::new();
         for step in session.take_steps() {
             let key = &step.job;
             // A job that was deleted is New again. How it ended stands.
             if step.phase == Phase::New {
                 continue;
             }
-            // While a job waits, a change of its reason is printed as well.
+            // While a job waits, a change of its reason is told as well.
             let waits = matches!(step.phase, Phase::Pending | Phase::Creating);
             let shown = (step.phase, if waits { step.message.clone() } else { model::Text::from("") });
             if self.phases.insert(key.clone(), shown.clone()) == Some(shown) {
                 continue;
             }
-            let sep = if step.message.is_empty() { "" } else { ": " };
-            let word = session.phase_word(key, step.phase);
-            let _ = writeln!(lines, "{}  {key}  {word}{sep}{}", self.age(now), step.message);
+            steps.push(Step::phase(key, session.phase_word(key, step.phase), &step.message));
         }
-        lines
+        steps
     }
 
-    /// Prints the changes since the last call.
+    /// Tells the changes since the last call.
     pub(crate) fn update(&mut self, session: &mut Session, now: Timestamp) {
-        let mut lines = self.take_steps(session, now);
+        let mut steps = self.take_steps(session);
         let mut pods = BTreeMap::new();
         for pod in session.cluster().objects_of(&Resource::new("v1", "Pod")) {
             let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
-            pods.insert(
-                text("/metadata/uid").to_owned(),
-                format!("pod {} {}", text("/metadata/name"), pod_words(&pod)),
-            );
+            let name = format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"));
+            pods.insert(text("/metadata/uid").to_owned(), (name, pod_words(&pod)));
         }
-        for (uid, words) in &pods {
-            if self.pods.get(uid) != Some(words) {
-                let _ = writeln!(lines, "{}    {words}", self.age(now));
-                if words.contains(CONFIG_ERROR) && !self.pods.get(uid).is_some_and(|old| old.contains(CONFIG_ERROR)) {
-                    let _ = writeln!(lines, "{}    the pod cannot start with this spec: {WHAT_TO_DO}", self.age(now));
+        for (uid, (name, words)) in &pods {
+            let old = self.pods.get(uid).map(|(_, words)| words);
+            if old != Some(words) {
+                steps.push(Step::pod(name, words));
+                if words.contains(CONFIG_ERROR) && !old.is_some_and(|old| old.contains(CONFIG_ERROR)) {
+                    steps.push(Step::advice(&format!("the pod cannot start with this spec: {WHAT_TO_DO}")));
                 }
             }
         }
@@ -105,36 +139,80 @@ impl Progress {
         for (key, phase) in session.jobs() {
             let refusals = session.operator.state().job(&key).map(|job| explain::refusals(&job)).unwrap_or_default();
             if !refusals.is_empty() && self.refusals.get(&key) != Some(&refusals) {
-                let _ = writeln!(lines, "{}  {key}  {}", self.age(now), refusals.join("; "));
-                let _ = writeln!(lines, "{}    only another spec changes that: {WHAT_TO_DO}", self.age(now));
+                steps.push(Step::job(&key, &refusals.join("; ")));
+                steps.push(Step::advice(&format!("only another spec changes that: {WHAT_TO_DO}")));
             }
-            // A job that ended in an earlier run prints nothing; one that ended since the last update still does.
+            // A job that ended in an earlier run tells nothing; one that ended since the last update still does.
             let runs_here = !phase.is_terminal() || self.phases.contains_key(&key);
             let limit = if runs_here { default_limit(session, &key) } else { None };
             if let Some(words) = limit.filter(|_| self.limited.insert(key.clone())) {
-                let _ = writeln!(lines, "{}  {key}  {words}", self.age(now));
+                steps.push(Step::job(&key, &words));
             }
             self.refusals.insert(key, refusals);
         }
-        let table = if self.screen.is_live() { self.table(session, now) } else { Vec::new() };
-        if !lines.is_empty() || table != self.shown {
-            self.replace(&lines, table);
+        let shows = self.audience.form == Form::Text && self.screen.is_live();
+        let table = if shows { self.table(session, now) } else { Vec::new() };
+        if !steps.is_empty() || table != self.shown {
+            self.tell(&steps, now, table);
         }
     }
 
-    /// Prints something above the table.
+    /// Tells something above the table.
     pub(crate) fn say(&mut self, line: &str) {
-        self.replace(&format!("{line}\n"), self.shown.clone());
+        match self.audience.form {
+            Form::Json => out::line(&Step::message(line).to_json(local::now()).to_string()),
+            Form::Text | Form::Quiet => self.replace(&self.screen.fitted(&format!("{line}\n"), 2), self.shown.clone()),
+        }
     }
 
     /// Prints lines of pods' output, each with its pod, above the table.
     pub(crate) fn pod_lines(&mut self, lines: &[(String, String)]) {
+        if self.audience.form == Form::Json {
+            let now = local::now();
+            let all = lines.iter().map(|(pod, line)| Step::output(pod, line).to_json(now).to_string());
+            return out::lines(&all.collect::<Vec<_>>());
+        }
         let mut text = String::new();
         for (pod, line) in lines {
             let colour = FIRST_COLOUR + pod.bytes().fold(0u8, u8::wrapping_add) % 6;
             let _ = writeln!(text, "{} | {}", self.screen.paint(colour, pod), self.screen.line_of_program(line));
         }
-        self.replace(&text, self.shown.clone());
+        self.print_output(&text);
+    }
+
+    /// Tells that output of pods is missing, where the output is.
+    pub(crate) fn gap(&mut self, line: &str) {
+        match self.audience.form {
+            Form::Json => self.say(line),
+            Form::Text | Form::Quiet => self.print_output(&format!("{line}\n")),
+        }
+    }
+
+    fn print_output(&mut self, text: &str) {
+        match self.audience.stream {
+            Stream::Out => self.replace(text, self.shown.clone()),
+            // What pods wrote is a result: it goes where results go.
+            Stream::Error => out::print(text),
+        }
+    }
+
+    /// Tells steps, and puts a table below them.
+    fn tell(&mut self, steps: &[Step], now: Timestamp, table: Vec<String>) {
+        let age = self.age(now);
+        let lines: String = steps.iter().map(|step| step.line(&age)).collect();
+        match self.audience.form {
+            Form::Text => self.replace(&self.screen.fitted(&lines, TIME_WIDTH), table),
+            Form::Quiet => {}
+            Form::Json => {
+                out::lines(&steps.iter().map(|step| step.to_json(now).to_string()).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    /// Tells everything in plain lines from now on: the outputs are no terminal any more.
+    pub(crate) fn leave_screen(&mut self) {
+        self.shown = Vec::new();
+        self.screen = Screen::of(self.audience.stream);
     }
 
     /// Leaves the screen as it is: what comes next is printed below.
@@ -146,7 +224,9 @@ impl Progress {
     fn replace(&mut self, lines: &str, table: Vec<String>) {
         let text = format!("{}{lines}{}", self.wiping(), Self::joined(&table));
         self.shown = table;
-        out::print(&text);
+        if !text.is_empty() {
+            self.audience.stream.print(&text);
+        }
     }
 
     /// Returns the escape sequence that moves the cursor to the beginning of the table and clears all below. Its lines wrap when the screen gets narrower.
@@ -160,6 +240,13 @@ impl Progress {
 
     fn joined(table: &[String]) -> String {
         table.iter().fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    /// Returns the jobs that ended and were deleted since, with the phases that they ended in.
+    pub(crate) fn deleted<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = (&'a JobKey, Phase)> {
+        let is_known = |key: &JobKey| session.operator.state().job(key).is_some_and(|job| job.known);
+        let ended = self.phases.iter().filter(move |(key, (phase, _))| phase.is_terminal() && !is_known(key));
+        ended.map(|(key, (phase, _))| (key, *phase))
     }
 
     fn age(&self, now: Timestamp) -> String {
@@ -261,34 +348,28 @@ fn pod_words(pod: &Value) -> String {
     words.trim_end().to_owned()
 }
 
-/// Prints each job's timeline and outcome, and of one that did not succeed what failed. `data_dir` holds the pods' output. Of a job
-/// that was deleted when its time to live had passed, `progress` knows the end. Returns whether all of them succeeded.
-pub(crate) fn outcomes(
-    session: &Session,
-    progress: &Progress,
-    wanted: &dyn Fn(&JobKey) -> bool,
-    data_dir: Option<&Path>,
-) -> Result<bool, Failure> {
+/// Returns the words for a job's phase at its end.
+pub(crate) fn end_word(session: &Session, key: &JobKey, phase: Phase) -> &'static str {
+    match session.phase_word(key, phase) {
+        "" => "not started",
+        word => word,
+    }
+}
+
+/// Prints each job's timeline and outcome, and of one that did not succeed what failed. Of a job that was deleted when its time to
+/// live had passed, `progress` knows the end. Returns whether all of them succeeded.
+pub(crate) fn outcomes(session: &Session, progress: &Progress) -> Result<bool, Failure> {
     let mut all_well = true;
     let mut failures = None;
-    for (key, job) in session.operator.state().jobs.iter().filter(|(key, job)| job.known && wanted(key)) {
+    for (key, job) in session.operator.state().jobs.iter().filter(|(_, job)| job.known) {
         out::line(&format!("\n{} {key}", key.kind));
         for entry in &job.trail {
             out::line(&format!("  #{:<5} {}  {}", entry.stamp.position.0, out::clock(entry.at), entry.text));
         }
-        let restarts: u32 = job.groups.values().map(|g| g.charged).sum();
-        let containers = job.past_container_restarts.saturating_add(job.container_restarts);
-        let containers =
-            if containers > 0 { format!(", {containers} restarts of containers in place") } else { String::new() };
-        let took = job.ended_at.zip(job.started_at).map(|(end, start)| end.since_ms(start));
-        let took = took.map(|ms| format!(", {}.{:01} s", ms / 1000, ms / 100 % 10)).unwrap_or_default();
         let invalid =
             job.invalid().map(|errors| errors.iter().fold(String::new(), |text, e| format!("{text}\n    {e}")));
-        let word = match session.phase_word(key, job.phase) {
-            "" => "not started",
-            word => word,
-        };
-        out::line(&format!("  {word}, {restarts} restarts{containers}{took}{}", invalid.unwrap_or_default()));
+        let word = end_word(session, key, job.phase);
+        out::line(&format!("  {word}{}{}", closing::course(&job), invalid.unwrap_or_default()));
         all_well &= job.phase == Phase::Succeeded;
         if job.phase == Phase::Succeeded {
             continue;
@@ -297,16 +378,14 @@ pub(crate) fn outcomes(
             Some(known) => known,
             none => none.insert(closing::failures(session.operator.log())?),
         };
-        for line in known.get(key).map(|failures| closing::lines(key, failures, data_dir)).unwrap_or_default() {
+        for line in known.get(key).map(closing::cause_lines).unwrap_or_default() {
             out::line(&format!("  {line}"));
         }
     }
-    let is_known = |key: &JobKey| session.operator.state().job(key).is_some_and(|job| job.known);
-    let ended = progress.phases.iter().filter(|(key, (phase, _))| phase.is_terminal() && wanted(key) && !is_known(key));
-    for (key, (phase, _)) in ended {
-        let word = session.phase_word(key, *phase);
+    for (key, phase) in progress.deleted(session) {
+        let word = session.phase_word(key, phase);
         out::line(&format!("\n{} {key}\n  {word}; the job was deleted when its time to live had passed", key.kind));
-        all_well &= *phase == Phase::Succeeded;
+        all_well &= phase == Phase::Succeeded;
     }
     Ok(all_well)
 }

@@ -33,9 +33,9 @@ impl User {
     fn quickstart(&self) -> Result<(), Problem> {
         let data = self.scratch.join("quickstart");
         let sample = "deploy/samples/quickstart.yaml";
-        self.says(&["run", sample, "--data-dir", text(&data)], &["Succeed, 1 restarts", "Terminating -> Restarting"])?;
+        self.says(&["run", sample, "--data-dir", text(&data)], &["Succeed, 1 restart, ", "quickstart  Restarting"])?;
         // The same again finds the job done and runs nothing.
-        self.says(&["run", sample, "--data-dir", text(&data)], &["Succeed, 1 restarts"])?;
+        self.says(&["run", sample, "--data-dir", text(&data)], &["Succeed, 1 restart, "])?;
         let export = self.scratch.join("quickstart.jsonl.gz");
         self.says(&["log", "verify", text(&data)], &["good"])?;
         self.says(&["log", "export", text(&data), "--to", text(&export)], &[])?;
@@ -45,13 +45,13 @@ impl User {
 
     fn simulated(&self) -> Result<(), Problem> {
         let fault = "--fault=exit=quickstart-trainer-1:1@5s";
-        self.says(&["simulate", "deploy/samples/quickstart.yaml", fault], &["Succeed, 1 restarts"])
+        self.says(&["simulate", "deploy/samples/quickstart.yaml", fault], &["Succeed, 1 restart, "])
     }
 
     fn python(&self) -> Result<(), Problem> {
         let data = self.scratch.join("python");
         let sample = "deploy/samples/python-allreduce.yaml";
-        self.says(&["run", sample, "--logs", "--data-dir", text(&data)], &["Succeed, 1 restarts", "sums are right"])
+        self.says(&["run", sample, "--logs", "--data-dir", text(&data)], &["Succeed, 1 restart, ", "sums are right"])
     }
 
     /// Runs the binary; it has to succeed and to say all of this.

@@ -78,7 +78,7 @@ enum Command {
         #[arg(default_value = "./trainyard-data")]
         path: PathBuf,
         /// Text for people, or JSON.
-        #[arg(long, value_enum, default_value_t = Output::Text)]
+        #[arg(long, short, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
 }

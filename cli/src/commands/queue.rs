@@ -20,7 +20,7 @@ pub(crate) struct QueueArgs {
     /// The queue; all of them when it is left out. `root` is the queue of jobs that name none.
     name: Option<String>,
     /// Text for people, or JSON.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
     location: LogLocation,

@@ -23,7 +23,7 @@ pub(crate) struct ReplayArgs {
     /// A scenario (`.yaml`), an exported log (`.jsonl`, `.jsonl.gz`) or a log directory.
     file: PathBuf,
     /// Text for people, or one JSON object.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 

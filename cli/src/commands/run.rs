@@ -1,96 +1,86 @@
 //! `trainyard run`: the manifests' jobs on this machine, pods as real processes.
 
+pub(crate) mod again;
+mod args;
 mod attempts;
 mod changed_files;
-mod data_dir;
+mod changes;
+mod command;
+pub(crate) mod data_dir;
+pub(crate) mod detached;
+mod front;
+mod gpus;
 mod images;
+mod listen;
 mod nodes;
+pub(crate) mod offline;
 mod output;
+mod peers;
+mod serve;
 mod signals;
 mod turns;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use apis::Registry;
-use clap::Args;
 use embedded::{EmbeddedCluster, Session};
 use event_log::disk::SledLog;
 use local::{Output, Processes, VisibleGpus};
+use model::JobKey;
 use serde_json::Value;
 
+use self::args::Events;
 use self::changed_files::ChangedFiles;
 use self::data_dir::DataDir;
+use self::front::Front;
 use self::images::{ImagePullFaults, Images};
 use self::output::Lines;
-use self::turns::{Run, Wake};
-use crate::commands::simulate::{config, flag};
+use self::peers::Places;
+use self::turns::{Run, StopCause, Wake};
+use crate::commands::simulate::config;
 use crate::faults::{self, Fault, FaultKind, Faults};
+use crate::jobs;
 use crate::manifests;
 use crate::out::{self, Failure};
 use crate::view::{self, Progress};
 
-/// Time after a first failure in which failures of other pods are waited for. The workers of one machine lose a peer within
-/// milliseconds, and take some time to end.
-const FAILURE_WINDOW: &str = "500ms";
+pub(crate) use self::args::RunArgs;
 
-/// Arguments of `trainyard run`.
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// Manifest files (YAML or JSON): jobs, and the `ConfigMaps` and Secrets they use.
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
-    /// Warn of unknown fields and wrong values in the manifests, and continue (`trainyard validate` lists them).
-    #[arg(long)]
-    lax: bool,
-    /// Directory of the log, the cluster's objects and the pods' output.
-    #[arg(long, alias = "data-directory", default_value = "./trainyard-data", value_name = "DIR")]
-    data_dir: PathBuf,
-    /// Show the pods' output.
-    #[arg(long)]
-    logs: bool,
-    /// Number of GPUs to claim, of those that no other run holds and `CUDA_VISIBLE_DEVICES` allows.
-    #[arg(long, value_name = "N")]
-    gpus: Option<u32>,
-    /// Working directory of containers without one.
-    #[arg(long, value_name = "DIR")]
-    workdir: Option<PathBuf>,
-    /// Number of nodes that this machine stands for.
-    #[arg(long, default_value_t = 2, value_name = "N")]
-    nodes: u32,
-    /// Maximum number of restarts of a group without a limit of its own: a number, or `none`.
-    #[arg(long, default_value = "3", value_name = "N|none", value_parser = restart_limit)]
-    restart_limit: String,
-    /// Apply the files again when they change while the run goes on, for example to scale a job.
-    #[arg(long)]
-    watch: bool,
-    /// Run jobs again that ended in an earlier run and are unchanged.
-    #[arg(long)]
-    rerun: bool,
-    /// Remove the data of earlier runs from the data directory, except volume claims, and start over.
-    #[arg(long)]
-    again: bool,
-    /// With `--again`: remove the volume claims as well, and with them checkpoints that jobs keep there.
-    #[arg(long, requires = "again")]
-    claims: bool,
-    /// Fault to inject: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR], preempt=JOB[@TIME]. May be repeated.
-    #[arg(long = "fault", value_name = "FAULT")]
-    faults: Vec<Fault>,
-    /// A setting of the operator, for example `enable-creating-failed=true`. May be repeated.
-    #[arg(long = "flag", value_name = "NAME=VALUE", value_parser = flag)]
-    flags: Vec<(String, String)>,
+/// Maximum time for which the end of a run waits for what was said before it.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Nodes that a machine stands for where manifests are run.
+const NODES: u32 = 2;
+
+/// The command that follows a run of a data directory.
+fn attach_command(data_dir: &Path) -> String {
+    format!("trainyard attach{}", view::Place { data_dir }.option())
 }
 
 /// Runs.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let manifests = manifests::load(&args.files, args.lax)?;
+    if args.command.print_manifest {
+        out::print(&args.command.text()?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let manifests = args.manifests()?;
+    if args.background {
+        detached::begin();
+    } else if args.detach {
+        return detached::start(&detached::own_arguments(detached::BACKGROUND), &attach_command(&args.data_dir));
+    } else if !args.in_front && args.stored.is_none() && args.output == Events::Text && detached::is_interactive() {
+        return detached::stand_in_front();
+    }
     local::keep_files_private();
     let mut dir = DataDir::open(&args.data_dir)?;
     if args.again {
         dir.clear(args.claims)?;
     }
+    detached::forget(&args.data_dir);
     let log = SledLog::open(args.data_dir.join("log"), event_log::disk::Options::default())?;
     let (wake, woken) = mpsc::channel();
     out::start_printer(format!("The pods' output is in {}", args.data_dir.join("logs").display()))?;
@@ -98,32 +88,26 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let result = go(args, dir.id(), &manifests, log, (&wake, &woken), &lines);
     // Threads that read log files may wait for room.
     lines.close();
-    let stopped = result.as_ref().is_ok_and(|end| end.stopped);
+    let stopped = result.as_ref().is_ok_and(|end| end.stopped_printing || end.stopped.is_some());
     turns::finish_printing(&woken, stopped || result.is_err());
-    let end = result?;
-    Ok(if end.succeeded { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+    let code = match &result {
+        Ok(RunResult { stopped: Some(cause), .. }) => cause.code(),
+        Ok(end) if end.succeeded => 0,
+        Ok(_) => out::FOUND,
+        Err(failure) => failure.code(),
+    };
+    detached::note_exit(&args.data_dir, code);
+    result.map(|_| ExitCode::from(code))
 }
 
 /// Result of a run.
 struct RunResult {
     /// True if every job succeeded, and nothing was rejected or stopped.
     succeeded: bool,
-    /// True if the user stopped the run, or the printing of its output.
-    stopped: bool,
-}
-
-impl RunArgs {
-    /// Returns the operator's flags: those of every run, then the given ones, which win.
-    fn settings(&self) -> Vec<(String, String)> {
-        let own = [("restart-limit", self.restart_limit.as_str()), ("failure-window", FAILURE_WINDOW)];
-        own.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().chain(self.flags.clone()).collect()
-    }
-}
-
-/// Reads the value of `--restart-limit`.
-fn restart_limit(text: &str) -> Result<String, String> {
-    let known = text == "none" || text.parse::<u32>().is_ok();
-    known.then(|| text.to_owned()).ok_or_else(|| "a number of restarts, or `none`".to_owned())
+    /// Why the run was stopped, if it was.
+    stopped: Option<StopCause>,
+    /// True if the user stopped the printing of its output.
+    stopped_printing: bool,
 }
 
 /// Runs the jobs to their end. Returns when nothing of them runs any more.
@@ -135,61 +119,101 @@ fn go(
     (wake, woken): (&Sender<Wake>, &Receiver<Wake>),
     lines: &Arc<Lines>,
 ) -> Result<RunResult, Failure> {
-    let processes = processes(args, directory_id, wake, lines)?;
+    let registry = Registry::all();
+    let places = Places::new(registry.clone());
+    let visible_gpus = VisibleGpus::of_environment();
+    let gpus = gpus::claimed(args.gpus, &args.command, &visible_gpus)?;
+    let mut options = local::Options::new(&args.data_dir, std::env::current_exe()?);
+    options.gpus = gpus;
+    options.visible_gpus = visible_gpus;
+    options.directory_id = Some(directory_id.to_owned());
+    options.workdir.clone_from(&args.workdir);
+    options.peers = Some(places.of_pods());
+    let processes = processes(options, args.logs, wake, lines)?;
     let images: Images = Arc::new(Mutex::new(faults::image_pull_faults(&args.faults).into_iter().collect()));
     let runtime = ImagePullFaults::new(processes.clone(), Arc::clone(&images));
-    let machine = nodes::Machine { nodes: args.nodes, gpus: args.gpus.unwrap_or_default() };
+    let nodes = args.nodes.unwrap_or_else(|| if args.command.is_given() { 1 } else { NODES });
+    let machine = nodes::Machine { nodes, gpus: gpus.unwrap_or_default() };
     let cluster_file = args.data_dir.join("cluster.json");
     let cluster = nodes::cluster(&cluster_file, machine, local::now(), Box::new(runtime))?;
-    let registry = Registry::all();
     let backend = EmbeddedCluster::serving(cluster, &registry)?.stored_in(&cluster_file);
     let mut session = Session::open(backend, registry, Box::new(log), config(&args.settings())?)?;
     let stop = wake.clone();
-    signals::on_stop(move || stop.send(Wake::Stop).is_ok())?;
+    signals::on_stop(move |signal| stop.send(Wake::Stop(StopCause::Signal(signal))).is_ok())?;
+    let listens = listen::start(&args.data_dir, wake.clone())?;
     faults::check(&args.faults, &session, manifests)?;
-    let prepared = attempts::prepare(&mut session, manifests, args.rerun)?;
+    let mut progress = Progress::new(local::now(), args.audience());
+    // A command is given to be run, however the one before ended.
+    let rerun = args.rerun || args.command.is_given();
+    let prepared = attempts::prepare(&mut session, manifests, rerun, &mut progress)?;
     let rejected = manifests::apply(&mut session, &prepared)?;
     for object in manifests.iter().cloned().chain(session.cluster().objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);
+        places.add(&object);
     }
     let mut run = Run {
         files: args.watch.then(|| ChangedFiles::new(&args.files, args.lax)),
         // By uid: earlier attempts have the same names.
         mine: manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect(),
         rejected: !rejected.is_empty(),
-        progress: Progress::new(local::now()),
+        progress,
         processes,
         faults: Faults::new(&args.faults),
         lines: Arc::clone(lines),
-        stops: 0,
+        places,
+        deadline: args.timeout.map(|ms| local::now().plus_ms(ms)),
+        stopped: None,
+        front: args.in_front.then(Front::standing),
+        data_dir: args.data_dir.clone(),
+        wake: wake.clone(),
+        listens,
     };
+    if args.background {
+        let names = session.jobs().into_iter().filter(|(key, _)| run.mine.contains(&*key.uid.0));
+        let mut names: Vec<String> = names.map(|(key, _)| jobs::written(&key)).collect();
+        // Jobs are known once their objects were observed.
+        if names.is_empty() {
+            names = manifests.iter().filter(|object| session.is_job(object)).map(name_of).collect();
+        }
+        detached::started(&args.data_dir, &names)?;
+    }
     run.until_done(&mut session, woken)?;
     let stopped_printing = run.last_lines(woken);
     run.progress.update(&mut session, local::now());
     run.progress.finish();
-    let succeeded =
-        view::outcomes(&session, &run.progress, &|key| run.mine.contains(&*key.uid.0), Some(&args.data_dir))?;
+    // On the same terminal or in the same file, the end comes last.
+    out::wait_said(END_TIMEOUT);
+    let place = view::Place { data_dir: &args.data_dir };
+    let mine = |key: &JobKey| run.mine.contains(&*key.uid.0);
+    let succeeded = view::blocks(&session, &run.progress, &mine, &place, run.progress.form())?;
     let images = images.lock().unwrap_or_else(PoisonError::into_inner);
     let of_images = |fault: &&Fault| matches!(&fault.kind, FaultKind::Image { pod } if images.contains_key(pod));
     let all_happened = faults::report_missed(run.faults.waiting().chain(args.faults.iter().filter(of_images)));
     Ok(RunResult {
-        succeeded: succeeded && all_happened && !run.rejected && run.stops == 0,
-        stopped: run.stops > 0 || stopped_printing,
+        succeeded: succeeded && all_happened && !run.rejected && run.stopped.is_none(),
+        stopped: run.stopped,
+        stopped_printing,
     })
 }
 
+/// Returns the name of an object as a user writes it.
+fn name_of(object: &Value) -> String {
+    let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
+    if text("namespace") == "default" {
+        text("name").to_owned()
+    } else {
+        format!("{}/{}", text("namespace"), text("name"))
+    }
+}
+
+/// Starts the runtime of pods, whose output and warnings wake the loop.
 fn processes(
-    args: &RunArgs,
-    directory_id: &str,
+    mut options: local::Options,
+    logs: bool,
     wake: &Sender<Wake>,
     lines: &Arc<Lines>,
 ) -> Result<Processes, Failure> {
-    let mut options = local::Options::new(&args.data_dir, std::env::current_exe()?);
-    options.gpus = args.gpus;
-    options.visible_gpus = VisibleGpus::of_environment();
-    options.directory_id = Some(directory_id.to_owned());
-    options.workdir.clone_from(&args.workdir);
-    let (logs, sink, lines) = (args.logs, wake.clone(), Arc::clone(lines));
+    let (sink, lines) = (wake.clone(), Arc::clone(lines));
     options.log_sink = Some(Arc::new(move |output| {
         // The loop ends before the runtime does; what is said after that has no reader.
         let _ = match output {

@@ -12,8 +12,8 @@ use event_log::MemoryLog;
 
 use crate::faults::{self, Fault, Faults};
 use crate::manifests;
-use crate::out::{self, Failure};
-use crate::view::{self, Progress};
+use crate::out::{self, Failure, Stream};
+use crate::view::{self, Audience, Form, Progress};
 
 /// Maximum number of nodes of a simulation: each is an object in memory.
 const MAX_NODES: i64 = 10_000;
@@ -103,7 +103,8 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         kubelet.fail_image_pull(&pod, for_ms);
     }
     let mut faults = Faults::new(&args.faults);
-    let mut progress = Progress::new(start);
+    let audience = Audience { stream: Stream::Out, form: Form::Text };
+    let mut progress = Progress::new(start, audience);
     let rejected = manifests::apply(&mut session, &manifests)?;
     let mut now = start;
     loop {
@@ -117,7 +118,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         session.settle(&mut || now, &mut |_, _| {})?;
         kubelet.plan(session.cluster_mut());
         if args.quiet {
-            progress.take_steps(&mut session, now);
+            progress.take_steps(&mut session);
         } else {
             progress.update(&mut session, now);
         }
@@ -133,7 +134,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.log {
         crate::records::export(session.operator.log(), path)?;
     }
-    let succeeded = view::outcomes(&session, &progress, &|_| true, None)?;
+    let succeeded = view::outcomes(&session, &progress)?;
     let stuck: Vec<String> = session
         .jobs()
         .iter()

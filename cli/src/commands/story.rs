@@ -1,6 +1,6 @@
 //! `trainyard explain`, `history` and `diff`: a job's life from its log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,9 +9,12 @@ use engine::explain::{self, Chain, Line};
 use model::{JobKey, Position, Timestamp};
 use serde_json::{Value, json};
 
+use super::run::data_dir::holder;
+use crate::jobs::{self, split};
 use crate::out::{self, Failure};
 use crate::records::{self, Flow, LogSource};
 use crate::remote::ServerArgs;
+use crate::view::Place;
 
 /// The log to read.
 #[derive(Debug, Args)]
@@ -31,18 +34,51 @@ impl LogLocation {
         let path = self.log.clone().unwrap_or_else(|| self.data_dir.join("log"));
         LogSource::of(&path, &self.server)
     }
+
+    /// Returns the data directory, where the log is that of one.
+    pub(crate) fn data_dir(&self) -> Option<&Path> {
+        (self.log.is_none() && !self.server.given()).then_some(&*self.data_dir)
+    }
+
+    /// Returns whether the log is a live operator's.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.server.given()
+    }
+
+    /// Returns whether nothing is added to the log any more: no run has its data directory open, or it is an export.
+    pub(crate) fn is_over(&self) -> bool {
+        !self.server.given() && self.data_dir().is_none_or(|dir| holder(dir).is_none())
+    }
+
+    /// Returns the time that a state is looked at: now, or the end of a log that is kept.
+    pub(crate) fn now(&self, state: &State) -> Timestamp {
+        if self.log.is_some() { state.at } else { local::now() }
+    }
+
+    /// Returns the options that name this log in another command, with a space before them.
+    pub(crate) fn option(&self) -> String {
+        match (&self.log, self.server.given()) {
+            (Some(log), _) => format!(" --log {}", log.display()),
+            (None, true) => format!(" --server {}", self.server),
+            (None, false) => Place { data_dir: &self.data_dir }.option(),
+        }
+    }
 }
 
 /// Arguments of `trainyard explain`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard explain train             why it is where it is
+  trainyard explain train --at 12     as of record 12 of the log
+  trainyard explain train --server auto")]
 pub(crate) struct ExplainArgs {
-    /// The job: NAMESPACE/NAME, or NAME in namespace default.
-    job: String,
+    /// The job: NAMESPACE/NAME, or NAME in namespace default. May be left out where there is one job.
+    job: Option<String>,
     /// As it was at this position (a number) or time (RFC 3339).
     #[arg(long, value_name = "POSITION|TIME")]
     at: Option<String>,
     /// Text for people, or JSON.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
     location: LogLocation,
@@ -50,14 +86,17 @@ pub(crate) struct ExplainArgs {
 
 /// Arguments of `trainyard history`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard history train --decisions
+  trainyard history train -o json --log story.jsonl")]
 pub(crate) struct HistoryArgs {
-    /// The job: NAMESPACE/NAME, or NAME in namespace default.
-    job: String,
+    /// The job: NAMESPACE/NAME, or NAME in namespace default. May be left out where there is one job.
+    job: Option<String>,
     /// Only what was decided.
     #[arg(long)]
     decisions: bool,
     /// Text for people, or JSON.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
     location: LogLocation,
@@ -65,13 +104,16 @@ pub(crate) struct HistoryArgs {
 
 /// Arguments of `trainyard diff`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard diff 7 8                  what record 8 changed
+  trainyard diff 1 20 --log story.jsonl")]
 pub(crate) struct DiffArgs {
     /// The earlier position.
     from: u64,
     /// The later position.
     to: u64,
     /// Text for people, or JSON.
-    #[arg(long, value_enum, default_value_t = Output::Text)]
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
     #[command(flatten)]
     location: LogLocation,
@@ -84,10 +126,6 @@ pub(crate) enum Output {
     Text,
     /// One JSON object.
     Json,
-}
-
-fn split(job: &str) -> (&str, &str) {
-    job.split_once('/').unwrap_or(("default", job))
 }
 
 fn lines_json(lines: &[Line]) -> Value {
@@ -115,9 +153,18 @@ fn newest(state: &State, namespace: &str, name: &str) -> Option<JobKey> {
         .map(|(key, _)| key.clone())
 }
 
+/// Returns the job that a user means by leaving its name out: the only one.
+fn named(job: Option<&str>, location: &LogLocation) -> Result<String, Failure> {
+    match job {
+        Some(job) => Ok(job.to_owned()),
+        None => Ok(jobs::written(&jobs::find(&records::fold(&location.source(), &mut |_, _| Ok(Flow::Go))?, None)?)),
+    }
+}
+
 /// Explains.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
-    let (namespace, name) = split(&args.job);
+    let job = named(args.job.as_deref(), &args.location)?;
+    let (namespace, name) = split(&job);
     let (until, before) = match args.at.as_deref() {
         None => (Position(u64::MAX), Timestamp(u64::MAX)),
         Some(text) => match (text.parse(), Timestamp::parse_rfc3339(text)) {
@@ -148,8 +195,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
         Ok(Flow::Go)
     })?;
     let Some(key) = newest(&state, namespace, name) else {
-        out::line(&format!("{namespace}/{name}: this log has no such job at that position"));
-        return Ok(ExitCode::from(out::FOUND));
+        return Ok(unknown(&state, &job, args.at.as_deref()));
     };
     let Some(job) = state.job(&key) else { return Ok(ExitCode::from(out::FOUND)) };
     let word = apis::Registry::all().api_of(&key).map_or("", |api| api.phase_word(job.phase)).to_owned();
@@ -188,12 +234,23 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Says that a log has no job of that name, and which there are.
+fn unknown(state: &State, job: &str, at: Option<&str>) -> ExitCode {
+    let at = at.map(|at| format!(" (at {at})")).unwrap_or_default();
+    match jobs::pick(&jobs::all(state, true), Some(job)) {
+        Err(error) => out::warn(&format!("{error}{at}")),
+        Ok(_) => out::warn(&format!("{job}: this log has no record of that job{at}")),
+    }
+    ExitCode::from(out::FOUND)
+}
+
 /// Prints a timeline.
 pub(crate) fn history(args: &HistoryArgs) -> Result<ExitCode, Failure> {
-    let (namespace, name) = split(&args.job);
+    let job = named(args.job.as_deref(), &args.location)?;
+    let (namespace, name) = split(&job);
     let mut found = 0u64;
     let mut all = Vec::new();
-    records::fold(&args.location.source(), &mut |state, record| {
+    let state = records::fold(&args.location.source(), &mut |state, record| {
         if explain::concerns(record, namespace, name) {
             let lines: Vec<Line> =
                 explain::lines(record, state).into_iter().filter(|l| l.decided || !args.decisions).collect();
@@ -210,8 +267,7 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<ExitCode, Failure> {
         out::line(&json!({"job": format!("{namespace}/{name}"), "timeline": lines_json(&all)}).to_string());
     }
     if found == 0 {
-        out::warn(&format!("{namespace}/{name}: this log has no record of that job"));
-        return Ok(ExitCode::from(out::FOUND));
+        return Ok(unknown(&state, &job, None));
     }
     Ok(ExitCode::SUCCESS)
 }

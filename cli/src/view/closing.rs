@@ -1,18 +1,24 @@
-//! The last lines about a job that did not succeed: what failed first, its last output, the path of its log, what to do next.
+//! The last lines about a job: how it ended, what failed first, its last output, the path of its log, what to do next.
 //!
-//! Owns the words only: what failed is read from the log's records by [`engine::failures`]. Tests: at the end, and
-//! `tests/local/closing.rs` with real pods.
+//! Owns the words only: what failed is read from the log's records by [`engine::failures`]. Tests: `tests/local/closing.rs` with real
+//! pods.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use embedded::Session;
 use engine::failures::{FailedPod, Failure, Failures};
-use engine::{Record, Scope};
+use engine::{Job, Record, Scope};
 use event_log::EventLog;
-use model::{ContainerState, JobKey};
+use model::{ContainerState, JobKey, Phase};
+use serde_json::{Value, json};
 
-use super::screen;
+use super::{Form, Progress, screen};
 use crate::out::{self, Failure as Problem};
+use crate::view;
+
+/// Maximum number of errors of a spec in the last lines.
+const MAX_ERRORS: usize = 3;
 
 /// Maximum number of lines of a container's output that are shown.
 const MAX_OUTPUT_LINES: usize = 5;
@@ -33,33 +39,166 @@ pub(crate) fn failures(log: &dyn EventLog) -> Result<BTreeMap<JobKey, Failures>,
     Ok(all)
 }
 
-/// Returns the closing lines about a job, without indentation. `data_dir` holds the pods' output, where they have any.
-pub(crate) fn lines(key: &JobKey, failures: &Failures, data_dir: Option<&Path>) -> Vec<String> {
+/// Prints what became of each wanted job: at most five lines each, and before them the last output of what failed. Returns whether
+/// all of them succeeded.
+pub(crate) fn blocks(
+    session: &Session,
+    progress: &Progress,
+    wanted: &dyn Fn(&JobKey) -> bool,
+    place: &Place<'_>,
+    form: Form,
+) -> Result<bool, Problem> {
+    let mut all_well = true;
+    let mut known = None;
+    for (key, job) in session.operator.state().jobs.iter().filter(|(key, job)| job.known && wanted(key)) {
+        let succeeded = job.phase == Phase::Succeeded;
+        all_well &= succeeded;
+        let word = view::end_word(session, key, job.phase);
+        let failures = if succeeded {
+            None
+        } else {
+            let known = match &mut known {
+                Some(known) => known,
+                none => none.insert(failures(session.operator.log())?),
+            };
+            known.get(key)
+        };
+        let end = End { key, job: &job, word, failures };
+        match form {
+            Form::Json => out::line(&end.to_json(place).to_string()),
+            Form::Text | Form::Quiet => out::lines(&end.lines(place)),
+        }
+    }
+    for (key, phase) in progress.deleted(session).filter(|(key, _)| wanted(key)) {
+        let word = session.phase_word(key, phase);
+        all_well &= phase == Phase::Succeeded;
+        let text = format!("{} {key} {word}; it was deleted when its time to live had passed", key.kind);
+        match form {
+            Form::Json => out::line(&json!({"event": "end", "job": key.to_string(), "phase": word}).to_string()),
+            Form::Text | Form::Quiet => out::line(&text),
+        }
+    }
+    Ok(all_well)
+}
+
+/// The data directory of a run, as its commands are told of it.
+pub(crate) struct Place<'a> {
+    /// Its path.
+    pub(crate) data_dir: &'a Path,
+}
+
+impl Place<'_> {
+    /// Returns the option that names the directory, with a space before it; nothing where it is the default.
+    pub(crate) fn option(&self) -> String {
+        let is_default = self.data_dir == Path::new("./trainyard-data") || self.data_dir == Path::new("trainyard-data");
+        if is_default { String::new() } else { format!(" --data-dir {}", self.data_dir.display()) }
+    }
+}
+
+/// A job at the end of a run.
+struct End<'a> {
+    key: &'a JobKey,
+    job: &'a Job,
+    word: &'static str,
+    failures: Option<&'a Failures>,
+}
+
+impl End<'_> {
+    fn lines(&self, place: &Place<'_>) -> Vec<String> {
+        let Self { key, job, word, .. } = self;
+        let head = format!("{} {key} {word}{}", key.kind, course(job));
+        let name = if &*key.namespace == "default" { key.name.to_string() } else { key.to_string() };
+        let option = place.option();
+        if job.phase == Phase::Succeeded {
+            return vec![head, format!("  logs: trainyard logs {name}{option}")];
+        }
+        let mut lines = Vec::new();
+        let mut block = vec![head];
+        if let Some(errors) = job.invalid() {
+            block.extend(errors.iter().take(MAX_ERRORS).map(|error| format!("  {error}")));
+            if let Some(more) = errors.len().checked_sub(MAX_ERRORS).filter(|more| *more > 0) {
+                block.push(format!("  and {more} more"));
+            }
+        }
+        let failure = self.failures.and_then(|failures| Some((failures, failures.last()?)));
+        if let Some((failures, failure)) = failure {
+            let suspect = suspect(job);
+            let pod = failure.pod.as_ref().or(suspect.as_ref());
+            let log = pod.and_then(|pod| log_of(place.data_dir, key, pod));
+            if let Some(pod) = pod {
+                let output = last_output(pod, log.as_deref());
+                if !output.is_empty() {
+                    lines.push(format!("last output of {}:", pod.name));
+                    lines.extend(output.into_iter().map(|line| format!("  | {line}")));
+                }
+            }
+            block.push(format!("  because {}{}", cause(failure), tries(failures)));
+            block.extend(log.map(|log| format!("  log: {}", log.display())));
+            block.push(format!("  why: trainyard explain {name}{option}"));
+            block.push(format!("  again: trainyard rerun {name}{option}"));
+        }
+        lines.extend(block);
+        lines
+    }
+
+    fn to_json(&self, place: &Place<'_>) -> Value {
+        let Self { key, job, word, failures } = self;
+        let failure = failures.and_then(Failures::last);
+        let log = failure.and_then(|failure| log_of(place.data_dir, key, failure.pod.as_ref()?));
+        let restarts: u32 = job.groups.values().map(|group| group.charged).sum();
+        json!({
+            "event": "end", "job": key.to_string(), "kind": &*key.kind, "phase": word, "restarts": restarts,
+            "containerRestarts": job.past_container_restarts.saturating_add(job.container_restarts),
+            "milliseconds": job.ended_at.zip(job.started_at).map(|(end, start)| end.since_ms(start)),
+            "because": failure.map(cause), "log": log,
+            "errors": job.invalid().map(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        })
+    }
+}
+
+/// Returns the pod that was restarted most, for a failure that names none: that of a limit.
+fn suspect(job: &Job) -> Option<FailedPod> {
+    let restarted = job.pods.values().filter(|pod| pod.fact.restarts > 0);
+    let pod = &restarted.max_by_key(|pod| pod.fact.restarts)?.fact;
+    let container = pod.containers.iter().find(|container| container.main).cloned();
+    Some(FailedPod { name: pod.name.clone(), incarnation: pod.incarnation, container })
+}
+
+/// Returns restarts and duration of a job in words, each after a comma.
+pub(super) fn course(job: &Job) -> String {
+    let restarts: u32 = job.groups.values().map(|group| group.charged).sum();
+    let containers = job.past_container_restarts.saturating_add(job.container_restarts);
+    let containers = if containers > 0 {
+        format!(", {} of containers in place", counted(containers, "restart"))
+    } else {
+        String::new()
+    };
+    let took = job.ended_at.zip(job.started_at).map(|(end, start)| end.since_ms(start));
+    let took = took.map(|ms| format!(", {}.{:01} s", ms / 1000, ms / 100 % 10)).unwrap_or_default();
+    format!(", {}{containers}{took}", counted(restarts, "restart"))
+}
+
+/// Returns a number of things, in the singular for one.
+pub(crate) fn counted(count: u32, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
+/// Returns what failed, without output of pods.
+pub(super) fn cause_lines(failures: &Failures) -> Vec<String> {
     let Some(failure) = failures.last() else { return Vec::new() };
     let mut lines = vec![format!("because {}", cause(failure))];
-    if let (Some(pod), Some(data_dir)) = (&failure.pod, data_dir) {
-        let log = log_of(data_dir, key, pod);
-        lines.extend(last_output(pod, log.as_deref()).into_iter().map(|line| format!("  | {line}")));
-        lines.extend(log.map(|log| format!("log: {}", log.display())));
-    }
-    if failures.count() > 1 {
-        let alike = if failures.all_alike() {
-            format!("all {} tries ended with the same error", failures.count())
-        } else {
-            format!("{} tries failed, not all with this error", failures.count())
-        };
-        lines.push(alike);
-    }
-    if let Some(data_dir) = data_dir {
-        let name = if &*key.namespace == "default" { key.name.to_string() } else { key.to_string() };
-        let place = if data_dir == Path::new("./trainyard-data") {
-            String::new()
-        } else {
-            format!(" --data-dir {}", data_dir.display())
-        };
-        lines.push(format!("more: trainyard explain {name}{place}; to run it again: change the manifest, or --rerun"));
-    }
+    let tries = tries(failures);
+    lines.extend(tries.strip_prefix("; ").map(str::to_owned));
     lines
+}
+
+/// Returns how several tries ended, after a semicolon.
+fn tries(failures: &Failures) -> String {
+    match failures.count() {
+        0 | 1 => String::new(),
+        count if failures.all_alike() => format!("; all {count} tries ended with the same error"),
+        count => format!("; {count} tries failed, not all with this error"),
+    }
 }
 
 /// The first failure in words: the container and its end, or else what was decided.

@@ -1,13 +1,15 @@
-//! The terminal behind standard output: its abilities, its size, and text made safe for it.
+//! The terminal behind an output: its abilities, its size, and text made safe for it.
 //!
 //! Owns no content. Tests: at the end, and `tests/local/terminal.rs`.
 
 use console::{AnsiCodeIterator, Term, measure_text_width};
 
+use crate::out::Stream;
+
 /// Size of a terminal that does not report its own.
 const DEFAULT_SIZE: (usize, usize) = (24, 80);
 
-/// Standard output as a screen.
+/// An output as a screen.
 pub(crate) struct Screen {
     term: Term,
     live: bool,
@@ -15,9 +17,12 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Returns the screen of standard output. `NO_COLOR` takes its colours away, `TERM=dumb` its cursor movement as well.
-    pub(crate) fn stdout() -> Self {
-        let term = Term::stdout();
+    /// Returns the screen of an output. `NO_COLOR` takes its colours away, `TERM=dumb` its cursor movement as well.
+    pub(crate) fn of(stream: Stream) -> Self {
+        let term = match stream {
+            Stream::Out => Term::stdout(),
+            Stream::Error => Term::stderr(),
+        };
         let (live, colours) = (term.is_term() && !console::is_dumb(), term.features().colors_supported());
         Self { term, live, colours }
     }
@@ -38,6 +43,15 @@ impl Screen {
     /// Wraps text in an SGR attribute where colours are shown.
     pub(crate) fn paint(&self, attribute: u8, text: &str) -> String {
         if self.colours { format!("\x1b[{attribute}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Returns text whose lines fit the width of a live screen: longer ones are broken between words, and go on below `indent`.
+    pub(crate) fn fitted(&self, text: &str, indent: usize) -> String {
+        if self.live {
+            text.lines().map(|line| wrapped(line, self.size().1, indent)).collect()
+        } else {
+            text.to_owned()
+        }
     }
 
     /// Returns a line of a program as it can be shown: on a live screen without cursor movement, which would garble the table.
@@ -66,6 +80,30 @@ pub(crate) fn tame(text: &str, colours: bool) -> String {
     out
 }
 
+/// Breaks a line between words, so that no part is wider than `columns` where words allow it.
+pub(crate) fn wrapped(line: &str, columns: usize, indent: usize) -> String {
+    if measure_text_width(line) <= columns || columns <= indent * 2 {
+        return format!("{line}\n");
+    }
+    let start: String = line.chars().take_while(|c| *c == ' ').collect();
+    let (mut out, mut row) = (String::new(), start.clone());
+    let mut is_empty = true;
+    for word in line[start.len()..].split(' ') {
+        if !is_empty && measure_text_width(&row) + 1 + measure_text_width(word) > columns {
+            out.push_str(row.trim_end());
+            out.push('\n');
+            row = " ".repeat(indent);
+            is_empty = true;
+        }
+        if !is_empty {
+            row.push(' ');
+        }
+        row.push_str(word);
+        is_empty = false;
+    }
+    out + row.trim_end() + "\n"
+}
+
 /// Returns the number of screen rows that lines of these widths take at `columns`: a screen that became narrower has wrapped them.
 pub(crate) fn rows_of(lines: &[String], columns: usize) -> usize {
     lines.iter().map(|line| measure_text_width(line).div_ceil(columns.max(1)).max(1)).sum()
@@ -87,6 +125,14 @@ mod tests {
         ] {
             assert_eq!((tame(line, false).as_str(), tame(line, true).as_str()), (plain, coloured), "{line:?}");
         }
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        assert_eq!(wrapped("  0:01  a short line", 40, 4), "  0:01  a short line\n");
+        assert_eq!(wrapped("  0:01  words that go on and on", 20, 4), "  0:01  words that\n    go on and on\n");
+        assert_eq!(wrapped("averylongwordindeed here", 10, 2), "averylongwordindeed\n  here\n");
+        assert_eq!(wrapped("any words", 4, 4), "any words\n");
     }
 
     #[test]

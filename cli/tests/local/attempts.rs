@@ -22,9 +22,10 @@ fn a_changed_job_runs_again_and_an_unchanged_one_says_so() {
         let (code, out, err) = output_of(&place.run(&["run", file]));
         assert_eq!(code, Some(0), "{err}");
         assert!(
-            out.contains("AITrainingJob default/j has ended (Succeed) and is unchanged: not run again. --rerun"),
-            "{out}"
+            err.contains("AITrainingJob default/j has ended (Succeed) and is unchanged: not run again. --rerun"),
+            "{err}"
         );
+        assert!(out.starts_with("AITrainingJob default/j Succeed, 0 restarts, "), "{out}");
         assert_eq!(runs(&place), 1);
     }
     let (code, out, _) = output_of(&place.run(&["run", "--rerun", "job.yaml"]));
@@ -32,23 +33,23 @@ fn a_changed_job_runs_again_and_an_unchanged_one_says_so() {
 
     // Its new outcome counts, and it alone is shown.
     place.write("job.yaml", &job("j", &format!("{SCRIPT}; exit 3")));
-    let (code, out, _) = output_of(&place.run(&["run", "job.yaml"]));
+    let (code, out, err) = output_of(&place.run(&["run", "job.yaml"]));
     assert_eq!((code, runs(&place)), (Some(1), 3), "{out}");
-    assert!(out.contains("has changed since it ended (Succeed): run again"), "{out}");
-    assert_eq!(out.matches("\nAITrainingJob default/j\n").count(), 1, "{out}");
-    assert!(!out.contains("\n  Succeed,"), "{out}");
+    assert!(err.contains("has changed since it ended (Succeed): run again"), "{err}");
+    assert_eq!(out.matches("AITrainingJob default/j ").count(), 1, "{out}");
+    assert!(!out.contains("Succeed"), "{out}");
 
     // A failed one is not run again either, and its outcome stands.
-    let (code, out, _) = output_of(&place.run(&["run", "job.yaml"]));
+    let (code, out, err) = output_of(&place.run(&["run", "job.yaml"]));
     assert_eq!((code, runs(&place)), (Some(1), 3), "{out}");
-    assert!(out.contains("is unchanged"), "{out}");
+    assert!(err.contains("is unchanged"), "{err}");
 
     // A manifest that is refused costs nothing.
     let bad = job("j", SCRIPT).replace("replicas: 1", "replicas: -1");
     place.write("bad.yaml", &bad);
     assert_ne!(output_of(&place.run(&["run", "bad.yaml"])).0, Some(0));
-    let (_, out, _) = output_of(&place.run(&["run", "job.yaml"]));
-    assert!(out.contains("is unchanged"), "{out}");
+    let (_, _, err) = output_of(&place.run(&["run", "job.yaml"]));
+    assert!(err.contains("is unchanged"), "{err}");
     assert_eq!(runs(&place), 3);
 }
 

@@ -81,7 +81,7 @@ fn a_live_run_is_refused_by_name_and_loses_nothing() {
         assert!(there.iter().any(|n| n == name), "{there:?}");
     }
     signal(&live, "INT");
-    assert_eq!(ended(&mut live), Some(1));
+    assert_eq!(ended(&mut live), Some(130));
     // The lock went with its process.
     assert_eq!(output_of(&place.run(&["run", "--again", "job.yaml"])).0, Some(0));
 }

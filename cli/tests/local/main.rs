@@ -4,12 +4,18 @@
 
 mod attempts;
 mod closing;
+mod command;
+mod control;
 mod data_dir;
+mod detached;
 mod elastic;
+mod events;
 mod files;
+mod logs;
 mod output;
 mod place;
 mod run_processes;
 mod terminal;
 mod validate;
+mod verbs;
 mod watch;

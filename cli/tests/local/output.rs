@@ -89,7 +89,7 @@ fn signals_are_heard_while_output_is_not_read() {
         place.trainyard(&["run", "--logs", "job.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the output", || place.path("up").exists());
     signal(&run, "INT");
-    assert_eq!(ended(&mut run), Some(1));
+    assert_eq!(ended(&mut run), Some(130));
     assert_eq!(place.read("asked"), "asked\n", "the pod had its grace period");
     let mut err = String::new();
     run.stderr.take().unwrap().read_to_string(&mut err).unwrap();

@@ -8,7 +8,7 @@ use crate::place::{Place, ended, job, signal, until};
 fn a_running_job_is_scaled_by_its_changed_file() {
     let place = Place::new();
     // The pods end once there are three.
-    let script = "touch $HOSTNAME; while [ ! -e j-trainer-2 ]; do sleep 0.05; done";
+    let script = "touch $HOSTNAME; while [ ! -e j-trainer-2 ]; do sleep 0.05; done; sleep 1";
     place.write("job.yaml", &job("j", script));
     let mut run = place.trainyard(&["run", "--watch", "job.yaml"]);
     let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -21,10 +21,10 @@ fn a_running_job_is_scaled_by_its_changed_file() {
     assert_eq!(ended(&mut run), Some(0));
     let output = run.wait_with_output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(out.contains("the changed files are not applied: 1 error in the manifests"), "{out}\n{err}");
+    assert!(err.contains("the changed files are not applied: 1 error in the manifests"), "{out}\n{err}");
     assert!(err.contains("job.yaml:7:17: spec.replicaSpecs.trainer.replicas: "), "{err}");
-    assert!(out.contains("the manifest files have changed: they are applied again"), "{out}");
-    assert!(out.contains("pod j-trainer-2 Succeeded"), "{out}");
+    assert!(err.contains("the manifest files have changed: they are applied again"), "{err}");
+    assert!(err.contains("pod j-trainer-2 Running"), "{err}");
 }
 
 #[test]

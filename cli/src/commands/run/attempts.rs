@@ -10,14 +10,20 @@ use apis::Resource;
 use cluster::Cluster;
 use serde_json::{Map, Value};
 
-use crate::out::{self, Failure};
+use crate::out::Failure;
+use crate::view::Progress;
 use embedded::Session;
 
 /// Annotation on a job: digest of the manifests it was applied from.
 const DIGEST: &str = "trainyard.dev/applied-digest";
 
 /// Returns the manifests to apply. Jobs that ended and that run again are deleted; what becomes of each is printed.
-pub(super) fn prepare(session: &mut Session, manifests: &[Value], rerun: bool) -> Result<Vec<Value>, Failure> {
+pub(super) fn prepare(
+    session: &mut Session,
+    manifests: &[Value],
+    rerun: bool,
+    progress: &mut Progress,
+) -> Result<Vec<Value>, Failure> {
     let mut prepared = manifests.to_vec();
     for (manifest, applied) in manifests.iter().zip(&mut prepared) {
         if !session.is_job(manifest) {
@@ -37,7 +43,7 @@ pub(super) fn prepare(session: &mut Session, manifests: &[Value], rerun: bool) -
         };
         let (kind, word) = (&key.kind, session.phase_word(&key, phase));
         if !changed && !rerun {
-            out::line(&format!("{kind} {key} has ended ({word}) and is unchanged: not run again. --rerun runs it"));
+            progress.say(&format!("{kind} {key} has ended ({word}) and is unchanged: not run again. --rerun runs it"));
             continue;
         }
         // A manifest that is refused does not cost the outcome of the job it was to replace.
@@ -45,7 +51,7 @@ pub(super) fn prepare(session: &mut Session, manifests: &[Value], rerun: bool) -
             continue;
         }
         let why = if changed { "has changed since it ended" } else { "has ended" };
-        out::line(&format!("{kind} {key} {why} ({word}): run again, as a new attempt"));
+        progress.say(&format!("{kind} {key} {why} ({word}): run again, as a new attempt"));
         session.cluster_mut().delete_as_user(&resource, namespace, name, None)?;
     }
     // Pods of a deleted job are known to have no processes: this run has started none.
@@ -92,6 +98,13 @@ fn canonical(manifest: &Value) -> String {
     }
     if let Some(annotations) = manifest.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.remove(DIGEST);
+    }
+    // As it was before it was annotated.
+    let is_bare = |annotations: &Value| annotations.as_object().is_some_and(Map::is_empty);
+    if let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut)
+        && metadata.get("annotations").is_some_and(is_bare)
+    {
+        metadata.remove("annotations");
     }
     model::json::canonical(&manifest)
 }

@@ -9,6 +9,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use event_log::disk;
 use serde::{Deserialize, Serialize};
@@ -21,9 +22,23 @@ const LOCK: &str = "trainyard.lock";
 /// Format of the marker; a later one is refused.
 const FORMAT: u64 = 1;
 /// Names of a run's own files, but for the volume claims.
-const RUN_FILES: [&str; 6] = ["log", "cluster.json", "cluster.json.new", "cluster.journal", "logs", "pods"];
+const RUN_FILES: [&str; 9] = [
+    "log",
+    "cluster.json",
+    "cluster.json.new",
+    "cluster.journal",
+    "logs",
+    "pods",
+    crate::requests::FOLDER,
+    super::detached::OUTPUT,
+    super::detached::EXIT,
+];
 /// Name of the directory of volume claims.
 const CLAIMS: &str = "claims";
+/// Attempts to take the lock before another run is taken to hold it.
+const LOCK_ATTEMPTS: u32 = 3;
+/// Time between two of them.
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum length of the command line in the lock file, in characters.
 const MAX_COMMAND_LENGTH: usize = 300;
 
@@ -179,12 +194,46 @@ fn foreign(path: &Path, why: &str) -> Failure {
     ))
 }
 
+/// The run that has a data directory open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holder {
+    /// Its process, as it wrote it.
+    pub(crate) pid: String,
+    /// Its command line.
+    pub(crate) command: String,
+}
+
+/// Returns the run that has a data directory open, if one has.
+pub(crate) fn holder(dir: &Path) -> Option<Holder> {
+    let mut file = File::open(dir.join(LOCK)).ok()?;
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {}
+        // Given up at once: a run that begins just now tries again.
+        Ok(()) | Err(TryLockError::Error(_)) => return None,
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    let (pid, command) = text.trim_end().split_once('\n').unwrap_or_default();
+    Some(Holder { pid: pid.to_owned(), command: command.to_owned() })
+}
+
+/// Takes the lock, which a reader may have for a moment.
+fn try_lock(file: &File) -> Result<(), TryLockError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_INTERVAL),
+            other => return other,
+        }
+    }
+    file.try_lock()
+}
+
 /// Takes the lock and writes who holds it.
 fn lock(dir: &Path) -> Result<File, Failure> {
     let path = dir.join(LOCK);
     let options = OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
     let mut file = options.map_err(|e| failed(&path, &e))?;
-    match file.try_lock() {
+    match try_lock(&file) {
         Ok(()) => {}
         Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
         Err(TryLockError::WouldBlock) => {
@@ -193,7 +242,7 @@ fn lock(dir: &Path) -> Result<File, Failure> {
             let _ = file.read_to_string(&mut holder);
             return Err(match holder.trim_end().split_once('\n') {
                 Some((pid, command)) => Failure::new(format!(
-                    "{}: in use by process {pid} ({command}): wait for it, stop it with `kill {pid}`, or use another --data-dir",
+                    "{}: in use by process {pid} ({command}): wait for it, end it with `trainyard stop`, or use another --data-dir",
                     dir.display()
                 )),
                 None => Failure::new(format!("{}: in use by another run: use another --data-dir", dir.display())),

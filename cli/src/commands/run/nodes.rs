@@ -25,6 +25,19 @@ pub(super) struct Machine {
 }
 
 impl Machine {
+    /// Returns the nodes and GPUs of a cluster.
+    pub(super) fn of(cluster: &Cluster) -> Self {
+        let nodes = cluster.objects_of(&Resource::new("v1", "Node"));
+        let gpus = |node: &Value| {
+            let text = node.pointer("/status/capacity/nvidia.com~1gpu").and_then(Value::as_str);
+            text.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default()
+        };
+        Self {
+            nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX).max(1),
+            gpus: nodes.iter().map(|node| gpus(node)).fold(0, u32::saturating_add),
+        }
+    }
+
     /// Returns the nodes by name. The first ones take the GPUs that do not divide.
     fn specs(self) -> Result<Vec<NodeSpec>, Failure> {
         if !(1..=MAX_NODES).contains(&self.nodes) {

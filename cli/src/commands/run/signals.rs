@@ -8,14 +8,14 @@ use std::thread;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Calls `stop` for the first SIGINT, SIGTERM or SIGHUP, and for every SIGINT after it, until `stop` returns false.
+/// Calls `stop` with the first SIGINT, SIGTERM or SIGHUP, and with every SIGINT after it, until `stop` returns false.
 ///
 /// A repeated SIGTERM or SIGHUP says nothing new: a closing terminal and its shell both send SIGHUP, systemd sends SIGHUP
 /// after SIGTERM, and Slurm sends SIGTERM twice. Only a second Ctrl-C asks for an end without a grace period.
 ///
 /// # Errors
 /// When the handlers cannot be installed.
-pub(super) fn on_stop(mut stop: impl FnMut() -> bool + Send + 'static) -> io::Result<()> {
+pub(super) fn on_stop(mut stop: impl FnMut(i32) -> bool + Send + 'static) -> io::Result<()> {
     let mut stops = vec![SIGINT, SIGTERM];
     // `nohup` starts programs with this signal ignored: the run is to survive its terminal.
     if !is_ignored(SIGHUP) {
@@ -25,7 +25,7 @@ pub(super) fn on_stop(mut stop: impl FnMut() -> bool + Send + 'static) -> io::Re
     thread::spawn(move || {
         let mut stopping = false;
         for signal in signals.forever() {
-            if (!stopping || signal == SIGINT) && !stop() {
+            if (!stopping || signal == SIGINT) && !stop(signal) {
                 return;
             }
             stopping = true;

@@ -1,18 +1,24 @@
 //! The loop of a run: what wakes it, what it does then, and when it ends.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use apis::{ApiAnswer, ApiCall, Resource, Verb};
 use embedded::Session;
 use local::{Processes, now};
-use model::Phase;
+use model::{Phase, Timestamp};
+use signal_hook::consts::SIGINT;
 
 use super::attempts;
 use super::changed_files::{self, ChangedFiles};
+use super::front::Front;
+use super::listen::Received;
 use super::output::Lines;
+use super::peers::Places;
 use crate::faults::Faults;
 use crate::out::{self, Failure};
 use crate::view::Progress;
@@ -41,8 +47,37 @@ pub(super) enum Wake {
     Lines,
     /// A pod differs from what a cluster would run.
     Warning { pod: String, message: String },
-    /// The user wants to stop.
-    Stop,
+    /// The run is to stop.
+    Stop(StopCause),
+    /// Another process asks for something.
+    Request(Received),
+    /// The user's answer to the question whether to stop.
+    Answer(String),
+}
+
+/// Why a run stops before its jobs have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StopCause {
+    /// A signal.
+    Signal(i32),
+    /// `trainyard stop`.
+    Request,
+    /// Its time limit.
+    Timeout,
+}
+
+impl StopCause {
+    /// Returns the exit code of a run that stopped for this.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Signal(number) => {
+                u8::try_from(number).map_or(out::FOUND, |number| out::SIGNAL.saturating_add(number))
+            }
+            // As with `kill`, which it stands for.
+            Self::Request => out::SIGNAL + 15,
+            Self::Timeout => out::TIMEOUT,
+        }
+    }
 }
 
 /// A run under way.
@@ -57,7 +92,17 @@ pub(super) struct Run {
     pub(super) processes: Processes,
     pub(super) faults: Faults,
     pub(super) lines: Arc<Lines>,
-    pub(super) stops: u32,
+    pub(super) places: Places,
+    /// Time at which it stops.
+    pub(super) deadline: Option<Timestamp>,
+    /// Why it stops, once it does.
+    pub(super) stopped: Option<StopCause>,
+    /// The process in front of it, while it is on a terminal.
+    pub(super) front: Option<Front>,
+    pub(super) data_dir: PathBuf,
+    pub(super) wake: Sender<Wake>,
+    /// True while requests of other processes are taken.
+    pub(super) listens: Arc<AtomicBool>,
 }
 
 impl Run {
@@ -65,6 +110,11 @@ impl Run {
         loop {
             self.apply_changed_files(session)?;
             let at = now();
+            if self.stopped.is_none() && self.deadline.is_some_and(|deadline| at >= deadline) {
+                self.stop(StopCause::Timeout, session)?;
+            }
+            self.look_at_front(session)?;
+            self.places.update(session);
             let processes = self.processes.clone();
             session.settle(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
             self.faults.inject(session, at, &mut |_, namespace, pod, code| {
@@ -75,7 +125,7 @@ impl Run {
             session.settle(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
             let more = self.show_lines();
             // A table that waits for a reader would be old when it is read.
-            if out::has_room() {
+            if out::has_room() && !self.is_asking() {
                 self.progress.update(session, at);
             }
             if session.operator.log().records() > COMPACT_AFTER {
@@ -83,7 +133,7 @@ impl Run {
             }
             let pods = || session.cluster().objects_of(&Resource::new("v1", "Pod"));
             let jobs = session.jobs();
-            let ended = if self.stops > 0 {
+            let ended = if self.stopped.is_some() {
                 jobs.is_empty() && pods().is_empty()
             } else {
                 let swept =
@@ -99,6 +149,7 @@ impl Run {
                 session.operator.is_ready() && jobs.iter().all(|(key, phase)| over(key, *phase))
             };
             if ended {
+                self.listens.store(false, Ordering::SeqCst);
                 return Ok(());
             }
             let mut wait = session.next_wake().map_or(SCREEN_POLL_INTERVAL, |wake| {
@@ -106,6 +157,9 @@ impl Run {
             });
             if self.files.is_some() {
                 wait = wait.min(changed_files::POLL_INTERVAL);
+            }
+            if let Some(deadline) = self.deadline.filter(|_| self.stopped.is_none()) {
+                wait = wait.min(Duration::from_millis(deadline.since_ms(now())));
             }
             if more {
                 wait = wait.min(if out::has_room() { Duration::ZERO } else { ROOM_POLL_INTERVAL });
@@ -125,7 +179,7 @@ impl Run {
 
     /// Applies the manifest files again if they have changed. What is wrong with them is printed, and the jobs go on as they are.
     fn apply_changed_files(&mut self, session: &mut Session) -> Result<(), Failure> {
-        let Some(changed) = self.files.as_mut().filter(|_| self.stops == 0).and_then(ChangedFiles::take) else {
+        let Some(changed) = self.files.as_mut().filter(|_| self.stopped.is_none()).and_then(ChangedFiles::take) else {
             return Ok(());
         };
         let manifests = match changed {
@@ -136,13 +190,14 @@ impl Run {
             }
         };
         self.progress.say("the manifest files have changed: they are applied again");
-        let prepared = attempts::prepare(session, &manifests, false)?;
+        let prepared = attempts::prepare(session, &manifests, false, &mut self.progress)?;
         for rejection in session.apply(&prepared)? {
             self.rejected = true;
             self.progress.say(&rejection.to_string());
         }
         for object in &manifests {
             self.processes.provide(object);
+            self.places.add(object);
         }
         self.mine.extend(manifests.iter().filter_map(|manifest| session.job_uid(manifest)));
         Ok(())
@@ -152,20 +207,28 @@ impl Run {
         match wake {
             Wake::Pods | Wake::Lines => {}
             Wake::Warning { pod, message } => self.progress.say(&format!("warning: pod {pod}: {message}")),
-            Wake::Stop => {
-                self.stops += 1;
-                if self.stops > 1 {
-                    self.progress.finish();
-                    out::wait_written(ROOM_POLL_INTERVAL);
-                    // The supervisors end every pod as soon as this process is gone.
-                    std::process::exit(i32::from(out::FOUND));
-                }
-                self.progress.say("stopping: deleting the jobs; Ctrl-C kills their pods at once");
-                for (key, _) in session.jobs() {
-                    if let Some(resource) = session.cluster().resource_named(&key.kind) {
-                        session.cluster_mut().delete_as_user(&resource, &key.namespace, &key.name, None)?;
-                    }
-                }
+            Wake::Stop(cause @ StopCause::Signal(SIGINT)) if self.may_ask() => self.ask(cause),
+            Wake::Stop(cause) => self.stop(cause, session)?,
+            Wake::Request(received) => self.serve(&received, session)?,
+            Wake::Answer(answer) => self.answered(&answer, session)?,
+        }
+        Ok(())
+    }
+
+    /// Deletes the jobs, and at the second stop ends at once.
+    pub(super) fn stop(&mut self, cause: StopCause, session: &mut Session) -> Result<(), Failure> {
+        if self.stopped.is_some() {
+            self.progress.finish();
+            out::wait_written(ROOM_POLL_INTERVAL);
+            // The supervisors end every pod as soon as this process is gone.
+            std::process::exit(i32::from(cause.code()));
+        }
+        self.stopped = Some(cause);
+        let why = if cause == StopCause::Timeout { "the time limit has passed: " } else { "" };
+        self.progress.say(&format!("{why}stopping: deleting the jobs; Ctrl-C kills their pods at once"));
+        for (key, _) in session.jobs() {
+            if let Some(resource) = session.cluster().resource_named(&key.kind) {
+                session.cluster_mut().delete_as_user(&resource, &key.namespace, &key.name, None)?;
             }
         }
         Ok(())
@@ -183,7 +246,7 @@ impl Run {
             }
             if batch.dropped > 0 {
                 let dropped = batch.dropped;
-                self.progress.say(&format!(
+                self.progress.gap(&format!(
                     "... {dropped} lines of pods are not shown: standard output is too slow. They are in the log files"
                 ));
             }
@@ -196,13 +259,14 @@ impl Run {
         let started = Instant::now();
         loop {
             match woken.recv_timeout(LAST_OUTPUT_TIMEOUT) {
-                Ok(Wake::Stop) => return true,
+                Ok(Wake::Stop(_)) => return true,
                 Ok(Wake::Warning { pod, message }) => self.progress.say(&format!("warning: pod {pod}: {message}")),
                 Err(_) if self.lines.is_empty() => return false,
-                Ok(Wake::Pods | Wake::Lines) | Err(_) => {}
+                Ok(Wake::Request(received)) => received.put_back(),
+                Ok(Wake::Pods | Wake::Lines | Wake::Answer(_)) | Err(_) => {}
             }
             self.show_lines();
-            if self.stops > 0 && started.elapsed() > STOPPED_PRINT_TIMEOUT {
+            if self.stopped.is_some() && started.elapsed() > STOPPED_PRINT_TIMEOUT {
                 return true;
             }
         }
@@ -213,7 +277,7 @@ impl Run {
 pub(super) fn finish_printing(woken: &Receiver<Wake>, stopped: bool) {
     let (started, mut hinted) = (Instant::now(), false);
     while !out::wait_written(ROOM_POLL_INTERVAL) {
-        let stop = woken.try_iter().any(|wake| matches!(wake, Wake::Stop));
+        let stop = woken.try_iter().any(|wake| matches!(wake, Wake::Stop(_)));
         if stop || stopped && started.elapsed() > STOPPED_PRINT_TIMEOUT {
             break;
         }

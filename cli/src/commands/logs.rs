@@ -1,0 +1,319 @@
+//! `trainyard logs`: what the pods of a job wrote, from the files of a data directory.
+//!
+//! Owns which file is meant, and following it. The files are `local`'s, the job is the log's. Tests: `tests/local/logs.rs`.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use engine::failures::Failures;
+use engine::{Job, Scope, State};
+use model::JobKey;
+
+use super::story::LogLocation;
+use crate::jobs::{self, Place};
+use crate::out::{self, Failure};
+use crate::records::{self, Flow};
+
+/// Interval between two looks at files that are followed.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Interval between two looks at the job meanwhile.
+const JOB_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum number of bytes read at once.
+const READ_BYTES: u64 = 1 << 20;
+
+/// Arguments of `trainyard logs`.
+#[derive(Debug, Args)]
+#[command(after_help = "Without --rank and --all: of a failed job the pod that failed first, else rank 0.
+
+Examples:
+  trainyard logs train -f             follow rank 0 until the job has ended
+  trainyard logs train --rank 2 --previous
+  trainyard logs train --all --tail 5
+
+On a cluster, pods keep their own logs: kubectl logs POD")]
+pub(crate) struct LogsArgs {
+    /// The job: NAMESPACE/NAME, or NAME in namespace default. May be left out where there is one job.
+    job: Option<String>,
+    /// Go on with what is written until the job has ended.
+    #[arg(long, short)]
+    follow: bool,
+    /// The worker of this rank.
+    #[arg(long, value_name = "N", conflicts_with_all = ["all", "pod"])]
+    rank: Option<u32>,
+    /// The pod of this name.
+    #[arg(long, value_name = "POD", conflicts_with = "all")]
+    pod: Option<String>,
+    /// Every worker, each line with its pod.
+    #[arg(long, short)]
+    all: bool,
+    /// The run before the last one: before a restart, or of the attempt before.
+    #[arg(long, short, conflicts_with = "follow")]
+    previous: bool,
+    /// The container. Default: the one whose result counts.
+    #[arg(long, short, value_name = "NAME")]
+    container: Option<String>,
+    /// The last N lines only.
+    #[arg(long, value_name = "N")]
+    tail: Option<usize>,
+    #[command(flatten)]
+    location: LogLocation,
+}
+
+/// A pod whose output is shown.
+struct Shown {
+    name: String,
+    directory: PathBuf,
+    container: Option<String>,
+}
+
+/// One file of a container's output.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Output {
+    written: SystemTime,
+    incarnation: u32,
+    restart: u32,
+    path: PathBuf,
+}
+
+/// Prints output of pods.
+pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
+    let Some(data_dir) = args.location.data_dir() else {
+        return Err(Failure::new(
+            "this log holds what was decided, not what pods wrote. Of a cluster: kubectl logs POD; `trainyard get JOB` lists \
+             the pods. Of a run: --data-dir DIR",
+        ));
+    };
+    let (state, failures) = read(args)?;
+    let key = jobs::find(&state, args.job.as_deref())?;
+    let Some(job) = state.job(&key) else { return Ok(ExitCode::from(out::FOUND)) };
+    let places = jobs::places(&key, &job);
+    let failed = failures.iter().rev().find(|(job, _)| *job == key).and_then(|(_, failures)| {
+        let pod = failures.last()?.pod.as_ref()?;
+        places.iter().find(|place| *place.name == *pod.name)
+    });
+    let chosen = choose(args, &key, &places, failed.filter(|_| job.phase.is_terminal()))?;
+    let shown: Vec<Shown> = chosen.iter().map(|place| shown(args, data_dir, &key, &job, place)).collect();
+    if args.follow {
+        return follow(args, &key, &shown);
+    }
+    let mut any = false;
+    for one in &shown {
+        let file = one.file(args.previous);
+        any |= file.is_some();
+        if let Some(file) = file {
+            print(&file.path, args.all.then_some(&*one.name), args.tail)?;
+        }
+    }
+    if any {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let name = jobs::written(&key);
+    let what = if args.previous { "no run before the last one" } else { "no output yet" };
+    out::warn(&format!("{name}: {what}; where the job is: trainyard get {name}{}", args.location.option()));
+    Ok(ExitCode::from(out::FOUND))
+}
+
+/// Reads the log: the state, and what failed of each job.
+fn read(args: &LogsArgs) -> Result<(State, Vec<(JobKey, Failures)>), Failure> {
+    let mut failures: Vec<(JobKey, Failures)> = Vec::new();
+    let state = records::fold(&args.location.source(), &mut |_, record| {
+        if let Scope::Job(key) = &record.scope {
+            if !failures.iter().any(|(known, _)| known == key) {
+                failures.push((key.clone(), Failures::default()));
+            }
+            for (_, known) in failures.iter_mut().filter(|(known, _)| known == key) {
+                known.take(record);
+            }
+        }
+        Ok(Flow::Go)
+    })?;
+    Ok((state, failures))
+}
+
+fn choose<'a>(
+    args: &LogsArgs,
+    key: &JobKey,
+    places: &'a [Place],
+    failed: Option<&'a Place>,
+) -> Result<Vec<&'a Place>, Failure> {
+    let name = jobs::written(key);
+    let last = places.len().saturating_sub(1);
+    if let Some(rank) = args.rank {
+        let place = places.iter().find(|place| place.rank == rank);
+        return place
+            .map(|place| vec![place])
+            .ok_or_else(|| Failure::new(format!("--rank {rank}: {name} has the ranks 0 to {last}")));
+    }
+    if let Some(pod) = &args.pod {
+        let near = || crate::faults::did_you_mean(pod, places.iter().map(|place| &*place.name));
+        let place = places.iter().find(|place| place.name == *pod);
+        return place
+            .map(|place| vec![place])
+            .ok_or_else(|| Failure::new(format!("--pod {pod}: {name} has no such pod{}", near())));
+    }
+    if args.all {
+        return Ok(places.iter().collect());
+    }
+    let place = failed.or_else(|| places.first());
+    if let (Some(place), true) = (place, last > 0) {
+        let why = if failed.is_some() { ", which failed first" } else { "" };
+        out::warn(&format!("rank {}{why}, of 0 to {last}; --rank N shows another, --all shows all", place.rank));
+    }
+    Ok(place.into_iter().collect())
+}
+
+fn shown(args: &LogsArgs, data_dir: &Path, key: &JobKey, job: &Job, place: &Place) -> Shown {
+    let pod = job.pods.values().find(|pod| *pod.fact.name == *place.name);
+    let main = pod.and_then(|pod| pod.fact.containers.iter().find(|container| container.main));
+    Shown {
+        name: place.name.clone(),
+        directory: data_dir.join("logs").join(&*key.namespace).join(&place.name),
+        container: args.container.clone().or_else(|| main.map(|container| container.name.to_string())),
+    }
+}
+
+impl Shown {
+    /// Returns the file of the last run, or of the one before.
+    fn file(&self, previous: bool) -> Option<Output> {
+        let mut present = outputs(&self.directory, self.container.as_deref());
+        let last = present.pop();
+        if previous { present.pop() } else { last }
+    }
+}
+
+/// Returns the files of a container, those of earlier attempts included, oldest first; of the container that wrote last where none is
+/// named. Numbers begin anew with each attempt, so that times tell the order.
+fn outputs(directory: &Path, container: Option<&str>) -> Vec<Output> {
+    let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
+    let earlier = entries(directory).filter(|entry| entry.file_name().to_string_lossy().starts_with("previous-"));
+    let files = entries(directory).chain(earlier.flat_map(|entry| entries(&entry.path())));
+    let mut found: Vec<(String, Output)> = files
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let (container, run) = name.strip_suffix(".log")?.rsplit_once('-')?;
+            let (incarnation, restart) = run.split_once('.').unwrap_or((run, "0"));
+            let output = Output {
+                written: entry.metadata().ok()?.modified().ok()?,
+                incarnation: incarnation.parse().ok()?,
+                restart: restart.parse().ok()?,
+                path: entry.path(),
+            };
+            Some((container.to_owned(), output))
+        })
+        .collect();
+    let newest = found.iter().max_by_key(|(_, output)| output.written).map(|(container, _)| container.clone());
+    let wanted = container.map(str::to_owned).or(newest);
+    found.retain(|(container, _)| Some(container) == wanted.as_ref());
+    let mut outputs: Vec<Output> = found.into_iter().map(|(_, output)| output).collect();
+    outputs.sort();
+    outputs
+}
+
+/// Prints a file, or its last lines.
+fn print(path: &Path, pod: Option<&str>, tail: Option<usize>) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
+    if pod.is_none() && tail.is_none() {
+        io::copy(&mut File::open(path).map_err(failed)?, &mut out::Stdout).map_err(failed)?;
+        return Ok(());
+    }
+    let bytes = fs::read(path).map_err(failed)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let first = lines.len().saturating_sub(tail.unwrap_or(usize::MAX));
+    out::print(&labelled(lines.get(first..).unwrap_or_default(), pod));
+    Ok(())
+}
+
+fn labelled(lines: &[&str], pod: Option<&str>) -> String {
+    let label = pod.map(|pod| format!("{pod} | ")).unwrap_or_default();
+    lines.iter().fold(String::new(), |text, line| text + &label + line + "\n")
+}
+
+/// A file that is followed.
+struct Followed<'a> {
+    shown: &'a Shown,
+    output: Option<Output>,
+    at: u64,
+    rest: Vec<u8>,
+}
+
+/// Prints what is written until the job has ended, or its run has.
+fn follow(args: &LogsArgs, key: &JobKey, shown: &[Shown]) -> Result<ExitCode, Failure> {
+    let mut followed: Vec<Followed<'_>> =
+        shown.iter().map(|shown| Followed { shown, output: None, at: 0, rest: Vec::new() }).collect();
+    let mut looked: Option<Instant> = None;
+    let mut is_over = false;
+    loop {
+        if looked.is_none_or(|at| at.elapsed() >= JOB_POLL_INTERVAL) {
+            let is_alone = args.location.is_over();
+            let state = records::fold(&args.location.source(), &mut |_, _| Ok(Flow::Go))?;
+            is_over = is_alone || state.job(key).is_none_or(|job| job.gone || job.phase.is_terminal());
+            looked = Some(Instant::now());
+        }
+        // Read after the job was seen to have ended: nothing comes after that.
+        for one in &mut followed {
+            one.step(args.all, args.tail, is_over)?;
+        }
+        if is_over {
+            return Ok(ExitCode::SUCCESS);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+impl Followed<'_> {
+    /// Prints what was written since the last step; with `last` also a line without an end.
+    fn step(&mut self, label: bool, tail: Option<usize>, last: bool) -> Result<(), Failure> {
+        let newest = self.shown.file(false);
+        if self.output.as_ref().map(|output| &output.path) != newest.as_ref().map(|output| &output.path) {
+            // What the run before wrote last.
+            self.drain(label, true)?;
+            let is_first = self.output.is_none();
+            (self.output, self.at) = (newest, 0);
+            if let (Some(output), Some(lines), true) = (&self.output, tail, is_first) {
+                self.at = start_of_last(&output.path, lines)?;
+            }
+        }
+        self.drain(label, last)
+    }
+
+    fn drain(&mut self, label: bool, last: bool) -> Result<(), Failure> {
+        let Some(output) = &self.output else { return Ok(()) };
+        let failed = |error: io::Error| Failure::new(format!("{}: {error}", output.path.display()));
+        let mut file = File::open(&output.path).map_err(failed)?;
+        file.seek(SeekFrom::Start(self.at)).map_err(failed)?;
+        loop {
+            let mut bytes = Vec::new();
+            let count = (&mut file).take(READ_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+            self.at += u64::try_from(count).unwrap_or_default();
+            self.rest.extend(bytes);
+            let complete = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let rest = self.rest.split_off(complete);
+            let mut text = String::from_utf8_lossy(&std::mem::replace(&mut self.rest, rest)).into_owned();
+            if count == 0 && last && !self.rest.is_empty() {
+                text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut self.rest)));
+            }
+            if !text.is_empty() {
+                out::print(&labelled(&text.lines().collect::<Vec<_>>(), label.then_some(&*self.shown.name)));
+            }
+            if count == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Returns the byte at which the last lines of a file begin.
+fn start_of_last(path: &Path, lines: usize) -> Result<u64, Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let ends = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let start = if lines == 0 { bytes.len() } else { ends.into_iter().nth(lines - 1).unwrap_or_default() };
+    Ok(u64::try_from(start).unwrap_or_default())
+}

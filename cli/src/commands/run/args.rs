@@ -1,0 +1,146 @@
+//! Arguments of `trainyard run`, and what follows from them alone: the objects to apply, the form of what is told, settings.
+//!
+//! It must not start anything. Tests: `tests/local/`, by topic.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::again::Stored;
+use super::command::CommandArgs;
+use super::gpus::GpuCount;
+use crate::commands::simulate::{duration, flag};
+use crate::faults::Fault;
+use crate::manifests;
+use crate::out::{Failure, Stream};
+use crate::requests::Target;
+use crate::view::{Audience, Form};
+
+/// Time after a first failure in which failures of other pods are waited for. The workers of one machine lose a peer within
+/// milliseconds, and take some time to end.
+const FAILURE_WINDOW: &str = "500ms";
+
+/// Form of the events of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Events {
+    /// Lines for people.
+    Text,
+    /// One JSON object for each event, on standard output.
+    Jsonl,
+}
+
+/// Arguments of `trainyard run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Manifest files (YAML or JSON): jobs, and the `ConfigMaps` and Secrets they use.
+    #[arg(required_unless_present_any = ["command", "stored"], conflicts_with = "command", value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// Warn of unknown fields and wrong values in the manifests, and continue (`trainyard validate` lists them).
+    #[arg(long)]
+    pub(super) lax: bool,
+    #[command(flatten)]
+    pub(super) command: CommandArgs,
+    /// Number of GPUs to claim, or `auto` for all: of those that no other run holds and `CUDA_VISIBLE_DEVICES` allows.
+    #[arg(long, value_name = "N|auto", help_heading = "The machine")]
+    pub(super) gpus: Option<GpuCount>,
+    /// Working directory of containers without one.
+    #[arg(long, value_name = "DIR", help_heading = "The machine")]
+    pub(super) workdir: Option<PathBuf>,
+    /// Number of nodes that this machine stands for. Default: 2, and 1 for a job without a manifest.
+    #[arg(long, value_name = "N", help_heading = "The machine")]
+    pub(super) nodes: Option<u32>,
+    /// Directory of the log, the cluster's objects and the pods' output.
+    #[arg(
+        long,
+        alias = "data-directory",
+        default_value = "./trainyard-data",
+        value_name = "DIR",
+        help_heading = "The machine"
+    )]
+    pub(super) data_dir: PathBuf,
+    /// Run in the background, and return once the jobs are applied. `trainyard attach` follows it, `trainyard stop` ends it.
+    #[arg(long, short, help_heading = "Output")]
+    pub(super) detach: bool,
+    /// Show the pods' output.
+    #[arg(long, help_heading = "Output")]
+    pub(super) logs: bool,
+    /// Print the outcome only.
+    #[arg(long, short, help_heading = "Output")]
+    pub(super) quiet: bool,
+    /// Lines for people, or a JSON object for each event.
+    #[arg(long, short, value_enum, default_value_t = Events::Text, help_heading = "Output")]
+    pub(super) output: Events,
+    /// Maximum number of restarts of a group without a limit of its own: a number, or `none`.
+    #[arg(long, default_value = "3", value_name = "N|none", value_parser = restart_limit, help_heading = "The course of the jobs")]
+    pub(super) restart_limit: String,
+    /// Stop the jobs after this time, for example 90s or 2h. The exit code is then 124.
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "The course of the jobs")]
+    pub(super) timeout: Option<u64>,
+    /// Apply the files again when they change while the run goes on, for example to scale a job.
+    #[arg(long, help_heading = "The course of the jobs")]
+    pub(super) watch: bool,
+    /// Run jobs again that ended in an earlier run and are unchanged.
+    #[arg(long, help_heading = "The course of the jobs")]
+    pub(super) rerun: bool,
+    /// Remove the data of earlier runs from the data directory, except volume claims, and start over.
+    #[arg(long, help_heading = "The course of the jobs")]
+    pub(super) again: bool,
+    /// With `--again`: remove the volume claims as well, and with them checkpoints that jobs keep there.
+    #[arg(long, requires = "again", help_heading = "The course of the jobs")]
+    pub(super) claims: bool,
+    /// Fault to inject: exit=POD:CODE[@TIME], node=NODE[@TIME], image=POD[@FOR], preempt=JOB[@TIME]. May be repeated.
+    #[arg(long = "fault", value_name = "FAULT", help_heading = "The course of the jobs")]
+    pub(super) faults: Vec<Fault>,
+    /// A setting of the operator, for example `enable-creating-failed=true`. May be repeated.
+    #[arg(long = "flag", value_name = "NAME=VALUE", value_parser = flag, help_heading = "The course of the jobs")]
+    pub(super) flags: Vec<(String, String)>,
+    /// This process is the run that another one started in the background.
+    #[arg(long, hide = true)]
+    pub(super) background: bool,
+    /// Another process stands in front of this one.
+    #[arg(long, hide = true)]
+    pub(super) in_front: bool,
+    /// A job of the data directory that runs again: KIND/NAMESPACE/NAME.
+    #[arg(long, hide = true, value_name = "JOB")]
+    pub(super) stored: Option<String>,
+}
+
+impl RunArgs {
+    /// Returns the objects to apply.
+    pub(super) fn manifests(&self) -> Result<Vec<Value>, Failure> {
+        if let Some(stored) = &self.stored {
+            let mut parts = stored.splitn(3, '/').map(str::to_owned);
+            let mut next = || parts.next().unwrap_or_default();
+            let job = Target { kind: next(), namespace: next(), name: next() };
+            return Ok(vec![Stored::read(&self.data_dir, &job)?.manifest]);
+        }
+        if self.command.is_given() {
+            self.command.check(self.workdir.as_deref())?;
+            return manifests::checked(vec![self.command.manifest()], "the command line");
+        }
+        manifests::load(&self.files, self.lax)
+    }
+
+    /// Returns where progress is told, and how.
+    pub(super) fn audience(&self) -> Audience {
+        let form = match self.output {
+            Events::Jsonl => Form::Json,
+            Events::Text if self.quiet => Form::Quiet,
+            Events::Text => Form::Text,
+        };
+        Audience { stream: Stream::of_progress(), form }
+    }
+
+    /// Returns the operator's flags: those of every run, then the given ones, which win.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let own = [("restart-limit", self.restart_limit.as_str()), ("failure-window", FAILURE_WINDOW)];
+        own.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().chain(self.flags.clone()).collect()
+    }
+}
+
+/// Reads the value of `--restart-limit`.
+fn restart_limit(text: &str) -> Result<String, String> {
+    let known = text == "none" || text.parse::<u32>().is_ok();
+    known.then(|| text.to_owned()).ok_or_else(|| "a number of restarts, or `none`".to_owned())
+}

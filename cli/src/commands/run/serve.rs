@@ -1,0 +1,68 @@
+//! What a run does about requests of other processes.
+//!
+//! Owns stopping and running again on request; other changes are in `changes`. Tests: `tests/local/control.rs`.
+
+use embedded::Session;
+use model::Phase;
+use serde_json::Value;
+
+use super::listen::Received;
+use super::turns::{Run, StopCause};
+use super::{attempts, changes};
+use crate::out::Failure;
+use crate::requests::{Request, Target};
+
+impl Run {
+    /// Does what another process asked for, and answers.
+    pub(super) fn serve(&mut self, received: &Received, session: &mut Session) -> Result<(), Failure> {
+        if self.stopped.is_some() {
+            received.answer(&Err(Failure::missing("the run is stopping")));
+            return Ok(());
+        }
+        match &received.request {
+            Request::Stop => {
+                received.answer(&Ok("stopping: the pods have their grace period".to_owned()));
+                self.stop(StopCause::Request, session)?;
+            }
+            Request::Rerun { job, failed } => received.answer(&self.rerun(job, *failed, session)),
+            change => {
+                let outcome = changes::make(session, change).unwrap_or_else(|| Ok(String::new()));
+                if let Ok(done) = &outcome {
+                    self.progress.say(&format!("as asked: {done}"));
+                }
+                received.answer(&outcome);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a job again that has ended.
+    fn rerun(&mut self, job: &Target, failed: bool, session: &mut Session) -> Result<String, Failure> {
+        let (resource, object) = changes::stored(session, job)?;
+        let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+        let known = session.jobs().into_iter().find(|(key, _)| &*key.uid.0 == uid);
+        let (key, phase) = known.ok_or_else(|| Failure::missing(format!("{}: it has not begun yet", job.written())))?;
+        if !phase.is_terminal() {
+            let word = session.phase_word(&key, phase);
+            return Err(Failure::missing(format!("{} is {word}: stop it first, or wait for its end", job.written())));
+        }
+        if failed && phase == Phase::Succeeded {
+            return Err(Failure::missing(format!(
+                "{} succeeded: `trainyard rerun` runs it all the same",
+                job.written()
+            )));
+        }
+        let manifest = session.cluster().last_applied(&resource, &job.namespace, &job.name);
+        let manifest =
+            manifest.ok_or_else(|| Failure::missing(format!("{}: its manifest is not stored", job.written())))?;
+        let manifests = [(*manifest).clone()];
+        let prepared = attempts::prepare(session, &manifests, true, &mut self.progress)?;
+        if let Some(rejection) = session.apply(&prepared)?.first() {
+            return Err(Failure::missing(rejection.to_string()));
+        }
+        // The attempt before does not count any more.
+        self.mine.remove(uid);
+        self.mine.extend(manifests.iter().filter_map(|manifest| session.job_uid(manifest)));
+        Ok(format!("{} {} runs again", job.kind, job.written()))
+    }
+}

@@ -1,0 +1,238 @@
+//! Jobs as a log knows them: found by name, and as rows.
+//!
+//! Owns what a name on the command line means, and what `ps` and `get` say of a job. It decides nothing. Tests:
+//! `tests/local/verbs.rs`.
+
+use apis::Registry;
+use engine::explain;
+use engine::{Job, State};
+use model::{JobKey, Phase, SlotId, Text, Timestamp};
+use serde_json::{Value, json};
+
+use crate::faults::did_you_mean;
+use crate::out::Failure;
+
+/// Group whose pods have the first ranks.
+const MASTER: &str = "master";
+
+/// Maximum number of names listed for one that does not exist.
+const MAX_LISTED: usize = 10;
+
+/// Returns namespace and name of a job as a user writes it.
+pub(crate) fn split(job: &str) -> (&str, &str) {
+    job.split_once('/').unwrap_or(("default", job))
+}
+
+/// Returns a job's name as a user writes it.
+pub(crate) fn written(key: &JobKey) -> String {
+    if &*key.namespace == "default" { key.name.to_string() } else { format!("{}/{}", key.namespace, key.name) }
+}
+
+/// Returns the newest job of each name whose object is there, or was until it was deleted where `gone` is set.
+pub(crate) fn all(state: &State, gone: bool) -> Vec<JobKey> {
+    let mut found: Vec<(JobKey, (bool, model::ResourceVersion))> = Vec::new();
+    for (key, job) in state.jobs.iter().filter(|(_, job)| job.known && job.report.is_none() && (gone || !job.gone)) {
+        let age = (!job.gone, job.rv);
+        match found.iter_mut().find(|(known, _)| known.kind == key.kind && same_name(known, key)) {
+            Some(known) if known.1 < age => *known = (key.clone(), age),
+            Some(_) => {}
+            None => found.push((key.clone(), age)),
+        }
+    }
+    found.into_iter().map(|(key, _)| key).collect()
+}
+
+fn same_name(one: &JobKey, other: &JobKey) -> bool {
+    (&one.namespace, &one.name) == (&other.namespace, &other.name)
+}
+
+/// Returns the job that a user means: of that name, or the only one where none is named.
+///
+/// # Errors
+/// When there is none, or several without a name; the message lists those that there are.
+pub(crate) fn find(state: &State, wanted: Option<&str>) -> Result<JobKey, Failure> {
+    let present = all(state, false);
+    let jobs = if present.is_empty() { all(state, true) } else { present };
+    pick(&jobs, wanted)
+}
+
+/// The same, among these jobs.
+pub(crate) fn pick(jobs: &[JobKey], wanted: Option<&str>) -> Result<JobKey, Failure> {
+    let names: Vec<String> = jobs.iter().map(written).collect();
+    let listed = listed(&names);
+    let Some(wanted) = wanted else {
+        return match jobs {
+            [] => Err(Failure::missing("this log has no job")),
+            [one] => Ok(one.clone()),
+            _ => Err(Failure::new(format!("which job? There are {listed}"))),
+        };
+    };
+    // `Kind/NAMESPACE/NAME` where kinds clash.
+    let (kind, rest) = match wanted.splitn(3, '/').collect::<Vec<_>>()[..] {
+        [kind, namespace, name] => (Some(kind), format!("{namespace}/{name}")),
+        _ => (None, wanted.to_owned()),
+    };
+    let (namespace, name) = split(&rest);
+    let of_name = |key: &&JobKey| {
+        &*key.namespace == namespace
+            && &*key.name == name
+            && kind.is_none_or(|kind| key.kind.eq_ignore_ascii_case(kind))
+    };
+    let mut found = jobs.iter().filter(of_name);
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one.clone()),
+        (Some(one), Some(other)) => Err(Failure::new(format!(
+            "{wanted}: there is a {} and a {} of this name: say {}/{}/{} or {}/{}/{}",
+            one.kind, other.kind, one.kind, one.namespace, one.name, other.kind, other.namespace, other.name
+        ))),
+        (None, _) if jobs.is_empty() => Err(Failure::missing(format!("{wanted}: this log has no job"))),
+        (None, _) => {
+            let near = did_you_mean(wanted, names.iter().map(String::as_str));
+            let verb = if jobs.len() == 1 { "is" } else { "are" };
+            let near = if near.is_empty() { format!("; there {verb}") } else { format!("{near} There {verb}") };
+            Err(Failure::missing(format!("{wanted}: this log has no such job{near} {listed}")))
+        }
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().take(MAX_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(MAX_LISTED);
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+/// A pod's place in a job.
+pub(crate) struct Place {
+    /// Its rank.
+    pub(crate) rank: u32,
+    /// Its slot.
+    pub(crate) slot: SlotId,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+/// Returns the places of a job's pods: those of a group `master` first, the other groups in their order.
+pub(crate) fn places(key: &JobKey, job: &Job) -> Vec<Place> {
+    let registry = Registry::all();
+    let Some(api) = registry.api_of(key) else { return Vec::new() };
+    let mut groups: Vec<(&Text, u32)> =
+        job.spec().into_iter().flat_map(|spec| &spec.groups).map(|g| (&g.name, g.replicas)).collect();
+    groups.sort_by_key(|(name, _)| &***name != MASTER);
+    let slots = groups.iter().flat_map(|(name, replicas)| (0..*replicas).map(move |index| (*name, index)));
+    (0..)
+        .zip(slots)
+        .map(|(rank, (name, index))| {
+            let slot = SlotId { group: name.clone(), index };
+            Place { rank, name: api.slot_name(key, &slot).to_string(), slot }
+        })
+        .collect()
+}
+
+/// What is said of a job.
+pub(crate) struct Row {
+    /// The job.
+    pub(crate) key: JobKey,
+    /// Its phase in its API's words.
+    pub(crate) phase: String,
+    /// Number of its pods that run.
+    pub(crate) ready: u32,
+    /// Number of its pods by its spec.
+    pub(crate) replicas: u32,
+    /// Retries so far.
+    pub(crate) restarts: u32,
+    /// Retries that it may have.
+    pub(crate) limit: Option<u32>,
+    /// GPUs of all its pods.
+    pub(crate) gpus: u32,
+    /// Since when it is there.
+    pub(crate) since: Option<Timestamp>,
+    /// When it ended.
+    pub(crate) ended: Option<Timestamp>,
+    /// Its queue, where it has one.
+    pub(crate) queue: String,
+    /// Nodes of its pods.
+    pub(crate) nodes: Vec<String>,
+    /// Why it is where it is, or what it waits for.
+    pub(crate) reason: String,
+}
+
+impl Row {
+    /// Returns what is said of a job of a state.
+    pub(crate) fn of(state: &State, key: &JobKey) -> Option<Self> {
+        let job = state.job(key)?;
+        let spec = job.spec();
+        let groups = || spec.into_iter().flat_map(|spec| &spec.groups).filter(|group| !group.once);
+        let word = Registry::all().api_of(key).map_or("", |api| api.phase_word(job.phase));
+        let mut nodes: Vec<String> =
+            job.pods.values().filter_map(|pod| pod.fact.node.as_deref().map(str::to_owned)).collect();
+        nodes.sort();
+        nodes.dedup();
+        Some(Self {
+            key: key.clone(),
+            phase: if word.is_empty() { "not started".to_owned() } else { word.to_owned() },
+            ready: job.groups.values().map(|group| group.counters.active).sum(),
+            replicas: groups().map(|group| group.replicas).fold(0, u32::saturating_add),
+            restarts: job.groups.values().map(|group| group.charged).sum::<u32>()
+                + job.past_container_restarts
+                + job.container_restarts,
+            limit: limit(state, &job),
+            gpus: groups().filter_map(|g| Some(g.replicas.saturating_mul(g.gpu_request.as_ref()?.count))).sum(),
+            since: job.started_at.or_else(|| job.milestones.front().map(|milestone| milestone.at)),
+            ended: job.ended_at,
+            queue: spec.and_then(|spec| spec.demand.as_ref()?.queue.as_deref()).unwrap_or_default().to_owned(),
+            nodes,
+            reason: reason(state, key, &job),
+        })
+    }
+
+    /// Returns the restarts and their limit, `3/10`; the number alone where there is no limit.
+    pub(crate) fn restarts_text(&self) -> String {
+        self.limit.map_or_else(|| self.restarts.to_string(), |limit| format!("{}/{limit}", self.restarts))
+    }
+
+    /// Returns the time for which the job is there, or was until its end.
+    pub(crate) fn age_ms(&self, now: Timestamp) -> Option<u64> {
+        Some(now.since_ms(self.since?))
+    }
+
+    /// Returns the row as an object.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "job": self.key.to_string(), "kind": &*self.key.kind, "uid": self.key.uid, "phase": self.phase,
+            "ready": self.ready, "replicas": self.replicas, "restarts": self.restarts, "restartLimit": self.limit,
+            "gpus": self.gpus, "since": self.since.map(Timestamp::to_rfc3339),
+            "ended": self.ended.map(Timestamp::to_rfc3339), "queue": self.queue, "nodes": self.nodes,
+            "reason": self.reason,
+        })
+    }
+}
+
+/// Returns the retries that a job may have, where its spec or the operator limits them.
+fn limit(state: &State, job: &Job) -> Option<u32> {
+    let spec = job.spec()?;
+    if let Some(budget) = spec.budget {
+        return Some(budget.limit);
+    }
+    let of_group = |group: &model::GroupSpec| match (group.budget, group.restart_limit) {
+        (Some(budget), _) => Some(budget.limit),
+        (None, Some(u32::MAX)) => None,
+        (None, Some(limit)) => Some(limit),
+        (None, None) if group.restart == model::RestartPolicy::Never => Some(0),
+        (None, None) => state.config.restart_limit,
+    };
+    let limits: Option<Vec<u32>> = spec.groups.iter().filter(|group| !group.once).map(of_group).collect();
+    limits.filter(|limits| !limits.is_empty()).map(|limits| limits.into_iter().fold(0, u32::saturating_add))
+}
+
+/// Returns why a job is where it is; nothing of one that runs.
+fn reason(state: &State, key: &JobKey, job: &Job) -> String {
+    if let Some(errors) = job.invalid().filter(|_| job.phase == Phase::New) {
+        return errors.first().map(ToString::to_string).unwrap_or_default();
+    }
+    let last = || job.milestones.back().map(|milestone| milestone.message.to_string()).unwrap_or_default();
+    match job.phase {
+        Phase::Running | Phase::Succeeded => String::new(),
+        phase if phase.is_terminal() => last(),
+        _ => explain::waits_for(state, key).into_iter().next().unwrap_or_else(last),
+    }
+}

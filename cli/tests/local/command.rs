@@ -1,0 +1,134 @@
+//! `trainyard run -- COMMAND`: a job without a manifest, and the environment in which PyTorch's workers find each other.
+
+use serde_json::Value;
+
+use crate::place::{Place, job, output_of};
+
+/// Writes the variables that PyTorch reads to a file named after the worker.
+const SHOW: &str = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_PORT $PYTHONUNBUFFERED $PET_NODE_RANK \
+                    $MASTER_ADDR > $HOSTNAME";
+
+#[test]
+fn workers_run_a_command_and_know_their_peers() {
+    let place = Place::new();
+    let script = format!("{SHOW}; echo \"$1|$2|$#\" > args");
+    let words = ["run", "-n", "3", "--name", "fit", "--", "sh", "-c", &script, "sh", "$(RANK) $HOME", "a  b"];
+    let (code, out, err) = output_of(&place.run(&words));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(out.starts_with("ElasticJob default/fit Succeeded, 0 restarts, "), "{out}");
+    assert!(out.ends_with(" s\n  logs: trainyard logs fit\n"), "{out}");
+    assert_eq!(place.read("args"), "$(RANK) $HOME|a  b|2\n", "arguments are passed as they stand");
+    let mut masters = Vec::new();
+    for rank in 0..3 {
+        let shown = place.read(&format!("fit-worker-{rank}"));
+        let (shown, master) = shown.trim().rsplit_once(' ').unwrap();
+        assert_eq!(shown, format!("{rank} 3 0 1 29500 1 {rank}"));
+        masters.push(master.to_owned());
+    }
+    assert!(masters[0].starts_with("127.") && masters.iter().all(|one| *one == masters[0]), "{masters:?}");
+
+    // A command is given to be run, also when it has ended so before.
+    std::fs::remove_file(place.path("args")).unwrap();
+    assert_eq!(output_of(&place.run(&words)).0, Some(0));
+    assert!(place.path("args").exists());
+}
+
+#[test]
+fn pods_of_a_manifest_get_the_same_where_it_says_nothing_else() {
+    let place = Place::new();
+    let manifest = job("j", SHOW).replace("replicas: 1", "replicas: 2");
+    place.write("job.yaml", &manifest);
+    let (code, out, err) = output_of(&place.run(&["run", "job.yaml"]));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(place.read("j-trainer-1").starts_with("1 2 0 1 29500 1 1 127."), "{}", place.read("j-trainer-1"));
+    let own = "env: [{name: WORLD_SIZE, value: \"9\"}, {name: PYTHONUNBUFFERED, value: \"0\"}], image: none";
+    place.write("job.yaml", &manifest.replace("image: none", own));
+    assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
+    assert!(place.read("j-trainer-1").starts_with("1 9 0 1 29500 0 1 127."), "{}", place.read("j-trainer-1"));
+}
+
+#[test]
+fn the_master_is_rank_0_of_its_workers() {
+    let place = Place::new();
+    let one = job("j", SHOW);
+    let (head, group) = one.split_at(one.find("    trainer:").unwrap());
+    let groups = [("worker", 2), ("master", 1), ("store", 1)].map(|(name, n)| {
+        group.replace("trainer:", &format!("{name}:")).replace("replicas: 1", &format!("replicas: {n}"))
+    });
+    place.write("job.yaml", &format!("{head}{}", groups.concat()));
+    let (code, out, err) = output_of(&place.run(&["run", "job.yaml"]));
+    assert_eq!(code, Some(0), "{out}{err}");
+    for (pod, want) in [("j-master-0", "0 3"), ("j-worker-0", "1 3"), ("j-worker-1", "2 3"), ("j-store-0", "0 1")] {
+        assert!(place.read(pod).starts_with(&format!("{want} ")), "{pod}: {}", place.read(pod));
+    }
+}
+
+#[test]
+fn workers_that_fail_are_restarted_as_often_as_was_said() {
+    let place = Place::new();
+    let script = "test -e $HOSTNAME || { touch $HOSTNAME; exit 3; }";
+    let (code, out, err) = output_of(&place.run(&["run", "-n", "2", "--max-restarts", "1", "--", "sh", "-c", script]));
+    assert_eq!(code, Some(0), "{out}{err}");
+    assert!(out.contains(", 2 restarts of containers in place"), "{out}");
+    let (code, out, _) =
+        output_of(&place.run(&["run", "--name", "other", "--", "sh", "-c", "echo gone wrong; exit 3"]));
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.starts_with("last output of other-worker-0:\n  | gone wrong\n"), "{out}");
+    assert!(out.ends_with("  why: trainyard explain other\n  again: trainyard rerun other\n"), "{out}");
+}
+
+#[test]
+fn a_command_that_is_not_there_starts_nothing() {
+    let place = Place::new();
+    place.write("train.py", "");
+    for (words, says) in [
+        (&["slepe", "1"][..], "slepe: no such program in PATH: did you mean sleep? Nothing was started"),
+        (&["./run.sh"], "./run.sh: no such file in "),
+        (&["python3", "-u", "trian.py"], ": did you mean train.py? Nothing was started"),
+    ] {
+        let (code, out, err) = output_of(&place.run(&[&["run", "--"], words].concat()));
+        assert_eq!((code, &*out), (Some(2), ""), "{words:?}: {err}");
+        assert!(err.contains(says), "{words:?}: {err}");
+    }
+    let (code, _, err) =
+        output_of(&place.run(&["run", "-n", "2", "--gpus-per-worker", "2", "--gpus", "3", "--", "true"]));
+    assert_eq!(code, Some(2));
+    assert!(err.contains("-n 2 --gpus-per-worker 2 needs 4 GPUs: --gpus gives it 3. Nothing was started"), "{err}");
+    let (code, _, err) = output_of(&place.run(&["run"]));
+    assert!(code == Some(2) && err.contains("<FILE"), "{err}");
+    let (code, _, err) = output_of(&place.run(&["run", "--gpus", "some", "job.yaml"]));
+    assert!(code == Some(2) && err.contains("`auto` for all that are free"), "{err}");
+}
+
+#[test]
+fn the_manifest_of_a_command_can_be_kept() {
+    let place = Place::new();
+    let words = [
+        "run",
+        "-n",
+        "4",
+        "--gpus-per-worker",
+        "2",
+        "--max-restarts",
+        "3",
+        "--print-manifest",
+        "--",
+        "python3",
+        "train.py",
+    ];
+    let (code, out, err) = output_of(&place.run(&words));
+    assert_eq!((code, &*err), (Some(0), ""));
+    insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
+        insta::assert_snapshot!("manifest_of_a_command", out);
+    });
+    assert!(!place.path("trainyard-data").exists(), "nothing was started");
+    // It is a manifest as good as any.
+    place.write("job.yaml", &out);
+    let (code, out, err) = output_of(&place.run(&["validate", "job.yaml"]));
+    assert_eq!((code, &*out), (Some(0), ""), "{err}");
+    let torchrun =
+        output_of(&place.run(&["run", "--print-manifest", "--", "torchrun", "--nproc-per-node=2", "train.py"])).1;
+    let value: Value = serde_saphyr::from_str(&torchrun).unwrap();
+    let container = &value["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["args"], serde_json::json!(["--nproc-per-node=2", "train.py"]));
+}
