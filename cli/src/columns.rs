@@ -40,6 +40,11 @@ fn fitted<const N: usize>(header: [&str; N], rows: &[[String; N]], columns: Opti
     std::iter::once(&header).chain(rows).map(|cells| line(cells)).collect()
 }
 
+/// Returns a number of things, in the singular for one.
+pub(crate) fn counted(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
 /// A time span in the largest two units that matter: `45s`, `12m`, `3h5m`, `2d`.
 pub(crate) fn span(ms: u64) -> String {
     let seconds = ms / 1000;

@@ -5,6 +5,7 @@
 mod columns;
 mod commands;
 mod faults;
+mod help;
 mod jobs;
 mod logging;
 mod manifests;
@@ -18,11 +19,11 @@ mod view;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{
-    control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, schedule, simulate, story, validate,
-    version, wait,
+    completion, control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, schedule, simulate, story,
+    test, validate, version, wait,
 };
 
 /// With musl's own the operator takes up to 1.6 times the processor time.
@@ -35,7 +36,7 @@ const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs distributed training jobs: on this machine, on a cluster, or again from their log.
 #[derive(Debug, Parser)]
-#[command(name = "trainyard", version, about, max_term_width = 100)]
+#[command(name = "trainyard", version, about, max_term_width = 80)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -43,15 +44,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the jobs of manifests on this machine; their pods are real processes.
+    /// Run manifests, or a command, as real processes.
     Run(run::RunArgs),
-    /// Run the jobs of manifests with virtual pods in virtual time.
+    /// Run manifests with virtual pods in virtual time.
     Simulate(simulate::SimulateArgs),
-    /// Check manifests: name unknown fields and wrong values, with line, column and the nearest right word.
+    /// Find mistakes in manifests, with their place and the right word.
     Validate(validate::ValidateArgs),
     /// Serve the job APIs on a Kubernetes cluster.
     Operator(Box<operator::OperatorArgs>),
-    /// Run a node of a Kubernetes cluster whose pods are processes of this machine.
+    /// Serve as a node whose pods are processes of this machine.
     NodeAgent(Box<node_agent::NodeAgentArgs>),
     /// Replay a scenario, an exported log or a log directory.
     Replay(replay::ReplayArgs),
@@ -67,36 +68,42 @@ enum Command {
     Wait(wait::WaitArgs),
     /// Follow a run in the background to its end.
     Attach(control::Directory),
-    /// Stop a local run, or one job of it.
+    /// Stop the run, or one job of it.
     Stop(control::StopArgs),
-    /// Delete a job of a local run.
+    /// Delete a job.
     Delete(control::JobOf),
-    /// Change the number of pods of a job of a local run.
+    /// Change a job's number of pods.
     Scale(control::ScaleArgs),
-    /// Have a job of a local run wait without pods.
+    /// Have a job wait without pods.
     Suspend(control::JobOf),
-    /// Let a suspended job of a local run go on.
+    /// Let a suspended job go on.
     Resume(control::JobOf),
     /// Run a job again that has ended.
     Rerun(control::RerunArgs),
     /// Run a job again that did not succeed.
     Retry(control::RerunArgs),
-    /// Explain why a job is in its state, and what it waits for.
+    /// Explain why a job is where it is, and what it waits for.
     Explain(story::ExplainArgs),
-    /// Show which jobs hold places on nodes and which wait, by queue.
+    /// Show who holds places on nodes and who waits, by queue.
     Queue(queue::QueueArgs),
     /// Print a job's timeline.
     History(story::HistoryArgs),
     /// Print what changed between two positions of a log.
     Diff(story::DiffArgs),
-    /// Run the scheduler alone: conformance vectors, trace studies.
+    /// Run the scheduler alone: policies, traces, vectors.
     Schedule(schedule::ScheduleArgs),
-    /// Print the custom resource definitions that this build serves.
+    /// Print the custom resource definitions that are served.
     Crd(crd::CrdArgs),
-    /// Print the roles that the operator of this build needs in the namespaces of jobs.
+    /// Print the roles that the operator needs.
     Rbac,
-    /// Print the version, the commit it was built from, and the kinds it serves.
+    /// Print the version, its commit, and the kinds it serves.
     Version(version::VersionArgs),
+    /// Run scenarios, each held to what it expects.
+    Test(test::TestArgs),
+    /// Print a script that completes commands and options.
+    Completion(completion::CompletionArgs),
+    /// Print the manual, or write its pages.
+    Man(completion::ManArgs),
     /// Small programs for the sample manifests.
     Sample(sample::SampleArgs),
 }
@@ -105,7 +112,10 @@ fn main() -> ExitCode {
     if let Some(code) = local::reexec() {
         return code;
     }
-    let outcome = match Arguments::parse_from(operator::hyphenated(std::env::args_os())).command {
+    let command = help::grouped(Arguments::command());
+    let matches = command.clone().get_matches_from(operator::hyphenated(std::env::args_os()));
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let outcome = match arguments.command {
         Command::Run(args) => run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Validate(args) => Ok(validate::run(&args)),
@@ -117,6 +127,9 @@ fn main() -> ExitCode {
         Command::Get(args) => ps::get(&args),
         Command::Logs(args) => logs::run(&args),
         Command::Wait(args) => wait::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Completion(args) => Ok(completion::completion(&args, command)),
+        Command::Man(args) => completion::man(&args, &command),
         Command::Version(args) => Ok(version::run(&args)),
         Command::Attach(args) => control::attach(&args),
         Command::Stop(args) => control::stop(&args),
@@ -145,9 +158,7 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
-    use super::Arguments;
+    use super::*;
 
     /// The definition is sound.
     #[test]

@@ -93,7 +93,7 @@ pub(crate) fn examine(files: &[PathBuf]) -> Manifests {
             Ok(bytes) => manifests.file(&registry, &shown, &bytes),
             Err(error) => {
                 manifests.unreadable = true;
-                manifests.unusable(Problem::of_file(&shown, Place::default(), error.to_string()));
+                manifests.unusable(Problem::of_file(&shown, Place::default(), &error.to_string()));
             }
         }
         if let Some(found) = manifests.problems.get_mut(before..) {
@@ -112,10 +112,10 @@ impl Manifests {
     fn file(&mut self, registry: &Registry, file: &str, bytes: &[u8]) {
         let documents = match yaml::read(bytes) {
             Ok(documents) => documents,
-            Err(error) => return self.unusable(Problem::of_file(file, error.place, error.message)),
+            Err(error) => return self.unusable(Problem::of_file(file, error.place, &error.message)),
         };
         if documents.is_empty() {
-            return self.unusable(Problem::of_file(file, Place { line: 1, column: 1 }, "no manifest in it".to_owned()));
+            return self.unusable(Problem::of_file(file, Place { line: 1, column: 1 }, "no manifest in it"));
         }
         for document in &documents {
             for (path, place, first) in &document.duplicates {

@@ -213,11 +213,31 @@ pub(crate) fn instant(at: Timestamp) -> String {
     format!("{}.{:03}Z", date.trim_end_matches('Z'), at.0 % 1000)
 }
 
-/// Time of day in UTC with milliseconds, for lines that belong together.
+/// A time of day with milliseconds and its zone where standard output is a terminal; elsewhere RFC 3339.
 pub(crate) fn clock(at: Timestamp) -> String {
+    local_time(at, "%H:%M:%S").map_or_else(|| instant(at), |(time, zone)| format!("{time}.{:03} {zone}", at.0 % 1000))
+}
+
+/// A date and time with its zone where standard output is a terminal; elsewhere RFC 3339.
+pub(crate) fn moment(at: Timestamp) -> String {
+    local_time(at, "%Y-%m-%d %H:%M:%S").map_or_else(|| at.to_rfc3339(), |(time, zone)| format!("{time} {zone}"))
+}
+
+/// A time of day with milliseconds in UTC: for virtual time.
+pub(crate) fn virtual_clock(at: Timestamp) -> String {
     let date = at.to_rfc3339();
     let time = date.get(11..19).unwrap_or_default();
     format!("{time}.{:03}", at.0 % 1000)
+}
+
+/// Returns a time as people where this process runs write it, and the name of their zone.
+fn local_time(at: Timestamp, form: &str) -> Option<(String, String)> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let instant = jiff::Timestamp::from_millisecond(i64::try_from(at.0).ok()?).ok()?;
+    let zoned = instant.to_zoned_datetime(jiff::tz::TimeZone::system());
+    Some((zoned.strftime(form).to_string(), zoned.strftime("%Z").to_string()))
 }
 
 #[cfg(test)]

@@ -364,7 +364,7 @@ pub(crate) fn outcomes(session: &Session, progress: &Progress) -> Result<bool, F
     for (key, job) in session.operator.state().jobs.iter().filter(|(_, job)| job.known) {
         out::line(&format!("\n{} {key}", key.kind));
         for entry in &job.trail {
-            out::line(&format!("  #{:<5} {}  {}", entry.stamp.position.0, out::clock(entry.at), entry.text));
+            out::line(&format!("  #{:<5} {}  {}", entry.stamp.position.0, out::virtual_clock(entry.at), entry.text));
         }
         let invalid =
             job.invalid().map(|errors| errors.iter().fold(String::new(), |text, e| format!("{text}\n    {e}")));

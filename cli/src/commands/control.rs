@@ -25,6 +25,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The data directory of the run.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard run -d job.yaml; trainyard attach
+  trainyard attach --data-dir other-data")]
 pub(crate) struct Directory {
     /// The data directory of `trainyard run`.
     #[arg(long, alias = "data-directory", default_value = "./trainyard-data", value_name = "DIR")]
@@ -33,6 +36,12 @@ pub(crate) struct Directory {
 
 /// A job of a local run.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard suspend train
+  trainyard resume train
+  trainyard delete train
+
+On a cluster: kubectl")]
 pub(crate) struct JobOf {
     /// The job: NAMESPACE/NAME, or NAME in namespace default. May be left out where there is one job.
     job: Option<String>,
@@ -43,7 +52,8 @@ pub(crate) struct JobOf {
 /// Arguments of `trainyard stop`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without a job: the whole run ends, as with Ctrl-C. With one: that job is deleted, the others go on.
+    after_help = "Without a job the whole run ends, as with Ctrl-C. With one, that job is
+deleted, and the others go on.
 
 Examples:
   trainyard stop
@@ -73,6 +83,9 @@ pub(crate) struct ScaleArgs {
 
 /// Arguments of `trainyard rerun` and `trainyard retry`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard rerun train --logs
+  trainyard retry train -d")]
 pub(crate) struct RerunArgs {
     #[command(flatten)]
     job: JobOf,

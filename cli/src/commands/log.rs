@@ -147,7 +147,7 @@ fn ls(source: &LogSource) -> Result<ExitCode, Failure> {
         let (job, uid) = name.split_once(' ').unwrap_or((name, ""));
         let there = state.jobs.summaries().find(|(key, _)| *key.uid.0 == *uid);
         let phase = there.and_then(|(key, j)| Some(registry.api_of(key)?.phase_word(j.phase))).unwrap_or("(gone)");
-        out::line(&format!("{job:<40} {phase:<13} {records:>7}  {}", last.to_rfc3339()));
+        out::line(&format!("{job:<40} {phase:<13} {records:>7}  {}", out::moment(*last)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -338,7 +338,7 @@ fn stats(path: &Path, output: Output) -> Result<ExitCode, Failure> {
         s.head.position
     ));
     if let Some((from, to)) = span {
-        out::line(&format!("time         {} to {}", from.to_rfc3339(), to.to_rfc3339()));
+        out::line(&format!("time         {} to {}", out::moment(from), out::moment(to)));
     }
     out::line(&format!("terms        {}, the last is {}", state.terms.len(), s.last_term.unwrap_or_default()));
     out::line(&format!("jobs         {}", state.jobs.len()));

@@ -29,7 +29,7 @@ const READ_BYTES: u64 = 1 << 20;
 
 /// Arguments of `trainyard logs`.
 #[derive(Debug, Args)]
-#[command(after_help = "Without --rank and --all: of a failed job the pod that failed first, else rank 0.
+#[command(after_help = "Without --rank and --all: the pod that failed first, or else rank 0.
 
 Examples:
   trainyard logs train -f             follow rank 0 until the job has ended

@@ -1,5 +1,6 @@
 //! One module per command: its arguments, and what it does with the crates below.
 
+pub(crate) mod completion;
 pub(crate) mod control;
 pub(crate) mod crd;
 pub(crate) mod log;
@@ -14,6 +15,7 @@ pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
 pub(crate) mod story;
+pub(crate) mod test;
 pub(crate) mod validate;
 pub(crate) mod version;
 pub(crate) mod wait;

@@ -20,6 +20,9 @@ const LOGGED: &str = "info,kube_client=off";
 
 /// Arguments of `trainyard node-agent`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard node-agent --node-name gpu-1 --gpus 8
+  trainyard node-agent --node-name here --kubeconfig target/cluster/kubeconfig")]
 pub(crate) struct NodeAgentArgs {
     /// Name of the node.
     #[arg(long, env = "TRAINYARD_NODE_NAME", value_name = "NAME", value_parser = node_name)]

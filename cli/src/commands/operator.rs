@@ -26,6 +26,9 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Arguments of `trainyard operator`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard operator --data-directory operator-data
+  trainyard operator --config operator.yaml --dry-run")]
 pub(crate) struct OperatorArgs {
     /// Settings as YAML, under the names of the flags.
     #[arg(long, env = "TRAINYARD_CONFIG", value_name = "FILE")]

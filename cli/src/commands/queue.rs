@@ -16,6 +16,9 @@ use crate::records::{self, Flow};
 
 /// Arguments of `trainyard queue`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard queue
+  trainyard queue research --server auto")]
 pub(crate) struct QueueArgs {
     /// The queue; all of them when it is left out. `root` is the queue of jobs that name none.
     name: Option<String>,

@@ -19,6 +19,10 @@ const MAX_LISTED_JOBS: usize = 100;
 
 /// Arguments of `trainyard replay`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard replay trainyard-data     decide every record again, and compare
+  trainyard replay story.jsonl
+  trainyard replay scenario.yaml")]
 pub(crate) struct ReplayArgs {
     /// A scenario (`.yaml`), an exported log (`.jsonl`, `.jsonl.gz`) or a log directory.
     file: PathBuf,

@@ -20,6 +20,9 @@ const MAX_NODES: i64 = 10_000;
 
 /// Arguments of `trainyard simulate`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard simulate job.yaml
+  trainyard simulate job.yaml --fault exit=demo-trainer-1:137@20s --quiet")]
 pub(crate) struct SimulateArgs {
     /// Manifest files (YAML or JSON).
     #[arg(required = true, value_name = "FILE")]

@@ -211,7 +211,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let shown = if word.is_empty() { "not started" } else { &word };
-    let since = since.map(|at| format!(" since {}", at.to_rfc3339())).unwrap_or_default();
+    let since = since.map(|at| format!(" since {}", out::moment(at))).unwrap_or_default();
     out::line(&format!("{} {key} is {shown}{since} (as of #{})", key.kind, state.stamp.position));
     if let Some(why) = job.milestones.back().map(|m| &m.message).filter(|m| !m.is_empty()) {
         out::line(&format!("because {why}"));

@@ -6,12 +6,16 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
+use crate::columns::counted;
 use crate::commands::story::Output;
 use crate::manifests;
 use crate::out;
 
 /// Arguments of `trainyard validate`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard validate job.yaml
+  trainyard validate -o json manifests/*.yaml")]
 pub(crate) struct ValidateArgs {
     /// Manifest files (YAML or JSON).
     #[arg(required = true, value_name = "FILE")]
@@ -51,8 +55,4 @@ pub(crate) fn run(args: &ValidateArgs) -> ExitCode {
     } else {
         ExitCode::SUCCESS
     }
-}
-
-fn counted(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

@@ -60,7 +60,7 @@ impl FromStr for Goal {
 
 /// Arguments of `trainyard wait`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 the job got there, 1 it cannot get there any more, 124 the time has passed.
+#[command(after_help = "Exit codes: 0 the job is there, 1 it cannot come there any more, 124 time is up.
 
 Examples:
   trainyard wait train                            until it has ended

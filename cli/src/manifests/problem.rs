@@ -5,6 +5,7 @@ use model::FieldError;
 use serde_json::{Value, json};
 
 use super::yaml::Place;
+use crate::out;
 
 /// Something wrong in a file, and where.
 #[derive(Debug)]
@@ -23,8 +24,8 @@ impl Problem {
     }
 
     /// Returns an error about a file as a whole.
-    pub(super) fn of_file(file: &str, place: Place, problem: String) -> Self {
-        let field = FieldError::new("", "", problem);
+    pub(super) fn of_file(file: &str, place: Place, problem: &str) -> Self {
+        let field = FieldError::new("", "", out::plain(problem));
         Self { file: file.to_owned(), place, severity: Severity::Error, field }
     }
 

@@ -14,6 +14,7 @@ use model::{ContainerState, JobKey, Phase};
 use serde_json::{Value, json};
 
 use super::{Form, Progress, screen};
+use crate::columns::counted;
 use crate::out::{self, Failure as Problem};
 use crate::view;
 
@@ -169,18 +170,13 @@ pub(super) fn course(job: &Job) -> String {
     let restarts: u32 = job.groups.values().map(|group| group.charged).sum();
     let containers = job.past_container_restarts.saturating_add(job.container_restarts);
     let containers = if containers > 0 {
-        format!(", {} of containers in place", counted(containers, "restart"))
+        format!(", {} of containers in place", counted(containers as usize, "restart"))
     } else {
         String::new()
     };
     let took = job.ended_at.zip(job.started_at).map(|(end, start)| end.since_ms(start));
     let took = took.map(|ms| format!(", {}.{:01} s", ms / 1000, ms / 100 % 10)).unwrap_or_default();
-    format!(", {}{containers}{took}", counted(restarts, "restart"))
-}
-
-/// Returns a number of things, in the singular for one.
-pub(crate) fn counted(count: u32, thing: &str) -> String {
-    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+    format!(", {}{containers}{took}", counted(restarts as usize, "restart"))
 }
 
 /// Returns what failed, without output of pods.

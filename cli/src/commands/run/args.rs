@@ -32,6 +32,13 @@ pub(crate) enum Events {
 
 /// Arguments of `trainyard run`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard run job.yaml --logs
+  trainyard run -n 4 --gpus-per-worker 1 -- python train.py
+  trainyard run -d job.yaml && trainyard logs -f
+
+Exit codes: 0 every job succeeded, 1 one did not, 2 nothing was started,
+124 --timeout has passed, 130 Ctrl-C, 143 SIGTERM or `trainyard stop`.")]
 pub(crate) struct RunArgs {
     /// Manifest files (YAML or JSON): jobs, and the `ConfigMaps` and Secrets they use.
     #[arg(required_unless_present_any = ["command", "stored"], conflicts_with = "command", value_name = "FILE")]

@@ -4,6 +4,7 @@
 mod compare;
 mod decimal;
 mod eval;
+mod policies;
 #[cfg(feature = "studies")]
 mod study;
 mod vectors;
@@ -25,6 +26,8 @@ pub(crate) struct ScheduleArgs {
 enum ScheduleCommand {
     /// Compute conformance vectors and print the results as JSON.
     Eval(eval::EvalArgs),
+    /// List the policies: what each does, and where it comes from.
+    Policies(policies::PoliciesArgs),
     /// Play a trace through one policy.
     #[cfg(feature = "studies")]
     Study(study::StudyArgs),
@@ -37,6 +40,7 @@ enum ScheduleCommand {
 pub(crate) fn run(args: &ScheduleArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         ScheduleCommand::Eval(args) => eval::run(args),
+        ScheduleCommand::Policies(args) => Ok(policies::run(args)),
         #[cfg(feature = "studies")]
         ScheduleCommand::Study(args) => study::run(args),
         #[cfg(feature = "studies")]

@@ -1,0 +1,82 @@
+//! `trainyard completion` and `trainyard man`: for shells and manuals, made from the arguments themselves. Tests:
+//! `tests/local/help.rs`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Command, ValueEnum};
+
+use crate::out::{self, Failure};
+
+/// A shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Arguments of `trainyard completion`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  source <(trainyard completion bash)
+  trainyard completion zsh > ~/.zfunc/_trainyard
+  trainyard completion fish > ~/.config/fish/completions/trainyard.fish")]
+pub(crate) struct CompletionArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Arguments of `trainyard man`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  trainyard man | man -l -
+  trainyard man --to ~/.local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// The directory for the pages of all commands. Without it the first page goes to standard output.
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+}
+
+/// Prints the script that completes commands and options.
+pub(crate) fn completion(args: &CompletionArgs, mut command: Command) -> ExitCode {
+    let mut script = Vec::new();
+    let shell = match args.shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    clap_complete::generate(shell, &mut command, "trainyard", &mut script);
+    out::print(&String::from_utf8_lossy(&script));
+    ExitCode::SUCCESS
+}
+
+/// Prints the manual, or writes one page for each command.
+pub(crate) fn man(args: &ManArgs, command: &Command) -> Result<ExitCode, Failure> {
+    let Some(to) = &args.to else {
+        out::print(&page(command.clone())?);
+        return Ok(ExitCode::SUCCESS);
+    };
+    std::fs::create_dir_all(to).map_err(|error| failed(to, &error))?;
+    let pages = command.get_subcommands().filter(|one| !one.is_hide_set()).map(|one| {
+        let name = format!("trainyard-{}", one.get_name());
+        (name.clone(), one.clone().display_name(name))
+    });
+    for (name, command) in std::iter::once(("trainyard".to_owned(), command.clone())).chain(pages) {
+        let path = to.join(format!("{name}.1"));
+        std::fs::write(&path, page(command)?).map_err(|error| failed(&path, &error))?;
+    }
+    out::error_line(&format!("written to {}", to.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
+}
+
+fn page(command: Command) -> Result<String, Failure> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page)?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}
