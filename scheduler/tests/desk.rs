@@ -252,3 +252,40 @@ fn a_start_that_failed_is_tried_later_and_elsewhere() {
     world.round();
     assert!(world.jobs[0].held.iter().all(|node| **node == *"n2") && world.jobs[0].held.len() == 4);
 }
+
+#[test]
+fn of_two_gangs_that_both_have_to_borrow_one_starts() {
+    let tenants = |a: Quota, b: Quota| {
+        vec![member("a", 2, a, queue("fifo-backfill")), member("b", 2, b, queue("fifo-backfill")), cohort("pool")]
+    };
+    // Each keeps back its own quota for the other's want: 8 and 4 of 12, of which one needs 12 and the other 9.
+    let jobs = || vec![job("large", 12, 1), job("wide", 9, 0).of(1), job("small", 4, 2).of(1)];
+    let mut world = World::new(&[4, 4, 4, 4], tenants(quota(8, 4), quota(4, 8)), jobs());
+    assert_eq!(changes(&world.round()), ["large Started"], "the queue that uses least, then by name");
+    world.pass(1000);
+    assert!(changes(&world.round()).is_empty(), "nobody may take back what it has to borrow itself");
+    world.jobs.remove(0);
+    world.pass(1000);
+    assert_eq!(changes(&world.round()), ["wide Started"]);
+    // What a job within its queue's own quota waits for is not lent to a job that has to borrow.
+    let busy = job("busy", 4, 0).of(1).with(|job| job.held = vec!["n1".into(); 4]);
+    let jobs = vec![busy, job("own", 8, 1).of(1), job("greedy", 5, 2)];
+    let mut world = World::new(&[4, 4], tenants(quota(0, 8), quota(8, 0)), jobs);
+    assert!(changes(&world.round()).is_empty());
+}
+
+#[test]
+fn two_queues_do_not_keep_nodes_and_quota_from_each_other() {
+    // Both need three of four nodes. The first in line is offered 7 GPUs, as the other queue's own quota comes first.
+    let gang = |id: &str, submitted| job(id, 3, submitted).with(|job| job.width = 3);
+    let tenants = vec![
+        member("a", 2, quota(16, 0), queue("fifo-backfill")),
+        member("b", 2, quota(4, 12), queue("fifo-backfill")),
+        cohort("pool"),
+    ];
+    let mut world = World::new(&[4, 4, 4, 4], tenants, vec![gang("late", 1), gang("early", 0).of(1)]);
+    assert_eq!(changes(&world.round()), ["early Started"]);
+    world.jobs.remove(1);
+    world.pass(1000);
+    assert_eq!(changes(&world.round()), ["late Started"]);
+}

@@ -13,9 +13,9 @@ use crate::desk::ledger::Ledger;
 use crate::desk::line::{Head, Limits, Line};
 use crate::desk::moves::{Judge, Matches};
 use crate::desk::place::{Placed, place};
-use crate::desk::question::{Question, take};
+use crate::desk::question::{Pools, Question, take};
 use crate::desk::seat::{Board, Ground, Seat};
-use crate::desk::tenancy::{Bidder, Share};
+use crate::desk::tenancy::{Bidder, Share, Use};
 use crate::desk::waits::waits;
 use crate::job::{Grant, JobView};
 use crate::memory::{Memory, MemoryChange};
@@ -68,7 +68,7 @@ pub fn decide(ledger: &Ledger, question: &Question<'_>) -> Result<Answer, Error>
     changes.extend(made);
     let memory = MemoryChange::between(&before, &desk.joined());
     let waits = waits(&desk.board, &last.share, &last.limits, &last.grants, &last.heads);
-    let wake = desk.wake(!waits.is_empty());
+    let wake = desk.wake(!waits.is_empty(), &changes);
     let targets = desk.board.seats.into_iter().enumerate().map(|(place, seat)| Target {
         id: seat.id,
         gpu_type: seat.held.gpu_type,
@@ -188,6 +188,7 @@ impl<'a> Desk<'a> {
                 limits.cap.push((place, seat.held.gpus));
             } else {
                 limits.out.insert(place);
+                limits.yields.extend(self.is_behind_another(tried, place).then_some(place));
             }
         }
         // A claim that found no room may be what another was to make room for, so rights are judged without it.
@@ -230,6 +231,14 @@ impl<'a> Desk<'a> {
         }
     }
 
+    /// Returns true if a claim of another queue waits before this one and was not offered all that it needs.
+    fn is_behind_another(&self, tried: &Try<'_>, place: usize) -> bool {
+        let rank = |place: usize| self.board.rank.get(place).copied();
+        let tenant = self.board.seats.get(place).and_then(|seat| seat.tenant);
+        let others = tried.heads.iter().filter(|(other, _)| Some(**other) != tenant).flat_map(|(_, heads)| heads);
+        others.into_iter().any(|head| head.reserved < head.needs.gpus && rank(head.place) < rank(place))
+    }
+
     fn attempt(&self, limits: Limits, judge: &Judge<'_>) -> Result<Try<'a>, Error> {
         let tenants = self.question.tenants;
         let mut share =
@@ -254,21 +263,26 @@ impl<'a> Desk<'a> {
                 Some((tenant, Line { now: self.question.now, board: &self.board, tenant, queue, limits: &limits }))
             })
             .collect();
-        let bidder = |(&tenant, line): (&usize, &Line<'_>)| Bidder { tenant, wants: line.wants(), used: line.kept() };
+        let bidder = |(&tenant, line): (&usize, &Line<'_>)| Bidder {
+            tenant,
+            wants: line.wants(),
+            used: Use { charge: line.kept(), kept_back: Pools::new() },
+        };
         let mut bidders: Vec<Bidder> = lines.iter().map(bidder).collect();
         for bidder in &bidders {
-            for (&gpu_type, &gpus) in &bidder.used {
+            for (&gpu_type, &gpus) in &bidder.used.charge {
                 share.books.charge(bidder.tenant, gpu_type, gpus);
                 take(&mut share.free, gpu_type, gpus);
             }
         }
         share.run(&mut bidders, |tenant, budget| {
             let mut memory = self.memories.get(&tenant).cloned().unwrap_or_default();
-            let Some(line) = lines.get(&tenant) else { return Ok(BTreeMap::new()) };
+            let Some(line) = lines.get(&tenant) else { return Ok(Use::default()) };
             let filled = line.fill(budget, &mut memory, &mut grants)?;
+            let kept_back = tenants.get(tenant).map(|tenant| filled.kept_back(tenant)).unwrap_or_default();
             memories.insert(tenant, memory);
             heads.insert(tenant, filled.heads);
-            Ok::<_, policy::Error>(filled.charge)
+            Ok::<_, policy::Error>(Use { charge: filled.charge, kept_back })
         })?;
         drop(lines);
         let all: Vec<Head> = heads.values().flatten().copied().collect();
@@ -322,15 +336,16 @@ impl<'a> Desk<'a> {
     }
 
     /// First time at which the answer may be another without news.
-    fn wake(&self, waiting: bool) -> Option<Micros> {
+    fn wake(&self, waiting: bool, changes: &BTreeMap<usize, Change>) -> Option<Micros> {
         let now = self.question.now;
         let of_policy = |(&tenant, memory): (&usize, &Memory)| {
             let queue = self.question.tenants.get(tenant)?.queue.as_ref()?;
             queue.policy.wake(now, &self.views(tenant), memory)
         };
         let policies = self.memories.iter().filter_map(of_policy);
-        // Those that wait may get what is protected until then.
-        let ends = self.board.seats.iter().filter_map(|seat| seat.protected_until.filter(|_| waiting));
+        // Those that wait may get what is protected until then. A change of this decision protects once it is carried out.
+        let seats = (0..).zip(&self.board.seats).filter(|(place, _)| waiting && !changes.contains_key(place));
+        let ends = seats.filter_map(|(_, seat)| seat.protected_until);
         let tries = self.question.claims.iter().map(|claim| claim.not_before);
         policies.chain(ends).chain(tries).chain(self.question.wake).filter(|&at| at > now).min()
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::desk::question::{Pools, add, count, take};
 use crate::desk::seat::{Board, Seat};
 use crate::desk::steps::{in_steps, whole};
-use crate::desk::tenant::{Backfill, Queue};
+use crate::desk::tenant::{Backfill, Queue, Tenant};
 use crate::job::{Grant, JobView};
 use crate::memory::Memory;
 use crate::policy::{Error, Snapshot, allocate};
@@ -23,6 +23,8 @@ pub(super) struct Limits {
     pub(super) pin: BTreeSet<usize>,
     /// Claims that find no room on nodes.
     pub(super) out: BTreeSet<usize>,
+    /// Those of them that ask for no budget, because a claim of another queue that is before them lacks it.
+    pub(super) yields: BTreeSet<usize>,
     /// GPUs that claims find room for, where that is less than they were granted.
     pub(super) cap: Vec<(usize, u32)>,
     /// Claims whose protection is void, as their node is gone.
@@ -54,6 +56,22 @@ pub(super) struct Head {
 pub(super) struct Filled {
     pub(super) charge: Pools,
     pub(super) heads: Vec<Head>,
+}
+
+impl Filled {
+    /// Returns the GPUs that are kept for jobs which need more than is left of their queue's own quota.
+    pub(super) fn kept_back(&self, tenant: &Tenant) -> Pools {
+        let mut kept_back = Pools::new();
+        for head in self.heads.iter().filter(|head| head.reserved > 0) {
+            let gpu_type = head.needs.gpu_type;
+            let started = count(&self.charge, gpu_type).saturating_sub(head.reserved);
+            let needed = started.saturating_add(head.needs.gpus);
+            if tenant.quota(gpu_type).is_some_and(|quota| needed > quota.nominal) {
+                add(&mut kept_back, gpu_type, head.reserved);
+            }
+        }
+        kept_back
+    }
 }
 
 /// One queue while it is filled.
@@ -91,7 +109,7 @@ impl Line<'_> {
             let Some(seat) = self.seat(place) else { continue };
             if self.takes_part(place) {
                 add(&mut wants, seat.home, seat.max);
-            } else if self.limits.out.contains(&place) && !seat.is_running() {
+            } else if self.limits.out.contains(&place) && !self.limits.yields.contains(&place) && !seat.is_running() {
                 add(&mut wants, seat.home, seat.min);
             }
         }

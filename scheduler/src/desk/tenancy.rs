@@ -3,6 +3,8 @@
 //! 1. Every queue is asked with its own quota, or its part of it where there are fewer GPUs than quotas.
 //! 2. What that leaves is lent: offered to queues that want more, in steps, to the lowest use per weight first.
 //! 3. What a queue could not use of its offer, because its next job is larger, is offered to one queue after the other.
+//! 4. Two queues whose next jobs both have to borrow would keep back from each other what both need. So what such a job keeps
+//!    back is offered to the queues whose turn is before its own; they get it if their next job starts with it.
 //!
 //! Budgets depend on quotas and on what is wanted, not on who holds what. So a queue is only cut down to what it may not
 //! exceed while the owner can use it, and a reclaim is never answered by a counter-reclaim. What a queue does with a budget
@@ -25,7 +27,23 @@ pub(super) struct Bidder {
     /// Most GPUs that its jobs could use, by type.
     pub(super) wants: Pools,
     /// GPUs counted for it so far; at first those that are certain, and have been charged.
-    pub(super) used: Pools,
+    pub(super) used: Use,
+}
+
+/// GPUs that a queue uses of a budget, by type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Use {
+    /// All that count for it.
+    pub(super) charge: Pools,
+    /// Those of them that a waiting job keeps back although it has to borrow more.
+    pub(super) kept_back: Pools,
+}
+
+impl Use {
+    /// Returns the number of GPUs of jobs that run or start.
+    fn started(&self) -> u64 {
+        total(&self.charge).saturating_sub(total(&self.kept_back))
+    }
 }
 
 /// GPUs and accounts while they are shared out.
@@ -41,12 +59,12 @@ pub(super) struct Share<'a> {
 const OFFER_STEPS: u32 = 64;
 
 impl Share<'_> {
-    /// Shares out. `ask` tells the use of a queue that is given a budget; it is called up to three times a queue, and the
-    /// last call counts.
+    /// Shares out. `ask` tells the use of a queue that is given a budget; it is called several times a queue, and the last call
+    /// counts.
     pub(super) fn run<E>(
         &mut self,
         bidders: &mut [Bidder],
-        mut ask: impl FnMut(usize, &Pools) -> Result<Pools, E>,
+        mut ask: impl FnMut(usize, &Pools) -> Result<Use, E>,
     ) -> Result<(), E> {
         bidders.sort_by(|a, b| self.name(a).cmp(&self.name(b)));
         let own: Vec<Pools> = self.own(bidders);
@@ -61,11 +79,57 @@ impl Share<'_> {
             }
         }
         let mut rest: Vec<&mut Bidder> = bidders.iter_mut().collect();
-        rest.sort_by_key(|bidder| self.turn(bidder, total(&bidder.used)));
+        rest.sort_by_key(|bidder| self.turn(bidder, total(&bidder.used.charge)));
         for bidder in rest {
             let missing = bidder.wants.keys().map(|&t| (t, missing(bidder, t)));
             let offer = self.within(bidder, missing.filter(|&(_, gpus)| gpus > 0).collect());
             self.extend_if_any(bidder, offer, &mut ask)?;
+        }
+        self.offer_kept_back(bidders, &mut ask)
+    }
+
+    /// Offers what waiting jobs keep back to the queues whose turn is before theirs.
+    fn offer_kept_back<E>(
+        &mut self,
+        bidders: &mut [Bidder],
+        ask: &mut impl FnMut(usize, &Pools) -> Result<Use, E>,
+    ) -> Result<(), E> {
+        let mut order: Vec<usize> = (0..bidders.len()).collect();
+        order.sort_by_key(|&place| bidders.get(place).map(|bidder| self.turn(bidder, bidder.used.started())));
+        for (n, &place) in (1..).zip(&order) {
+            let after = order.get(n..).unwrap_or_default();
+            let keeps_back =
+                |place: &&usize| bidders.get(**place).is_some_and(|other| !other.used.kept_back.is_empty());
+            let others: Vec<usize> = after.iter().filter(keeps_back).copied().collect();
+            if others.is_empty() || bidders.get(place).is_none_or(|bidder| bidder.used.kept_back.is_empty()) {
+                continue;
+            }
+            let mut withdrawn = Vec::new();
+            for other in others {
+                let Some(bidder) = bidders.get_mut(other) else { continue };
+                let kept_back = std::mem::take(&mut bidder.used.kept_back);
+                for (&gpu_type, &gpus) in &kept_back {
+                    self.books.release(bidder.tenant, gpu_type, gpus);
+                    add(&mut self.free, gpu_type, gpus);
+                    take(&mut bidder.used.charge, gpu_type, gpus);
+                }
+                withdrawn.push((other, kept_back));
+            }
+            if let Some(bidder) = bidders.get_mut(place) {
+                let before = bidder.used.clone();
+                let missing = bidder.wants.keys().map(|&t| (t, missing(bidder, t)));
+                let offer = self.within(bidder, missing.filter(|&(_, gpus)| gpus > 0).collect());
+                self.extend_if_any(bidder, offer, ask)?;
+                if bidder.used.started() <= before.started() {
+                    self.settle(bidder, &before.charge, ask)?;
+                }
+            }
+            for (other, kept_back) in withdrawn {
+                if let Some(bidder) = bidders.get_mut(other) {
+                    let offer = self.within(bidder, kept_back);
+                    self.extend(bidder, offer, ask)?;
+                }
+            }
         }
         Ok(())
     }
@@ -85,19 +149,27 @@ impl Share<'_> {
         (Reverse(priority), per_weight, self.name(bidder).cloned())
     }
 
-    /// Each queue's own quota as far as it is wanted; less where there are not enough GPUs, in proportion to quotas.
+    /// Each queue's own quota as far as it is wanted; less where there are not enough GPUs, in proportion to quotas. Queues
+    /// without a quota get what is left then.
     fn own(&self, bidders: &[Bidder]) -> Vec<Pools> {
         let mut own: Vec<Pools> = vec![Pools::new(); bidders.len()];
         for (&gpu_type, &free) in &self.free {
-            let cap = |bidder: &Bidder| {
+            let cap = |bidder: &Bidder, has_quota: bool| {
                 let quota = self.tenant(bidder).and_then(|tenant| tenant.quota(gpu_type));
+                if quota.is_some() != has_quota {
+                    return (0, 0);
+                }
                 let nominal = quota.map_or(u32::MAX, |quota| quota.nominal);
                 let used = u32::try_from(self.books.used(bidder.tenant, gpu_type)).unwrap_or(u32::MAX);
                 (nominal, nominal.saturating_sub(used).min(missing(bidder, gpu_type)))
             };
-            let caps: Vec<(u32, u32)> = bidders.iter().map(cap).collect();
-            for (pools, gpus) in own.iter_mut().zip(parts(free, &caps)) {
-                add(pools, gpu_type, gpus);
+            let mut free = free;
+            for has_quota in [true, false] {
+                let caps: Vec<(u32, u32)> = bidders.iter().map(|bidder| cap(bidder, has_quota)).collect();
+                for (pools, gpus) in own.iter_mut().zip(parts(free, &caps)) {
+                    add(pools, gpu_type, gpus);
+                    free = free.saturating_sub(gpus);
+                }
             }
         }
         own
@@ -124,7 +196,7 @@ impl Share<'_> {
                     let offered = offers.get(place).map_or(0, |offer| count(offer, gpu_type));
                     let missing = missing(bidder, gpu_type).saturating_sub(offered);
                     let gpus = missing.min(tried.left(bidder.tenant, gpu_type)).min(step).min(free);
-                    let used = total(&bidder.used).saturating_add(offered.into());
+                    let used = total(&bidder.used.charge).saturating_add(offered.into());
                     (gpus > 0).then(|| (self.turn(bidder, used), place, bidder.tenant, gpus))
                 };
                 let next = bidders.iter().enumerate().filter_map(|(place, bidder)| room(place, bidder)).min();
@@ -143,7 +215,7 @@ impl Share<'_> {
         &mut self,
         bidder: &mut Bidder,
         offer: Pools,
-        ask: &mut impl FnMut(usize, &Pools) -> Result<Pools, E>,
+        ask: &mut impl FnMut(usize, &Pools) -> Result<Use, E>,
     ) -> Result<(), E> {
         if offer.is_empty() { Ok(()) } else { self.extend(bidder, offer, ask) }
     }
@@ -153,9 +225,9 @@ impl Share<'_> {
         &mut self,
         bidder: &mut Bidder,
         offer: Pools,
-        ask: &mut impl FnMut(usize, &Pools) -> Result<Pools, E>,
+        ask: &mut impl FnMut(usize, &Pools) -> Result<Use, E>,
     ) -> Result<(), E> {
-        let mut budget = bidder.used.clone();
+        let mut budget = bidder.used.charge.clone();
         for (gpu_type, gpus) in offer {
             add(&mut budget, gpu_type, gpus);
         }
@@ -167,14 +239,14 @@ impl Share<'_> {
         &mut self,
         bidder: &mut Bidder,
         budget: &Pools,
-        ask: &mut impl FnMut(usize, &Pools) -> Result<Pools, E>,
+        ask: &mut impl FnMut(usize, &Pools) -> Result<Use, E>,
     ) -> Result<(), E> {
-        for (&gpu_type, &gpus) in &bidder.used {
+        for (&gpu_type, &gpus) in &bidder.used.charge {
             self.books.release(bidder.tenant, gpu_type, gpus);
             add(&mut self.free, gpu_type, gpus);
         }
         bidder.used = ask(bidder.tenant, budget)?;
-        for (&gpu_type, &gpus) in &bidder.used {
+        for (&gpu_type, &gpus) in &bidder.used.charge {
             self.books.charge(bidder.tenant, gpu_type, gpus);
             take(&mut self.free, gpu_type, gpus);
         }
@@ -183,7 +255,7 @@ impl Share<'_> {
 }
 
 fn missing(bidder: &Bidder, gpu_type: GpuType) -> u32 {
-    count(&bidder.wants, gpu_type).saturating_sub(count(&bidder.used, gpu_type))
+    count(&bidder.wants, gpu_type).saturating_sub(count(&bidder.used.charge, gpu_type))
 }
 
 fn total(pools: &Pools) -> u64 {
@@ -241,15 +313,16 @@ mod tests {
         let bidder = |&(tenant, size, number): &(usize, u32, u32)| Bidder {
             tenant,
             wants: [(TYPE, size * number)].into(),
-            used: Pools::new(),
+            used: Use::default(),
         };
         let mut bidders: Vec<Bidder> = jobs.iter().map(bidder).collect();
         let ask = |tenant: usize, budget: &Pools| {
             let &(_, size, number) = jobs.iter().find(|job| job.0 == tenant).unwrap();
-            Ok::<Pools, ()>([(TYPE, size * number.min(count(budget, TYPE) / size))].into())
+            let charge = [(TYPE, size * number.min(count(budget, TYPE) / size))].into();
+            Ok::<Use, ()>(Use { charge, kept_back: Pools::new() })
         };
         share.run(&mut bidders, ask).unwrap();
-        jobs.iter().map(|job| count(&bidders.iter().find(|b| b.tenant == job.0).unwrap().used, TYPE)).collect()
+        jobs.iter().map(|job| count(&bidders.iter().find(|b| b.tenant == job.0).unwrap().used.charge, TYPE)).collect()
     }
 
     fn cohort(limits: [Quota; 2], weights: [u32; 2]) -> [Tenant; 3] {
