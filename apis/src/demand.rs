@@ -26,7 +26,7 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     for group in &spec.groups {
         let slot = SlotId { group: group.name.clone(), index: 0 };
         let first = PodSlot { slot: &slot, group, incarnation: Incarnation::default(), count: 0 };
-        let pod = if group.gpus && group.replicas > 0 { api.pods(input, &[first]).into_iter().next() } else { None };
+        let pod = if group.gpus { api.pods(input, &[first]).into_iter().next() } else { None };
         requests.push(pod.and_then(Result::ok).and_then(|pod| request(at(&pod, &["spec"])?)));
     }
     let Ok(spec) = &mut fact.spec else { return };
@@ -87,11 +87,14 @@ fn request(spec: &Value) -> Option<GpuRequest> {
 /// Binds a rendered pod to a node of its job's share. A pod of a named queue may run nowhere else, and carries the queue's label. Of
 /// others the scheduler is asked to prefer the node for which there is room.
 pub fn place(pod: &mut Value, node: &str, queue: Option<&Text>) {
-    if let Some(queue) = queue
-        && let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut)
-        && let Some(labels) = metadata.entry("labels").or_insert_with(|| json!({})).as_object_mut()
-    {
-        labels.insert(QUEUE.to_owned(), json!(&**queue));
+    if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
+        match (queue, metadata.get_mut("labels").and_then(Value::as_object_mut)) {
+            (Some(queue), Some(labels)) => drop(labels.insert(QUEUE.to_owned(), json!(&**queue))),
+            (Some(queue), None) => drop(metadata.insert("labels".to_owned(), json!({QUEUE: &**queue}))),
+            // Some APIs give their pods the labels of the job, which may name another queue by now.
+            (None, Some(labels)) => drop(labels.remove(QUEUE)),
+            (None, None) => {}
+        }
     }
     let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };

@@ -68,11 +68,26 @@ pub fn of(api: &dyn JobApi, key: &JobKey, job: &Job) -> Vec<Remark> {
     }
     let stalled = job.stalled.iter().map(ToString::to_string);
     let of_spec = Some(field_messages(job.warnings())).filter(|text| !text.is_empty());
-    let warnings: Vec<String> = stalled.chain(of_spec).collect();
+    let warnings: Vec<String> = stalled.chain(other_queue(job)).chain(of_spec).collect();
     if !warnings.is_empty() {
         remarks.push(Remark { kind: WARNING, message: warnings.join("; ") });
     }
     remarks
+}
+
+/// Tells of a job that names another queue than the one in which it runs.
+fn other_queue(job: &Job) -> Option<String> {
+    let named = job.spec()?.demand.as_ref()?.queue.as_ref();
+    let runs_in = job.queue();
+    let words =
+        |queue: Option<&model::Text>| queue.map_or_else(|| "no queue".to_owned(), |name| format!("queue {name}"));
+    (named != runs_in && !job.phase.is_terminal()).then(|| {
+        let (named, runs_in) = (words(named), words(runs_in));
+        format!(
+            "label {}: {named} counts once the job starts anew; until then it runs in {runs_in}",
+            crate::demand::QUEUE
+        )
+    })
 }
 
 /// Returns true if the status of a job object has a remark. A log that is not known wrote it, so it may be over.

@@ -48,6 +48,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         adopted: stamp,
         holding: Holding {
             share: mirror.share.clone(),
+            charge: mirror.charge.clone(),
             stamp: mirror.stamp,
             at: mirror.share_at,
             failed_starts: mirror.failed_starts,
@@ -109,6 +110,7 @@ impl Job {
             let achieved = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.achieved.clone()?)));
             mirror.achieved = achieved.collect();
             mirror.share.clone_from(&self.holding.share);
+            mirror.charge.clone_from(&self.holding.charge);
             mirror.share_at = self.holding.at;
             mirror.failed_starts = self.holding.failed_starts;
             mirror.start_after = self.holding.start_after;

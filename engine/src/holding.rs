@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{JobSpec, Share, ShareChange, ShareLoss, SlotId, Stamp, Text, Timestamp};
+use model::{Charge, JobSpec, Share, ShareChange, ShareLoss, SlotId, Stamp, Text, Timestamp};
 
 use crate::job::Job;
 
@@ -16,6 +16,8 @@ pub struct Holding {
     pub gated: bool,
     /// Places that the queues granted.
     pub share: Share,
+    /// What its places count as; absent when none was ever granted.
+    pub charge: Option<Box<Charge>>,
     /// Record that changed the share last: no pod is created before the mirror holds it.
     pub stamp: Stamp,
     /// Time of the last change by the queues; absent when they never granted anything.
@@ -73,6 +75,15 @@ impl Holding {
     }
 }
 
+/// Returns what new places of a job count as.
+pub(crate) fn asked(spec: &JobSpec) -> Charge {
+    let groups = spec.groups.iter().filter(|group| !group.once);
+    Charge {
+        queue: spec.demand.as_ref().and_then(|demand| demand.queue.clone()),
+        gpus: groups.filter_map(|group| Some((group.name.clone(), group.gpu_request.as_ref()?.count))).collect(),
+    }
+}
+
 impl Job {
     /// Returns true if a group's pods are created within a share only.
     pub(crate) fn is_gated(&self, group: &model::GroupSpec) -> bool {
@@ -94,6 +105,50 @@ impl Job {
             self.holding.failed_starts = 0;
             self.holding.start_after = None;
         }
+    }
+
+    /// Takes in a change that the queues made. The first places are charged to the queue that the spec names now, with the GPUs that
+    /// it requests now.
+    pub(crate) fn change_share(&mut self, change: &ShareChange, stamp: Stamp, at: Timestamp) {
+        if let Some(spec) = self.spec()
+            && !change.share.is_empty()
+        {
+            let mut charge = self.kept_charge().cloned().unwrap_or_else(|| asked(spec));
+            for (group, gpus) in asked(spec).gpus {
+                charge.gpus.entry(group).or_insert(gpus);
+            }
+            self.holding.charge = Some(Box::new(charge));
+        }
+        self.holding.change(change, stamp, at);
+    }
+
+    /// Returns what its places count as; `None` when it has none, or its queue never granted any.
+    pub(crate) fn kept_charge(&self) -> Option<&Charge> {
+        let holding = &self.holding;
+        let lasts = |slot: &SlotId| !self.runs_once(&slot.group);
+        let live = || self.pods.values().filter(|pod| !pod.fact.phase.is_terminal());
+        let has_places = || {
+            !holding.share.is_empty()
+                || !holding.released.is_empty()
+                || self.planned_pods.iter().any(lasts)
+                || live().any(|pod| pod.fact.slot.as_ref().is_some_and(lasts))
+        };
+        holding.charge.as_deref().filter(|_| has_places())
+    }
+
+    /// Returns the queue to which its places count; that which its spec names when it has none. `None` is the root queue.
+    pub fn queue(&self) -> Option<&Text> {
+        match self.kept_charge() {
+            Some(charge) => charge.queue.as_ref(),
+            None => self.spec()?.demand.as_ref()?.queue.as_ref(),
+        }
+    }
+
+    /// Returns true if its pods request other numbers of GPUs than those it was granted places for.
+    pub(crate) fn requests_otherwise(&self, spec: &JobSpec) -> bool {
+        let asked = asked(spec).gpus;
+        let kept = self.kept_charge().map(|charge| &charge.gpus);
+        kept.into_iter().flatten().any(|(group, gpus)| asked.get(group).is_some_and(|asked| asked != gpus))
     }
 
     /// Returns true if the mirror holds the share, so that pods may be created in it.

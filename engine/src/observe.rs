@@ -120,6 +120,12 @@ impl State {
             }
         }
         let mut dirty = self.on_node(&fact.name);
+        for key in self.queues.jobs_with_places_on(&fact.name) {
+            let facts = dirty.entry(key.clone()).or_default();
+            if facts.is_empty() {
+                facts.push(Fact::NodeChanged { name: fact.name.clone() });
+            }
+        }
         let since = self.nodes.get(&fact.name).and_then(|node| node.not_ready_since);
         self.capacity_changed(since.map(|since| since.plus_ms(self.config.node_grace_ms)), &mut dirty);
         dirty
@@ -181,7 +187,13 @@ impl State {
                     slots::refresh(job, &slot, &turn.node_view);
                 }
             }
-            Fact::Answered { object, outcome } => answers::answered(job, object, outcome, stamp, at, &self.config),
+            Fact::Answered { object, outcome } => {
+                answers::answered(job, object, outcome, stamp, at, &self.config);
+                // A slot whose creation was given up needs a pod again.
+                if let ObjectRef::Pod(id) = object {
+                    slots::refresh(job, id, &turn.node_view);
+                }
+            }
             Fact::Published { stamp, rv } => {
                 job.acked_stamp = job.acked_stamp.max(*stamp);
                 answers::forget(job, &ObjectRef::Status, self.stamp);
@@ -206,7 +218,7 @@ impl State {
                 job.status_stamp = stamp;
             }
             Fact::ShareChanged(change) => {
-                job.holding.change(change, stamp, at);
+                job.change_share(change, stamp, at);
                 if job.holding.stamp == stamp {
                     job.status_stamp = stamp;
                     slots::leave_share(job, stamp);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
-use crate::share::Share;
+use crate::share::{Charge, Share};
 
 /// Members written to `status.trainyard` (or an annotation where the schema is not ours).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Mirror {
     pub achieved: BTreeMap<Text, Text>,
     /// Places that the queues granted. A pod is created only once the mirror tells its place.
     pub share: Share,
+    /// What the places count as; absent when none was ever granted.
+    pub charge: Option<Box<Charge>>,
     /// Time of the last change of the share by the queues.
     pub share_at: Option<Timestamp>,
     /// Starts in a row that did not come whole.

@@ -27,6 +27,15 @@ pub struct Demand {
     pub submitted: Timestamp,
 }
 
+/// What the places of a job count as, from the grant until they are free again: an edit of the job changes it only afterwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// Queue that granted the places; `None` is the root queue.
+    pub queue: Option<Text>,
+    /// GPUs of each pod, by group.
+    pub gpus: BTreeMap<Text, u32>,
+}
+
 /// Node of each replica of a job's groups, by index. An empty name stands for a node that is not known yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Share {

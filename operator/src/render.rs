@@ -42,7 +42,7 @@ impl Operator {
         let job = self.state.jobs.live(key);
         let bound = |slot: &SlotId, body: Value| {
             let node = job.and_then(|job| job.holding.share.node(slot)).filter(|node| !node.is_empty());
-            let queue = job.and_then(|job| job.spec()?.demand.as_ref()?.queue.as_ref());
+            let queue = job.and_then(engine::Job::queue);
             let mut body = body;
             if let Some(node) = node {
                 apis::demand::place(&mut body, node, queue);

@@ -1,8 +1,8 @@
 //! The audit: adds up from cluster objects alone which GPUs are in use, after every call of the operator and every step of a user,
 //! and compares the sums with nodes, quotas and cohorts.
 //!
-//! It knows nothing of the operator's state. Pods that are being deleted count; ended ones do not. A sum that exceeds a limit only
-//! because the limit was lowered is no violation. Tests: `tests/audit.rs`.
+//! It knows nothing of the operator's state. Pods that are being deleted count; ended ones do not. A limit that is lowered counts as
+//! it was, because what runs may stay and may replace its pods. Tests: `tests/audit.rs`.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use settings::Quantity;
 /// GPUs in use by place.
 type Sums = BTreeMap<String, i128>;
 
-/// Sums of the last audit.
+/// The greatest limits that were ever seen.
 #[derive(Debug, Clone, Default)]
 pub struct Audit {
-    last: Sums,
+    limits: Sums,
 }
 
 /// A queue's limits for one resource.
@@ -56,9 +56,14 @@ impl Audit {
             }
         }
         limits.extend(cohorts);
+        for (place, limit) in &mut limits {
+            let greatest = self.limits.entry(place.clone()).or_insert(*limit);
+            *greatest = (*greatest).max(*limit);
+            *limit = *greatest;
+        }
         let mut used: Sums = BTreeMap::new();
         for pod in of("Pod") {
-            if matches!(text_at(pod, &["status", "phase"]), Some("Succeeded" | "Failed")) {
+            if has_ended(pod) {
                 continue;
             }
             let node = text_at(pod, &["spec", "nodeName"]).filter(|name| !name.is_empty());
@@ -77,16 +82,11 @@ impl Audit {
         }
         let mut violations = Vec::new();
         for (place, gpus) in &used {
-            let before = self.last.get(place).copied().unwrap_or_default();
-            if let Some(limit) = limits.get(place)
-                && gpus > limit
-                && *gpus > before
-            {
+            if let Some(limit) = limits.get(place).filter(|limit| gpus > limit) {
                 violations.push(format!("{place}: {gpus} in use, {limit} allowed"));
             }
         }
         violations.extend(of("Pod").filter_map(|pod| without_share(pod, &objects)));
-        self.last = used;
         violations
     }
 }
@@ -94,13 +94,19 @@ impl Audit {
 /// Returns what is wrong with a pod of a named queue whose job's mirror shows no share, while the pod has just been created.
 fn without_share(pod: &Value, objects: &[std::sync::Arc<Value>]) -> Option<String> {
     label(pod, QUEUE)?;
-    let is_new = text_at(pod, &["spec", "nodeName"]).is_none() && at(pod, &["metadata", "deletionTimestamp"]).is_none();
+    let is_new = !has_ended(pod)
+        && text_at(pod, &["spec", "nodeName"]).is_none()
+        && at(pod, &["metadata", "deletionTimestamp"]).is_none();
     let owner = list_at(pod, &["metadata", "ownerReferences"]).first()?.get("uid")?;
     let job = objects.iter().find(|object| at(object, &["metadata", "uid"]) == Some(owner))?;
     let share = at(job, &["status", "trainyard", "share"]).and_then(Value::as_object);
     let decision = at(job, &["status", "trainyard", "decision"]).is_some();
     (is_new && !decision && share.is_none_or(serde_json::Map::is_empty))
         .then(|| format!("pod {}: created before its job's mirror shows a share", name(pod)))
+}
+
+fn has_ended(pod: &Value) -> bool {
+    matches!(text_at(pod, &["status", "phase"]), Some("Succeeded" | "Failed"))
 }
 
 fn name(object: &Value) -> &str {

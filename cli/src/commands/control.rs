@@ -51,14 +51,12 @@ pub(crate) struct JobOf {
 
 /// Arguments of `trainyard stop`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Without a job the whole run ends, as with Ctrl-C. With one, that job is
+#[command(after_help = "Without a job the whole run ends, as with Ctrl-C. With one, that job is
 deleted, and the others go on.
 
 Examples:
   trainyard stop
-  trainyard stop train"
-)]
+  trainyard stop train")]
 pub(crate) struct StopArgs {
     /// The job: NAMESPACE/NAME, or NAME in namespace default. Without it the run ends.
     job: Option<String>,

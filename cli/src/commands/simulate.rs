@@ -142,8 +142,9 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         .jobs()
         .iter()
         .filter(|(_, phase)| !phase.is_terminal())
-        .map(|(key, _)| {
-            format!("{key} waits for: {}", engine::explain::waits_for(session.operator.state(), key).join("; "))
+        .filter_map(|(key, _)| {
+            let waits = engine::explain::waits_for(session.operator.state(), key);
+            (!waits.is_empty()).then(|| format!("{key} waits for: {}", waits.join("; ")))
         })
         .collect();
     for line in stuck {

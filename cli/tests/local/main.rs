@@ -15,6 +15,7 @@ mod help;
 mod logs;
 mod output;
 mod place;
+mod queue;
 mod run_processes;
 mod scenarios;
 mod terminal;

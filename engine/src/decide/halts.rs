@@ -42,13 +42,19 @@ pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &Job
     let is_live = |pod: &Pod| !pod.fact.phase.is_terminal() && lasts(job, pod);
     let has_pods = job.pods.values().any(|pod| is_live(pod)) || job.planned_pods.iter().any(|id| waits_for(job, id));
     let cause = if !holding.share.is_empty() {
-        let is_over = job.start_deadline(context.config).is_some_and(|at| at <= context.now);
-        is_over.then(|| (CauseKind::NotStarted, not_started(job, context.config)))?
+        let is_over = || job.start_deadline(context.config).is_some_and(|at| at <= context.now);
+        if job.requests_otherwise(spec) {
+            (CauseKind::ShareLost(LossKind::Resized), "its pods request another number of GPUs".to_owned())
+        } else if is_over() {
+            (CauseKind::NotStarted, not_started(job, context.config))
+        } else {
+            return None;
+        }
     } else if holding.at.is_none() {
         // Pods that were there before anything was granted: the queues take them in.
         return None;
     } else {
-        (CauseKind::ShareLost(loss_kind(holding)), words(holding.loss.as_ref(), spec))
+        (CauseKind::ShareLost(loss_kind(holding)), words(holding.loss.as_ref(), job))
     };
     let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Suspended);
     if !has_pods && holding.share.is_empty() {
@@ -67,9 +73,8 @@ fn loss_kind(holding: &Holding) -> LossKind {
     holding.loss.as_ref().map_or(LossKind::Preempted, |loss| loss.kind)
 }
 
-fn words(loss: Option<&ShareLoss>, spec: &JobSpec) -> String {
-    let queue = spec.demand.as_ref().and_then(|demand| demand.queue.as_ref());
-    let queue = queue.map_or_else(String::new, |queue| format!(" of queue {queue}"));
+fn words(loss: Option<&ShareLoss>, job: &Job) -> String {
+    let queue = job.queue().map_or_else(String::new, |queue| format!(" of queue {queue}"));
     let Some(ShareLoss { kind, beneficiary }) = loss else { return format!("its GPUs{queue} were taken back") };
     let gainer = beneficiary.as_ref().map_or("another job", |gainer| gainer);
     match kind {

@@ -260,6 +260,7 @@ fn by_all_pods(job: &Job, spec: &JobSpec) -> (Phase, Text) {
     let message = match to {
         Phase::Pending => waiting_words(job),
         Phase::Creating => creation_trouble(job),
+        Phase::Running if spec.groups.is_empty() => Text::default(),
         Phase::Running => Text::from("every pod is running"),
         Phase::New
         | Phase::Restarting

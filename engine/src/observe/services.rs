@@ -51,6 +51,17 @@ impl Turn<'_> {
         {
             slot.service = None;
         }
+        // Its successor may have been seen before it was seen gone.
+        let is_successor = |service: &Service| service.slot.as_ref() == Some(&id) && service.deletion.is_none();
+        let successor = job.services.iter().find(|(_, service)| is_successor(service)).map(|(uid, _)| uid.clone());
+        if let Some(successor) = successor
+            && job.slot(&id).is_some_and(|slot| slot.service.is_none())
+        {
+            job.surplus_services.remove(&successor);
+            if let Some(slot) = job.slot_mut(&id) {
+                slot.service = Some(successor);
+            }
+        }
         slots::refresh(job, &id, &self.node_view);
     }
 }

@@ -15,14 +15,17 @@ use crate::nodes::NodeTrouble;
 use crate::state::State;
 
 /// Returns the shares that differ from what the pods of their jobs show: of a job whose pods were bound to other nodes, and of one
-/// that had pods before its queue granted anything.
+/// that had pods before its queue granted anything. A pod on a lost node shows nothing: its place may have moved already.
 pub(super) fn seen(state: &State) -> BTreeMap<JobKey, Share> {
+    let view = state.node_view();
+    let is_lost = |node: &Text| view.trouble(node, state.at) == Some(NodeTrouble::Lost);
     let mut all = BTreeMap::new();
     for (key, holder) in state.queues.holders.iter().filter(|(_, holder)| holder.wants) {
         let mut share = if holder.found { found(holder) } else { holder.share.clone() };
         for (group, nodes) in &mut share.groups {
             for (index, node) in (0u32..).zip(nodes) {
-                if let Some(actual) = holder.bound.get(&SlotId { group: group.clone(), index }) {
+                let slot = SlotId { group: group.clone(), index };
+                if let Some(actual) = holder.bound.get(&slot).filter(|node| !is_lost(node)) {
                     node.clone_from(actual);
                 }
             }
@@ -48,7 +51,7 @@ pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> Allocat
     let mut targets = Vec::new();
     for (key, share) in seen {
         if let (Some(target), Some(holder)) = (state.queues.targets.get(key), state.queues.holders.get(key)) {
-            let followed = round::held(&state.queues, key, holder, Some(share));
+            let followed = round::decided(&state.queues, key, holder, Some(share));
             if followed != target.share {
                 targets.push((key.clone(), Target { share: followed, why: target.why.clone() }));
             }
@@ -81,7 +84,7 @@ impl Room {
         for (key, holder) in &state.queues.holders {
             let gpu_type = state.queues.gpu_type(&holder.resource);
             for (slot, nodes) in &holder.places {
-                let gpus = holder.gpus(slot);
+                let gpus = holder.charged(slot);
                 room.take_quota(key, holder, gpu_type, gpus);
                 for node in nodes {
                     room.take_node(node, gpus);
@@ -134,6 +137,17 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let queues = &state.queues;
     let mut changes: BTreeMap<JobKey, ShareChange> = BTreeMap::new();
     let mut grows: Vec<(&JobKey, &Holder, &Target)> = Vec::new();
+    // A job that was scaled until it needs no GPUs gives its places back.
+    let is_idle = |holder: &Holder| holder.slots.is_empty() && !holder.share.is_empty() && !holder.leaving;
+    for (key, holder) in queues.holders.iter().filter(|(_, holder)| is_idle(holder)) {
+        let Some(job) = state.jobs.live(key) else { continue };
+        if job.is_fenced(state.stamp.term) {
+            changes.insert(key.clone(), ShareChange { share: Share::default(), target: None, why: None });
+        } else if !job.holding.has_target {
+            let target = Some(Share::default());
+            changes.insert(key.clone(), ShareChange { share: holder.share.clone(), target, why: None });
+        }
+    }
     for (key, holder) in queues.holders.iter().filter(|(_, holder)| holder.wants) {
         let share = seen.get(key).unwrap_or(&holder.share);
         let target = queues.targets.get(key).filter(|target| target.share != *share);

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Share, SlotId, Term, Text, Timestamp};
+use model::{Charge, Share, SlotId, Term, Text, Timestamp};
 
+use crate::holding::asked;
 use crate::job::Job;
 
 /// A job that holds places or asks for some.
@@ -21,6 +22,8 @@ pub(crate) struct Holder {
     pub(super) resource: Text,
     /// GPUs of its widest pod.
     pub(super) width: u32,
+    /// What its places count as; `None` when they count as what it asks for.
+    pub(super) charge: Option<Charge>,
     /// Its slots that need GPUs, in order, each with their number.
     pub(super) slots: Vec<(SlotId, u32)>,
     pub(super) share: Share,
@@ -46,7 +49,8 @@ impl Holder {
         let spec = job.spec()?;
         let demand = spec.demand.as_ref()?;
         let holding = &job.holding;
-        if !holding.gated && holding.share.is_empty() && holding.released.is_empty() {
+        let charge = job.kept_charge();
+        if !holding.gated && charge.is_none() {
             return None;
         }
         let slots: Vec<(SlotId, u32)> = Job::gpu_slots(spec).collect();
@@ -73,7 +77,9 @@ impl Holder {
         places.retain(|slot, _| spec.group(&slot.group).is_none_or(|group| group.gpu_request.is_some()));
         // GPUs are asked for once nothing else holds the pods back, and kept from then on.
         let is_open = |group: &&model::GroupSpec| job.is_gated(group) && job.hold_besides_share(spec, group).is_none();
-        let is_ready = || !job.holding.share.is_empty() || spec.groups.iter().any(|group| is_open(&group));
+        // What it asks for now counts once the places that it was granted before are free.
+        let is_same = || charge.is_none_or(|charge| *charge == asked(spec));
+        let is_ready = || !job.holding.share.is_empty() || is_same() && spec.groups.iter().any(|group| is_open(&group));
         let wants = is_active && job.holding.gated && !spec.suspended && !slots.is_empty() && is_ready();
         let found = wants
             && job.holding.at.is_none()
@@ -81,7 +87,8 @@ impl Holder {
             && !job.is_halting()
             && live().any(|pod| !pod.is_leaving());
         let holder = Self {
-            queue: demand.queue.clone(),
+            queue: job.queue().cloned(),
+            charge: charge.cloned(),
             priority: demand.priority,
             submitted: demand.submitted,
             wants,
@@ -111,10 +118,16 @@ impl Holder {
         asked(self) == asked(other)
     }
 
-    /// Returns the GPUs of a slot.
+    /// Returns the GPUs that a slot asks for.
     pub(super) fn gpus(&self, slot: &SlotId) -> u32 {
         let found = self.slots.iter().find(|(needed, _)| needed == slot);
         found.map_or(self.width, |(_, count)| *count)
+    }
+
+    /// Returns the GPUs that a place of a slot counts as.
+    pub(super) fn charged(&self, slot: &SlotId) -> u32 {
+        let charged = self.charge.as_ref().and_then(|charge| charge.gpus.get(&slot.group).copied());
+        charged.unwrap_or_else(|| self.gpus(slot))
     }
 
     /// Returns the slots in the order in which workers are asked for: those held, then the others.

@@ -12,7 +12,8 @@
 //! node and no quota is exceeded at any moment, whatever is lost or late. The desk sees targets, never what still counts.
 //!
 //! It must not create or delete anything: a job follows from its share ([`crate::decide`]). Folding a record needs no policy;
-//! deciding it again does. Tests: `tests/queues.rs`, the scenarios with GPUs, and the audit of `simulator`.
+//! deciding it again does. Tests: the scenarios with GPUs, and the walks of queues (`snapshots/tests/walks/queues.rs`), with the audit
+//! of `simulator` after every call.
 
 mod grant;
 mod holder;
@@ -140,6 +141,12 @@ impl Queues {
         changed
     }
 
+    /// Returns the jobs whose shares have places on a node, with or without pods there.
+    pub(crate) fn jobs_with_places_on(&self, node: &Text) -> impl Iterator<Item = &JobKey> {
+        let has_place = move |holder: &Holder| holder.share.groups.values().flatten().any(|place| place == node);
+        self.holders.iter().filter(move |(_, holder)| has_place(holder)).map(|(key, _)| key)
+    }
+
     /// Asks for a round, because nodes changed. `at`: the time at which they count as changed.
     pub(crate) fn nodes_changed(&mut self, at: Option<Timestamp>) {
         self.pace.round = true;
@@ -189,7 +196,8 @@ impl State {
     pub(crate) fn is_gated(&self, job: &Job) -> bool {
         let Some(spec) = job.spec() else { return job.holding.gated };
         let Some(demand) = &spec.demand else { return false };
-        let requests = || spec.groups.iter().filter(|group| !group.once).filter_map(|group| group.gpu_request.as_ref());
+        let groups = || spec.groups.iter().filter(|group| !group.once && group.replicas > 0);
+        let requests = || groups().filter_map(|group| group.gpu_request.as_ref());
         let is_offered = || requests().all(|request| self.queues.offered.contains(&request.resource));
         let by_capacity = !self.config.ignores_capacity && is_offered();
         requests().next().is_some() && (demand.queue.is_some() || by_capacity)

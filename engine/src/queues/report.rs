@@ -66,7 +66,7 @@ fn leaving(state: &State, key: &JobKey, resource: &Text) -> String {
     for (job, holder) in state.queues.holders.iter().filter(|(job, holder)| *job != key && holder.resource == *resource)
     {
         let gone = holder.places.keys().filter(|slot| holder.share.node(slot).is_none());
-        let gpus = gone.map(|slot| holder.gpus(slot)).fold(0u32, u32::saturating_add);
+        let gpus = gone.map(|slot| holder.charged(slot)).fold(0u32, u32::saturating_add);
         if gpus > 0 {
             total = total.saturating_add(gpus);
             jobs.push(format!("{}/{}", job.namespace, job.name));
@@ -88,7 +88,7 @@ fn report(state: &State, name: &Text, waits: Option<&Vec<(JobKey, Wait)>>) -> Qu
         if !holder.share.is_empty() {
             report.admitted = report.admitted.saturating_add(1);
         }
-        let gpus = holder.places.keys().map(|slot| holder.gpus(slot)).fold(0u32, u32::saturating_add);
+        let gpus = holder.places.keys().map(|slot| holder.charged(slot)).fold(0u32, u32::saturating_add);
         if gpus > 0 {
             let sum = report.usage.entry(holder.resource.clone()).or_default();
             *sum = sum.saturating_add(gpus);

@@ -153,13 +153,15 @@ struct Asked<'a> {
     workers: Vec<&'a SlotId>,
     held: Vec<Text>,
     belief: Belief,
+    /// The places that it shall hold as decided before.
     before: Share,
 }
 
 impl<'a> Asked<'a> {
     fn new(queues: &Queues, key: &'a JobKey, holder: &'a Holder, seen: Option<&Share>) -> Self {
-        let before = held(queues, key, holder, seen);
-        let workers = holder.workers(&before);
+        let before = decided(queues, key, holder, seen);
+        let held = held(queues, key, seen.unwrap_or(&holder.share));
+        let workers = holder.workers(&held);
         let held = workers.iter().filter_map(|(_, node)| node.clone()).collect();
         let all = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
         let gpu_type = queues.gpu_type(&holder.resource);
@@ -215,8 +217,18 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// Returns the places that a job holds and is to keep. What it was not granted yet is decided anew: it may have become impossible.
+fn held(queues: &Queues, key: &JobKey, share: &Share) -> Share {
+    let Some(target) = queues.targets.get(key) else { return share.clone() };
+    let mut held = Share::default();
+    for (slot, node) in share.cells().filter(|(slot, _)| target.share.node(slot).is_some()) {
+        held.groups.entry(slot.group).or_default().push(node.clone());
+    }
+    held
+}
+
 /// Returns the places that a job shall hold as last decided, on the nodes on which its pods are seen.
-pub(super) fn held(queues: &Queues, key: &JobKey, holder: &Holder, seen: Option<&Share>) -> Share {
+pub(super) fn decided(queues: &Queues, key: &JobKey, holder: &Holder, seen: Option<&Share>) -> Share {
     let Some(seen) = seen else {
         return queues.targets.get(key).map_or_else(|| holder.share.clone(), |target| target.share.clone());
     };

@@ -118,9 +118,10 @@ fn spec4(spec: &JobSpec) -> bool {
 }
 
 fn adoption4(adopted: &Adopted) -> bool {
-    let Mirror { share, share_at, failed_starts, start_after, decision, .. } = &adopted.mirror;
+    let Mirror { share, charge, share_at, failed_starts, start_after, decision, .. } = &adopted.mirror;
     let is_new = |decision: &Decision| matches!(decision.cause().kind, CauseKind::ShareLost(_) | CauseKind::NotStarted);
     !share.is_empty()
+        || charge.is_some()
         || share_at.is_some()
         || *failed_starts > 0
         || start_after.is_some()

@@ -2,23 +2,25 @@
 //! operator becomes idle and the invariants of `docs/invariants.md` hold.
 //!
 //! A failure prints its seed; `WALK_SEED=n cargo test -p snapshots walks` repeats that walk alone. Each API has a generator of its own
-//! (`aitrainingjob`, `elasticjob`); what must hold in the end is in `rest`, and what each call must obey in the generator.
+//! (`aitrainingjob`, `elasticjob`); what must hold in the end is in `rest`, and what each call must obey in the generator. `queues` has
+//! several jobs in several queues, and the audit after every call. What happens to all alike is in `events`.
 
 mod aitrainingjob;
 mod elasticjob;
+mod events;
+mod queues;
 mod rest;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apis::Resource;
-use cluster::{CatchUp, Cluster, FailRule, FailVerb, NodeState};
+use cluster::{CatchUp, Cluster, NodeState};
 use engine::Job;
 use model::{Config, Kind, Phase};
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::Value;
-use simulator::crash::{Crash, LogAfterCrash};
-use simulator::scenario::{Boundary, NodeSpec};
+use simulator::scenario::NodeSpec;
 use simulator::simulation::{ExecutedCall, Simulation};
 
 /// Walks of one run of the tests.
@@ -63,6 +65,31 @@ struct Walk {
     stopped: Option<String>,
 }
 
+fn rng(seed: u64) -> TestRng {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
+}
+
+/// Returns the seeds of one run of the tests, and true if it is one that was asked for.
+fn seeds() -> (Vec<u64>, bool) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("WALK_SEED") {
+        Some(seed) => (vec![seed], true),
+        None => ((0..number("WALKS").unwrap_or(WALKS)).collect(), false),
+    }
+}
+
+/// Prints what happened, and the log.
+fn print(story: &[String], simulation: &Simulation) {
+    println!("{}", story.join("\n"));
+    for frame in
+        simulation.operator().iter().flat_map(|o| o.log().read(o.log().first()).into_iter().flatten().flatten())
+    {
+        println!("{} {}", frame.position, String::from_utf8_lossy(&frame.body));
+    }
+}
+
 fn core(kind: &str) -> Resource {
     Resource::new("v1", kind)
 }
@@ -78,9 +105,7 @@ fn below(rng: &mut TestRng, n: usize) -> usize {
 
 impl Walk {
     fn new(api: &'static dyn WalkedJob, seed: u64) -> Self {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        let mut rng = rng(seed);
         let nodes: Vec<NodeSpec> = ["n1", "n2", "n3"].iter().map(|n| NodeSpec::new(n)).collect();
         let config = Config {
             creating_failed: below(&mut rng, 2) == 0,
@@ -113,59 +138,25 @@ impl Walk {
         let node = ["n1", "n2", "n3"][self.below(3)];
         let what = self.below(34);
         let cluster = &mut self.simulation.backend.cluster;
-        let mut description = format!("{what} {pod} {node}");
         match what {
-            0..=3 => drop(cluster.run_all()),
-            4..=5 => drop(cluster.run("default", &pod)),
-            6 => drop(cluster.schedule("default", &pod, node)),
-            7..=8 => drop(cluster.exit("default", &pod, 0, None)),
-            9 => drop(cluster.exit("default", &pod, 1, None)),
-            10 => drop(cluster.exit("default", &pod, 137, None)),
-            11 => drop(cluster.evict("default", &pod)),
-            12 => drop(cluster.wait("default", &pod, "ErrImagePull", Some(120_000))),
-            13..=15 => cluster.gone_all(),
-            16 => cluster.gone("default", &pod),
-            17 => drop(cluster.node(node, NodeState::Unknown)),
-            18..=19 => drop(cluster.node(node, NodeState::Ready)),
-            20 => drop(cluster.delete_as_user(&core("Pod"), "default", &pod, None)),
-            21 => drop(cluster.delete_as_user(&core("Service"), "default", &pod, None)),
-            22 => description = self.api.edit(&mut self.rng, cluster),
-            23 if below(&mut self.rng, 6) == 0 => self.api.mark(&mut self.simulation.backend.cluster, &pod),
-            24..=25 => {
-                let verb =
-                    [FailVerb::Create, FailVerb::Delete, FailVerb::Patch, FailVerb::Get][below(&mut self.rng, 4)];
-                let code = [500, 504, 429, 0, 409][below(&mut self.rng, 5)];
-                let applied = below(&mut self.rng, 2) == 0 && code != 429 && code != 409;
-                let times = 1 + u32::try_from(below(&mut self.rng, 3)).unwrap();
-                description = format!("next {times} {verb:?} fail with {code}, applied {applied}");
-                let code = if code == 409 { 500 } else { code };
-                drop(self.simulation.backend.cluster.fail(FailRule { verb, kind: None, times, code, applied }));
+            22 => {
+                let description = self.api.edit(&mut self.rng, cluster);
+                self.story.push(description);
             }
-            26 => cluster.hold(Kind::Pod),
-            27 => cluster.release(Kind::Pod, CatchUp::InOrder),
-            28 => cluster.relist([Kind::Pod, Kind::Job, Kind::Service][below(&mut self.rng, 3)]),
-            29..=31 => {
-                let log_after = match below(&mut self.rng, 5) {
-                    0 => LogAfterCrash::NoLog,
-                    1 => LogAfterCrash::OldLog(1 + u64::try_from(below(&mut self.rng, 20)).unwrap()),
-                    2 => LogAfterCrash::OtherReplica,
-                    _ => LogAfterCrash::SameLog,
-                };
-                let boundary = if below(&mut self.rng, 2) == 0 { Boundary::Append } else { Boundary::Call };
-                let after = below(&mut self.rng, 2) == 0;
-                let nth = 1 + u32::try_from(below(&mut self.rng, 4)).unwrap();
-                description = format!("crash {boundary:?} {nth} after {after}, {log_after:?}");
-                // A held watch would keep the next process waiting for its first list.
-                self.simulation.backend.cluster.release(Kind::Pod, CatchUp::InOrder);
-                self.simulation.crash_plan().lock().add(Crash { boundary, after, nth, log_after, anywhere: false });
+            23 => {
+                if below(&mut self.rng, 6) == 0 {
+                    self.api.mark(&mut self.simulation.backend.cluster, &pod);
+                    self.story.push(format!("mark {pod}"));
+                }
             }
             _ => {
-                let ms = 1000 * u64::try_from(1 + below(&mut self.rng, 90)).unwrap();
-                description = format!("advance {ms}");
-                self.note(|simulation| simulation.advance(ms));
+                let (description, passes) = events::happen(&mut self.rng, &mut self.simulation, what, &pod, node);
+                self.story.push(description);
+                if let Some(ms) = passes {
+                    self.note(|simulation| simulation.advance(ms));
+                }
             }
         }
-        self.story.push(description);
         if self.below(3) > 0 {
             self.note(Simulation::settle);
         }
@@ -230,9 +221,7 @@ fn after_any_walk_an_elastic_job_is_idle() {
 }
 
 fn walk(api: &'static dyn WalkedJob) {
-    let one = std::env::var("WALK_SEED").ok().and_then(|seed| seed.parse().ok());
-    let walks = std::env::var("WALKS").ok().and_then(|n| n.parse().ok()).unwrap_or(WALKS);
-    let seeds: Vec<u64> = one.map_or_else(|| (0..walks).collect(), |seed| vec![seed]);
+    let (seeds, one) = seeds();
     let mut wrong = Vec::new();
     let mut ends: BTreeMap<Phase, u32> = BTreeMap::new();
     for seed in &seeds {
@@ -244,13 +233,8 @@ fn walk(api: &'static dyn WalkedJob) {
         walk.heal();
         if let Err(problem) = walk.check() {
             wrong.push(format!("seed {seed}: {problem}"));
-            if one.is_some() {
-                println!("{}", walk.story.join("\n"));
-                let operator = walk.simulation.operator();
-                for frame in operator.iter().flat_map(|o| o.log().read(o.log().first()).into_iter().flatten().flatten())
-                {
-                    println!("{} {}", frame.position, String::from_utf8_lossy(&frame.body));
-                }
+            if one {
+                print(&walk.story, &walk.simulation);
             }
         }
         let state = walk.simulation.operator().map(|o| o.state().clone()).unwrap_or_default();
@@ -260,5 +244,5 @@ fn walk(api: &'static dyn WalkedJob) {
     }
     println!("{} walks, ended as {ends:?}", seeds.len());
     assert!(wrong.is_empty(), "{} of {} walks went wrong:\n{}", wrong.len(), seeds.len(), wrong.join("\n"));
-    assert!(one.is_some() || ends.len() > 4, "the walks reach few phases: {ends:?}");
+    assert!(one || ends.len() > 4, "the walks reach few phases: {ends:?}");
 }

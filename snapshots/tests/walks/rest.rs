@@ -2,6 +2,7 @@
 
 use engine::{Job, Scope, State};
 use model::{Fact, JobKey, NodeFact, Phase, ResourceVersion, Stamp, Term, Timestamp};
+use simulator::simulation::Simulation;
 
 use super::{Walk, core};
 
@@ -79,39 +80,39 @@ impl Walk {
             return Err(format!("not at rest: {:?} {:?}", job.planned_pods, job.deleting_pods));
         }
         rests(state, key, &job)?;
-        self.replay()
+        replay(&self.simulation)
     }
+}
 
-    /// The log folds to the state, re-decides alike, and a checkpoint anywhere with the rest folds to the same.
-    fn replay(&mut self) -> Result<(), String> {
-        let operator = self.simulation.operator().ok_or("no operator")?;
-        let text = |state: &engine::State| String::from_utf8(state.to_checkpoint().unwrap()).unwrap();
-        let records: Vec<engine::Record> = operator
-            .log()
-            .read(operator.log().first())
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|e| e.to_string())?
-            .iter()
-            .map(|f| engine::Record::decode(f.position, f.term, &f.body).map_err(|e| e.to_string()))
-            .collect::<Result<_, _>>()?;
-        let end = text(operator.state());
-        let cut = records.len() / 2;
-        let (mut folded, mut decided) = (engine::State::default(), engine::State::default());
-        for (n, record) in records.iter().enumerate() {
-            if n == cut {
-                folded = engine::State::from_checkpoint(text(&folded).as_bytes()).map_err(|e| e.to_string())?;
-            }
-            folded.fold(record).map_err(|e| e.to_string())?;
-            let events = decided.redecide(record).map_err(|e| e.to_string())?;
-            if events != record.events {
-                return Err(format!("record {} decides {events:?}, not {:?}", record.position, record.events));
-            }
+/// The log folds to the state, re-decides alike, and a checkpoint anywhere with the rest folds to the same.
+pub(super) fn replay(simulation: &Simulation) -> Result<(), String> {
+    let operator = simulation.operator().ok_or("no operator")?;
+    let text = |state: &engine::State| String::from_utf8(state.to_checkpoint().unwrap()).unwrap();
+    let records: Vec<engine::Record> = operator
+        .log()
+        .read(operator.log().first())
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|e| e.to_string())?
+        .iter()
+        .map(|f| engine::Record::decode(f.position, f.term, &f.body).map_err(|e| e.to_string()))
+        .collect::<Result<_, _>>()?;
+    let end = text(operator.state());
+    let cut = records.len() / 2;
+    let (mut folded, mut decided) = (engine::State::default(), engine::State::default());
+    for (n, record) in records.iter().enumerate() {
+        if n == cut {
+            folded = engine::State::from_checkpoint(text(&folded).as_bytes()).map_err(|e| e.to_string())?;
         }
-        for (name, state) in [("folded", &folded), ("decided again", &decided)] {
-            if text(state) != end {
-                return Err(format!("{name}: not the operator's state"));
-            }
+        folded.fold(record).map_err(|e| e.to_string())?;
+        let events = decided.redecide(record).map_err(|e| e.to_string())?;
+        if events != record.events {
+            return Err(format!("record {} decides {events:?}, not {:?}", record.position, record.events));
         }
-        Ok(())
     }
+    for (name, state) in [("folded", &folded), ("decided again", &decided)] {
+        if text(state) != end {
+            return Err(format!("{name}: not the operator's state"));
+        }
+    }
+    Ok(())
 }

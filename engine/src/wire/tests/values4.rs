@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Allocation, Cause, CauseKind, Config, Decision, Demand, Event, Fact, GpuRequest, GroupSpec, JobSpec, LossKind,
-    Mirror, NodeFact, QueueReport, QueueSpec, QuotaSpec, Reclaim, ResourceVersion, Share, ShareChange, ShareLoss,
-    SpecFact, Target, Timestamp, WaitingJob, WithinQueue,
+    Allocation, Cause, CauseKind, Charge, Config, Decision, Demand, Event, Fact, GpuRequest, GroupSpec, JobSpec,
+    LossKind, Mirror, NodeFact, QueueReport, QueueSpec, QuotaSpec, Reclaim, ResourceVersion, Share, ShareChange,
+    ShareLoss, SpecFact, Target, Timestamp, WaitingJob, WithinQueue,
 };
 
 use super::values::{self, key, stamp};
@@ -79,6 +79,10 @@ fn demand() -> Demand {
     Demand { queue: Some("q".into()), priority: -3, submitted: Timestamp(4) }
 }
 
+fn charge() -> Charge {
+    Charge { queue: Some("q".into()), gpus: BTreeMap::from([("trainer".into(), 2)]) }
+}
+
 fn request() -> GpuRequest {
     GpuRequest { resource: "nvidia.com/gpu".into(), count: 2 }
 }
@@ -118,6 +122,8 @@ pub(super) fn facts() -> Vec<Fact> {
     facts.extend(changes().into_iter().map(|change| Fact::ShareChanged(Box::new(change))));
     let adopted = |mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     facts.push(adopted(Mirror { share: share(), ..values::mirror() }));
+    facts.push(adopted(Mirror { charge: Some(Box::new(charge())), ..values::mirror() }));
+    facts.push(adopted(Mirror { charge: Some(Box::new(Charge { queue: None, ..charge() })), ..values::mirror() }));
     facts.push(adopted(Mirror { share_at: Some(Timestamp(6)), ..values::mirror() }));
     facts.push(adopted(Mirror { failed_starts: 2, ..values::mirror() }));
     facts.push(adopted(Mirror { start_after: Some(Timestamp(7)), ..values::mirror() }));
@@ -174,6 +180,7 @@ pub(crate) fn state() -> State {
     let holding = Holding {
         gated: true,
         share: share(),
+        charge: Some(Box::new(charge())),
         stamp: stamp(12),
         at: Some(Timestamp(13)),
         released: vec![(stamp(11), share())],

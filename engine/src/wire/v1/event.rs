@@ -6,7 +6,7 @@ use model::{Incarnation, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::share::{Allocation, LossKind, QueueReport, Share, ShareChange};
+use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange};
 use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
 
@@ -235,6 +235,9 @@ pub(crate) struct Mirror {
     #[serde_as(as = "Share")]
     #[serde(default, skip_serializing_if = "is_default")]
     share: model::Share,
+    #[serde_as(as = "Option<Box<Charge>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    charge: Option<Box<model::Charge>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     share_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_default")]

@@ -9,7 +9,7 @@ use serde_with::{Seq, serde_as};
 
 use super::event::{CauseKind, Decision, EndRequest, Phase};
 use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, SpecFact};
-use super::share::{QueueReport, Share, ShareLoss};
+use super::share::{Charge, QueueReport, Share, ShareLoss};
 use super::spec::OwnedRef;
 use super::{forms, is_default};
 use crate::{group, job};
@@ -128,6 +128,9 @@ pub(super) struct Holding {
     #[serde_as(as = "Share")]
     #[serde(skip_serializing_if = "is_default")]
     share: model::Share,
+    #[serde_as(as = "Option<Box<Charge>>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    charge: Option<Box<model::Charge>>,
     #[serde(skip_serializing_if = "is_default")]
     stamp: Stamp,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,6 +11,7 @@ forms! {
     GpuRequest: model::GpuRequest,
     Demand: model::Demand,
     Share: model::Share,
+    Charge: model::Charge,
     ShareChange: model::ShareChange,
     Target: model::Target,
     ShareLoss: model::ShareLoss,
@@ -66,6 +67,14 @@ impl Share {
         };
         Ok(model::Share { groups: groups.into_iter().map(|(group, runs)| (group, nodes(runs))).collect() })
     }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Charge")]
+pub(super) struct Charge {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<Text>,
+    gpus: BTreeMap<Text, u32>,
 }
 
 #[serde_as]

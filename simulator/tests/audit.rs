@@ -1,0 +1,81 @@
+//! The audit finds what exceeds a limit, and nothing else.
+
+use cluster::{Cluster, NodeSpec, Options};
+use serde_json::{Value, json};
+use simulator::audit::Audit;
+
+const GPU: &str = "nvidia.com/gpu";
+
+fn world() -> Cluster {
+    let node = NodeSpec::named("n1").with(GPU, "8");
+    let mut cluster = Cluster::new(&Options { nodes: vec![node], ..Options::default() });
+    for api in apis::Registry::all().iter() {
+        cluster.register(&api.crd()).unwrap();
+    }
+    cluster
+}
+
+fn queue(name: &str, cohort: Option<&str>, nominal: u32, borrowing: u32) -> Value {
+    json!({"apiVersion": "trainyard.dev/v1alpha1", "kind": "TrainingQueue", "metadata": {"name": name},
+        "spec": {"cohort": cohort, "quota": {GPU: {"nominal": nominal, "borrowing": borrowing}}}})
+}
+
+/// A pod on node n1. The embedded cluster refuses more than a node holds, so it is stored as it is.
+fn pod(cluster: &mut Cluster, name: &str, queue: &str, gpus: u32, phase: &str) {
+    let container = json!({"name": "c", "image": "i", "resources": {"limits": {GPU: gpus}}});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"trainyard.dev/queue": queue}},
+        "spec": {"nodeName": "n1", "containers": [container]}, "status": {"phase": phase}});
+    cluster.store_unchecked(&pod).unwrap();
+}
+
+#[test]
+fn nodes_queues_and_cohorts_have_their_limits() {
+    let mut cluster = world();
+    for queue in [queue("a", Some("pool"), 4, 4), queue("b", Some("pool"), 2, 4), queue("alone", None, 1, 9)] {
+        cluster.apply(&queue).unwrap();
+    }
+    let mut audit = Audit::default();
+    pod(&mut cluster, "p1", "a", 4, "Running");
+    pod(&mut cluster, "p2", "b", 2, "Pending");
+    pod(&mut cluster, "p3", "b", 9, "Succeeded");
+    assert_eq!(audit.check(&cluster), [""; 0], "what has ended does not count");
+    pod(&mut cluster, "p4", "b", 1, "Running");
+    assert_eq!(audit.check(&cluster), ["cohort pool, nvidia.com/gpu: 7 in use, 6 allowed"]);
+    pod(&mut cluster, "p5", "alone", 2, "Running");
+    let found = audit.check(&cluster);
+    assert!(found.contains(&"queue alone, nvidia.com/gpu: 2 in use, 1 allowed".to_owned()), "{found:?}");
+    assert!(found.contains(&"node n1, nvidia.com/gpu: 9 in use, 8 allowed".to_owned()), "{found:?}");
+}
+
+#[test]
+fn a_limit_that_was_lowered_counts_as_it_was() {
+    let mut cluster = world();
+    cluster.apply(&queue("a", None, 4, 0)).unwrap();
+    let mut audit = Audit::default();
+    pod(&mut cluster, "p1", "a", 4, "Running");
+    assert_eq!(audit.check(&cluster), [""; 0]);
+    cluster.apply(&queue("a", None, 2, 0)).unwrap();
+    assert_eq!(audit.check(&cluster), [""; 0]);
+    pod(&mut cluster, "p2", "a", 1, "Running");
+    assert_eq!(audit.check(&cluster), ["queue a, nvidia.com/gpu: 5 in use, 4 allowed"]);
+}
+
+#[test]
+fn a_pod_is_created_within_the_share_of_its_jobs_mirror() {
+    let mut cluster = world();
+    let mut audit = Audit::default();
+    let job = |share: Value| {
+        json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+            "metadata": {"name": "j", "namespace": "default", "uid": "u1"}, "spec": {}, "status": {"trainyard": {"share": share}}})
+    };
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "j-trainer-0", "namespace": "default", "labels": {"trainyard.dev/queue": "a"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "AITrainingJob", "name": "j", "uid": "u1"}]},
+        "spec": {"containers": []}});
+    cluster.store_unchecked(&job(json!({}))).unwrap();
+    cluster.store_unchecked(&pod).unwrap();
+    assert_eq!(audit.check(&cluster), ["pod j-trainer-0: created before its job's mirror shows a share"]);
+    cluster.store_unchecked(&job(json!({"trainer": [["n1", 1]]}))).unwrap();
+    assert_eq!(audit.check(&cluster), [""; 0]);
+}

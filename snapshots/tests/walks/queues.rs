@@ -1,0 +1,352 @@
+//! Several jobs of two APIs in two queues of a cohort and in the root queue, on four nodes with GPUs.
+//!
+//! After every call and every event the audit adds up the GPUs of all pods and compares them with nodes, quotas and cohorts. At rest
+//! every gang has all of its pods or none, and nothing waits while nothing runs.
+
+use std::collections::BTreeMap;
+
+use apis::Resource;
+use cluster::{CatchUp, NodeState};
+use engine::Job;
+use engine::queues::report;
+use model::{Config, JobKey, Kind, Phase};
+use proptest::test_runner::TestRng;
+use serde_json::{Value, json};
+use simulator::crash::{Crash, LogAfterCrash};
+use simulator::scenario::{Boundary, NodeSpec};
+use simulator::simulation::Simulation;
+
+use super::{below, core, events, pick, rest, rng, seeds};
+
+const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
+/// GPUs of each node.
+const GPUS: u32 = 4;
+/// Jobs of one walk.
+const JOBS: usize = 6;
+/// Steps of one walk.
+const STEPS: usize = 60;
+const RESOURCE: &str = "nvidia.com/gpu";
+
+struct Walk {
+    rng: TestRng,
+    simulation: Simulation,
+    /// Jobs in the order in which they are submitted.
+    manifests: Vec<Value>,
+    submitted: usize,
+    /// Set if jobs are deleted. Then no log is lost: a pod counts for the queue of its job, and only the log knows a job that is gone.
+    deletes: bool,
+    story: Vec<String>,
+    stopped: Option<String>,
+}
+
+fn queue_type() -> Resource {
+    Resource::new("trainyard.dev/v1alpha1", "TrainingQueue")
+}
+
+fn queue(rng: &mut TestRng, name: &str, nominal: usize, borrowing: usize) -> Value {
+    let within = pick(rng, &["Never", "LowerPriority", "LowerPriority"]);
+    let reclaim = pick(rng, &["Never", "LowerPriority", "Any", "Any"]);
+    let seconds = [0, 30, 120][below(rng, 3)];
+    json!({"apiVersion": "trainyard.dev/v1alpha1", "kind": "TrainingQueue", "metadata": {"name": name},
+        "spec": {"cohort": "pool", "quota": {RESOURCE: {"nominal": nominal, "borrowing": borrowing}},
+            "preemption": {"withinQueue": within, "reclaim": reclaim, "minRunSeconds": seconds}}})
+}
+
+fn job(rng: &mut TestRng, n: usize) -> Value {
+    let mut labels = json!({});
+    match pick(rng, &["a", "a", "b", "b", ""]).as_str() {
+        "" => {}
+        queue => labels["trainyard.dev/queue"] = json!(queue),
+    }
+    if below(rng, 3) == 0 {
+        labels["trainyard.dev/priority"] = json!("10");
+    }
+    let metadata = json!({"name": format!("j{n}"), "namespace": "default", "labels": labels});
+    let replicas = 1 + below(rng, 3);
+    let limits = json!({RESOURCE: 1 + below(rng, 4)});
+    let template = |container: &str| json!({"spec": {"containers": [{"name": container, "image": "i", "resources": {"limits": limits}}]}});
+    if below(rng, 2) == 0 {
+        let trainer = json!({"replicas": replicas, "completePolicy": "All", "restartPolicy": "OnNodeFailWithExitCode",
+            "restartScope": pick(rng, &["All", "Pod"]), "restartLimit": 3, "template": template("aitj-main")});
+        let spec = json!({"cleanPodPolicy": "All", "restartingExitCode": "137", "replicaSpecs": {"trainer": trainer}});
+        return json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "metadata": metadata, "spec": spec});
+    }
+    let worker = json!({"replicas": replicas, "restartPolicy": "ExitCode", "template": template("elasticjob-worker")});
+    let spec =
+        json!({"rdzvEndpoint": "e:1", "backoffLimit": 5, "cleanPodPolicy": "All", "replicaSpecs": {"Worker": worker}});
+    json!({"apiVersion": "elastic.pytorch.org/v1alpha1", "kind": "ElasticJob", "metadata": metadata, "spec": spec})
+}
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        let mut rng = rng(seed);
+        let nodes: Vec<NodeSpec> = NODES.iter().map(|name| NodeSpec { gpus: GPUS, ..NodeSpec::new(name) }).collect();
+        let node_grace_ms = if below(&mut rng, 2) == 0 { 0 } else { 20_000 };
+        let config = Config { node_grace_ms, ..Config::default() };
+        let mut simulation = Simulation::new(&nodes, config).expect("a simulation can be created");
+        simulation.settle().expect("an empty simulation is idle");
+        let queues = [queue(&mut rng, "a", 8, 4), queue(&mut rng, "b", 4, 8)];
+        let manifests: Vec<Value> = (0..JOBS).map(|n| job(&mut rng, n)).collect();
+        let story = queues.iter().chain(&manifests).map(ToString::to_string).collect();
+        for queue in &queues {
+            simulation.backend.cluster.apply(queue).expect("the queue is accepted");
+        }
+        let deletes = below(&mut rng, 2) == 0;
+        Self { rng, simulation, manifests, submitted: 0, deletes, story, stopped: None }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        below(&mut self.rng, n)
+    }
+
+    /// Names of all pods.
+    fn pods(&self) -> Vec<String> {
+        let pods = self.simulation.backend.cluster.objects_of(&core("Pod"));
+        pods.iter().filter_map(|pod| Some(pod.pointer("/metadata/name")?.as_str()?.to_owned())).collect()
+    }
+
+    fn step(&mut self) {
+        let pods = self.pods();
+        let pod = if pods.is_empty() { String::new() } else { pods[self.below(pods.len())].clone() };
+        let node = NODES[self.below(NODES.len())];
+        let what = self.below(46);
+        let description = match what {
+            // A pod is bound where its share says, and a job is submitted instead.
+            6 | 34..=38 => self.submit(),
+            39 => self.edit_queue(),
+            40 => self.edit_job(),
+            41 => {
+                let closed = self.below(2) == 0;
+                drop(self.simulation.backend.cluster.cordon(node, closed));
+                format!("{node} closed: {closed}")
+            }
+            29..=31 if self.deletes => {
+                let nth = 1 + u32::try_from(self.below(4)).unwrap();
+                let (boundary, after) = ([Boundary::Append, Boundary::Call][self.below(2)], self.below(2) == 0);
+                let crash = Crash { boundary, after, nth, log_after: LogAfterCrash::SameLog, anywhere: false };
+                self.simulation.backend.cluster.release(Kind::Pod, CatchUp::InOrder);
+                self.simulation.crash_plan().lock().add(crash);
+                format!("crash {boundary:?} {nth} after {after}")
+            }
+            22 | 23 | 42..=45 => {
+                self.note(|simulation| simulation.advance(200_000));
+                "advance 200000".to_owned()
+            }
+            _ => {
+                let (description, passes) = events::happen(&mut self.rng, &mut self.simulation, what, &pod, node);
+                if let Some(ms) = passes {
+                    self.note(|simulation| simulation.advance(ms));
+                }
+                description
+            }
+        };
+        self.story.push(description);
+        self.note(|simulation| {
+            simulation.audit();
+            Ok(())
+        });
+        if self.below(3) > 0 {
+            self.note(Simulation::settle);
+        }
+    }
+
+    fn submit(&mut self) -> String {
+        let Some(manifest) = self.manifests.get(self.submitted) else { return "nothing".to_owned() };
+        self.submitted += 1;
+        self.simulation.backend.cluster.apply(manifest).expect("the manifest is accepted");
+        format!("submit {}", manifest["metadata"]["name"])
+    }
+
+    fn edit_queue(&mut self) -> String {
+        let name = pick(&mut self.rng, &["a", "b"]);
+        let patch = match self.below(4) {
+            0 => json!({"paused": true}),
+            1 => json!({"paused": false}),
+            2 => json!({"quota": {RESOURCE: {"nominal": self.below(3) * 4}}}),
+            _ => json!({"weight": 1 + self.below(3)}),
+        };
+        let cluster = &mut self.simulation.backend.cluster;
+        drop(cluster.merge_patch(&queue_type(), "", &name, &json!({"spec": patch}), false));
+        format!("queue {name}: {patch}")
+    }
+
+    fn edit_job(&mut self) -> String {
+        let n = self.below(JOBS);
+        let Some(manifest) = self.manifests.get(n) else { return String::new() };
+        let resource = Resource::of(manifest);
+        let name = format!("j{n}");
+        match below(&mut self.rng, 4) {
+            0 if self.deletes => {
+                drop(self.simulation.backend.cluster.delete_as_user(&resource, "default", &name, None));
+                format!("delete {name}")
+            }
+            0 | 1 => {
+                let labels = json!({"trainyard.dev/queue": pick(&mut self.rng, &["a", "b", "none"])});
+                let patch = json!({"metadata": {"labels": labels}});
+                drop(self.simulation.backend.cluster.merge_patch(&resource, "default", &name, &patch, false));
+                format!("{name}: {patch}")
+            }
+            _ => {
+                let replicas = below(&mut self.rng, 4);
+                let group = if &*resource.kind == "ElasticJob" { "Worker" } else { "trainer" };
+                let patch = json!({"spec": {"replicaSpecs": {group: {"replicas": replicas}}}});
+                drop(self.simulation.backend.cluster.merge_patch(&resource, "default", &name, &patch, false));
+                format!("{name} has {replicas} replicas")
+            }
+        }
+    }
+
+    /// Does something with the simulation; its error, or an exceeded limit, ends the walk.
+    fn note(&mut self, act: impl FnOnce(&mut Simulation) -> Result<(), simulator::simulation::Error>) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let error = act(&mut self.simulation).err().map(|error| error.to_string());
+        let violations = self.simulation.take_trace().violations;
+        self.stopped = error.or_else(|| violations.into_iter().next());
+        if let Some(problem) = &self.stopped {
+            self.story.push(format!("stopped: {problem}"));
+        }
+    }
+
+    /// Stops all faults, submits what is left, and lets time pass until the operator is idle.
+    fn heal(&mut self) {
+        self.simulation.crash_plan().lock().disarm();
+        let cluster = &mut self.simulation.backend.cluster;
+        cluster.heal();
+        cluster.release(Kind::Pod, CatchUp::InOrder);
+        for node in NODES {
+            drop(cluster.node(node, NodeState::Ready));
+            drop(cluster.cordon(node, false));
+        }
+        for name in ["a", "b"] {
+            drop(cluster.merge_patch(&queue_type(), "", name, &json!({"spec": {"paused": false}}), false));
+        }
+        while self.submitted < JOBS {
+            self.submit();
+        }
+        // A start has 300 s to come whole, and the back-off after one that does not is up to 600 s.
+        for _ in 0..30 {
+            self.note(Simulation::settle);
+            self.simulation.backend.cluster.gone_all();
+            self.note(Simulation::settle);
+            drop(self.simulation.backend.cluster.run_all());
+            self.note(|simulation| simulation.advance(100_000));
+        }
+        self.simulation.backend.cluster.gone_all();
+        self.note(Simulation::settle);
+    }
+
+    /// What holds at rest.
+    fn check(&self) -> Result<(), String> {
+        if let Some(problem) = &self.stopped {
+            return Err(problem.clone());
+        }
+        let operator = self.simulation.operator().ok_or("no operator")?;
+        let state = operator.state();
+        if operator.calls_in_flight() > 0 {
+            return Err("calls are in flight".to_owned());
+        }
+        let mut active = 0;
+        for (key, job) in state.jobs.iter().filter(|(key, job)| job.known && !job.gone && &*key.kind != "TrainingQueue")
+        {
+            if let Some(why) = &job.quarantine {
+                return Err(format!("{}: quarantined: {why}", key.name));
+            }
+            if !job.planned_pods.is_empty() || !job.deleting_pods.is_empty() {
+                return Err(format!("{} is not at rest: {:?} {:?}", key.name, job.planned_pods, job.deleting_pods));
+            }
+            if !job.phase.is_terminal() && !job.deleting {
+                active += usize::from(self.whole_or_nothing(key, &job)?);
+            }
+        }
+        let states = report::states(state, state.at);
+        let may_wait = |reason: &str| matches!(reason, "NoQueue" | "Infeasible" | "Paused");
+        let waits = states.iter().flat_map(|queue| &queue.report.waiting).find(|job| !may_wait(&job.reason));
+        if let Some(waits) = waits.filter(|_| active == 0) {
+            return Err(format!("nothing runs, and {} waits: {}", waits.name, waits.message));
+        }
+        rest::replay(&self.simulation)
+    }
+
+    /// Adds what each job holds to the story.
+    fn describe(&mut self) {
+        let Some(operator) = self.simulation.operator() else { return };
+        let state = operator.state();
+        let line = |(key, job): (&JobKey, std::borrow::Cow<'_, Job>)| {
+            let holding = &job.holding;
+            let earlier: Vec<String> =
+                holding.released.iter().map(|(stamp, share)| format!("{share} until {stamp}")).collect();
+            let target = state.queues.targets.get(key).map(|target| target.share.to_string());
+            let pods: Vec<String> = job
+                .pods
+                .values()
+                .map(|pod| format!("{} {:?} {:?}", pod.fact.name, pod.fact.phase, pod.fact.node))
+                .collect();
+            format!(
+                "{} {:?} gated {} told {} holds {} (stamp {}, acked {}), held {earlier:?}, target {target:?}, pods {pods:?}",
+                key.name, job.phase, holding.gated, holding.has_target, holding.share, holding.stamp, job.acked_stamp
+            )
+        };
+        self.story.push(format!("{}: {:?}", state.stamp, state.queues_wake()));
+        self.story.extend(state.jobs.iter().map(line));
+    }
+
+    /// Returns true if a job runs. It has all of its pods, or none.
+    fn whole_or_nothing(&self, key: &JobKey, job: &Job) -> Result<bool, String> {
+        let Some(spec) = job.spec() else { return Ok(false) };
+        let pods = self.simulation.backend.cluster.objects_of(&core("Pod"));
+        let owned = |pod: &&std::sync::Arc<Value>| pod["metadata"]["ownerReferences"][0]["uid"] == *key.uid.0;
+        let live =
+            |pod: &&std::sync::Arc<Value>| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let have = pods.iter().filter(owned).filter(live).count();
+        let done: usize = job.groups.values().map(|group| group.done.len() + group.lost.len()).sum();
+        let want: u32 = spec.groups.iter().map(|group| group.replicas).sum();
+        let want = usize::try_from(want).unwrap_or_default();
+        let share = job.holding.share.len();
+        if have == 0 {
+            // The place of a pod that has ended is kept until the job ends.
+            return Ok(share > 0 && share == done);
+        }
+        // A job that was edited to be larger keeps what it has until there is room for all of it.
+        let is_growing = share > 0 && share < want && have + done >= share;
+        if have > want || have + done < want && !is_growing {
+            return Err(format!("{}: {:?} with {have} pods and {done} done, of {want}", key.name, job.phase));
+        }
+        Ok(true)
+    }
+}
+
+#[test]
+fn after_any_walk_the_queues_are_at_rest() {
+    let (seeds, one) = seeds();
+    let mut wrong = Vec::new();
+    let mut ends: BTreeMap<Phase, u32> = BTreeMap::new();
+    let mut halts = 0;
+    for seed in &seeds {
+        let mut walk = Walk::new(*seed);
+        let steps = STEPS / 3 + walk.below(STEPS);
+        for _ in 0..steps {
+            walk.step();
+        }
+        walk.heal();
+        if let Err(problem) = walk.check() {
+            walk.describe();
+            wrong.push(format!("seed {seed}: {problem}"));
+            if one {
+                super::print(&walk.story, &walk.simulation);
+            }
+        }
+        let state = walk.simulation.operator().map(|o| o.state().clone()).unwrap_or_default();
+        for (_, job) in state.jobs.summaries() {
+            *ends.entry(job.phase).or_default() += 1;
+        }
+        halts += walk
+            .simulation
+            .transitions()
+            .map_or(0, |all| all.iter().filter(|transition| transition.facts.contains(&"ShareChanged")).count());
+    }
+    println!("{} walks, {halts} changes of shares, ended as {ends:?}", seeds.len());
+    assert!(wrong.is_empty(), "{} of {} walks went wrong:\n{}", wrong.len(), seeds.len(), wrong.join("\n"));
+    assert!(one || halts > 2 * seeds.len(), "the walks change few shares: {halts}");
+}
