@@ -67,7 +67,7 @@ pub(crate) struct StopArgs {
 /// Arguments of `trainyard scale`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  trainyard scale train 4             workers of an ElasticJob, or pods of the only group
+  trainyard scale train 4             workers, or pods of the only group
   trainyard scale demo trainer=4      pods of a group
 
 On a cluster: kubectl scale elasticjob NAME --replicas=N")]

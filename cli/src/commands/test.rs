@@ -19,7 +19,7 @@ const MAX_DIFFERENCES: usize = 5;
 
 /// Arguments of `trainyard test`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 all came out as expected, 1 one did not, 2 a file cannot be read as a scenario.
+#[command(after_help = "Exit codes: 0 all came out as expected, 1 one did not, 2 a file is no scenario.
 
 Examples:
   trainyard test scenarios/
