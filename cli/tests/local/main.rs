@@ -11,6 +11,7 @@ mod detached;
 mod elastic;
 mod events;
 mod files;
+mod golden;
 mod help;
 mod logs;
 mod output;
