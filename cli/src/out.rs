@@ -95,6 +95,9 @@ pub(crate) fn plain(text: &str) -> String {
         rest = after.split_once(')').map_or("", |(_, after)| after);
     }
     out.push_str(rest);
+    for layer in ["ServiceError: ", "client error (Connect): ", "tcp connect error: "] {
+        out = out.replace(layer, "");
+    }
     for word in ["expected struct ", "expected enum ", "expected internally tagged enum "] {
         while let Some(at) = out.find(word) {
             let end = out[at + word.len()..].find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
@@ -252,6 +255,10 @@ mod tests {
             (
                 "invalid type: string, expected struct Foo at line 1",
                 "invalid type: string, expected an object at line 1",
+            ),
+            (
+                "x cannot be reached: ServiceError: client error (Connect): tcp connect error: Connection refused",
+                "x cannot be reached: Connection refused",
             ),
             ("nothing", "nothing"),
         ] {

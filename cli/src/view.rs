@@ -23,7 +23,7 @@ use self::screen::Screen;
 use self::step::Step;
 use self::table::Row;
 
-pub(crate) use self::closing::{Place, blocks};
+pub(crate) use self::closing::{Place, blocks, deleted};
 
 /// Maximum number of lines of the table, however high the terminal is.
 const MAX_LINES: usize = 22;

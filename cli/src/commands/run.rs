@@ -156,6 +156,7 @@ fn go(
         // By uid: earlier attempts have the same names.
         mine: manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect(),
         rejected: !rejected.is_empty(),
+        deleted: Vec::new(),
         progress,
         processes,
         faults: Faults::new(&args.faults),
@@ -185,12 +186,15 @@ fn go(
     out::wait_said(END_TIMEOUT);
     let place = view::Place { data_dir: &args.data_dir };
     let mine = |key: &JobKey| run.mine.contains(&*key.uid.0);
+    if !run.deleted.is_empty() {
+        view::deleted(&run.deleted, &place, run.progress.form());
+    }
     let succeeded = view::blocks(&session, &run.progress, &mine, &place, run.progress.form())?;
     let images = images.lock().unwrap_or_else(PoisonError::into_inner);
     let of_images = |fault: &&Fault| matches!(&fault.kind, FaultKind::Image { pod } if images.contains_key(pod));
     let all_happened = faults::report_missed(run.faults.waiting().chain(args.faults.iter().filter(of_images)));
     Ok(RunResult {
-        succeeded: succeeded && all_happened && !run.rejected && run.stopped.is_none(),
+        succeeded: succeeded && all_happened && !run.rejected && run.deleted.is_empty(),
         stopped: run.stopped,
         stopped_printing,
     })

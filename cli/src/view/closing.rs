@@ -82,6 +82,19 @@ pub(crate) fn blocks(
     Ok(all_well)
 }
 
+/// Prints the jobs that were deleted before their end, and what is left of them.
+pub(crate) fn deleted(jobs: &[String], place: &Place<'_>, form: Form) {
+    let all = jobs.iter().map(|job| match form {
+        Form::Json => json!({"event": "end", "job": job.split(' ').nth(1), "phase": "Deleted"}).to_string(),
+        Form::Text | Form::Quiet => format!("{job} deleted before its end"),
+    });
+    let mut lines: Vec<String> = all.collect();
+    if form != Form::Json {
+        lines.push(format!("  logs: {}; it starts over when it is run again", place.data_dir.join("logs").display()));
+    }
+    out::lines(&lines);
+}
+
 /// The data directory of a run, as its commands are told of it.
 pub(crate) struct Place<'a> {
     /// Its path.

@@ -8,7 +8,8 @@ use crate::place::{Place, ended, job, output_of, until};
 fn two_jobs(place: &Place) -> Child {
     let script = "touch $HOSTNAME; until test -e go; do sleep 0.05; done";
     place.write("jobs.yaml", &format!("{}---\n{}", job("one", script), job("two", script)));
-    let run = place.trainyard(&["run", "-q", "jobs.yaml"]).stdout(Stdio::null()).spawn().unwrap();
+    let out = std::fs::File::create(place.path("out")).unwrap();
+    let run = place.trainyard(&["run", "-q", "jobs.yaml"]).stdout(out).spawn().unwrap();
     until("both pods", || place.path("one-trainer-0").exists() && place.path("two-trainer-0").exists());
     run
 }
@@ -38,7 +39,13 @@ fn jobs_of_a_run_that_goes_on_are_changed() {
     assert_eq!(says(&place, &["stop", "two"], 0), "AITrainingJob two is deleted\n");
     until("it is gone", || output_of(&place.run(&["ps", "-o", "name"])).1 == "one\n");
     place.write("go", "");
-    assert_eq!(ended(&mut run), Some(0), "the other one went on");
+    assert_eq!(ended(&mut run), Some(1), "one of its jobs did not succeed");
+    let out = place.read("out");
+    assert!(
+        out.starts_with("AITrainingJob default/two deleted before its end\n  logs: ./trainyard-data/logs; "),
+        "{out}"
+    );
+    assert!(out.contains("\nAITrainingJob default/one Succeed, "), "the other one went on: {out}");
 }
 
 #[test]
@@ -67,6 +74,7 @@ fn a_whole_run_is_stopped() {
     let out = says(&place, &["stop"], 0);
     assert_eq!(out, format!("the run of process {} has ended\n", run.id()));
     assert_eq!(ended(&mut run), Some(143));
+    assert_eq!(place.read("out").matches(" deleted before its end\n").count(), 2, "{}", place.read("out"));
     let left = crate::place::names(&place.path("trainyard-data/requests"));
     assert!(left.is_empty(), "{left:?}");
 }

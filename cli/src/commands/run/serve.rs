@@ -29,6 +29,9 @@ impl Run {
                 let outcome = changes::make(session, change).unwrap_or_else(|| Ok(String::new()));
                 if let Ok(done) = &outcome {
                     self.progress.say(&format!("as asked: {done}"));
+                    if let Request::Delete { job } = change {
+                        self.deleted.push(format!("{} {}/{}", job.kind, job.namespace, job.name));
+                    }
                 }
                 received.answer(&outcome);
             }

@@ -11,6 +11,7 @@ use apis::{ApiAnswer, ApiCall, Resource, Verb};
 use embedded::Session;
 use local::{Processes, now};
 use model::{Phase, Timestamp};
+use serde_json::Value;
 use signal_hook::consts::SIGINT;
 
 use super::attempts;
@@ -88,6 +89,8 @@ pub(super) struct Run {
     pub(super) mine: BTreeSet<String>,
     /// True if a manifest was rejected.
     pub(super) rejected: bool,
+    /// Jobs that were deleted before their end, in words.
+    pub(super) deleted: Vec<String>,
     pub(super) progress: Progress,
     pub(super) processes: Processes,
     pub(super) faults: Faults,
@@ -134,7 +137,8 @@ impl Run {
             let pods = || session.cluster().objects_of(&Resource::new("v1", "Pod"));
             let jobs = session.jobs();
             let ended = if self.stopped.is_some() {
-                jobs.is_empty() && pods().is_empty()
+                let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+                jobs.iter().all(|(_, phase)| phase.is_terminal()) && pods().iter().all(|pod| is_over(pod))
             } else {
                 let swept =
                     |job: &model::JobKey| session.operator.state().job(job).is_none_or(|j| j.deleting_pods.is_empty());
@@ -226,8 +230,10 @@ impl Run {
         self.stopped = Some(cause);
         let why = if cause == StopCause::Timeout { "the time limit has passed: " } else { "" };
         self.progress.say(&format!("{why}stopping: deleting the jobs; Ctrl-C kills their pods at once"));
-        for (key, _) in session.jobs() {
+        // What has ended stays as it is.
+        for (key, _) in session.jobs().into_iter().filter(|(_, phase)| !phase.is_terminal()) {
             if let Some(resource) = session.cluster().resource_named(&key.kind) {
+                self.deleted.push(format!("{} {key}", key.kind));
                 session.cluster_mut().delete_as_user(&resource, &key.namespace, &key.name, None)?;
             }
         }
