@@ -9,7 +9,7 @@ use clap::Command;
 /// Groups of commands, in the order in which they are shown.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Run jobs on this machine", &["run", "attach", "stop", "delete", "scale", "suspend", "resume", "rerun", "retry"]),
-    ("Look at jobs, here or on a cluster", &["ps", "get", "logs", "wait", "explain", "history", "queue"]),
+    ("Look at jobs, here or on a cluster", &["ps", "top", "get", "logs", "wait", "explain", "history", "queue"]),
     ("Check and try without pods", &["validate", "simulate", "test", "replay", "schedule"]),
     ("Logs of decisions", &["log", "diff"]),
     ("Serve a cluster", &["operator", "node-agent", "crd", "rbac"]),
@@ -34,8 +34,12 @@ pub(crate) fn grouped(command: Command) -> Command {
         let _ = writeln!(text, "{title}:");
         for name in names {
             let found = command.get_subcommands().find(|one| one.get_name() == *name);
-            let about = found.and_then(Command::get_about).map(ToString::to_string);
-            let about = about.unwrap_or_else(|| "Print the help of a command".to_owned());
+            let about = match found.and_then(Command::get_about) {
+                Some(about) => about.to_string(),
+                None if *name == "help" => "Print the help of a command".to_owned(),
+                // Not in this build.
+                None => continue,
+            };
             let _ = writeln!(text, "  {name:<10}  {about}");
         }
         text.push('\n');

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+#[cfg(feature = "top")]
+use crate::commands::top;
 use crate::commands::{
     completion, control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, schedule, simulate, story,
     test, validate, version, wait,
@@ -60,6 +62,9 @@ enum Command {
     Log(log::LogArgs),
     /// List jobs: phase, pods that run, restarts, GPUs, age, reason.
     Ps(ps::PsArgs),
+    /// Show the jobs on the whole terminal, as they change.
+    #[cfg(feature = "top")]
+    Top(top::TopArgs),
     /// Show a job and its pods, or its object.
     Get(ps::GetArgs),
     /// Print what the pods of a job wrote.
@@ -124,6 +129,8 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Ps(args) => ps::ps(&args),
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(args),
         Command::Get(args) => ps::get(&args),
         Command::Logs(args) => logs::run(&args),
         Command::Wait(args) => wait::run(&args),
@@ -185,6 +192,7 @@ mod tests {
                 "operator",
                 "node-agent",
                 "ps",
+                "top",
                 "get",
                 "logs",
                 "wait",

@@ -187,6 +187,12 @@ impl Shown {
     }
 }
 
+/// Returns the file that a pod's container wrote last.
+#[cfg(feature = "top")]
+pub(super) fn newest(data_dir: &Path, key: &JobKey, pod: &str) -> Option<PathBuf> {
+    outputs(&data_dir.join("logs").join(&*key.namespace).join(pod), None).pop().map(|output| output.path)
+}
+
 /// Returns the files of a container, those of earlier attempts included, oldest first; of the container that wrote last where none is
 /// named. Numbers begin anew with each attempt, so that times tell the order.
 fn outputs(directory: &Path, container: Option<&str>) -> Vec<Output> {

@@ -16,6 +16,8 @@ pub(crate) mod schedule;
 pub(crate) mod simulate;
 pub(crate) mod story;
 pub(crate) mod test;
+#[cfg(feature = "top")]
+pub(crate) mod top;
 pub(crate) mod validate;
 pub(crate) mod version;
 pub(crate) mod wait;

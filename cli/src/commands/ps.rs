@@ -188,7 +188,7 @@ fn recorded(state: &State, key: &JobKey) -> Value {
 }
 
 /// Returns a row for each pod: rank, name, phase, restarts, node, containers.
-fn pods(state: &State, key: &JobKey) -> Vec<[String; 6]> {
+pub(super) fn pods(state: &State, key: &JobKey) -> Vec<[String; 6]> {
     let Some(job) = state.job(key) else { return Vec::new() };
     let places = jobs::places(key, &job);
     let mut rows = Vec::new();

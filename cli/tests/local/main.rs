@@ -20,6 +20,7 @@ mod queue;
 mod run_processes;
 mod scenarios;
 mod terminal;
+mod top;
 mod validate;
 mod verbs;
 mod watch;
