@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, OwnedRef, Phase, SlotId, SpecFact, Text,
-    Timestamp,
+    Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Notes, OwnedRef, Phase, SlotId,
+    SpecFact, Text, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -174,6 +174,9 @@ pub trait JobApi: Send + Sync {
         pods.iter().map(|_| Err(FieldError::new("kind", &*self.resource().kind, "has no pods"))).collect()
     }
 
+    /// Adds to a rendered pod what follows from the state of its job.
+    fn complete_pod(&self, _source: RenderInput<'_>, _job: &engine::Job, _slot: &SlotId, _pod: &mut Value) {}
+
     /// Renders the service of a slot.
     ///
     /// # Errors
@@ -193,6 +196,26 @@ pub trait JobApi: Send + Sync {
     /// Renders the merge patch of a job object that preempts the job, as a scheduler would; `None` when this API has none.
     fn preemption(&self, _reason: &str) -> Option<Value> {
         None
+    }
+
+    /// Renders the merge patch of a job object that writes notes, at this time.
+    fn notes(&self, _source: RenderInput<'_>, _notes: &Notes, _at: Timestamp) -> Value {
+        json!({})
+    }
+
+    /// Returns the Kubernetes Events that report written notes.
+    fn noted(&self, _notes: &Notes) -> Vec<JobEvent> {
+        Vec::new()
+    }
+
+    /// Returns the finalizer that this API puts on pods; `None` when it has none.
+    fn pod_finalizer(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns true for a service that belongs to a whole job, and to no slot.
+    fn is_of_job(&self, service: &Value) -> bool {
+        self.slot_of(service).is_none()
     }
 
     /// Spells a phase as this API does; empty for a job nothing was decided for.

@@ -109,9 +109,14 @@ pub fn time(description: &str) -> Value {
 
 /// Returns the schema that objects are held to, made from that of `spec` as it is meant: fields of the spec and of a replica group
 /// may have any type. A wrong one is a condition on the job, not a refusal.
-pub fn loosened(mut spec: Value) -> Value {
-    loosen_fields(Some(&mut spec), &["replicaSpecs"]);
-    loosen_fields(spec.pointer_mut("/properties/replicaSpecs/additionalProperties"), &[]);
+pub fn loosened(spec: Value) -> Value {
+    loosened_but(spec, "replicaSpecs")
+}
+
+/// Returns the same for a spec whose groups are in a member of another name.
+pub fn loosened_but(mut spec: Value, groups: &str) -> Value {
+    loosen_fields(Some(&mut spec), &[groups]);
+    loosen_fields(spec.pointer_mut(&format!("/properties/{groups}/additionalProperties")), &[]);
     spec
 }
 

@@ -20,6 +20,7 @@ pub mod conditions;
 pub mod crd;
 pub mod demand;
 pub mod elasticjob;
+pub mod events;
 pub mod fields;
 pub mod kubernetes;
 pub mod manifest;

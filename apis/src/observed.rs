@@ -45,7 +45,7 @@ impl ObservedObject {
             }
             "Service" => {
                 let (key, api) = owner()?;
-                if api.slot_of(&object).is_none() && owns(&**api, &object) {
+                if api.is_of_job(&object) && owns(&**api, &object) {
                     return Some(Self::Owned(key, Box::new(crate::owned::fact(&object).ok()?)));
                 }
                 let mut fact = crate::service::fact(&**api, &object).ok()?;

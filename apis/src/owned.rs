@@ -137,6 +137,18 @@ pub fn complete(
     body
 }
 
+/// Returns an object as it is created: without the members that are null, which a patch takes away.
+pub fn created(mut rendered: Value) -> Value {
+    fn strip(value: &mut Value) {
+        if let Some(members) = value.as_object_mut() {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(strip);
+        }
+    }
+    strip(&mut rendered);
+    rendered
+}
+
 /// Returns the merge patch that gives an object its present contents: all that was rendered but what a patch cannot change.
 pub fn patch(rendered: &Value) -> Value {
     let mut patch = rendered.clone();

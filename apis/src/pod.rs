@@ -77,7 +77,14 @@ pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
             .collect(),
         restarts: restarts(object),
         shape: annotation(object, SHAPE).map(Text::from),
+        protected: api.pod_finalizer().and_then(|own| protected(own, object)),
     })
+}
+
+/// Returns the other finalizers of a pod that has this one.
+fn protected(own: &str, object: &Value) -> Option<Vec<Text>> {
+    let all = || list_at(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str);
+    all().any(|name| name == own).then(|| all().filter(|name| *name != own).map(Text::from).collect())
 }
 
 /// Returns the number of restarts of the pod's containers, init containers included.

@@ -107,12 +107,16 @@ fn attempts(api: &dyn JobApi, key: &JobKey, job: &Job, words: impl Fn(&Outcome) 
         ObjectRef::ServiceUid(uid) => {
             job.services.get(uid).map_or_else(|| object.to_string(), |service| format!("service {}", service.name))
         }
-        ObjectRef::Status | ObjectRef::EndAnnotation | ObjectRef::Job | ObjectRef::Owned(_) | ObjectRef::Finalizer => {
-            object.to_string()
-        }
+        ObjectRef::Status
+        | ObjectRef::EndAnnotation
+        | ObjectRef::Job
+        | ObjectRef::Owned(_)
+        | ObjectRef::Finalizer
+        | ObjectRef::Notes => object.to_string(),
     };
     job.attempts
         .iter()
+        .filter(|(object, _)| !job.does_without(object))
         .filter_map(|(object, attempt)| Some(format!("{}: {}", name(object), words(&attempt.last)?)))
         .collect()
 }

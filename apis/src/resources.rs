@@ -105,6 +105,7 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
     for verb in api.writes() {
         let (verb, reason) = match verb {
             Verb::Patch if api.finalizer().is_some() => ("patch", "Puts the finalizer on an object, and takes it off."),
+            Verb::Patch if api.pod_finalizer().is_some() => ("patch", "Notes on a job how far its scaling is."),
             Verb::Patch => ("patch", "Writes the annotation that older tools read."),
             Verb::Delete => ("delete", "Deletes a job whose time to live has passed."),
             Verb::Create | Verb::ApplyStatus | Verb::Get => continue,
@@ -138,9 +139,13 @@ impl Registry {
         let core = CORE.iter().map(|core| {
             let mut served = core.served();
             let patched = self.owned_types().find(|owned| owned.resource() == served.resource);
-            if let (Some(owned), Some(right)) = (patched, served.rights.first_mut()) {
+            let reason = patched.map(|owned| owned.reason);
+            let protects = core.kind == Some(Kind::Pod) && self.iter().any(|api| api.pod_finalizer().is_some());
+            let reason = reason
+                .or_else(|| protects.then_some("Pods are created, deleted, and let go by taking a finalizer off."));
+            if let (Some(reason), Some(right)) = (reason, served.rights.first_mut()) {
                 right.verbs.push("patch");
-                right.reasons = vec![owned.reason];
+                right.reasons = vec![reason];
             }
             served
         });

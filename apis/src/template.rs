@@ -123,6 +123,29 @@ pub fn containers_mut<'a>(spec: &'a mut Map<String, Value>, key: &str) -> impl I
     spec.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
+/// Puts members before those that a list of a container has: of an argument that is given twice, a launcher takes the last.
+pub fn prepend_list(container: &mut Value, key: &str, members: &[Value]) {
+    if let Some(own) = list_of(container, key) {
+        own.splice(0..0, members.iter().cloned());
+    }
+}
+
+/// Puts members behind those that a list of a container has: of a variable that is given twice, the last one counts.
+pub fn append_list(container: &mut Value, key: &str, members: &[Value]) {
+    if let Some(own) = list_of(container, key) {
+        own.extend(members.iter().cloned());
+    }
+}
+
+/// Returns a list of a container, made where it is absent; `None` where something else stands there.
+fn list_of<'a>(container: &'a mut Value, key: &str) -> Option<&'a mut Vec<Value>> {
+    let own = container.as_object_mut()?.entry(key).or_insert(Value::Null);
+    if own.is_null() {
+        *own = Value::Array(Vec::new());
+    }
+    own.as_array_mut()
+}
+
 /// Returns the labels of a template.
 pub fn labels(template: &Value) -> Map<String, Value> {
     text_map(at(template, &["metadata", "labels"]))

@@ -27,7 +27,15 @@ impl Translation {
         match spec {
             Some(spec) if errors.is_empty() => {
                 let manifest = Text::from(model::json::canonical(&(self.manifest)(object)));
-                SpecFact { spec: Ok(spec), warnings, manifest, missing: Vec::new(), needs: Vec::new() }
+                SpecFact {
+                    spec: Ok(spec),
+                    warnings,
+                    manifest,
+                    missing: Vec::new(),
+                    needs: Vec::new(),
+                    fatal: false,
+                    notes: None,
+                }
             }
             Some(_) | None => SpecFact {
                 spec: Err(errors),
@@ -35,6 +43,8 @@ impl Translation {
                 manifest: Text::from("{}"),
                 missing: Vec::new(),
                 needs: Vec::new(),
+                fatal: false,
+                notes: None,
             },
         }
     }

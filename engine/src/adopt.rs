@@ -44,6 +44,8 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         finals: adopted.finals.clone(),
         admitted_at: mirror.admitted_at,
         past_container_restarts: mirror.container_restarts,
+        rounds: mirror.rounds,
+        round_at: mirror.round_at,
         orphan_since: Some(at),
         adopted: stamp,
         holding: Holding {
@@ -116,6 +118,8 @@ impl Job {
             mirror.start_after = self.holding.start_after;
             mirror.admitted_at = self.admitted_at;
             mirror.container_restarts = self.past_container_restarts;
+            mirror.rounds = self.rounds;
+            mirror.round_at = self.round_at;
             mirror.slot_counts = self.pinned_counts();
             let grown = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.grown_from?)));
             mirror.grown_from = grown.collect();

@@ -76,6 +76,12 @@ impl State {
                 let has_run = |id: &SlotId| job.runs_once(&id.group) && job.slot(id).is_some_and(|slot| slot.done);
                 let tells = |uid: &Uid| job.pods.get(uid).and_then(|pod| pod.fact.slot.as_ref()).is_some_and(has_run);
                 let needs_mirror = job.ending().is_some() || uids.iter().any(tells);
+                if job.elastic().is_some() && job.ending().is_none() {
+                    // Without it, a pod that is being deleted waits for a checkpoint.
+                    job.decided = stamp;
+                    job.status_stamp = stamp;
+                }
+                let needs_mirror = needs_mirror || job.elastic().is_some();
                 let requires = if needs_mirror { job.decided } else { Stamp::default() };
                 for uid in uids {
                     schedule_deletion(job, uid, requires, &node_view);
@@ -156,6 +162,14 @@ impl State {
                 }
             }
             Event::Replaced { group, slots } => {
+                // All that one record replaces is one round.
+                let counts = job.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.rounds);
+                if counts && job.decided != stamp {
+                    job.rounds = job.rounds.saturating_add(1);
+                }
+                if job.noted().is_some() {
+                    job.round_at = Some(at);
+                }
                 job.decided = stamp;
                 job.status_stamp = stamp;
                 replace(job, group, slots, stamp, &node_view);

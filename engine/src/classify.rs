@@ -50,6 +50,9 @@ impl DecisionContext<'_> {
         if pod.fact.phase == PodPhase::Failed {
             return self.classify_failed(job, group, pod);
         }
+        if ended_beside_others(job, group, pod) {
+            return PodOutcome::Failed { phase: Phase::Failed, kind: CauseKind::Exited, restartable: true };
+        }
         match self.lost(group, pod) {
             Some(kind) => {
                 let restartable = on_node_fail(job, group.restart, kind);
@@ -60,12 +63,7 @@ impl DecisionContext<'_> {
     }
 
     fn classify_failed(&self, job: &Job, group: &GroupSpec, pod: &Pod) -> PodOutcome {
-        let mut codes = pod.fact.containers.iter().filter_map(|c| match &c.state {
-            ContainerState::Terminated { code, .. } if c.main => Some(*code),
-            ContainerState::Terminated { .. } | ContainerState::Waiting { .. } | ContainerState::Running => None,
-        });
-        let listed = |code: i32| job.spec().is_some_and(|s| s.restartable_codes.binary_search(&code).is_ok());
-        let by_code = codes.next().is_some_and(listed) && codes.all(listed);
+        let by_code = ended_with_listed_code(job, pod);
         let gpu = self.gpu_message(pod) || has_gpu_condition(pod, &self.node_view);
         let restartable = match group.restart {
             RestartPolicy::Always | RestartPolicy::OnFailure => true,
@@ -122,6 +120,23 @@ impl DecisionContext<'_> {
             restartable: false,
         })
     }
+}
+
+/// Returns true if every main container of a pod that ended did so with a listed exit code, and one did.
+fn ended_with_listed_code(job: &Job, pod: &Pod) -> bool {
+    let mut codes = pod.fact.containers.iter().filter_map(|c| match &c.state {
+        ContainerState::Terminated { code, .. } if c.main => Some(*code),
+        ContainerState::Terminated { .. } | ContainerState::Waiting { .. } | ContainerState::Running => None,
+    });
+    let listed = |code: i32| job.spec().is_some_and(|s| s.restartable_codes.binary_search(&code).is_ok());
+    codes.next().is_some_and(listed) && codes.all(listed)
+}
+
+/// Returns true if the main container of a pod failed in a way that is restarted, while others of the pod still run.
+fn ended_beside_others(job: &Job, group: &GroupSpec, pod: &Pod) -> bool {
+    group.restart == RestartPolicy::Listed
+        && retryable(job).is_some_and(|listed| listed.main_ended)
+        && ended_with_listed_code(job, pod)
 }
 
 fn retryable(job: &Job) -> Option<&Retryable> {

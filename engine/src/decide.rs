@@ -2,13 +2,14 @@
 //!
 //! Ranking: `AITrainingJob` specification, section 2.6, corrected: end requests and the time limit also act while a restart waits;
 //! the whole job is evaluated before any pod is created or deleted. The rules are grouped by what they lead to:
-//! [`endings`], [`restarts`], [`replacements`], [`halts`], [`reconcile`]; [`report`] says what the pods of a group come to.
+//! [`endings`], [`restarts`], [`replacements`], [`refresh`], [`halts`], [`reconcile`]; [`report`] says what the pods of a group come to.
 
 mod endings;
 mod first_failure;
 mod halts;
 pub(crate) mod owned;
 mod reconcile;
+mod refresh;
 mod replacements;
 mod report;
 mod restarts;
@@ -73,7 +74,9 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
         return endings::proceed(job, phase);
     }
     // An edit that cannot be accepted is reported; the job goes on with the spec before.
-    let Some(spec) = job.spec() else { return reconcile::without_spec(job) };
+    let Some(spec) = job.spec() else {
+        return endings::unacceptable(job).unwrap_or_else(|| reconcile::without_spec(job));
+    };
     if let Some((request, value)) = job.end_requests.first_key_value() {
         return endings::requested(job, spec, *request, value);
     }
@@ -100,7 +103,10 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if let Some(events) = endings::by_policy(context, job, spec, &reports) {
         return events;
     }
-    if let Some(events) = endings::by_budget(job, spec).or_else(|| endings::by_group_budget(job, spec)) {
+    if let Some(events) = endings::by_budget(job, spec)
+        .or_else(|| endings::by_group_budget(job, spec))
+        .or_else(|| endings::by_running_restarts(job, spec))
+    {
         return events;
     }
     if endings::is_over_time(context, job) {
@@ -112,7 +118,12 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if let Some(events) = halts::without_share(context, job, spec) {
         return events;
     }
-    if let Some(events) = restarts::misshapen(job, spec) {
+    if let Some(events) = refresh::old_pods(job, spec) {
+        return events;
+    }
+    if job.elastic().is_none()
+        && let Some(events) = restarts::misshapen(job, spec)
+    {
         return events;
     }
     reconcile::active_job(context, job, spec)
@@ -129,6 +140,7 @@ fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
     let planned = job.owned.values().any(|owned| owned.planned);
     let waiting =
         planned || !job.planned_pods.is_empty() || !job.planned_services.is_empty() || job.has_outdated_objects();
+    let waiting = waiting || job.missing_notes().is_some();
     let waiting = waiting || job.holding.has_target;
     if job.is_fenced(term) || (events.is_empty() && !waiting) {
         return events;

@@ -4,7 +4,9 @@
 
 use std::cmp::Reverse;
 
-use model::{Command, Effect, JobKey, Keep, ObjectRef, OwnedFact, OwnedSpec, RestartScope, Stamp, Term, Text, Uid};
+use model::{
+    Awaits, Command, Effect, JobKey, Keep, ObjectRef, OwnedFact, OwnedSpec, RestartScope, Stamp, Term, Text, Uid,
+};
 
 use crate::job::{Job, PendingDeletion, Pod};
 use crate::nodes::NodeTrouble;
@@ -77,6 +79,7 @@ impl State {
             commands.push(Command::CreateService { slot: slot.clone() });
         }
         Self::own_objects(job, commands);
+        commands.extend(job.missing_notes().map(|notes| Command::WriteNotes { notes, rv: job.rv }));
     }
 
     /// The finalizer and the objects that the job owns besides pods and services of slots.
@@ -89,7 +92,9 @@ impl State {
             let Some(owned) = job.owned.get(&wanted.object) else { continue };
             // What has no owner reference is created once the finalizer sees to its end.
             let is_covered = wanted.keep != Keep::Finalized || job.finalized;
-            if owned.planned && is_covered {
+            // Pods that exist are not in it.
+            let is_late = wanted.awaits == Awaits::ExistsIfServed && job.has_lasting_pods();
+            if owned.planned && is_covered && !is_late {
                 commands.push(Command::CreateOwned { object: wanted.object.clone() });
             }
             if let Some(fact) = job.outdated(wanted) {
@@ -139,6 +144,12 @@ impl State {
             let asked = deletion.ordered || pod.fact.deleting.is_some();
             if job.acked_stamp >= deletion.requires && (!asked || (lost && !deletion.forced)) {
                 commands.push(Command::DeletePod { uid: uid.clone(), name: pod.fact.name.clone(), force: lost });
+            }
+        }
+        for (uid, pod) in &job.pods {
+            if let Some(others) = job.released(pod) {
+                let (name, others) = (pod.fact.name.clone(), others.clone());
+                commands.push(Command::ReleasePod { uid: uid.clone(), name, rv: pod.fact.rv, others });
             }
         }
         for (object, owned) in &job.owned {
@@ -206,7 +217,8 @@ impl Job {
 
     /// Returns the calls about its objects that could not be done, for its users.
     pub fn refusals(&self) -> impl Iterator<Item = (&ObjectRef, &model::Outcome)> {
-        self.attempts.iter().filter_map(|(object, attempt)| match &attempt.last {
+        let attempts = self.attempts.iter().filter(|(object, _)| !self.does_without(object));
+        attempts.filter_map(|(object, attempt)| match &attempt.last {
             outcome @ (model::Outcome::Refused { .. } | model::Outcome::Taken { waiting: false, .. }) => {
                 Some((object, outcome))
             }

@@ -167,6 +167,7 @@ mod tests {
             conditions: Vec::new(),
             restarts: 0,
             shape: None,
+            protected: None,
         }))
     }
 

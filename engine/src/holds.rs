@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use model::{Awaits, Dependency, GroupSpec, JobSpec, Missing, OwnedRef, Reached, Text};
+use model::{Awaits, Dependency, GroupSpec, JobSpec, Missing, ObjectRef, Outcome, OwnedRef, Reached, Text};
 
 use crate::job::Job;
 
@@ -32,6 +32,8 @@ pub enum Hold<'a> {
     },
     /// Another group has not come far enough.
     After(&'a Dependency),
+    /// The spec says so, in these words.
+    Closed(&'a Text),
     /// No queue granted it places.
     NoShare {
         /// Its queue; `None` is the root.
@@ -61,7 +63,9 @@ impl fmt::Display for Hold<'_> {
                 Reached::Scheduled => write!(f, "waiting until all pods of {group} have a node"),
                 Reached::Running => write!(f, "waiting until all pods of {group} run"),
                 Reached::Succeeded => write!(f, "waiting until all pods of {group} have succeeded"),
+                Reached::Started => write!(f, "waiting until all pods of {group} run, or have ended"),
             },
+            Self::Closed(why) => f.write_str(why),
         }
     }
 }
@@ -91,7 +95,7 @@ impl Job {
     pub(crate) fn hold_besides_share<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
         let owned = || spec.owned.iter().find_map(|owned| self.hold_of(owned));
         let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);
-        owned().or_else(after)
+        owned().or_else(after).or_else(|| group.closed.as_ref().map(Hold::Closed))
     }
 
     /// Returns the hold that an object puts on every pod of the job.
@@ -101,11 +105,29 @@ impl Job {
         }
         let fact = self.owned.get(&owned.object).and_then(|state| state.fact.as_ref()).filter(|fact| !fact.deleting);
         let failed = fact.and_then(|fact| fact.failed.as_ref());
-        let is_met = fact.is_some_and(|fact| match owned.awaits {
-            Awaits::Nothing | Awaits::Exists => true,
+        // Pods that were created without it go on without it.
+        let is_optional = owned.awaits == Awaits::ExistsIfServed;
+        let is_missed =
+            is_optional && (self.does_without(&ObjectRef::Owned(owned.object.clone())) || self.has_lasting_pods());
+        let is_met = fact.map_or(is_missed, |fact| match owned.awaits {
+            Awaits::Nothing | Awaits::Exists | Awaits::ExistsIfServed => true,
             Awaits::Ready => fact.ready,
         });
         (!is_met || failed.is_some()).then_some(Hold::Owned { object: &owned.object, exists: fact.is_some(), failed })
+    }
+
+    /// Returns true if the job does without an owned object where the cluster does not serve its type.
+    pub(crate) fn is_optional(&self, object: &OwnedRef) -> bool {
+        let wanted = self.spec().and_then(|spec| spec.owned.iter().find(|owned| owned.object == *object));
+        wanted.is_some_and(|owned| owned.awaits == Awaits::ExistsIfServed)
+    }
+
+    /// Returns true for an object whose type the cluster does not serve, and that the job does without.
+    pub fn does_without(&self, object: &ObjectRef) -> bool {
+        let ObjectRef::Owned(owned) = object else { return false };
+        let attempt = self.attempts.get(object);
+        self.is_optional(owned)
+            && attempt.is_some_and(|attempt| matches!(attempt.last, Outcome::Refused { code: 404, .. }))
     }
 
     fn has_reached(&self, spec: &JobSpec, after: &Dependency) -> bool {
@@ -115,6 +137,10 @@ impl Job {
         match after.reached {
             Reached::Scheduled => group.all_scheduled(),
             Reached::Running => group.counters.active.saturating_add(succeeded) >= wanted.replicas,
+            Reached::Started => {
+                let ended = succeeded.saturating_add(group.counters.failed);
+                group.counters.active.saturating_add(ended) >= wanted.replicas
+            }
             Reached::Succeeded => group.has_run(wanted) || (!wanted.once && succeeded >= wanted.replicas),
         }
     }

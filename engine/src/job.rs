@@ -113,6 +113,10 @@ pub struct Job {
     pub past_container_restarts: u32,
     /// Restarts of containers of its pods.
     pub container_restarts: u32,
+    /// Rounds in which failed pods were replaced, where its budget counts those.
+    pub rounds: u32,
+    /// Time of the last round, where its object notes it.
+    pub round_at: Option<Timestamp>,
     /// Objects it owns besides pods and services of slots: those observed, and those to be created.
     pub owned: BTreeMap<OwnedRef, Box<Owned>>,
     /// Finalizers on its object, where its API has one.
@@ -295,11 +299,22 @@ impl Job {
     /// Returns the number of retries that its budget counts: pods replaced, and where the budget says so restarts of
     /// containers.
     pub fn retries(&self) -> u32 {
+        if self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.rounds) {
+            return self.rounds;
+        }
         let lasting = self.groups.iter().filter(|(name, _)| !self.runs_once(name));
         let replaced = lasting.fold(0u32, |sum, (_, group)| sum.saturating_add(group.charged));
         let containers = self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.containers);
         let restarts = self.past_container_restarts.saturating_add(self.container_restarts);
         if containers { replaced.saturating_add(restarts) } else { replaced }
+    }
+
+    /// Returns the restarts of containers in the pods that run now, of the groups that count them.
+    pub fn running_restarts(&self) -> u32 {
+        let counted = self.spec_groups().filter(|(spec, _)| spec.counts_restarts);
+        let pods = counted.flat_map(|(_, group)| &group.slots).filter_map(|slot| self.pods.get(slot.pod.as_ref()?));
+        let running = pods.filter(|pod| pod.fact.phase == PodPhase::Running);
+        running.fold(0, |sum: u32, pod| sum.saturating_add(pod.fact.restarts))
     }
 
     /// Returns the number of retries that the budget of a group counts: its pods replaced, and where the budget says so restarts

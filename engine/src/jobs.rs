@@ -243,6 +243,8 @@ mod tests {
                 manifest: "{}".into(),
                 missing: vec![],
                 needs: vec![],
+                fatal: false,
+                notes: None,
             };
             let spec = Some(Arc::new(fact));
             let new = || Job {

@@ -36,6 +36,7 @@ pub mod holds;
 pub mod job;
 mod jobs;
 pub mod nodes;
+mod notes;
 mod observe;
 pub mod queues;
 mod ranges;

@@ -41,6 +41,7 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, node_view: &NodeView<'_>) {
     let (services, gpus) = wanted.map_or((false, false), |group| (group.services, group.gpus));
     let shape = wanted.and_then(|group| group.shape.as_ref());
     let once = wanted.is_some_and(|group| group.once);
+    let main_ended = spec.and_then(|spec| spec.retryable.as_ref()).is_some_and(|listed| listed.main_ended);
     let ignores_leaving = spec.is_some_and(|spec| spec.phase_rules.ignores_leaving);
     let Some(group) = groups.get_mut(&id.group) else { return };
     let Group {
@@ -65,7 +66,10 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, node_view: &NodeView<'_>) {
     set_membership(done, id.index, slot.done);
     // What became of a pod that ran once and succeeded has no consequence.
     let is_over = slot.lost || (once && slot.done);
-    let evaluates = |pod: &Pod| (!is_over || pod.is_leaving()) && needs_evaluation(pod, gpus, node_view);
+    let evaluates = |pod: &Pod| {
+        (!is_over || pod.is_leaving())
+            && (needs_evaluation(pod, gpus, node_view) || (main_ended && has_ended_main(pod)))
+    };
     set_membership(to_evaluate, id.index, pod.is_some_and(|pod| evaluates(pod)));
     set_membership(lost, id.index, slot.lost);
     set_membership(misshapen, id.index, pod.is_some_and(|pod| is_misshapen(pod, shape, once)));
@@ -118,6 +122,12 @@ fn needs_evaluation(pod: &Pod, gpus: bool, node_view: &NodeView<'_>) -> bool {
         PodPhase::Pending => creation_error(pod).is_some() || bad_node() || has_gpu_condition(pod, node_view),
         PodPhase::Running => bad_node() || has_gpu_condition(pod, node_view),
     }
+}
+
+/// Returns true if a main container of a pod has ended, while the pod goes on.
+fn has_ended_main(pod: &Pod) -> bool {
+    let is_ended = |c: &model::ContainerFact| c.main && matches!(c.state, ContainerState::Terminated { .. });
+    !pod.is_leaving() && !pod.fact.phase.is_terminal() && pod.fact.containers.iter().any(is_ended)
 }
 
 pub(crate) fn has_gpu_condition(pod: &Pod, node_view: &NodeView<'_>) -> bool {

@@ -63,7 +63,8 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
         | CauseKind::Resized
         | CauseKind::Suspended
         | CauseKind::ShareLost(_)
-        | CauseKind::NotStarted => {
+        | CauseKind::NotStarted
+        | CauseKind::Invalid => {
             let _ = write!(out, " failed");
             if let Some(node) = node {
                 let _ = write!(out, " on node {node}");

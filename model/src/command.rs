@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::id::{Incarnation, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
+use crate::notes::Notes;
 use crate::owned::OwnedRef;
 
 /// An object of one job that commands are about.
@@ -26,6 +27,8 @@ pub enum ObjectRef {
     Owned(OwnedRef),
     /// The finalizer on the job's object.
     Finalizer,
+    /// The notes on the job's object.
+    Notes,
 }
 
 impl fmt::Display for ObjectRef {
@@ -40,6 +43,7 @@ impl fmt::Display for ObjectRef {
             Self::Job => f.write_str("job"),
             Self::Owned(object) => object.fmt(f),
             Self::Finalizer => f.write_str("finalizer"),
+            Self::Notes => f.write_str("annotations"),
         }
     }
 }
@@ -119,6 +123,24 @@ pub enum Command {
         /// The job's resourceVersion last observed: a precondition.
         rv: ResourceVersion,
     },
+    /// Take the API's finalizer off a pod that is being deleted.
+    ReleasePod {
+        /// Its uid: a precondition.
+        uid: Uid,
+        /// Its name.
+        name: Text,
+        /// Its resourceVersion last observed: a precondition.
+        rv: ResourceVersion,
+        /// Finalizers that stay.
+        others: Vec<Text>,
+    },
+    /// Write notes on the job's object.
+    WriteNotes {
+        /// The notes.
+        notes: Notes,
+        /// The job's resourceVersion last observed: a precondition.
+        rv: ResourceVersion,
+    },
     /// Write the status and the mirror.
     WriteStatus {
         /// The stamp the mirror carries.
@@ -135,7 +157,7 @@ impl Command {
         match self {
             Self::CreatePod { slot, .. } | Self::ReadPod { slot } => ObjectRef::Pod(slot.clone()),
             Self::CreateService { slot } => ObjectRef::Service(slot.clone()),
-            Self::DeletePod { uid, .. } => ObjectRef::PodUid(uid.clone()),
+            Self::DeletePod { uid, .. } | Self::ReleasePod { uid, .. } => ObjectRef::PodUid(uid.clone()),
             Self::DeleteService { uid, .. } => ObjectRef::ServiceUid(uid.clone()),
             Self::WriteEndAnnotation => ObjectRef::EndAnnotation,
             Self::DeleteJob => ObjectRef::Job,
@@ -144,6 +166,7 @@ impl Command {
             | Self::DeleteOwned { object, .. }
             | Self::ReadOwned { object } => ObjectRef::Owned(object.clone()),
             Self::SetFinalizer { .. } => ObjectRef::Finalizer,
+            Self::WriteNotes { .. } => ObjectRef::Notes,
             Self::WriteStatus { .. } => ObjectRef::Status,
         }
     }

@@ -240,4 +240,6 @@ pub enum CauseKind {
     ShareLost(LossKind),
     /// The job did not start as a whole in time.
     NotStarted,
+    /// The spec cannot be accepted.
+    Invalid,
 }

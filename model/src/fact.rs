@@ -8,6 +8,7 @@ use crate::command::{ObjectRef, Outcome};
 use crate::config::Config;
 use crate::id::{Incarnation, Kind, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 use crate::mirror::Mirror;
+use crate::notes::Noted;
 use crate::owned::{Keep, OwnedRef};
 use crate::queue::QueueReport;
 use crate::share::ShareChange;
@@ -175,6 +176,10 @@ pub struct SpecFact {
     pub missing: Vec<Missing>,
     /// Jobs of other kinds whose objects the spec is made of: kind and name, in the job's namespace.
     pub needs: Vec<(Text, Text)>,
+    /// Set if a spec that cannot be accepted fails a job that never had another one.
+    pub fatal: bool,
+    /// Notes on the job's object, whether its spec can be accepted or not; `None` where its API has none.
+    pub notes: Option<Box<Noted>>,
 }
 
 /// An object that a spec needs and that cannot be used.
@@ -244,6 +249,8 @@ pub struct PodFact {
     pub restarts: u32,
     /// The shape it was made in, where its API tells shapes.
     pub shape: Option<Text>,
+    /// Other finalizers of a pod that its API's finalizer holds back; `None` for a pod that has not that one.
+    pub protected: Option<Vec<Text>>,
 }
 
 /// A container, reduced to what decisions read.

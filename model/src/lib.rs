@@ -22,6 +22,7 @@ pub mod fact;
 pub mod id;
 pub mod json;
 pub mod mirror;
+pub mod notes;
 pub mod owned;
 pub mod phase;
 pub mod policy;
@@ -38,6 +39,7 @@ pub use fact::{
 };
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;
+pub use notes::{Checkpoint, Elastic, Noted, Notes};
 pub use owned::{Awaits, Keep, OwnedRef, OwnedSpec, When};
 pub use phase::Phase;
 pub use policy::{

@@ -42,6 +42,10 @@ pub struct Mirror {
     pub admitted_at: Option<Timestamp>,
     /// Restarts of containers of pods that are gone.
     pub container_restarts: u32,
+    /// Rounds in which failed pods were replaced, where a budget counts those.
+    pub rounds: u32,
+    /// Time of the last of them, where the job's object notes it.
+    pub round_at: Option<Timestamp>,
     /// Last completed run of each group whose pods run once.
     pub achieved: BTreeMap<Text, Text>,
     /// Places that the queues granted. A pod is created only once the mirror tells its place.

@@ -67,6 +67,8 @@ pub enum Awaits {
     Exists,
     /// It is ready, for example bound.
     Ready,
+    /// It exists, or the cluster does not serve its type. It is created only while the job has no pods.
+    ExistsIfServed,
 }
 
 /// Time for which an owned object is kept.

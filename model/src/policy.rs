@@ -63,6 +63,8 @@ pub struct Retryable {
     pub node: bool,
     /// Set if pods whose device failed are restarted.
     pub gpu: bool,
+    /// Set if the exit code of a main container counts as soon as it ended, while others of its pod still run.
+    pub main_ended: bool,
 }
 
 /// Number of retries after which a job fails.
@@ -74,6 +76,8 @@ pub struct Budget {
     pub containers: bool,
     /// Relation to the limit at which the job fails.
     pub reach: Reach,
+    /// Set if pods that are replaced together count as one retry.
+    pub rounds: bool,
 }
 
 /// Relation of a number to its limit.

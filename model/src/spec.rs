@@ -33,6 +33,8 @@ pub struct JobSpec {
     pub retryable: Option<Retryable>,
     /// Retries after which the job fails; `None` is unlimited.
     pub budget: Option<Budget>,
+    /// Restarts of containers at which the job fails, counted over the pods that run at the time; 0 is reached by the first.
+    pub running_restart_limit: Option<u32>,
     /// Instant from which the time limit counts.
     pub limit_from: ClockStart,
     /// Pods that are deleted, by the way the job ended; absent where [`JobSpec::clean_pods`] stands for all.
@@ -68,6 +70,7 @@ impl Default for JobSpec {
             phase_rules: PhaseRules::default(),
             retryable: None,
             budget: None,
+            running_restart_limit: None,
             limit_from: ClockStart::default(),
             clean_by: None,
             ttl_ms: None,
@@ -137,6 +140,10 @@ pub struct GroupSpec {
     pub budget: Option<Budget>,
     /// GPUs that each of its pods requests; recorded for jobs with a demand.
     pub gpu_request: Option<GpuRequest>,
+    /// Set if restarts of containers in its pods count for [`JobSpec::running_restart_limit`].
+    pub counts_restarts: bool,
+    /// Why none of its pods may be created, in words; `None` when they may.
+    pub closed: Option<Text>,
 }
 
 impl Default for GroupSpec {
@@ -159,6 +166,8 @@ impl Default for GroupSpec {
             drops_succeeded: false,
             budget: None,
             gpu_request: None,
+            counts_restarts: false,
+            closed: None,
         }
     }
 }
@@ -193,6 +202,8 @@ pub enum Reached {
     Running,
     /// All of its pods have succeeded.
     Succeeded,
+    /// All of its pods run, or have ended.
+    Started,
 }
 
 /// Edits of a spec that take effect on a job with pods.
@@ -246,6 +257,8 @@ pub enum Running {
     All,
     /// The minimum of each of these groups. While none of them has replicas, the job is `Suspended`.
     Minimum(BTreeSet<Text>),
+    /// One pod of these groups, from its placement on a node on. A job stays `Running` while no pod is being replaced.
+    Any(BTreeSet<Text>),
 }
 
 /// Time at which the terminal phase is shown.

@@ -12,6 +12,12 @@ impl Operator {
     /// Creates a Kubernetes Event about the answer to a command, where users expect one.
     pub(crate) fn announce(&mut self, key: &JobKey, command: &Command, answer: &ApiAnswer) {
         let Some(api) = self.registry.api_of(key) else { return };
+        if let (Command::WriteNotes { notes, .. }, Ok(_)) = (command, answer) {
+            for JobEvent { warning, reason, message, salt } in api.noted(notes) {
+                self.tell(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);
+            }
+        }
+        let Some(api) = self.registry.api_of(key) else { return };
         let (what, kind, name, salt) = match command {
             Command::CreatePod { slot, incarnation, .. } => ("Create", "Pod", api.slot_name(key, slot), incarnation.0),
             Command::CreateService { slot } => ("Create", "Service", api.slot_name(key, slot), 0),
@@ -26,7 +32,9 @@ impl Operator {
             | Command::ReadOwned { .. }
             | Command::UpdateOwned { .. }
             | Command::SetFinalizer { .. }
+            | Command::ReleasePod { .. }
             | Command::WriteEndAnnotation
+            | Command::WriteNotes { .. }
             | Command::WriteStatus { .. } => return,
         };
         let (kind_of_event, reason, message) = match answer {

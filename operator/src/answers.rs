@@ -69,10 +69,12 @@ impl Operator {
                 Command::ReadPod { .. }
                 | Command::ReadOwned { .. }
                 | Command::SetFinalizer { .. }
+                | Command::WriteNotes { .. }
                 | Command::WriteEndAnnotation,
                 Err(ApiError { code: 404, .. }),
             )
-            | (Command::DeleteJob, Err(ApiError { code: 404 | 409, .. })) => Outcome::Gone,
+            | (Command::DeleteJob, Err(ApiError { code: 404 | 409, .. }))
+            | (Command::ReleasePod { .. }, Ok(_)) => Outcome::Gone,
             (
                 Command::CreatePod { .. } | Command::CreateService { .. } | Command::CreateOwned { .. },
                 Err(ApiError { code: 409, .. }),
@@ -96,7 +98,10 @@ impl Operator {
                     Outcome::Done
                 }
             }
-            (Command::DeletePod { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
+            // It changed: the watch shows how.
+            (Command::ReleasePod { .. }, Err(ApiError { code: 409, .. })) => Outcome::Unknown { code: 409 },
+            (Command::DeletePod { uid, .. }, Err(ApiError { code: 404 | 409, .. }))
+            | (Command::ReleasePod { uid, .. }, Err(ApiError { code: 404, .. })) => {
                 facts.push(key, Fact::PodGone { uid: uid.clone(), rv: None });
                 return;
             }
@@ -111,8 +116,11 @@ impl Operator {
                 facts.push(key, Fact::Published { stamp: *stamp, rv: objects::resource_version(&job) });
                 return;
             }
-            (Command::WriteStatus { .. } | Command::SetFinalizer { .. }, Err(ApiError { code: 409, .. }))
-            | (Command::SetFinalizer { .. }, Ok(_)) => {
+            (
+                Command::WriteStatus { .. } | Command::SetFinalizer { .. } | Command::WriteNotes { .. },
+                Err(ApiError { code: 409, .. }),
+            )
+            | (Command::SetFinalizer { .. } | Command::WriteNotes { .. }, Ok(_)) => {
                 let known = self.state.known_version(key);
                 self.in_flight.read_next(key, Purpose::ReadJob { known, of: object });
                 return;

@@ -89,7 +89,15 @@ mod tests {
             ..JobSpec::default()
         };
         let manifest = manifest.into();
-        Arc::new(SpecFact { spec: Ok(spec), warnings: Vec::new(), manifest, missing: Vec::new(), needs: Vec::new() })
+        Arc::new(SpecFact {
+            spec: Ok(spec),
+            warnings: Vec::new(),
+            manifest,
+            missing: Vec::new(),
+            needs: Vec::new(),
+            fatal: false,
+            notes: None,
+        })
     }
 
     #[test]

@@ -25,7 +25,8 @@ impl Operator {
             return VecDeque::new();
         }
         let Some(api) = self.registry.api_of(key).cloned() else { return VecDeque::new() };
-        let Some(input) = self.render_input(key) else { return VecDeque::new() };
+        let Some(valid) = self.state.jobs.live(key).and_then(|job| job.valid.clone()) else { return VecDeque::new() };
+        let Some(input) = self.manifests.input(key, valid) else { return VecDeque::new() };
         let mut places = Vec::new();
         let mut slots = Vec::new();
         for command in commands.iter().filter(wanted) {
@@ -46,6 +47,9 @@ impl Operator {
             let mut body = body;
             if let Some(node) = node {
                 apis::demand::place(&mut body, node, queue);
+            }
+            if let Some(job) = job {
+                api.complete_pod(input, job, slot, &mut body);
             }
             body
         };
@@ -86,7 +90,7 @@ impl Operator {
             }
             Command::CreateOwned { object } => {
                 let Some(body) = self.render_owned(key, object)? else { return Ok(None) };
-                ApiCall { body: Some(body), ..self.owned_call(Verb::Create, key, object) }
+                ApiCall { body: Some(apis::owned::created(body)), ..self.owned_call(Verb::Create, key, object) }
             }
             Command::UpdateOwned { object, uid, rv } => {
                 let Some(body) = self.render_owned(key, object)? else { return Ok(None) };
@@ -109,6 +113,22 @@ impl Operator {
                 let all: Vec<&str> = others.chain(on.then_some(finalizer)).collect();
                 ApiCall {
                     body: Some(serde_json::json!({"metadata": {"finalizers": all}})),
+                    uid: Some(key.uid.clone()),
+                    rv: Some(*rv),
+                    ..call(Verb::Patch, api.resource(), key, &key.name)
+                }
+            }
+            Command::ReleasePod { uid, name, rv, others } => ApiCall {
+                body: Some(serde_json::json!({"metadata": {"finalizers": others}})),
+                uid: Some(uid.clone()),
+                rv: Some(*rv),
+                ..call(Verb::Patch, pods(), key, name)
+            },
+            Command::WriteNotes { notes, rv } => {
+                let at = self.state.at;
+                let Some(input) = self.render_input(key) else { return Ok(None) };
+                ApiCall {
+                    body: Some(api.notes(input, notes, at)),
                     uid: Some(key.uid.clone()),
                     rv: Some(*rv),
                     ..call(Verb::Patch, api.resource(), key, &key.name)

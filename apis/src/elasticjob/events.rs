@@ -2,10 +2,11 @@
 //!
 //! Must not report created and deleted objects: those Events are common to all APIs. Tests: `tests/events.rs`.
 
-use model::{CauseKind, ContainerState, Decision, Event, Fact, Phase, PodFact, Timestamp};
+use model::{CauseKind, Decision, Event, Fact, Phase, PodFact, Timestamp};
 
 use super::spec::TEMPLATE_POLICY;
 use crate::api::{JobEvent, JobStep};
+use crate::events::{normal, overridden_policies, warning};
 
 /// Returns the Events that report a record.
 pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
@@ -14,8 +15,7 @@ pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
         if let Fact::Pod(pod) = fact {
             found.extend(exit(&step.key.namespace, pod));
         } else if let Fact::Spec(spec) = fact {
-            let overridden = spec.warnings.iter().filter(|field| field.path.ends_with(TEMPLATE_POLICY));
-            found.extend(overridden.map(|field| warning("SettedPodTemplateRestartPolicy", field.to_string())));
+            found.extend(overridden_policies(spec, TEMPLATE_POLICY));
         }
     }
     found.extend(step.events.iter().filter_map(decision));
@@ -43,13 +43,7 @@ fn exit(namespace: &str, pod: &PodFact) -> Option<JobEvent> {
     if !pod.phase.is_terminal() || pod.deleting.is_some() {
         return None;
     }
-    let code =
-        pod.containers.iter().filter(|container| container.main).find_map(|container| match container.state {
-            ContainerState::Terminated { code, .. } => Some(code),
-            ContainerState::Waiting { .. } | ContainerState::Running => None,
-        })?;
-    let message = format!("Pod: {namespace}.{} exited with code {code}", pod.name);
-    Some(JobEvent { salt: pod.incarnation.0, ..normal("ExitedWithCode", message) })
+    crate::events::exit(namespace, pod)
 }
 
 fn decision(event: &Event) -> Option<JobEvent> {
@@ -67,12 +61,4 @@ fn decision(event: &Event) -> Option<JobEvent> {
         (Decision::End { .. }, _) => normal("ElasticJobFailed", message),
         (Decision::Halt { .. }, _) => normal("ElasticJobSuspended", message),
     })
-}
-
-fn normal(reason: &str, message: String) -> JobEvent {
-    JobEvent { warning: false, reason: reason.to_owned(), message, salt: 0 }
-}
-
-fn warning(reason: &str, message: String) -> JobEvent {
-    JobEvent { warning: true, ..normal(reason, message) }
 }

@@ -12,7 +12,7 @@ use super::words::{API_VERSION, CONTAINER, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_
 use crate::api::{PodSlot, RenderInput};
 use crate::objects::{INCARNATION, SHAPE, text_at};
 use crate::replicas::{pod_spec, slot_name, template_of};
-use crate::template::{self, PodParts, containers, containers_mut};
+use crate::template::{self, PodParts, containers, containers_mut, prepend_list};
 
 /// Renders the pod of a slot, given the launcher's arguments.
 ///
@@ -27,7 +27,7 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, args: &[Value]) -> 
     let can_tell = containers(template).iter().any(is_worker);
     let variables = environment::variables(source, pod, args);
     for container in containers_mut(&mut spec, "containers").filter(|each| !can_tell || is_worker(each)) {
-        prepend(container, args);
+        prepend_list(container, "args", args);
         environment::add(container, &variables);
     }
     let policy = text_at(manifest, &["spec", "replicaSpecs", pod.group.display(), "restartPolicy"]);
@@ -55,16 +55,4 @@ pub(super) fn slot_labels(job: &str, slot: &SlotId) -> Map<String, Value> {
         (INDEX_LABEL, slot.index.to_string()),
     ];
     labels.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
-}
-
-/// Puts arguments before the user's own: of an argument that is given twice, the launcher takes the last.
-fn prepend(container: &mut Value, args: &[Value]) {
-    let Some(container) = container.as_object_mut() else { return };
-    let own = container.entry("args").or_insert(Value::Null);
-    if own.is_null() {
-        *own = Value::Array(Vec::new());
-    }
-    if let Value::Array(own) = own {
-        own.splice(0..0, args.iter().cloned());
-    }
 }

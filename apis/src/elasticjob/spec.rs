@@ -145,10 +145,12 @@ fn job_spec(groups: Vec<GroupSpec>, policy: Policy, run: RunPolicy) -> JobSpec {
             disrupted: true,
             node: true,
             gpu: false,
+            main_ended: false,
         }),
         budget: run.backoff_limit.map(|limit| Budget {
             limit,
             containers: true,
+            rounds: false,
             reach: match policy {
                 Policy::ExitCode | Policy::Never => Reach::Above,
                 Policy::OnFailure | Policy::Always => Reach::AtLeast,

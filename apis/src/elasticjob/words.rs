@@ -91,6 +91,7 @@ pub(super) const fn failed_reason(kind: CauseKind) -> &'static str {
         | CauseKind::Suspended
         | CauseKind::ShareLost(_)
         | CauseKind::NotStarted
+        | CauseKind::Invalid
         | CauseKind::NoPods => "ElasticJobFailed",
     }
 }

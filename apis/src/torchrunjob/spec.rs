@@ -57,7 +57,15 @@ pub(super) fn fact(object: &Value, needed: &Needed) -> SpecFact {
         queue_of(object).map(|queue| (Text::from(QUEUE_KIND), Text::from(queue))).into_iter().collect();
     let refused = |findings: Findings, missing: Vec<Missing>| {
         let (errors, warnings) = findings.into_errors_and_warnings();
-        SpecFact { spec: Err(errors), warnings, manifest: Text::from("{}"), missing, needs: needs.clone() }
+        SpecFact {
+            spec: Err(errors),
+            warnings,
+            manifest: Text::from("{}"),
+            missing,
+            needs: needs.clone(),
+            fatal: false,
+            notes: None,
+        }
     };
     let Some(fields) = fields.filter(|_| !findings.has_errors()) else { return refused(findings, Vec::new()) };
     let missing = |problem: Option<String>| {
@@ -74,7 +82,7 @@ pub(super) fn fact(object: &Value, needed: &Needed) -> SpecFact {
         Some((spec, manifest)) if !findings.has_errors() => {
             let (_, warnings) = findings.into_errors_and_warnings();
             let manifest = Text::from(model::json::canonical(&manifest));
-            SpecFact { spec: Ok(spec), warnings, manifest, missing: Vec::new(), needs }
+            SpecFact { spec: Ok(spec), warnings, manifest, missing: Vec::new(), needs, fatal: false, notes: None }
         }
         Some(_) | None => refused(findings, Vec::new()),
     }
@@ -123,7 +131,7 @@ fn job_spec(job: &Fields<'_>, queue: &Queue<'_>, findings: &mut Findings) -> Opt
         time_limit_ms: job.reliability.deadline_s.map(ms),
         limit_from: ClockStart::Admitted,
         ttl_ms: job.reliability.ttl_s.map(ms),
-        budget: Some(Budget { limit: job.reliability.max_restarts, containers: true, reach }),
+        budget: Some(Budget { limit: job.reliability.max_restarts, containers: true, reach, rounds: false }),
         end_annotation: false,
         suspended: job.suspended,
         owned: objects(&manifest, is_distributed, has_workspace),
@@ -155,7 +163,7 @@ fn sync(generation: &str) -> GroupSpec {
         shape: Some(Text::from(generation)),
         once: true,
         drops_succeeded: true,
-        budget: Some(Budget { limit: SYNC_RETRIES, containers: true, reach: Reach::Above }),
+        budget: Some(Budget { limit: SYNC_RETRIES, containers: true, reach: Reach::Above, rounds: false }),
         ..GroupSpec::default()
     }
 }

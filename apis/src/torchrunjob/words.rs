@@ -82,6 +82,7 @@ pub(super) const fn failed_reason(kind: CauseKind) -> &'static str {
         | CauseKind::Suspended
         | CauseKind::ShareLost(_)
         | CauseKind::NotStarted
+        | CauseKind::Invalid
         | CauseKind::NoPods => "WorkersFailed",
     }
 }

@@ -54,6 +54,7 @@ fn pod_fact(uid: &str, index: u32, rv: u64) -> PodFact {
         conditions: Vec::new(),
         restarts: 0,
         shape: None,
+        protected: None,
     }
 }
 
@@ -129,6 +130,8 @@ fn spec(replicas: u32) -> Fact {
         manifest: "{}".into(),
         missing: vec![],
         needs: vec![],
+        fatal: false,
+        notes: None,
     }))
 }
 

@@ -13,6 +13,9 @@ use crate::classify::DecisionContext;
 use crate::job::Job;
 use crate::words::{cause_of_end_request, cause_of_pods};
 
+/// Errors of a spec that the message of an ending names; more are counted.
+const MAX_ERRORS: usize = 4;
+
 /// An ending whose pods are going: ends when all are gone.
 pub(super) fn proceed(job: &Job, phase: Phase) -> Vec<Event> {
     let late: Vec<_> = job.pods.keys().filter(|uid| !job.deleting_pods.contains(*uid)).cloned().collect();
@@ -65,6 +68,35 @@ pub(super) fn by_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     Some(end(job, spec, Phase::Failed, Cause { kind: CauseKind::BudgetSpent, slots: Vec::new(), message }))
 }
 
+/// Restarts of containers in the pods that run end the job.
+pub(super) fn by_running_restarts(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+    let limit = spec.running_restart_limit?;
+    let restarts = job.running_restarts();
+    if restarts < limit.max(1) {
+        return None;
+    }
+    let message =
+        format!("the limit of {limit} restarts of containers in running pods is reached ({restarts} counted)");
+    let cause = Cause { kind: CauseKind::BudgetSpent, slots: Vec::new(), message: Text::from(message) };
+    Some(end(job, spec, Phase::Failed, cause))
+}
+
+/// A first spec that cannot be accepted fails the job, where its API says so. A job that was accepted before goes on, also where
+/// the log that tells its spec is lost.
+pub(super) fn unacceptable(job: &Job) -> Option<Vec<Event>> {
+    let was_accepted = job.phase != Phase::New || !job.pods.is_empty();
+    let latest = job.spec.as_ref().filter(|latest| latest.fatal && !was_accepted)?;
+    let errors = latest.spec.as_ref().err().filter(|errors| !errors.is_empty())?;
+    let words: Vec<String> = errors.iter().take(MAX_ERRORS).map(ToString::to_string).collect();
+    let more = errors.len().saturating_sub(MAX_ERRORS);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let message = Text::from(format!("{}{more}", words.join("; ")));
+    let cause = Cause { kind: CauseKind::Invalid, slots: Vec::new(), message };
+    let (phase, clean, live_only) = (Phase::Failed, false, false);
+    let decided = Event::Decided(Box::new(Decision::End { phase, cause, clean, live_only }));
+    Some(vec![decided, Event::Ended { phase }])
+}
+
 /// The retries of a group's own pods end the job.
 pub(super) fn by_group_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     let spent = spec.groups.iter().find_map(|group| {
@@ -80,7 +112,13 @@ pub(super) fn by_group_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
 
 /// Returns a spent budget in words.
 pub(super) fn budget_words(budget: Budget, retries: u32) -> String {
-    let what = if budget.containers { "replaced pods and restarts of containers" } else { "replaced pods" };
+    let what = if budget.rounds {
+        "rounds of replaced pods"
+    } else if budget.containers {
+        "replaced pods and restarts of containers"
+    } else {
+        "replaced pods"
+    };
     format!("the limit of {} retries is used up ({retries} counted: {what})", budget.limit)
 }
 

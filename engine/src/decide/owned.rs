@@ -2,7 +2,7 @@
 //!
 //! Bringing one up to date needs no decision: [`crate::effects`] compares digests. It must not know what an object holds.
 
-use model::{Event, JobKey, JobSpec, Keep, OwnedRef, OwnedSpec, Phase, Text, When};
+use model::{Awaits, Event, JobKey, JobSpec, Keep, ObjectRef, OwnedRef, OwnedSpec, Phase, Text, When};
 
 use crate::job::{Job, Owned};
 use crate::state::State;
@@ -26,6 +26,10 @@ pub(super) fn reconcile(job: &Job, spec: &JobSpec) -> Vec<Event> {
 
 fn is_due(job: &Job, owned: &OwnedSpec) -> bool {
     match owned.when {
+        When::Accepted if owned.awaits == Awaits::ExistsIfServed => {
+            let is_refused = job.attempts.contains_key(&ObjectRef::Owned(owned.object.clone()));
+            !job.phase.is_terminal() && !is_refused && !job.has_lasting_pods()
+        }
         When::Accepted => !job.phase.is_terminal(),
         When::Succeeded => job.phase == Phase::Succeeded,
     }

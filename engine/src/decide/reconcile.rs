@@ -154,6 +154,7 @@ fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
     let (to, message) = held(job, spec).unwrap_or_else(|| match &spec.phase_rules.running {
         Running::All => by_all_pods(job, spec),
         Running::Minimum(groups) => by_minimum(job, groups),
+        Running::Any(groups) => by_any(job, groups),
     });
     let is_queued = to == Phase::Pending && spec.phase_rules.queued && held(job, spec).is_none();
     show(job, if is_queued { Phase::Queued } else { to }, message, events);
@@ -212,6 +213,47 @@ fn by_minimum(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
         Phase::Running | Phase::Restarting | Phase::Terminating => {
             (Phase::Restarting, Text::from(format!("fewer than the minimum of {minimum} pods are running")))
         }
+        Phase::New
+        | Phase::Pending
+        | Phase::Creating
+        | Phase::Suspended
+        | Phase::Preparing
+        | Phase::Queued
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::TimedOut
+        | Phase::Preempted
+        | Phase::NodeFailed => (Phase::Pending, waiting_words(job)),
+    }
+}
+
+/// Returns the phase, with its message, of a job that runs once one pod of some groups is placed.
+fn by_any(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
+    // Pods that make room for a newer generation have not ended.
+    let is_elastic = job.elastic().is_some();
+    let is_replaced = |pod: &Pod| {
+        let slot = pod.fact.slot.as_ref().and_then(|id| job.slot(id));
+        let in_slot = slot.is_some_and(|slot| slot.pod.as_ref() == Some(&pod.fact.uid));
+        in_slot && (!is_elastic || pod.fact.phase.is_terminal())
+    };
+    let deleting = job.deleting_pods.iter().filter_map(|uid| job.pods.get(uid));
+    let replaced = deleting.filter(|pod| is_replaced(pod)).count();
+    if replaced > 0 {
+        let message = if matches!(job.phase, Phase::Restarting) {
+            said(job)
+        } else {
+            Text::from(format!("replacing failed pods: {replaced}"))
+        };
+        return (Phase::Restarting, message);
+    }
+    let groups = || job.spec_groups().filter(|(spec, _)| names.contains(&spec.name));
+    let is_placed = |group: &Group| group.counters.active.saturating_add(group.counters.scheduled) > 0;
+    if groups().any(|(_, group)| is_placed(group)) {
+        let names: Vec<&str> = groups().map(|(spec, _)| &**spec.display()).collect();
+        return (Phase::Running, Text::from(format!("a pod of {} has a node", names.join(" or "))));
+    }
+    match job.phase {
+        Phase::Running | Phase::Restarting | Phase::Terminating => (job.phase, said(job)),
         Phase::New
         | Phase::Pending
         | Phase::Creating

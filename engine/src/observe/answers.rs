@@ -64,6 +64,13 @@ pub(super) fn answered(
                 deletion.ordered = true;
             }
         }
+        (ObjectRef::PodUid(uid), Outcome::Gone) => {
+            // Its protection is.
+            forget(job, object, stamp);
+            if let Some(pod) = job.pods.get_mut(uid) {
+                pod.fact.protected = None;
+            }
+        }
         (ObjectRef::ServiceUid(uid), Outcome::Done) => {
             forget(job, object, stamp);
             if let Some(service) = job.services.get_mut(uid)
@@ -84,6 +91,13 @@ pub(super) fn answered(
             if let Some(owned) = job.owned.get_mut(name)
                 && owned.fact.is_none()
             {
+                job.owned.remove(name);
+            }
+        }
+        (ObjectRef::Owned(name), Outcome::Refused { code: 404, .. }) if job.is_optional(name) => {
+            // The job does without, until its spec changes. Its users need not know.
+            job.attempts.insert(object.clone(), Attempt { failures: 1, retry_at: None, last: outcome.clone() });
+            if job.owned.get(name).is_some_and(|owned| owned.fact.is_none()) {
                 job.owned.remove(name);
             }
         }

@@ -6,8 +6,8 @@
 use model::fact::Adopted;
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Cause, CauseKind, ClockStart, Decision, Edits, Event, Fact, GroupSpec, JobSpec, Kind, Mirror, ObjectRef, Phase,
-    PhaseRules, PodFact,
+    Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Dependency, Edits, Event, Fact, GroupSpec, JobSpec, Kind,
+    Mirror, ObjectRef, Phase, PhaseRules, PodFact, Reached, Running,
 };
 
 /// Returns the oldest format that can hold a record of these facts and events.
@@ -20,12 +20,14 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
     match fact {
         Fact::Spec(fact) => {
             let made_of = !fact.missing.is_empty() || !fact.needs.is_empty();
-            if fact.spec.as_ref().is_ok_and(spec4) {
+            if fact.fatal || fact.notes.is_some() || fact.spec.as_ref().is_ok_and(spec4) {
                 return 4;
             }
             format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
         }
+        Fact::Pod(fact) if fact.protected.is_some() => 4,
         Fact::Pod(fact) => format(pod(fact), false),
+        Fact::Answered { object, .. } if *object == ObjectRef::Notes => 4,
         Fact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
         }
@@ -55,7 +57,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
 pub(crate) fn of_event(event: &Event) -> u16 {
     match event {
         Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => 4,
-        Event::Decided(of) if matches!(of.cause().kind, CauseKind::ShareLost(_) | CauseKind::NotStarted) => 4,
+        Event::Decided(of) if cause4(of) => 4,
         Event::OwnedPlanned { .. } | Event::OwnedDropped { .. } | Event::Achieved { .. } => 3,
         Event::Replaced { .. } | Event::Lost { .. } => 2,
         Event::Decided(of) => format(decision(of), false),
@@ -114,18 +116,41 @@ fn spec3(spec: &JobSpec) -> bool {
 
 /// Returns true for a spec with members that format 4 adds.
 fn spec4(spec: &JobSpec) -> bool {
-    spec.demand.is_some() || spec.queue.is_some() || spec.groups.iter().any(|group| group.gpu_request.is_some())
+    let budget = |budget: Option<Budget>| budget.is_some_and(|budget| budget.rounds);
+    let started = |after: &Dependency| after.reached == Reached::Started;
+    let group = |group: &GroupSpec| {
+        group.gpu_request.is_some()
+            || group.counts_restarts
+            || group.closed.is_some()
+            || budget(group.budget)
+            || group.after.iter().any(started)
+    };
+    spec.demand.is_some()
+        || spec.queue.is_some()
+        || spec.running_restart_limit.is_some()
+        || spec.owned.iter().any(|owned| owned.awaits == Awaits::ExistsIfServed)
+        || budget(spec.budget)
+        || spec.retryable.as_ref().is_some_and(|retryable| retryable.main_ended)
+        || matches!(spec.phase_rules.running, Running::Any(_))
+        || spec.groups.iter().any(group)
 }
 
 fn adoption4(adopted: &Adopted) -> bool {
-    let Mirror { share, charge, share_at, failed_starts, start_after, decision, .. } = &adopted.mirror;
-    let is_new = |decision: &Decision| matches!(decision.cause().kind, CauseKind::ShareLost(_) | CauseKind::NotStarted);
+    let Mirror { share, charge, share_at, failed_starts, start_after, decision, rounds, round_at, .. } =
+        &adopted.mirror;
     !share.is_empty()
         || charge.is_some()
         || share_at.is_some()
         || *failed_starts > 0
         || start_after.is_some()
-        || decision.as_ref().is_some_and(is_new)
+        || *rounds > 0
+        || round_at.is_some()
+        || decision.as_ref().is_some_and(cause4)
+}
+
+/// Returns true for a decision whose cause format 4 adds.
+fn cause4(decision: &Decision) -> bool {
+    matches!(decision.cause().kind, CauseKind::ShareLost(_) | CauseKind::NotStarted | CauseKind::Invalid)
 }
 
 fn config4(config: &model::Config) -> bool {

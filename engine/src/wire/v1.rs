@@ -10,6 +10,7 @@
 mod event;
 mod fact;
 mod job;
+mod notes;
 mod share;
 mod spec;
 

@@ -35,6 +35,7 @@ const METADATA: FieldMask = Only(&[
     ("uid", All),
     ("resourceVersion", All),
     ("deletionTimestamp", All),
+    ("finalizers", All),
     ("labels", All),
     (
         "annotations",

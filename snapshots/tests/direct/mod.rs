@@ -123,6 +123,7 @@ fn stranger(slot: SlotId, name: &str, rv: ResourceVersion) -> model::PodFact {
         conditions: Vec::new(),
         restarts: 0,
         shape: None,
+        protected: None,
     }
 }
 

@@ -173,7 +173,7 @@ fn retries_are_counted_by_the_policy_of_the_workers() {
     {
         let job = edited(&[(&format!("{WORKER}/restartPolicy"), json!(word)), ("/spec/backoffLimit", json!(2))]);
         let spec = spec(&job);
-        assert_eq!(spec.budget, Some(Budget { limit: 2, containers: true, reach }), "{word}");
+        assert_eq!(spec.budget, Some(Budget { limit: 2, containers: true, reach, rounds: false }), "{word}");
         assert_eq!(
             spec.groups[0].restart_limit,
             Some(u32::MAX),

@@ -52,7 +52,7 @@ fn config() -> Config {
     }
 }
 
-fn error() -> FieldError {
+pub(super) fn error() -> FieldError {
     FieldError {
         path: "spec.x".to_owned(),
         value: "-1".to_owned(),
@@ -134,6 +134,7 @@ pub(super) fn pod(phase: PodPhase) -> PodFact {
         conditions: vec!["GpuUnhealthy".into()],
         restarts: 0,
         shape: None,
+        protected: None,
     }
 }
 
@@ -284,9 +285,27 @@ fn spec_facts() -> [SpecFact; 3] {
             manifest: r#"{"a":1}"#.into(),
             missing: vec![],
             needs: vec![],
+            fatal: false,
+            notes: None,
         },
-        SpecFact { spec: Err(vec![error()]), warnings: vec![], manifest: "{}".into(), missing: vec![], needs: vec![] },
-        SpecFact { spec: Ok(other), warnings: vec![], manifest: "{}".into(), missing: vec![], needs: vec![] },
+        SpecFact {
+            spec: Err(vec![error()]),
+            warnings: vec![],
+            manifest: "{}".into(),
+            missing: vec![],
+            needs: vec![],
+            fatal: false,
+            notes: None,
+        },
+        SpecFact {
+            spec: Ok(other),
+            warnings: vec![],
+            manifest: "{}".into(),
+            missing: vec![],
+            needs: vec![],
+            fatal: false,
+            notes: None,
+        },
     ]
 }
 

@@ -36,8 +36,14 @@ fn spec() -> JobSpec {
             milestones: Milestones::EachPhase,
             ..PhaseRules::default()
         },
-        retryable: Some(Retryable { reasons: vec!["Evicted".into()], disrupted: true, node: true, gpu: true }),
-        budget: Some(Budget { limit: 3, containers: true, reach: Reach::AtLeast }),
+        retryable: Some(Retryable {
+            reasons: vec!["Evicted".into()],
+            disrupted: true,
+            node: true,
+            gpu: true,
+            main_ended: false,
+        }),
+        budget: Some(Budget { limit: 3, containers: true, reach: Reach::AtLeast, rounds: false }),
         limit_from: ClockStart::Admitted,
         clean_by: Some(CleanBy {
             succeeded: CleanPodPolicy::None,
@@ -52,7 +58,15 @@ fn spec() -> JobSpec {
 }
 
 fn spec_fact(spec: JobSpec) -> SpecFact {
-    SpecFact { spec: Ok(spec), warnings: vec![], manifest: "{}".into(), missing: vec![], needs: vec![] }
+    SpecFact {
+        spec: Ok(spec),
+        warnings: vec![],
+        manifest: "{}".into(),
+        missing: vec![],
+        needs: vec![],
+        fatal: false,
+        notes: None,
+    }
 }
 
 /// One spec for each member alone, so that each by itself makes its record one of format 2.
@@ -69,7 +83,7 @@ fn specs() -> Vec<JobSpec> {
         of(PhaseRules { ends: Ends::Decided, ..rules() }),
         of(PhaseRules { milestones: Milestones::EachPhase, ..rules() }),
         JobSpec { retryable: Some(Retryable::default()), ..bare() },
-        JobSpec { budget: Some(Budget { limit: 0, containers: false, reach: Reach::Above }), ..bare() },
+        JobSpec { budget: Some(Budget { limit: 0, containers: false, reach: Reach::Above, rounds: false }), ..bare() },
         JobSpec { limit_from: ClockStart::Admitted, ..bare() },
         JobSpec { clean_by: full.clean_by, ..bare() },
         JobSpec { ttl_ms: Some(0), ..bare() },

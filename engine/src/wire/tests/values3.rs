@@ -47,12 +47,23 @@ fn specs() -> Vec<JobSpec> {
         of(GroupSpec { after: after.to_vec(), ..group() }),
         of(GroupSpec { once: true, ..group() }),
         of(GroupSpec { drops_succeeded: true, ..group() }),
-        of(GroupSpec { budget: Some(Budget { limit: 3, containers: true, reach: Reach::Above }), ..group() }),
+        of(GroupSpec {
+            budget: Some(Budget { limit: 3, containers: true, reach: Reach::Above, rounds: false }),
+            ..group()
+        }),
     ]
 }
 
 fn spec_fact(spec: JobSpec) -> SpecFact {
-    SpecFact { spec: Ok(spec), warnings: vec![], manifest: "{}".into(), missing: vec![], needs: vec![] }
+    SpecFact {
+        spec: Ok(spec),
+        warnings: vec![],
+        manifest: "{}".into(),
+        missing: vec![],
+        needs: vec![],
+        fatal: false,
+        notes: None,
+    }
 }
 
 fn missing() -> SpecFact {

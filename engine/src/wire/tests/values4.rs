@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Allocation, Cause, CauseKind, Charge, Config, Decision, Demand, Event, Fact, GpuRequest, GroupSpec, JobSpec,
-    LossKind, Mirror, NodeFact, QueueReport, QueueSpec, QuotaSpec, Reclaim, ResourceVersion, Share, ShareChange,
-    ShareLoss, SpecFact, Target, Timestamp, WaitingJob, WithinQueue,
+    Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, Config, Decision, Demand, Dependency, Elastic,
+    Event, Fact, GpuRequest, GroupSpec, JobSpec, Keep, LossKind, Mirror, NodeFact, Noted, ObjectRef, Outcome, OwnedRef,
+    OwnedSpec, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim, ResourceVersion,
+    Retryable, Running, Share, ShareChange, ShareLoss, SpecFact, Target, Timestamp, WaitingJob, When, WithinQueue,
 };
 
 use super::values::{self, key, stamp};
@@ -68,7 +69,15 @@ fn queues() -> Vec<QueueSpec> {
 }
 
 fn spec_fact(spec: JobSpec) -> SpecFact {
-    SpecFact { spec: Ok(spec), warnings: vec![], manifest: "{}".into(), missing: vec![], needs: vec![] }
+    SpecFact {
+        spec: Ok(spec),
+        warnings: vec![],
+        manifest: "{}".into(),
+        missing: vec![],
+        needs: vec![],
+        fatal: false,
+        notes: None,
+    }
 }
 
 fn spec(spec: JobSpec) -> Fact {
@@ -107,6 +116,53 @@ fn target() -> Target {
     Target { share: share(), why: Some(loss(LossKind::Moved)) }
 }
 
+/// Specs each of which has one member or word of format 4.
+fn specs() -> Vec<JobSpec> {
+    let bare = JobSpec::default;
+    let of = |group: GroupSpec| JobSpec { groups: vec![group], ..bare() };
+    let group = || GroupSpec { name: "g1".into(), ..GroupSpec::default() };
+    let rounds = Budget { limit: 3, containers: false, reach: Reach::Above, rounds: true };
+    let started = Dependency { group: "g0".into(), reached: Reached::Started };
+    let running = Running::Any(BTreeSet::from(["g1".into()]));
+    let owned = OwnedSpec {
+        object: OwnedRef::new("v1", "Claim", "c"),
+        when: When::default(),
+        awaits: Awaits::ExistsIfServed,
+        keep: Keep::default(),
+        digest: None,
+        follows: None,
+    };
+    vec![
+        JobSpec { running_restart_limit: Some(0), ..bare() },
+        JobSpec { budget: Some(rounds), ..bare() },
+        JobSpec { retryable: Some(Retryable { main_ended: true, ..Retryable::default() }), ..bare() },
+        JobSpec { phase_rules: PhaseRules { running, ..PhaseRules::default() }, ..bare() },
+        JobSpec { owned: vec![owned], ..bare() },
+        of(GroupSpec { counts_restarts: true, ..group() }),
+        of(GroupSpec { closed: Some("why".into()), ..group() }),
+        of(GroupSpec { budget: Some(rounds), ..group() }),
+        of(GroupSpec { after: vec![started], ..group() }),
+    ]
+}
+
+/// Notes, with every member and without.
+fn notes() -> Vec<Noted> {
+    let elastic = Elastic {
+        generation: 2,
+        starts: true,
+        at_once: true,
+        scaling: Some(false),
+        requested: Some(Checkpoint { version: 1, done: true }),
+        completed: Some(1),
+    };
+    let asked = Elastic { requested: Some(Checkpoint { version: 1, done: false }), ..Elastic::default() };
+    vec![
+        Noted { failed_over: Some(Timestamp(1000)), elastic: Some(elastic) },
+        Noted { failed_over: None, elastic: Some(asked) },
+        Noted::default(),
+    ]
+}
+
 /// Facts about a job, each of which needs format 4.
 pub(super) fn facts() -> Vec<Fact> {
     let group = GroupSpec { name: "g1".into(), gpu_request: Some(request()), ..GroupSpec::default() };
@@ -120,6 +176,23 @@ pub(super) fn facts() -> Vec<Fact> {
     facts
         .extend(queues().into_iter().map(|queue| spec(JobSpec { queue: Some(Box::new(queue)), ..JobSpec::default() })));
     facts.extend(changes().into_iter().map(|change| Fact::ShareChanged(Box::new(change))));
+    facts.extend(specs().into_iter().map(spec));
+    facts.push(Fact::Spec(Box::new(SpecFact {
+        spec: Err(vec![values::error()]),
+        fatal: true,
+        ..spec_fact(JobSpec::default())
+    })));
+    facts.extend(
+        notes().into_iter().map(|notes| {
+            Fact::Spec(Box::new(SpecFact { notes: Some(Box::new(notes)), ..spec_fact(JobSpec::default()) }))
+        }),
+    );
+    facts.push(Fact::Pod(Box::new(PodFact { protected: Some(vec![]), ..values::pod(model::PodPhase::Running) })));
+    facts.push(Fact::Pod(Box::new(PodFact {
+        protected: Some(vec!["f".into()]),
+        ..values::pod(model::PodPhase::Running)
+    })));
+    facts.push(Fact::Answered { object: ObjectRef::Notes, outcome: Outcome::Done });
     let adopted = |mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     facts.push(adopted(Mirror { share: share(), ..values::mirror() }));
     facts.push(adopted(Mirror { charge: Some(Box::new(charge())), ..values::mirror() }));
@@ -127,6 +200,8 @@ pub(super) fn facts() -> Vec<Fact> {
     facts.push(adopted(Mirror { share_at: Some(Timestamp(6)), ..values::mirror() }));
     facts.push(adopted(Mirror { failed_starts: 2, ..values::mirror() }));
     facts.push(adopted(Mirror { start_after: Some(Timestamp(7)), ..values::mirror() }));
+    facts.push(adopted(Mirror { rounds: 2, ..values::mirror() }));
+    facts.push(adopted(Mirror { round_at: Some(Timestamp(8)), ..values::mirror() }));
     facts
 }
 
@@ -154,7 +229,7 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
 
 /// Events each of which needs format 4.
 pub(super) fn events() -> Vec<Event> {
-    let kinds = LOSSES.into_iter().map(CauseKind::ShareLost).chain([CauseKind::NotStarted]);
+    let kinds = LOSSES.into_iter().map(CauseKind::ShareLost).chain([CauseKind::NotStarted, CauseKind::Invalid]);
     let halt =
         |kind| Event::Decided(Box::new(Decision::Halt { cause: Cause { kind, slots: vec![], message: "m".into() } }));
     let bare = Target { why: None, ..target() };
@@ -195,6 +270,8 @@ pub(crate) fn state() -> State {
         valid: Some(Arc::new(spec)),
         groups: [("trainer".into(), Box::new(group))].into(),
         report: Some(Box::new(report())),
+        rounds: 3,
+        round_at: Some(Timestamp(15)),
         holding,
         ..Job::default()
     };

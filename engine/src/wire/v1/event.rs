@@ -163,6 +163,7 @@ pub(super) enum CauseKind {
     Suspended,
     ShareLost(#[serde_as(as = "LossKind")] model::LossKind),
     NotStarted,
+    Invalid,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -230,6 +231,10 @@ pub(crate) struct Mirror {
     admitted_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_default")]
     container_restarts: u32,
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    rounds: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     achieved: BTreeMap<Text, Text>,
     #[serde_as(as = "Share")]

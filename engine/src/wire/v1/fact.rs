@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
 use super::event::{EndRequest, Mirror, Phase};
+use super::notes::Noted;
 use super::share::{QueueReport, ShareChange};
 use super::spec::{Config, FieldError, JobSpec, Keep, Kind, OwnedRef};
 use super::{forms, is_default};
@@ -125,6 +126,11 @@ pub(super) struct SpecFact {
     missing: Vec<model::Missing>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     needs: Vec<(Text, Text)>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    fatal: bool,
+    #[serde_as(as = "Option<Box<Noted>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    notes: Option<Box<model::Noted>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -199,6 +205,8 @@ pub(super) struct PodFact {
     restarts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     shape: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    protected: Option<Vec<Text>>,
 }
 
 #[serde_as]
@@ -308,6 +316,7 @@ pub(super) enum ObjectRef {
     Job,
     Owned(#[serde_as(as = "OwnedRef")] model::OwnedRef),
     Finalizer,
+    Notes,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -101,6 +101,10 @@ pub(crate) struct Job {
     past_container_restarts: u32,
     #[serde(skip_serializing_if = "is_default")]
     container_restarts: u32,
+    #[serde(skip_serializing_if = "is_default")]
+    rounds: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round_at: Option<Timestamp>,
     #[serde_as(as = "Seq<(OwnedRef, Box<Owned>)>")]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     owned: BTreeMap<model::OwnedRef, Box<job::Owned>>,

@@ -105,6 +105,8 @@ pub(super) struct JobSpec {
     #[serde_as(as = "Option<Budget>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     budget: Option<model::Budget>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    running_restart_limit: Option<u32>,
     #[serde_as(as = "ClockStart")]
     #[serde(default, skip_serializing_if = "is_default")]
     limit_from: model::ClockStart,
@@ -179,6 +181,10 @@ pub(super) struct GroupSpec {
     #[serde_as(as = "Option<GpuRequest>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gpu_request: Option<model::GpuRequest>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    counts_restarts: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    closed: Option<Text>,
 }
 
 #[serde_as]
@@ -196,6 +202,7 @@ pub(super) enum Reached {
     Scheduled,
     Running,
     Succeeded,
+    Started,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -247,6 +254,7 @@ pub(super) enum Awaits {
     Nothing,
     Exists,
     Ready,
+    ExistsIfServed,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -284,6 +292,7 @@ pub(super) struct PhaseRules {
 pub(super) enum Running {
     All,
     Minimum(BTreeSet<Text>),
+    Any(BTreeSet<Text>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -311,6 +320,8 @@ pub(super) struct Retryable {
     node: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     gpu: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    main_ended: bool,
 }
 
 #[serde_as]
@@ -322,6 +333,8 @@ pub(super) struct Budget {
     containers: bool,
     #[serde_as(as = "Reach")]
     reach: model::Reach,
+    #[serde(default, skip_serializing_if = "is_default")]
+    rounds: bool,
 }
 
 #[derive(Serialize, Deserialize)]

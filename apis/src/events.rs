@@ -1,0 +1,38 @@
+//! Kubernetes Events that several APIs report in the same words.
+//!
+//! Must not know what an API decides. Tests: `elasticjob/tests/events.rs`.
+
+use model::{ContainerState, PodFact, SpecFact};
+
+use crate::api::JobEvent;
+
+/// Returns an Event of type Normal.
+pub fn normal(reason: &str, message: String) -> JobEvent {
+    JobEvent { warning: false, reason: reason.to_owned(), message, salt: 0 }
+}
+
+/// Returns an Event of type Warning.
+pub fn warning(reason: &str, message: String) -> JobEvent {
+    JobEvent { warning: true, ..normal(reason, message) }
+}
+
+/// Returns the exit code of the first main container of a pod that ended.
+pub fn exit_code(pod: &PodFact) -> Option<i32> {
+    pod.containers.iter().filter(|container| container.main).find_map(|container| match container.state {
+        ContainerState::Terminated { code, .. } => Some(code),
+        ContainerState::Waiting { .. } | ContainerState::Running => None,
+    })
+}
+
+/// Reports the exit code of a pod; `None` while no main container of it has ended.
+pub fn exit(namespace: &str, pod: &PodFact) -> Option<JobEvent> {
+    let code = exit_code(pod)?;
+    let message = format!("Pod: {namespace}.{} exited with code {code}", pod.name);
+    Some(JobEvent { salt: pod.incarnation.0, ..normal("ExitedWithCode", message) })
+}
+
+/// Reports restart policies of pod templates that do not count: remarks on fields whose paths end like this.
+pub fn overridden_policies<'a>(spec: &'a SpecFact, path: &'a str) -> impl Iterator<Item = JobEvent> + 'a {
+    let overridden = spec.warnings.iter().filter(move |field| field.path.ends_with(path));
+    overridden.map(|field| warning("SettedPodTemplateRestartPolicy", field.to_string()))
+}
