@@ -42,6 +42,7 @@ pub mod service;
 pub mod template;
 #[cfg(test)]
 mod testing;
+pub mod torchjob;
 pub mod torchrunjob;
 pub mod torchrunqueue;
 pub mod trainingqueue;

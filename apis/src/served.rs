@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use settings::TorchSettings;
+
 use crate::aitrainingjob::AiTrainingJob;
 use crate::elasticjob::ElasticJob;
 use crate::registry::Registry;
+use crate::torchjob::TorchJob;
 use crate::torchrunjob::TorchrunJob;
 use crate::torchrunqueue::TorchrunQueue;
 use crate::trainingqueue::TrainingQueue;
@@ -12,9 +15,15 @@ use crate::trainingqueue::TrainingQueue;
 impl Registry {
     /// Returns the registry of every API that this build serves.
     pub fn all() -> Self {
+        Self::with(TorchSettings::default())
+    }
+
+    /// Returns the registry of every API that this build serves, with settings of an operator.
+    pub fn with(torch: TorchSettings) -> Self {
         let mut registry = Self::default();
         registry.add(Arc::new(AiTrainingJob));
         registry.add(Arc::new(ElasticJob));
+        registry.add(Arc::new(TorchJob { settings: torch }));
         registry.add(Arc::new(TorchrunJob));
         registry.add(Arc::new(TorchrunQueue));
         registry.add(Arc::new(TrainingQueue));

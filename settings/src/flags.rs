@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use model::Config;
 use serde_json::Value;
 
-use crate::duration;
+use crate::{duration, torch};
 
 /// A flag that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +47,8 @@ enum Setting {
     /// A number, or `none`.
     Limit(fn(&mut Config) -> &mut Option<u32>),
     Words(fn(&mut Config) -> &mut Vec<String>),
+    /// Read by [`crate::torch`], where specs are translated.
+    Translation,
     /// Accepted because command lines of the original operator have it; means nothing to decisions.
     Inert,
 }
@@ -65,6 +67,9 @@ const FLAGS: &[(&str, Setting)] = &[
     ("restart-limit", Setting::Limit(|c| &mut c.restart_limit)),
     ("failure-window", Setting::Duration(|c| &mut c.failure_window_ms)),
     ("gpu-faults", Setting::Words(|c| &mut c.gpu_faults)),
+    (torch::NAMES[0], Setting::Translation),
+    (torch::NAMES[1], Setting::Translation),
+    (torch::NAMES[2], Setting::Translation),
     ("master", Setting::Inert),
     ("kubeconfig", Setting::Inert),
     ("run-in-cluster", Setting::Inert),
@@ -97,8 +102,13 @@ pub fn config(flags: &BTreeMap<String, Value>) -> Result<Config, Error> {
     Ok(config)
 }
 
+/// Returns the name of a flag with its words joined by `-`.
+pub(crate) fn plain(name: &str) -> String {
+    name.trim_start_matches('-').replace('_', "-")
+}
+
 fn set(config: &mut Config, name: &str, value: &Value) -> Result<(), Error> {
-    let plain = name.trim_start_matches('-').replace('_', "-");
+    let plain = plain(name);
     let Some((_, setting)) = FLAGS.iter().find(|(known, _)| *known == plain) else {
         return Err(Error::Unknown { name: name.to_owned(), known: names().collect::<Vec<_>>().join(", ") });
     };
@@ -143,6 +153,9 @@ fn set(config: &mut Config, name: &str, value: &Value) -> Result<(), Error> {
                     .collect::<Result<_, _>>()?,
                 _ => return Err(bad("list of words")),
             };
+        }
+        Setting::Translation => {
+            torch::read(&BTreeMap::from([(name.to_owned(), value.clone())]))?;
         }
         Setting::Inert => {}
     }

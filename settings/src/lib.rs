@@ -18,5 +18,7 @@
 pub mod duration;
 pub mod flags;
 pub mod quantity;
+pub mod torch;
 
 pub use quantity::Quantity;
+pub use torch::TorchSettings;

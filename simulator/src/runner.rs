@@ -163,6 +163,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
 /// As for [`run`].
 pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome, Error> {
     let mut simulation = Simulation::new(&scenario.nodes, settings::flags::config(&scenario.flags)?)?;
+    translate_by_flags(&mut simulation, scenario)?;
     simulation.set_max_in_flight(conditions.max_in_flight);
     simulation.set_status_interval(conditions.status_interval_ms)?;
     simulation.set_caches_state(conditions.caches_state);
@@ -174,7 +175,18 @@ pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome,
 /// # Errors
 /// As for [`run`].
 pub fn run_on<G: ClusterBackend>(backend: G, scenario: &Scenario) -> Result<Outcome, Error> {
-    run_in(Simulation::on(backend, settings::flags::config(&scenario.flags)?)?, scenario, None)
+    let mut simulation = Simulation::on(backend, settings::flags::config(&scenario.flags)?)?;
+    translate_by_flags(&mut simulation, scenario)?;
+    run_in(simulation, scenario, None)
+}
+
+/// Has specs translated with the settings that a scenario's flags name.
+fn translate_by_flags<G: ClusterBackend>(simulation: &mut Simulation<G>, scenario: &Scenario) -> Result<(), Error> {
+    let torch = settings::torch::read(&scenario.flags)?;
+    if torch != settings::TorchSettings::default() {
+        simulation.set_registry(apis::Registry::with(torch))?;
+    }
+    Ok(())
 }
 
 fn run_in<G: ClusterBackend>(

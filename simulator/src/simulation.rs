@@ -257,6 +257,16 @@ impl<B: ClusterBackend> Simulation<B> {
         self.open()
     }
 
+    /// Serves the same APIs with other settings.
+    ///
+    /// # Errors
+    /// When the operator cannot be opened.
+    pub fn set_registry(&mut self, registry: Registry) -> Result<(), Error> {
+        self.registry = registry;
+        self.operator = None;
+        self.open()
+    }
+
     /// Sets whether the operator caches its state beside the log after every turn.
     pub const fn set_caches_state(&mut self, caches: bool) {
         self.caches_state = caches;

@@ -26,7 +26,8 @@ pub fn restarts(job: &Value) -> Option<&Value> {
 
 /// Returns the counters of a group's pods.
 pub fn counters<'a>(job: &'a Value, group: &str) -> Option<&'a Value> {
-    job.pointer("/status/replicaStatuses")?.get(group)
+    let counters = job.pointer("/status/replicaStatuses").or_else(|| job.pointer("/status/taskStatuses"));
+    counters?.get(group)
 }
 
 /// Annotation that holds the mirror of a job whose CRD is another project's.

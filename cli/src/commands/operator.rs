@@ -67,7 +67,7 @@ pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode, Failure> {
     let options = settings.options()?;
     let dry_run = options.dry_run.map(|format| DryRun::new(format, Box::new(std::io::stdout())));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let handles = Handles::new(dry_run);
+    let handles = Handles { registry: settings.registry()?, ..Handles::new(dry_run) };
     let stopped = handles.clone();
     let outcome = runtime.block_on(async {
         tokio::spawn(async move {

@@ -114,21 +114,25 @@ mod tests {
     #[test]
     fn namespaces_and_labels_narrow_what_is_asked_for() {
         let (label, other) = ("GroupName=elasticdeeplearning.ai", "group-name=elastic.pytorch.org");
-        let torchrun = "app=torchrun";
+        let (torchrun, torch) = ("app=torchrun", "group-name=train.distributed.io");
         let all = [
             ("/api/v1/nodes", ""),
             ("/apis/elasticdeeplearning.ai/v1/aitrainingjobs", ""),
             ("/apis/elastic.pytorch.org/v1alpha1/elasticjobs", ""),
+            ("/apis/train.distributed.io/v1alpha1/torchjobs", ""),
             ("/apis/torchrun.ai/v1alpha1/torchrunjobs", ""),
             ("/apis/torchrun.ai/v1alpha1/torchrunqueues", ""),
             ("/apis/trainyard.dev/v1alpha1/trainingqueues", ""),
+            ("/apis/scheduling.volcano.sh/v1beta1/podgroups", torch),
             ("/api/v1/persistentvolumeclaims", torchrun),
             ("/apis/scheduling.run.ai/v2/queues", torchrun),
             ("/api/v1/pods", label),
             ("/api/v1/pods", other),
+            ("/api/v1/pods", torch),
             ("/api/v1/pods", torchrun),
             ("/api/v1/services", label),
             ("/api/v1/services", other),
+            ("/api/v1/services", torch),
             ("/api/v1/services", torchrun),
         ];
         assert_eq!(paths(&JobFilter::default()), all.map(|(path, selector)| (path.to_owned(), selector.to_owned())));
@@ -137,15 +141,19 @@ mod tests {
             ("/api/v1/nodes", ""),
             ("/apis/elasticdeeplearning.ai/v1/namespaces/ml/aitrainingjobs", "team=a"),
             ("/apis/elastic.pytorch.org/v1alpha1/namespaces/ml/elasticjobs", "team=a"),
+            ("/apis/train.distributed.io/v1alpha1/namespaces/ml/torchjobs", "team=a"),
             ("/apis/torchrun.ai/v1alpha1/namespaces/ml/torchrunjobs", "team=a"),
             ("/apis/torchrun.ai/v1alpha1/namespaces/ml/torchrunqueues", "team=a"),
+            ("/apis/scheduling.volcano.sh/v1beta1/namespaces/ml/podgroups", torch),
             ("/api/v1/namespaces/ml/persistentvolumeclaims", torchrun),
             ("/apis/scheduling.run.ai/v2/queues", torchrun),
             ("/api/v1/namespaces/ml/pods", label),
             ("/api/v1/namespaces/ml/pods", other),
+            ("/api/v1/namespaces/ml/pods", torch),
             ("/api/v1/namespaces/ml/pods", torchrun),
             ("/api/v1/namespaces/ml/services", label),
             ("/api/v1/namespaces/ml/services", other),
+            ("/api/v1/namespaces/ml/services", torch),
             ("/api/v1/namespaces/ml/services", torchrun),
         ];
         assert_eq!(paths(&scope), some.map(|(path, selector)| (path.to_owned(), selector.to_owned())));

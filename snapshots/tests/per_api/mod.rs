@@ -4,6 +4,7 @@
 
 mod aitrainingjob;
 mod elasticjob;
+mod torchjob;
 mod torchrunjob;
 mod torchrunqueue;
 mod trainingqueue;
@@ -43,7 +44,7 @@ const VITAL: &[&str] = &["Job", "Spec", "JobGone", "Pod", "PodGone", "ServiceGon
 
 /// Every API with scenarios.
 pub(crate) const APIS: &[Api] =
-    &[aitrainingjob::API, elasticjob::API, torchrunjob::API, torchrunqueue::API, trainingqueue::API];
+    &[aitrainingjob::API, elasticjob::API, torchjob::API, torchrunjob::API, torchrunqueue::API, trainingqueue::API];
 
 impl Api {
     /// Reads its scenario files.

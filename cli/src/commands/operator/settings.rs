@@ -124,6 +124,16 @@ pub(super) struct Settings {
     #[arg(long, env = "TRAINYARD_CALL_TIMEOUT", value_name = "TIME", help_heading = "Calls")]
     call_timeout: Option<String>,
 
+    /// Give TorchJobs pod groups of Volcano, where the cluster has them. [default: true]
+    #[arg(long, env = "TRAINYARD_ENABLE_GANG_SCHEDULING", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "TorchJob")]
+    enable_gang_scheduling: Option<bool>,
+    /// Gates of TorchJobs: `DAGScheduling`, `TorchLocalMasterAddr`, `HostNetWithHeadlessSvc`, each `=true` or `=false`.
+    #[arg(long, env = "TRAINYARD_FEATURE_GATES", value_name = "GATES", help_heading = "TorchJob")]
+    feature_gates: Option<String>,
+    /// Ports of TorchJobs' pods on the network of their nodes. [default: 20000-30000]
+    #[arg(long, env = "TRAINYARD_HOSTNETWORK_PORT_RANGE", value_name = "RANGE", help_heading = "TorchJob")]
+    hostnetwork_port_range: Option<String>,
+
     /// Time after a pod's creation began in which a creation failure restarts it. [default: 0s]
     #[arg(long, env = "TRAINYARD_CREATING_RESTART_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     creating_restart_period: Option<String>,
@@ -266,6 +276,12 @@ impl Settings {
     fn given(&self) -> Result<Map<String, Value>, Failure> {
         let Value::Object(all) = serde_json::to_value(self)? else { return Ok(Map::new()) };
         Ok(all.into_iter().filter(|(_, value)| !value.is_null()).collect())
+    }
+
+    /// Returns the APIs that are served, with the settings that their specs are translated with.
+    pub(super) fn registry(&self) -> Result<apis::Registry, Failure> {
+        let given: BTreeMap<String, Value> = self.given()?.into_iter().collect();
+        Ok(apis::Registry::with(settings::torch::read(&given)?))
     }
 
     /// Returns the arguments of the process.

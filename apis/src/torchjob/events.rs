@@ -1,0 +1,79 @@
+//! Kubernetes Events in this API's reasons, as its users look for them.
+//!
+//! Must not report created and deleted objects: those Events are common to all APIs. Tests: the scenarios of this API.
+
+use std::collections::BTreeMap;
+
+use model::{Decision, Event, Fact, Phase, SlotId};
+use serde_json::json;
+
+use super::tasks::TEMPLATE_POLICY;
+use crate::api::{JobEvent, JobStep};
+use crate::events::{exit, exit_code, normal, overridden_policies, warning};
+
+/// Returns the Events that report a record.
+pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
+    let mut found = Vec::new();
+    for fact in step.facts {
+        match fact {
+            // The exit code counts while a sidecar still runs.
+            Fact::Pod(pod) if pod.deleting.is_none() => found.extend(exit(&step.key.namespace, pod)),
+            Fact::Spec(spec) => found.extend(overridden_policies(spec, TEMPLATE_POLICY)),
+            _ => {}
+        }
+    }
+    found.extend(step.events.iter().filter_map(|event| decision(step, event)));
+    found
+}
+
+fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
+    match event {
+        Event::Replaced { group, slots } => {
+            let names = slots.iter().map(|slot| format!("{group}-{}", slot.index)).collect::<Vec<_>>().join(", ");
+            let salt = slots.iter().fold(0, |sum: u32, slot| sum.wrapping_add(slot.failures));
+            Some(JobEvent { salt, ..warning("JobRestarting", format!("replacing failed pods: {names}")) })
+        }
+        Event::OwnedDropped { .. } => Some(normal("JobTerminated", "the job has ended; its pod groups go".to_owned())),
+        Event::Lost { slots } => Some(failed(step, slots.iter().map(|(slot, _)| slot))),
+        Event::PhaseChanged { to, message } => phase_changed(step, *to, message),
+        Event::Decided(decision) => {
+            let message = decision.cause().message.to_string();
+            match &**decision {
+                Decision::End { phase: Phase::Succeeded, .. } => Some(normal("JobSucceeded", message)),
+                Decision::End { .. } => Some(normal("JobFailed", message)),
+                Decision::Restart { .. } => Some(warning("JobRestarting", message)),
+                Decision::Halt { .. } => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Reports pods that failed for good, by the reason and exit code of each.
+fn failed<'a>(step: &JobStep<'a>, slots: impl Iterator<Item = &'a SlotId>) -> JobEvent {
+    let mut pods: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut salt = 0u32;
+    for slot in slots {
+        let pod = step.job.slot(slot).and_then(|slot| step.job.pods.get(slot.pod.as_ref()?));
+        let Some(pod) = pod.map(|pod| &pod.fact) else { continue };
+        let code = exit_code(pod).map_or_else(String::new, |code| format!("-{code}"));
+        let reason = pod.reason.as_deref().unwrap_or("Error");
+        pods.entry(format!("{reason}{code}")).or_default().push(&pod.name);
+        salt = salt.wrapping_add(pod.incarnation.0);
+    }
+    JobEvent { salt, ..warning("PodFailed", json!(pods).to_string()) }
+}
+
+fn phase_changed(step: &JobStep<'_>, to: Phase, message: &str) -> Option<JobEvent> {
+    let at = step.job.milestones.back().map(|last| last.at.0).unwrap_or_default();
+    let salt = u32::try_from(at.checked_rem(u64::from(u32::MAX)).unwrap_or_default()).unwrap_or_default();
+    let event = match to {
+        Phase::Pending => normal("JobEnqueued", message.to_owned()),
+        Phase::Queued => normal("JobDequeued", "pods may be created".to_owned()),
+        Phase::Running if step.from == Phase::Restarting => {
+            normal("FailoverSucceed", "the failed pods are replaced".to_owned())
+        }
+        _ => return None,
+    };
+    Some(JobEvent { salt, ..event })
+}

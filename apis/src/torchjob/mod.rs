@@ -1,0 +1,174 @@
+//! TorchJob (`train.distributed.io/v1alpha1`), as torch-on-k8s served it.
+//!
+//! Each file has one direction: `spec` reads the job object with `run_policy`, `tasks`, `elastic_args` and `model_volume`. `pods`,
+//! `services`, `pod_groups` and `network` render from it, with `elastic` for what stands on the objects of elastic jobs. `status`, `conditions` and `adopt` write and read its status, `events` reports records in
+//! this API's reasons, `crd` is its schema, `words` its vocabulary. Nothing here decides
+//! anything about a job's life. Tests: `tests/`, and beside the smaller files.
+
+mod adopt;
+mod conditions;
+mod crd;
+mod elastic;
+mod elastic_args;
+mod events;
+mod model_volume;
+mod network;
+mod pod_groups;
+mod pods;
+mod run_policy;
+mod services;
+mod spec;
+mod status;
+mod tasks;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use model::fact::Adopted;
+use model::{FieldError, JobFact, JobKey, Notes, OwnedRef, Phase, SlotId, SpecFact, Text, Timestamp};
+use serde_json::{Value, json};
+use settings::TorchSettings;
+
+use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
+use crate::call::{Resource, Verb};
+use crate::fields::Finding;
+use crate::objects::{annotation, at, deleting_at, labelled_slot, list_at, mirror_stamp, resource_version, text_at};
+use crate::owned::{OwnedType, SERVICE};
+use crate::replicas::slot_name;
+use crate::selector::Selector;
+
+pub use words::{API_VERSION, GROUP, KIND};
+
+/// The TorchJob API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TorchJob {
+    /// Settings that its specs are translated with.
+    pub settings: TorchSettings,
+}
+
+impl JobApi for TorchJob {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        words::PLURAL
+    }
+
+    /// A job is deleted when its time after the end has passed. Annotations tell AIMaster and users how far its scaling is.
+    fn writes(&self) -> &'static [Verb] {
+        &[Verb::Delete, Verb::Patch]
+    }
+
+    fn selector(&self) -> Selector {
+        Selector::label(words::GROUP_LABEL, words::GROUP)
+    }
+
+    /// No annotation ends a job of this API. None reports its end either, so that none is missing.
+    fn job_fact(&self, object: &Value) -> JobFact {
+        JobFact {
+            rv: resource_version(object),
+            deleting: deleting_at(object).is_some(),
+            end_requests: std::collections::BTreeMap::new(),
+            end_annotated: true,
+            mirror: mirror_stamp(object),
+            finalizers: Vec::new(),
+            finalized: false,
+        }
+    }
+
+    /// Some annotations say how the job is to run.
+    fn made_of(&self, object: &Value) -> Value {
+        let metadata = |key| at(object, &["metadata", key]);
+        let annotations = [words::AIMASTER_READY, words::NETWORK_MODE, words::ELASTIC];
+        let annotations = annotations.map(|(key, _)| annotation(object, key));
+        let notes = elastic::ANNOTATIONS.map(|key| annotation(object, key));
+        json!([metadata("generation"), metadata("labels"), annotations, notes])
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        spec::fact(object, self.settings)
+    }
+
+    fn findings(&self, object: &Value) -> Vec<Finding> {
+        spec::findings(object, self.settings)
+    }
+
+    fn adopt(&self, object: &Value) -> Adopted {
+        adopt::adopt(object, self.settings)
+    }
+
+    fn slot_of(&self, object: &Value) -> Option<SlotId> {
+        labelled_slot(object, words::TYPE_LABEL, words::INDEX_LABEL)
+    }
+
+    /// The container that trains, or else the first one.
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
+        let containers = list_at(pod, &["spec", "containers"]);
+        let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));
+        let main = names().find(|name| *name == words::CONTAINER).or_else(|| names().next());
+        main.into_iter().collect()
+    }
+
+    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
+        Text::from(slot_name(&job.name, &slot.group, slot.index))
+    }
+
+    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+        pods.iter().map(|pod| pods::pod(source, *pod)).collect()
+    }
+
+    fn complete_pod(&self, source: RenderInput<'_>, job: &engine::Job, slot: &SlotId, pod: &mut Value) {
+        pod_groups::join(source, job, slot, pod);
+    }
+
+    fn owned_types(&self) -> &'static [OwnedType] {
+        &[pod_groups::POD_GROUP, SERVICE]
+    }
+
+    fn owned(&self, source: RenderInput<'_>, _job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        if &*object.kind == SERVICE.kind { services::of_master(source) } else { pod_groups::pod_group(source, object) }
+    }
+
+    fn notes(&self, source: RenderInput<'_>, notes: &Notes, at: Timestamp) -> Value {
+        elastic::patch(source, notes, at)
+    }
+
+    fn noted(&self, notes: &Notes) -> Vec<JobEvent> {
+        elastic::events(notes)
+    }
+
+    fn pod_finalizer(&self) -> Option<&'static str> {
+        Some(elastic::PROTECTOR)
+    }
+
+    /// The master's service follows the generation of an elastic job.
+    fn is_of_job(&self, service: &Value) -> bool {
+        services::is_of_master(service)
+    }
+
+    fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
+        services::service(source, slot)
+    }
+
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(*self, key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        conditions::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn event_component(&self) -> &'static str {
+        "TorchJobController"
+    }
+
+    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
+        events::events(step)
+    }
+}

@@ -1,0 +1,76 @@
+//! Tests of the TorchJob translation, one file per direction.
+
+mod elastic;
+mod pods;
+mod spec;
+mod status;
+
+use serde_json::{Value, json};
+
+use super::TorchJob;
+use crate::api::JobApi;
+use crate::testing::{self, check_described, check_structure, columns, schema};
+
+/// The fixture F1 of the specification.
+fn base() -> Value {
+    let template = json!({"spec": {"containers": [
+        {"name": "torch", "image": "img:1", "resources": {"requests": {"cpu": "500m"}}}]}});
+    json!({
+        "apiVersion": "train.distributed.io/v1alpha1",
+        "kind": "TorchJob",
+        "metadata": {"name": "j1", "namespace": "ns1", "uid": "abcde-1", "resourceVersion": "1",
+            "creationTimestamp": "2024-02-28T00:00:00Z", "generation": 1},
+        "spec": {"torchTaskSpecs": {"Master": {"template": template}, "Worker": {"numTasks": 2, "template": template}}},
+    })
+}
+
+/// `base` with the values at these JSON pointers replaced (the parent must be there).
+fn edited(edits: &[(&str, Value)]) -> Value {
+    testing::edited(base(), edits)
+}
+
+fn errors(object: &Value) -> Vec<String> {
+    testing::errors(&TorchJob::default(), object)
+}
+
+fn warnings(object: &Value) -> Vec<String> {
+    testing::warnings(&TorchJob::default(), object)
+}
+
+#[test]
+fn the_definition_is_structural_and_described() {
+    let schema = schema(&TorchJob::default());
+    check_structure(&schema, "$");
+    check_described(&schema, "$");
+    let want = ["State", "Age", "Model-Version", "Max-Lifetime", "TTL-After-Finished"];
+    assert_eq!(columns(&TorchJob::default()), want);
+    let of =
+        |n: usize| TorchJob::default().crd()["spec"]["versions"][0]["additionalPrinterColumns"][n]["jsonPath"].clone();
+    assert_eq!((of(3), of(4)), (json!(".spec.activeDurations"), json!(".spec.TTLSecondsAfterFinished")));
+}
+
+#[test]
+fn a_definition_keeps_what_it_cannot_judge() {
+    let schema = schema(&TorchJob::default());
+    for edits in [
+        vec![],
+        vec![("/spec", Value::Null)],
+        vec![("/spec/clenPodPolicy", json!(7)), ("/spec/unknown", json!({"a": 1}))],
+        vec![("/spec/torchTaskSpecs/Master/template", json!({"metadata": {"labels": {"a": "b"}}}))],
+    ] {
+        let mut object = edited(&edits);
+        if object["spec"].is_null() {
+            object.as_object_mut().unwrap().remove("spec");
+        }
+        assert_eq!(testing::refusals(&schema, &object, "$"), [""; 0], "{edits:?}");
+    }
+}
+
+#[test]
+fn only_what_a_spec_is_made_of_has_it_translated_again() {
+    let made_of = |edits: &[(&str, Value)]| TorchJob::default().made_of(&edited(edits));
+    let annotated = |key: &str| made_of(&[("/metadata/annotations", json!({key: "ready"}))]);
+    assert_ne!(annotated("aimaster"), made_of(&[]));
+    assert_ne!(annotated("distributed.io/network-mode"), made_of(&[]));
+    assert_eq!(annotated("other"), made_of(&[]));
+}

@@ -1,0 +1,146 @@
+//! Settings of an operator that TorchJobs are translated with: gates and flags of the original.
+//!
+//! Owns their names and defaults. It must not know what follows from them. Tests: at the end of this file.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::flags::{Error, plain};
+
+/// Settings by which specs of TorchJobs are translated and their pods rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TorchSettings {
+    /// Gate `DAGScheduling`: types start one after the other.
+    pub ordered: bool,
+    /// Flag `enable-gang-scheduling`: Volcano's pod groups, where the cluster has them.
+    pub gang: bool,
+    /// Gate `TorchLocalMasterAddr`: the master finds itself at `localhost`.
+    pub local_master: bool,
+    /// Gate `HostNetWithHeadlessSvc`: services of pods on the network of their nodes are headless, and the workers know the
+    /// master's port there.
+    pub headless_host_network: bool,
+    /// Flag `hostnetwork-port-range`: first port and number of ports for pods on the network of their nodes.
+    pub host_ports: (u16, u16),
+}
+
+impl Default for TorchSettings {
+    fn default() -> Self {
+        Self {
+            ordered: true,
+            gang: true,
+            local_master: true,
+            headless_host_network: false,
+            host_ports: (20_000, 10_000),
+        }
+    }
+}
+
+/// Names of the flags.
+pub(crate) const NAMES: [&str; 3] = ["enable-gang-scheduling", "feature-gates", "hostnetwork-port-range"];
+
+/// Gates without an effect here: the queue and least numbers of members need none.
+const INERT: [&str; 2] = ["GangScheduling", "JobCoordinator"];
+
+/// Reads the settings that flags ask for; what they leave out has its default. Other flags are passed over.
+///
+/// # Errors
+/// When a value cannot be read.
+pub fn read(flags: &BTreeMap<String, Value>) -> Result<TorchSettings, Error> {
+    let mut settings = TorchSettings::default();
+    for (name, value) in flags {
+        let bad = |wanted| Error::BadValue { name: name.clone(), value: value.to_string(), wanted };
+        match (plain(name).as_str(), value) {
+            ("enable-gang-scheduling", value) => settings.gang = switch(value).ok_or_else(|| bad("boolean"))?,
+            ("feature-gates", Value::String(text)) => {
+                for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
+                    set_gate(&mut settings, gate).ok_or_else(|| bad("list of gates, such as DAGScheduling=false"))?;
+                }
+            }
+            ("hostnetwork-port-range", Value::String(text)) => {
+                settings.host_ports =
+                    range(text).ok_or_else(|| bad("range of ports, such as 20000-30000 or 20000+10000"))?;
+            }
+            ("feature-gates" | "hostnetwork-port-range", _) => return Err(bad("text")),
+            _ => {}
+        }
+    }
+    Ok(settings)
+}
+
+fn switch(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(value) => Some(*value),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+fn set_gate(settings: &mut TorchSettings, gate: &str) -> Option<()> {
+    let (name, value) = gate.split_once('=')?;
+    let on: bool = value.trim().parse().ok()?;
+    match name.trim() {
+        "DAGScheduling" => settings.ordered = on,
+        "TorchLocalMasterAddr" => settings.local_master = on,
+        "HostNetWithHeadlessSvc" | "AllAlpha" => settings.headless_host_network = on,
+        "AllBeta" => (settings.ordered, settings.local_master) = (on, on),
+        name if INERT.contains(&name) => {}
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Reads `a-b` or `a+n`. The last port of the range stays free, as in the original.
+fn range(text: &str) -> Option<(u16, u16)> {
+    let number = |text: &str| text.trim().parse::<u16>().ok();
+    let (first, count) = match (text.split_once('-'), text.split_once('+')) {
+        (Some((first, last)), _) => (number(first)?, number(last)?.checked_sub(number(first)?)?),
+        (None, Some((first, count))) => (number(first)?, number(count)?),
+        (None, None) => return None,
+    };
+    (first > 0 && count > 0 && first.checked_add(count).is_some()).then_some((first, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(flags: Value) -> Result<TorchSettings, Error> {
+        read(&serde_json::from_value(flags).unwrap())
+    }
+
+    #[test]
+    fn every_flag_and_gate_sets_its_own_field() {
+        let usual = TorchSettings::default();
+        for (flags, want) in [
+            (json!({"node-grace-period": "1m"}), usual),
+            (json!({"enable_gang-scheduling": false}), TorchSettings { gang: false, ..usual }),
+            (
+                json!({"feature-gates": "DAGScheduling=false, JobCoordinator=true"}),
+                TorchSettings { ordered: false, ..usual },
+            ),
+            (json!({"feature-gates": "TorchLocalMasterAddr=false"}), TorchSettings { local_master: false, ..usual }),
+            (json!({"feature-gates": "AllAlpha=true"}), TorchSettings { headless_host_network: true, ..usual }),
+            (json!({"hostnetwork-port-range": "100-200"}), TorchSettings { host_ports: (100, 100), ..usual }),
+            (json!({"hostnetwork-port-range": "100+50"}), TorchSettings { host_ports: (100, 50), ..usual }),
+        ] {
+            assert_eq!(of(flags.clone()), Ok(want), "{flags}");
+        }
+    }
+
+    #[test]
+    fn bad_values_are_refused_by_name() {
+        for (flags, words) in [
+            (json!({"enable-gang-scheduling": "maybe"}), "is no boolean"),
+            (json!({"feature-gates": "Novel=true"}), "is no list of gates"),
+            (json!({"feature-gates": true}), "is no text"),
+            (json!({"hostnetwork-port-range": "200-100"}), "is no range of ports"),
+            (json!({"hostnetwork-port-range": "60000+10000"}), "is no range of ports"),
+        ] {
+            let error = of(flags).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
