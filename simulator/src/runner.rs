@@ -170,18 +170,21 @@ pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome,
     run_in(simulation, scenario, conditions.crash)
 }
 
-/// Runs a scenario on a cluster of the caller's, which serves every API, has the scenario's nodes, and nothing else.
+/// Runs a scenario on a cluster of the caller's, which serves every API whose objects have a namespace, has the scenario's nodes, and
+/// nothing else.
 ///
 /// # Errors
 /// As for [`run`].
 pub fn run_on<G: ClusterBackend>(backend: G, scenario: &Scenario) -> Result<Outcome, Error> {
     let mut simulation = Simulation::on(backend, settings::flags::config(&scenario.flags)?)?;
-    translate_by_flags(&mut simulation, scenario)?;
+    let torch = settings::torch::read(&scenario.flags)?;
+    // An operator waits for the first list of each API that it serves.
+    simulation.set_registry(apis::Registry::with(torch).namespaced())?;
     run_in(simulation, scenario, None)
 }
 
 /// Has specs translated with the settings that a scenario's flags name.
-fn translate_by_flags<G: ClusterBackend>(simulation: &mut Simulation<G>, scenario: &Scenario) -> Result<(), Error> {
+fn translate_by_flags(simulation: &mut Simulation, scenario: &Scenario) -> Result<(), Error> {
     let torch = settings::torch::read(&scenario.flags)?;
     if torch != settings::TorchSettings::default() {
         simulation.set_registry(apis::Registry::with(torch))?;
