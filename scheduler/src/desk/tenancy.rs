@@ -149,27 +149,19 @@ impl Share<'_> {
         (Reverse(priority), per_weight, self.name(bidder).cloned())
     }
 
-    /// Each queue's own quota as far as it is wanted; less where there are not enough GPUs, in proportion to quotas. Queues
-    /// without a quota get what is left then.
+    /// Each queue's own quota as far as it is wanted; less where there are not enough GPUs, in proportion to quotas.
     fn own(&self, bidders: &[Bidder]) -> Vec<Pools> {
         let mut own: Vec<Pools> = vec![Pools::new(); bidders.len()];
         for (&gpu_type, &free) in &self.free {
-            let cap = |bidder: &Bidder, has_quota: bool| {
+            let cap = |bidder: &Bidder| {
                 let quota = self.tenant(bidder).and_then(|tenant| tenant.quota(gpu_type));
-                if quota.is_some() != has_quota {
-                    return (0, 0);
-                }
                 let nominal = quota.map_or(u32::MAX, |quota| quota.nominal);
                 let used = u32::try_from(self.books.used(bidder.tenant, gpu_type)).unwrap_or(u32::MAX);
                 (nominal, nominal.saturating_sub(used).min(missing(bidder, gpu_type)))
             };
-            let mut free = free;
-            for has_quota in [true, false] {
-                let caps: Vec<(u32, u32)> = bidders.iter().map(|bidder| cap(bidder, has_quota)).collect();
-                for (pools, gpus) in own.iter_mut().zip(parts(free, &caps)) {
-                    add(pools, gpu_type, gpus);
-                    free = free.saturating_sub(gpus);
-                }
+            let caps: Vec<(u32, u32)> = bidders.iter().map(cap).collect();
+            for (pools, gpus) in own.iter_mut().zip(parts(free, &caps)) {
+                add(pools, gpu_type, gpus);
             }
         }
         own
