@@ -37,7 +37,7 @@ spec: {quota: {nvidia.com/gpu: {nominal: 4}}}
 fn place() -> Place {
     let place = Place::new();
     place.write("jobs.yaml", &manifests());
-    let simulate = ["simulate", "jobs.yaml", "--nodes", "1", "--gpus", "8", "--limit", "10s", "--log", "story.jsonl"];
+    let simulate = ["simulate", "jobs.yaml", "--nodes", "2", "--gpus", "8", "--limit", "10s", "--log", "story.jsonl"];
     let (code, _, err) = output_of(&place.run(&simulate));
     assert_eq!(code, Some(1), "no job has ended: {err}");
     place
