@@ -4,4 +4,5 @@
 
 mod common;
 mod life;
+mod queues;
 mod writes;
