@@ -75,13 +75,13 @@ impl State {
             Event::PodsDropped { uids } => {
                 let has_run = |id: &SlotId| job.runs_once(&id.group) && job.slot(id).is_some_and(|slot| slot.done);
                 let tells = |uid: &Uid| job.pods.get(uid).and_then(|pod| pod.fact.slot.as_ref()).is_some_and(has_run);
-                let needs_mirror = job.ending().is_some() || uids.iter().any(tells);
-                if job.elastic().is_some() && job.ending().is_none() {
+                let is_elastic = job.elastic().is_some();
+                let needs_mirror = is_elastic || job.ending().is_some() || uids.iter().any(tells);
+                if is_elastic && job.ending().is_none() {
                     // Without it, a pod that is being deleted waits for a checkpoint.
                     job.decided = stamp;
                     job.status_stamp = stamp;
                 }
-                let needs_mirror = needs_mirror || job.elastic().is_some();
                 let requires = if needs_mirror { job.decided } else { Stamp::default() };
                 for uid in uids {
                     schedule_deletion(job, uid, requires, &node_view);

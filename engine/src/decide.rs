@@ -121,27 +121,20 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if let Some(events) = refresh::old_pods(job, spec) {
         return events;
     }
-    if job.elastic().is_none()
-        && let Some(events) = restarts::misshapen(job, spec)
-    {
+    if let Some(events) = restarts::misshapen(job, spec) {
         return events;
     }
     reconcile::active_job(context, job, spec)
 }
 
-/// The limit of a group's restarts: its own, or else the configured one where the job has no budget.
-fn restart_limit(context: &DecisionContext<'_>, job: &Job, spec: &model::GroupSpec) -> Option<u32> {
-    let has_budget = job.spec().is_some_and(|spec| spec.budget.is_some());
-    spec.restart_limit.or_else(|| context.config.restart_limit.filter(|_| !has_budget))
-}
-
 /// Holds decisions back until the term is fenced. A term acts on a job only once it stands in the job's mirror; of what was decided before, only the first phase is shown.
 fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
-    let planned = job.owned.values().any(|owned| owned.planned);
-    let waiting =
-        planned || !job.planned_pods.is_empty() || !job.planned_services.is_empty() || job.has_outdated_objects();
-    let waiting = waiting || job.missing_notes().is_some();
-    let waiting = waiting || job.holding.has_target;
+    let waiting = job.owned.values().any(|owned| owned.planned)
+        || !job.planned_pods.is_empty()
+        || !job.planned_services.is_empty()
+        || job.has_outdated_objects()
+        || job.missing_notes().is_some()
+        || job.holding.has_target;
     if job.is_fenced(term) || (events.is_empty() && !waiting) {
         return events;
     }

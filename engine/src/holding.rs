@@ -16,7 +16,7 @@ pub struct Holding {
     pub gated: bool,
     /// Places that the queues granted.
     pub share: Share,
-    /// What its places count as; absent when none was ever granted.
+    /// Queue and GPUs that its places count for; absent when none was ever granted.
     pub charge: Option<Box<Charge>>,
     /// Record that changed the share last: no pod is created before the mirror holds it.
     pub stamp: Stamp,
@@ -75,7 +75,7 @@ impl Holding {
     }
 }
 
-/// Returns what new places of a job count as.
+/// Returns the queue and GPUs that new places of a job count for.
 pub(crate) fn asked(spec: &JobSpec) -> Charge {
     let groups = spec.groups.iter().filter(|group| !group.once);
     Charge {
@@ -113,8 +113,9 @@ impl Job {
         if let Some(spec) = self.spec()
             && !change.share.is_empty()
         {
-            let mut charge = self.kept_charge().cloned().unwrap_or_else(|| asked(spec));
-            for (group, gpus) in asked(spec).gpus {
+            let asked = asked(spec);
+            let mut charge = self.kept_charge().unwrap_or(&asked).clone();
+            for (group, gpus) in asked.gpus {
                 charge.gpus.entry(group).or_insert(gpus);
             }
             self.holding.charge = Some(Box::new(charge));
@@ -122,7 +123,7 @@ impl Job {
         self.holding.change(change, stamp, at);
     }
 
-    /// Returns what its places count as; `None` when it has none, or its queue never granted any.
+    /// Returns the queue and GPUs that its places count for; `None` when it has none, or its queue never granted any.
     pub(crate) fn kept_charge(&self) -> Option<&Charge> {
         let holding = &self.holding;
         let lasts = |slot: &SlotId| !self.runs_once(&slot.group);

@@ -116,13 +116,13 @@ impl Job {
         (!is_met || failed.is_some()).then_some(Hold::Owned { object: &owned.object, exists: fact.is_some(), failed })
     }
 
-    /// Returns true if the job does without an owned object where the cluster does not serve its type.
+    /// Returns true for an owned object that is given up where the cluster does not serve its type.
     pub(crate) fn is_optional(&self, object: &OwnedRef) -> bool {
         let wanted = self.spec().and_then(|spec| spec.owned.iter().find(|owned| owned.object == *object));
         wanted.is_some_and(|owned| owned.awaits == Awaits::ExistsIfServed)
     }
 
-    /// Returns true for an object whose type the cluster does not serve, and that the job does without.
+    /// Returns true for an owned object that was given up, because the cluster does not serve its type.
     pub fn does_without(&self, object: &ObjectRef) -> bool {
         let ObjectRef::Owned(owned) = object else { return false };
         let attempt = self.attempts.get(object);

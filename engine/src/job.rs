@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use model::fact::{EndRequest, Milestone};
 use model::{
-    ClockStart, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Missing, ObjectRef, Outcome, OwnedFact, OwnedRef,
-    Phase, PodFact, PodPhase, QueueReport, ResourceVersion, SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
+    ClockStart, Config, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Missing, ObjectRef, Outcome, OwnedFact,
+    OwnedRef, Phase, PodFact, PodPhase, QueueReport, ResourceVersion, SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
 };
 
 use crate::group::{Counter, Group, Slot};
@@ -307,6 +307,12 @@ impl Job {
         let containers = self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.containers);
         let restarts = self.past_container_restarts.saturating_add(self.container_restarts);
         if containers { replaced.saturating_add(restarts) } else { replaced }
+    }
+
+    /// Returns the limit of a group's restarts: its own, or else the operator's where the job has no budget.
+    pub fn restart_limit(&self, group: &GroupSpec, config: &Config) -> Option<u32> {
+        let has_budget = self.spec().is_some_and(|spec| spec.budget.is_some());
+        group.restart_limit.or_else(|| config.restart_limit.filter(|_| !has_budget))
     }
 
     /// Returns the restarts of containers in the pods that run now, of the groups that count them.

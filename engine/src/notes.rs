@@ -1,4 +1,4 @@
-//! Notes: what is to be written on a job's object, and which protected pods are let go.
+//! Notes: annotations to be written on a job's object, and protected pods whose finalizer is removed.
 //!
 //! Derived from what stands there and from the job's pods, never stored: a note that was written is one that stands there. It must
 //! not know an API's keys. Tests: the scenarios of TorchJob.
@@ -49,7 +49,7 @@ impl Job {
                     return ask;
                 }
             }
-            // They are let go first.
+            // Their finalizers are removed first.
             Some(_) if has_victims => return Notes::default(),
             Some(asked) => {
                 return Notes {
@@ -97,14 +97,14 @@ impl Job {
         group.misshapen.is_empty() && group.slots.iter().all(has_pod)
     }
 
-    /// Returns the protected pods that others delete. They are let go once a checkpoint is written.
+    /// Returns the protected pods that others delete. Their finalizers are removed once a checkpoint is written.
     fn victims(&self) -> impl Iterator<Item = &Pod> {
         let is_victim =
             |pod: &&Pod| pod.fact.protected.is_some() && pod.fact.deleting.is_some() && pod.deletion.is_none();
         self.pods.values().map(|pod| &**pod).filter(is_victim)
     }
 
-    /// Returns the finalizers that stay on a protected pod that is let go; `None` for one that is not, or is held back.
+    /// Returns the finalizers that stay on a pod whose protection is removed; `None` for a pod that is not protected or is held back.
     pub(crate) fn released<'a>(&self, pod: &'a Pod) -> Option<&'a Vec<Text>> {
         let others = pod.fact.protected.as_ref().filter(|_| pod.fact.deleting.is_some())?;
         let elastic = self.elastic().filter(|_| self.phase == Phase::Running);

@@ -120,12 +120,6 @@ impl State {
             }
         }
         let mut dirty = self.on_node(&fact.name);
-        for key in self.queues.jobs_with_places_on(&fact.name) {
-            let facts = dirty.entry(key.clone()).or_default();
-            if facts.is_empty() {
-                facts.push(Fact::NodeChanged { name: fact.name.clone() });
-            }
-        }
         let since = self.nodes.get(&fact.name).and_then(|node| node.not_ready_since);
         self.capacity_changed(since.map(|since| since.plus_ms(self.config.node_grace_ms)), &mut dirty);
         dirty
@@ -141,11 +135,11 @@ impl State {
         }
     }
 
-    /// Touches the live jobs with pods on a node. Nothing follows from it for a finished one.
+    /// Touches the live jobs with pods on a node, or with places there that wait for it. Nothing follows from it for a finished one.
     fn on_node(&self, name: &model::Text) -> Dirty {
-        let jobs = self.on_node.get(name).into_iter().flat_map(|jobs| jobs.keys());
-        let jobs = jobs.filter(|key| self.jobs.live(key).is_some());
-        jobs.map(|key| ((**key).clone(), vec![Fact::NodeChanged { name: name.clone() }])).collect()
+        let with_pods = self.on_node.get(name).into_iter().flat_map(|jobs| jobs.keys()).map(|key| &**key);
+        let jobs = with_pods.chain(self.queues.jobs_with_places_on(name)).filter(|key| self.jobs.live(key).is_some());
+        jobs.map(|key| (key.clone(), vec![Fact::NodeChanged { name: name.clone() }])).collect()
     }
 
     fn observe_job(&mut self, key: &JobKey, fact: &Fact) -> Result<(), FactError> {

@@ -50,7 +50,7 @@ pub struct Mirror {
     pub achieved: BTreeMap<Text, Text>,
     /// Places that the queues granted. A pod is created only once the mirror tells its place.
     pub share: Share,
-    /// What the places count as; absent when none was ever granted.
+    /// Queue and GPUs that the places count for; absent when none was ever granted.
     pub charge: Option<Box<Charge>>,
     /// Time of the last change of the share by the queues.
     pub share_at: Option<Timestamp>,

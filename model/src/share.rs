@@ -27,7 +27,7 @@ pub struct Demand {
     pub submitted: Timestamp,
 }
 
-/// What the places of a job count as, from the grant until they are free again: an edit of the job changes it only afterwards.
+/// Queue and GPUs that the places of a job count for, from the grant until they are free. An edit of the job takes effect afterwards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Charge {
     /// Queue that granted the places; `None` is the root queue.

@@ -173,7 +173,7 @@ pub(super) fn by_policy(
     let mut lead = String::new();
     let group = found.first().and_then(|(id, _)| spec.group(&id.group)).filter(|_| limited);
     if let Some((group, limit)) =
-        group.and_then(|group| Some((group, super::restart_limit(context, job, group).filter(|limit| *limit > 0)?)))
+        group.and_then(|group| Some((group, job.restart_limit(group, context.config).filter(|limit| *limit > 0)?)))
     {
         lead = format!("restart limit {limit} of {} already used", group.display());
     }

@@ -207,24 +207,14 @@ fn by_minimum(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
         let ended = group.done.len().saturating_add(group.lost.len());
         u32::try_from(ended).is_ok_and(|ended| ended.saturating_add(group.counters.active) >= count)
     };
-    match job.phase {
-        // Pods that succeeded are not waited for.
-        Phase::Running if groups().all(|(spec, group)| is_settled(spec.replicas, group)) => (Phase::Running, said(job)),
-        Phase::Running | Phase::Restarting | Phase::Terminating => {
-            (Phase::Restarting, Text::from(format!("fewer than the minimum of {minimum} pods are running")))
-        }
-        Phase::New
-        | Phase::Pending
-        | Phase::Creating
-        | Phase::Suspended
-        | Phase::Preparing
-        | Phase::Queued
-        | Phase::Succeeded
-        | Phase::Failed
-        | Phase::TimedOut
-        | Phase::Preempted
-        | Phase::NodeFailed => (Phase::Pending, waiting_words(job)),
+    if !is_under_way(job) {
+        return (Phase::Pending, waiting_words(job));
     }
+    // Pods that succeeded are not waited for.
+    if job.phase == Phase::Running && groups().all(|(spec, group)| is_settled(spec.replicas, group)) {
+        return (Phase::Running, said(job));
+    }
+    (Phase::Restarting, Text::from(format!("fewer than the minimum of {minimum} pods are running")))
 }
 
 /// Returns the phase, with its message, of a job that runs once one pod of some groups is placed.
@@ -252,20 +242,12 @@ fn by_any(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
         let names: Vec<&str> = groups().map(|(spec, _)| &**spec.display()).collect();
         return (Phase::Running, Text::from(format!("a pod of {} has a node", names.join(" or "))));
     }
-    match job.phase {
-        Phase::Running | Phase::Restarting | Phase::Terminating => (job.phase, said(job)),
-        Phase::New
-        | Phase::Pending
-        | Phase::Creating
-        | Phase::Suspended
-        | Phase::Preparing
-        | Phase::Queued
-        | Phase::Succeeded
-        | Phase::Failed
-        | Phase::TimedOut
-        | Phase::Preempted
-        | Phase::NodeFailed => (Phase::Pending, waiting_words(job)),
-    }
+    if is_under_way(job) { (job.phase, said(job)) } else { (Phase::Pending, waiting_words(job)) }
+}
+
+/// Returns true if the job has run and has not ended.
+const fn is_under_way(job: &Job) -> bool {
+    matches!(job.phase, Phase::Running | Phase::Restarting | Phase::Terminating)
 }
 
 /// Returns the message of the present phase.

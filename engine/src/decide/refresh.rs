@@ -12,7 +12,7 @@ const MAX_AT_ONCE: usize = 100;
 /// Drops the pods of the first group that has old ones. The next group follows when all of this one are new.
 pub(super) fn old_pods(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     let elastic = job.elastic().filter(|elastic| job.phase == Phase::Running && job.is_scaling_open(elastic))?;
-    // What is done is noted before anything else follows from it.
+    // The annotation is written before any pod is replaced.
     elastic.scaling.filter(|scaling| *scaling)?;
     let names = spec.groups.iter().filter(|group| group.shape.is_some()).map(|group| &group.name);
     let group = names.filter_map(|name| job.groups.get(name)).find(|group| !job.is_current(group))?;

@@ -5,8 +5,8 @@
 
 use model::{CauseKind, Event, GroupSpec, JobSpec, Phase, Replacement, RestartScope, SlotId, Uid};
 
+use super::endings;
 use super::restarts::next_try;
-use super::{endings, restart_limit};
 use crate::classify::{DecisionContext, PodOutcome};
 use crate::job::{Job, Pod};
 use crate::words::cause_of_pods;
@@ -61,7 +61,7 @@ pub(super) fn failed_pods(context: &DecisionContext<'_>, job: &Job, spec: &JobSp
 fn of_group<'a>(context: &DecisionContext<'_>, job: &'a Job, spec: &GroupSpec) -> Failed<'a> {
     let mut failed = Failed::default();
     let Some(group) = job.groups.get(&spec.name) else { return failed };
-    let limit = restart_limit(context, job, spec).map(|limit| limit.saturating_sub(group.charged));
+    let limit = job.restart_limit(spec, context.config).map(|limit| limit.saturating_sub(group.charged));
     for index in &group.to_evaluate {
         let slot = group.slot(*index).filter(|slot| !slot.lost);
         let Some(pod) = slot.and_then(|slot| slot.pod.as_ref()).and_then(|uid| job.pods.get(uid)) else { continue };

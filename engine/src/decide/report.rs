@@ -33,7 +33,7 @@ pub(super) fn report(context: &DecisionContext<'_>, job: &Job, spec: &GroupSpec)
         Policy::Rank0 => group.done.first().copied().filter(|n| *n == 0),
         Policy::All | Policy::None | Policy::Minimum => None,
     };
-    let open = super::restart_limit(context, job, spec).is_none_or(|limit| group.charged < limit);
+    let open = job.restart_limit(spec, context.config).is_none_or(|limit| group.charged < limit);
     let mut ended = Vec::new();
     let mut node_failed = false;
     let mut limited = false;

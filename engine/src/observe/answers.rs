@@ -95,7 +95,7 @@ pub(super) fn answered(
             }
         }
         (ObjectRef::Owned(name), Outcome::Refused { code: 404, .. }) if job.is_optional(name) => {
-            // The job does without, until its spec changes. Its users need not know.
+            // The cluster does not serve the type: the object is given up until the spec changes, without a remark.
             job.attempts.insert(object.clone(), Attempt { failures: 1, retry_at: None, last: outcome.clone() });
             if job.owned.get(name).is_some_and(|owned| owned.fact.is_none()) {
                 job.owned.remove(name);

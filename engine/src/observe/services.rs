@@ -46,20 +46,15 @@ impl Turn<'_> {
         answers::forget(job, &ObjectRef::ServiceUid(uid.clone()), self.stamp);
         job.surplus_services.remove(uid);
         let Some(id) = job.services.remove(uid).and_then(|s| s.slot) else { return };
-        if let Some(slot) = job.slot_mut(&id)
-            && slot.service.as_ref() == Some(uid)
-        {
-            slot.service = None;
-        }
-        // Its successor may have been seen before it was seen gone.
-        let is_successor = |service: &Service| service.slot.as_ref() == Some(&id) && service.deletion.is_none();
-        let successor = job.services.iter().find(|(_, service)| is_successor(service)).map(|(uid, _)| uid.clone());
-        if let Some(successor) = successor
-            && job.slot(&id).is_some_and(|slot| slot.service.is_none())
-        {
-            job.surplus_services.remove(&successor);
+        if job.slot(&id).is_some_and(|slot| slot.service.as_ref() == Some(uid)) {
+            // Its successor may have been seen before it was seen gone.
+            let is_successor = |service: &Service| service.slot.as_ref() == Some(&id) && service.deletion.is_none();
+            let successor = job.services.iter().find(|(_, service)| is_successor(service)).map(|(uid, _)| uid.clone());
+            if let Some(successor) = &successor {
+                job.surplus_services.remove(successor);
+            }
             if let Some(slot) = job.slot_mut(&id) {
-                slot.service = Some(successor);
+                slot.service = successor;
             }
         }
         slots::refresh(job, &id, &self.node_view);

@@ -137,20 +137,12 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let queues = &state.queues;
     let mut changes: BTreeMap<JobKey, ShareChange> = BTreeMap::new();
     let mut grows: Vec<(&JobKey, &Holder, &Target)> = Vec::new();
-    // A job that was scaled until it needs no GPUs gives its places back.
-    let is_idle = |holder: &Holder| holder.slots.is_empty() && !holder.share.is_empty() && !holder.leaving;
-    for (key, holder) in queues.holders.iter().filter(|(_, holder)| is_idle(holder)) {
-        let Some(job) = state.jobs.live(key) else { continue };
-        if job.is_fenced(state.stamp.term) {
-            changes.insert(key.clone(), ShareChange { share: Share::default(), target: None, why: None });
-        } else if !job.holding.has_target {
-            let target = Some(Share::default());
-            changes.insert(key.clone(), ShareChange { share: holder.share.clone(), target, why: None });
-        }
-    }
-    for (key, holder) in queues.holders.iter().filter(|(_, holder)| holder.wants) {
+    let nothing =
+        Target { share: Share::default(), why: Some(ShareLoss { kind: LossKind::Resized, beneficiary: None }) };
+    for (key, holder) in queues.holders.iter().filter(|(_, holder)| holder.wants || holder.is_idle()) {
         let share = seen.get(key).unwrap_or(&holder.share);
-        let target = queues.targets.get(key).filter(|target| target.share != *share);
+        let target = if holder.is_idle() { Some(&nothing) } else { queues.targets.get(key) };
+        let target = target.filter(|target| target.share != *share);
         let job = state.jobs.live(key);
         let is_told = job.is_some_and(|job| job.holding.has_target == target.is_some());
         let mut change = ShareChange { share: share.clone(), target: target.map(|t| t.share.clone()), why: None };

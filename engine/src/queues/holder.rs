@@ -12,8 +12,6 @@ use crate::job::Job;
 /// A job that holds places or asks for some.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// Its queue; `None` is the root.
-    pub(super) queue: Option<Text>,
     pub(super) priority: i32,
     pub(super) submitted: Timestamp,
     /// True if it may be granted places.
@@ -22,8 +20,8 @@ pub(crate) struct Holder {
     pub(super) resource: Text,
     /// GPUs of its widest pod.
     pub(super) width: u32,
-    /// What its places count as; `None` when they count as what it asks for.
-    pub(super) charge: Option<Charge>,
+    /// Queue and GPUs that its places count for; those of its spec while it has none.
+    pub(super) charge: Charge,
     /// Its slots that need GPUs, in order, each with their number.
     pub(super) slots: Vec<(SlotId, u32)>,
     pub(super) share: Share,
@@ -49,10 +47,14 @@ impl Holder {
         let spec = job.spec()?;
         let demand = spec.demand.as_ref()?;
         let holding = &job.holding;
-        let charge = job.kept_charge();
-        if !holding.gated && charge.is_none() {
+        let kept = job.kept_charge();
+        if !holding.gated && kept.is_none() {
             return None;
         }
+        let asked = asked(spec);
+        // An edit of queue or GPUs takes effect once the places granted before are free.
+        let is_same = kept.is_none_or(|kept| *kept == asked);
+        let charge = kept.cloned().unwrap_or(asked);
         let slots: Vec<(SlotId, u32)> = Job::gpu_slots(spec).collect();
         let requests = spec.groups.iter().filter(|group| !group.once).filter_map(|group| group.gpu_request.as_ref());
         let (resource, width) = requests.fold((Text::from(""), 1), |(name, width), request| {
@@ -77,9 +79,7 @@ impl Holder {
         places.retain(|slot, _| spec.group(&slot.group).is_none_or(|group| group.gpu_request.is_some()));
         // GPUs are asked for once nothing else holds the pods back, and kept from then on.
         let is_open = |group: &&model::GroupSpec| job.is_gated(group) && job.hold_besides_share(spec, group).is_none();
-        // What it asks for now counts once the places that it was granted before are free.
-        let is_same = || charge.is_none_or(|charge| *charge == asked(spec));
-        let is_ready = || !job.holding.share.is_empty() || is_same() && spec.groups.iter().any(|group| is_open(&group));
+        let is_ready = || !job.holding.share.is_empty() || is_same && spec.groups.iter().any(|group| is_open(&group));
         let wants = is_active && job.holding.gated && !spec.suspended && !slots.is_empty() && is_ready();
         let found = wants
             && job.holding.at.is_none()
@@ -87,8 +87,7 @@ impl Holder {
             && !job.is_halting()
             && live().any(|pod| !pod.is_leaving());
         let holder = Self {
-            queue: job.queue().cloned(),
-            charge: charge.cloned(),
+            charge,
             priority: demand.priority,
             submitted: demand.submitted,
             wants,
@@ -111,9 +110,9 @@ impl Holder {
     /// Returns true if targets follow from both alike.
     pub(super) fn asks_alike(&self, other: &Self) -> bool {
         let asked = |holder: &Self| {
-            let Self { queue, priority, submitted, wants, resource, width, slots, share, start_after, .. } =
+            let Self { charge, priority, submitted, wants, resource, width, slots, share, start_after, .. } =
                 holder.clone();
-            (queue, priority, submitted, wants, resource, width, slots, share, start_after)
+            (charge, priority, submitted, wants, resource, width, slots, share, start_after)
         };
         asked(self) == asked(other)
     }
@@ -126,8 +125,17 @@ impl Holder {
 
     /// Returns the GPUs that a place of a slot counts as.
     pub(super) fn charged(&self, slot: &SlotId) -> u32 {
-        let charged = self.charge.as_ref().and_then(|charge| charge.gpus.get(&slot.group).copied());
-        charged.unwrap_or_else(|| self.gpus(slot))
+        self.charge.gpus.get(&slot.group).copied().unwrap_or_else(|| self.gpus(slot))
+    }
+
+    /// Returns the name of its queue.
+    pub(super) fn queue(&self) -> &str {
+        self.charge.queue.as_deref().unwrap_or(super::ROOT)
+    }
+
+    /// Returns true if it holds places and needs none any more: it was scaled until no pod needs GPUs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.slots.is_empty() && !self.share.is_empty() && !self.leaving
     }
 
     /// Returns the slots in the order in which workers are asked for: those held, then the others.

@@ -30,12 +30,11 @@ pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
     let waits = round::decide(state, &grant::seen(state), now).waits;
     let queues = &state.queues;
     let mut names: Vec<Text> = queues.objects.keys().cloned().chain(waits.keys().cloned()).collect();
-    names.extend(queues.holders.values().map(|holder| holder.queue.clone().unwrap_or_else(|| Text::from(super::ROOT))));
+    names.extend(queues.holders.values().map(|holder| Text::from(holder.queue())));
     names.sort();
     names.dedup();
     let of = |name: Text| {
-        let holders =
-            queues.holders.iter().filter(|(_, holder)| holder.queue.as_deref().unwrap_or(super::ROOT) == &*name);
+        let holders = queues.holders.iter().filter(|(_, holder)| holder.queue() == &*name);
         let admitted = holders.filter(|(_, holder)| !holder.share.is_empty());
         let admitted = admitted.map(|(key, holder)| (key.clone(), holder.share.clone())).collect();
         QueueState { report: report(state, &name, waits.get(&name)), name, admitted }
@@ -82,7 +81,7 @@ fn leaving(state: &State, key: &JobKey, resource: &Text) -> String {
 fn report(state: &State, name: &Text, waits: Option<&Vec<(JobKey, Wait)>>) -> QueueReport {
     let mut report = QueueReport::default();
     for holder in state.queues.holders.values() {
-        if holder.queue.as_deref().unwrap_or(super::ROOT) != &**name {
+        if holder.queue() != &**name {
             continue;
         }
         if !holder.share.is_empty() {

@@ -132,7 +132,7 @@ impl Tenants {
 
     /// Returns the place of a job's queue; `None` when there is no such queue, or the job's namespace may not use it.
     pub(super) fn place(&self, key: &JobKey, holder: &Holder) -> Option<usize> {
-        let name = holder.queue.as_deref().unwrap_or(ROOT);
+        let name = holder.queue();
         let allowed = |spec: &QueueSpec| spec.namespaces.as_ref().is_none_or(|names| names.contains(&key.namespace));
         self.specs.get(name).is_none_or(allowed).then(|| self.queues.get(name).copied())?
     }
@@ -217,7 +217,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Returns the places that a job holds and is to keep. What it was not granted yet is decided anew: it may have become impossible.
+/// Returns the places that a job holds and is to keep. A target that was not granted yet is decided again: it may have become
+/// impossible.
 fn held(queues: &Queues, key: &JobKey, share: &Share) -> Share {
     let Some(target) = queues.targets.get(key) else { return share.clone() };
     let mut held = Share::default();
@@ -268,9 +269,8 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let Ok(answer) = desk::decide(&state.queues.ledger, &question) else { return Decided::default() };
     let names: BTreeMap<&Text, &JobKey> = asked.iter().map(|asked| (&asked.id, asked.key)).collect();
     let mut decided = Decided { wake: answer.wake.map(timestamp), ..Decided::default() };
-    let queue_of: BTreeMap<&Text, Text> = (asked.iter())
-        .map(|asked| (&asked.id, asked.holder.queue.clone().unwrap_or_else(|| Text::from(ROOT))))
-        .collect();
+    let queue_of: BTreeMap<&Text, Text> =
+        (asked.iter()).map(|asked| (&asked.id, Text::from(asked.holder.queue()))).collect();
     for wait in answer.waits {
         if let (Some(key), Some(queue)) = (names.get(&wait.id), queue_of.get(&wait.id)) {
             decided.waits.entry(queue.clone()).or_default().push(((*key).clone(), wait));

@@ -267,6 +267,19 @@ fn job_facts() -> [JobFact; 2] {
     ]
 }
 
+/// A spec without anything beside it.
+pub(crate) fn spec_fact(spec: JobSpec) -> SpecFact {
+    SpecFact {
+        spec: Ok(spec),
+        warnings: vec![],
+        manifest: "{}".into(),
+        missing: vec![],
+        needs: vec![],
+        fatal: false,
+        notes: None,
+    }
+}
+
 fn spec_facts() -> [SpecFact; 3] {
     let other = JobSpec {
         groups: vec![],
@@ -279,33 +292,9 @@ fn spec_facts() -> [SpecFact; 3] {
         ..JobSpec::default()
     };
     [
-        SpecFact {
-            spec: Ok(spec()),
-            warnings: vec![error()],
-            manifest: r#"{"a":1}"#.into(),
-            missing: vec![],
-            needs: vec![],
-            fatal: false,
-            notes: None,
-        },
-        SpecFact {
-            spec: Err(vec![error()]),
-            warnings: vec![],
-            manifest: "{}".into(),
-            missing: vec![],
-            needs: vec![],
-            fatal: false,
-            notes: None,
-        },
-        SpecFact {
-            spec: Ok(other),
-            warnings: vec![],
-            manifest: "{}".into(),
-            missing: vec![],
-            needs: vec![],
-            fatal: false,
-            notes: None,
-        },
+        SpecFact { warnings: vec![error()], manifest: r#"{"a":1}"#.into(), ..spec_fact(spec()) },
+        SpecFact { spec: Err(vec![error()]), ..spec_fact(JobSpec::default()) },
+        spec_fact(other),
     ]
 }
 

@@ -8,10 +8,10 @@ use model::fact::{Adopted, Milestone};
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
     Budget, CauseKind, CleanBy, ClockStart, Decision, Ends, Event, Fact, JobSpec, Milestones, Mirror, ObjectRef, Phase,
-    PhaseRules, PodFact, PodPhase, Reach, Replacement, Retryable, Running, SpecFact, Timestamp,
+    PhaseRules, PodFact, PodPhase, Reach, Replacement, Retryable, Running, Timestamp,
 };
 
-use super::values::{self, cause, key, slot, stamp};
+use super::values::{self, cause, key, slot, spec_fact, stamp};
 use crate::group::{Group, Slot};
 use crate::job::{Job, Pod};
 use crate::state::State;
@@ -54,18 +54,6 @@ fn spec() -> JobSpec {
         end_annotation: false,
         suspended: true,
         ..spec
-    }
-}
-
-fn spec_fact(spec: JobSpec) -> SpecFact {
-    SpecFact {
-        spec: Ok(spec),
-        warnings: vec![],
-        manifest: "{}".into(),
-        missing: vec![],
-        needs: vec![],
-        fatal: false,
-        notes: None,
     }
 }
 

@@ -11,7 +11,7 @@ use model::{
     Timestamp, When,
 };
 
-use super::values::{self, key, stamp};
+use super::values::{self, key, spec_fact, stamp};
 use crate::group::Group;
 use crate::job::{Job, Owned, PendingDeletion};
 use crate::state::State;
@@ -52,18 +52,6 @@ fn specs() -> Vec<JobSpec> {
             ..group()
         }),
     ]
-}
-
-fn spec_fact(spec: JobSpec) -> SpecFact {
-    SpecFact {
-        spec: Ok(spec),
-        warnings: vec![],
-        manifest: "{}".into(),
-        missing: vec![],
-        needs: vec![],
-        fatal: false,
-        notes: None,
-    }
 }
 
 fn missing() -> SpecFact {

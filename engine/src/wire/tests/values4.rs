@@ -11,7 +11,7 @@ use model::{
     Retryable, Running, Share, ShareChange, ShareLoss, SpecFact, Target, Timestamp, WaitingJob, When, WithinQueue,
 };
 
-use super::values::{self, key, stamp};
+use super::values::{self, key, spec_fact, stamp};
 use crate::Scope;
 use crate::group::{Group, Slot};
 use crate::holding::Holding;
@@ -66,18 +66,6 @@ fn queues() -> Vec<QueueSpec> {
         of(WithinQueue::LowerPriority, Reclaim::LowerPriority),
         of(WithinQueue::Never, Reclaim::Any),
     ]
-}
-
-fn spec_fact(spec: JobSpec) -> SpecFact {
-    SpecFact {
-        spec: Ok(spec),
-        warnings: vec![],
-        manifest: "{}".into(),
-        missing: vec![],
-        needs: vec![],
-        fatal: false,
-        notes: None,
-    }
 }
 
 fn spec(spec: JobSpec) -> Fact {

@@ -231,9 +231,9 @@ pub(crate) struct Mirror {
     admitted_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_default")]
     container_restarts: u32,
-    #[serde(default, skip_serializing_if = "super::is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     rounds: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     round_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     achieved: BTreeMap<Text, Text>,
