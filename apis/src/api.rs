@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
-use crate::objects::at;
+use crate::objects::{self, at};
 use crate::owned::OwnedType;
 use crate::selector::Selector;
 
@@ -99,8 +99,11 @@ pub trait JobApi: Send + Sync {
     /// Selects the pods and services of this API's jobs, including those of an earlier operator.
     fn selector(&self) -> Selector;
 
-    /// Reads the job object's metadata and mirror.
-    fn job_fact(&self, object: &Value) -> JobFact;
+    /// Reads the job object's metadata and mirror. The default is for an API none of whose annotations ends a job: none reports its
+    /// end either, so that none is missing.
+    fn job_fact(&self, object: &Value) -> JobFact {
+        objects::job_fact(object)
+    }
 
     /// Returns what [`Self::spec_fact`] depends on, besides the job's name. The spec is translated again once this differs. The
     /// generation stands for `spec`.

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::fields::Word;
+use crate::kubernetes;
 
 /// Names of a type of object in a definition.
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +138,28 @@ fn loosen_fields(object: Option<&mut Value>, kept: &[&str]) {
 
 fn keep_unknown(schema: &mut Map<String, Value>) {
     schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+}
+
+/// Returns the schema of a pod template, which in manifests of some APIs also says what it is.
+pub fn pod_template(description: &str) -> Value {
+    let mut schema = kubernetes::definition(kubernetes::POD_TEMPLATE).cloned().unwrap_or_default();
+    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        fields.extend(["apiVersion", "kind"].map(|name| (name.to_owned(), field("string", "Not acted on."))));
+    }
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("description".to_owned(), description.into());
+    }
+    schema
+}
+
+/// Returns the schema of the conditions of a job that passed through several states; `types` names these.
+pub fn condition_history(types: &str, updated: (&str, &str)) -> Value {
+    json!({
+        "type": "array",
+        "description": "The states the job was in, the present one last. Before them what needs attention: Invalid, NameTaken, \
+            Degraded or Warning.",
+        "items": condition(&format!("{types}; or Invalid, NameTaken, Degraded, Warning."), updated),
+    })
 }
 
 /// Returns the schema of a condition; `updated` is the name and description of the time beside `lastTransitionTime`.

@@ -13,6 +13,7 @@
     clippy::float_arithmetic
 )]
 
+mod adopt;
 pub mod aitrainingjob;
 pub mod api;
 pub mod call;

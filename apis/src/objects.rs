@@ -2,7 +2,9 @@
 //!
 //! Owns the names of our own annotations. It must not know what any kind of object means, nor which APIs are served. Tests: at the end of this file.
 
-use model::{FieldError, Incarnation, JobKey, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
+use std::collections::BTreeMap;
+
+use model::{FieldError, Incarnation, JobFact, JobKey, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
 use serde_json::{Map, Value, json};
 
 /// Annotation on a pod: which creation decision of its slot it came from.
@@ -104,6 +106,19 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 /// Returns the incarnation written on a pod; 0, which is before any decision of ours, when there is none.
 pub fn incarnation(object: &Value) -> Incarnation {
     Incarnation(annotation(object, INCARNATION).and_then(|n| n.parse().ok()).unwrap_or_default())
+}
+
+/// Reads a job object's metadata and mirror, but for annotations that end it and finalizers.
+pub fn job_fact(object: &Value) -> JobFact {
+    JobFact {
+        rv: resource_version(object),
+        deleting: deleting_at(object).is_some(),
+        end_requests: BTreeMap::new(),
+        end_annotated: true,
+        mirror: mirror_stamp(object),
+        finalizers: Vec::new(),
+        finalized: false,
+    }
 }
 
 /// Returns the stamp of the mirror in the object's status; zero when there is none.

@@ -84,7 +84,7 @@ fn other_queue(job: &Job) -> Option<String> {
     (named != runs_in && !job.phase.is_terminal()).then(|| {
         let (named, runs_in) = (words(named), words(runs_in));
         format!(
-            "label {}: {named} counts once the job starts anew; until then it runs in {runs_in}",
+            "label {}: {named} takes effect when the job next starts; until then it runs in {runs_in}",
             crate::demand::QUEUE
         )
     })

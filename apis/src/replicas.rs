@@ -8,12 +8,44 @@ use std::collections::BTreeMap;
 use model::{FieldError, GroupSpec, Text};
 use serde_json::{Map, Value, json};
 
-use crate::fields::{Findings, join, type_of};
+use crate::fields::{Findings, Word, join, type_of};
 use crate::names::{LABEL_MAX, is_dns_subdomain, is_label_value, is_service_name};
 use crate::objects::{at, text_at};
 
 /// Most pods one job may ask for: more than the largest supported cluster runs.
 pub const MAX_PODS: u32 = 100_000;
+
+/// Restart policy of a group, as users spell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// The kubelet restarts every container that ends.
+    Always,
+    /// The kubelet restarts containers that fail.
+    OnFailure,
+    /// No failure is answered by a restart.
+    Never,
+    /// The exit code says which failures are.
+    ExitCode,
+}
+
+/// Accepted values of `restartPolicy`.
+pub const RESTART: [Word<Restart>; 4] = [
+    ("Always", Restart::Always),
+    ("OnFailure", Restart::OnFailure),
+    ("Never", Restart::Never),
+    ("ExitCode", Restart::ExitCode),
+];
+
+impl Restart {
+    /// Returns the restart policy of the pods.
+    pub const fn of_pods(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::OnFailure => "OnFailure",
+            Self::Never | Self::ExitCode => "Never",
+        }
+    }
+}
 
 /// A replica group as it stands in a manifest.
 #[derive(Debug, Clone, Copy)]

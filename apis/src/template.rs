@@ -5,13 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use model::JobKey;
+use model::{JobKey, SlotId};
 use serde_json::{Map, Value, json};
 use settings::Quantity;
 
+use crate::api::PodSlot;
 use crate::fields::{Findings, join, type_of};
 use crate::names::is_dns_label;
-use crate::objects::{at, list_at, owner_reference, text_members};
+use crate::objects::{INCARNATION, SHAPE, at, list_at, owner_reference, text_members};
+use crate::replicas::slot_name;
 
 /// Parts of a checked template that translation reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -156,6 +158,14 @@ pub fn annotations(template: &Value) -> Map<String, Value> {
     text_map(at(template, &["metadata", "annotations"]))
 }
 
+/// Marks a pod with the creation it came from, and with the shape in which it was made.
+pub fn mark(annotations: &mut Map<String, Value>, pod: PodSlot<'_>) {
+    annotations.insert(INCARNATION.to_owned(), json!(pod.incarnation.to_string()));
+    if let Some(shape) = &pod.group.shape {
+        annotations.insert(SHAPE.to_owned(), json!(&**shape));
+    }
+}
+
 fn text_map(value: Option<&Value>) -> Map<String, Value> {
     text_members(value).map(|(key, value)| (key.to_owned(), json!(value))).collect()
 }
@@ -192,6 +202,24 @@ pub fn pod(parts: PodParts<'_>) -> Value {
     }
     metadata.insert("ownerReferences".to_owned(), json!([owner_reference(api_version, job)]));
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+/// Renders the service of a slot, which selects the slot's pod by its labels and has its name.
+pub fn service(api_version: &str, job: &JobKey, slot: &SlotId, labels: &Map<String, Value>, mut spec: Value) -> Value {
+    if let Some(spec) = spec.as_object_mut() {
+        spec.insert("selector".to_owned(), Value::Object(labels.clone()));
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": slot_name(&job.name, &slot.group, slot.index),
+            "namespace": &*job.namespace,
+            "labels": labels,
+            "ownerReferences": [owner_reference(api_version, job)],
+        },
+        "spec": spec,
+    })
 }
 
 fn asks_for_gpus(spec: &Value) -> bool {

@@ -9,7 +9,7 @@ use model::{JobFact, Phase, Text};
 use serde_json::{Value, json};
 
 use super::words::phase_word;
-use crate::objects::{MARKED_FOR, annotation, deleting_at, mirror_stamp, resource_version, text_at};
+use crate::objects::{self, MARKED_FOR, annotation, text_at};
 
 /// Annotations that command an ending, the one that acts first. The second spelling is what the original's manual says.
 const MARKS: [(EndRequest, [&str; 2]); 3] = [
@@ -29,13 +29,9 @@ pub(super) fn job_fact(object: &Value) -> JobFact {
         })
         .collect::<BTreeMap<_, _>>();
     JobFact {
-        rv: resource_version(object),
-        deleting: deleting_at(object).is_some(),
         end_requests: marks,
         end_annotated: companion.uid.is_some_and(|uid| text_at(object, &["metadata", "uid"]) == Some(uid)),
-        mirror: mirror_stamp(object),
-        finalizers: Vec::new(),
-        finalized: false,
+        ..objects::job_fact(object)
     }
 }
 

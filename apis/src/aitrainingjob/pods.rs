@@ -13,7 +13,7 @@ use super::words::{
     RESTARTS_LABEL, ROLE_LABEL,
 };
 use crate::api::{PodSlot, RenderInput};
-use crate::objects::{INCARNATION, text_at, text_members};
+use crate::objects::{text_at, text_members};
 use crate::replicas::{pod_spec, slot_name, template_of};
 use crate::template::{self, PodParts, containers_mut};
 
@@ -96,7 +96,7 @@ fn labels(source: RenderInput<'_>, pod: PodSlot<'_>, template: &Value) -> Map<St
 
 fn annotations(pod: PodSlot<'_>, template: &Value) -> Map<String, Value> {
     let mut annotations = template::annotations(template);
-    annotations.insert(INCARNATION.to_owned(), json!(pod.incarnation.to_string()));
+    template::mark(&mut annotations, pod);
     annotations
 }
 

@@ -7,8 +7,8 @@ use super::pods::slot_labels;
 use super::template::{Port, group_ports};
 use super::words::API_VERSION;
 use crate::api::RenderInput;
-use crate::objects::owner_reference;
-use crate::replicas::{slot_name, template_of};
+use crate::replicas::template_of;
+use crate::template;
 
 /// Renders the service of a slot.
 ///
@@ -21,23 +21,13 @@ pub(super) fn service(source: RenderInput<'_>, slot: &SlotId) -> Result<Value, F
     let template = template_of(source.manifest, group)?;
     let labels: Map<String, Value> =
         slot_labels(&source.job.name, slot).into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
-    Ok(json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": slot_name(&source.job.name, &slot.group, slot.index),
-            "namespace": &*source.job.namespace,
-            "labels": labels,
-            "ownerReferences": [owner_reference(API_VERSION, source.job)],
-        },
-        "spec": {
-            "clusterIP": "None",
-            // Peers that start together resolve each other before any of them is ready.
-            "publishNotReadyAddresses": true,
-            "selector": labels,
-            "ports": service_ports(&group_ports(template)),
-        },
-    }))
+    // Peers that start together resolve each other before any of them is ready.
+    let spec = json!({
+        "clusterIP": "None",
+        "publishNotReadyAddresses": true,
+        "ports": service_ports(&group_ports(template)),
+    });
+    Ok(template::service(API_VERSION, source.job, slot, &labels, spec))
 }
 
 /// Returns one port per number and protocol. Names are distinct even where protocols share a number.

@@ -3,37 +3,21 @@
 //! Reads statuses that `status.rs` wrote, and those of the original controller. The latter have no mirror, and say that a job
 //! runs from the moment it was seen. Tests: `tests/adopt.rs`.
 
-use std::collections::BTreeMap;
-
 use model::fact::{Adopted, Milestone};
-use model::{Cause, CauseKind, CleanPodPolicy, Decision, Mirror, Phase};
+use model::{CauseKind, Decision, Mirror, Phase};
 use serde_json::Value;
 
 use super::spec::TRANSLATION;
 use super::words::{CONDITIONS, WORKER};
 use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
-use crate::{remarks, replicas};
+use crate::{adopt, replicas};
 
 /// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value) -> Adopted {
     let mut milestones = CONDITIONS.milestones(object);
     let mirror = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
     let mirror = mirror.unwrap_or_else(|| without_mirror(object, &mut milestones));
-    let ends = matches!(mirror.decision, Some(Decision::End { .. }));
-    let ended_at = time_at(object, &["status", "completionTime"]);
-    let lacks_time = ends && ended_at.is_none();
-    Adopted {
-        restarts: BTreeMap::new(),
-        started_at: time_at(object, &["status", "startTime"]),
-        running_at: None,
-        // The original lost the time of some ends.
-        ended_at: ended_at.or_else(|| milestones.last().filter(|_| ends).map(|last| last.at)),
-        finals: if ends { replicas::finals(object) } else { BTreeMap::new() },
-        // A status that lacks the time is to be written again, too.
-        remarks: lacks_time || remarks::are_shown(object),
-        milestones,
-        mirror,
-    }
+    adopt::adopted(object, mirror, milestones, replicas::finals)
 }
 
 /// Returns the mirror that the original controller would have written, and corrects the milestones of its status.
@@ -69,12 +53,5 @@ fn ending(object: &Value, phase: Phase, milestones: &[Milestone]) -> Decision {
     } else {
         CauseKind::PodFailed
     };
-    let message = milestones.last().map(|last| last.message.clone()).unwrap_or_default();
-    let clean = TRANSLATION.fact(object).spec.map_or(CleanPodPolicy::None, |spec| spec.clean(phase));
-    Decision::End {
-        phase,
-        cause: Cause { kind, slots: Vec::new(), message },
-        clean: clean != CleanPodPolicy::None,
-        live_only: clean == CleanPodPolicy::Running,
-    }
+    adopt::ending(phase, kind, milestones, TRANSLATION.fact(object))
 }

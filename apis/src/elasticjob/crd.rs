@@ -10,12 +10,9 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::run_policy::{CLEAN, OBJECTS};
-use super::spec::RESTART;
 use super::words::{GROUP, KIND, PLURAL, VERSION};
-use crate::crd::{
-    self, Names, Version, column, condition, definition, field, loosened, one_of, replica_statuses, time,
-};
-use crate::kubernetes;
+use crate::crd::{self, Names, Version, column, definition, field, loosened, one_of, replica_statuses, time};
+use crate::replicas::RESTART;
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
@@ -140,22 +137,11 @@ fn replica_spec() -> Value {
             "Which failures are restarted: Always (default), OnFailure, Never, or ExitCode: exit codes of signals, evicted pods \
              and lost nodes.",
         ),
-        "template": template(),
+        "template": crd::pod_template(
+            "The pod template, a core/v1 PodTemplateSpec. The container elasticjob-worker, or each one where none has that name, gets the \
+             launcher's arguments before its own.",
+        ),
     })
-}
-
-/// Returns the schema of a pod template, which in manifests of this API also says what it is.
-fn template() -> Value {
-    let mut schema = kubernetes::definition(kubernetes::POD_TEMPLATE).cloned().unwrap_or_default();
-    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        fields.extend(["apiVersion", "kind"].map(|name| (name.to_owned(), field("string", "Not acted on."))));
-    }
-    if let Some(schema) = schema.as_object_mut() {
-        let description = "The pod template, a core/v1 PodTemplateSpec. The container elasticjob-worker, or each one where none \
-            has that name, gets the launcher's arguments before its own.";
-        schema.insert("description".to_owned(), description.into());
-    }
-    schema
 }
 
 /// Returns the schema of the status.
@@ -163,15 +149,10 @@ fn status() -> Value {
     let fields = [
         (
             "conditions",
-            json!({
-                "type": "array",
-                "description": "The states the job was in, the present one last. Before them what needs attention: Invalid, \
-                    NameTaken, Degraded or Warning.",
-                "items": condition(
-                    "Created, Running, Restarting, Suspended, Succeeded or Failed; or Invalid, NameTaken, Degraded, Warning.",
-                    ("lastUpdateTime", "When it was written last."),
-                ),
-            }),
+            crd::condition_history(
+                "Created, Running, Restarting, Suspended, Succeeded or Failed",
+                ("lastUpdateTime", "When it was written last."),
+            ),
         ),
         (
             "replicaStatuses",

@@ -20,13 +20,13 @@ mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
+use model::{FieldError, JobKey, Phase, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
 use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
-use crate::objects::{annotation, at, deleting_at, labelled_slot, list_at, mirror_stamp, resource_version, text_at};
+use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
 use crate::replicas::slot_name;
 use crate::selector::Selector;
 
@@ -52,19 +52,6 @@ impl JobApi for ElasticJob {
 
     fn selector(&self) -> Selector {
         Selector::label(words::GROUP_LABEL, words::GROUP)
-    }
-
-    /// No annotation ends a job of this API. None reports its end either, so that none is missing.
-    fn job_fact(&self, object: &Value) -> JobFact {
-        JobFact {
-            rv: resource_version(object),
-            deleting: deleting_at(object).is_some(),
-            end_requests: std::collections::BTreeMap::new(),
-            end_annotated: true,
-            mirror: mirror_stamp(object),
-            finalizers: Vec::new(),
-            finalized: false,
-        }
     }
 
     /// Labels of the job are not those of its pods; one annotation reaches them.

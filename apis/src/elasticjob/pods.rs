@@ -7,11 +7,10 @@ use model::{FieldError, SlotId};
 use serde_json::{Map, Value, json};
 
 use super::environment;
-use super::spec::{Policy, RESTART};
 use super::words::{API_VERSION, CONTAINER, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_LABEL, TYPE_LABEL};
 use crate::api::{PodSlot, RenderInput};
-use crate::objects::{INCARNATION, SHAPE, text_at};
-use crate::replicas::{pod_spec, slot_name, template_of};
+use crate::objects::text_at;
+use crate::replicas::{RESTART, Restart, pod_spec, slot_name, template_of};
 use crate::template::{self, PodParts, containers, containers_mut, prepend_list};
 
 /// Renders the pod of a slot, given the launcher's arguments.
@@ -32,16 +31,13 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, args: &[Value]) -> 
     }
     let policy = text_at(manifest, &["spec", "replicaSpecs", pod.group.display(), "restartPolicy"]);
     let policy =
-        RESTART.into_iter().find(|(word, _)| Some(*word) == policy).map_or(Policy::Always, |(_, policy)| policy);
+        RESTART.into_iter().find(|(word, _)| Some(*word) == policy).map_or(Restart::Always, |(_, policy)| policy);
     spec.insert("restartPolicy".to_owned(), json!(policy.of_pods()));
 
     let mut labels = template::labels(template);
     labels.extend(slot_labels(&job.name, pod.slot));
     let mut annotations = template::annotations(template);
-    annotations.insert(INCARNATION.to_owned(), json!(pod.incarnation.to_string()));
-    if let Some(shape) = &pod.group.shape {
-        annotations.insert(SHAPE.to_owned(), json!(&**shape));
-    }
+    template::mark(&mut annotations, pod);
     let name = slot_name(&job.name, &pod.slot.group, pod.slot.index);
     Ok(template::pod(PodParts { api_version: API_VERSION, job, name: &name, template, labels, annotations, spec }))
 }

@@ -15,9 +15,9 @@ use super::crd::spec_schema;
 use super::launcher::{BACKENDS, Backend, Range, is_endpoint, names_worker_0};
 use super::run_policy::{self, RunPolicy};
 use super::words::{BACKEND, WORKER, WORKER_LOWER};
-use crate::fields::{Finding, Findings, Severity, Unknown, Word, join};
+use crate::fields::{Finding, Findings, Severity, Unknown, join};
 use crate::objects::{at, text_at};
-use crate::replicas::{self, Replica};
+use crate::replicas::{self, RESTART, Replica, Restart};
 use crate::template;
 use crate::translation::{Translation, spec_of};
 
@@ -39,44 +39,13 @@ const RETRYABLE_REASONS: [&str; 11] = [
     "UnexpectedAdmissionError",
 ];
 
-/// Restart policy of a group, as users spell it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Policy {
-    /// The kubelet restarts every container that ends.
-    Always,
-    /// The kubelet restarts containers that fail.
-    OnFailure,
-    /// No failure is answered by a restart.
-    Never,
-    /// The exit code says which failures are.
-    ExitCode,
-}
-
-/// Accepted values of `restartPolicy`.
-pub(super) const RESTART: [Word<Policy>; 4] = [
-    ("Always", Policy::Always),
-    ("OnFailure", Policy::OnFailure),
-    ("Never", Policy::Never),
-    ("ExitCode", Policy::ExitCode),
-];
-
-impl Policy {
-    /// Returns the restart policy of the pods.
-    pub(super) const fn of_pods(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::OnFailure => "OnFailure",
-            Self::Never | Self::ExitCode => "Never",
-        }
-    }
-
-    const fn engine(self) -> RestartPolicy {
-        match self {
-            // The kubelet restarts containers. A pod that fails all the same was evicted, or its node is lost.
-            Self::Always | Self::OnFailure => RestartPolicy::Always,
-            Self::Never => RestartPolicy::Never,
-            Self::ExitCode => RestartPolicy::Listed,
-        }
+/// Returns the restart policy of a group's pods for the engine.
+const fn restart_policy(policy: Restart) -> RestartPolicy {
+    match policy {
+        // The kubelet restarts containers. A pod that fails all the same was evicted, or its node is lost.
+        Restart::Always | Restart::OnFailure => RestartPolicy::Always,
+        Restart::Never => RestartPolicy::Never,
+        Restart::ExitCode => RestartPolicy::Listed,
     }
 }
 
@@ -94,7 +63,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let (min, max) = (bound("minReplicas", findings), bound("maxReplicas", findings));
     let run = run_policy::read(spec, findings);
     let suspended = findings.boolean(spec, "spec", "suspend").unwrap_or_default();
-    let mut policy = Policy::Always;
+    let mut policy = Restart::Always;
     let mut groups = replicas::groups(spec, findings, |replica, findings| {
         let (group, of_group) = group(job, replica, max, findings);
         if replica.key == WORKER {
@@ -113,7 +82,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
             group.min = min;
         }
     }
-    if policy == Policy::Always && run.deadline_s.is_none() && run.backoff_limit.is_none() {
+    if policy == Restart::Always && run.deadline_s.is_none() && run.backoff_limit.is_none() {
         findings.warn(
             join(&join("spec.replicaSpecs", WORKER), "restartPolicy"),
             at(spec, &["replicaSpecs", WORKER, "restartPolicy"]),
@@ -124,7 +93,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     Some(JobSpec { suspended, ..job_spec(groups, policy, run) })
 }
 
-fn job_spec(groups: Vec<GroupSpec>, policy: Policy, run: RunPolicy) -> JobSpec {
+fn job_spec(groups: Vec<GroupSpec>, policy: Restart, run: RunPolicy) -> JobSpec {
     let workers = BTreeSet::from([Text::from(WORKER_LOWER)]);
     // Ended pods are kept for their logs. Pods that still run after a failure would hold devices for nothing.
     let clean_by = match run.clean {
@@ -152,8 +121,8 @@ fn job_spec(groups: Vec<GroupSpec>, policy: Policy, run: RunPolicy) -> JobSpec {
             containers: true,
             rounds: false,
             reach: match policy {
-                Policy::ExitCode | Policy::Never => Reach::Above,
-                Policy::OnFailure | Policy::Always => Reach::AtLeast,
+                Restart::ExitCode | Restart::Never => Reach::Above,
+                Restart::OnFailure | Restart::Always => Reach::AtLeast,
             },
         }),
         time_limit_ms: run.deadline_s.map(ms),
@@ -173,10 +142,10 @@ fn job_spec(groups: Vec<GroupSpec>, policy: Policy, run: RunPolicy) -> JobSpec {
     }
 }
 
-fn group(job: Option<&str>, replica: Replica<'_>, max: Option<u32>, findings: &mut Findings) -> (GroupSpec, Policy) {
+fn group(job: Option<&str>, replica: Replica<'_>, max: Option<u32>, findings: &mut Findings) -> (GroupSpec, Restart) {
     let Replica { lower, spec, path, .. } = replica;
     let replicas = replica.replicas(findings);
-    let policy = findings.word(spec, path, "restartPolicy", &RESTART, Policy::Always, Unknown::Refused);
+    let policy = findings.word(spec, path, "restartPolicy", &RESTART, Restart::Always, Unknown::Refused);
     let template = template::check(spec, path, findings);
     check_pod_policy(replica, policy, findings);
     let is_worker = replica.key == WORKER;
@@ -187,10 +156,10 @@ fn group(job: Option<&str>, replica: Replica<'_>, max: Option<u32>, findings: &m
         replica.check_service_names(job, most, "each pod gets a service of its own name", findings);
     }
     let (complete, fail) = match (is_worker, policy) {
-        (true, Policy::ExitCode | Policy::Never) => (GroupEndPolicy::Minimum, GroupEndPolicy::Minimum),
-        (true, Policy::OnFailure) => (GroupEndPolicy::Minimum, GroupEndPolicy::None),
-        (false, Policy::Never) => (GroupEndPolicy::None, GroupEndPolicy::Any),
-        (true, Policy::Always) | (false, Policy::ExitCode | Policy::OnFailure | Policy::Always) => {
+        (true, Restart::ExitCode | Restart::Never) => (GroupEndPolicy::Minimum, GroupEndPolicy::Minimum),
+        (true, Restart::OnFailure) => (GroupEndPolicy::Minimum, GroupEndPolicy::None),
+        (false, Restart::Never) => (GroupEndPolicy::None, GroupEndPolicy::Any),
+        (true, Restart::Always) | (false, Restart::ExitCode | Restart::OnFailure | Restart::Always) => {
             (GroupEndPolicy::None, GroupEndPolicy::None)
         }
     };
@@ -200,7 +169,7 @@ fn group(job: Option<&str>, replica: Replica<'_>, max: Option<u32>, findings: &m
         replicas,
         complete,
         fail,
-        restart: policy.engine(),
+        restart: restart_policy(policy),
         scope: RestartScope::Each,
         services: true,
         gpus: template.gpus,
@@ -210,7 +179,7 @@ fn group(job: Option<&str>, replica: Replica<'_>, max: Option<u32>, findings: &m
 }
 
 /// The group's policy decides what becomes of an ended container, whatever the template says.
-fn check_pod_policy(replica: Replica<'_>, policy: Policy, findings: &mut Findings) {
+fn check_pod_policy(replica: Replica<'_>, policy: Restart, findings: &mut Findings) {
     let value = at(replica.spec, &["template", "spec", "restartPolicy"]).filter(|value| !value.is_null());
     if value.is_some_and(|value| value != policy.of_pods() && value != "") {
         let problem = format!("the restartPolicy of the group decides: pods get {}", policy.of_pods());

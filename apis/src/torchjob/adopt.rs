@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 
 use model::fact::{Adopted, Milestone};
-use model::{Cause, CauseKind, CleanPodPolicy, Decision, Mirror, Phase, Text};
+use model::{CauseKind, Mirror, Phase, Text};
 use serde_json::Value;
 use settings::TorchSettings;
 
 use super::conditions::milestones;
 use super::spec;
-use crate::objects::{MIRROR, at, mirror_stamp, time_at};
-use crate::remarks;
+use crate::adopt;
+use crate::objects::{MIRROR, at, mirror_stamp};
 use crate::replicas::count_of;
 
 /// Reads the state of a job back from its object.
@@ -20,20 +20,7 @@ pub(super) fn adopt(object: &Value, settings: TorchSettings) -> Adopted {
     let mut milestones = milestones(object);
     let mirror = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
     let mirror = mirror.unwrap_or_else(|| without_mirror(object, settings, &mut milestones));
-    let ends = matches!(mirror.decision, Some(Decision::End { .. }));
-    let ended_at = time_at(object, &["status", "completionTime"]);
-    let lacks_time = ends && ended_at.is_none();
-    Adopted {
-        restarts: BTreeMap::new(),
-        started_at: time_at(object, &["status", "startTime"]),
-        running_at: None,
-        ended_at: ended_at.or_else(|| milestones.last().filter(|_| ends).map(|last| last.at)),
-        finals: if ends { finals(object) } else { BTreeMap::new() },
-        // A status that lacks the time is to be written again, too.
-        remarks: lacks_time || remarks::are_shown(object),
-        milestones,
-        mirror,
-    }
+    adopt::adopted(object, mirror, milestones, finals)
 }
 
 /// Reads what each type of an ended job came to: succeeded and failed pods by name in lower case.
@@ -53,14 +40,7 @@ fn without_mirror(object: &Value, settings: TorchSettings, milestones: &mut Vec<
     let stamp = mirror_stamp(object);
     if phase.is_terminal() {
         let kind = if phase == Phase::Succeeded { CauseKind::Completed } else { CauseKind::PodFailed };
-        let message = milestones.last().map(|last| last.message.clone()).unwrap_or_default();
-        let clean = spec::fact(object, settings).spec.map_or(CleanPodPolicy::None, |spec| spec.clean(phase));
-        let decision = Decision::End {
-            phase,
-            cause: Cause { kind, slots: Vec::new(), message },
-            clean: clean != CleanPodPolicy::None,
-            live_only: clean == CleanPodPolicy::Running,
-        };
+        let decision = adopt::ending(phase, kind, milestones, spec::fact(object, settings));
         return Mirror { stamp, phase, decision: Some(decision), ..Mirror::default() };
     }
     if matches!(phase, Phase::Running | Phase::Restarting) {

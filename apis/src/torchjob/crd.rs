@@ -10,10 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::conditions::UPDATED;
 use super::run_policy::{CLEAN_NAMES, LIMIT_NAMES, PROCESSES_NAMES, TTL_NAMES};
-use super::tasks::RESTART;
 use super::words::{GROUP, KIND, PLURAL, VERSION};
-use crate::crd::{self, Names, Version, column, condition, definition, field, loosened_but, one_of, open, time};
-use crate::kubernetes;
+use crate::crd::{self, Names, Version, column, definition, field, loosened_but, one_of, open, time};
+use crate::replicas::RESTART;
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
@@ -146,21 +145,10 @@ fn task_spec() -> Value {
                 },
             },
         },
-        "template": template(),
+        "template": crd::pod_template(
+            "The pod template, a core/v1 PodTemplateSpec. The container torch trains.",
+        ),
     })
-}
-
-/// Returns the schema of a pod template, which in manifests of this API also says what it is.
-fn template() -> Value {
-    let mut schema = kubernetes::definition(kubernetes::POD_TEMPLATE).cloned().unwrap_or_default();
-    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        fields.extend(["apiVersion", "kind"].map(|name| (name.to_owned(), field("string", "Not acted on."))));
-    }
-    if let Some(schema) = schema.as_object_mut() {
-        let description = "The pod template, a core/v1 PodTemplateSpec. The container torch trains.";
-        schema.insert("description".to_owned(), description.into());
-    }
-    schema
 }
 
 /// Returns the schema of the status.
@@ -174,15 +162,10 @@ fn status() -> Value {
     let fields = [
         (
             "conditions",
-            json!({
-                "type": "array",
-                "description": "The states the job was in, the present one last. Before them what needs attention: Invalid, \
-                    NameTaken, Degraded or Warning.",
-                "items": condition(
-                    "Created, Queuing, Running, Restarting, Succeeded or Failed; or Invalid, NameTaken, Degraded, Warning.",
-                    (UPDATED, "When it was set last."),
-                ),
-            }),
+            crd::condition_history(
+                "Created, Queuing, Running, Restarting, Succeeded or Failed",
+                (UPDATED, "When it was set last."),
+            ),
         ),
         ("taskStatuses", crd::replica_statuses(&counts)),
         ("startTime", time("When the job's pods were first asked for.")),

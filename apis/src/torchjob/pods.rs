@@ -14,7 +14,7 @@ use super::words::{
     TYPE_LABEL, Task,
 };
 use crate::api::{PodSlot, RenderInput};
-use crate::objects::{INCARNATION, SHAPE, at, list_at, text_at, text_members};
+use crate::objects::{at, list_at, text_at, text_members};
 use crate::replicas::{pod_spec, slot_name, template_of};
 use crate::template::{self, PodParts, append_list, containers_mut, prepend_list};
 
@@ -65,10 +65,7 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, Fi
         labels.extend(text_members(spot.get("labels")).map(|(key, value)| (key.to_owned(), json!(value))));
     }
     let mut annotations = template::annotations(template);
-    annotations.insert(INCARNATION.to_owned(), json!(pod.incarnation.to_string()));
-    if let Some(shape) = &pod.group.shape {
-        annotations.insert(SHAPE.to_owned(), json!(&**shape));
-    }
+    template::mark(&mut annotations, pod);
     let name = slot_name(&job.name, &pod.slot.group, pod.slot.index);
     let mut rendered =
         template::pod(PodParts { api_version: API_VERSION, job, name: &name, template, labels, annotations, spec });

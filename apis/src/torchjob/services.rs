@@ -10,7 +10,7 @@ use super::pods::slot_labels;
 use super::tasks::declared_port;
 use super::words::{API_VERSION, PORT_NAME, TYPE_LABEL, Task};
 use crate::api::RenderInput;
-use crate::objects::{at, label, owner_reference};
+use crate::objects::{at, label};
 use crate::owned::{self, SERVICE};
 use crate::replicas::slot_name;
 
@@ -57,21 +57,9 @@ pub(super) fn service(source: RenderInput<'_>, slot: &SlotId) -> Result<Value, F
     };
     let network = Network::of(source);
     let target = network.host_port(slot).filter(|_| network.translates_ports()).unwrap_or_else(|| u64::from(port));
-    let mut service = json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": slot_name(&job.name, &slot.group, slot.index),
-            "namespace": &*job.namespace,
-            "labels": labels,
-            "ownerReferences": [owner_reference(API_VERSION, job)],
-        },
-        "spec": {"selector": labels, "ports": [{"name": PORT_NAME, "port": port, "targetPort": target}]},
-    });
-    if !network.translates_ports()
-        && let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut)
-    {
+    let mut spec = json!({"ports": [{"name": PORT_NAME, "port": port, "targetPort": target}]});
+    if let Some(spec) = spec.as_object_mut().filter(|_| !network.translates_ports()) {
         spec.insert("clusterIP".to_owned(), json!("None"));
     }
-    Ok(service)
+    Ok(crate::template::service(API_VERSION, job, slot, &labels, spec))
 }

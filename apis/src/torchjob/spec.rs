@@ -175,7 +175,7 @@ fn manifest(
     let group = |task: &TaskSpec<'_>| {
         let group = json!({
             "template": template(task),
-            "restartPolicy": task.policy.of_pods(),
+            "restartPolicy": task.restart.map(replicas::Restart::of_pods),
             "spot": task.spec.get("spotTaskSpec").filter(|spot| spot.is_object()),
         });
         (task.task.name().to_owned(), group)

@@ -8,10 +8,10 @@ use serde_json::Value;
 use settings::TorchSettings;
 
 use super::words::{AIMASTER_READY, CONTAINER, PORT_NAME, Task};
-use crate::fields::{Finding, Findings, Severity, Unknown, Word, join, type_of};
+use crate::fields::{Finding, Findings, Severity, Unknown, join, type_of};
 use crate::nearest::nearest;
 use crate::objects::{annotation, at, list_at, text_at};
-use crate::replicas::{MAX_PODS, Replica};
+use crate::replicas::{MAX_PODS, RESTART, Replica, Restart};
 use crate::template;
 
 /// Path of the tasks.
@@ -20,52 +20,12 @@ pub(super) const PATH: &str = "spec.torchTaskSpecs";
 /// Path of the restart policy in the template, below a type.
 pub(super) const TEMPLATE_POLICY: &str = "template.spec.restartPolicy";
 
-/// Restart policy of a type, as users spell it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Policy {
-    /// The kubelet restarts every container that ends.
-    Always,
-    /// The kubelet restarts containers that fail.
-    OnFailure,
-    /// Nothing is restarted.
-    Never,
-    /// The exit code says which failures are retried.
-    ExitCode,
-    /// The API server's own default.
-    Unset,
-}
-
-/// Accepted values of `restartPolicy`.
-pub(super) const RESTART: [Word<Policy>; 4] = [
-    ("Always", Policy::Always),
-    ("OnFailure", Policy::OnFailure),
-    ("ExitCode", Policy::ExitCode),
-    ("Never", Policy::Never),
-];
-
-impl Policy {
-    /// Returns the policy of a type that names none.
-    const fn of_task(task: Task) -> Self {
-        match task {
-            Task::AiMaster => Self::Unset,
-            Task::Master => Self::ExitCode,
-            Task::Worker => Self::OnFailure,
-        }
-    }
-
-    /// Returns the restart policy of the pods; `None` leaves it to the API server.
-    pub(super) const fn of_pods(self) -> Option<&'static str> {
-        match self {
-            Self::Always => Some("Always"),
-            Self::OnFailure => Some("OnFailure"),
-            Self::Never | Self::ExitCode => Some("Never"),
-            Self::Unset => None,
-        }
-    }
-
-    /// Returns true if the kubelet restarts containers, and the job's limit counts that.
-    const fn counts_restarts(self) -> bool {
-        matches!(self, Self::Always | Self::OnFailure)
+/// Returns the restart policy of a type that names none; `None` leaves it to the API server.
+const fn default_restart(task: Task) -> Option<Restart> {
+    match task {
+        Task::AiMaster => None,
+        Task::Master => Some(Restart::ExitCode),
+        Task::Worker => Some(Restart::OnFailure),
     }
 }
 
@@ -78,8 +38,8 @@ pub(super) struct TaskSpec<'a> {
     pub key: &'a str,
     /// Its spec.
     pub spec: &'a Value,
-    /// Its restart policy.
-    pub policy: Policy,
+    /// Its restart policy; `None` leaves it to the API server.
+    pub restart: Option<Restart>,
     /// Number of its pods.
     pub replicas: u32,
     /// Set if its pods request GPUs.
@@ -164,10 +124,11 @@ fn of_type<'a>(
 ) -> TaskSpec<'a> {
     let replicas = findings.integer(spec, path, "numTasks", 0, i64::from(MAX_PODS)).unwrap_or(1);
     let replicas = u32::try_from(replicas).unwrap_or_default();
-    let policy = findings.word(spec, path, "restartPolicy", &RESTART, Policy::of_task(task), Unknown::Refused);
+    let words = RESTART.map(|(word, restart)| (word, Some(restart)));
+    let restart = findings.word(spec, path, "restartPolicy", &words, default_restart(task), Unknown::Refused);
     let template = template::check(spec, path, findings);
     let value = at(spec, &["template", "spec", "restartPolicy"]).filter(|value| !value.is_null());
-    let pods = policy.of_pods().unwrap_or("Always");
+    let pods = restart.map_or("Always", Restart::of_pods);
     if value.is_some_and(|value| value != pods && value != "") {
         let problem = format!("the restartPolicy of the type decides: pods get {pods}");
         findings.mistake(join(path, TEMPLATE_POLICY), value, problem);
@@ -178,7 +139,7 @@ fn of_type<'a>(
         let why = "its master gets a service of its own name, and its pods are named alike";
         replica.check_service_names(job, replicas, why, findings);
     }
-    TaskSpec { task, key, spec, policy, replicas, gpus: template.gpus }
+    TaskSpec { task, key, spec, restart, replicas, gpus: template.gpus }
 }
 
 fn check_spot(spec: &Value, path: &str, findings: &mut Findings) {
@@ -247,7 +208,7 @@ pub(super) fn groups(
             fail: GroupEndPolicy::Any,
             // A failure of AIMaster ends the job. Without ExitCode every pod that fails does; one whose node is lost did not fail.
             // Containers of elastic pods are always restarted by the kubelet.
-            restart: if each.policy == Policy::ExitCode && !is_elastic && each.task != Task::AiMaster {
+            restart: if each.restart == Some(Restart::ExitCode) && !is_elastic && each.task != Task::AiMaster {
                 RestartPolicy::Listed
             } else {
                 RestartPolicy::OnNodeFail
@@ -258,7 +219,8 @@ pub(super) fn groups(
             shape: shape.clone().filter(|_| each.task != Task::AiMaster),
             gpus: each.gpus,
             after: after.into_iter().collect(),
-            counts_restarts: each.policy.counts_restarts(),
+            // Those of the kubelet.
+            counts_restarts: matches!(each.restart, Some(Restart::Always | Restart::OnFailure)),
             closed: closed.clone().filter(|_| each.task != Task::AiMaster),
             ..GroupSpec::default()
         }

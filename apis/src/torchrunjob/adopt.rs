@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::words::{WORKER, phase_of};
 use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
-use crate::{remarks, replicas};
+use crate::{adopt, remarks, replicas};
 
 /// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value) -> Adopted {
@@ -25,16 +25,8 @@ pub(super) fn adopt(object: &Value) -> Adopted {
         let at = ended_at.or_else(|| time_at(object, &["status", "lastReconcileTime"])).unwrap_or_default();
         milestones.push(Milestone { phase: mirror.phase, at, message: Text::from("") });
     }
-    Adopted {
-        restarts: BTreeMap::new(),
-        started_at: time_at(object, &["status", "startTime"]),
-        running_at: None,
-        ended_at: ended_at.or_else(|| milestones.last().filter(|_| ends).map(|last| last.at)),
-        finals: if ends { finals(object) } else { BTreeMap::new() },
-        remarks: !is_ours && ends || remarks::are_shown(object),
-        milestones,
-        mirror,
-    }
+    let remarks = !is_ours && ends || remarks::are_shown(object);
+    Adopted { remarks, ..adopt::adopted(object, mirror, milestones, finals) }
 }
 
 fn milestones(object: &Value) -> Vec<Milestone> {

@@ -22,13 +22,13 @@ mod workspace;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SlotId, SpecFact, Text};
+use model::{FieldError, JobKey, OwnedRef, Phase, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
 use crate::api::{JobApi, Needed, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
-use crate::objects::{annotation, at, deleting_at, labelled_slot, list_at, mirror_stamp, resource_version, text_at};
+use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
 use crate::owned::{CLAIM, OwnedType, SERVICE};
 use crate::replicas::slot_name;
 use crate::selector::Selector;
@@ -57,19 +57,6 @@ impl JobApi for TorchrunJob {
 
     fn selector(&self) -> Selector {
         Selector::label(APP_LABEL, APP)
-    }
-
-    /// No annotation ends a job of this API.
-    fn job_fact(&self, object: &Value) -> JobFact {
-        JobFact {
-            rv: resource_version(object),
-            deleting: deleting_at(object).is_some(),
-            end_requests: std::collections::BTreeMap::new(),
-            end_annotated: true,
-            mirror: mirror_stamp(object),
-            finalizers: Vec::new(),
-            finalized: false,
-        }
     }
 
     /// Labels of the job are not those of its pods; one annotation reaches them.

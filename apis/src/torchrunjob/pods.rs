@@ -13,7 +13,7 @@ use super::words::{
 };
 use super::workspace;
 use crate::api::{PodSlot, RenderInput};
-use crate::objects::{INCARNATION, SHAPE, at, list_at, text_at, text_members};
+use crate::objects::{at, list_at, text_at, text_members};
 use crate::template::{self, PodParts, containers_mut};
 use crate::torchrunqueue::storage::{scaled, times};
 use crate::torchrunqueue::words::{API_VERSION, APP, APP_LABEL, TRAINER};
@@ -75,7 +75,7 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, Fi
         annotations.insert(key.to_owned(), at(manifest, &[member]).cloned().unwrap_or_default());
     }
     annotations.extend(texts(manifest, "annotations"));
-    mark(&mut annotations, pod);
+    template::mark(&mut annotations, pod);
     let name = worker_name(&job.name, index);
     Ok(template::pod(PodParts { api_version: API_VERSION, job, name: &name, template, labels, annotations, spec }))
 }
@@ -94,14 +94,6 @@ pub(super) fn template_of(manifest: &Value) -> Result<(&Value, Map<String, Value
     let spec = template.get("spec").and_then(Value::as_object).cloned();
     let lost = || FieldError::new("spec.podTemplate", "missing", "the manifest in force has no template");
     Ok((template, spec.ok_or_else(lost)?))
-}
-
-/// Notes on a pod which creation it came from, and in which shape it was made.
-pub(super) fn mark(annotations: &mut Map<String, Value>, pod: PodSlot<'_>) {
-    annotations.insert(INCARNATION.to_owned(), json!(pod.incarnation.to_string()));
-    if let Some(shape) = &pod.group.shape {
-        annotations.insert(SHAPE.to_owned(), json!(&**shape));
-    }
 }
 
 /// Returns the labels of every object of a job.

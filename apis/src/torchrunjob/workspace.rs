@@ -5,7 +5,7 @@
 use model::FieldError;
 use serde_json::{Map, Value, json};
 
-use super::pods::{Volumes, mark, slot_labels, template_of};
+use super::pods::{Volumes, slot_labels, template_of};
 use super::words::SYNC;
 use crate::api::{PodSlot, RenderInput};
 use crate::objects::{at, list_at, text_at};
@@ -106,7 +106,7 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, Fi
         json!([{"name": "workspace", "persistentVolumeClaim": {"claimName": of("claim")}}]),
     );
     let mut annotations = Map::new();
-    mark(&mut annotations, pod);
+    template::mark(&mut annotations, pod);
     let labels = slot_labels(manifest, SYNC, pod.slot.index);
     let name = slot_name(&job.name, SYNC, pod.slot.index);
     Ok(template::pod(PodParts {

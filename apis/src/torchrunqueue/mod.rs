@@ -25,7 +25,7 @@ use serde_json::Value;
 use crate::api::{JobApi, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::{Finding, Findings};
-use crate::objects::{deleting_at, list_at, mirror_stamp, resource_version};
+use crate::objects::{job_fact, list_at};
 use crate::owned::{CLAIM, OwnedType};
 use crate::selector::Selector;
 
@@ -57,15 +57,8 @@ impl JobApi for TorchrunQueue {
     fn job_fact(&self, object: &Value) -> JobFact {
         let finalizers: Vec<Text> =
             list_at(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str).map(Text::from).collect();
-        JobFact {
-            rv: resource_version(object),
-            deleting: deleting_at(object).is_some(),
-            end_requests: std::collections::BTreeMap::new(),
-            end_annotated: true,
-            mirror: mirror_stamp(object),
-            finalized: finalizers.iter().any(|name| &**name == words::FINALIZER),
-            finalizers,
-        }
+        let finalized = finalizers.iter().any(|name| &**name == words::FINALIZER);
+        JobFact { finalizers, finalized, ..job_fact(object) }
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {

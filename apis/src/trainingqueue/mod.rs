@@ -13,13 +13,12 @@ mod status;
 mod tests;
 
 use model::fact::Adopted;
-use model::{JobFact, JobKey, Phase, SpecFact};
+use model::{JobKey, Phase, SpecFact};
 use serde_json::Value;
 
 use crate::api::JobApi;
 use crate::call::Resource;
 use crate::fields::Finding;
-use crate::objects::{deleting_at, mirror_stamp, resource_version};
 use crate::selector::Selector;
 
 /// API version.
@@ -52,18 +51,6 @@ impl JobApi for TrainingQueue {
 
     fn selector(&self) -> Selector {
         Selector::default()
-    }
-
-    fn job_fact(&self, object: &Value) -> JobFact {
-        JobFact {
-            rv: resource_version(object),
-            deleting: deleting_at(object).is_some(),
-            end_requests: std::collections::BTreeMap::new(),
-            end_annotated: true,
-            mirror: mirror_stamp(object),
-            finalizers: Vec::new(),
-            finalized: false,
-        }
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {

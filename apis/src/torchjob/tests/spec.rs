@@ -145,13 +145,12 @@ fn what_cannot_be_served_names_field_and_value_and_is_fatal() {
         ),
         (
             vec![("/spec/torchTaskSpecs/Worker/restartPolicy", json!("Sometimes"))],
-            "spec.torchTaskSpecs.Worker.restartPolicy: must be one of Always, OnFailure, ExitCode, Never (\"Sometimes\"); \
-             did you mean Always?",
+            "spec.torchTaskSpecs.Worker.restartPolicy: must be one of Always, OnFailure, Never, ExitCode (\"Sometimes\")",
         ),
     ] {
         let object = edited(&edits);
         let found = errors(&object);
-        assert!(found.iter().any(|error| error.starts_with(want.split("; did").next().unwrap())), "{want}\n{found:#?}");
+        assert!(found.iter().any(|error| error.starts_with(want)), "{want}\n{found:#?}");
         assert!(TorchJob::default().spec_fact(&object).fatal);
     }
     assert!(!TorchJob::default().spec_fact(&base()).fatal);
