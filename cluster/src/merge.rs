@@ -38,7 +38,7 @@ pub(crate) fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// Applies a merge patch.
-pub(crate) fn merge(target: &mut Value, patch: &Value) {
+pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         target.clone_from(patch);
         return;

@@ -119,6 +119,11 @@ impl Cluster {
         self.patch(&served, &key, patch, Preconditions::default(), part, Unknown::Drop)
     }
 
+    /// Returns the path of the member that `kubectl scale` sets; `None` for a type without the subresource.
+    pub fn scaled_member(&self, resource: &Resource) -> Option<Arc<[Text]>> {
+        self.kinds.served(resource)?.replicas.clone()
+    }
+
     /// `kubectl scale`: sets the member that the definition's `specReplicasPath` names.
     ///
     /// # Errors

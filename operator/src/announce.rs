@@ -11,11 +11,9 @@ use crate::render::call;
 impl Operator {
     /// Creates a Kubernetes Event about the answer to a command, where users expect one.
     pub(crate) fn announce(&mut self, key: &JobKey, command: &Command, answer: &ApiAnswer) {
-        let Some(api) = self.registry.api_of(key) else { return };
         if let (Command::WriteNotes { notes, .. }, Ok(_)) = (command, answer) {
-            for JobEvent { warning, reason, message, salt } in api.noted(notes) {
-                self.tell(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);
-            }
+            let reported = self.registry.api_of(key).map(|api| api.noted(notes));
+            return self.tell_all(key, reported.unwrap_or_default());
         }
         let Some(api) = self.registry.api_of(key) else { return };
         let (what, kind, name, salt) = match command {
@@ -83,6 +81,10 @@ impl Operator {
         let predecessor = self.recent_ends.of_name(key, self.state.at);
         let reported = api.events(&JobStep { key, from, job: &job, facts, events, predecessor });
         drop(job);
+        self.tell_all(key, reported);
+    }
+
+    fn tell_all(&mut self, key: &JobKey, reported: Vec<JobEvent>) {
         for JobEvent { warning, reason, message, salt } in reported {
             self.tell(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);
         }

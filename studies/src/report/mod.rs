@@ -133,8 +133,8 @@ fn table(studies: &[Shown<'_>]) -> String {
     text
 }
 
-/// Text as it may stand in HTML.
-fn escape(text: &str) -> String {
+/// Returns text as it may stand in HTML and XML.
+pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
