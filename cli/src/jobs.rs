@@ -13,7 +13,7 @@ use crate::faults::did_you_mean;
 use crate::out::Failure;
 
 /// Group whose pods have the first ranks.
-const MASTER: &str = "master";
+pub(crate) const MASTER: &str = "master";
 
 /// Maximum number of names listed for one that does not exist.
 const MAX_LISTED: usize = 10;
@@ -25,7 +25,12 @@ pub(crate) fn split(job: &str) -> (&str, &str) {
 
 /// Returns a job's name as a user writes it.
 pub(crate) fn written(key: &JobKey) -> String {
-    if &*key.namespace == "default" { key.name.to_string() } else { format!("{}/{}", key.namespace, key.name) }
+    name_in(&key.namespace, &key.name)
+}
+
+/// Returns the name of an object in a namespace as a user writes it.
+pub(crate) fn name_in(namespace: &str, name: &str) -> String {
+    if namespace == "default" { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
 /// Returns the newest job of each name whose object is there, or was until it was deleted where `gone` is set.
@@ -131,7 +136,7 @@ pub(crate) fn places(key: &JobKey, job: &Job) -> Vec<Place> {
         .collect()
 }
 
-/// What is said of a job.
+/// One job of a list.
 pub(crate) struct Row {
     /// The job.
     pub(crate) key: JobKey,
@@ -160,7 +165,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Returns what is said of a job of a state.
+    /// Returns the row of a job.
     pub(crate) fn of(state: &State, key: &JobKey) -> Option<Self> {
         let job = state.job(key)?;
         let spec = job.spec();
@@ -182,7 +187,7 @@ impl Row {
             gpus: groups().filter_map(|g| Some(g.replicas.saturating_mul(g.gpu_request.as_ref()?.count))).sum(),
             since: job.started_at.or_else(|| job.milestones.front().map(|milestone| milestone.at)),
             ended: job.ended_at,
-            queue: spec.and_then(|spec| spec.demand.as_ref()?.queue.as_deref()).unwrap_or_default().to_owned(),
+            queue: job.queue().map(ToString::to_string).unwrap_or_default(),
             nodes,
             reason: reason(state, key, &job),
         })
@@ -218,10 +223,8 @@ fn limit(state: &State, job: &Job) -> Option<u32> {
     }
     let of_group = |group: &model::GroupSpec| match (group.budget, group.restart_limit) {
         (Some(budget), _) => Some(budget.limit),
-        (None, Some(u32::MAX)) => None,
-        (None, Some(limit)) => Some(limit),
         (None, None) if group.restart == model::RestartPolicy::Never => Some(0),
-        (None, None) => state.config.restart_limit,
+        _ => job.restart_limit(group, &state.config).filter(|limit| *limit != u32::MAX),
     };
     let limits: Option<Vec<u32>> = spec.groups.iter().filter(|group| !group.once).map(of_group).collect();
     limits.filter(|limits| !limits.is_empty()).map(|limits| limits.into_iter().fold(0, u32::saturating_add))

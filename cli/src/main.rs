@@ -5,6 +5,7 @@
 mod columns;
 mod commands;
 mod faults;
+mod growing;
 mod help;
 mod jobs;
 mod logging;
@@ -81,7 +82,7 @@ enum Command {
     Scale(control::ScaleArgs),
     /// Have a job wait without pods.
     Suspend(control::JobOf),
-    /// Let a suspended job go on.
+    /// Resume a suspended job.
     Resume(control::JobOf),
     /// Run a job again that has ended.
     Rerun(control::RerunArgs),

@@ -1,7 +1,7 @@
 //! Requests to the run that has a data directory open: files in its folder `requests`, answered beside them.
 //!
 //! Owns their form, and asking. Files need no socket's short path, work wherever the directory is shared, and are as private as
-//! it is. A request is renamed into place, so that half of one is never read. What is done about it is `commands::run`'s. Tests:
+//! it is. A request is renamed into place, so that half of one is never read. `commands::run` carries it out. Tests:
 //! `tests/local/control.rs`.
 
 use std::fs;
@@ -12,6 +12,7 @@ use model::JobKey;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::run::data_dir::holder;
+use crate::jobs;
 use crate::out::Failure;
 
 /// Name of the folder.
@@ -23,7 +24,7 @@ pub(crate) const ANSWER: &str = "answer";
 /// Ending of what is being written.
 const DRAFT: &str = "new";
 
-/// Interval between two looks for the answer.
+/// Polling interval for the answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(30);
 
 /// A job as a request names it.
@@ -46,11 +47,16 @@ impl From<&JobKey> for Target {
 impl Target {
     /// Returns its name as a user writes it.
     pub(crate) fn written(&self) -> String {
-        if self.namespace == "default" { self.name.clone() } else { format!("{}/{}", self.namespace, self.name) }
+        jobs::name_in(&self.namespace, &self.name)
+    }
+
+    /// Returns the refusal to run a job again that has succeeded.
+    pub(crate) fn has_succeeded(&self) -> Failure {
+        Failure::missing(format!("{} succeeded: `trainyard rerun` runs it all the same", self.written()))
     }
 }
 
-/// What a run is asked to do.
+/// Request to a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "camelCase")]
 pub(crate) enum Request {
@@ -70,11 +76,11 @@ pub(crate) enum Request {
         /// The number.
         replicas: u32,
     },
-    /// Have a job wait without pods, or go on.
+    /// Suspend a job, or resume it.
     Suspend {
         /// The job.
         job: Target,
-        /// False to go on.
+        /// False resumes it.
         suspend: bool,
     },
     /// Run a job again that has ended.
@@ -86,7 +92,7 @@ pub(crate) enum Request {
     },
 }
 
-/// What became of a request.
+/// Answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     /// True if it was done.

@@ -41,7 +41,7 @@ const FIRST_COLOUR: u8 = 31;
 /// Columns by which a line that is broken is indented: those of the time before each line.
 const TIME_WIDTH: usize = 10;
 
-/// Form of what is told.
+/// Form of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Lines for people, and a table.
@@ -52,7 +52,7 @@ pub(crate) enum Form {
     Json,
 }
 
-/// Where progress is told, and how.
+/// Stream and form of progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Audience {
     /// The output for progress.
@@ -92,7 +92,7 @@ impl Progress {
         }
     }
 
-    /// Returns the form of what is told.
+    /// Returns the form of progress.
     pub(crate) fn form(&self) -> Form {
         self.audience.form
     }
@@ -106,7 +106,7 @@ impl Progress {
             if step.phase == Phase::New {
                 continue;
             }
-            // While a job waits, a change of its reason is told as well.
+            // While a job waits, a change of its reason is reported as well.
             let waits = matches!(step.phase, Phase::Pending | Phase::Creating);
             let shown = (step.phase, if waits { step.message.clone() } else { model::Text::from("") });
             if self.phases.insert(key.clone(), shown.clone()) == Some(shown) {

@@ -57,7 +57,7 @@ pub(crate) struct Planner<'a> {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What the containers of a pod share.
+/// Values that the containers of a pod share.
 #[derive(Debug, Clone, Copy)]
 struct Shared<'a> {
     plan: &'a Plan,

@@ -1,4 +1,4 @@
-//! The environment that PyTorch reads to find its peers, for pods that are told nothing else.
+//! The environment that PyTorch reads to find its peers, for pods without one of their own.
 //!
 //! Owns the names of the variables. One pod is one process here: what `torchrun` starts below it gets values of its own from it.
 //! Tests: at the end.

@@ -36,8 +36,12 @@ impl Default for TorchSettings {
     }
 }
 
-/// Names of the flags.
-pub(crate) const NAMES: [&str; 3] = ["enable-gang-scheduling", "feature-gates", "hostnetwork-port-range"];
+/// Flag of [`TorchSettings::gang`].
+pub(crate) const GANG: &str = "enable-gang-scheduling";
+/// Flag with the gates.
+pub(crate) const GATES: &str = "feature-gates";
+/// Flag of [`TorchSettings::host_ports`].
+pub(crate) const HOST_PORTS: &str = "hostnetwork-port-range";
 
 /// Gates without an effect here: the queue and least numbers of members need none.
 const INERT: [&str; 2] = ["GangScheduling", "JobCoordinator"];
@@ -51,13 +55,13 @@ pub fn read(flags: &BTreeMap<String, Value>) -> Result<TorchSettings, Error> {
     for (name, value) in flags {
         let bad = |wanted| Error::BadValue { name: name.clone(), value: value.to_string(), wanted };
         match (plain(name).as_str(), value) {
-            ("enable-gang-scheduling", value) => settings.gang = switch(value).ok_or_else(|| bad("boolean"))?,
-            ("feature-gates", Value::String(text)) => {
+            (GANG, value) => settings.gang = switch(value).ok_or_else(|| bad("boolean"))?,
+            (GATES, Value::String(text)) => {
                 for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
                     set_gate(&mut settings, gate).ok_or_else(|| bad("list of gates, such as DAGScheduling=false"))?;
                 }
             }
-            ("hostnetwork-port-range", Value::String(text)) => {
+            (HOST_PORTS, Value::String(text)) => {
                 settings.host_ports =
                     range(text).ok_or_else(|| bad("range of ports, such as 20000-30000 or 20000+10000"))?;
             }

@@ -3,9 +3,7 @@
 //! Owns their arguments. A run that has the data directory open is asked (`requests`); without one the change is recorded for the next
 //! (`run::offline`). Jobs of a cluster are changed with kubectl. Tests: `tests/local/control.rs`, `tests/local/detached.rs`.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,13 +12,14 @@ use clap::Args;
 use super::run::again::{Again, again};
 use super::run::data_dir::holder;
 use super::run::{self, detached};
+use crate::growing::GrowingFile;
 use crate::jobs;
 use crate::out::{self, Failure};
 use crate::records::{self, Flow, LogSource};
 use crate::requests::{self, Request, Target};
 use crate::view::Place;
 
-/// Interval between two looks at a run that is waited for or followed.
+/// Polling interval for a run that is waited for or followed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The data directory of the run.
@@ -87,10 +86,10 @@ pub(crate) struct ScaleArgs {
 pub(crate) struct RerunArgs {
     #[command(flatten)]
     job: JobOf,
-    /// Where no run goes on: start one in the background.
+    /// If no run is active, start one in the background.
     #[arg(long, short)]
     detach: bool,
-    /// Where no run goes on: show the pods' output.
+    /// If no run is active, show the pods' output.
     #[arg(long)]
     logs: bool,
 }
@@ -115,7 +114,7 @@ impl Directory {
         }
         let done = run::offline::change(&self.data_dir, request)?;
         let later =
-            if matches!(request, Request::Delete { .. }) { "" } else { "; no run goes on: the next one takes it up" };
+            if matches!(request, Request::Delete { .. }) { "" } else { "; no run is active: the next one applies it" };
         out::line(&format!("{done}{later}"));
         Ok(ExitCode::SUCCESS)
     }
@@ -133,7 +132,7 @@ impl Directory {
 pub(crate) fn stop(args: &StopArgs) -> Result<ExitCode, Failure> {
     let dir = &args.directory.data_dir;
     let Some(holder) = holder(dir) else {
-        return Err(Failure::missing(format!("{}: no run goes on there", dir.display())));
+        return Err(Failure::missing(format!("{}: no run is active there", dir.display())));
     };
     if let Some(job) = &args.job {
         return args.directory.make(&Request::Delete { job: args.directory.job(Some(job))? });
@@ -166,7 +165,7 @@ pub(crate) fn scale(args: &ScaleArgs) -> Result<ExitCode, Failure> {
     args.directory.make(&request)
 }
 
-/// Has a job wait without pods, or go on.
+/// Suspends a job, or resumes it.
 pub(crate) fn suspend(args: &JobOf, suspend: bool) -> Result<ExitCode, Failure> {
     args.directory.make(&Request::Suspend { job: args.directory.job(args.job.as_deref())?, suspend })
 }
@@ -195,26 +194,20 @@ pub(crate) fn attach(args: &Directory) -> Result<ExitCode, Failure> {
                 args.option(),
                 args.option()
             ),
-            None if code.is_some() => format!("{}: no run goes on there", dir.display()),
+            None if code.is_some() => format!("{}: no run is active there", dir.display()),
             None => format!("{}: no run was started there in the background: trainyard run -d", dir.display()),
         }));
     };
-    follow(&output, &is_live)?;
+    follow(output, &is_live)?;
     Ok(detached::noted(dir).0.map_or_else(|| ExitCode::from(out::FOUND), ExitCode::from))
 }
 
-/// Prints a file while something goes on.
-fn follow(path: &Path, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
-    let mut file = File::open(path).map_err(failed)?;
-    let mut at = 0;
+/// Prints a file until its writer ends.
+fn follow(path: PathBuf, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
+    let mut file = GrowingFile::from(path, 0);
     loop {
         let was_on = goes_on();
-        file.seek(SeekFrom::Start(at)).map_err(failed)?;
-        let mut bytes = Vec::new();
-        let count = file.read_to_end(&mut bytes).map_err(failed)?;
-        at += u64::try_from(count).unwrap_or_default();
-        out::print(&String::from_utf8_lossy(&bytes));
+        file.read(!was_on, &mut |text| out::print(text))?;
         if !was_on {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 //! Owns which file is meant, and following it. The files are `local`'s, the job is the log's. Tests: `tests/local/logs.rs`.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,18 +14,16 @@ use engine::{Job, Scope, State};
 use model::JobKey;
 
 use super::story::LogLocation;
+use crate::growing::GrowingFile;
 use crate::jobs::{self, Place};
 use crate::out::{self, Failure};
 use crate::records::{self, Flow};
 
-/// Interval between two looks at files that are followed.
+/// Polling interval for followed files.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Interval between two looks at the job meanwhile.
+/// Polling interval for the job whose files are followed.
 const JOB_POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Maximum number of bytes read at once.
-const READ_BYTES: u64 = 1 << 20;
 
 /// Arguments of `trainyard logs`.
 #[derive(Debug, Args)]
@@ -194,7 +192,7 @@ pub(super) fn newest(data_dir: &Path, key: &JobKey, pod: &str) -> Option<PathBuf
 }
 
 /// Returns the files of a container, those of earlier attempts included, oldest first; of the container that wrote last where none is
-/// named. Numbers begin anew with each attempt, so that times tell the order.
+/// named. Each attempt numbers its files from 0, so they are ordered by time.
 fn outputs(directory: &Path, container: Option<&str>) -> Vec<Output> {
     let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
     let earlier = entries(directory).filter(|entry| entry.file_name().to_string_lossy().starts_with("previous-"));
@@ -241,18 +239,15 @@ fn labelled(lines: &[&str], pod: Option<&str>) -> String {
     lines.iter().fold(String::new(), |text, line| text + &label + line + "\n")
 }
 
-/// A file that is followed.
+/// A pod whose output is followed.
 struct Followed<'a> {
     shown: &'a Shown,
-    output: Option<Output>,
-    at: u64,
-    rest: Vec<u8>,
+    file: Option<GrowingFile>,
 }
 
 /// Prints what is written until the job has ended, or its run has.
 fn follow(args: &LogsArgs, key: &JobKey, shown: &[Shown]) -> Result<ExitCode, Failure> {
-    let mut followed: Vec<Followed<'_>> =
-        shown.iter().map(|shown| Followed { shown, output: None, at: 0, rest: Vec::new() }).collect();
+    let mut followed: Vec<Followed<'_>> = shown.iter().map(|shown| Followed { shown, file: None }).collect();
     let mut looked: Option<Instant> = None;
     let mut is_over = false;
     loop {
@@ -277,41 +272,22 @@ impl Followed<'_> {
     /// Prints what was written since the last step; with `last` also a line without an end.
     fn step(&mut self, label: bool, tail: Option<usize>, last: bool) -> Result<(), Failure> {
         let newest = self.shown.file(false);
-        if self.output.as_ref().map(|output| &output.path) != newest.as_ref().map(|output| &output.path) {
-            // What the run before wrote last.
+        if self.file.as_ref().map(GrowingFile::path) != newest.as_ref().map(|output| &*output.path) {
+            // The rest of the file of the run before.
             self.drain(label, true)?;
-            let is_first = self.output.is_none();
-            (self.output, self.at) = (newest, 0);
-            if let (Some(output), Some(lines), true) = (&self.output, tail, is_first) {
-                self.at = start_of_last(&output.path, lines)?;
-            }
+            let start = match (&newest, tail) {
+                (Some(output), Some(lines)) if self.file.is_none() => start_of_last(&output.path, lines)?,
+                _ => 0,
+            };
+            self.file = newest.map(|output| GrowingFile::from(output.path, start));
         }
         self.drain(label, last)
     }
 
     fn drain(&mut self, label: bool, last: bool) -> Result<(), Failure> {
-        let Some(output) = &self.output else { return Ok(()) };
-        let failed = |error: io::Error| Failure::new(format!("{}: {error}", output.path.display()));
-        let mut file = File::open(&output.path).map_err(failed)?;
-        file.seek(SeekFrom::Start(self.at)).map_err(failed)?;
-        loop {
-            let mut bytes = Vec::new();
-            let count = (&mut file).take(READ_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-            self.at += u64::try_from(count).unwrap_or_default();
-            self.rest.extend(bytes);
-            let complete = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            let rest = self.rest.split_off(complete);
-            let mut text = String::from_utf8_lossy(&std::mem::replace(&mut self.rest, rest)).into_owned();
-            if count == 0 && last && !self.rest.is_empty() {
-                text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut self.rest)));
-            }
-            if !text.is_empty() {
-                out::print(&labelled(&text.lines().collect::<Vec<_>>(), label.then_some(&*self.shown.name)));
-            }
-            if count == 0 {
-                return Ok(());
-            }
-        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let pod = label.then_some(&*self.shown.name);
+        file.read(last, &mut |text| out::print(&labelled(&text.lines().collect::<Vec<_>>(), pod)))
     }
 }
 

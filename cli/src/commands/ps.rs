@@ -1,6 +1,6 @@
 //! `trainyard ps` and `trainyard get`: the jobs of a log, or one of them, as they are now.
 //!
-//! Owns the forms of their output. What is said of a job is `jobs`'. Tests: `tests/local/verbs.rs`.
+//! Owns the forms of their output. Rows are `jobs`'. Tests: `tests/local/verbs.rs`.
 
 use std::process::ExitCode;
 

@@ -174,7 +174,11 @@ fn go(
         let mut names: Vec<String> = names.map(|(key, _)| jobs::written(&key)).collect();
         // Jobs are known once their objects were observed.
         if names.is_empty() {
-            names = manifests.iter().filter(|object| session.is_job(object)).map(name_of).collect();
+            let name = |object: &Value| {
+                let text = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
+                jobs::name_in(text("namespace"), text("name"))
+            };
+            names = manifests.iter().filter(|object| session.is_job(object)).map(name).collect();
         }
         detached::started(&args.data_dir, &names)?;
     }
@@ -198,16 +202,6 @@ fn go(
         stopped: run.stopped,
         stopped_printing,
     })
-}
-
-/// Returns the name of an object as a user writes it.
-fn name_of(object: &Value) -> String {
-    let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
-    if text("namespace") == "default" {
-        text("name").to_owned()
-    } else {
-        format!("{}/{}", text("namespace"), text("name"))
-    }
 }
 
 /// Starts the runtime of pods, whose output and warnings wake the loop.

@@ -185,21 +185,10 @@ fn report(cases: &[Case]) -> String {
     xml
 }
 
-/// Returns text as it may stand in XML.
+/// Returns text as it may stand in XML, which has no control characters.
 fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
+    let is_banned = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    studies::report::escape(&text.replace(is_banned, "\u{fffd}"))
 }
 
 #[cfg(test)]

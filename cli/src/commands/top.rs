@@ -27,10 +27,10 @@ use crate::jobs::{self, Row};
 use crate::out::{self, Failure};
 use crate::records::{self, Flow};
 
-/// Interval between two looks at a log of this machine.
+/// Polling interval for a log of this machine.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Interval between two looks at the log of a live operator.
+/// Polling interval for the log of a live operator.
 const REMOTE_POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Maximum time for which a key waits.

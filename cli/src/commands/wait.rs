@@ -17,10 +17,10 @@ use crate::jobs;
 use crate::out::{self, Failure};
 use crate::records::{self, Flow};
 
-/// Interval between two looks at a log of this machine.
+/// Polling interval for a log of this machine.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Interval between two looks at the log of a live operator.
+/// Polling interval for the log of a live operator.
 const REMOTE_POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// State that a job is waited for in.
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &WaitArgs) -> Result<ExitCode, Failure> {
                 } else if job.phase.is_terminal() && args.goal != Goal::Deleted {
                     Some(format!("has ended: {word}"))
                 } else if is_over {
-                    Some(format!("is {word}, and no run goes on with it"))
+                    Some(format!("is {word}, and no run is active"))
                 } else {
                     None
                 };

@@ -95,7 +95,7 @@ pub(crate) fn deleted(jobs: &[String], place: &Place<'_>, form: Form) {
     out::lines(&lines);
 }
 
-/// The data directory of a run, as its commands are told of it.
+/// Data directory of a run, as commands name it.
 pub(crate) struct Place<'a> {
     /// Its path.
     pub(crate) data_dir: &'a Path,

@@ -1,6 +1,6 @@
-//! One thing that is told while jobs run: as a line for people, and as an event for programs.
+//! One step of progress: a line for people, and an event for programs.
 //!
-//! Owns both forms. It must not know when something is told. Tests: `tests/local/events.rs`.
+//! Owns both forms. It must not know when a step is reported. Tests: `tests/local/events.rs`.
 
 use model::{JobKey, Timestamp};
 use serde_json::{Value, json};

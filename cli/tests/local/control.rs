@@ -69,7 +69,7 @@ fn an_ended_job_runs_again_in_a_run_that_goes_on() {
 #[test]
 fn a_whole_run_is_stopped() {
     let place = Place::new();
-    assert!(says(&place, &["stop"], 1).contains("trainyard-data: no run goes on there"));
+    assert!(says(&place, &["stop"], 1).contains("trainyard-data: no run is active there"));
     let mut run = two_jobs(&place);
     let out = says(&place, &["stop"], 0);
     assert_eq!(out, format!("the run of process {} has ended\n", run.id()));
@@ -101,7 +101,7 @@ fn without_a_run_changes_wait_for_the_next_one() {
     place.write("job.yaml", &job("j", "echo run >> runs; exit 3"));
     assert_eq!(output_of(&place.run(&["run", "-q", "job.yaml"])).0, Some(1));
     let out = says(&place, &["scale", "j", "2"], 0);
-    assert_eq!(out, "AITrainingJob j: trainer 1 -> 2; no run goes on: the next one takes it up\n");
+    assert_eq!(out, "AITrainingJob j: trainer 1 -> 2; no run is active: the next one applies it\n");
     let (code, out, err) = output_of(&place.run(&["retry"]));
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(err.contains("AITrainingJob default/j has ended (Failed): run again, as a new attempt"), "{err}");

@@ -1,4 +1,4 @@
-//! What a run tells, and to whom: progress on standard error, results on standard output, events for programs.
+//! Output of a run: progress on standard error, results on standard output, events for programs.
 
 use serde_json::Value;
 

@@ -122,7 +122,7 @@ fn what_no_run_goes_on_with_is_not_waited_for() {
     ended(&mut run);
     let (code, _, err) = output_of(&place.run(&["wait"]));
     assert_eq!(code, Some(1));
-    assert!(err.contains("j is Running, and no run goes on with it"), "{err}");
+    assert!(err.contains("j is Running, and no run is active"), "{err}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A job that ended runs again where no run goes on: `trainyard rerun` and `retry`.
+//! Runs a job again that has ended, if no run is active: `trainyard rerun` and `retry`.
 //!
 //! Owns the run that is started for it, with the machine that the run before had. Tests: `tests/local/control.rs`.
 
@@ -19,7 +19,7 @@ use crate::out::Failure;
 use crate::records::{self, Flow, LogSource};
 use crate::requests::Target;
 
-/// A job to be run again where no run goes on.
+/// Arguments of a job's next run, started by `rerun` or `retry`.
 pub(crate) struct Again<'a> {
     /// The data directory.
     pub(crate) data_dir: &'a Path,
@@ -48,10 +48,7 @@ pub(crate) fn again(again: &Again<'_>) -> Result<ExitCode, Failure> {
     words.extend(again.logs.then(|| "--logs".into()));
     let stored = Stored::read(again.data_dir, again.job)?;
     if again.failed && stored.succeeded {
-        return Err(Failure::missing(format!(
-            "{} succeeded: `trainyard rerun` runs it all the same",
-            again.job.written()
-        )));
+        return Err(again.job.has_succeeded());
     }
     words.extend(["--nodes".into(), stored.machine.nodes.to_string().into()]);
     if stored.machine.gpus > 0 {
@@ -65,7 +62,7 @@ pub(crate) fn again(again: &Again<'_>) -> Result<ExitCode, Failure> {
     run(&alone.args)
 }
 
-/// What is stored of a job that runs again.
+/// Stored manifest, machine and result of a job that runs again.
 pub(super) struct Stored {
     pub(super) manifest: Value,
     machine: nodes::Machine,

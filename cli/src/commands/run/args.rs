@@ -1,4 +1,4 @@
-//! Arguments of `trainyard run`, and what follows from them alone: the objects to apply, the form of what is told, settings.
+//! Arguments of `trainyard run`, and what follows from them alone: the objects to apply, the form of progress, settings.
 //!
 //! It must not start anything. Tests: `tests/local/`, by topic.
 
@@ -20,6 +20,9 @@ use crate::view::{Audience, Form};
 /// Time after a first failure in which failures of other pods are waited for. The workers of one machine lose a peer within
 /// milliseconds, and take some time to end.
 const FAILURE_WINDOW: &str = "500ms";
+
+/// Default of `--restart-limit`.
+pub(super) const RESTART_LIMIT: &str = "3";
 
 /// Form of the events of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -79,7 +82,7 @@ pub(crate) struct RunArgs {
     #[arg(long, short, value_enum, default_value_t = Events::Text, help_heading = "Output")]
     pub(super) output: Events,
     /// Maximum number of restarts of a group without a limit of its own: a number, or `none`.
-    #[arg(long, default_value = "3", value_name = "N|none", value_parser = restart_limit, help_heading = "The course of the jobs")]
+    #[arg(long, default_value = RESTART_LIMIT, value_name = "N|none", value_parser = restart_limit, help_heading = "The course of the jobs")]
     pub(super) restart_limit: String,
     /// Stop the jobs after this time, for example 90s or 2h. The exit code is then 124.
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "The course of the jobs")]
@@ -129,7 +132,7 @@ impl RunArgs {
         manifests::load(&self.files, self.lax)
     }
 
-    /// Returns where progress is told, and how.
+    /// Returns stream and form of progress.
     pub(super) fn audience(&self) -> Audience {
         let form = match self.output {
             Events::Jsonl => Form::Json,

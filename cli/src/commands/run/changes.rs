@@ -5,7 +5,7 @@
 
 use apis::{Resource, Severity};
 use embedded::Session;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::faults::did_you_mean;
 use crate::out::Failure;
@@ -39,8 +39,13 @@ fn delete(session: &mut Session, job: &Target) -> Result<String, Failure> {
 }
 
 fn scale(session: &mut Session, job: &Target, group: Option<&str>, replicas: u32) -> Result<String, Failure> {
-    let (_, object) = stored(session, job)?;
+    let (resource, object) = stored(session, job)?;
     let groups = groups(&object);
+    let scaled = session.cluster().scaled_member(&resource);
+    let is_scaled = |group: &&Group| {
+        let path = ["spec", &group.map, &group.name, &group.field];
+        scaled.as_ref().is_some_and(|scaled| scaled.iter().map(|member| &**member).eq(path))
+    };
     let names = || groups.iter().map(|group| group.name.as_str());
     let found = match group {
         Some(wanted) => groups.iter().find(|group| group.name.eq_ignore_ascii_case(wanted)).ok_or_else(|| {
@@ -57,8 +62,7 @@ fn scale(session: &mut Session, job: &Target, group: Option<&str>, replicas: u32
                     job.written()
                 )));
             }
-            // The group that decides about an ElasticJob.
-            several => several.iter().find(|group| group.name == "Worker").ok_or_else(|| {
+            several => several.iter().find(is_scaled).ok_or_else(|| {
                 let all = names().collect::<Vec<_>>().join(", ");
                 Failure::missing(format!("{}: which group? There are {all}: say GROUP=N", job.written()))
             })?,
@@ -85,7 +89,7 @@ fn suspended(session: &mut Session, job: &Target, suspend: bool) -> Result<Strin
 fn edit(session: &mut Session, job: &Target, patch: &Value) -> Result<(), Failure> {
     let (resource, object) = stored(session, job)?;
     let mut edited = object;
-    merge(&mut edited, patch);
+    cluster::merge::merge(&mut edited, patch);
     if let Some(own) = edited.as_object_mut() {
         own.remove("status");
     }
@@ -101,20 +105,6 @@ fn edit(session: &mut Session, job: &Target, patch: &Value) -> Result<(), Failur
     }
     session.cluster_mut().merge_patch(&resource, &job.namespace, &job.name, patch, false)?;
     Ok(())
-}
-
-/// A merge patch of values that are no lists.
-fn merge(object: &mut Value, patch: &Value) {
-    let Some(patch) = patch.as_object() else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = Map::new().into();
-    }
-    for (name, value) in patch {
-        merge(&mut object[name.as_str()], value);
-    }
 }
 
 /// A group of pods in a job's object.

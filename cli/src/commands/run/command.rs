@@ -21,7 +21,7 @@ const LAUNCHER_OPTIONS: &str = "4";
 const TORCHRUN: &str = "case $HOSTNAME in *-0) host=true ;; *) host=false ;; esac; exec torchrun \
                         --rdzv_conf=is_host=$host \"$@\"";
 
-/// A job without a manifest.
+/// Arguments of a job without a manifest.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "A job without a manifest")]
 pub(crate) struct CommandArgs {

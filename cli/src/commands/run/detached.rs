@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader, IsTerminal as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 
 use rustix::process::{Pid, Signal};
@@ -30,7 +30,7 @@ pub(super) const IN_FRONT: &str = "--in-front";
 /// Line of a background run that says that its jobs were applied; the names of the jobs come before it.
 const STARTED: &str = "started";
 
-/// Returns whether input and both outputs are a terminal: whether somebody can be asked.
+/// Returns true if input and both outputs are a terminal, so that the user can be asked.
 pub(super) fn is_interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal()
 }
@@ -135,11 +135,7 @@ pub(super) fn stand_in_front() -> Result<ExitCode, Failure> {
             }
         }
     });
-    Ok(code_of(wait(&mut child)?))
-}
-
-fn wait(child: &mut Child) -> Result<ExitStatus, Failure> {
-    Ok(child.wait()?)
+    Ok(code_of(child.wait()?))
 }
 
 fn command(arguments: &[OsString]) -> Result<Command, Failure> {

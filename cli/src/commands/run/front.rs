@@ -51,7 +51,7 @@ impl Run {
         });
     }
 
-    /// Does what the user answered. Anything but stop and keep lets the run go on as it was.
+    /// Carries out the user's answer. Anything but stop and keep changes nothing.
     pub(super) fn answered(&mut self, answer: &str, session: &mut Session) -> Result<(), Failure> {
         if !self.is_asking() || self.stopped.is_some() {
             return Ok(());
@@ -68,7 +68,7 @@ impl Run {
                 self.progress.leave_screen();
             }
             _ => {
-                self.progress.say("going on");
+                self.progress.say("continuing");
                 if let Some(front) = &mut self.front {
                     front.is_asking = false;
                 }

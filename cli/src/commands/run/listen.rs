@@ -1,6 +1,6 @@
 //! Requests that a run gets from other processes (`trainyard stop`, `scale` and so on).
 //!
-//! Owns taking them from the folder and answering. What a request changes is in `changes`. Tests: `tests/local/control.rs`.
+//! Owns taking them from the folder and answering. `changes` makes the changes. Tests: `tests/local/control.rs`.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -15,7 +15,7 @@ use super::turns::Wake;
 use crate::out::Failure;
 use crate::requests::{self, Answer, Request};
 
-/// Interval between two looks into the folder.
+/// Polling interval for the folder.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A request, and where its answer goes.
@@ -30,7 +30,7 @@ impl Received {
         let _ = requests::write(&self.answer.with_extension(requests::REQUEST), &self.request);
     }
 
-    /// Answers. One who does not wait any more is not missed.
+    /// Writes the answer. An error is ignored: the process that asked may have ended.
     pub(super) fn answer(&self, outcome: &Result<String, Failure>) {
         let answer = match outcome {
             Ok(message) => Answer { done: true, message: message.clone() },
@@ -56,7 +56,7 @@ pub(super) fn start(data_dir: &Path, wake: Sender<Wake>) -> Result<Arc<AtomicBoo
     Ok(listens)
 }
 
-/// Takes what is in the folder, oldest first. Returns false once nobody listens.
+/// Sends the requests in the folder to the run, oldest first. Returns false once the run takes none any more.
 fn take(folder: &Path, wake: &Sender<Wake>) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut paths: Vec<PathBuf> =

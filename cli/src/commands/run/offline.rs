@@ -1,6 +1,6 @@
 //! Changes to the jobs of a data directory that no run has open.
 //!
-//! Owns a session without processes: what it records, the next run goes on with. It must not start pods. Tests:
+//! Owns a session without processes, whose records the next run continues. It must not start pods. Tests:
 //! `tests/local/control.rs`.
 
 use std::collections::VecDeque;
@@ -13,6 +13,7 @@ use embedded::{EmbeddedCluster, Session};
 use event_log::disk::SledLog;
 use serde_json::{Map, Value};
 
+use super::args::RESTART_LIMIT;
 use super::changes;
 use super::data_dir::DataDir;
 use crate::commands::simulate::config;
@@ -51,8 +52,7 @@ pub(crate) fn change(data_dir: &Path, request: &Request) -> Result<String, Failu
     cluster.set_now(local::now());
     let registry = Registry::all();
     let backend = EmbeddedCluster::serving(cluster, &registry)?.stored_in(&file);
-    // No other number of restarts than a run's own default: nothing is decided by it here.
-    let settings = [("restart-limit".to_owned(), "3".to_owned())];
+    let settings = [("restart-limit".to_owned(), RESTART_LIMIT.to_owned())];
     let mut session = Session::open(backend, registry, Box::new(log), config(&settings)?)?;
     session.settle(&mut local::now, &mut |_, _| {})?;
     let done = changes::make(&mut session, request)

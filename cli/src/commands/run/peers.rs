@@ -12,9 +12,9 @@ use local::{Peer, Peers};
 use model::{JobKey, JobSpec, SlotId, Text, Uid};
 use serde_json::Value;
 
-/// Group whose pod is rank 0 of the workers.
-const MASTER: &str = "master";
-/// Group that follows it.
+use crate::jobs::MASTER;
+
+/// Group whose ranks follow those of the master.
 const WORKER: &str = "worker";
 
 /// Kind, namespace and name of a job.

@@ -1,4 +1,4 @@
-//! What a run does about requests of other processes.
+//! Requests of other processes, as a run carries them out.
 //!
 //! Owns stopping and running again on request; other changes are in `changes`. Tests: `tests/local/control.rs`.
 
@@ -50,10 +50,7 @@ impl Run {
             return Err(Failure::missing(format!("{} is {word}: stop it first, or wait for its end", job.written())));
         }
         if failed && phase == Phase::Succeeded {
-            return Err(Failure::missing(format!(
-                "{} succeeded: `trainyard rerun` runs it all the same",
-                job.written()
-            )));
+            return Err(job.has_succeeded());
         }
         let manifest = session.cluster().last_applied(&resource, &job.namespace, &job.name);
         let manifest =

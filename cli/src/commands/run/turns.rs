@@ -12,7 +12,7 @@ use embedded::Session;
 use local::{Processes, now};
 use model::{Phase, Timestamp};
 use serde_json::Value;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::attempts;
 use super::changed_files::{self, ChangedFiles};
@@ -74,8 +74,7 @@ impl StopCause {
             Self::Signal(number) => {
                 u8::try_from(number).map_or(out::FOUND, |number| out::SIGNAL.saturating_add(number))
             }
-            // As with `kill`, which it stands for.
-            Self::Request => out::SIGNAL + 15,
+            Self::Request => Self::Signal(SIGTERM).code(),
             Self::Timeout => out::TIMEOUT,
         }
     }

@@ -23,7 +23,7 @@ pub(super) enum Pane {
     Output,
 }
 
-/// What is shown of one job below.
+/// Rows and last output of the job that is shown below the list.
 pub(super) struct Details {
     /// Rank, name, phase, restarts, node and containers of each pod.
     pub(super) pods: Vec<[String; 6]>,
@@ -39,7 +39,7 @@ pub(super) struct JobView {
     pub(super) details: Details,
 }
 
-/// What a log said at one time.
+/// State of a log at one time.
 pub(super) struct Snapshot {
     pub(super) now: Timestamp,
     pub(super) jobs: Vec<JobView>,
