@@ -7,6 +7,7 @@
 mod export;
 mod fold;
 mod memory;
+mod queues;
 mod replicated_jobs;
 mod size;
 mod table;
@@ -28,6 +29,7 @@ const USAGE: &str = "usage: bench TOPIC [OPTION VALUE]...
   instructions --jobs N --transitions N   the same without a clock, for callgrind
   memory [--jobs N]               memory per live 8-pod job
   over [--jobs N]                 memory per 8-pod job that is over and still exists
+  queues                          one round of the queues, by jobs and GPUs
   size                            log bytes of one 8-pod job's life";
 
 /// Options of all topics.
@@ -73,6 +75,7 @@ fn run() -> Result<(), AnyError> {
         "instructions" => transition::count(options.jobs, options.transitions),
         "memory" => memory::run(options.jobs, JobStage::Running),
         "over" => memory::run(options.jobs, JobStage::Over),
+        "queues" => queues::run(),
         "size" => size::run(),
         _ => Err(USAGE.into()),
     }
