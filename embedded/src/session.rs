@@ -139,17 +139,15 @@ mod tests {
 
     use cluster::{Mode, NodeSpec};
     use event_log::MemoryLog;
+    use model::LossKind;
+    use operator::ShareStep;
     use serde_json::json;
 
     use super::*;
     use crate::kubelet::{Kubelet, PodBehaviour};
 
-    fn session() -> Session {
-        let options = cluster::Options {
-            mode: Mode::Automatic,
-            nodes: vec![NodeSpec::named("n1")],
-            ..cluster::Options::default()
-        };
+    fn session(mode: Mode, node: NodeSpec) -> Session {
+        let options = cluster::Options { mode, nodes: vec![node], ..cluster::Options::default() };
         let registry = Registry::all();
         let backend = EmbeddedCluster::serving(Cluster::new(&options), &registry).unwrap();
         Session::open(backend, registry, Box::new(MemoryLog::new()), Config::default()).unwrap()
@@ -164,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_job_runs_to_its_end_and_its_phases_and_calls_are_reported() {
-        let mut session = session();
+        let mut session = session(Mode::Automatic, NodeSpec::named("n1"));
         let rejected = session.apply(&[job("j", 2), json!({"apiVersion": "v1", "kind": "Nothing"})]).unwrap();
         assert_eq!(rejected.len(), 1, "{rejected:?}");
         assert!(session.job_uid(&job("j", 2)).is_some());
@@ -188,5 +186,37 @@ mod tests {
         assert_eq!(session.phase_word(&key, phase), "Succeed");
         assert!(session.take_steps().iter().any(|step| step.phase == Phase::Running));
         assert!(session.take_steps().is_empty());
+    }
+
+    #[test]
+    fn steps_tell_who_is_admitted_after_which_time_and_who_loses_places() {
+        let gpu = || ("nvidia.com/gpu".to_owned(), "4".to_owned());
+        let mut session = session(Mode::Manual, NodeSpec { resources: [gpu()].into(), ..NodeSpec::named("n1") });
+        let queue = json!({"apiVersion": "trainyard.dev/v1alpha1", "kind": "TrainingQueue", "metadata": {"name": "q"},
+            "spec": {"quota": {"nvidia.com/gpu": {"nominal": 4}},
+                "preemption": {"withinQueue": "LowerPriority", "minRunSeconds": 0}}});
+        let gang = |name: &str, priority: &str| {
+            let mut job = job(name, 1);
+            job["metadata"]["labels"] = json!({"trainyard.dev/queue": "q", "trainyard.dev/priority": priority});
+            job["spec"]["replicaSpecs"]["t"]["template"]["spec"]["containers"][0]["resources"] =
+                json!({"limits": {"nvidia.com/gpu": "4"}});
+            job
+        };
+        let start = session.cluster().now();
+        let mut steps = |after_ms: u64, manifests: &[Value]| {
+            let now = start.plus_ms(after_ms);
+            session.cluster_mut().set_now(now);
+            assert!(session.apply(manifests).unwrap().is_empty());
+            session.settle(&mut || now, &mut |_, _| {}).unwrap();
+            let steps = session.take_steps().into_iter();
+            steps.filter_map(|step| Some((step.job.name.to_string(), step.share?))).collect::<Vec<_>>()
+        };
+        let admitted = |name: &str, waited_ms| {
+            (name.to_owned(), ShareStep::Admitted { queue: "q".into(), waited_ms: Some(waited_ms) })
+        };
+        let lost = ("low".to_owned(), ShareStep::Lost { queue: "q".into(), kind: LossKind::Preempted });
+        assert_eq!(steps(0, &[queue, gang("low", "0")]), [admitted("low", 0)]);
+        assert_eq!(steps(90_000, &[gang("high", "5")]), [lost, admitted("high", 0)]);
+        assert_eq!(steps(120_000, &[gang("later", "5")]), []);
     }
 }

@@ -32,10 +32,11 @@ mod operator;
 mod recent;
 mod render;
 mod sources;
+mod step;
 mod terms;
 mod throttle;
 mod turn;
 
 pub use error::Error;
 pub use operator::{Operator, Options};
-pub use turn::Step;
+pub use step::{ShareStep, Step};

@@ -15,9 +15,9 @@ use crate::manifests::{Manifests, TranslatedSpecs};
 use crate::needs::Needs;
 use crate::recent::RecentEnds;
 use crate::sources::Sources;
+use crate::step::Step;
 use crate::terms::Terms;
 use crate::throttle::StatusThrottle;
-use crate::turn::Step;
 
 /// Settings of an operator.
 #[derive(Debug, Clone, Default)]

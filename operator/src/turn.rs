@@ -8,32 +8,18 @@ use apis::ApiCall;
 use engine::wire::BEHAVIOUR;
 use engine::{Admission, Arrival, Record, Scope};
 use event_log::NewRecord;
-use model::{Fact, JobKey, Phase, Position, Stamp, Text, Timestamp};
+use model::{Fact, JobKey, Phase, Position, Stamp, Timestamp};
 
 use crate::error::Error;
 use crate::intake::Intake;
 use crate::operator::Operator;
+use crate::step::{ShareStep, Step};
 
 /// Records staged for one job in one turn, beyond which the rest waits for the next turn.
 const MAX_RECORDS: usize = 16;
 
 /// Times that the queues are asked in one turn; what is due then is done by the next turn.
 const MAX_GRANTS: usize = 4;
-
-/// A record as the turn left it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    /// Its position.
-    pub position: Position,
-    /// The job it is about.
-    pub job: JobKey,
-    /// The job's phase after it.
-    pub phase: Phase,
-    /// The phase before it.
-    pub from: Phase,
-    /// Message shown beside the phase; empty when there is nothing to add.
-    pub message: Text,
-}
 
 impl Operator {
     /// Does one turn at `now` and returns the calls to make. Before every source has been listed it does nothing.
@@ -169,9 +155,13 @@ impl Operator {
             let from = self.state.jobs.summary(key).map_or(Phase::New, |job| job.phase);
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
+            let mut share = None;
             for (fact, arrival) in std::mem::take(&mut facts) {
                 match self.state.admit(&scope, &fact, arrival) {
                     Admission::Admitted => {
+                        if let Fact::ShareChanged(change) = &fact {
+                            share = self.state.job(key).and_then(|job| ShareStep::of(&job, change, now));
+                        }
                         self.state.take_in(&scope, &fact);
                         news.push(fact);
                     }
@@ -195,7 +185,7 @@ impl Operator {
             let phase = job.map_or(Phase::New, |j| j.phase);
             let message = job.and_then(|j| j.milestones.back()).map(|m| m.message.clone()).unwrap_or_default();
             records.push(self.record(scope.clone(), now, news, std::mem::take(&mut causes), events));
-            self.steps.push(Step { position, job: key.clone(), from, phase, message });
+            self.steps.push(Step { position, job: key.clone(), from, phase, message, share });
             causes = vec![position];
             if ended {
                 break;

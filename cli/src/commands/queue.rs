@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use engine::State;
+use engine::queues::forecast::Start;
 use engine::queues::report::{self, QueueState};
 use model::{JobKey, Share, Timestamp};
 use serde_json::{Value, json};
@@ -72,13 +73,21 @@ fn print(state: &State, queue: &QueueState) {
     let report = &queue.report;
     let used: Vec<String> = report.usage.iter().map(|(resource, gpus)| format!("{gpus} {resource} in use")).collect();
     let used = if used.is_empty() { "nothing in use".to_owned() } else { used.join(", ") };
-    out::line(&format!("queue {}: {} running, {} waiting, {used}", name(queue), report.admitted, report.pending));
+    let waiting = usize::try_from(report.pending).unwrap_or(usize::MAX).saturating_add(queue.decided.len());
+    out::line(&format!("queue {}: {} running, {waiting} waiting, {used}", name(queue), report.admitted));
     for (job, share) in &queue.admitted {
         let since = since(state, job).map(|at| format!(" since {}", out::clock(at))).unwrap_or_default();
         out::line(&format!("  runs   {}/{} on {}{since}", job.namespace, job.name, places(share)));
     }
-    for (place, job) in (1..).zip(&report.waiting) {
-        out::line(&format!("  {place:>4}.  {}: {}", job.name, job.message));
+    for (job, share) in &queue.decided {
+        out::line(&format!("  next   {}/{} on {} once there is room", job.namespace, job.name, places(share)));
+    }
+    for (place, (job, start)) in (1..).zip(report.waiting.iter().zip(&queue.starts)) {
+        let start = match start {
+            Start::At(at) => format!("expected start {}", out::clock(*at)),
+            Start::Unknown(_) => start.to_string(),
+        };
+        out::line(&format!("  {place:>4}.  {}: {}; {start}", job.name, job.message));
     }
 }
 
@@ -100,22 +109,29 @@ fn places(share: &Share) -> String {
 
 fn value(state: &State, queue: &QueueState) -> Value {
     let report = &queue.report;
-    let running: Vec<Value> = queue
-        .admitted
-        .iter()
-        .map(|(job, share)| {
-            let nodes: Vec<&str> = share.cells().map(|(_, node)| &**node).collect();
-            json!({"job": format!("{}/{}", job.namespace, job.name), "kind": &*job.kind, "nodes": nodes,
-                "since": since(state, job).map(Timestamp::to_rfc3339)})
-        })
-        .collect();
+    let placed = |job: &JobKey, share: &Share| {
+        let nodes: Vec<&str> = share.cells().map(|(_, node)| &**node).collect();
+        json!({"job": format!("{}/{}", job.namespace, job.name), "kind": &*job.kind, "nodes": nodes})
+    };
+    let running = queue.admitted.iter().map(|(job, share)| {
+        let mut value = placed(job, share);
+        value["since"] = json!(since(state, job).map(Timestamp::to_rfc3339));
+        value
+    });
+    let running: Vec<Value> = running.collect();
+    let next: Vec<Value> = queue.decided.iter().map(|(job, share)| placed(job, share)).collect();
     let waiting: Vec<Value> = (1..)
-        .zip(&report.waiting)
-        .map(|(position, job): (u32, _)| {
-            json!({"job": &*job.name, "position": position, "reason": &*job.reason, "message": &*job.message})
+        .zip(report.waiting.iter().zip(&queue.starts))
+        .map(|(position, (job, start)): (u32, _)| {
+            let (expected, unknown) = match start {
+                Start::At(at) => (Some(at.to_rfc3339()), None),
+                Start::Unknown(why) => (None, Some(why.to_string())),
+            };
+            json!({"job": &*job.name, "position": position, "reason": &*job.reason, "message": &*job.message,
+                "expectedStart": expected, "startUnknown": unknown})
         })
         .collect();
     let usage: serde_json::Map<String, Value> =
         report.usage.iter().map(|(resource, gpus)| (resource.to_string(), json!(gpus))).collect();
-    json!({"queue": name(queue), "running": running, "waiting": waiting, "pending": report.pending, "usage": usage})
+    json!({"queue": name(queue), "running": running, "next": next, "waiting": waiting, "pending": report.pending, "usage": usage})
 }

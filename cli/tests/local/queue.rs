@@ -4,11 +4,9 @@ use serde_json::Value;
 
 use crate::place::{Place, output_of};
 
-/// A queue of 4 GPUs, two jobs that need all of it, one for the root queue that needs 8, and one for a queue that is not there.
-fn manifests() -> String {
-    let job = |name: &str, labels: &str, replicas: u32, gpus: u32| {
-        format!(
-            "---
+fn job(name: &str, labels: &str, replicas: u32, gpus: u32) -> String {
+    format!(
+        "---
 apiVersion: elasticdeeplearning.ai/v1
 kind: AITrainingJob
 metadata: {{name: {name}, namespace: default, labels: {{{labels}}}}}
@@ -18,25 +16,40 @@ spec:
       replicas: {replicas}
       template: {{spec: {{containers: [{{name: aitj-main, image: i, resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}}}]}}}}
 "
-        )
-    };
-    let queue = "apiVersion: trainyard.dev/v1alpha1
+    )
+}
+
+/// A queue of 4 GPUs.
+fn queue(name: &str) -> String {
+    format!(
+        "---
+apiVersion: trainyard.dev/v1alpha1
 kind: TrainingQueue
-metadata: {name: research}
-spec: {quota: {nvidia.com/gpu: {nominal: 4}}}
-";
+metadata: {{name: {name}}}
+spec: {{quota: {{nvidia.com/gpu: {{nominal: 4}}}}}}
+"
+    )
+}
+
+/// A queue, two jobs that need all of it, one for the root queue that needs 8, and one for a queue that is not there.
+fn manifests() -> String {
     let jobs = [
         job("first", "trainyard.dev/queue: research", 2, 2),
         job("second", "trainyard.dev/queue: research", 1, 4),
         job("large", "", 1, 8),
         job("lost", "trainyard.dev/queue: nowhere", 1, 1),
     ];
-    format!("{queue}{}", jobs.concat())
+    format!("{}{}", queue("research"), jobs.concat())
 }
 
 fn place() -> Place {
+    simulated(&manifests())
+}
+
+/// A place with the log of the first ten seconds.
+fn simulated(manifests: &str) -> Place {
     let place = Place::new();
-    place.write("jobs.yaml", &manifests());
+    place.write("jobs.yaml", manifests);
     let simulate = ["simulate", "jobs.yaml", "--nodes", "2", "--gpus", "8", "--limit", "10s", "--log", "story.jsonl"];
     let (code, _, err) = output_of(&place.run(&simulate));
     assert_eq!(code, Some(1), "no job has ended: {err}");
@@ -68,4 +81,28 @@ fn one_queue_is_chosen_by_name() {
     let (code, _, err) = output_of(&place.run(&["queue", "reserch", "--log", "story.jsonl"]));
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("queue reserch: there is no such queue, and no job names it"), "{err}");
+}
+
+#[test]
+fn a_start_is_expected_where_time_limits_say_when_places_come_back() {
+    let limited =
+        |name: &str, seconds: u32| job(name, "trainyard.dev/queue: timed", 1, 4) + &format!("  timeLimit: {seconds}\n");
+    let jobs = [limited("t1", 600), limited("t2", 300), job("t3", "trainyard.dev/queue: timed", 1, 4)];
+    let last = job("t4", "trainyard.dev/queue: timed", 1, 4);
+    let open = [job("o1", "trainyard.dev/queue: open", 1, 4), job("o2", "trainyard.dev/queue: open", 1, 4)];
+    let place = simulated(&[queue("timed"), queue("open"), jobs.concat(), open.concat(), last].concat());
+    let (code, out, err) = output_of(&place.run(&["queue", "--output", "json", "--log", "story.jsonl"]));
+    assert_eq!(code, Some(0), "{err}");
+    let queues: Value = serde_json::from_str(&out).unwrap();
+    let waiting = |name: &str| {
+        let queue = queues["queues"].as_array().unwrap().iter().find(|queue| queue["queue"] == name).unwrap();
+        let jobs = queue["waiting"].as_array().unwrap().iter();
+        let told = jobs.map(|job| format!("{}: {} {}", job["job"], job["expectedStart"], job["startUnknown"]));
+        told.collect::<Vec<_>>()
+    };
+    insta::assert_debug_snapshot!(waiting("timed"));
+    insta::assert_debug_snapshot!(waiting("open"));
+    let (code, out, _) = output_of(&place.run(&["explain", "t2", "--log", "story.jsonl"]));
+    assert_eq!(code, Some(0));
+    assert!(out.contains("; expected start 2026-01-01T00:10:"), "{out}");
 }

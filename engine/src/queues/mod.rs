@@ -6,6 +6,7 @@
 //! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
 //! | [`grant`] | targets become shares where there is room |
 //! | [`report`] | what is told of queues and of jobs that wait |
+//! | [`forecast`] | when jobs that wait are expected to start |
 //!
 //! A *target* is what a job shall hold; a *share* is what it may hold now, and stands in the job's mirror before any of its pods
 //! is created. Places that were given up count until a mirror without them is acknowledged and their pods are seen gone. So no
@@ -15,6 +16,7 @@
 //! deciding it again does. Tests: the scenarios with GPUs, and the walks of queues (`snapshots/tests/walks/queues.rs`), with the audit
 //! of `simulator` after every call.
 
+pub mod forecast;
 mod grant;
 mod holder;
 pub mod report;

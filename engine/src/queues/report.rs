@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use model::{JobKey, QueueReport, Text, Timestamp, WaitingJob};
+use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, Text, Timestamp, WaitingJob};
 use scheduler::desk::{Reason, Wait};
 
+use super::forecast::{self, Start};
 use super::grant;
 use super::round::{self, Waits};
 use crate::state::State;
@@ -21,23 +22,89 @@ pub struct QueueState {
     pub name: Text,
     /// Jobs that hold a share, by key, each with its share.
     pub admitted: Vec<(JobKey, model::Share)>,
+    /// Jobs whose places are decided and not free yet, each with these places.
+    pub decided: Vec<(JobKey, model::Share)>,
     /// The report of its object.
     pub report: QueueReport,
+    /// Expected start of each job that the report names.
+    pub starts: Vec<Start>,
+}
+
+/// Figures of one queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Jobs that hold a share.
+    pub admitted: u32,
+    /// Jobs that want a share and hold none.
+    pub pending: u32,
+    /// GPUs that count for it, by resource.
+    pub usage: BTreeMap<Text, u32>,
+    /// Quota of its object, by resource; none for the root queue and for a queue without an object.
+    pub quota: BTreeMap<Text, QuotaSpec>,
+}
+
+impl Counts {
+    /// Returns the GPUs in use beyond the queue's own, by resource.
+    pub fn borrowed(&self) -> impl Iterator<Item = (&Text, u32)> {
+        self.quota.iter().map(|(resource, quota)| {
+            let used = self.usage.get(resource).copied().unwrap_or_default();
+            (resource, used.saturating_sub(quota.nominal))
+        })
+    }
+}
+
+/// Returns the figures of every queue that has an object or jobs, by name, in one walk over the jobs that hold or want places.
+pub fn counts(state: &State) -> BTreeMap<Text, Counts> {
+    let queues = &state.queues;
+    let own = |(name, (_, spec)): (&Text, &(JobKey, Box<QueueSpec>))| {
+        (name.clone(), Counts { quota: spec.quota.clone(), ..Counts::default() })
+    };
+    let mut all: BTreeMap<Text, Counts> = queues.objects.iter().map(own).collect();
+    for holder in queues.holders.values() {
+        if !all.contains_key(holder.queue()) {
+            all.insert(Text::from(holder.queue()), Counts::default());
+        }
+        let Some(counts) = all.get_mut(holder.queue()) else { continue };
+        if !holder.share.is_empty() {
+            counts.admitted = counts.admitted.saturating_add(1);
+        } else if holder.wants {
+            counts.pending = counts.pending.saturating_add(1);
+        }
+        let gpus = holder.places.keys().map(|slot| holder.charged(slot)).fold(0u32, u32::saturating_add);
+        if gpus > 0 {
+            let sum = counts.usage.entry(holder.resource.clone()).or_default();
+            *sum = sum.saturating_add(gpus);
+        }
+    }
+    all
 }
 
 /// Returns the state of every queue that has an object or jobs, as the desk sees it at a time. Changes nothing.
 pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
     let waits = round::decide(state, &grant::seen(state), now).waits;
+    let starts = forecast::starts(state, now);
     let queues = &state.queues;
-    let mut names: Vec<Text> = queues.objects.keys().cloned().chain(waits.keys().cloned()).collect();
-    names.extend(queues.holders.values().map(|holder| Text::from(holder.queue())));
+    let counts = counts(state);
+    let mut names: Vec<Text> = counts.keys().chain(waits.keys()).cloned().collect();
     names.sort();
     names.dedup();
     let of = |name: Text| {
-        let holders = queues.holders.iter().filter(|(_, holder)| holder.queue() == &*name);
-        let admitted = holders.filter(|(_, holder)| !holder.share.is_empty());
+        let holders = || queues.holders.iter().filter(|(_, holder)| holder.queue() == &*name);
+        let admitted = holders().filter(|(_, holder)| !holder.share.is_empty());
         let admitted = admitted.map(|(key, holder)| (key.clone(), holder.share.clone())).collect();
-        QueueState { report: report(state, &name, waits.get(&name)), name, admitted }
+        let decided = holders().filter(|(_, holder)| holder.share.is_empty()).filter_map(|(key, _)| {
+            let target = queues.targets.get(key).filter(|target| !target.share.is_empty())?;
+            Some((key.clone(), target.share.clone()))
+        });
+        let waits = waits.get(&name);
+        let start = |(key, _): &(JobKey, Wait)| starts.get(key).copied().unwrap_or(Start::At(now));
+        QueueState {
+            decided: decided.collect(),
+            report: report(counts.get(&name), waits),
+            starts: waits.into_iter().flatten().take(MAX_NAMED).map(start).collect(),
+            name,
+            admitted,
+        }
     };
     names.into_iter().map(of).collect()
 }
@@ -55,7 +122,8 @@ pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String
     };
     let (queue, wait) = waits.iter().find_map(of_job)?;
     let queue = if queue.is_empty() { String::new() } else { format!(" of queue {queue}") };
-    Some(format!("place {}{queue}: {wait}{leaving}", wait.place))
+    let start = forecast::starts(state, now).get(key).map(|start| format!("; {start}"));
+    Some(format!("place {}{queue}: {wait}{leaving}{}", wait.place, start.unwrap_or_default()))
 }
 
 /// Returns in words the GPUs that come back when pods of other jobs are gone; empty when there are none.
@@ -78,25 +146,15 @@ fn leaving(state: &State, key: &JobKey, resource: &Text) -> String {
     }
 }
 
-fn report(state: &State, name: &Text, waits: Option<&Vec<(JobKey, Wait)>>) -> QueueReport {
-    let mut report = QueueReport::default();
-    for holder in state.queues.holders.values() {
-        if holder.queue() != &**name {
-            continue;
-        }
-        if !holder.share.is_empty() {
-            report.admitted = report.admitted.saturating_add(1);
-        }
-        let gpus = holder.places.keys().map(|slot| holder.charged(slot)).fold(0u32, u32::saturating_add);
-        if gpus > 0 {
-            let sum = report.usage.entry(holder.resource.clone()).or_default();
-            *sum = sum.saturating_add(gpus);
-        }
-    }
+/// The report of a queue: its figures, and the jobs that wait.
+fn report(counts: Option<&Counts>, waits: Option<&Vec<(JobKey, Wait)>>) -> QueueReport {
     let waits = waits.map_or(&[][..], Vec::as_slice);
-    report.pending = u32::try_from(waits.len()).unwrap_or(u32::MAX);
-    report.waiting = waits.iter().take(MAX_NAMED).map(waiting).collect();
-    report
+    QueueReport {
+        admitted: counts.map_or(0, |counts| counts.admitted),
+        usage: counts.map(|counts| counts.usage.clone()).unwrap_or_default(),
+        pending: u32::try_from(waits.len()).unwrap_or(u32::MAX),
+        waiting: waits.iter().take(MAX_NAMED).map(waiting).collect(),
+    }
 }
 
 fn waiting((key, wait): &(JobKey, Wait)) -> WaitingJob {
@@ -121,11 +179,15 @@ fn waiting((key, wait): &(JobKey, Wait)) -> WaitingJob {
 /// Returns the reports of queue objects that differ from those told. `waits`: the jobs that wait, where a round found them.
 pub(super) fn changed(state: &State, waits: Option<&Waits>) -> Vec<(JobKey, QueueReport)> {
     let mut changed = Vec::new();
+    if state.queues.objects.is_empty() {
+        return changed;
+    }
     let by_queue: &BTreeMap<_, _> = waits.unwrap_or(const { &BTreeMap::new() });
+    let counts = counts(state);
     for (name, (key, _)) in &state.queues.objects {
         let Some(job) = state.jobs.live(key) else { continue };
         let told = job.report.as_deref();
-        let mut report = report(state, name, by_queue.get(name));
+        let mut report = report(counts.get(name), by_queue.get(name));
         if waits.is_none() {
             report.pending = told.map_or(0, |told| told.pending);
             report.waiting = told.map_or_else(Vec::new, |told| told.waiting.clone());

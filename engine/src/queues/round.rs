@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{Allocation, JobKey, LossKind, QueueSpec, QuotaSpec, Share, ShareLoss, SlotId, Target, Text, Timestamp};
-use scheduler::desk::{self, Belief, Claim, Fixed, Question, Sizes, Tenant, Usage, Wait, Why};
+use scheduler::desk::{self, Answer, Belief, Claim, Fixed, Ledger, Question, Sizes, Tenant, Usage, Wait, Why};
 use scheduler::learning::Prior;
 use scheduler::placement::{Node, Packing};
 use scheduler::{GpuType, Micros};
@@ -37,7 +37,7 @@ pub(super) const fn micros(at: Timestamp) -> Micros {
 }
 
 /// Returns the first millisecond that is not before a time of the scheduler.
-const fn timestamp(at: Micros) -> Timestamp {
+pub(super) const fn timestamp(at: Micros) -> Timestamp {
     Timestamp(at.0.div_ceil(1000))
 }
 
@@ -145,13 +145,16 @@ impl Tenants {
 }
 
 /// A job as the desk is asked about it.
-struct Asked<'a> {
-    key: &'a JobKey,
+pub(super) struct Asked<'a> {
+    pub(super) key: &'a JobKey,
     id: Text,
     holder: &'a Holder,
     /// Its slots, those held first.
     workers: Vec<&'a SlotId>,
-    held: Vec<Text>,
+    /// Nodes of the workers that it has.
+    pub(super) held: Vec<Text>,
+    /// Time of the last change of its places.
+    pub(super) changed: Option<Timestamp>,
     belief: Belief,
     /// The places that it shall hold as decided before.
     before: Share,
@@ -172,15 +175,20 @@ impl<'a> Asked<'a> {
             holder,
             workers: workers.into_iter().map(|(slot, _)| slot).collect(),
             held,
+            changed: holder.changed,
             belief: Belief { speeds, ..Belief::default() },
             before,
         }
     }
 
+    pub(super) const fn id(&self) -> &Text {
+        &self.id
+    }
+
     fn claim(&self, tenants: &Tenants) -> Claim<'_> {
         let all = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
         let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
-        let changed = self.holder.changed.map(micros);
+        let changed = self.changed.map(micros);
         Claim {
             id: &self.id,
             tenant: tenants.place(self.key, self.holder),
@@ -248,25 +256,44 @@ pub(super) fn decided(queues: &Queues, key: &JobKey, holder: &Holder, seen: Opti
     followed
 }
 
+/// What the desk is asked about: nodes, queues, and the jobs that hold or want places.
+pub(super) struct Inquiry<'a> {
+    nodes: Vec<Node>,
+    closed: BTreeSet<Text>,
+    tenants: Tenants,
+    pub(super) asked: Vec<Asked<'a>>,
+}
+
+impl<'a> Inquiry<'a> {
+    /// Takes what there is. `seen`: shares as pods show them, where they differ.
+    pub(super) fn new(state: &'a State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Self {
+        let (nodes, closed) = nodes(state, now);
+        let asking = state.queues.holders.iter().filter(|(_, holder)| holder.wants);
+        let asked = asking.map(|(key, holder)| Asked::new(&state.queues, key, holder, seen.get(key))).collect();
+        Self { nodes, closed, tenants: Tenants::new(&state.queues), asked }
+    }
+
+    /// Asks the desk. Returns `None` for an answer that cannot be carried out: it leaves everything as it is.
+    pub(super) fn ask(&self, ledger: &Ledger, now: Timestamp) -> Option<Answer> {
+        let claims: Vec<Claim<'_>> = self.asked.iter().map(|asked| asked.claim(&self.tenants)).collect();
+        let question = Question {
+            now: micros(now),
+            nodes: &self.nodes,
+            closed: &self.closed,
+            tenants: &self.tenants.all,
+            claims: &claims,
+            packing: self.tenants.packing(),
+            wake: None,
+        };
+        desk::decide(ledger, &question).ok()
+    }
+}
+
 /// Decides the targets of all jobs.
 pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Decided {
-    let (nodes, closed) = nodes(state, now);
-    let tenants = Tenants::new(&state.queues);
-    let asking = state.queues.holders.iter().filter(|(_, holder)| holder.wants);
-    let asked: Vec<Asked<'_>> =
-        asking.map(|(key, holder)| Asked::new(&state.queues, key, holder, seen.get(key))).collect();
-    let claims: Vec<Claim<'_>> = asked.iter().map(|asked| asked.claim(&tenants)).collect();
-    let question = Question {
-        now: micros(now),
-        nodes: &nodes,
-        closed: &closed,
-        tenants: &tenants.all,
-        claims: &claims,
-        packing: tenants.packing(),
-        wake: None,
-    };
-    // An answer that cannot be carried out leaves everything as it is.
-    let Ok(answer) = desk::decide(&state.queues.ledger, &question) else { return Decided::default() };
+    let inquiry = Inquiry::new(state, seen, now);
+    let Some(answer) = inquiry.ask(&state.queues.ledger, now) else { return Decided::default() };
+    let asked = &inquiry.asked;
     let names: BTreeMap<&Text, &JobKey> = asked.iter().map(|asked| (&asked.id, asked.key)).collect();
     let mut decided = Decided { wake: answer.wake.map(timestamp), ..Decided::default() };
     let queue_of: BTreeMap<&Text, Text> =

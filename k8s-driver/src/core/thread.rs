@@ -132,6 +132,9 @@ impl OperatorThread {
         }
         for step in operator.take_steps() {
             self.config.report_transition(&step);
+            if let Some(share) = &step.share {
+                self.config.metrics.share_changed(share);
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 
 mod process;
 mod summary;
+mod training_queues;
 mod watches;
 
 use std::fmt::Write as _;
@@ -27,6 +28,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub(crate) use self::summary::Summary;
+use self::training_queues::TrainingQueues;
 pub(crate) use self::watches::WatchName;
 use self::watches::Watches;
 
@@ -47,6 +49,7 @@ struct Inner {
     calls_under_way: Gauge,
     queues: Family<Queue, Gauge>,
     queue_wait: Family<Queue, Histogram, fn() -> Histogram>,
+    training_queues: TrainingQueues,
     turns: Counter,
     events_dropped: Counter,
     turn_seconds: Histogram,
@@ -204,6 +207,7 @@ impl Metrics {
             calls_under_way: Gauge::default(),
             queues: Family::default(),
             queue_wait: Family::new_with_constructor(call_buckets),
+            training_queues: TrainingQueues::new(),
             turns: Counter::default(),
             events_dropped: Counter::default(),
             turn_seconds: work_buckets(),
@@ -278,6 +282,11 @@ impl Metrics {
         self.0.queue_wait.get_or_create(&Queue { queue }).observe(waited.as_secs_f64());
     }
 
+    /// The queues changed the places of a job.
+    pub fn share_changed(&self, step: &operator::ShareStep) {
+        self.0.training_queues.count(step);
+    }
+
     /// A turn was done, its append included.
     pub fn turn_done(&self, took: Duration) {
         self.0.turns.inc();
@@ -334,6 +343,7 @@ impl Metrics {
             let phase = if phase.is_empty() { "new" } else { *phase };
             (Transition { kind: Word(kind.clone()), phase }, *count)
         });
+        inner.training_queues.set(summary.queues.clone());
         *inner.jobs.0.lock().unwrap_or_else(PoisonError::into_inner) = jobs.collect();
     }
 }
@@ -365,6 +375,7 @@ impl Inner {
         r.register("trainyard_queue_depth", "What waits in a queue", self.queues.clone());
         let help = "Time that something waited in a queue before it was taken";
         r.register("trainyard_queue_wait_seconds", help, self.queue_wait.clone());
+        self.training_queues.register(r);
         r.register("trainyard_turns", "Turns done", self.turns.clone());
         r.register(
             "trainyard_events_dropped",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use engine::queues::report::{self, Counts};
 use event_log::Stats;
 use model::Text;
 use operator::Operator;
@@ -13,6 +14,8 @@ pub struct Summary {
     pub log: Stats,
     /// Jobs by kind and their API's word for the phase.
     pub phases: BTreeMap<(Text, &'static str), u64>,
+    /// Figures of the queues, by name.
+    pub queues: BTreeMap<Text, Counts>,
     /// Calls handed out and not yet answered.
     pub calls_under_way: usize,
 }
@@ -26,6 +29,7 @@ impl Summary {
             let word = registry.api_of(key).map_or("", |api| api.phase_word(job.phase));
             *phases.entry((key.kind.clone(), word)).or_default() += 1;
         }
-        Self { log: operator.log().stats(), phases, calls_under_way: operator.calls_in_flight() }
+        let queues = report::counts(operator.state());
+        Self { log: operator.log().stats(), phases, queues, calls_under_way: operator.calls_in_flight() }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use engine::queues::report::Counts;
 use event_log::{Head, Stats};
-use model::Position;
+use model::{LossKind, Position, QuotaSpec};
+use operator::ShareStep;
 
 use super::*;
 
@@ -32,7 +34,7 @@ fn what_was_counted_is_in_the_text() {
         ..Stats::default()
     };
     let phases = BTreeMap::from([((kind, "Running"), 4), ((Text::from("AITrainingJob"), ""), 1)]);
-    metrics.summary(&Summary { log: stats, phases, calls_under_way: 2 });
+    metrics.summary(&Summary { log: stats, phases, calls_under_way: 2, ..Summary::default() });
     let text = metrics.text();
     for line in [
         r#"trainyard_job_transitions_total{kind="AITrainingJob",phase="Running"} 2"#,
@@ -61,6 +63,35 @@ fn what_was_counted_is_in_the_text() {
     assert!(text.contains(r#"trainyard_watch_silence_seconds{kind="Pod",selector="team=a"} 0."#), "{text}");
     assert_eq!(text.matches("trainyard_watch_silence_seconds{").count(), 1, "no watch else was heard of: {text}");
     assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn queues_tell_jobs_and_gpus_by_name() {
+    let metrics = Metrics::new();
+    let (queue, gpu) = (Text::from("research"), Text::from("nvidia.com/gpu"));
+    metrics.share_changed(&ShareStep::Admitted { queue: queue.clone(), waited_ms: Some(90_000) });
+    metrics.share_changed(&ShareStep::Admitted { queue: queue.clone(), waited_ms: None });
+    metrics.share_changed(&ShareStep::Lost { queue: queue.clone(), kind: LossKind::Reclaimed });
+    let quota = QuotaSpec { nominal: 8, borrowing: 8, lending: None };
+    let counts = Counts { admitted: 2, pending: 3, usage: [(gpu.clone(), 12)].into(), quota: [(gpu, quota)].into() };
+    let root = Counts { pending: 1, ..Counts::default() };
+    metrics.summary(&Summary { queues: [(queue, counts), (Text::from(""), root)].into(), ..Summary::default() });
+    let text = metrics.text();
+    for line in [
+        r#"trainyard_training_queue_pending_jobs{queue="research"} 3"#,
+        r#"trainyard_training_queue_pending_jobs{queue=""} 1"#,
+        r#"trainyard_training_queue_admitted_jobs{queue="research"} 2"#,
+        r#"trainyard_training_queue_gpus_used{queue="research",resource="nvidia.com/gpu"} 12"#,
+        r#"trainyard_training_queue_gpus_nominal{queue="research",resource="nvidia.com/gpu"} 8"#,
+        r#"trainyard_training_queue_gpus_borrowed{queue="research",resource="nvidia.com/gpu"} 4"#,
+        r#"trainyard_training_queue_admissions_total{queue="research"} 2"#,
+        r#"trainyard_training_queue_losses_total{queue="research",reason="reclaimed"} 1"#,
+        r#"trainyard_training_queue_admission_wait_seconds_count{queue="research"} 1"#,
+        r#"trainyard_training_queue_admission_wait_seconds_bucket{le="60.0",queue="research"} 0"#,
+        r#"trainyard_training_queue_admission_wait_seconds_bucket{le="300.0",queue="research"} 1"#,
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,138 @@
+//! Expected starts: the desk asked again for the times at which running jobs reach their time limits.
+//!
+//! Derived on demand and recorded nowhere. A start is expected under two assumptions: every job takes its whole time limit, and
+//! nothing else happens. A job without a time limit holds its places for ever, so what waits for it has no expected start.
+//! Tests: `cli/tests/local/queue.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use model::{ClockStart, JobKey, Timestamp};
+use scheduler::desk::Reason;
+
+use super::grant;
+use super::round::{self, Inquiry};
+use crate::state::State;
+
+/// Most jobs looked at, over all times at which the desk is asked.
+const MAX_WORK: usize = 100_000;
+/// Bounds on the number of times at which the desk is asked.
+const TIMES: (usize, usize) = (8, 200);
+
+/// When a job that waits is expected to start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// At this time, if every job takes its whole time limit and nothing else happens.
+    At(Timestamp),
+    /// It cannot be told.
+    Unknown(Why),
+}
+
+/// Reason why no start can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// Time alone changes nothing: its queue is paused or missing, or it needs more than there will ever be.
+    Barred,
+    /// No running job has a time limit.
+    NoLimits,
+    /// The places that it needs are held by jobs without a time limit.
+    Unlimited,
+    /// Too many other starts and ends come first.
+    TooFar,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Barred => "time alone does not start it",
+            Self::NoLimits => "no running job has a time limit",
+            Self::Unlimited => "jobs without a time limit hold what it needs",
+            Self::TooFar => "too many other jobs start and end before it",
+        })
+    }
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(at) => write!(f, "expected start {}", at.to_rfc3339()),
+            Self::Unknown(why) => write!(f, "expected start unknown: {why}"),
+        }
+    }
+}
+
+/// Returns the time at which a job ends at the latest that has places from `since` on; `None` where it has no time limit.
+fn end(state: &State, key: &JobKey, since: Timestamp) -> Option<Timestamp> {
+    let job = state.jobs.live(key)?;
+    let spec = job.spec()?;
+    let is_counting = match spec.limit_from {
+        ClockStart::FirstRunning => job.first_running_at.is_some(),
+        ClockStart::Admitted => job.admitted_at.is_some(),
+    };
+    let at = if is_counting { job.time_limit_at() } else { Some(since.plus_ms(spec.time_limit_ms?)) };
+    at.map(|at| at.max(since))
+}
+
+/// Returns when each job is expected to start that holds no places and wants some.
+pub fn starts(state: &State, now: Timestamp) -> BTreeMap<JobKey, Start> {
+    let mut inquiry = Inquiry::new(state, &grant::seen(state), now);
+    let mut waiting: BTreeSet<JobKey> =
+        inquiry.asked.iter().filter(|asked| asked.held.is_empty()).map(|asked| asked.key.clone()).collect();
+    let mut starts = BTreeMap::new();
+    let mut ends: BTreeMap<JobKey, Timestamp> = BTreeMap::new();
+    for asked in inquiry.asked.iter().filter(|asked| !asked.held.is_empty()) {
+        ends.extend(end(state, asked.key, now).map(|at| (asked.key.clone(), at)));
+    }
+    let mut ledger = state.queues.ledger.clone();
+    let times = MAX_WORK.checked_div(inquiry.asked.len()).unwrap_or_default().clamp(TIMES.0, TIMES.1);
+    let mut at = now;
+    let mut barred: BTreeSet<JobKey> = BTreeSet::new();
+    let mut has_limits = !ends.is_empty();
+    let mut is_cut = true;
+    for _ in 0..times {
+        let Some(answer) = inquiry.ask(&ledger, at) else { break };
+        ledger.apply(&answer.memory);
+        let is_barred = |reason: &Reason| {
+            matches!(
+                reason,
+                Reason::NoQueue | Reason::Paused | Reason::Faulty(_) | Reason::NeverQuota | Reason::NeverNodes
+            )
+        };
+        let ids: BTreeSet<_> =
+            answer.waits.iter().filter(|wait| is_barred(&wait.reason)).map(|wait| &wait.id).collect();
+        barred = inquiry.asked.iter().filter(|asked| ids.contains(asked.id())).map(|asked| asked.key.clone()).collect();
+        for (asked, target) in inquiry.asked.iter_mut().zip(answer.targets) {
+            if target.change.is_none() {
+                continue;
+            }
+            if target.on.is_empty() {
+                ends.remove(asked.key);
+            } else if asked.held.is_empty() {
+                ends.extend(end(state, asked.key, at).map(|end| (asked.key.clone(), end)));
+                if waiting.remove(asked.key) {
+                    starts.insert(asked.key.clone(), Start::At(at));
+                }
+            }
+            asked.held = target.on;
+            asked.changed = Some(at);
+        }
+        has_limits |= !ends.is_empty();
+        let wake = answer.wake.map(round::timestamp);
+        let next = ends.values().copied().chain(wake).filter(|next| *next > at).min();
+        let (Some(next), true) = (next, waiting.iter().any(|key| !barred.contains(key))) else {
+            is_cut = false;
+            break;
+        };
+        at = next;
+        inquiry.asked.retain(|asked| ends.get(asked.key).is_none_or(|end| *end > at));
+        ends.retain(|_, end| *end > at);
+    }
+    let why = |key: &JobKey| match () {
+        () if barred.contains(key) => Why::Barred,
+        () if is_cut => Why::TooFar,
+        () if has_limits => Why::Unlimited,
+        () => Why::NoLimits,
+    };
+    starts.extend(waiting.iter().map(|key| (key.clone(), Start::Unknown(why(key)))));
+    starts
+}
