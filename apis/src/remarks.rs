@@ -3,7 +3,7 @@
 //! Owns their types and texts, made from the job's state. They stand first in a list of conditions, so that tools which take the
 //! last one for the phase are not misled. It must not know how an API writes a condition. Tests: each API's `tests/status.rs`.
 
-use engine::Job;
+use engine::{Hold, Job};
 use model::{FieldError, JobKey, ObjectRef, Outcome};
 use serde_json::Value;
 
@@ -18,7 +18,11 @@ pub const NAME_TAKEN: &str = "NameTaken";
 pub const DEGRADED: &str = "Degraded";
 /// Type: the job does not do what it may have been meant to do.
 pub const WARNING: &str = "Warning";
-/// All types.
+/// Type: the job waits in its queue.
+pub const QUEUED: &str = "Queued";
+/// Type: the job has places from its queue.
+pub const ADMITTED: &str = "Admitted";
+/// All types that need attention.
 pub const ALL: [&str; 4] = [INVALID, NAME_TAKEN, DEGRADED, WARNING];
 
 /// Remarks of one type that are spelt out; more are counted.
@@ -73,6 +77,18 @@ pub fn of(api: &dyn JobApi, key: &JobKey, job: &Job) -> Vec<Remark> {
         remarks.push(Remark { kind: WARNING, message: warnings.join("; ") });
     }
     remarks
+}
+
+/// Returns where a job of a named queue stands with it, for APIs that have no words of their own for that.
+pub fn admission(job: &Job) -> Option<Remark> {
+    let spec = job.spec().filter(|_| !job.phase.is_terminal() && job.ending().is_none())?;
+    let queue = job.queue()?;
+    if !job.holding.share.is_empty() {
+        return Some(Remark { kind: ADMITTED, message: format!("admitted by queue {queue}: {}", job.holding.share) });
+    }
+    let holds = spec.groups.iter().filter_map(|group| job.hold(spec, group));
+    let hold = { holds }.find(|hold| matches!(hold, Hold::NoShare { .. }))?;
+    Some(Remark { kind: QUEUED, message: hold.to_string() })
 }
 
 /// Tells of a job that names another queue than the one in which it runs.

@@ -117,9 +117,9 @@ fn status() -> Value {
                 "type": "array",
                 "nullable": true,
                 "description": "The phases the job went through, in order, the last one True. Before them what needs \
-                    attention: Invalid, NameTaken, Degraded or Warning.",
+                    attention: Invalid, NameTaken, Degraded or Warning; and of a job in a TrainingQueue Queued or Admitted.",
                 "items": condition(
-                    "A phase, or Invalid, NameTaken, Degraded, Warning.",
+                    "A phase, or Invalid, NameTaken, Degraded, Warning, Queued, Admitted.",
                     ("lastProbeTime", "When it was seen last."),
                 ),
             }),

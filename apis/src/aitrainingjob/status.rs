@@ -93,7 +93,8 @@ fn restart_counts(job: &Job) -> Map<String, Value> {
 /// Remarks first, then the phases the job went through; the last phase is the present one.
 fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
     let remarks = remarks::of(&AiTrainingJob, key, job);
-    let mut conditions: Vec<Value> = remarks.iter().map(|remark| of_remark(remark, REASON_PREFIX)).collect();
+    let mut conditions: Vec<Value> =
+        remarks.iter().chain(&remarks::admission(job)).map(|remark| of_remark(remark, REASON_PREFIX)).collect();
     let last = job.milestones.len().saturating_sub(1);
     conditions.extend(job.milestones.iter().enumerate().map(|(n, milestone)| phase_condition(milestone, n == last)));
     conditions

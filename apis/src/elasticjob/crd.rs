@@ -150,7 +150,7 @@ fn status() -> Value {
         (
             "conditions",
             crd::condition_history(
-                "Created, Running, Restarting, Suspended, Succeeded or Failed",
+                "Created, Running, Restarting, Suspended, Succeeded or Failed; of a job in a TrainingQueue Queued or Admitted",
                 ("lastUpdateTime", "When it was written last."),
             ),
         ),

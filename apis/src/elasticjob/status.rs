@@ -31,7 +31,8 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
 /// Remarks first, then one condition for each phase the job was in; the last one is the present phase.
 fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
     let remarks = remarks::of(&ElasticJob, key, job);
-    let mut conditions: Vec<Value> = remarks.iter().map(|remark| of_remark(remark, REASON_PREFIX)).collect();
+    let mut conditions: Vec<Value> =
+        remarks.iter().chain(&remarks::admission(job)).map(|remark| of_remark(remark, REASON_PREFIX)).collect();
     conditions.extend(CONDITIONS.list(&job.milestones).iter().map(|shown| {
         let cause = job.ending().map(|(_, _, cause)| cause).filter(|_| shown.phase == Phase::Failed);
         let usual = || format!("{REASON_PREFIX}{}", phase_word(shown.phase));
