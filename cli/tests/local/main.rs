@@ -17,6 +17,7 @@ mod logs;
 mod output;
 mod place;
 mod queue;
+mod recorded;
 mod run_processes;
 mod scenarios;
 mod terminal;

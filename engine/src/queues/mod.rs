@@ -29,6 +29,7 @@ use scheduler::MemoryChange;
 use scheduler::desk::Ledger;
 
 use self::holder::Holder;
+pub use self::round::{ROOT_POLICY, root_rules, rules};
 use crate::job::Job;
 use crate::nodes::Node;
 use crate::state::{ApplyError, State};

@@ -17,7 +17,7 @@ use crate::nodes::NodeTrouble;
 use crate::state::State;
 
 /// Policy of the root queue.
-const ROOT_POLICY: &str = "fifo-backfill";
+pub const ROOT_POLICY: &str = "fifo-backfill";
 
 /// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
 pub(super) type Waits = BTreeMap<Text, Vec<(JobKey, Wait)>>;
@@ -67,6 +67,31 @@ impl Queues {
     }
 }
 
+/// Returns the settings of the root queue as the desk takes them.
+pub fn root_rules() -> Option<desk::Queue> {
+    scheduler::by_name(ROOT_POLICY).ok().map(|policy| desk::Queue::new(Arc::from(policy)))
+}
+
+/// Returns the settings of a queue as the desk takes them; `None` for a policy that this build does not know.
+pub fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
+    let policy = scheduler::by_name(&spec.policy).ok()?;
+    Some(desk::Queue {
+        by_priority: spec.by_priority,
+        within: match spec.within {
+            model::WithinQueue::Never => desk::WithinQueue::Never,
+            model::WithinQueue::LowerPriority => desk::WithinQueue::LowerPriority,
+        },
+        reclaim: match spec.reclaim {
+            model::Reclaim::Never => desk::Reclaim::Never,
+            model::Reclaim::LowerPriority => desk::Reclaim::LowerPriority,
+            model::Reclaim::Any => desk::Reclaim::Any,
+        },
+        min_run: Micros(spec.min_run_ms.saturating_mul(1000)),
+        paused: spec.paused,
+        ..desk::Queue::new(Arc::from(policy))
+    })
+}
+
 /// Queues and cohorts as the desk takes them.
 pub(super) struct Tenants {
     pub(super) all: Vec<Tenant>,
@@ -77,13 +102,12 @@ pub(super) struct Tenants {
 impl Tenants {
     pub(super) fn new(queues: &Queues) -> Self {
         let mut tenants = Self { all: Vec::new(), queues: BTreeMap::new(), specs: BTreeMap::new() };
-        let root = scheduler::by_name(ROOT_POLICY).map(|policy| desk::Queue::new(Arc::from(policy)));
         tenants.queues.insert(Text::from(ROOT), 0);
-        tenants.all.extend(root.into_iter().map(|queue| Tenant::root(ROOT, queue)));
+        tenants.all.extend(root_rules().map(|queue| Tenant::root(ROOT, queue)));
         let mut cohorts: BTreeMap<&Text, usize> = BTreeMap::new();
         for (name, (_, spec)) in &queues.objects {
             // A policy that this build does not know is refused when the object is read.
-            let Ok(policy) = scheduler::by_name(&spec.policy) else { continue };
+            let Some(queue) = rules(spec) else { continue };
             let parent = spec.cohort.as_ref().map(|cohort| {
                 *cohorts.entry(cohort).or_insert_with(|| {
                     tenants.all.push(Tenant {
@@ -101,21 +125,6 @@ impl Tenants {
                 let QuotaSpec { nominal, borrowing, lending } = *quota;
                 (queues.gpu_type(resource), desk::Quota { nominal, borrowing, lending })
             });
-            let queue = desk::Queue {
-                by_priority: spec.by_priority,
-                within: match spec.within {
-                    model::WithinQueue::Never => desk::WithinQueue::Never,
-                    model::WithinQueue::LowerPriority => desk::WithinQueue::LowerPriority,
-                },
-                reclaim: match spec.reclaim {
-                    model::Reclaim::Never => desk::Reclaim::Never,
-                    model::Reclaim::LowerPriority => desk::Reclaim::LowerPriority,
-                    model::Reclaim::Any => desk::Reclaim::Any,
-                },
-                min_run: Micros(spec.min_run_ms.saturating_mul(1000)),
-                paused: spec.paused,
-                ..desk::Queue::new(Arc::from(policy))
-            };
             tenants.queues.insert(name.clone(), tenants.all.len());
             tenants.all.push(Tenant {
                 name: name.clone(),

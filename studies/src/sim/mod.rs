@@ -4,6 +4,7 @@
 //! and at the end of each file.
 
 mod clock;
+mod desk;
 mod floor;
 mod knowledge;
 mod learner;
@@ -11,8 +12,9 @@ mod live;
 mod outcome;
 mod run;
 
+pub use desk::{Office, Workers};
 pub use knowledge::{Knowledge, SizeKnowledge, SpeedKnowledge};
-pub use outcome::{Change, JobRecord, Outcome, Sample};
+pub use outcome::{Change, JobRecord, Outcome, Places, Sample};
 pub use run::{Error, run};
 
 use scheduler::Micros;
@@ -29,6 +31,8 @@ pub struct Settings {
     /// Share of its speed, in thousandths, that a job loses per node it spans beyond the fewest that could hold it;
     /// `None`: placement is not simulated.
     pub spread_loss_milli: Option<u32>,
+    /// The whole desk decides, as in the operator; `None`: the policy alone does, as in published studies.
+    pub desk: Option<Box<Office>>,
     /// Knowledge of the decisions.
     pub knowledge: Knowledge,
     /// True if every change of size is recorded, as the report needs it.
@@ -42,6 +46,7 @@ impl Default for Settings {
             round: None,
             restart_cost: Micros::ZERO,
             spread_loss_milli: None,
+            desk: None,
             knowledge: Knowledge::default(),
             keep_changes: false,
         }
@@ -67,6 +72,9 @@ impl Settings {
         }
         if self.knowledge.speeds == SpeedKnowledge::Learnt {
             words.push("speeds learnt".to_owned());
+        }
+        if self.desk.is_some() {
+            words.push("decided as the operator does".to_owned());
         }
         if let Some(loss) = self.spread_loss_milli {
             words.push(format!("placed on nodes, {}.{} % lost per node too many", loss / 10, loss % 10));

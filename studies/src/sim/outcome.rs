@@ -71,6 +71,17 @@ pub struct Change {
     pub grant: Grant,
 }
 
+/// A job's change of the nodes it is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Time.
+    pub at: Micros,
+    /// The job's place in the workload.
+    pub job: usize,
+    /// The node of each of its workers from then on.
+    pub on: Vec<Text>,
+}
+
 /// A trace played to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
@@ -80,6 +91,8 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// All changes of size, ends included; empty unless they were asked for.
     pub changes: Vec<Change>,
+    /// All changes of nodes, ends not included; empty unless the whole desk decided.
+    pub places: Vec<Places>,
     /// Decisions taken.
     pub decisions: u64,
 }

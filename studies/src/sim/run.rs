@@ -9,11 +9,12 @@ use scheduler::placement::PlacementError;
 use scheduler::{Grant, JobView, Micros, Policy, Snapshot, Speed};
 
 use super::clock;
+use super::desk::Held;
 use super::floor::Floor;
 use super::learner::{Learner, Pupil};
 use super::live::Live;
-use super::outcome::{Change, JobRecord, Outcome, Sample};
-use super::{Settings, SpeedKnowledge};
+use super::outcome::{Change, JobRecord, Outcome, Places, Sample};
+use super::{Office, Settings, SpeedKnowledge};
 use crate::input::{Work, Workload, WorkloadJob};
 
 /// Why a study could not be finished.
@@ -25,6 +26,9 @@ pub enum Error {
     /// Workers cannot be placed.
     #[error(transparent)]
     Placement(#[from] PlacementError),
+    /// The desk cannot answer.
+    #[error(transparent)]
+    Desk(#[from] desk::Error),
     /// The policy leaves out jobs for good.
     #[error("policy {policy} leaves out {refusal}")]
     Refused {
@@ -89,6 +93,8 @@ struct Simulation<'a> {
     learner: Option<Learner>,
     /// The nodes, where placement is simulated.
     floor: Option<Floor>,
+    /// Nodes of jobs, where the whole desk decides.
+    on: Held,
     /// Knowledge kept between decisions.
     ledger: Ledger,
     /// Time at which the policy is run again.
@@ -98,6 +104,7 @@ struct Simulation<'a> {
     records: Vec<Option<JobRecord>>,
     samples: Vec<Sample>,
     changes: Vec<Change>,
+    moves: Vec<Places>,
     decisions: u64,
 }
 
@@ -118,12 +125,14 @@ impl<'a> Simulation<'a> {
             learner: (settings.knowledge.speeds == SpeedKnowledge::Learnt)
                 .then(|| Learner::new(&workload.cluster, settings.restart_cost)),
             floor: settings.spread_loss_milli.map(|loss| Floor::new(&workload.cluster, loss)),
+            on: Held::default(),
             ledger: Ledger::default(),
             wake: Micros::MAX,
             round: Micros::MAX,
             records: vec![None; workload.jobs.len()],
             samples: Vec::new(),
             changes: Vec::new(),
+            moves: Vec::new(),
             decisions: 0,
         }
     }
@@ -215,6 +224,7 @@ impl<'a> Simulation<'a> {
         let guess = estimate.filter(|_| self.settings.knowledge.sizes.is_guess());
         self.ledger.ended(&job.key, guess.map(|estimate| (estimate.serial().0, job.work.serial().0)));
         self.held -= live.held.gpus;
+        self.on.forget(&job.key);
         self.records[place] = Some(JobRecord {
             name: job.name.clone(),
             place,
@@ -292,9 +302,26 @@ impl<'a> Simulation<'a> {
             let doubt = self.ledger.doubt();
             self.views.iter_mut().for_each(|view| view.doubt = doubt);
         }
+        let wake = match &self.settings.desk {
+            Some(office) => self.ask_desk(office)?,
+            None => self.ask_policy()?,
+        };
+        self.decisions += 1;
+        let tick = self.settings.tick;
+        self.wake = match (wake, self.settings.round) {
+            (Some(at), None) => clock::at_or_after(at, tick).max(clock::after(self.now, tick)),
+            (Some(_) | None, _) => Micros::MAX,
+        };
+        if self.ends.is_empty() && wake.is_none() && self.next_job().is_none() {
+            return self.places.first().map_or(Ok(()), |&first| Err(self.stuck(first)));
+        }
+        Ok(())
+    }
+
+    /// Asks the policy alone. Returns the time at which it wants to be asked again.
+    fn ask_policy(&mut self) -> Result<Option<Micros>, Error> {
         let snapshot = Snapshot { now: self.now, capacity: &self.capacity, jobs: &self.views };
         let allocation = desk::ask(self.policy, snapshot, &mut self.ledger.memory)?;
-        self.decisions += 1;
         if let Some(refusal) = allocation.refused.into_iter().next() {
             return Err(Error::Refused { policy: self.policy.name().to_owned(), refusal });
         }
@@ -309,16 +336,26 @@ impl<'a> Simulation<'a> {
                 self.hold(i, grant);
             }
         }
-        let wake = self.policy.wake(self.now, &self.views, &self.ledger.memory);
-        let tick = self.settings.tick;
-        self.wake = match (wake, self.settings.round) {
-            (Some(at), None) => clock::at_or_after(at, tick).max(clock::after(self.now, tick)),
-            (Some(_) | None, _) => Micros::MAX,
-        };
-        if self.ends.is_empty() && wake.is_none() && self.next_job().is_none() {
-            return self.places.first().map_or(Ok(()), |&first| Err(self.stuck(first)));
+        Ok(self.policy.wake(self.now, &self.views, &self.ledger.memory))
+    }
+
+    /// Asks the whole desk. Returns the time at which it wants to be asked again.
+    fn ask_desk(&mut self, office: &Office) -> Result<Option<Micros>, Error> {
+        let jobs: Vec<(&WorkloadJob, &JobView)> =
+            self.places.iter().map(|&place| &self.workload.jobs[place]).zip(&self.views).collect();
+        let answer = self.on.ask(office, &self.ledger, self.now, &jobs)?;
+        self.ledger.apply(&answer.memory);
+        for (i, target) in answer.targets.into_iter().enumerate() {
+            let place = self.places[i];
+            let job = &self.workload.jobs[place];
+            let (grant, moved) = self.on.take(office, job, target, self.now);
+            if moved {
+                let on = self.on.nodes(&job.key).to_vec();
+                self.moves.push(Places { at: self.now, job: place, on });
+                self.hold(i, grant);
+            }
         }
-        Ok(())
+        Ok(answer.wake)
     }
 
     /// Gives a job what was decided for it.
@@ -363,6 +400,7 @@ impl<'a> Simulation<'a> {
             jobs: self.records.into_iter().flatten().collect(),
             samples: self.samples,
             changes: self.changes,
+            places: self.moves,
             decisions: self.decisions,
         }
     }

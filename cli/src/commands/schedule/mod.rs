@@ -1,10 +1,14 @@
 //! `trainyard schedule`: the scheduler on its own, without a cluster.
 
 #[cfg(feature = "studies")]
+mod check;
+#[cfg(feature = "studies")]
 mod compare;
 mod decimal;
 mod eval;
 mod policies;
+#[cfg(feature = "studies")]
+mod recorded;
 #[cfg(feature = "studies")]
 mod study;
 mod vectors;
@@ -28,7 +32,7 @@ enum ScheduleCommand {
     Eval(eval::EvalArgs),
     /// List the policies: what each does, and where it comes from.
     Policies(policies::PoliciesArgs),
-    /// Play a trace through one policy.
+    /// Play a trace, or the workload of a recorded log, through one policy.
     #[cfg(feature = "studies")]
     Study(study::StudyArgs),
     /// Play a trace through several policies, side by side.

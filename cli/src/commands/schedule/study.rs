@@ -2,9 +2,11 @@
 //!
 //! Also owns the options that all studies share: what is played, and how.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use scheduler::Micros;
@@ -15,6 +17,8 @@ use studies::rows;
 use studies::sim::{self, Knowledge, Settings, SizeKnowledge, SpeedKnowledge};
 use studies::summary::{Summary, seconds};
 
+use super::check;
+use super::recorded::{self, Recorded, RecordedArgs};
 use crate::commands::simulate::duration;
 use crate::out::{self, Failure};
 
@@ -24,13 +28,13 @@ pub(super) struct Setup {
     /// Trace: CSV with the columns `job_id`, `submit_time_s`, `gpus_requested`, `duration_s`, and optionally `min_gpus`,
     /// `max_gpus`, `model`, `batch_size`, `vc`.
     #[arg(long, value_name = "FILE")]
-    pub(super) trace: PathBuf,
+    pub(super) trace: Option<PathBuf>,
     /// Speedup profile: CSV with the columns `model`, `gpus`, a speed, and optionally `batch_size`, `gpu_type`. Without one
     /// every job runs at the size it asks for.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// GPUs of the cluster, all alike.
-    #[arg(long, value_name = "N", required_unless_present = "cluster", conflicts_with = "cluster")]
+    #[arg(long, value_name = "N", conflicts_with = "cluster")]
     gpus: Option<u32>,
     /// The cluster as nodes x GPUs (16x4), with types as v100:8x4,k80:16x8 (the first is the one durations were measured on), or a
     /// CSV file with the columns `gpu_type`, `nodes`, `gpus_per_node`.
@@ -42,9 +46,9 @@ pub(super) struct Setup {
     /// Decide only at multiples of this; otherwise at every arrival and end.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     round: Option<u64>,
-    /// Ends are noticed at multiples of this.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
-    tick: u64,
+    /// Ends are noticed at multiples of this; 1s by default, 1ms for a recorded log.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    tick: Option<u64>,
     /// Place workers on nodes, and let a job lose this share of its speed, in percent, per node it spans beyond the fewest.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     spread_loss: Option<u32>,
@@ -106,7 +110,10 @@ impl Setup {
                 Cluster::read(&name, file)?
             }
             (Some(spec), _) => Cluster::parse(spec)?,
-            (None, gpus) => Cluster::parse(&gpus.unwrap_or(0).to_string())?,
+            (None, Some(gpus)) => Cluster::parse(&gpus.to_string())?,
+            (None, None) => {
+                return Err(Failure::new("--gpus or --cluster is needed: the GPUs on which the trace is played"));
+            }
         };
         let profile = match &self.profile {
             Some(path) => {
@@ -115,7 +122,8 @@ impl Setup {
             }
             None => None,
         };
-        let (name, file) = open(&self.trace)?;
+        let Some(trace) = &self.trace else { return Err(Failure::new("--trace is needed: the jobs to be played")) };
+        let (name, file) = open(trace)?;
         let trace = Trace::read(&name, file, on_bad)?;
         let workload = Workload::join(trace, profile.as_ref(), cluster, on_bad)?;
         let of_profile = profile.iter().flat_map(|p| &p.skipped);
@@ -128,7 +136,7 @@ impl Setup {
 
     /// Settings of the run.
     pub(super) fn settings(&self, keep_changes: bool) -> Result<Settings, Failure> {
-        if self.tick == 0 || self.round == Some(0) {
+        if self.tick == Some(0) || self.round == Some(0) {
             return Err(Failure::new("--tick and --round must be longer than 0"));
         }
         let known = |what| self.knowledge.contains(&what);
@@ -145,10 +153,11 @@ impl Setup {
         };
         let speeds = if known(Known::Learnt) { SpeedKnowledge::Learnt } else { SpeedKnowledge::Exact };
         Ok(Settings {
-            tick: Micros::from_millis(self.tick),
+            tick: self.tick.map_or_else(|| Settings::default().tick, Micros::from_millis),
             round: self.round.map(Micros::from_millis),
             restart_cost: Micros::from_millis(self.restart_cost),
             spread_loss_milli: self.spread_loss,
+            desk: None,
             knowledge: Knowledge { sizes, speeds },
             keep_changes,
         })
@@ -160,9 +169,11 @@ impl Setup {
 pub(crate) struct StudyArgs {
     #[command(flatten)]
     setup: Setup,
-    /// The policy, with settings as in gain:a=0.3,b=4.
-    #[arg(long, value_name = "NAME")]
-    policy: String,
+    #[command(flatten)]
+    recorded: RecordedArgs,
+    /// The policy, with settings as in gain:a=0.3,b=4. Of a recorded log that of its queue by default.
+    #[arg(long, value_name = "NAME", required_unless_present = "log")]
+    policy: Option<String>,
     /// Write one row per job to this CSV file; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     jobs: Option<PathBuf>,
@@ -171,12 +182,58 @@ pub(crate) struct StudyArgs {
     report: Option<PathBuf>,
 }
 
+/// What is played, and how.
+struct Play {
+    workload: Workload,
+    entrant: Entrant,
+    settings: Settings,
+}
+
+/// The trace with its policy.
+fn of_trace(args: &StudyArgs) -> Result<Play, Failure> {
+    let entrant = Entrant::find(args.policy.as_deref().unwrap_or_default())?;
+    let settings = args.setup.settings(args.report.is_some())?;
+    Ok(Play { workload: args.setup.workload()?, entrant, settings })
+}
+
+/// The workload of a log, with the policy asked for or that of its queue.
+fn of_log(args: &StudyArgs, recorded: Recorded) -> Result<Play, Failure> {
+    for remark in &recorded.remarks {
+        out::warn(remark);
+    }
+    let Recorded { workload, mut office, policy, .. } = recorded;
+    let name = args.policy.as_deref().unwrap_or(&policy);
+    let entrant = Entrant::find(name)?;
+    if let Some(queue) = &mut office.queue.queue {
+        // A policy with the settings that the queue has: rights, protection, and the order by priority.
+        queue.policy = Arc::from(Entrant::find(name)?.policy);
+    }
+    let mut settings = args.setup.settings(args.report.is_some())?;
+    settings.tick = args.setup.tick.map_or(Micros::from_millis(1), Micros::from_millis);
+    if args.recorded.check {
+        // The operator knows nothing of how long a job will take.
+        settings.knowledge.sizes = SizeKnowledge::Unknown;
+    }
+    settings.desk = Some(Box::new(office));
+    Ok(Play { workload, entrant, settings })
+}
+
 /// Plays the trace and prints what was measured.
 pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode, Failure> {
-    let entrant = Entrant::find(&args.policy)?;
-    let settings = args.setup.settings(args.report.is_some())?;
-    let workload = args.setup.workload()?;
+    let mut told = BTreeMap::new();
+    let play = match &args.recorded.log {
+        None => of_trace(args)?,
+        Some(path) => {
+            let recorded = recorded::read(path, args.recorded.queue.as_deref())?;
+            told.clone_from(&recorded.told);
+            of_log(args, recorded)?
+        }
+    };
+    let Play { workload, entrant, settings } = play;
     let outcome = sim::run(&workload, entrant.policy.as_ref(), &settings)?;
+    if args.recorded.check {
+        return Ok(check::print(&entrant.name, &told, &outcome));
+    }
     let summary = Summary::of(&workload, &outcome);
     if let Some(path) = &args.report {
         let shown = Shown { name: &entrant.name, outcome: &outcome, summary: &summary };

@@ -1,8 +1,13 @@
 //! What happens when, in small workloads.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::input::{Cluster, OnBadRow, Trace};
 use crate::lineup::Entrant;
+use crate::sim::Workers;
+use scheduler::desk::{Queue, Tenant};
+use scheduler::placement::{Node, Packing};
 use scheduler::{GpuType, Memory, Round};
 
 fn workload(rows: &str, cluster: &str) -> Workload {
@@ -109,4 +114,24 @@ fn a_policy_that_starts_nobody_is_an_error_and_not_a_loop() {
 fn a_policy_is_asked_again_when_it_wanted() {
     let workload = workload("a,0,1,10\n", "4");
     assert_eq!(starts_and_ends(&run(&workload, &Late, &Settings::default()).unwrap()), [(8, 18)]);
+}
+
+#[test]
+fn the_desk_places_whole_workers_and_reserves_for_the_first_that_waits() {
+    let workload = workload("a,0,4,100\nb,1,8,10\nc,2,4,200\nd,3,2,50\n", "8");
+    let policy = || Arc::from(Entrant::find("fifo-backfill").unwrap().policy);
+    let office = Office {
+        queue: Tenant::root("q", Queue::new(policy())),
+        nodes: ["n1", "n2"].map(|name| Node::new(name, 4)).to_vec(),
+        packing: Packing::Pack,
+        workers: workload.jobs.iter().map(|job| (job.name.clone(), Workers { width: 2, priority: 0 })).collect(),
+    };
+    let settings = Settings { desk: Some(Box::new(office)), ..Settings::default() };
+    // Alone, the policy lets c and then d pass b, which waits for both nodes.
+    let alone = play(&workload, "fifo-backfill", &Settings::default());
+    assert_eq!(starts_and_ends(&alone), [(0, 100), (202, 212), (2, 202), (100, 150)]);
+    let at_desk = play(&workload, "fifo-backfill", &settings);
+    assert_eq!(starts_and_ends(&at_desk), [(0, 100), (100, 110), (110, 310), (110, 160)]);
+    let on = |n: usize| at_desk.places[n].on.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    assert_eq!([on(0), on(1), on(2), on(3)], ["n1 n1", "n1 n1 n2 n2", "n1 n1", "n2"]);
 }

@@ -1,0 +1,287 @@
+//! The workload of a recorded log: which job asked for which GPUs when, how long it held them, and what it was granted.
+//!
+//! Owns reading that from records. It must not decide: `studies::sim` plays it. Tests: `tests/local/recorded.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use engine::{Job, Scope, State, queues};
+use model::{JobKey, PodPhase, QueueSpec, Text, Timestamp};
+use scheduler::desk::{self, Quota, Tenant};
+use scheduler::placement::{Node, Packing};
+use scheduler::{GpuType, Micros};
+use studies::input::{Cluster, OnBadRow, Trace, TraceJob, Workload};
+use studies::sim::{Office, Workers};
+
+use crate::out::Failure;
+use crate::records::{self, Flow, LogSource};
+
+/// Name by which the queue of jobs that name none is chosen.
+const ROOT: &str = "root";
+
+/// What a log tells of one job.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    submitted: Timestamp,
+    /// Its queue; empty for the root queue.
+    queue: Text,
+    resource: Text,
+    gpus: u32,
+    workers: Option<Workers>,
+    /// First grant: the time, and the node of each pod.
+    started: Option<(Timestamp, Vec<Text>)>,
+    held_since: Option<Timestamp>,
+    held_ms: u64,
+    /// Times that it was granted places.
+    starts: u32,
+    /// Time at which it had ended and its places were free.
+    ended: Option<Timestamp>,
+}
+
+/// A job of the workload as the log tells it.
+#[derive(Debug, Clone)]
+pub(super) struct Told {
+    /// Time of its first grant, after the origin.
+    pub(super) started: Micros,
+    /// The node of each pod of that grant.
+    pub(super) on: Vec<Text>,
+    /// Time at which it had ended and its places were free; absent where the log ends before.
+    pub(super) ended: Option<Micros>,
+}
+
+/// A recorded workload.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    /// To be played.
+    pub(super) workload: Workload,
+    /// The queue, the nodes and the workers, for the desk.
+    pub(super) office: Office,
+    /// Policy of the queue.
+    pub(super) policy: Text,
+    /// What became of each job, by its name in the workload.
+    pub(super) told: BTreeMap<Text, Told>,
+    /// What the workload leaves out or takes otherwise than it was.
+    pub(super) remarks: Vec<String>,
+}
+
+/// What is gathered while a log is read.
+#[derive(Debug, Default)]
+struct Reader {
+    jobs: BTreeMap<JobKey, Seen>,
+    queues: BTreeMap<Text, QueueSpec>,
+    /// The most GPUs that each node had, with their resource.
+    nodes: BTreeMap<Text, (Text, u32)>,
+    end: Timestamp,
+}
+
+impl Reader {
+    /// Takes in what a record changed. `state`: after it.
+    fn take(&mut self, state: &State, scope: &Scope) {
+        self.end = state.at;
+        match scope {
+            Scope::Cluster => {
+                for (name, node) in &state.nodes {
+                    let Some((resource, gpus)) = node.fact.gpus.first_key_value() else { continue };
+                    let (known, most) = self.nodes.entry(name.clone()).or_insert_with(|| (resource.clone(), 0));
+                    (*known, *most) = (resource.clone(), (*most).max(*gpus));
+                }
+            }
+            Scope::Queues => {}
+            Scope::Job(key) => match state.job(key) {
+                Some(job) => self.take_job(key, &job, state.at),
+                None => self.release(key, state.at, true),
+            },
+        }
+    }
+
+    fn take_job(&mut self, key: &JobKey, job: &Job, at: Timestamp) {
+        if let Some(spec) = job.spec().and_then(|spec| spec.queue.as_ref()) {
+            self.queues.insert(key.name.clone(), (**spec).clone());
+        }
+        if job.holding.gated && !self.jobs.contains_key(key) {
+            self.jobs.extend(asked(job).map(|seen| (key.clone(), seen)));
+        }
+        let Some(seen) = self.jobs.get_mut(key) else { return };
+        let holding = &job.holding;
+        if !holding.share.is_empty() && seen.held_since.is_none() {
+            let on = holding.share.cells().map(|(_, node)| node.clone()).collect();
+            seen.started.get_or_insert((at, on));
+            (seen.held_since, seen.starts) = (Some(at), seen.starts.saturating_add(1));
+        }
+        let is_live = |phase: PodPhase| !phase.is_terminal();
+        let holds = !holding.share.is_empty()
+            || !holding.released.is_empty()
+            || job.pods.values().any(|pod| is_live(pod.fact.phase));
+        if !holds {
+            self.release(key, at, job.phase.is_terminal());
+        }
+    }
+
+    /// Notes that a job holds nothing.
+    fn release(&mut self, key: &JobKey, at: Timestamp, is_over: bool) {
+        let Some(seen) = self.jobs.get_mut(key) else { return };
+        if let Some(since) = seen.held_since.take() {
+            seen.held_ms = seen.held_ms.saturating_add(at.0.saturating_sub(since.0));
+        }
+        if is_over && seen.ended.is_none() {
+            seen.ended = Some(at);
+        }
+    }
+}
+
+/// Returns what a job asks its queue for.
+fn asked(job: &Job) -> Option<Seen> {
+    let spec = job.spec()?;
+    let demand = spec.demand.as_ref()?;
+    let groups = || {
+        spec.groups.iter().filter(|group| !group.once).filter_map(|group| Some((group, group.gpu_request.as_ref()?)))
+    };
+    let gpus = groups().map(|(group, request)| group.replicas.saturating_mul(request.count));
+    let width = groups().map(|(_, request)| request.count).max()?;
+    Some(Seen {
+        submitted: demand.submitted,
+        queue: job.queue().cloned().unwrap_or_default(),
+        resource: groups().next()?.1.resource.clone(),
+        gpus: gpus.fold(0, u32::saturating_add),
+        workers: Some(Workers { width, priority: demand.priority }),
+        ..Seen::default()
+    })
+}
+
+/// Reads a log as a workload of one queue. `chosen`: the name of the queue; `None` where the log has jobs of one only.
+pub(super) fn read(path: &Path, chosen: Option<&str>) -> Result<Recorded, Failure> {
+    let mut reader = Reader::default();
+    records::each(&LogSource::from(path), &mut State::default(), &mut |state, record| {
+        state.fold(&record)?;
+        reader.take(state, &record.scope);
+        Ok(Flow::Go)
+    })?;
+    let queue = choose(&reader, path, chosen)?;
+    reader.jobs.retain(|_, seen| seen.queue == queue);
+    workload(&reader, &queue, path)
+}
+
+fn words(queue: &str) -> &str {
+    if queue.is_empty() { ROOT } else { queue }
+}
+
+fn choose(reader: &Reader, path: &Path, chosen: Option<&str>) -> Result<Text, Failure> {
+    let there_are: BTreeSet<&Text> = reader.jobs.values().map(|seen| &seen.queue).collect();
+    let names = || there_are.iter().map(|name| words(name)).collect::<Vec<_>>().join(", ");
+    let path = path.display();
+    match (chosen, there_are.iter().next()) {
+        (_, None) => Err(Failure::new(format!("{path}: no job of this log went through a queue"))),
+        (Some(name), _) => there_are
+            .iter()
+            .find(|queue| words(queue) == name)
+            .map(|queue| (**queue).clone())
+            .ok_or_else(|| Failure::new(format!("--queue {name}: {path} has jobs of these queues: {}", names()))),
+        (None, Some(only)) if there_are.len() == 1 => Ok((**only).clone()),
+        (None, Some(_)) => {
+            Err(Failure::new(format!("{path} has jobs of several queues ({}); choose one with --queue", names())))
+        }
+    }
+}
+
+/// Returns the settings of a queue, and its policy.
+fn rules(reader: &Reader, queue: &Text) -> Option<(desk::Queue, Text)> {
+    match reader.queues.get(queue) {
+        Some(spec) => Some((queues::rules(spec)?, spec.policy.clone())),
+        None => Some((queues::root_rules()?, Text::from(queues::ROOT_POLICY))),
+    }
+}
+
+/// Returns the jobs that are played, in order, and remarks on the others and on what is not known.
+fn played<'a>(reader: &'a Reader, resource: &Text) -> (Vec<(&'a JobKey, &'a Seen)>, Vec<String>) {
+    let mut remarks = Vec::new();
+    let mut remark = |count: usize, text: &str| {
+        if count > 0 {
+            remarks.push(format!("{count} {text}"));
+        }
+    };
+    let all = reader.jobs.len();
+    let mut jobs: Vec<(&JobKey, &Seen)> = reader.jobs.iter().filter(|(_, seen)| seen.resource == *resource).collect();
+    remark(all - jobs.len(), "jobs need another GPU resource and are left out");
+    let all = jobs.len();
+    jobs.retain(|(_, seen)| seen.started.is_some());
+    remark(all - jobs.len(), "jobs never started and are left out");
+    remark(jobs.iter().filter(|(_, seen)| seen.starts > 1).count(), "jobs were halted; their run times count together");
+    remark(
+        jobs.iter().filter(|(_, seen)| seen.ended.is_none()).count(),
+        "jobs had not ended; they count as if they ended with the log",
+    );
+    jobs.sort_by_key(|(key, seen)| (seen.submitted, key.to_string()));
+    (jobs, remarks)
+}
+
+fn workload(reader: &Reader, queue: &Text, path: &Path) -> Result<Recorded, Failure> {
+    let name = path.display().to_string();
+    let (rules, policy) = rules(reader, queue)
+        .ok_or_else(|| Failure::new(format!("{name}: the policy of queue {queue} is not known to this build")))?;
+    let resource = reader.jobs.values().map(|seen| seen.resource.clone()).next().unwrap_or_default();
+    let nodes = reader.nodes.iter().filter(|(_, (known, gpus))| *known == resource && *gpus > 0);
+    let nodes: Vec<Node> = nodes.map(|(name, (_, gpus))| Node::new(name.clone(), *gpus)).collect();
+    let gpus = nodes.iter().map(|node| node.slots).fold(0, u32::saturating_add);
+    let quota = reader.queues.get(queue).map(|spec| {
+        let own = spec.quota.get(&resource).copied().unwrap_or_default();
+        let borrowing = if spec.cohort.is_some() { own.borrowing } else { 0 };
+        Quota { nominal: own.nominal.saturating_add(borrowing), ..Quota::default() }
+    });
+    let spreads = reader.queues.get(queue).is_some_and(|spec| spec.spread);
+    let (jobs, remarks) = played(reader, &resource);
+    let origin = jobs.first().map_or(Timestamp(0), |(_, seen)| seen.submitted);
+    let since = |at: Timestamp| Micros::from_millis(at.0.saturating_sub(origin.0));
+    let id = |key: &JobKey| format!("{}/{}/{}", key.kind, key.namespace, key.name);
+    let (mut rows, mut told, mut workers) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+    for (line, (key, seen)) in (1..).zip(&jobs) {
+        let (Some((started, on)), Some(of_job)) = (&seen.started, seen.workers) else { continue };
+        let held = seen.held_since.map_or(0, |at| reader.end.0.saturating_sub(at.0)).saturating_add(seen.held_ms);
+        // A job that was deleted and created again has the same name and another uid.
+        let id = if told.contains_key(&Text::from(id(key))) { format!("{} {}", id(key), key.uid) } else { id(key) };
+        let name = Text::from(id.as_str());
+        let of_log = Told { started: since(*started), on: on.clone(), ended: seen.ended.map(since) };
+        told.insert(name.clone(), of_log);
+        workers.insert(name, of_job);
+        rows.push(TraceJob {
+            line,
+            id,
+            submitted: since(seen.submitted),
+            requested: seen.gpus,
+            duration: Micros::from_millis(held.max(1)),
+            min: seen.gpus,
+            max: seen.gpus,
+            model: String::new(),
+            batch: String::new(),
+            user: String::new(),
+            tenant: queue.to_string(),
+        });
+    }
+    if rows.is_empty() {
+        return Err(Failure::new(format!("{name}: no job of queue {} started", words(queue))));
+    }
+    let trace = Trace { name, jobs: rows, skipped: Vec::new() };
+    let workload = Workload::join(trace, None, Cluster::parse(&gpus.to_string())?, OnBadRow::Refuse)?;
+    let quota = quota.map(|quota| [(GpuType(0), quota)].into());
+    let office = Office {
+        queue: Tenant { quota, ..Tenant::root(queue.clone(), rules) },
+        nodes,
+        packing: if spreads { Packing::Spread } else { Packing::Pack },
+        workers,
+    };
+    Ok(Recorded { workload, office, policy, told, remarks })
+}
+
+/// Arguments that choose a recorded workload.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct RecordedArgs {
+    /// Play the jobs of a recorded log (a directory, `.jsonl` or `.jsonl.gz`) instead of a trace, on its nodes, decided as the operator
+    /// does. Each job takes the time for which it held its places.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["trace", "profile", "gpus", "cluster"])]
+    pub(super) log: Option<PathBuf>,
+    /// The queue of the log whose jobs are played; `root` is that of jobs that name none. Needed where the log has several.
+    #[arg(long, value_name = "NAME", requires = "log")]
+    pub(super) queue: Option<String>,
+    /// Play the log under the policy of its queue, and compare starts, nodes and ends with those recorded.
+    #[arg(long, requires = "log", conflicts_with = "policy")]
+    pub(super) check: bool,
+}

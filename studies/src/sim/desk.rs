@@ -1,0 +1,135 @@
+//! Decisions by the whole desk, as the operator takes them: whole workers on nodes, a queue's quota and rights, and a
+//! reservation for the first job that waits.
+//!
+//! Owns what the operator keeps between decisions: nodes of each job, and the time of its last change. Tests: `run/tests.rs`, and
+//! recorded logs played again (`cli/tests/local/recorded.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::id::Text;
+use scheduler::desk::{self, Answer, Belief, Claim, Fixed, Ledger, Question, Sizes, Target, Tenant, Usage};
+use scheduler::placement::{Node, Packing};
+use scheduler::{Grant, JobView, Micros};
+
+use crate::input::WorkloadJob;
+
+/// Workers of a job: each has as many GPUs, all on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workers {
+    /// GPUs of a worker, at least 1.
+    pub width: u32,
+    /// Priority of the job, higher first.
+    pub priority: i32,
+}
+
+/// What the desk is asked about besides jobs.
+#[derive(Debug, Clone)]
+pub struct Office {
+    /// The queue in which all jobs are. Its policy decides.
+    pub queue: Tenant,
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// Way in which nodes are filled.
+    pub packing: Packing,
+    /// Workers by the name of the job; those of others have one GPU.
+    pub workers: BTreeMap<Text, Workers>,
+}
+
+impl Office {
+    fn workers(&self, job: &WorkloadJob) -> Workers {
+        self.workers.get(&job.name).copied().unwrap_or(Workers { width: 1, priority: 0 })
+    }
+}
+
+/// Nodes of each job that holds GPUs, by its key, and the last change of each.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    on: BTreeMap<Text, Vec<Text>>,
+    changed: BTreeMap<Text, Micros>,
+}
+
+impl Held {
+    /// Asks the desk. Changes nothing.
+    pub(super) fn ask(
+        &self,
+        office: &Office,
+        ledger: &Ledger,
+        now: Micros,
+        jobs: &[(&WorkloadJob, &JobView)],
+    ) -> Result<Answer, desk::Error> {
+        let beliefs: Vec<Belief> = jobs.iter().map(|(_, view)| belief(view)).collect();
+        let claim = |((job, view), belief)| self.claim(office.workers(job), view, belief);
+        let claims: Vec<Claim<'_>> = jobs.iter().copied().zip(&beliefs).map(claim).collect();
+        let tenants = [office.queue.clone()];
+        let question = Question {
+            now,
+            nodes: &office.nodes,
+            closed: &BTreeSet::new(),
+            tenants: &tenants,
+            claims: &claims,
+            packing: office.packing,
+            wake: None,
+        };
+        desk::decide(ledger, &question)
+    }
+
+    fn claim<'a>(&'a self, workers: Workers, view: &'a JobView, belief: &'a Belief) -> Claim<'a> {
+        let of = |gpus: u32| gpus / workers.width.max(1);
+        Claim {
+            id: &view.id,
+            tenant: Some(0),
+            sizes: Sizes { min: of(view.min), num: of(view.num), max: of(view.max) },
+            width: workers.width,
+            priority: workers.priority,
+            level: view.level,
+            submitted: view.submitted,
+            usage: Usage {
+                attained: view.attained,
+                ran: view.ran,
+                spell: view.spell,
+                first_start: view.first_start,
+                since: view.since,
+                changed: self.changed.get(&view.id).copied(),
+            },
+            belief,
+            held: self.on.get(&view.id).map_or(&[], Vec::as_slice),
+            fixed: Fixed::No,
+            avoid: &[],
+            not_before: Micros::ZERO,
+        }
+    }
+
+    /// Takes a target over, and returns what the job holds from now on. `true`: it is on other nodes than before.
+    pub(super) fn take(&mut self, office: &Office, job: &WorkloadJob, target: Target, now: Micros) -> (Grant, bool) {
+        let gpus = u32::try_from(target.on.len()).unwrap_or(u32::MAX).saturating_mul(office.workers(job).width);
+        let moved = target.change.is_some();
+        if moved {
+            self.changed.insert(target.id.clone(), now);
+            self.on.insert(target.id, target.on);
+        }
+        (Grant::of(target.gpu_type, gpus), moved)
+    }
+
+    /// Returns the nodes of a job.
+    pub(super) fn nodes(&self, key: &Text) -> &[Text] {
+        self.on.get(key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Forgets a job that has ended.
+    pub(super) fn forget(&mut self, key: &Text) {
+        self.on.remove(key);
+        self.changed.remove(key);
+    }
+}
+
+/// What decisions know of a job.
+fn belief(view: &JobView) -> Belief {
+    Belief {
+        speeds: view.speeds.clone(),
+        remaining: view.remaining,
+        expected: view.expected,
+        done: view.done,
+        tried: view.tried,
+        restart_cost: view.restart_cost,
+    }
+}
