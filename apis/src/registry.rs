@@ -48,6 +48,12 @@ impl Registry {
         self.apis.values().any(|api| api.needed_kinds().contains(&kind))
     }
 
+    /// Returns true if objects of this kind are jobs. Queues are objects of served APIs as well: without pods, or part of what jobs are
+    /// made of.
+    pub fn is_job(&self, kind: &str) -> bool {
+        self.apis.values().all(|api| &*api.resource().kind != kind || api.has_pods()) && !self.is_needed(kind)
+    }
+
     /// Iterates over the APIs, by kind.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn JobApi>> {
         self.apis.values()

@@ -37,9 +37,8 @@ pub(crate) fn name_in(namespace: &str, name: &str) -> String {
 pub(crate) fn all(state: &State, gone: bool) -> Vec<JobKey> {
     let mut found: Vec<(JobKey, (bool, model::ResourceVersion))> = Vec::new();
     let registry = Registry::all();
-    // Queues are objects of served APIs as well: without pods, or part of what jobs are made of.
-    let is_job = |key: &JobKey| registry.api_of(key).is_none_or(|api| api.has_pods()) && !registry.is_needed(&key.kind);
-    for (key, job) in state.jobs.iter().filter(|(key, job)| job.known && is_job(key) && (gone || !job.gone)) {
+    let jobs = state.jobs.iter().filter(|(key, job)| job.known && registry.is_job(&key.kind) && (gone || !job.gone));
+    for (key, job) in jobs {
         let age = (!job.gone, job.rv);
         match found.iter_mut().find(|(known, _)| known.kind == key.kind && same_name(known, key)) {
             Some(known) if known.1 < age => *known = (key.clone(), age),

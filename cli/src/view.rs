@@ -11,7 +11,7 @@ pub(crate) mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use apis::Resource;
+use apis::{Registry, Resource};
 use engine::explain;
 use model::{JobKey, Phase, Timestamp};
 use serde_json::Value;
@@ -361,7 +361,9 @@ pub(crate) fn end_word(session: &Session, key: &JobKey, phase: Phase) -> &'stati
 pub(crate) fn outcomes(session: &Session, progress: &Progress) -> Result<bool, Failure> {
     let mut all_well = true;
     let mut failures = None;
-    for (key, job) in session.operator.state().jobs.iter().filter(|(_, job)| job.known) {
+    let registry = Registry::all();
+    let jobs = session.operator.state().jobs.iter().filter(|(key, job)| job.known && registry.is_job(&key.kind));
+    for (key, job) in jobs {
         out::line(&format!("\n{} {key}", key.kind));
         for entry in &job.trail {
             out::line(&format!("  #{:<5} {}  {}", entry.stamp.position.0, out::virtual_clock(entry.at), entry.text));

@@ -97,7 +97,8 @@ impl Session {
 
     /// Returns whether a manifest is a job of a served API.
     pub fn is_job(&self, manifest: &Value) -> bool {
-        self.registry.get(&Resource::of(manifest)).is_some()
+        let resource = Resource::of(manifest);
+        self.registry.get(&resource).is_some() && self.registry.is_job(&resource.kind)
     }
 
     /// Returns the uid of the stored job that a manifest names.
@@ -115,7 +116,8 @@ impl Session {
 
     /// Returns the jobs that exist, by key.
     pub fn jobs(&self) -> Vec<(JobKey, Phase)> {
-        let jobs = self.operator.state().jobs.summaries().filter(|(_, job)| job.known && !job.gone);
+        let jobs = self.operator.state().jobs.summaries();
+        let jobs = jobs.filter(|(key, job)| job.known && !job.gone && self.registry.is_job(&key.kind));
         jobs.map(|(key, job)| (key.clone(), job.phase)).collect()
     }
 }

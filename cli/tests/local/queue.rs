@@ -106,3 +106,21 @@ fn a_start_is_expected_where_time_limits_say_when_places_come_back() {
     assert_eq!(code, Some(0));
     assert!(out.contains("; expected start 2026-01-01T00:10:"), "{out}");
 }
+
+#[test]
+fn a_run_ends_with_its_jobs_although_its_queue_goes_on() {
+    let place = Place::new();
+    let job = "---
+apiVersion: elasticdeeplearning.ai/v1
+kind: AITrainingJob
+metadata: {name: short, namespace: default}
+spec:
+  replicaSpecs:
+    trainer:
+      replicas: 1
+      template: {spec: {containers: [{name: aitj-main, image: i, command: [\"true\"]}]}}
+";
+    place.write("jobs.yaml", &(queue("research") + job));
+    let (code, out, err) = output_of(&place.run(&["run", "jobs.yaml", "--timeout", "60s"]));
+    assert_eq!(code, Some(0), "{out}{err}");
+}
