@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use apis::ApiCall;
 use cluster::{Cluster, Mode, NodeSpec};
 use embedded::{EmbeddedCluster, Session};
 use engine::{Scope, State, queues};
@@ -51,6 +52,34 @@ pub(crate) fn run() -> Result<(), AnyError> {
             }
         }
     }
+    calls()
+}
+
+/// Jobs whose calls are counted, and the pods of each.
+const COUNTED: (u32, u32) = (1_000, 8);
+const MORE_CALLS: f64 = 1.1;
+
+/// Counts the calls of an admission: all jobs find room at once.
+fn calls() -> Result<(), AnyError> {
+    let (jobs, pods) = COUNTED;
+    topic(&format!(
+        "queues: calls to the API server for each of {jobs} jobs of {pods} pods until its pods are created"
+    ));
+    let mut each = Vec::new();
+    for (what, gpus, queues) in [("without GPUs", 0, 0), ("the root queue", 1, 0), ("a queue with a quota", 1, 1)] {
+        let (mut session, mut made) = (session(jobs * pods)?, 0_u32);
+        let mut manifests: Vec<Value> = (0..queues).map(|n| queue(n, jobs * pods)).collect();
+        manifests.extend((0..jobs).map(|n| sized_job(n, queues, pods, gpus)));
+        settle(&mut session, &manifests, &mut |_| made += 1)?;
+        let created = session.operator.state().jobs.iter().map(|(_, job)| job.pods.len()).sum::<usize>();
+        if created != usize::try_from(jobs * pods)? {
+            return Err(format!("{what}: {created} of {} pods were created", jobs * pods).into());
+        }
+        each.push(f64::from(made) / f64::from(jobs));
+        let more = each.last().copied().unwrap_or_default() - each.first().copied().unwrap_or_default();
+        let measured = format!("{:.3}", each.last().copied().unwrap_or_default());
+        aimed(what, &measured, &format!("<= {MORE_CALLS} more"), more <= MORE_CALLS);
+    }
     Ok(())
 }
 
@@ -89,31 +118,42 @@ fn time(state: &State, is_round: bool) -> (f64, Vec<Event>) {
 
 /// The state of an operator that has admitted what fits.
 fn state(count: u32, queues: u32) -> Result<State, AnyError> {
-    let node = |n: u32| {
-        let resources = [("nvidia.com/gpu".to_owned(), GPUS_PER_NODE.to_string())].into();
-        NodeSpec { resources, ..NodeSpec::named(&format!("gpu-worker-{n:05}")) }
-    };
-    let nodes = (0..count / GPUS_PER_NODE).map(node).collect();
-    let cluster = Cluster::new(&cluster::Options { mode: Mode::Manual, nodes, ..cluster::Options::default() });
-    let registry = apis::Registry::all();
-    let backend = EmbeddedCluster::serving(cluster, &registry)?;
-    let mut session = Session::open(backend, registry, Box::new(MemoryLog::new()), Config::default())?;
-    let manifests = (0..queues).map(|n| queue(n, count / queues)).chain((0..count).map(|n| job(n, queues)));
-    for manifest in manifests {
-        session.cluster_mut().apply(&manifest)?;
-    }
-    // With many jobs a round waits for its interval.
-    for _ in 0..4 {
-        let now = session.cluster().now().plus_ms(11_000);
-        session.cluster_mut().set_now(now);
-        session.settle(&mut || now, &mut |_, _| {})?;
-        session.take_steps();
-    }
+    let mut session = session(count)?;
+    let own = |n| queue(n, count / queues);
+    let manifests: Vec<Value> = (0..queues).map(own).chain((0..count).map(|n| job(n, queues))).collect();
+    settle(&mut session, &manifests, &mut |_| {})?;
     let state = session.operator.state().clone();
     match running(&state).len() {
         0 => Err(format!("none of {count} jobs was admitted").into()),
         _ => Ok(state),
     }
+}
+
+/// A cluster with so many GPUs whose pods stay where they are created.
+fn session(gpus: u32) -> Result<Session, AnyError> {
+    let node = |n: u32| {
+        let resources = [("nvidia.com/gpu".to_owned(), GPUS_PER_NODE.to_string())].into();
+        NodeSpec { resources, ..NodeSpec::named(&format!("gpu-worker-{n:05}")) }
+    };
+    let nodes = (0..gpus / GPUS_PER_NODE).map(node).collect();
+    let cluster = Cluster::new(&cluster::Options { mode: Mode::Manual, nodes, ..cluster::Options::default() });
+    let registry = apis::Registry::all();
+    let backend = EmbeddedCluster::serving(cluster, &registry)?;
+    Ok(Session::open(backend, registry, Box::new(MemoryLog::new()), Config::default())?)
+}
+
+/// Applies manifests, and lets rounds pass: with many jobs a round waits for its interval.
+fn settle(session: &mut Session, manifests: &[Value], on_call: &mut dyn FnMut(&ApiCall)) -> Result<(), AnyError> {
+    for manifest in manifests {
+        session.cluster_mut().apply(manifest)?;
+    }
+    for _ in 0..4 {
+        let now = session.cluster().now().plus_ms(11_000);
+        session.cluster_mut().set_now(now);
+        session.settle(&mut || now, &mut |call, _| on_call(call))?;
+        session.take_steps();
+    }
+    Ok(())
 }
 
 fn queue(n: u32, nominal: u32) -> Value {
@@ -131,20 +171,25 @@ fn queue(n: u32, nominal: u32) -> Value {
 
 /// A job of 1, 2, 4 or 8 pods with one GPU each.
 fn job(n: u32, queues: u32) -> Value {
+    sized_job(n, queues, 1 << (n / 7 % 4), 1)
+}
+
+fn sized_job(n: u32, queues: u32, pods: u32, gpus: u32) -> Value {
     let mut labels = json!({"trainyard.dev/priority": (n % 3).to_string()});
     if let Some(queue) = n.checked_rem(queues) {
         labels["trainyard.dev/queue"] = json!(format!("queue-{queue}"));
     }
+    let limits = if gpus == 0 { json!({}) } else { json!({"nvidia.com/gpu": gpus.to_string()}) };
     json!({
         "apiVersion": "elasticdeeplearning.ai/v1",
         "kind": "AITrainingJob",
         "metadata": {"name": format!("llama-finetune-{n:05}"), "namespace": NAMESPACE, "labels": labels},
         "spec": {"replicaSpecs": {"trainer": {
-            "replicas": 1 << (n / 7 % 4),
+            "replicas": pods,
             "template": {"spec": {"containers": [{
                 "name": "aitj-main",
                 "image": "llama:24.10",
-                "resources": {"limits": {"nvidia.com/gpu": "1"}},
+                "resources": {"limits": limits},
             }]}},
         }}},
     })
