@@ -14,6 +14,8 @@ pub(super) const API: Api = Api {
     phases: &[
         Phase::New,
         Phase::Pending,
+        Phase::Preparing,
+        Phase::Queued,
         Phase::Creating,
         Phase::Running,
         Phase::Restarting,
@@ -33,9 +35,8 @@ fn enter(phase: Phase) -> String {
         Phase::Running => "fifo-backfill",
         // Of the jobs in it.
         Phase::Suspended => return super::elasticjob::enter(phase),
+        Phase::Preparing | Phase::Queued => return super::torchrunjob::enter(phase),
         Phase::Pending
-        | Phase::Preparing
-        | Phase::Queued
         | Phase::Creating
         | Phase::Restarting
         | Phase::Terminating
