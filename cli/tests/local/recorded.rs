@@ -95,6 +95,10 @@ fn a_log_is_played_under_another_policy() {
     assert_eq!(code, Some(0), "{err}");
     assert!(other.starts_with("max-min on story.jsonl: 12 jobs, 16 GPUs"), "{other}");
     assert!(other.contains("decided as the operator does"), "{other}");
+    let (code, alone, err) = study(&place, &["--policy", "srtf", "--alone"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(!alone.contains("decided as the operator does"), "{alone}");
+    assert_ne!(own.lines().nth(2), alone.lines().nth(2), "completion times");
     let (code, _, err) = study(&place, &["--policy", "max-min", "--check"]);
     assert_eq!(code, Some(2), "a check plays the policy of the log: {err}");
 }

@@ -281,6 +281,10 @@ pub(super) struct RecordedArgs {
     /// The queue of the log whose jobs are played; `root` is that of jobs that name none. Needed where the log has several.
     #[arg(long, value_name = "NAME", requires = "log")]
     pub(super) queue: Option<String>,
+    /// Let the policy decide alone, as it does on a trace: without nodes, quota and priorities, and without the reservation that the
+    /// operator makes for the first job that waits.
+    #[arg(long, requires_all = ["log", "policy"])]
+    pub(super) alone: bool,
     /// Play the log under the policy of its queue, and compare starts, nodes and ends with those recorded.
     #[arg(long, requires = "log", conflicts_with = "policy")]
     pub(super) check: bool,

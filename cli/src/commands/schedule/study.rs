@@ -214,7 +214,7 @@ fn of_log(args: &StudyArgs, recorded: Recorded) -> Result<Play, Failure> {
         // The operator knows nothing of how long a job will take.
         settings.knowledge.sizes = SizeKnowledge::Unknown;
     }
-    settings.desk = Some(Box::new(office));
+    settings.desk = (!args.recorded.alone).then(|| Box::new(office));
     Ok(Play { workload, entrant, settings })
 }
 
