@@ -1,14 +1,15 @@
-//! What is read back of a status whose conditions are the states that the job was in, alike for such APIs.
+//! What is read back of a status, alike for APIs whose conditions are the states that the job was in, and for those of which nothing
+//! but the mirror counts.
 //!
 //! Must not know what an API calls its states. Tests: each API's `tests/adopt.rs` or `tests/status.rs`.
 
 use std::collections::BTreeMap;
 
 use model::fact::{Adopted, Milestone};
-use model::{Cause, CauseKind, CleanPodPolicy, Decision, Mirror, Phase, SpecFact, Text};
+use model::{Cause, CauseKind, CleanPodPolicy, Decision, Mirror, Phase, SpecFact, Text, Timestamp};
 use serde_json::Value;
 
-use crate::objects::time_at;
+use crate::objects::{MIRROR, at, mirror_stamp, time_at};
 use crate::remarks;
 
 /// Returns the state of a job, given its mirror and milestones and a reader of what the groups of an ended job came to.
@@ -44,5 +45,23 @@ pub(crate) fn ending(phase: Phase, kind: CauseKind, milestones: &[Milestone], sp
         cause: Cause { kind, slots: Vec::new(), message },
         clean: clean != CleanPodPolicy::None,
         live_only: clean == CleanPodPolicy::Running,
+    }
+}
+
+/// Returns the state of an object of whose status nothing counts but the mirror: other objects tell the rest.
+pub(crate) fn mirror_alone(object: &Value) -> Adopted {
+    let mirror = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
+    let mirror = mirror.unwrap_or_else(|| Mirror { stamp: mirror_stamp(object), ..Mirror::default() });
+    let phase = mirror.phase;
+    let shown = Milestone { phase, at: Timestamp::default(), message: Text::from("") };
+    Adopted {
+        restarts: BTreeMap::new(),
+        started_at: None,
+        running_at: None,
+        ended_at: None,
+        finals: BTreeMap::new(),
+        remarks: remarks::are_shown(object),
+        milestones: if phase == Phase::New { Vec::new() } else { vec![shown] },
+        mirror,
     }
 }

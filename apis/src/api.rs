@@ -125,6 +125,17 @@ pub trait JobApi: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the object that this one is a part of: a kind of a served API and a name, in its namespace. The spec of that object is
+    /// made of all of its parts; their kind is one of its [`Self::needed_kinds`], and its kind one of theirs.
+    fn part_of(&self, _object: &Value) -> Option<(Text, Text)> {
+        None
+    }
+
+    /// Returns what its specs depend on of an object that they are made of.
+    fn version_of_needed(&self, object: &Value) -> Value {
+        json!([at(object, &["metadata", "uid"]), at(object, &["metadata", "generation"])])
+    }
+
     /// Reads the job object's spec, given what was found of the objects it needs.
     fn spec_fact_with(&self, object: &Value, _needed: &Needed) -> SpecFact {
         self.spec_fact(object)

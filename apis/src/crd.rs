@@ -97,6 +97,20 @@ pub fn field(kind: &str, description: &str) -> Value {
     json!({"type": kind, "description": description})
 }
 
+/// Returns the schema of an object with these fields.
+pub fn object(description: &str, fields: &[(&str, Value)]) -> Value {
+    let properties: Map<String, Value> = fields.iter().map(|(name, of)| ((*name).to_owned(), of.clone())).collect();
+    json!({"type": "object", "description": description, "properties": properties})
+}
+
+/// Returns the schema of the same that may be null.
+pub fn nullable(mut schema: Value) -> Value {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("nullable".to_owned(), true.into());
+    }
+    schema
+}
+
 /// Returns the schema of a field that takes one of a few words.
 pub fn one_of<T>(words: &[Word<T>], description: &str) -> Value {
     let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();

@@ -25,6 +25,8 @@ pub mod events;
 pub mod fields;
 pub mod kubernetes;
 pub mod manifest;
+pub mod models;
+pub mod modelversion;
 pub mod names;
 pub mod nearest;
 pub mod node;

@@ -121,6 +121,14 @@ pub fn job_fact(object: &Value) -> JobFact {
     }
 }
 
+/// Reads the same of an object on which its API puts a finalizer.
+pub fn finalized_job_fact(object: &Value, finalizer: &str) -> JobFact {
+    let finalizers: Vec<Text> =
+        list_at(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str).map(Text::from).collect();
+    let finalized = finalizers.iter().any(|name| &**name == finalizer);
+    JobFact { finalizers, finalized, ..job_fact(object) }
+}
+
 /// Returns the stamp of the mirror in the object's status; zero when there is none.
 pub fn mirror_stamp(object: &Value) -> Stamp {
     at(object, &["status", MIRROR]).and_then(|mirror| serde_json::from_value(mirror.clone()).ok()).unwrap_or_default()

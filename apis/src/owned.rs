@@ -26,6 +26,8 @@ pub struct OwnedType {
     pub namespaced: bool,
     /// True for a type that a cluster may lack.
     pub optional: bool,
+    /// False for a type whose objects are all of [`Keep::Left`]: none is listed or watched, nor written again.
+    pub watched: bool,
     /// Reason for which the operator writes its objects, for readers of the role. One sentence.
     pub reason: &'static str,
 }
@@ -49,6 +51,7 @@ pub const CLAIM: OwnedType = OwnedType {
     plural: "persistentvolumeclaims",
     namespaced: true,
     optional: false,
+    watched: true,
     reason: "Volumes of a job are claimed for it, and kept or deleted with it.",
 };
 
@@ -59,6 +62,7 @@ pub const SERVICE: OwnedType = OwnedType {
     plural: "services",
     namespaced: true,
     optional: false,
+    watched: true,
     reason: "Services are created, patched and deleted.",
 };
 
@@ -117,17 +121,15 @@ pub fn complete(
     let mut annotations: Map<String, Value> =
         metadata.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
     annotations.extend(digest.map(|digest| (DIGEST.to_owned(), json!(digest))));
-    let word = match keep {
-        Keep::Retained => Some("retained"),
-        Keep::Finalized => Some("finalized"),
-        Keep::WithJob | Keep::UntilEnd => None,
+    let mut belong = |word: &str| {
+        annotations.insert(KEEP.to_owned(), json!(word));
+        annotations.insert(OWNED_BY.to_owned(), json!(owned_by(source.job)));
     };
-    match word {
-        Some(word) => {
-            annotations.insert(KEEP.to_owned(), json!(word));
-            annotations.insert(OWNED_BY.to_owned(), json!(owned_by(source.job)));
-        }
-        None => {
+    match keep {
+        Keep::Retained => belong("retained"),
+        Keep::Finalized => belong("finalized"),
+        Keep::Left => {}
+        Keep::WithJob | Keep::UntilEnd => {
             metadata.insert("ownerReferences".to_owned(), json!([owner_reference(api_version, source.job)]));
         }
     }

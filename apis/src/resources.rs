@@ -108,7 +108,8 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
             Verb::Patch if api.pod_finalizer().is_some() => ("patch", "Notes on a job how far its scaling is."),
             Verb::Patch => ("patch", "Writes the annotation that older tools read."),
             Verb::Delete => ("delete", "Deletes a job whose time to live has passed."),
-            Verb::Create | Verb::ApplyStatus | Verb::Get => continue,
+            Verb::Create => ("create", "Creates what a job of another kind leaves to be served."),
+            Verb::ApplyStatus | Verb::Get => continue,
         };
         own.verbs.push(verb);
         own.reasons.push(reason);
@@ -171,10 +172,14 @@ impl Registry {
             plural: owned.plural,
             namespaced: owned.namespaced,
             optional: owned.optional,
-            kind: Some(Kind::Owned),
+            kind: owned.watched.then_some(Kind::Owned),
             rights: vec![Right {
                 subresource: "",
-                verbs: vec!["get", "list", "watch", "create", "patch", "delete"],
+                verbs: if owned.watched {
+                    vec!["get", "list", "watch", "create", "patch", "delete"]
+                } else {
+                    vec!["get", "create"]
+                },
                 reasons: vec![owned.reason],
             }],
         })

@@ -2,7 +2,7 @@
 //!
 //! It must not give a field a meaning. Tests: each API's `tests/spec.rs` and `tests/refusals.rs`.
 
-use model::{JobSpec, SpecFact, Text};
+use model::{Ends, JobEndPolicy, JobSpec, Milestones, PhaseRules, Running, SpecFact, Text};
 use serde_json::Value;
 
 use crate::fields::{Finding, Findings};
@@ -59,6 +59,25 @@ impl Translation {
         let spec = (self.read)(object, &mut findings);
         findings.merge(schema::check((self.schema)(), object.get("spec").unwrap_or(&Value::Null), "spec"));
         (spec, findings)
+    }
+}
+
+/// Returns the spec of an object that has no pods and never ends: to the engine, a job without groups.
+pub fn without_groups() -> JobSpec {
+    JobSpec {
+        complete: JobEndPolicy::None,
+        fail: JobEndPolicy::None,
+        end_annotation: false,
+        phase_rules: PhaseRules {
+            creating: false,
+            sticky_restarting: false,
+            running: Running::All,
+            ignores_leaving: true,
+            ends: Ends::Decided,
+            milestones: Milestones::Latest,
+            queued: false,
+        },
+        ..JobSpec::default()
     }
 }
 

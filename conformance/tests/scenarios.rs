@@ -79,6 +79,12 @@ fn of_embedded_cluster(file: &fixtures::Named) -> Option<&'static str> {
     if file.api == "trainingqueue" {
         return Some("queues have no namespace, and would be there for all scenarios");
     }
+    let has_model = |manifest: &serde_json::Value| {
+        manifest["kind"] == "ModelVersion" || manifest.pointer("/spec/modelVersion").is_some()
+    };
+    if scenario.manifests.iter().any(has_model) {
+        return Some("volumes have no namespace, and a controller would bind them to their claims");
+    }
     (file.name == "size-of-the-claim-is-edited").then_some("the storage class would have to let claims grow")
 }
 

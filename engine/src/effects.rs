@@ -5,7 +5,8 @@
 use std::cmp::Reverse;
 
 use model::{
-    Awaits, Command, Effect, JobKey, Keep, ObjectRef, OwnedFact, OwnedSpec, RestartScope, Stamp, Term, Text, Uid,
+    Awaits, Command, Effect, JobKey, Keep, ObjectRef, Outcome, OwnedFact, OwnedSpec, Phase, RestartScope, Stamp, Term,
+    Text, Uid, When,
 };
 
 use crate::job::{Job, PendingDeletion, Pod};
@@ -29,7 +30,7 @@ impl State {
         if job.quarantine.is_none() {
             if job.known && !job.gone && !job.deleting {
                 self.own(job, &mut commands);
-            } else if job.deleting && job.finalized {
+            } else if job.deleting && job.finalized && !job.gone {
                 self.finalize(key, job, &mut commands);
             }
             self.deletions(job, &mut commands);
@@ -127,8 +128,11 @@ impl State {
             let pod: &Pod = job.pods.get(uid)?;
             Some((uid, pod, pod.deletion.as_deref()?))
         };
-        let mut deleting: Vec<(&Uid, &Pod, &PendingDeletion)> =
-            job.deleting_pods.iter().filter_map(with_deletion).collect();
+        let mut deleting: Vec<(&Uid, &Pod, &PendingDeletion)> = if job.left_nothing_yet() {
+            Vec::new()
+        } else {
+            job.deleting_pods.iter().filter_map(with_deletion).collect()
+        };
         // An elastic group shrinks from its highest index down.
         let is_elastic = |group: &Text| {
             let spec = job.spec().and_then(|spec| spec.group(group));
@@ -200,6 +204,20 @@ impl Job {
         Some(run.map_or_else(|| digest.clone(), |run| Text::from(format!("{digest}-{run}"))))
     }
 
+    /// Returns true for a job that succeeded while what is made of its success does not exist: that may tell of its pods.
+    fn left_nothing_yet(&self) -> bool {
+        let is_missing = |owned: &OwnedSpec| {
+            let is_refused = self
+                .attempts
+                .get(&ObjectRef::Owned(owned.object.clone()))
+                .is_some_and(|attempt| matches!(attempt.last, Outcome::Refused { .. }));
+            let exists = self.owned.get(&owned.object).is_some_and(|owned| owned.fact.is_some());
+            owned.when == When::Succeeded && !exists && !is_refused
+        };
+        let is_ours = self.known && !self.gone && !self.deleting && self.phase == Phase::Succeeded;
+        is_ours && self.spec().is_some_and(|spec| spec.owned.iter().any(is_missing))
+    }
+
     /// Returns an owned object whose contents are not those that it shall have. What an ended job left stays as it is.
     fn outdated(&self, wanted: &OwnedSpec) -> Option<&OwnedFact> {
         let owned = self.owned.get(&wanted.object).filter(|owned| !owned.planned && owned.deletion.is_none())?;
@@ -216,17 +234,15 @@ impl Job {
     }
 
     /// Returns the calls about its objects that could not be done, for its users.
-    pub fn refusals(&self) -> impl Iterator<Item = (&ObjectRef, &model::Outcome)> {
+    pub fn refusals(&self) -> impl Iterator<Item = (&ObjectRef, &Outcome)> {
         let attempts = self.attempts.iter().filter(|(object, _)| !self.does_without(object));
         attempts.filter_map(|(object, attempt)| match &attempt.last {
-            outcome @ (model::Outcome::Refused { .. } | model::Outcome::Taken { waiting: false, .. }) => {
-                Some((object, outcome))
-            }
-            model::Outcome::Done
-            | model::Outcome::Forced
-            | model::Outcome::Gone
-            | model::Outcome::Taken { waiting: true, .. }
-            | model::Outcome::Unknown { .. } => None,
+            outcome @ (Outcome::Refused { .. } | Outcome::Taken { waiting: false, .. }) => Some((object, outcome)),
+            Outcome::Done
+            | Outcome::Forced
+            | Outcome::Gone
+            | Outcome::Taken { waiting: true, .. }
+            | Outcome::Unknown { .. } => None,
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Derived from what stands there and from the job's pods, never stored: a note that was written is one that stands there. It must
 //! not know an API's keys. Tests: the scenarios of TorchJob.
 
-use model::{Checkpoint, Elastic, Noted, Notes, Phase, Text, Timestamp};
+use model::{Checkpoint, Elastic, Noted, Notes, Phase, SpecFact, Text, Timestamp};
 
 use crate::group::Group;
 use crate::job::{Job, Pod};
@@ -27,7 +27,10 @@ impl Job {
         let failed_over = self.round_at.filter(|at| shown(*at) != noted.failed_over);
         let elastic = noted.elastic.as_ref().filter(|_| self.phase == Phase::Running);
         let notes = elastic.map(|elastic| self.elastic_notes(elastic)).unwrap_or_default();
-        let notes = Notes { failed_over, ..notes };
+        // What is rendered follows the spec that is in force. An edit may have to wait for the end of the pods.
+        let manifest = |spec: &Option<std::sync::Arc<SpecFact>>| spec.as_ref().map(|spec| spec.manifest.clone());
+        let marked = noted.marked == Some(false) && manifest(&self.spec) == manifest(&self.valid);
+        let notes = Notes { failed_over, marked, ..notes };
         (notes != Notes::default()).then_some(notes)
     }
 

@@ -289,7 +289,11 @@ impl Turn<'_> {
 /// Returns the spec that is in force after an edit: with what objects are rendered from as it was, where that cannot change
 /// under the job's pods.
 fn in_force(job: &Job, edit: &std::sync::Arc<SpecFact>) -> std::sync::Arc<SpecFact> {
-    let keeps = edit.spec.as_ref().is_ok_and(|spec| spec.edits == Edits::Numbers) && job.has_lasting_pods();
+    let edits = edit.spec.as_ref().map(|spec| spec.edits).unwrap_or_default();
+    let keeps = edits != Edits::All && job.has_lasting_pods();
+    if let (Edits::BeforePods, true, Some(valid)) = (edits, keeps, &job.valid) {
+        return valid.clone();
+    }
     let Some(valid) = job.valid.as_ref().filter(|valid| keeps && valid.manifest != edit.manifest) else {
         return edit.clone();
     };

@@ -12,6 +12,8 @@ pub struct Noted {
     pub failed_over: Option<Timestamp>,
     /// Notes of a job whose pods are replaced when its object changes; `None` where they stay.
     pub elastic: Option<Elastic>,
+    /// Set if the labels, annotations and owners stand there that the API puts on the object; `None` where it puts none there.
+    pub marked: Option<bool>,
 }
 
 /// Notes of an elastic job.
@@ -55,4 +57,6 @@ pub struct Notes {
     pub requested: Option<Checkpoint>,
     /// Number that is written into the spec, so that the generation of the object grows.
     pub generation: Option<u64>,
+    /// Set if what [`Noted::marked`] tells of is to be written.
+    pub marked: bool,
 }

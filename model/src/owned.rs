@@ -83,4 +83,6 @@ pub enum Keep {
     Retained,
     /// As long as the job's object. It cannot have the job as its owner, so the job's finalizer waits until it is deleted.
     Finalized,
+    /// Not kept at all: whatever has the name serves, and nothing is made of it when it is deleted. Created where none is there.
+    Left,
 }

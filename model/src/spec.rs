@@ -214,6 +214,8 @@ pub enum Edits {
     All,
     /// Numbers, limits and policies. What its objects are rendered from stays until the job has no pods.
     Numbers,
+    /// None: the spec by which they were created stays in force.
+    BeforePods,
 }
 
 /// Rules by which progress towards running is shown. They differ between APIs.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use apis::{ApiAnswer, ApiError, ObservedObject, objects};
 use engine::admit::{NameHolder, Whose};
 use engine::{Admission, State};
-use model::{Command, Fact, JobKey, Keep, Kind, ObjectRef, Outcome, Stamp, Text};
+use model::{Command, Fact, JobKey, Keep, Kind, ObjectRef, Outcome, OwnedFact, OwnedRef, Stamp, Text};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -51,6 +51,13 @@ impl Operator {
         let object = command.object();
         self.announce(key, &command, &answer);
         let outcome = match (&command, answer) {
+            (Command::CreateOwned { object } | Command::ReadOwned { object }, Ok(held))
+                if self.is_left(key, object) =>
+            {
+                self.take_object(&held, facts);
+                Self::take_left(key, &held, facts);
+                return;
+            }
             // Another object holds the name by now, or one that no watch shows: the pod in question does not exist.
             (Command::ReadPod { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
             (Command::ReadOwned { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
@@ -159,6 +166,13 @@ impl Operator {
             }
         };
         let holder = self.holder(key, &held);
+        if let Command::CreateOwned { object } = command
+            && !holder.deleting
+            && self.is_left(key, object)
+        {
+            Self::take_left(key, &held, facts);
+            return;
+        }
         if holder.whose(key) == Whose::Ours {
             self.take_object(&held, facts);
         }
@@ -191,15 +205,32 @@ impl Operator {
     /// Returns true if an object that is kept for good is free to be taken over: the job it was made for is gone.
     fn is_free(&self, key: &JobKey, command: &Command, holder: &NameHolder) -> bool {
         let Command::CreateOwned { object } = command else { return false };
-        let job = self.state.job(key);
-        let wanted = job.as_deref().and_then(|job| job.spec()?.owned.iter().find(|owned| owned.object == *object));
-        wanted.is_some_and(|owned| owned.keep == Keep::Retained)
+        self.keep_of(key, object) == Some(Keep::Retained)
             && holder.watched
             && !holder.deleting
             && holder
                 .owner
                 .as_ref()
                 .is_some_and(|owner| !self.state.jobs.summary(owner).is_some_and(|job| job.known && !job.gone))
+    }
+
+    /// Returns true for an object that serves whatever it is, and that no watch has to show.
+    fn is_left(&self, key: &JobKey, object: &OwnedRef) -> bool {
+        self.keep_of(key, object) == Some(Keep::Left)
+    }
+
+    /// Returns the time for which an object that the job wants is kept.
+    fn keep_of(&self, key: &JobKey, object: &OwnedRef) -> Option<Keep> {
+        let job = self.state.job(key)?;
+        let wanted = job.spec()?.owned.iter().find(|owned| owned.object == *object);
+        wanted.map(|owned| owned.keep)
+    }
+
+    /// Takes in an object that is there, whoever made it.
+    fn take_left(key: &JobKey, held: &Value, facts: &mut Intake) {
+        if let Ok(fact) = apis::owned::fact(held) {
+            facts.push(key, Fact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..fact })));
+        }
     }
 
     /// Reads the object that holds a name of this job.

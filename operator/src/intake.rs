@@ -106,8 +106,9 @@ impl Operator {
         let mut found = |seen: &ObservedObject| {
             if let ObservedObject::Job(key, object) = seen
                 && self.registry.is_needed(&key.kind)
+                && let Some(api) = self.registry.api_of(key)
             {
-                self.needs.found(key, object);
+                self.needs.found(&**api, key, object);
             }
         };
         for observation in observations {

@@ -50,7 +50,7 @@ impl TranslatedSpecs {
     /// this version counts as translated.
     pub(crate) fn is_new(&mut self, api: &dyn JobApi, key: &JobKey, object: &Value, needed: &Needed) -> bool {
         let own = api.made_of(object);
-        let made_of = if needed.is_empty() { own } else { Value::Array(vec![own, versions(needed)]) };
+        let made_of = if needed.is_empty() { own } else { Value::Array(vec![own, versions(api, needed)]) };
         let generation = objects::at(object, &["metadata", "generation"]);
         if generation.is_some() && self.0.get(key) == Some(&made_of) {
             return false;

@@ -29,6 +29,8 @@ struct Urgent {
     lost: usize,
     /// Number of replicas of each group that was restarted.
     replicas: Vec<u32>,
+    /// What an object without pods is made of, which may be gone later.
+    manifest: Option<Text>,
 }
 
 impl Urgent {
@@ -41,6 +43,7 @@ impl Urgent {
             clocks: [job.last_delay(), job.creating_at, job.first_running_at, job.admitted_at],
             lost: job.groups.values().map(|group| group.lost.len()).sum(),
             replicas: job.groups.values().filter(|group| group.restarts > 0).map(|group| group.replicas).collect(),
+            manifest: job.spec.as_ref().filter(|_| job.groups.is_empty()).map(|spec| spec.manifest.clone()),
         }
     }
 }

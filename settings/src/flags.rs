@@ -70,6 +70,7 @@ const FLAGS: &[(&str, Setting)] = &[
     (torch::GANG, Setting::Translation),
     (torch::GATES, Setting::Translation),
     (torch::HOST_PORTS, Setting::Translation),
+    (torch::BUILDER, Setting::Translation),
     ("master", Setting::Inert),
     ("kubeconfig", Setting::Inert),
     ("run-in-cluster", Setting::Inert),

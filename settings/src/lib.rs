@@ -21,4 +21,4 @@ pub mod quantity;
 pub mod torch;
 
 pub use quantity::Quantity;
-pub use torch::TorchSettings;
+pub use torch::{ModelSettings, TorchSettings};

@@ -1,9 +1,10 @@
-//! Settings of an operator that TorchJobs are translated with: gates and flags of the original.
+//! Settings of an operator that TorchJobs and ModelVersions are translated with: gates and flags of the original.
 //!
 //! Owns their names and defaults. It must not know what follows from them. Tests: at the end of this file.
 
 use std::collections::BTreeMap;
 
+use model::Text;
 use serde_json::Value;
 
 use crate::flags::{Error, plain};
@@ -36,6 +37,21 @@ impl Default for TorchSettings {
     }
 }
 
+/// Settings with which the pods of ModelVersions are rendered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelSettings {
+    /// Flag `model-image-builder`: image of the pods that build images of models.
+    pub builder: Text,
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        Self { builder: Text::from("kubedl/kaniko:latest") }
+    }
+}
+
+/// Flag of [`ModelSettings::builder`].
+pub(crate) const BUILDER: &str = "model-image-builder";
 /// Flag of [`TorchSettings::gang`].
 pub(crate) const GANG: &str = "enable-gang-scheduling";
 /// Flag with the gates.
@@ -68,6 +84,20 @@ pub fn read(flags: &BTreeMap<String, Value>) -> Result<TorchSettings, Error> {
             ("feature-gates" | "hostnetwork-port-range", _) => return Err(bad("text")),
             _ => {}
         }
+    }
+    Ok(settings)
+}
+
+/// Reads the settings of ModelVersions in the same way.
+///
+/// # Errors
+/// When a value cannot be read.
+pub fn read_models(flags: &BTreeMap<String, Value>) -> Result<ModelSettings, Error> {
+    let mut settings = ModelSettings::default();
+    for (name, value) in flags.iter().filter(|(name, _)| plain(name) == BUILDER) {
+        let image = value.as_str().filter(|image| !image.is_empty());
+        let bad = || Error::BadValue { name: name.clone(), value: value.to_string(), wanted: "name of an image" };
+        settings.builder = Text::from(image.ok_or_else(bad)?);
     }
     Ok(settings)
 }
@@ -131,6 +161,17 @@ mod tests {
             (json!({"hostnetwork-port-range": "100+50"}), TorchSettings { host_ports: (100, 50), ..usual }),
         ] {
             assert_eq!(of(flags.clone()), Ok(want), "{flags}");
+        }
+    }
+
+    #[test]
+    fn the_builder_of_images_is_an_image() {
+        let of = |flags: Value| read_models(&serde_json::from_value(flags).unwrap());
+        assert_eq!(of(json!({})).map(|settings| settings.builder), Ok("kubedl/kaniko:latest".into()));
+        assert_eq!(of(json!({"model-image-builder": "b:2"})).map(|settings| settings.builder), Ok("b:2".into()));
+        for wrong in [json!(""), json!(7)] {
+            let error = of(json!({"model-image-builder": wrong})).unwrap_err().to_string();
+            assert!(error.contains("is no name of an image"), "{error}");
         }
     }
 

@@ -177,19 +177,23 @@ pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome,
 /// As for [`run`].
 pub fn run_on<G: ClusterBackend>(backend: G, scenario: &Scenario) -> Result<Outcome, Error> {
     let mut simulation = Simulation::on(backend, settings::flags::config(&scenario.flags)?)?;
-    let torch = settings::torch::read(&scenario.flags)?;
     // An operator waits for the first list of each API that it serves.
-    simulation.set_registry(apis::Registry::with(torch).namespaced())?;
+    simulation.set_registry(registry(scenario)?.namespaced())?;
     run_in(simulation, scenario, None)
 }
 
 /// Has specs translated with the settings that a scenario's flags name.
 fn translate_by_flags(simulation: &mut Simulation, scenario: &Scenario) -> Result<(), Error> {
-    let torch = settings::torch::read(&scenario.flags)?;
-    if torch != settings::TorchSettings::default() {
-        simulation.set_registry(apis::Registry::with(torch))?;
+    if !scenario.flags.is_empty() {
+        simulation.set_registry(registry(scenario)?)?;
     }
     Ok(())
+}
+
+/// Returns every API with the settings that a scenario's flags name.
+fn registry(scenario: &Scenario) -> Result<apis::Registry, Error> {
+    let (torch, models) = (settings::torch::read(&scenario.flags)?, settings::torch::read_models(&scenario.flags)?);
+    Ok(apis::Registry::with(torch, models))
 }
 
 fn run_in<G: ClusterBackend>(

@@ -170,7 +170,7 @@ fn status() -> Value {
         ("taskStatuses", crd::replica_statuses(&counts)),
         ("startTime", time("When the job's pods were first asked for.")),
         ("completionTime", time("When the job ended.")),
-        ("modelVersionName", field("string", "Not written yet.")),
+        ("modelVersionName", field("string", "The ModelVersion that is made of the model of a job that succeeded.")),
     ];
     crd::status(fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect())
 }

@@ -12,6 +12,7 @@ use super::words::{CONTAINER, ELASTIC, Task};
 use crate::api::{JobEvent, PodSlot, RenderInput};
 use crate::events::normal;
 use crate::fields::Findings;
+use crate::modelversion::words::FAILOVER;
 use crate::objects::{annotation, at, text_at};
 use crate::replicas::slot_name;
 use crate::template::{append_list, containers};
@@ -23,8 +24,6 @@ pub(super) const GENERATION: &str = "distributed.io/job-generation";
 /// Annotation of pods: number of pods that train.
 const WORLD_SIZE: &str = "distributed.io/world-size";
 
-/// Annotation on a job: time of the last round of replaced pods.
-const FAILOVER: &str = "distributed.io/last-failover-timestamp";
 /// Annotation on a job: pods are being replaced, or were.
 const SCALE_STATE: &str = "distributed.io/scale-state";
 /// Values of that annotation.
@@ -51,7 +50,7 @@ pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
     let failed_over = annotation(object, FAILOVER).and_then(Timestamp::parse_rfc3339);
     let (key, on) = ELASTIC;
     if annotation(object, key) != Some(on) {
-        return Noted { failed_over, elastic: None };
+        return Noted { failed_over, ..Noted::default() };
     }
     let is_true = |key: &str| annotation(object, key) == Some("true");
     let mut checkpoint = |key: &str| {
@@ -76,7 +75,7 @@ pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
         requested,
         completed: completed.map(|checkpoint| checkpoint.version),
     };
-    Noted { failed_over, elastic: Some(elastic) }
+    Noted { failed_over, elastic: Some(elastic), marked: None }
 }
 
 /// Returns the generation of an object; 1 where it has none.

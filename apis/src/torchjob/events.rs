@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 
 use model::{Decision, Event, Fact, Phase, SlotId};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::model_output;
 use super::tasks::TEMPLATE_POLICY;
 use crate::api::{JobEvent, JobStep};
 use crate::events::{exit, exit_code, normal, overridden_policies, warning};
+use crate::modelversion;
 
 /// Returns the Events that report a record.
 pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
@@ -32,6 +34,14 @@ fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
             let names = slots.iter().map(|slot| format!("{group}-{}", slot.index)).collect::<Vec<_>>().join(", ");
             let salt = slots.iter().fold(0, |sum: u32, slot| sum.wrapping_add(slot.failures));
             Some(JobEvent { salt, ..warning("JobRestarting", format!("replacing failed pods: {names}")) })
+        }
+        Event::OwnedPlanned { objects } => {
+            let is_version = objects.iter().any(|object| &*object.kind == modelversion::KIND);
+            let manifest = step.job.valid.as_ref().filter(|_| is_version)?.manifest.parse::<Value>().ok()?;
+            let (written, found) = model_output::moved(&manifest, step.job)?;
+            let message =
+                format!("the master wrote the model on node {found}, not {written}; its version names {found}");
+            Some(warning("ModelVersionNodeChanged", message))
         }
         Event::OwnedDropped { .. } => Some(normal("JobTerminated", "the job has ended; its pod groups go".to_owned())),
         Event::Lost { slots } => Some(failed(step, slots.iter().map(|(slot, _)| slot))),

@@ -1,6 +1,6 @@
 //! TorchJob (`train.distributed.io/v1alpha1`), as torch-on-k8s served it.
 //!
-//! Each file has one direction: `spec` reads the job object with `run_policy`, `tasks`, `elastic_args` and `model_volume`. `pods`,
+//! Each file has one direction: `spec` reads the job object with `run_policy`, `tasks`, `elastic_args` and `model_output`. `pods`,
 //! `services`, `pod_groups` and `network` render from it, with `elastic` for what stands on the objects of elastic jobs. `status`, `conditions` and `adopt` write and read its status, `events` reports records in
 //! this API's reasons, `crd` is its schema, `words` its vocabulary. Nothing here decides
 //! anything about a job's life. Tests: `tests/`, and beside the smaller files.
@@ -11,7 +11,7 @@ mod crd;
 mod elastic;
 mod elastic_args;
 mod events;
-mod model_volume;
+mod model_output;
 mod network;
 mod pod_groups;
 mod pods;
@@ -33,6 +33,7 @@ use settings::TorchSettings;
 use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
+use crate::modelversion;
 use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
 use crate::owned::{OwnedType, SERVICE};
 use crate::replicas::slot_name;
@@ -114,8 +115,12 @@ impl JobApi for TorchJob {
         &[pod_groups::POD_GROUP, SERVICE]
     }
 
-    fn owned(&self, source: RenderInput<'_>, _job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
-        if &*object.kind == SERVICE.kind { services::of_master(source) } else { pod_groups::pod_group(source, object) }
+    fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        match &*object.kind {
+            kind if kind == SERVICE.kind => services::of_master(source),
+            modelversion::KIND => Ok(model_output::render(source, job)),
+            _ => pod_groups::pod_group(source, object),
+        }
     }
 
     fn notes(&self, source: RenderInput<'_>, notes: &Notes, at: Timestamp) -> Value {

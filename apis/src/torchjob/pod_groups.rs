@@ -21,6 +21,7 @@ pub(super) const POD_GROUP: OwnedType = OwnedType {
     plural: "podgroups",
     namespaced: true,
     optional: true,
+    watched: true,
     reason: "Volcano starts the pods of a job's types together.",
 };
 

@@ -17,7 +17,7 @@ use super::crd::spec_schema;
 use super::run_policy::{self, RunPolicy};
 use super::tasks::{self, TaskSpec};
 use super::words::{CONTAINER, KIND, NETWORK_MODE, PORT, PORT_NAME, Task};
-use super::{elastic, elastic_args, model_volume, pod_groups, services};
+use super::{elastic, elastic_args, model_output, pod_groups, services};
 use crate::api::RenderInput;
 use crate::fields::{Finding, Findings};
 use crate::objects::{annotation, at, list_at, name, namespace, text_at, uid};
@@ -69,8 +69,7 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
     check_minimums(spec, &tasks, findings);
     let workers = tasks.iter().find(|task| task.task == Task::Worker).map_or(0, |task| task.replicas);
     let args = elastic_args::read(spec, job.unwrap_or_default(), workers, findings);
-    let model = model_volume::read(spec, findings);
-    say_what_is_missing(object, findings);
+    let model = model_output::read(spec, findings);
     let notes = elastic::read(object, findings);
     let groups = tasks::groups(object, &tasks, args.is_some(), &notes, settings);
     let is_elastic = notes.elastic.is_some();
@@ -84,6 +83,7 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
         uid: uid(object).unwrap_or_else(|_| Uid::from("")),
     };
     let service = services::of_master(RenderInput { job: &key, spec: &spec, manifest: &manifest }).ok();
+    spec.owned.extend(model_output::owned(&manifest));
     spec.owned.extend(service.map(|body| services::owned(&key.name, &body, run.clean)));
     Some((spec, manifest))
 }
@@ -104,15 +104,6 @@ fn check_minimums(spec: &Value, tasks: &[TaskSpec<'_>], findings: &mut Findings)
             let problem = format!("must be at most numTasks of {}, which is {}", task.task.name(), task.replicas);
             findings.error(format!("{PATH}.{key}"), parent.get(key), problem);
         }
-    }
-}
-
-/// Says which parts of the original this build does not serve, where a job asks for them.
-fn say_what_is_missing(object: &Value, findings: &mut Findings) {
-    let version = at(object, &["spec", "modelVersion"]).filter(|value| !value.is_null());
-    if version.is_some() {
-        let problem = "no image is built of the model yet; it is left in the storage";
-        findings.mistake("spec.modelVersion", None, problem);
     }
 }
 
@@ -204,6 +195,7 @@ fn manifest(
         "hostNetwork": is_host
             .then(|| json!({"first": first, "count": count, "headless": settings.headless_host_network})),
         "model": model,
+        "version": model_output::version(object),
         "elastic": is_elastic.then(|| elastic::generation(object)),
         "masterKey": master.map(|master| master.key),
     })

@@ -7,7 +7,7 @@ use model::{JobKey, Phase};
 use serde_json::{Map, Value, json};
 
 use super::TorchJob;
-use super::conditions;
+use super::{conditions, model_output};
 use crate::conditions::{of_remark, time};
 use crate::objects::MIRROR;
 use crate::remarks;
@@ -24,6 +24,11 @@ pub(super) fn status(api: TorchJob, key: &JobKey, job: &Job) -> Value {
         if let Some(at) = at {
             status.insert(name.to_owned(), time(at));
         }
+    }
+    let manifest = job.valid.as_ref().and_then(|spec| serde_json::from_str::<Value>(&spec.manifest).ok());
+    let version = manifest.as_ref().and_then(model_output::name).filter(|_| job.phase == Phase::Succeeded);
+    if let Some(name) = version {
+        status.insert("modelVersionName".to_owned(), json!(name));
     }
     status.insert(MIRROR.to_owned(), engine::wire::mirror_value(&job.mirror()));
     Value::Object(status)

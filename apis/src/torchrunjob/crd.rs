@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::fields::RESTART;
 use super::words::{KIND, PLURAL};
-use crate::crd::{self, Names, Version, column, condition, definition, field, loosened, one_of, time};
-use crate::torchrunqueue::schemas::{distributed, list, object, of_kubernetes, text_map, workspace_storage};
+use crate::crd::{self, Names, Version, column, condition, definition, field, loosened, object, one_of, time};
+use crate::torchrunqueue::schemas::{distributed, list, of_kubernetes, text_map, workspace_storage};
 use crate::torchrunqueue::words::{GROUP, VERSION};
 
 /// Returns the definition.

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::schemas::{distributed, list, object, of_kubernetes, workspace_storage};
+use super::schemas::{distributed, list, of_kubernetes, workspace_storage};
 use super::words::{GROUP, KIND, PLURAL, VERSION};
-use crate::crd::{self, Names, Version, column, condition, definition, field, loosened, open, time};
+use crate::crd::{self, Names, Version, column, condition, definition, field, loosened, object, open, time};
 use crate::kubernetes;
 
 /// Returns the definition.

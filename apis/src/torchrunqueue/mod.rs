@@ -19,13 +19,13 @@ pub(crate) mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact, Text};
+use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact};
 use serde_json::Value;
 
 use crate::api::{JobApi, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::{Finding, Findings};
-use crate::objects::{job_fact, list_at};
+use crate::objects::finalized_job_fact;
 use crate::owned::{CLAIM, OwnedType};
 use crate::selector::Selector;
 
@@ -55,10 +55,7 @@ impl JobApi for TorchrunQueue {
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
-        let finalizers: Vec<Text> =
-            list_at(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str).map(Text::from).collect();
-        let finalized = finalizers.iter().any(|name| &**name == words::FINALIZER);
-        JobFact { finalizers, finalized, ..job_fact(object) }
+        finalized_job_fact(object, words::FINALIZER)
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {

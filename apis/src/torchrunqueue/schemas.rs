@@ -1,16 +1,10 @@
 //! Parts of schemas that queues and jobs share. Must not hold what only one of them has. Tests: `tests.rs`.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::settings::{BACKENDS, RENDEZVOUS};
 use super::storage::SOURCES;
-use crate::crd::{field, one_of};
-
-/// Returns the schema of an object with these fields.
-pub(crate) fn object(description: &str, fields: &[(&str, Value)]) -> Value {
-    let properties: Map<String, Value> = fields.iter().map(|(name, of)| ((*name).to_owned(), of.clone())).collect();
-    json!({"type": "object", "description": description, "properties": properties})
-}
+use crate::crd::{field, object, one_of};
 
 /// Returns the schema of a reference to a type of Kubernetes.
 pub(crate) fn of_kubernetes(name: &str) -> Value {

@@ -2,9 +2,7 @@
 //!
 //! It must not render anything (that is `objects.rs`). Tests: `tests.rs`.
 
-use model::{
-    Awaits, Ends, JobEndPolicy, JobSpec, Keep, Milestones, OwnedSpec, PhaseRules, Running, SpecFact, Text, When,
-};
+use model::{Awaits, JobSpec, Keep, OwnedSpec, SpecFact, Text, When};
 use serde_json::{Value, json};
 
 use super::crd::spec_schema;
@@ -15,7 +13,7 @@ use crate::fields::Findings;
 use crate::objects::{at, name};
 use crate::owned::{self, CLAIM};
 use crate::replicas;
-use crate::translation::Translation;
+use crate::translation::{self, Translation};
 
 /// Reads specs of this API.
 pub(super) const TRANSLATION: Translation = Translation { read, schema: spec_schema, manifest };
@@ -50,23 +48,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         digest: Some(owned::digest(&claim(&manifest(object)))),
         follows: None,
     }));
-    Some(JobSpec {
-        complete: JobEndPolicy::None,
-        fail: JobEndPolicy::None,
-        end_annotation: false,
-        owned,
-        finalizer: true,
-        phase_rules: PhaseRules {
-            creating: false,
-            sticky_restarting: false,
-            running: Running::All,
-            ignores_leaving: true,
-            ends: Ends::Decided,
-            milestones: Milestones::Latest,
-            queued: false,
-        },
-        ..JobSpec::default()
-    })
+    Some(JobSpec { owned, finalizer: true, ..translation::without_groups() })
 }
 
 /// Returns the name of the claim for the datasets of a queue.

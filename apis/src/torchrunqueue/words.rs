@@ -43,6 +43,7 @@ pub(super) const KAI_QUEUE: OwnedType = OwnedType {
     plural: "queues",
     namespaced: false,
     optional: true,
+    watched: true,
     reason: "A TorchrunQueue has a queue of the KAI scheduler, which is deleted with it.",
 };
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::spec::{ORDERS, PLACEMENTS, RECLAIM, WITHIN};
 use super::{KIND, PLURAL};
-use crate::crd::{Names, Version, column, condition, definition, field, loosened, one_of, open, status};
+use crate::crd::{Names, Version, column, condition, definition, field, loosened, object, one_of, open, status};
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
@@ -43,12 +43,6 @@ pub(super) fn crd() -> Value {
 pub(super) fn spec_schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(strict_spec);
     &SCHEMA
-}
-
-fn object(description: &str, fields: &[(&str, Value)]) -> Value {
-    let properties: serde_json::Map<String, Value> =
-        fields.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
-    json!({"type": "object", "description": description, "properties": properties})
 }
 
 fn strict_spec() -> Value {

@@ -1,10 +1,9 @@
 //! TrainingQueue (`trainyard.dev/v1alpha1`, cluster-scoped): quota, cohort, policy and order of the jobs that name it.
 //!
-//! To the engine a queue is a job without groups whose spec holds the settings of a queue. `spec` reads the object, `status` and
-//! `adopt` write and read its status, `crd` is its schema. It owns no object and has no pods. Must not decide anything: that is
+//! To the engine a queue is a job without groups whose spec holds the settings of a queue. `spec` reads the object, `status`
+//! writes its status, `crd` is its schema. It owns no object and has no pods. Must not decide anything: that is
 //! `engine::queues`. Tests: `tests.rs`.
 
-mod adopt;
 mod crd;
 mod spec;
 mod status;
@@ -16,6 +15,7 @@ use model::fact::Adopted;
 use model::{JobKey, Phase, SpecFact};
 use serde_json::Value;
 
+use crate::adopt;
 use crate::api::JobApi;
 use crate::call::Resource;
 use crate::fields::Finding;
@@ -62,7 +62,7 @@ impl JobApi for TrainingQueue {
     }
 
     fn adopt(&self, object: &Value) -> Adopted {
-        adopt::adopt(object)
+        adopt::mirror_alone(object)
     }
 
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value {

@@ -2,17 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{
-    Ends, JobEndPolicy, JobSpec, Milestones, PhaseRules, QueueSpec, QuotaSpec, Reclaim, Running, SpecFact, Text,
-    WithinQueue,
-};
+use model::{JobSpec, QueueSpec, QuotaSpec, Reclaim, SpecFact, Text, WithinQueue};
 use serde_json::{Value, json};
 
 use super::crd::spec_schema;
 use crate::fields::{Findings, Unknown, Word, join};
 use crate::objects::at;
 use crate::template::is_gpu;
-use crate::translation::Translation;
+use crate::translation::{self, Translation};
 
 /// Values of `order`.
 pub(super) const ORDERS: [Word<bool>; 2] = [("Priority", true), ("Submission", false)];
@@ -100,22 +97,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
             "a part of the nodes cannot be chosen: leave the field out; all nodes count",
         );
     }
-    Some(JobSpec {
-        complete: JobEndPolicy::None,
-        fail: JobEndPolicy::None,
-        end_annotation: false,
-        queue: Some(Box::new(queue)),
-        phase_rules: PhaseRules {
-            creating: false,
-            sticky_restarting: false,
-            running: Running::All,
-            ignores_leaving: true,
-            ends: Ends::Decided,
-            milestones: Milestones::Latest,
-            queued: false,
-        },
-        ..JobSpec::default()
-    })
+    Some(JobSpec { queue: Some(Box::new(queue)), ..translation::without_groups() })
 }
 
 fn quota(spec: &Value, has_cohort: bool, findings: &mut Findings) -> BTreeMap<Text, QuotaSpec> {

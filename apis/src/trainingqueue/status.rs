@@ -1,4 +1,4 @@
-//! Queue state -> `status`: a pure projection. Must not hold anything back that `adopt` needs. Tests: `tests.rs`.
+//! Queue state -> `status`: a pure projection. Tests: `tests.rs`.
 
 use engine::Job;
 use model::{JobKey, QueueReport, WaitingJob};

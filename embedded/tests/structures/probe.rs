@@ -27,6 +27,7 @@ pub(crate) const POOL: OwnedType = OwnedType {
     plural: "pools",
     namespaced: false,
     optional: true,
+    watched: true,
     reason: "Pools of nodes are made for jobs.",
 };
 

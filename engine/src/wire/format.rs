@@ -6,8 +6,8 @@
 use model::fact::Adopted;
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Dependency, Edits, Event, Fact, GroupSpec, JobSpec, Kind,
-    Mirror, ObjectRef, Phase, PhaseRules, PodFact, Reached, Running,
+    Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Dependency, Edits, Event, Fact, GroupSpec, JobSpec, Keep,
+    Kind, Mirror, ObjectRef, Phase, PhaseRules, PodFact, Reached, Running,
 };
 
 /// Returns the oldest format that can hold a record of these facts and events.
@@ -33,6 +33,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         }
         Fact::Adopted(adopted) if adoption4(adopted) => 4,
         Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
+        Fact::Owned(fact) if fact.keep == Keep::Left => 4,
         Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
         Fact::Relisted { kind, .. } => format(false, *kind == Kind::Owned),
@@ -126,9 +127,10 @@ fn spec4(spec: &JobSpec) -> bool {
             || group.after.iter().any(started)
     };
     spec.demand.is_some()
+        || spec.edits == Edits::BeforePods
         || spec.queue.is_some()
         || spec.running_restart_limit.is_some()
-        || spec.owned.iter().any(|owned| owned.awaits == Awaits::ExistsIfServed)
+        || spec.owned.iter().any(|owned| owned.awaits == Awaits::ExistsIfServed || owned.keep == Keep::Left)
         || budget(spec.budget)
         || spec.retryable.as_ref().is_some_and(|retryable| retryable.main_ended)
         || matches!(spec.phase_rules.running, Running::Any(_))

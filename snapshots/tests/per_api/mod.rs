@@ -4,6 +4,8 @@
 
 mod aitrainingjob;
 mod elasticjob;
+mod model;
+mod modelversion;
 mod torchjob;
 mod torchrunjob;
 mod torchrunqueue;
@@ -11,9 +13,9 @@ mod trainingqueue;
 
 use std::collections::BTreeMap;
 
+use ::model::Phase;
 use fixtures::Named;
 use fixtures::tables::Cell;
-use model::Phase;
 
 /// Scenarios of one API, and the numbers that show that none got lost.
 pub(crate) struct Api {
@@ -43,8 +45,16 @@ pub(crate) struct Api {
 const VITAL: &[&str] = &["Job", "Spec", "JobGone", "Pod", "PodGone", "ServiceGone", "NodeChanged"];
 
 /// Every API with scenarios.
-pub(crate) const APIS: &[Api] =
-    &[aitrainingjob::API, elasticjob::API, torchjob::API, torchrunjob::API, torchrunqueue::API, trainingqueue::API];
+pub(crate) const APIS: &[Api] = &[
+    aitrainingjob::API,
+    elasticjob::API,
+    self::model::API,
+    modelversion::API,
+    torchjob::API,
+    torchrunjob::API,
+    torchrunqueue::API,
+    trainingqueue::API,
+];
 
 impl Api {
     /// Reads its scenario files.

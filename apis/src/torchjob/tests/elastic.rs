@@ -62,6 +62,7 @@ fn written_notes_are_read_as_they_were_meant() {
         scaling: Some(true),
         generation: Some(5),
         failed_over: Some(Timestamp(T0)),
+        marked: false,
     };
     let written = patch(&done);
     let read = noted(&annotated(&written["metadata"]["annotations"]));

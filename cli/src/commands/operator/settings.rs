@@ -281,7 +281,7 @@ impl Settings {
     /// Returns the APIs that are served, with the settings that their specs are translated with.
     pub(super) fn registry(&self) -> Result<apis::Registry, Failure> {
         let given: BTreeMap<String, Value> = self.given()?.into_iter().collect();
-        Ok(apis::Registry::with(settings::torch::read(&given)?))
+        Ok(apis::Registry::with(settings::torch::read(&given)?, settings::torch::read_models(&given)?))
     }
 
     /// Returns the arguments of the process.

@@ -63,7 +63,7 @@ fn missing() -> SpecFact {
     }
 }
 
-fn owned_fact() -> OwnedFact {
+pub(super) fn owned_fact() -> OwnedFact {
     OwnedFact {
         object: object("a"),
         uid: "o1".into(),

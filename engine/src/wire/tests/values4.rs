@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, Config, Decision, Demand, Dependency, Elastic,
-    Event, Fact, GpuRequest, GroupSpec, JobSpec, Keep, LossKind, Mirror, NodeFact, Noted, ObjectRef, Outcome, OwnedRef,
-    OwnedSpec, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim, ResourceVersion,
-    Retryable, Running, Share, ShareChange, ShareLoss, SpecFact, Target, Timestamp, WaitingJob, When, WithinQueue,
+    Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, Config, Decision, Demand, Dependency, Edits,
+    Elastic, Event, Fact, GpuRequest, GroupSpec, JobSpec, Keep, LossKind, Mirror, NodeFact, Noted, ObjectRef, Outcome,
+    OwnedFact, OwnedRef, OwnedSpec, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim,
+    ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SpecFact, Target, Timestamp, WaitingJob, When,
+    WithinQueue,
 };
 
 use super::values::{self, key, spec_fact, stamp};
+use super::values3;
 use crate::Scope;
 use crate::group::{Group, Slot};
 use crate::holding::Holding;
@@ -120,11 +122,14 @@ fn specs() -> Vec<JobSpec> {
         digest: None,
         follows: None,
     };
+    let left = OwnedSpec { awaits: Awaits::Exists, keep: Keep::Left, ..owned.clone() };
     vec![
         JobSpec { running_restart_limit: Some(0), ..bare() },
         JobSpec { budget: Some(rounds), ..bare() },
         JobSpec { retryable: Some(Retryable { main_ended: true, ..Retryable::default() }), ..bare() },
         JobSpec { phase_rules: PhaseRules { running, ..PhaseRules::default() }, ..bare() },
+        JobSpec { edits: Edits::BeforePods, ..bare() },
+        JobSpec { owned: vec![left], ..bare() },
         JobSpec { owned: vec![owned], ..bare() },
         of(GroupSpec { counts_restarts: true, ..group() }),
         of(GroupSpec { closed: Some("why".into()), ..group() }),
@@ -145,9 +150,11 @@ fn notes() -> Vec<Noted> {
     };
     let asked = Elastic { requested: Some(Checkpoint { version: 1, done: false }), ..Elastic::default() };
     vec![
-        Noted { failed_over: Some(Timestamp(1000)), elastic: Some(elastic) },
-        Noted { failed_over: None, elastic: Some(asked) },
+        Noted { failed_over: Some(Timestamp(1000)), elastic: Some(elastic), marked: None },
+        Noted { failed_over: None, elastic: Some(asked), marked: None },
         Noted::default(),
+        Noted { marked: Some(false), ..Noted::default() },
+        Noted { marked: Some(true), ..Noted::default() },
     ]
 }
 
@@ -180,6 +187,7 @@ pub(super) fn facts() -> Vec<Fact> {
         protected: Some(vec!["f".into()]),
         ..values::pod(model::PodPhase::Running)
     })));
+    facts.push(Fact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..values3::owned_fact() })));
     facts.push(Fact::Answered { object: ObjectRef::Notes, outcome: Outcome::Done });
     let adopted = |mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     facts.push(adopted(Mirror { share: share(), ..values::mirror() }));

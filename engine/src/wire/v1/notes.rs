@@ -21,6 +21,8 @@ pub(super) struct Noted {
     #[serde_as(as = "Option<Elastic>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     elastic: Option<model::Elastic>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marked: Option<bool>,
 }
 
 #[serde_as]

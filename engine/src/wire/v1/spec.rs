@@ -210,6 +210,7 @@ pub(super) enum Reached {
 pub(super) enum Edits {
     All,
     Numbers,
+    BeforePods,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -264,6 +265,7 @@ pub(super) enum Keep {
     UntilEnd,
     Retained,
     Finalized,
+    Left,
 }
 
 #[serde_as]

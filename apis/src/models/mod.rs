@@ -1,0 +1,105 @@
+//! Model (`model.distributed.io/v1alpha1`): the name that the versions of a model have in common, as torch-on-k8s served it.
+//!
+//! To the engine a model is a job without groups whose spec is made of its versions: `spec` finds the latest one, the status shows it.
+//! `crd` is its schema. It owns no object and has no pods. Nothing here decides anything. Tests: `tests.rs`.
+
+mod crd;
+mod spec;
+
+#[cfg(test)]
+mod tests;
+
+use engine::Job;
+use model::fact::Adopted;
+use model::{JobKey, Phase, SpecFact};
+use serde_json::{Value, json};
+
+use crate::adopt;
+use crate::api::{JobApi, Needed};
+use crate::call::{Resource, Verb};
+use crate::fields::Finding;
+use crate::modelversion;
+use crate::objects::{MIRROR, at};
+use crate::selector::Selector;
+
+pub use modelversion::words::API_VERSION;
+
+/// Kind of the objects.
+pub const KIND: &str = "Model";
+/// Plural of the resource.
+const PLURAL: &str = "models";
+
+/// The Model API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Model;
+
+impl JobApi for Model {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        PLURAL
+    }
+
+    fn has_pods(&self) -> bool {
+        false
+    }
+
+    /// A version whose model is missing creates it.
+    fn writes(&self) -> &'static [Verb] {
+        &[Verb::Create]
+    }
+
+    fn selector(&self) -> Selector {
+        Selector::default()
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        self.spec_fact_with(object, &Needed::new())
+    }
+
+    fn needed_kinds(&self) -> &'static [&'static str] {
+        &[modelversion::KIND]
+    }
+
+    /// A version counts with what its status tells of its image.
+    fn version_of_needed(&self, object: &Value) -> Value {
+        json!([at(object, &["metadata", "uid"]), at(object, &["status", "image"])])
+    }
+
+    fn spec_fact_with(&self, object: &Value, needed: &Needed) -> SpecFact {
+        spec::fact(object, needed)
+    }
+
+    fn findings(&self, _object: &Value) -> Vec<Finding> {
+        Vec::new()
+    }
+
+    /// Its status is to be written again: the log that is lost may have known a newer version than it shows.
+    fn adopt(&self, object: &Value) -> Adopted {
+        Adopted { remarks: true, ..adopt::mirror_alone(object) }
+    }
+
+    fn status(&self, _key: &JobKey, job: &Job) -> Value {
+        let manifest = job.spec.as_ref().and_then(|spec| serde_json::from_str::<Value>(&spec.manifest).ok());
+        let latest = manifest.as_ref().and_then(|manifest| manifest.get("latest")).filter(|latest| latest.is_object());
+        let mut status = json!({MIRROR: engine::wire::mirror_value(&job.mirror())});
+        if let (Some(latest), Some(status)) = (latest, status.as_object_mut()) {
+            status.insert("latestVersion".to_owned(), latest.clone());
+        }
+        status
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        if phase == Phase::New { "" } else { "Active" }
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn event_component(&self) -> &'static str {
+        "ModelController"
+    }
+}

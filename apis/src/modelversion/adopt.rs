@@ -1,0 +1,44 @@
+//! `status` -> the state from which the engine starts a build that its log does not cover. Tests: `tests.rs`.
+
+use std::collections::BTreeMap;
+
+use model::fact::{Adopted, Milestone};
+use model::{CauseKind, Decision, Mirror, Phase, Text};
+use serde_json::Value;
+
+use super::spec;
+use super::words::phase_of;
+use crate::adopt;
+use crate::api::Needed;
+use crate::objects::{MIRROR, at, mirror_stamp, text_at, time_at};
+
+/// Reads the state of a build back from its object, also from a status that the original controller wrote.
+pub(super) fn adopt(object: &Value) -> Adopted {
+    let message = Text::from(text_at(object, &["status", "message"]).unwrap_or_default());
+    let known = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
+    let shown = text_at(object, &["status", "imageBuildPhase"]).and_then(phase_of);
+    let phase = known.as_ref().map(|mirror| mirror.phase).or(shown).unwrap_or_default();
+    let ended_at = time_at(object, &["status", "finishTime"]);
+    let milestone = Milestone { phase, at: ended_at.unwrap_or_default(), message: message.clone() };
+    let milestones = if phase == Phase::New { Vec::new() } else { vec![milestone] };
+    let mirror = known.unwrap_or_else(|| {
+        let stamp = mirror_stamp(object);
+        let kind = if phase == Phase::Succeeded { CauseKind::Completed } else { CauseKind::PodFailed };
+        let decision = phase
+            .is_terminal()
+            .then(|| adopt::ending(phase, kind, &milestones, spec::fact(object, &Needed::new(), "")));
+        Mirror { stamp, phase, decision, ..Mirror::default() }
+    });
+    let ends = matches!(mirror.decision, Some(Decision::End { .. }));
+    Adopted {
+        restarts: BTreeMap::new(),
+        started_at: None,
+        running_at: None,
+        ended_at: ended_at.or_else(|| milestones.last().filter(|_| ends).map(|last| last.at)),
+        finals: BTreeMap::new(),
+        // A remark is part of the message.
+        remarks: !message.is_empty() && !ends,
+        milestones,
+        mirror,
+    }
+}

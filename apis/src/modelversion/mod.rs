@@ -1,0 +1,152 @@
+//! ModelVersion (`model.distributed.io/v1alpha1`): a trained model and the image that is built of it, as torch-on-k8s served it.
+//!
+//! To the engine a version is a job of one pod, which owns the volume that the pod builds from. `spec` and `storage` read the object,
+//! `objects` renders from it, `status` and `adopt` write and read its status, `crd` is its schema, `words` its vocabulary. Nothing
+//! here decides anything about a build. Tests: `tests.rs`.
+
+mod adopt;
+mod crd;
+mod objects;
+mod spec;
+mod status;
+pub(crate) mod storage;
+pub(crate) mod words;
+
+#[cfg(test)]
+mod tests;
+
+use model::fact::Adopted;
+use model::{FieldError, JobFact, JobKey, Notes, OwnedRef, Phase, SlotId, SpecFact, Text, Timestamp};
+use serde_json::Value;
+use settings::ModelSettings;
+
+use crate::api::{JobApi, Needed, PodSlot, RenderInput};
+use crate::call::{Resource, Verb};
+use crate::fields::Finding;
+use crate::models;
+use crate::objects::{annotation, at, finalized_job_fact, label, list_at, name, text_at};
+use crate::owned::{CLAIM, OwnedType};
+use crate::selector::Selector;
+
+pub(crate) use spec::first_five;
+pub use words::{API_VERSION, KIND};
+
+/// The ModelVersion API.
+#[derive(Debug, Clone, Default)]
+pub struct ModelVersion {
+    /// Settings that its pods are rendered with.
+    pub settings: ModelSettings,
+}
+
+impl JobApi for ModelVersion {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        words::PLURAL
+    }
+
+    /// A TorchJob that succeeded creates one. The finalizer and marks are put on it.
+    fn writes(&self) -> &'static [Verb] {
+        &[Verb::Create, Verb::Patch]
+    }
+
+    fn selector(&self) -> Selector {
+        Selector::label(words::GROUP_LABEL, words::GROUP)
+    }
+
+    fn job_fact(&self, object: &Value) -> JobFact {
+        finalized_job_fact(object, words::FINALIZER)
+    }
+
+    /// Its marks stand in its metadata.
+    fn made_of(&self, object: &Value) -> Value {
+        let metadata = |key| at(object, &["metadata", key]);
+        let annotations = [words::POD_ANNOTATION, words::FAILOVER].map(|key| annotation(object, key));
+        Value::Array(
+            [metadata("generation"), metadata("labels"), metadata("ownerReferences")]
+                .into_iter()
+                .map(|member| member.cloned().unwrap_or_default())
+                .chain(annotations.map(Value::from))
+                .collect(),
+        )
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        self.spec_fact_with(object, &Needed::new())
+    }
+
+    fn needed_kinds(&self) -> &'static [&'static str] {
+        &[models::KIND]
+    }
+
+    fn needs(&self, object: &Value) -> Vec<(Text, Text)> {
+        spec::model_of(object).map(|name| (Text::from(models::KIND), Text::from(name))).into_iter().collect()
+    }
+
+    fn part_of(&self, object: &Value) -> Option<(Text, Text)> {
+        self.needs(object).pop()
+    }
+
+    fn spec_fact_with(&self, object: &Value, needed: &Needed) -> SpecFact {
+        spec::fact(object, needed, &self.settings.builder)
+    }
+
+    fn finalizer(&self) -> Option<&'static str> {
+        Some(words::FINALIZER)
+    }
+
+    fn owned_types(&self) -> &'static [OwnedType] {
+        &[words::VOLUME, CLAIM, words::CONFIG_MAP]
+    }
+
+    fn owned(&self, source: RenderInput<'_>, _job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        objects::owned(source, object)
+    }
+
+    fn findings(&self, object: &Value) -> Vec<Finding> {
+        spec::findings(object)
+    }
+
+    fn adopt(&self, object: &Value) -> Adopted {
+        adopt::adopt(object)
+    }
+
+    /// The group of the pod has its name, which is made of more than the version's.
+    fn slot_of(&self, object: &Value) -> Option<SlotId> {
+        (label(object, words::GROUP_LABEL) == Some(words::GROUP)).then(|| SlotId { group: name(object), index: 0 })
+    }
+
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
+        list_at(pod, &["spec", "containers"]).iter().filter_map(|container| text_at(container, &["name"])).collect()
+    }
+
+    fn slot_name(&self, _job: &JobKey, slot: &SlotId) -> Text {
+        slot.group.clone()
+    }
+
+    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+        pods.iter().map(|pod| Ok(objects::pod(source, *pod))).collect()
+    }
+
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(self, key, job)
+    }
+
+    fn notes(&self, source: RenderInput<'_>, notes: &Notes, _at: Timestamp) -> Value {
+        objects::notes(source.manifest, notes)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn event_component(&self) -> &'static str {
+        "ModelVersionController"
+    }
+}

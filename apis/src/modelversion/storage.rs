@@ -1,0 +1,79 @@
+//! Storage of a model: `spec.storage` of a ModelVersion, which TorchJobs hold as well.
+//!
+//! Must not render volumes. Tests: `tests.rs`, `torchjob/tests/pods.rs`.
+
+use serde_json::Value;
+
+use crate::fields::{Findings, join};
+
+/// Place of a model's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    /// A directory of a server.
+    Nfs {
+        /// The server.
+        server: &'a str,
+        /// The directory.
+        path: &'a str,
+    },
+    /// A directory of a node.
+    Local {
+        /// The node; `None` where it is still to be found.
+        node: Option<&'a str>,
+        /// The directory.
+        path: &'a str,
+    },
+}
+
+/// What is written of a storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Storage<'a> {
+    /// Nothing.
+    Absent,
+    /// Something that cannot be used. It was said.
+    Wrong,
+    /// A place, and the path of it inside containers that train.
+    At(Place<'a>, Option<&'a str>),
+}
+
+impl<'a> Storage<'a> {
+    /// Reads `storage` of the spec of a version, which stands at `base`. The path inside containers must be there if they are to have it.
+    pub(crate) fn read(spec: &'a Value, base: &str, is_mounted: bool, findings: &mut Findings) -> Self {
+        let path = join(base, "storage");
+        let Some(storage) = spec.get("storage").filter(|storage| !storage.is_null()) else { return Self::Absent };
+        if findings.object(spec, base, "storage").is_none() {
+            return Self::Wrong;
+        }
+        let written = |key: &str| storage.get(key).filter(|value| value.is_object());
+        let (key, of) = match (written("nfs"), written("localStorage")) {
+            (Some(_), Some(_)) => {
+                findings.error(path, Some(storage), "must be either nfs or localStorage");
+                return Self::Wrong;
+            }
+            (Some(nfs), None) => ("nfs", nfs),
+            (None, Some(local)) => ("localStorage", local),
+            (None, None) => return Self::Absent,
+        };
+        let base = join(&path, key);
+        let text = |findings: &mut Findings, name: &str| findings.text(of, &base, name).filter(|text| !text.is_empty());
+        let mut needed = |name: &str| {
+            let text = text(findings, name);
+            if text.is_none() && !findings.has_error_at(&join(&base, name)) {
+                findings.error(join(&base, name), of.get(name), "must be written");
+            }
+            text
+        };
+        let mount = if is_mounted { needed("mountPath") } else { None };
+        let directory = needed("path");
+        let place = if key == "nfs" {
+            needed("server").zip(directory).map(|(server, path)| Place::Nfs { server, path })
+        } else {
+            let node = text(findings, "nodeName");
+            directory.map(|path| Place::Local { node, path })
+        };
+        match place {
+            Some(place) if mount.is_some() || !is_mounted => Self::At(place, mount),
+            Some(_) | None => Self::Wrong,
+        }
+    }
+}
