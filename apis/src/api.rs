@@ -15,6 +15,7 @@ use crate::fields::Finding;
 use crate::objects::{self, at};
 use crate::owned::OwnedType;
 use crate::selector::Selector;
+use crate::series::Series;
 
 /// Everything rendering an object of a job needs besides the slot.
 #[derive(Debug, Clone, Copy)]
@@ -240,6 +241,11 @@ pub trait JobApi: Send + Sync {
 
     /// Returns the `source.component` of Kubernetes Events about its jobs.
     fn event_component(&self) -> &'static str;
+
+    /// Returns the names of the metrics that its original operator had; `None` where they are not served.
+    fn series(&self) -> Option<&'static Series> {
+        None
+    }
 
     /// Returns the Kubernetes Events that report a record in this API's words, besides those common to all APIs. Best effort: the
     /// same Event may be reported twice.

@@ -16,6 +16,10 @@ pub struct Step {
     pub phase: Phase,
     /// The phase before it.
     pub from: Phase,
+    /// Set if the job was taken over from its object.
+    pub adopted: bool,
+    /// Set if the job's object is gone.
+    pub gone: bool,
     /// Message shown beside the phase; empty when there is nothing to add.
     pub message: Text,
     /// Change of the places that the job holds; absent where there is none.

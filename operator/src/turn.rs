@@ -184,8 +184,10 @@ impl Operator {
             let job = job.as_deref();
             let phase = job.map_or(Phase::New, |j| j.phase);
             let message = job.and_then(|j| j.milestones.back()).map(|m| m.message.clone()).unwrap_or_default();
+            let adopted = news.iter().any(|fact| matches!(fact, Fact::Adopted(_)));
+            let gone = news.iter().any(|fact| matches!(fact, Fact::JobGone));
             records.push(self.record(scope.clone(), now, news, std::mem::take(&mut causes), events));
-            self.steps.push(Step { position, job: key.clone(), from, phase, message, share });
+            self.steps.push(Step { position, job: key.clone(), from, phase, message, share, adopted, gone });
             causes = vec![position];
             if ended {
                 break;

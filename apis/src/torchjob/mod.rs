@@ -38,6 +38,7 @@ use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
 use crate::owned::{OwnedType, SERVICE};
 use crate::replicas::slot_name;
 use crate::selector::Selector;
+use crate::series::Series;
 
 pub use words::{API_VERSION, GROUP, KIND};
 
@@ -158,6 +159,10 @@ impl JobApi for TorchJob {
 
     fn event_component(&self) -> &'static str {
         "TorchJobController"
+    }
+
+    fn series(&self) -> Option<&'static Series> {
+        Some(&words::SERIES)
     }
 
     fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {

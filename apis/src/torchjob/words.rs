@@ -1,5 +1,7 @@
 //! This API's vocabulary: names of its types of tasks, labels and annotations.
 
+use crate::series::Series;
+
 /// API version of the job objects.
 pub const API_VERSION: &str = "train.distributed.io/v1alpha1";
 /// Version inside the API group.
@@ -37,6 +39,18 @@ pub(super) const PORT_NAME: &str = "torchjob-port";
 pub(super) const PORT: u16 = 23_456;
 /// Volume that holds the model.
 pub(super) const MODEL_VOLUME: &str = "modelvolume";
+
+/// Metrics of the original.
+pub(super) const SERIES: Series = Series {
+    kind: "torchjob",
+    created: "torch_on_k8s_jobs_created",
+    deleted: "torch_on_k8s_jobs_deleted",
+    successful: "torch_on_k8s_jobs_successful",
+    failed: "torch_on_k8s_jobs_failed",
+    restarted: "torch_on_k8s_jobs_restarted",
+    running: "torch_on_k8s_jobs_running",
+    pending: "torch_on_k8s_jobs_pending",
+};
 
 /// Type of task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

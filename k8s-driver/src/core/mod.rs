@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use apis::{ApiAnswer, ApiCall, CallId, Observation, ObservedObject, Registry};
+use apis::{ApiAnswer, ApiCall, CallId, Course, Observation, ObservedObject, Registry};
 use event_log::{Checkpoint, Frame, Head};
 use model::{Phase, Position, Term, Text};
 use operator::{Operator, Options, Step};
@@ -223,6 +223,10 @@ pub(crate) struct Config {
 impl Config {
     /// Logs and counts a change of phase.
     fn report_transition(&self, step: &Step) {
+        let Step { from, phase: to, adopted, gone, .. } = *step;
+        if let Some(series) = self.registry.api_of(&step.job).and_then(|api| api.series()) {
+            self.metrics.original(series, Course { from, to, adopted, gone });
+        }
         if step.phase == step.from || step.phase == Phase::New {
             return;
         }

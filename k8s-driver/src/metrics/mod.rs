@@ -4,6 +4,7 @@
 //! map lookup and an atomic addition. Figures that are cheaper to look up than to keep (jobs by phase, the size of the log)
 //! are set at each request for the metrics. Tests: `metrics/tests.rs`.
 
+mod originals;
 mod process;
 mod summary;
 mod training_queues;
@@ -14,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use apis::Verb;
+use apis::{Course, Series, Verb};
 use model::{Term, Text};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -27,6 +28,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+pub(crate) use self::originals::Figures;
+use self::originals::Originals;
 pub(crate) use self::summary::Summary;
 use self::training_queues::TrainingQueues;
 pub(crate) use self::watches::WatchName;
@@ -43,6 +46,7 @@ struct Inner {
     served: Family<Api, Gauge>,
     term: Gauge<u64, AtomicU64>,
     jobs: Arc<Jobs>,
+    originals: Arc<Originals>,
     transitions: Family<Transition, Counter>,
     calls: Family<Call, Counter>,
     call_seconds: Family<Target, Histogram, fn() -> Histogram>,
@@ -201,6 +205,7 @@ impl Metrics {
             served: Family::default(),
             term: Gauge::default(),
             jobs: Arc::default(),
+            originals: Arc::default(),
             transitions: Family::default(),
             calls: Family::default(),
             call_seconds: Family::new_with_constructor(call_buckets),
@@ -258,6 +263,13 @@ impl Metrics {
     /// A job reached a phase; `phase` is its API's word for it.
     pub fn transition(&self, kind: &Text, phase: &'static str) {
         self.0.transitions.get_or_create(&Transition { kind: Word(kind.clone()), phase }).inc();
+    }
+
+    /// Counts a record under the names of an original operator.
+    pub fn original(&self, series: &Series, course: Course) {
+        for name in series.counted(course) {
+            self.0.originals.count(name, series.kind);
+        }
     }
 
     /// A call was answered with this HTTP code (0: no answer) after this time.
@@ -338,6 +350,7 @@ impl Metrics {
         inner.log_head.set(summary.log.head.position.0);
         inner.log_body_bytes.set(summary.log.body_bytes);
         inner.log_disk_bytes.set(summary.log.disk_bytes);
+        inner.originals.set_present(&summary.originals);
         inner.calls_under_way.set(i64::try_from(summary.calls_under_way).unwrap_or(i64::MAX));
         let jobs = summary.phases.iter().map(|((kind, phase), count)| {
             let phase = if phase.is_empty() { "new" } else { *phase };
@@ -366,6 +379,7 @@ impl Inner {
         );
         r.register("trainyard_term", "The last term this process began", self.term.clone());
         r.register_collector(Box::new(self.jobs.clone()));
+        r.register_collector(Box::new(self.originals.clone()));
         let help = "Phases that jobs reached";
         r.register("trainyard_job_transitions", help, self.transitions.clone());
         r.register("trainyard_calls", "Calls to the API server by answer; code 0: none", self.calls.clone());

@@ -7,6 +7,8 @@ use event_log::Stats;
 use model::Text;
 use operator::Operator;
 
+use super::Figures;
+
 /// Figures about the log and its jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -18,6 +20,8 @@ pub struct Summary {
     pub queues: BTreeMap<Text, Counts>,
     /// Calls handed out and not yet answered.
     pub calls_under_way: usize,
+    /// Jobs that are there now, under the names of original operators.
+    pub originals: Figures,
 }
 
 impl Summary {
@@ -25,11 +29,21 @@ impl Summary {
     pub fn of(operator: &Operator) -> Self {
         let registry = operator.registry();
         let mut phases: BTreeMap<(Text, &'static str), u64> = BTreeMap::new();
+        // What nothing counts in is 0, not absent.
+        let names = registry.iter().filter_map(|api| api.series());
+        let mut originals: Figures =
+            names.flat_map(|series| [series.running, series.pending].map(|name| ((name, series.kind), 0))).collect();
         for (key, job) in operator.state().jobs.summaries().filter(|(_, job)| job.known && !job.gone) {
-            let word = registry.api_of(key).map_or("", |api| api.phase_word(job.phase));
+            let api = registry.api_of(key);
+            let word = api.map_or("", |api| api.phase_word(job.phase));
+            if let Some(series) = api.and_then(|api| api.series())
+                && let Some(name) = series.present(job.phase)
+            {
+                *originals.entry((name, series.kind)).or_default() += 1;
+            }
             *phases.entry((key.kind.clone(), word)).or_default() += 1;
         }
         let queues = report::counts(operator.state());
-        Self { log: operator.log().stats(), phases, queues, calls_under_way: operator.calls_in_flight() }
+        Self { log: operator.log().stats(), phases, queues, calls_under_way: operator.calls_in_flight(), originals }
     }
 }

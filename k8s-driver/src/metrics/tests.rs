@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use apis::JobApi as _;
 use engine::queues::report::Counts;
 use event_log::{Head, Stats};
 use model::{LossKind, Position, QuotaSpec};
@@ -34,7 +35,11 @@ fn what_was_counted_is_in_the_text() {
         ..Stats::default()
     };
     let phases = BTreeMap::from([((kind, "Running"), 4), ((Text::from("AITrainingJob"), ""), 1)]);
-    metrics.summary(&Summary { log: stats, phases, calls_under_way: 2, ..Summary::default() });
+    let series = apis::torchjob::TorchJob::default().series().copied().unwrap();
+    let course = Course { from: model::Phase::Running, to: model::Phase::Succeeded, adopted: false, gone: false };
+    metrics.original(&series, course);
+    let originals = Figures::from([((series.running, series.kind), 3)]);
+    metrics.summary(&Summary { log: stats, phases, calls_under_way: 2, originals, ..Summary::default() });
     let text = metrics.text();
     for line in [
         r#"trainyard_job_transitions_total{kind="AITrainingJob",phase="Running"} 2"#,
@@ -50,6 +55,8 @@ fn what_was_counted_is_in_the_text() {
         r#"trainyard_watch_restarts_total{kind="Pod",reason="expired"} 1"#,
         r#"trainyard_jobs{kind="AITrainingJob",phase="Running"} 4"#,
         r#"trainyard_jobs{kind="AITrainingJob",phase="new"} 1"#,
+        r#"torch_on_k8s_jobs_successful{kind="torchjob"} 1"#,
+        r#"torch_on_k8s_jobs_running{kind="torchjob"} 3"#,
         "trainyard_calls_under_way 2",
         "trainyard_log_first_position 5",
         "trainyard_log_head_position 9",
