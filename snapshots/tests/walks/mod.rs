@@ -2,7 +2,7 @@
 //! operator becomes idle and the invariants of `docs/invariants.md` hold.
 //!
 //! A failure prints its seed; `WALK_SEED=n cargo test -p snapshots walks` repeats that walk alone. Each API has a generator of its own
-//! (`aitrainingjob`, `elasticjob`); what must hold in the end is in `rest`, and what each call must obey in the generator. `queues` has
+//! (`aitrainingjob`, `elasticjob`, `torchjob`); what must hold in the end is in `rest`, and what each call must obey in the generator. `queues` has
 //! several jobs in several queues, and the audit after every call. What happens to all alike is in `events`.
 
 mod aitrainingjob;
@@ -10,6 +10,7 @@ mod elasticjob;
 mod events;
 mod queues;
 mod rest;
+mod torchjob;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -171,7 +172,9 @@ impl Walk {
         self.stopped = act(&mut self.simulation).err().map(|error| error.to_string());
         let calls = self.simulation.take_trace().done;
         let state = self.simulation.operator().map(operator::Operator::state);
-        let job = state.and_then(|state| state.jobs.iter().find(|(_, job)| job.known && !job.gone));
+        let kind = self.api.resource().kind;
+        let is_job = |key: &model::JobKey, job: &Job| key.kind == kind && job.known && !job.gone;
+        let job = state.and_then(|state| state.jobs.iter().find(|(key, job)| is_job(key, job)));
         let checked = self.api.check_calls(&before, job.as_ref().map(|(_, job)| &**job), &calls);
         if let Err(problem) = checked.and_then(|()| self.ended_stays_ended(&before)) {
             self.stopped.get_or_insert(problem);
@@ -218,6 +221,11 @@ fn after_any_walk_the_job_is_idle() {
 #[test]
 fn after_any_walk_an_elastic_job_is_idle() {
     walk(&elasticjob::ElasticJob);
+}
+
+#[test]
+fn after_any_walk_a_torch_job_is_idle() {
+    walk(&torchjob::TorchJob);
 }
 
 fn walk(api: &'static dyn WalkedJob) {

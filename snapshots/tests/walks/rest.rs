@@ -48,7 +48,8 @@ impl Walk {
         }
         let operator = self.simulation.operator().ok_or("no operator")?;
         let state = operator.state();
-        let Some((key, job)) = state.jobs.iter().find(|(_, j)| j.known && !j.gone) else {
+        let kind = self.api.resource().kind;
+        let Some((key, job)) = state.jobs.iter().find(|(key, j)| key.kind == kind && j.known && !j.gone) else {
             let gone = self.api.may_be_gone(&self.manifest) && self.pods().is_empty();
             return if gone { Ok(()) } else { Err("the job is lost".into()) };
         };
@@ -68,7 +69,8 @@ impl Walk {
         let shows = api.api_of(key).map(|api| api.status(key, &job)).unwrap_or_default();
         // Waits only shrink, which is not worth a write; what an ended job shows is final, even if its spec changes later.
         let matters = |path: &String| {
-            let last_word = path.starts_with("replicaStatuses") || path.starts_with("conditions");
+            let last_word =
+                ["replicaStatuses", "taskStatuses", "conditions"].iter().any(|member| path.starts_with(member));
             !(path.starts_with("trainyard.wait") || job.phase.is_terminal() && last_word)
         };
         let mut differences = engine::explain::differences(status, &shows);
