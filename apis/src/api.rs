@@ -242,6 +242,11 @@ pub trait JobApi: Send + Sync {
     /// Returns the `source.component` of Kubernetes Events about its jobs.
     fn event_component(&self) -> &'static str;
 
+    /// Returns the priority that a field of its spec tells, for a job without the label of that.
+    fn priority(&self, _object: &Value) -> Option<i32> {
+        None
+    }
+
     /// Returns the names of the metrics that its original operator had; `None` where they are not served.
     fn series(&self) -> Option<&'static Series> {
         None

@@ -14,7 +14,8 @@ use crate::template::is_gpu;
 /// Label of a job that names its queue.
 pub const QUEUE: &str = "trainyard.dev/queue";
 
-/// Label of a job that tells its priority: a whole number, higher first. Without it the priority is 0.
+/// Label of a job that tells its priority: a whole number, higher first. Without it the priority is that of the spec, where its API has
+/// one, or 0.
 pub const PRIORITY: &str = "trainyard.dev/priority";
 
 /// Adds the demand of a job to its translated spec, if its pods request GPUs.
@@ -34,7 +35,7 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
         group.gpu_request = request;
     }
     if spec.groups.iter().any(|group| group.gpu_request.is_some()) {
-        let (priority, problem) = priority(object);
+        let (priority, problem) = priority(object, api.priority(object));
         spec.demand = Some(Demand { queue: queue(object), priority, submitted: created(object) });
         fact.warnings.extend(problem);
     }
@@ -46,11 +47,11 @@ fn queue(object: &Value) -> Option<Text> {
     labels.get(QUEUE)?.as_str().filter(|name| !name.is_empty()).map(Text::from)
 }
 
-/// Returns the priority that an object's labels name, 0 without one, and what is wrong with it.
-fn priority(object: &Value) -> (i32, Option<FieldError>) {
+/// Returns the priority that an object's labels name, that of its spec or 0 without one, and what is wrong with it.
+fn priority(object: &Value, of_spec: Option<i32>) -> (i32, Option<FieldError>) {
     let label = at(object, &["metadata", "labels"]).and_then(|labels| labels.get(PRIORITY)?.as_str());
     match label.map(str::parse) {
-        None => (0, None),
+        None => (of_spec.unwrap_or_default(), None),
         Some(Ok(priority)) => (priority, None),
         Some(Err(_)) => {
             let path = format!("metadata.labels.{PRIORITY}");

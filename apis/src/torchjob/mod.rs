@@ -161,6 +161,11 @@ impl JobApi for TorchJob {
         "TorchJobController"
     }
 
+    fn priority(&self, object: &Value) -> Option<i32> {
+        let priority = at(object, &["spec", "schedulingPolicy", "priority"]).and_then(Value::as_i64);
+        priority.and_then(|priority| i32::try_from(priority).ok())
+    }
+
     fn series(&self) -> Option<&'static Series> {
         Some(&words::SERIES)
     }
