@@ -46,6 +46,17 @@ pub enum Error {
         /// Their pids and names.
         processes: String,
     },
+    /// A pod has no such container.
+    #[error("pod {pod} has no container {container}")]
+    NoSuchContainer {
+        /// Namespace and name of the pod.
+        pod: String,
+        /// The name.
+        container: String,
+    },
+    /// A program cannot be started in a container.
+    #[error("{0}")]
+    NotStarted(String),
     /// No such pod runs.
     #[error("pod {namespace}/{name} does not run here")]
     NoSuchPod {

@@ -44,6 +44,19 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
+    /// Returns the command that starts this binary for a pod: marked, with the environment that pods inherit.
+    pub(crate) fn command(&self, namespace: &str, name: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        if let Some(inherited) = &self.inherited_variables {
+            command.env_clear();
+            command.envs(inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        }
+        let mark = Mark::of_pod(&self.directory, namespace, name);
+        // Out of reach of the terminal's interrupt key: the runner decides what that means.
+        command.env(leftovers::VARIABLE, mark.value()).arg0("trainyard").process_group(0);
+        command
+    }
+
     /// Passes a report on.
     pub(crate) fn report(&self, report: PodReport) {
         // Without a receiver the runtime is being dropped.
@@ -126,19 +139,11 @@ impl Running {
                 return Ok(status::of_failed("Shutdown", "the runner is ending"));
             };
             let orders = std::mem::take(orders);
-            let mut command = Command::new(&self.hub.program);
-            if let Some(inherited) = &self.hub.inherited_variables {
-                command.env_clear();
-                command.envs(inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-            }
-            let mark = Mark::of_pod(&self.hub.directory, &self.plan.namespace, &self.plan.name);
-            let mut child = command
-                .env(leftovers::VARIABLE, mark.value())
+            let mut child = self
+                .hub
+                .command(&self.plan.namespace, &self.plan.name)
                 // The second argument is for who looks at `ps`.
                 .args([SUPERVISOR_COMMAND, &format!("{}/{}", self.plan.namespace, self.plan.name)])
-                .arg0("trainyard")
-                // Out of reach of the terminal's interrupt key: the runner decides what that means.
-                .process_group(0)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()?;

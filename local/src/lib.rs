@@ -19,8 +19,9 @@
 //! | [`options`] | what the runner can set |
 //! | [`processes`] | the runtime: table of pods, reports |
 //! | `handle` | the runner's end of one pod supervisor |
+//! | `execution` | a program beside those of a container |
 //! | `pod` | the part of a Pod object that is read |
-//! | `plan` | Pod object to programs; `environment`, `torch`, `expand`, `names`, `quantity`, `volumes`, `gpus`, `objects` serve it |
+//! | `plan` | Pod object to programs; `environment`, `torch`, `expand`, `names`, `mounts`, `volumes`, `gpus`, `objects` serve it |
 //! | `security`, `accounts` | users, groups and capabilities of containers, and what cannot be honoured |
 //! | [`supervisor`], `lifecycle`, `status` | one pod: processes; decisions (pure); the status that shows them |
 //! | [`shim`], `tree` | one container: starting the program, ending everything below |
@@ -43,12 +44,14 @@ mod claims;
 mod clock;
 mod environment;
 mod error;
+mod execution;
 mod expand;
 mod gpus;
 mod handle;
 mod last_words;
 mod leftovers;
 mod lifecycle;
+mod mounts;
 mod names;
 mod nearest;
 mod objects;
@@ -72,10 +75,11 @@ use std::process::ExitCode;
 
 pub use clock::now;
 pub use error::Error;
+pub use execution::Execution;
 pub use gpus::VisibleGpus;
 pub use last_words::of_file as last_output;
 pub use nearest::{has_program, nearest_program};
-pub use options::{BackOff, Options, Output, Peer, Peers, Sink, Waker};
+pub use options::{BackOff, Options, Output, PathIn, Peer, Peers, Prepare, Sink, Waker};
 pub use private::keep_files_private;
 pub use processes::{Processes, log_file};
 pub use security::{Unhonoured, unhonoured};

@@ -54,6 +54,13 @@ pub struct Peer {
 /// Tells the place of a pod, where it has one. It must not call the runtime.
 pub type Peers = Arc<dyn Fn(&Value) -> Option<Peer> + Send + Sync>;
 
+/// Returns the path on this machine of a path in a container of a pod, where it has that container.
+pub type PathIn<'a> = dyn Fn(&str, &str) -> Option<PathBuf> + 'a;
+
+/// Gives a pod what it needs besides its object, before it is started. An error is a message: the pod waits with it. It must not call
+/// the runtime.
+pub type Prepare = Arc<dyn Fn(&Value, &PathIn<'_>) -> Result<(), String> + Send + Sync>;
+
 /// Delay before a container that ended is started again in its pod. The first time it does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackOff {
@@ -102,6 +109,8 @@ pub struct Options {
     pub refuse_unhonoured: bool,
     /// Places of pods: those that have one get the environment that PyTorch reads. Absent: no pod gets it.
     pub peers: Option<Peers>,
+    /// Prepares pods. Absent: none needs it.
+    pub prepare: Option<Prepare>,
 }
 
 impl Options {
@@ -121,6 +130,7 @@ impl Options {
             inherited_variables: None,
             refuse_unhonoured: false,
             peers: None,
+            prepare: None,
         }
     }
 }

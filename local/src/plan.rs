@@ -11,6 +11,7 @@ use crate::accounts::Accounts;
 use crate::environment::{self, ReferenceContext};
 use crate::expand::expand;
 use crate::gpus::{self, Gpus};
+use crate::mounts::Mounts;
 use crate::names::Names;
 use crate::objects::Objects;
 use crate::options::Options;
@@ -127,6 +128,16 @@ impl Planner<'_> {
             self.gpus.release(&plan.uid);
             return Err(refusal);
         }
+        if let Some(prepare) = &self.options.prepare {
+            let path = |container: &str, path: &str| {
+                let container = plan.init.iter().chain(&plan.main).find(|one| one.name == container)?;
+                Some(PathBuf::from(container.mounts.rewrite(path)))
+            };
+            if let Err(message) = prepare(object, &path) {
+                self.gpus.release(&plan.uid);
+                return Err(whole(message));
+            }
+        }
         Ok(plan)
     }
 
@@ -167,14 +178,18 @@ impl Planner<'_> {
             given.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible.to_owned()));
         }
         let scope = ReferenceContext { pod, objects: self.objects, pod_ip: &plan.pod_ip, host_ip: &plan.host_ip };
-        let env = environment::of_container(scope, container, &given, self.names)?;
+        let mut env = environment::of_container(scope, container, &given, self.names)?;
+        let mounts = Mounts::of(container, places);
+        for (_, value) in &mut env {
+            *value = mounts.rewrite(value);
+        }
 
         let lookup = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
         let mut argv: Vec<String> = Vec::new();
         let mut before = String::new();
         for arg in words() {
             let expanded = expand(arg, lookup);
-            argv.push(self.names.rewrite_arg(&metadata.namespace, &before, &expanded));
+            argv.push(mounts.rewrite(&self.names.rewrite_arg(&metadata.namespace, &before, &expanded)));
             before = expanded;
         }
         let error_file = lookup(ERROR_FILE).map_or(error_file, PathBuf::from);
@@ -184,7 +199,13 @@ impl Planner<'_> {
         Ok(Container {
             name: container.name.clone(),
             image: container.image.clone(),
-            program: Program { argv, env, workdir: self.workdir(&container.working_dir), identity },
+            program: Program {
+                argv,
+                env,
+                workdir: self.workdir(&mounts.rewrite(&container.working_dir)),
+                identity,
+                streams: None,
+            },
             log: log_path(
                 &self.options.data_dir,
                 &metadata.namespace,
@@ -197,6 +218,7 @@ impl Planner<'_> {
             // Kubernetes' default (`File`) into the pods that a node agent gets.
             message_from_log: container.termination_message_policy != "File",
             error_file,
+            mounts,
         })
     }
 

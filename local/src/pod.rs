@@ -84,7 +84,7 @@ members! {
     EnvFrom { prefix: String, config_map_ref: Option<NameRef>, secret_ref: Option<NameRef>, }
     NameRef { name: String, optional: bool, }
     Resources { limits: BTreeMap<String, Value>, requests: BTreeMap<String, Value>, }
-    Mount { name: String, mount_path: String, }
+    Mount { name: String, mount_path: String, sub_path: String, }
     Volume {
         name: String,
         empty_dir: Option<Value>,

@@ -17,14 +17,16 @@ use serde_json::Value;
 
 use crate::claims::{Claim, claim};
 use crate::error::Error;
+use crate::execution::{Execution, Stop};
 use crate::gpus::Gpus;
 use crate::handle::{Handle, Hub};
+use crate::mounts::Mounts;
 use crate::names::{self, Names};
 use crate::objects::Objects;
 use crate::options::{Options, Output, Sink};
 use crate::plan::{PlanError, Planner, log_path};
 use crate::tail::Tail;
-use crate::wire::Order;
+use crate::wire::{Order, Program};
 use crate::{leftovers, private, status, volumes};
 
 /// Maximum time for which dropping the runtime waits for its pods.
@@ -64,6 +66,10 @@ struct Pod {
     namespace: String,
     name: String,
     handle: Handle,
+    /// The programs of its containers and their mounts, by name.
+    programs: BTreeMap<String, (Program, Mounts)>,
+    /// What ends the programs that were started beside them.
+    executions: Vec<Stop>,
 }
 
 struct Inner {
@@ -206,6 +212,14 @@ impl Processes {
         self.lock().names.address(namespace, name)
     }
 
+    /// The address of a pod that was started here and has not ended.
+    #[must_use]
+    pub fn address_of_running(&self, namespace: &str, name: &str) -> Option<Ipv4Addr> {
+        let inner = &mut *self.lock();
+        let runs = inner.pods.values().any(|pod| pod.namespace == namespace && pod.name == name);
+        runs.then(|| inner.names.address(namespace, name))
+    }
+
     /// Kills what runs of a pod and has its containers count as ended with `code`; when nothing of it runs just now,
     /// as soon as something does.
     ///
@@ -221,6 +235,32 @@ impl Processes {
             }
             None => Err(Error::NoSuchPod { namespace: namespace.to_owned(), name: name.to_owned() }),
         }
+    }
+
+    /// Starts a program in a container: with its environment, working directory, user and mounts. It ends with the pod. Returns once it runs.
+    ///
+    /// # Errors
+    /// When the pod does not run here, has no such container, or the program cannot be started.
+    pub fn exec(&self, namespace: &str, name: &str, container: &str, command: &[String]) -> Result<Execution, Error> {
+        let is_pod = |pod: &Pod| pod.namespace == namespace && pod.name == name;
+        let missing = || Error::NoSuchPod { namespace: namespace.to_owned(), name: name.to_owned() };
+        let (hub, (mut program, mounts)) = {
+            let inner = self.lock();
+            let pod = inner.pods.values().find(|pod| is_pod(pod)).ok_or_else(missing)?;
+            let program = pod.programs.get(container).cloned().ok_or_else(|| Error::NoSuchContainer {
+                pod: format!("{namespace}/{name}"),
+                container: container.to_owned(),
+            })?;
+            (inner.hub.clone().ok_or_else(missing)?, program)
+        };
+        program.argv = command.iter().map(|word| mounts.rewrite(word)).collect();
+        // Others can go on meanwhile.
+        let execution = Execution::start(&hub, (namespace, name), container, program).map_err(Error::NotStarted)?;
+        let mut inner = self.lock();
+        let pod = inner.pods.values_mut().find(|pod| is_pod(pod)).ok_or_else(missing)?;
+        pod.executions.retain(Stop::is_used);
+        pod.executions.push(execution.stopper());
+        Ok(execution)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -254,7 +294,9 @@ impl PodRuntime for Processes {
         let mut inner = self.lock();
         let reports: Vec<PodReport> = inner.reports.try_iter().collect();
         for report in reports.iter().filter(|report| report.ended) {
-            inner.pods.remove(&report.uid);
+            if let Some(pod) = inner.pods.remove(&report.uid) {
+                pod.executions.iter().for_each(Stop::stop);
+            }
             inner.gpus.release(&report.uid);
         }
         reports
@@ -283,8 +325,12 @@ impl Inner {
         match plan {
             Ok(plan) => {
                 let pod_dir = volumes::pod_dir(&self.options.data_dir, uid);
+                let containers = plan.init.iter().chain(&plan.main);
+                let programs =
+                    containers.map(|one| (one.name.clone(), (one.program.clone(), one.mounts.clone()))).collect();
                 let handle = Handle::start(hub, plan, pod_dir);
-                let pod = Pod { namespace: namespace.to_owned(), name: name.to_owned(), handle };
+                let (namespace, name) = (namespace.to_owned(), name.to_owned());
+                let pod = Pod { namespace, name, handle, programs, executions: Vec::new() };
                 self.pods.insert(uid.to_owned(), pod);
             }
             Err(PlanError::Admission { message }) => {

@@ -12,6 +12,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,22 +148,31 @@ fn start(program: &Program) -> Result<Child, String> {
         return Err(format!("working directory {} does not exist", program.workdir.display()));
     }
     let identity = serde_json::to_string(&program.identity).map_err(|error| error.to_string())?;
-    if let Some(uid) = program.identity.uid.map(Uid::from_raw) {
-        // So that it can be opened again by the name `/dev/stderr`; its directory stays closed to others.
-        let _ = rustix::fs::fchown(io::stderr(), Some(uid), None);
-    }
     let describe = |error: &io::Error| format!("cannot start {first:?}: {error}");
     let (ours, theirs) = UnixStream::pair().map_err(|error| describe(&error))?;
-    // Both streams of the program go where this process's errors go: its log file.
-    let output = || io::stderr().as_fd().try_clone_to_owned().map(Stdio::from);
+    // Without streams of its own, both of the program's go where this process's errors go: its log file.
+    let output = |path: Option<&PathBuf>| {
+        let output: OwnedFd = match path {
+            Some(path) => File::options().write(true).open(path)?.into(),
+            None => io::stderr().as_fd().try_clone_to_owned()?,
+        };
+        if let Some(uid) = program.identity.uid.map(Uid::from_raw) {
+            // So that it can be opened again by the name `/dev/stderr`; its directory stays closed to others.
+            let _ = rustix::fs::fchown(&output, Some(uid), None);
+        }
+        Ok(Stdio::from(output))
+    };
+    let streams = program.streams.as_ref();
+    let input = streams.map_or_else(|| Path::new("/dev/null"), |streams| streams.stdin.as_path());
     let child = Command::new(SELF)
         .args([crate::SHIM_COMMAND, ENTER, &tree::own_pid().to_string(), &identity])
+        .arg(input)
         .args(&program.argv)
         .envs(program.env.iter().map(|(name, value)| (name, value)))
         .current_dir(&program.workdir)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(output().map_err(|error| describe(&error))?)
-        .stderr(output().map_err(|error| describe(&error))?)
+        .stdout(output(streams.map(|streams| &streams.stdout)).map_err(|error| describe(&error))?)
+        .stderr(output(streams.map(|streams| &streams.stderr)).map_err(|error| describe(&error))?)
         .spawn()
         .map_err(|error| describe(&error))?;
     let mut problem = String::new();
@@ -172,15 +182,17 @@ fn start(program: &Program) -> Result<Child, String> {
     if problem.is_empty() { Ok(child) } else { Err(problem) }
 }
 
-/// Becomes the program: arguments are the pid of the shim, the [`Identity`], and the program with its arguments.
+/// Becomes the program: arguments are the pid of the shim, the [`Identity`], the file that is its input, and the program with
+/// its arguments.
 fn enter(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let parent: Option<i32> = args.next().and_then(|text| text.to_str()?.parse().ok());
     let identity: Option<Identity> = args.next().and_then(|text| serde_json::from_str(text.to_str()?).ok());
-    let (Some(parent), Some(identity), Some(program)) = (parent, identity, args.next()) else {
+    let (Some(parent), Some(identity), Some(input), Some(program)) = (parent, identity, args.next(), args.next())
+    else {
         return ExitCode::FAILURE;
     };
     let Ok(problems) = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3) else { return ExitCode::FAILURE };
-    let error = become_program(parent, &identity, &program, args);
+    let error = become_program((parent, &identity), Path::new(&input), &program, args);
     let near = (error.kind() == io::ErrorKind::NotFound).then(|| nearest_program(&program)).flatten();
     let near = near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
     // If the shim has ended, this is not read, and nothing was started.
@@ -195,12 +207,14 @@ fn nearest_program(program: &OsStr) -> Option<String> {
 }
 
 fn become_program(
-    parent: i32,
-    identity: &Identity,
+    (parent, identity): (i32, &Identity),
+    input: &Path,
     program: &OsStr,
     args: impl Iterator<Item = OsString>,
 ) -> io::Error {
     let prepare = || -> io::Result<()> {
+        // Before the change of user, who may not open it.
+        let input = File::open(input)?;
         become_user(identity).map_err(|error| io::Error::other(format!("its security context: {error}")))?;
         // After the change of user, which forgets it.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -210,7 +224,7 @@ fn become_program(
         }
         signals::reset_at_exec()?;
         rustix::process::setsid()?;
-        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        rustix::stdio::dup2_stdin(input)?;
         Ok(())
     };
     match prepare() {

@@ -1,4 +1,4 @@
-//! Volumes as directories: each is given to the containers as `TRAINYARD_VOLUME_<NAME>`.
+//! Volumes as directories: each is given to the containers as `TRAINYARD_VOLUME_<NAME>`, and by `mounts` where they name its path.
 //!
 //! `emptyDir`, `ConfigMap`s and `Secret`s live below the pod's own directory and go with it; a claim is a directory that stays;
 //! a host path is itself. Nothing is mounted anywhere. Tests: at the end.
@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::mounts::has_path_below;
 use crate::objects::{Data, ObjectKind, Objects};
 use crate::pod::{Container, HostPath, Item, Pod, Volume};
 use crate::private::{self, Access};
@@ -56,7 +57,7 @@ pub(crate) fn prepare(
             let Some(place) = places.iter().find(|place| place.name == mount.name) else { continue };
             // Every process of this machine has its /dev/shm already; who uses the variable needs no advice.
             let differs = Path::new(&mount.mount_path) != place.path && mount.mount_path != "/dev/shm";
-            if differs && !mentions(container, &variable(&mount.name)) {
+            if differs && !mentions(container, &mount.mount_path, &variable(&mount.name)) {
                 warnings.push(format!(
                     "nothing is mounted at {}: volume {:?} is the directory in ${}",
                     mount.mount_path,
@@ -69,10 +70,12 @@ pub(crate) fn prepare(
     Ok(places)
 }
 
-/// Returns whether a container's command, arguments or environment speak of a variable.
-fn mentions(container: &Container, variable: &str) -> bool {
+/// Returns whether a container's command, arguments, environment or working directory speak of a mount: by its path, which is
+/// replaced there, or by the variable of its volume.
+fn mentions(container: &Container, mount: &str, variable: &str) -> bool {
     let env = container.env.iter().map(|variable| &variable.value);
-    container.command.iter().chain(&container.args).chain(env).any(|text| text.contains(variable))
+    let mut texts = container.command.iter().chain(&container.args).chain(env).chain([&container.working_dir]);
+    texts.any(|text| text.contains(variable) || has_path_below(text, mount))
 }
 
 fn place(

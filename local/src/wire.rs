@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::mounts::Mounts;
 use crate::options::BackOff;
 use crate::security::Identity;
 
@@ -57,6 +58,9 @@ pub(crate) struct Container {
     pub(crate) message_from_log: bool,
     /// File in which torch's error handler writes an exception; it is a better message.
     pub(crate) error_file: PathBuf,
+    /// Its mounts, for programs that are started beside it by the runner.
+    #[serde(skip)]
+    pub(crate) mounts: Mounts,
 }
 
 /// Program that a shim starts.
@@ -67,6 +71,16 @@ pub(crate) struct Program {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) workdir: PathBuf,
     pub(crate) identity: Identity,
+    /// Its streams; absent: no input, and all output goes where the shim's errors go.
+    pub(crate) streams: Option<Streams>,
+}
+
+/// Files that are the streams of a program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Streams {
+    pub(crate) stdin: PathBuf,
+    pub(crate) stdout: PathBuf,
+    pub(crate) stderr: PathBuf,
 }
 
 /// Runner to supervisor, after the plan.

@@ -3,6 +3,7 @@
 //! No test may change what the process has once, such as its environment, working directory or signal handlers.
 
 mod common;
+mod execution;
 mod leftovers;
 mod private;
 mod processes;
