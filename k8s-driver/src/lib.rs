@@ -37,7 +37,7 @@ pub use crate::watch::sources::JobFilter;
 /// Connections to an API server and single HTTP exchanges with it.
 pub mod api_server {
     pub use crate::client::exchange::{error_chain, exchange, send};
-    pub use crate::client::{Connection, Error, Options, connect};
+    pub use crate::client::{Connection, Error, Options, connect, connect_upgradable};
 }
 
 /// Leader election on a Lease.

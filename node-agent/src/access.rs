@@ -1,7 +1,8 @@
-//! Who may read what containers printed: as with a kubelet, a client with a certificate of the cluster's authority, which the API server
-//! lets `get` `nodes/proxy` of this node (`SubjectAccessReview`). The API server's own kubelet client is one.
+//! Who may read what containers printed, and start programs in them: as with a kubelet, a client with a certificate of the cluster's
+//! authority, which the API server lets `get` or `create` `nodes/proxy` of this node (`SubjectAccessReview`). The API server's own
+//! kubelet client is one.
 //!
-//! Verdicts are kept for a short time. Must not know what is read. Tests: at the end; `cli/tests/process_nodes` with a real API
+//! Verdicts are kept for a short time. Must not know what is served. Tests: at the end; `cli/tests/process_nodes` with a real API
 //! server.
 
 use std::collections::BTreeMap;
@@ -21,6 +22,10 @@ const AUTHORITIES: &str = "/api/v1/namespaces/kube-system/configmaps/extension-a
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Every user who proved an identity is in this group.
 const AUTHENTICATED: &str = "system:authenticated";
+/// The verb of reading what containers printed.
+pub(crate) const READ: &str = "get";
+/// The verb of starting programs in pods and connecting to them.
+pub(crate) const ENTER: &str = "create";
 /// Maximum age of a verdict: a right that is taken away ends this much later.
 const MAX_AGE: Duration = Duration::from_secs(30);
 /// Maximum number of verdicts kept.
@@ -73,19 +78,22 @@ impl User {
         &self.name
     }
 
-    fn review(&self, node: &str) -> Value {
+    fn review(&self, node: &str, verb: &str) -> Value {
         let attributes =
-            json!({"verb": "get", "version": "v1", "resource": "nodes", "subresource": "proxy", "name": node});
+            json!({"verb": verb, "version": "v1", "resource": "nodes", "subresource": "proxy", "name": node});
         json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {"user": self.name, "groups": self.groups, "resourceAttributes": attributes}})
     }
 }
 
+/// A user and a verb.
+type Asked = (User, &'static str);
+
 /// Asks the API server, and remembers.
 pub(crate) struct Gate {
     server: Server,
     node: String,
-    known: Mutex<BTreeMap<User, (bool, Instant)>>,
+    known: Mutex<BTreeMap<Asked, (bool, Instant)>>,
 }
 
 impl Gate {
@@ -93,24 +101,25 @@ impl Gate {
         Self { server, node, known: Mutex::default() }
     }
 
-    /// Whether a user may read.
+    /// Returns whether a user may do what a verb says.
     ///
     /// # Errors
     /// When the API server does not say.
-    pub(crate) async fn lets_in(&self, user: &User) -> Result<bool, RequestError> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(user).copied();
+    pub(crate) async fn lets_in(&self, user: &User, verb: &'static str) -> Result<bool, RequestError> {
+        let key = (user.clone(), verb);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         if let Some((allowed, at)) = known
             && at.elapsed() < MAX_AGE
         {
             return Ok(allowed);
         }
-        let review = self.server.create(REVIEWS, &user.review(&self.node)).await?;
+        let review = self.server.create(REVIEWS, &user.review(&self.node, verb)).await?;
         let allowed = review["status"]["allowed"] == true && review["status"]["denied"] != true;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, (_, at)| at.elapsed() < MAX_AGE);
         // A refusal is not kept: a right that was just given counts at once.
         if allowed && known.len() < MAX_KEPT {
-            known.insert(user.clone(), (allowed, Instant::now()));
+            known.insert(key, (allowed, Instant::now()));
         }
         Ok(allowed)
     }
@@ -139,8 +148,9 @@ mod tests {
             (user.name(), user.groups.as_slice()),
             ("api", &["masters".to_owned(), AUTHENTICATED.to_owned()][..])
         );
-        let attributes = &user.review("n1")["spec"]["resourceAttributes"];
+        let attributes = &user.review("n1", ENTER)["spec"]["resourceAttributes"];
         assert_eq!((&attributes["subresource"], &attributes["name"]), (&json!("proxy"), &json!("n1")));
+        assert_eq!(attributes["verb"], "create");
         assert_eq!(User::of_certificate(&certificate(&[(DnType::OrganizationName, "masters")])), None);
         assert_eq!(User::of_certificate(b"junk"), None);
     }

@@ -24,7 +24,7 @@ use crate::api::{News, RequestError, Server};
 use crate::heartbeat::Heartbeat;
 use crate::pods::{Answer, Call, Effect, Pods};
 use crate::references::{self, Reference};
-use crate::serve::{self, Logs, Running};
+use crate::serve::{self, Endpoint, Running};
 use crate::{Error, Options, machine};
 
 /// Maximum interval between two checks of timers.
@@ -41,8 +41,8 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(),
     let _lock = lock(&options.data_directory)?;
     let options = Arc::new(options);
     let server = Server::connect(options.kubeconfig.clone()).await?;
-    let logs = Logs::bind().await?;
-    let machine = machine::read(&options.data_directory, logs.port());
+    let endpoint = Endpoint::bind().await?;
+    let machine = machine::read(&options.data_directory, endpoint.port());
     let mut heartbeat = Heartbeat::new(server.clone(), Arc::clone(&options), machine);
     let mut stop = pin!(stop);
     tokio::select! {
@@ -56,14 +56,15 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> Result<(),
     let running = Running::default();
     let mut agent = Agent {
         server,
-        processes,
+        processes: processes.clone(),
         pods: Pods::default(),
         running: Arc::clone(&running),
         calls: JoinSet::new(),
         reads: JoinSet::new(),
     };
     {
-        let serving = logs.serve(acceptor, gate, options.data_directory.clone(), running);
+        let files = (options.data_directory.clone(), running);
+        let serving = endpoint.serve(acceptor, gate, files, processes);
         let mut background = pin!(async { tokio::join!(heartbeat.keep(), serving) });
         agent.work(&options, &woken, &mut stop, &mut background).await;
     }

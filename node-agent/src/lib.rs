@@ -4,7 +4,7 @@
 //! themselves are [`local::Processes`]'s. It must not schedule, and must not know jobs.
 //!
 //! What it does otherwise than a kubelet: images are not pulled (a container runs its `command`), nothing is mounted (a volume
-//! is the directory in `TRAINYARD_VOLUME_<NAME>`), a security context that a process cannot have is refused, probes are not run, a pod's address is a loopback address found by its name,
+//! is the directory in `TRAINYARD_VOLUME_<NAME>`, and paths below its mount in commands and environment are replaced), a security context that a process cannot have is refused, probes are not run, a pod's address is a loopback address found by its name,
 //! and its processes end with the agent. An agent that comes back reports what ran as failed with code 137, or starts it again
 //! where the pod's `restartPolicy` says so, as a kubelet does after its machine was rebooted.
 //!
@@ -17,8 +17,9 @@
 //! | `node` | the Node and Lease objects. Pure |
 //! | `machine` | what this machine has |
 //! | `api` | requests to the API server |
-//! | `access` | who may read what containers printed |
+//! | `access` | who may read what containers printed, and start programs in them |
 //! | `logs`, `serve` | what containers printed, and `kubectl logs` |
+//! | `exec`, `forward`, `websocket` | programs in containers (`kubectl exec`), connections to pods, and what carries both |
 //! | `heartbeat` | registering the node and keeping it Ready |
 //! | `agent` | the loop that ties them together |
 //!
@@ -29,6 +30,8 @@
 mod access;
 mod agent;
 mod api;
+mod exec;
+mod forward;
 mod heartbeat;
 mod logs;
 mod machine;
@@ -38,6 +41,7 @@ mod pods;
 mod references;
 mod serve;
 mod status;
+mod websocket;
 
 use std::io;
 use std::path::PathBuf;

@@ -17,12 +17,12 @@ pub(crate) struct Machine {
     pub(crate) boot_id: String,
     pub(crate) id: String,
     pub(crate) os_image: String,
-    /// Where the output of containers is served; 0: nowhere.
-    pub(crate) logs_port: u16,
+    /// Where the API server finds this node; 0: nowhere.
+    pub(crate) port: u16,
 }
 
 /// Reads it.
-pub(crate) fn read(data_directory: &Path, logs_port: u16) -> Machine {
+pub(crate) fn read(data_directory: &Path, port: u16) -> Machine {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let meminfo = line("/proc/meminfo");
     let memory = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -37,7 +37,7 @@ pub(crate) fn read(data_directory: &Path, logs_port: u16) -> Machine {
         kernel: line("/proc/sys/kernel/osrelease"),
         boot_id: line("/proc/sys/kernel/random/boot_id"),
         id: line("/etc/machine-id"),
-        logs_port,
+        port,
         os_image: name.map(|name| name.trim_matches('"').to_owned()).unwrap_or_default(),
     }
 }

@@ -13,6 +13,9 @@ const LEASE_SECONDS: u32 = 40;
 /// The one address of all nodes of this machine.
 const ADDRESS: &str = "127.0.0.1";
 
+/// What an API server may rely on: `WebSocket`s are passed on to this node and need no translation. One before 1.36 drops the member.
+const DECLARED_FEATURES: [&str; 1] = ["ExtendWebSocketsToKubelet"];
+
 /// Whether the node takes and runs pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
@@ -100,7 +103,8 @@ pub(crate) fn status(
             fine("MemoryPressure"), fine("DiskPressure"), fine("PIDPressure"),
             condition("Ready", ready, reason, message),
         ],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": machine.logs_port}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": machine.port}},
+        "declaredFeatures": DECLARED_FEATURES,
         "nodeInfo": {
             "architecture": architecture(),
             "operatingSystem": "linux",

@@ -1,7 +1,8 @@
-//! What `kubectl logs` asks a node for: the output of containers, over HTTPS on the loopback address.
+//! What an API server asks a node for, over HTTPS on the loopback address: the output of containers here, programs in them in
+//! `exec`, their ports in `forward`.
 //!
-//! Every process of this machine can connect, so a client must show a certificate, and the API server says whether its holder may
-//! read (`access`). Nothing else of a kubelet's surface is served. Connections and certificate are `k8s_driver::listener`'s. Tests: `tests/`.
+//! Every process of this machine can connect, so a client must show a certificate, and the API server says what its holder may
+//! do (`access`). Nothing else of a kubelet's surface is served. Connections and certificate are `k8s_driver::listener`'s. Tests: `tests/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -15,10 +16,11 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
 use axum::{Extension, Router};
 use futures_util::stream;
 use k8s_driver::listener::{self, Kept, Peer, Place};
+use local::Processes;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
@@ -27,7 +29,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::Error;
-use crate::access::{Gate, User};
+use crate::access::{ENTER, Gate, READ, User};
+use crate::exec::{self, Sessions};
+use crate::forward;
 use crate::logs::{self, Reader};
 
 /// Maximum number of answers at a time; less than there are connections.
@@ -39,7 +43,7 @@ const FOLLOW_POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) type Running = Arc<Mutex<BTreeSet<(String, String)>>>;
 
 /// A listener that is bound.
-pub(crate) struct Logs {
+pub(crate) struct Endpoint {
     listener: TcpListener,
     port: u16,
 }
@@ -51,7 +55,7 @@ struct Files {
     readers: Arc<Semaphore>,
 }
 
-impl Logs {
+impl Endpoint {
     /// Binds a free port.
     ///
     /// # Errors
@@ -68,11 +72,23 @@ impl Logs {
     }
 
     /// Serves until it is dropped.
-    pub(crate) async fn serve(self, acceptor: TlsAcceptor, gate: Gate, data_directory: PathBuf, running: Running) {
+    pub(crate) async fn serve(
+        self,
+        acceptor: TlsAcceptor,
+        gate: Gate,
+        (data_directory, running): (PathBuf, Running),
+        processes: Processes,
+    ) {
+        let sessions = Router::new()
+            .route("/exec/{namespace}/{pod}/{container}", any(exec::exec))
+            .route("/portForward/{namespace}/{pod}", any(forward::port_forward))
+            .with_state(Sessions::new(processes));
+        let gate = Arc::new(gate);
         let route = "/containerLogs/{namespace}/{pod}/{container}";
         let files = Files { data_directory, running, readers: Arc::new(Semaphore::new(MAX_READERS)) };
         let router = Router::new().route(route, get(container_logs)).with_state(files);
-        let router = router.layer(from_fn_with_state(Arc::new(gate), admit));
+        let router = router.layer(from_fn_with_state((Arc::clone(&gate), READ), admit));
+        let router = router.merge(sessions.layer(from_fn_with_state((gate, ENTER), admit)));
         listener::tls(self.listener, move || acceptor.clone(), router, CancellationToken::new()).await;
     }
 }
@@ -89,19 +105,20 @@ fn failed(error: impl std::fmt::Display) -> Error {
     Error::Serve(error.to_string())
 }
 
-async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+async fn admit(State((gate, verb)): State<(Arc<Gate>, &'static str)>, request: Request, next: Next) -> Response {
     let shown = request.extensions().get::<Peer>().and_then(|peer| peer.0.as_deref());
     let Some(user) = shown.and_then(User::of_certificate) else {
         let why = "a client certificate of the cluster's authority is needed; the API server has one where it was started with \
                    --kubelet-client-certificate\n";
         return (StatusCode::UNAUTHORIZED, why).into_response();
     };
-    match gate.lets_in(&user).await {
+    match gate.lets_in(&user, verb).await {
         Ok(true) => next.run(request).await,
-        Ok(false) => (StatusCode::FORBIDDEN, format!("{} may not get nodes/proxy\n", user.name())).into_response(),
+        Ok(false) => (StatusCode::FORBIDDEN, format!("{} may not {verb} nodes/proxy\n", user.name())).into_response(),
         Err(refusal) => {
-            debug!(%refusal, "the API server does not say who may read");
-            let why = format!("the API server does not say whether {} may get nodes/proxy: {refusal}\n", user.name());
+            debug!(%refusal, "the API server does not say who may {verb}");
+            let why =
+                format!("the API server does not say whether {} may {verb} nodes/proxy: {refusal}\n", user.name());
             (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
         }
     }

@@ -12,6 +12,8 @@ use std::time::Duration;
 use kube::config::{AuthInfo, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
+use crate::client::transport::Use;
+
 /// Time limit of opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -82,7 +84,7 @@ pub enum Error {
 /// # Errors
 /// Returns an error if the configuration is missing or unusable.
 pub async fn connect(options: &Options) -> Result<Connection, Error> {
-    connection(options, false).await
+    connection(options, Use::Requests).await
 }
 
 /// Creates a client for a process with many calls and watches: its connections are read in batches.
@@ -90,10 +92,18 @@ pub async fn connect(options: &Options) -> Result<Connection, Error> {
 /// # Errors
 /// See [`connect`].
 pub(crate) async fn connect_batched(options: &Options) -> Result<Connection, Error> {
-    connection(options, true).await
+    connection(options, Use::Watches).await
 }
 
-async fn connection(options: &Options, batches_reads: bool) -> Result<Connection, Error> {
+/// Creates a client whose requests can become `WebSocket`s: it speaks HTTP/1.1.
+///
+/// # Errors
+/// See [`connect`].
+pub async fn connect_upgradable(options: &Options) -> Result<Connection, Error> {
+    connection(options, Use::Upgrades).await
+}
+
+async fn connection(options: &Options, purpose: Use) -> Result<Connection, Error> {
     let mut config = config(options).await?;
     if let Some(master) = &options.master {
         let uri: http::Uri = master.parse().map_err(|_| Error::Master { value: master.clone() })?;
@@ -112,7 +122,7 @@ async fn connection(options: &Options, batches_reads: bool) -> Result<Connection
     config.write_timeout = None;
     let (namespace, server) = (config.default_namespace.clone(), config.cluster_url.to_string());
     let auth = config.auth_info.clone();
-    let client = transport::client(config, batches_reads).map_err(|error| Error::Client(Box::new(error)))?;
+    let client = transport::client(config, purpose).map_err(|error| Error::Client(Box::new(error)))?;
     Ok(Connection { client, namespace, server, auth })
 }
 

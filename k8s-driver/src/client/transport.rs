@@ -32,11 +32,22 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// Flow-control window of a connection, in bytes: above that of all watches, so that a slow one does not block responses.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// Creates a client and sends nothing yet. With `batches_reads` its connections are read in batches (`batched`).
+/// Purpose of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Single requests.
+    Requests,
+    /// Many calls and watches: connections are read in batches (`batched`).
+    Watches,
+    /// Requests that become `WebSocket`s, which HTTP/2 does not have here.
+    Upgrades,
+}
+
+/// Creates a client and sends nothing yet.
 ///
 /// # Errors
 /// Returns an error if certificates or credentials cannot be used.
-pub(crate) fn client(config: Config, batches_reads: bool) -> Result<Client, Error> {
+pub(crate) fn client(config: Config, purpose: Use) -> Result<Client, Error> {
     let mut tcp = HttpConnector::new();
     // It is given addresses with either scheme.
     tcp.enforce_http(false);
@@ -47,8 +58,11 @@ pub(crate) fn client(config: Config, batches_reads: bool) -> Result<Client, Erro
         let name = ServerName::try_from(name).map_err(|error| Error::Service(error.into()))?;
         tls = tls.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    let connector =
-        tls.enable_all_versions().wrap_connector(batched::BatchedConnector { connector: tcp, enabled: batches_reads });
+    let tcp = batched::BatchedConnector { connector: tcp, enabled: purpose == Use::Watches };
+    let connector = match purpose {
+        Use::Requests | Use::Watches => tls.enable_all_versions().wrap_connector(tcp),
+        Use::Upgrades => tls.enable_http1().wrap_connector(tcp),
+    };
     let http_client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_initial_stream_window_size(STREAM_WINDOW)
@@ -168,7 +182,7 @@ mod tests {
     #[tokio::test]
     async fn all_requests_share_a_connection_where_the_server_can() {
         let server = Server::start(&["h2", "http/1.1"], usize::MAX).await;
-        let client = client(server.config.clone(), true).unwrap();
+        let client = client(server.config.clone(), Use::Watches).unwrap();
         assert_eq!(ask(&client, None).await.unwrap(), (Version::HTTP_2, USER_AGENT.to_owned()));
         let answers = join_all((0..20).map(|_| ask(&client, Some("other")))).await;
         assert!(answers.into_iter().all(|answer| answer.unwrap() == (Version::HTTP_2, "other".to_owned())));
@@ -176,10 +190,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn requests_that_become_websockets_are_sent_by_the_older_protocol() {
+        let server = Server::start(&["h2", "http/1.1"], usize::MAX).await;
+        let client = client(server.config.clone(), Use::Upgrades).unwrap();
+        assert_eq!(ask(&client, None).await.unwrap().0, Version::HTTP_11);
+    }
+
+    #[tokio::test]
     async fn a_server_or_proxy_that_speaks_only_the_older_protocol_is_served() {
         for protocols in [&["http/1.1"][..], &[]] {
             let server = Server::start(protocols, usize::MAX).await;
-            let client = client(server.config.clone(), true).unwrap();
+            let client = client(server.config.clone(), Use::Watches).unwrap();
             assert_eq!(ask(&client, None).await.unwrap(), (Version::HTTP_11, USER_AGENT.to_owned()));
         }
     }
@@ -187,7 +208,7 @@ mod tests {
     #[tokio::test]
     async fn a_dead_connection_is_left_before_a_lease_runs_out() {
         let server = Server::start(&["h2"], 1).await;
-        let client = client(server.config.clone(), true).unwrap();
+        let client = client(server.config.clone(), Use::Watches).unwrap();
         ask(&client, None).await.unwrap();
         let begun = Instant::now();
         assert!(ask(&client, None).await.is_err());
@@ -200,9 +221,9 @@ mod tests {
     async fn what_cannot_be_used_is_refused() {
         let mut config = Server::start(&[], 0).await.config;
         config.tls_server_name = Some("not a name".to_owned());
-        assert!(client(config.clone(), true).is_err());
+        assert!(client(config.clone(), Use::Watches).is_err());
         // Another server than the one that was meant.
         config.tls_server_name = Some("elsewhere".to_owned());
-        assert!(ask(&client(config, true).unwrap(), None).await.is_err());
+        assert!(ask(&client(config, Use::Watches).unwrap(), None).await.is_err());
     }
 }

@@ -185,7 +185,7 @@ impl Remote {
             config.root_cert = Some(certificates.into_iter().map(|der| der.to_vec()).collect());
         }
         let fail = |source| Error::Client { address: address.clone(), source: Box::new(source) };
-        Ok(Self { client: transport::client(config, false).map_err(fail)?, address })
+        Ok(Self { client: transport::client(config, transport::Use::Requests).map_err(fail)?, address })
     }
 
     /// The address.

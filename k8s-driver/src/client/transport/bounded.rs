@@ -168,7 +168,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(axum::serve(listener, router).into_future());
-        crate::client::transport::client(Config::new(format!("http://{address}").parse().unwrap()), false).unwrap()
+        crate::client::transport::client(
+            Config::new(format!("http://{address}").parse().unwrap()),
+            crate::client::transport::Use::Requests,
+        )
+        .unwrap()
     }
 
     async fn gathered(path: &str) -> String {
