@@ -41,6 +41,17 @@ pub struct PodSlot<'a> {
     pub count: u32,
 }
 
+/// A file that a pod waits for: a user uploads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upload<'a> {
+    /// The container that waits.
+    pub container: &'a str,
+    /// Path of the file in that container.
+    pub file: &'a str,
+    /// What it is a part of: a later generation is another upload.
+    pub generation: &'a str,
+}
+
 /// Objects that a spec is made of besides the job's: what was found of each, by kind and name. Those not found are absent.
 pub type Needed = BTreeMap<(Text, Text), Arc<Value>>;
 
@@ -174,6 +185,11 @@ pub trait JobApi: Send + Sync {
     /// Returns the names of the containers of a pod whose results count for it.
     fn main_containers<'a>(&self, _pod: &'a Value) -> Vec<&'a str> {
         Vec::new()
+    }
+
+    /// Returns the upload that a pod waits for.
+    fn awaited_upload<'a>(&self, _pod: &'a Value) -> Option<Upload<'a>> {
+        None
     }
 
     /// Returns the name of a slot's pod, which is that of its service.

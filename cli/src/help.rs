@@ -7,11 +7,12 @@ use std::fmt::Write as _;
 use clap::Command;
 
 /// Groups of commands, in the order in which they are shown.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Run jobs on this machine", &["run", "attach", "stop", "delete", "scale", "suspend", "resume", "rerun", "retry"]),
     ("Look at jobs, here or on a cluster", &["ps", "top", "get", "logs", "wait", "explain", "history", "queue"]),
     ("Check and try without pods", &["validate", "simulate", "test", "replay", "schedule"]),
     ("Logs of decisions", &["log", "diff"]),
+    ("Submit to a cluster", &["torchrun"]),
     ("Serve a cluster", &["operator", "node-agent", "crd", "rbac"]),
     ("This program", &["version", "completion", "man", "sample", "help"]),
 ];

@@ -6,7 +6,7 @@
 use apis::Registry;
 use engine::explain;
 use engine::{Job, State};
-use model::{JobKey, Phase, SlotId, Text, Timestamp};
+use model::{GroupSpec, JobKey, Phase, SlotId, Timestamp};
 use serde_json::{Value, json};
 
 use crate::faults::did_you_mean;
@@ -118,14 +118,14 @@ pub(crate) struct Place {
     pub(crate) name: String,
 }
 
-/// Returns the places of a job's pods: those of a group `master` first, the other groups in their order.
+/// Returns the places of a job's pods: those of a group `master` first, the other groups in their order, and last those that run once
+/// to prepare the others.
 pub(crate) fn places(key: &JobKey, job: &Job) -> Vec<Place> {
     let registry = Registry::all();
     let Some(api) = registry.api_of(key) else { return Vec::new() };
-    let mut groups: Vec<(&Text, u32)> =
-        job.spec().into_iter().flat_map(|spec| &spec.groups).map(|g| (&g.name, g.replicas)).collect();
-    groups.sort_by_key(|(name, _)| &***name != MASTER);
-    let slots = groups.iter().flat_map(|(name, replicas)| (0..*replicas).map(move |index| (*name, index)));
+    let mut groups: Vec<&GroupSpec> = job.spec().into_iter().flat_map(|spec| &spec.groups).collect();
+    groups.sort_by_key(|group| (group.once, &*group.name != MASTER));
+    let slots = groups.iter().flat_map(|group| (0..group.replicas).map(move |index| (&group.name, index)));
     (0..)
         .zip(slots)
         .map(|(rank, (name, index))| {

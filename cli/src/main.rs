@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 fine, 1 a difference or a failure was found, 2 usage or unreadable input.
 
+mod archive;
 mod columns;
 mod commands;
 mod faults;
@@ -26,7 +27,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crate::commands::top;
 use crate::commands::{
     completion, control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, schedule, simulate, story,
-    test, validate, version, wait,
+    test, torchrun, validate, version, wait,
 };
 
 /// With musl's own the operator takes up to 1.6 times the processor time.
@@ -96,6 +97,8 @@ enum Command {
     History(story::HistoryArgs),
     /// Print what changed between two positions of a log.
     Diff(story::DiffArgs),
+    /// Submit torchrun jobs to a cluster from a directory.
+    Torchrun(Box<torchrun::TorchrunArgs>),
     /// Run the scheduler alone: policies, traces, vectors.
     Schedule(schedule::ScheduleArgs),
     /// Print the custom resource definitions that are served.
@@ -118,6 +121,9 @@ fn main() -> ExitCode {
     if let Some(code) = local::reexec() {
         return code;
     }
+    if torchrun::is_plugin(std::env::args_os().next().as_deref()) {
+        return finished(torchrun::plugin());
+    }
     let command = help::grouped(Arguments::command());
     let matches = command.clone().get_matches_from(operator::hyphenated(std::env::args_os()));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -136,7 +142,7 @@ fn main() -> ExitCode {
         Command::Logs(args) => logs::run(&args),
         Command::Wait(args) => wait::run(&args),
         Command::Test(args) => test::run(&args),
-        Command::Completion(args) => Ok(completion::completion(&args, command)),
+        Command::Completion(args) => Ok(completion::completion(&args, command, "trainyard")),
         Command::Man(args) => completion::man(&args, &command),
         Command::Version(args) => Ok(version::run(&args)),
         Command::Attach(args) => control::attach(&args),
@@ -151,11 +157,17 @@ fn main() -> ExitCode {
         Command::Queue(args) => queue::run(&args),
         Command::History(args) => story::history(&args),
         Command::Diff(args) => story::diff(&args),
+        Command::Torchrun(args) => torchrun::run(&args),
         Command::Schedule(args) => schedule::run(&args),
         Command::Crd(args) => crd::run(&args),
         Command::Rbac => Ok(rbac::run()),
         Command::Sample(args) => return sample::run(args),
     };
+    finished(outcome)
+}
+
+/// Prints what a command failed with, and returns its exit code.
+fn finished(outcome: Result<ExitCode, out::Failure>) -> ExitCode {
     let code = outcome.unwrap_or_else(|error| {
         out::warn(&error.to_string());
         ExitCode::from(error.code())

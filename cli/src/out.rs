@@ -33,6 +33,19 @@ impl Stream {
         if io::stdout().is_terminal() && io::stderr().is_terminal() { Self::Out } else { Self::Error }
     }
 
+    /// Writes bytes as they are, for a command that passes a program's output on.
+    pub(crate) fn write(self, bytes: &[u8]) {
+        match self {
+            Self::Out => {
+                let mut out = io::stdout().lock();
+                if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
+                    end(&error);
+                }
+            }
+            Self::Error => drop(io::stderr().lock().write_all(bytes)),
+        }
+    }
+
     /// Prints text. What becomes of it on standard error is not known.
     pub(crate) fn print(self, text: &str) {
         match self {
@@ -56,6 +69,7 @@ pub(crate) const SIGNAL: u8 = 128;
 pub(crate) struct Failure {
     text: String,
     code: u8,
+    passing: bool,
 }
 
 impl fmt::Display for Failure {
@@ -66,12 +80,33 @@ impl fmt::Display for Failure {
 
 impl Failure {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { text: plain(&text.into()), code: USAGE }
+        Self { text: plain(&text.into()), code: USAGE, passing: false }
     }
 
     /// Returns one about what was looked for and is not there.
     pub(crate) fn missing(text: impl Into<String>) -> Self {
         Self { code: FOUND, ..Self::new(text) }
+    }
+
+    /// Returns one about a time limit that has passed.
+    pub(crate) fn timeout(text: impl Into<String>) -> Self {
+        Self { code: TIMEOUT, ..Self::new(text) }
+    }
+
+    /// Returns one about a server that does not answer now and may later.
+    pub(crate) fn passing(text: impl Into<String>) -> Self {
+        Self { passing: true, ..Self::new(text) }
+    }
+
+    /// Returns whether the same may succeed later.
+    pub(crate) const fn is_passing(&self) -> bool {
+        self.passing
+    }
+
+    /// Returns the same with something added.
+    pub(crate) fn with(mut self, more: &str) -> Self {
+        self.text += more;
+        self
     }
 
     /// Returns the exit code of a command that ends with it.

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::size::Asked;
-use super::words::GENERATION;
+use super::words::{FIRST_GENERATION, GENERATION};
 use crate::fields::{Findings, Unknown, Word};
 use crate::names::{is_dns_label, is_label_value};
 use crate::objects::{annotation, text_at};
@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
             max: count("maxNodes", 1, findings),
         };
         check_lists(spec, findings);
-        let generation = annotation(object, GENERATION).filter(|text| !text.is_empty()).unwrap_or("1");
+        let generation = annotation(object, GENERATION).filter(|text| !text.is_empty()).unwrap_or(FIRST_GENERATION);
         Some(Self {
             spec,
             name: name?,

@@ -25,7 +25,7 @@ use model::fact::Adopted;
 use model::{FieldError, JobKey, OwnedRef, Phase, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
-use crate::api::{JobApi, Needed, PodSlot, RenderInput};
+use crate::api::{JobApi, Needed, PodSlot, RenderInput, Upload};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
 use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
@@ -35,7 +35,17 @@ use crate::selector::Selector;
 use crate::torchrunqueue::KIND as QUEUE_KIND;
 use crate::torchrunqueue::words::{API_VERSION, APP, APP_LABEL, TRAINER};
 
-pub use words::KIND;
+pub use words::{GENERATION, KIND, NAME_LABEL, ROLE_LABEL, SYNC, WORKER};
+
+/// Returns the generation of a job's workspace, and whether it is filled by an upload. `None` where the job cannot be acted on, for
+/// its own sake or its queue's: what is wrong is among the fact's errors or in `missing`.
+pub fn uploads(object: &Value, fact: &SpecFact) -> Option<(String, bool)> {
+    fact.spec.as_ref().ok()?;
+    let manifest = serde_json::from_str(&fact.manifest).ok()?;
+    let generation =
+        annotation(object, words::GENERATION).filter(|text| !text.is_empty()).unwrap_or(words::FIRST_GENERATION);
+    Some((generation.to_owned(), workspace::awaits_upload(&manifest)))
+}
 
 /// The TorchrunJob API.
 #[derive(Debug, Clone, Copy, Default)]
@@ -124,6 +134,10 @@ impl JobApi for TorchrunJob {
             _ => pods::pod(source, *pod),
         };
         pods.iter().map(render).collect()
+    }
+
+    fn awaited_upload<'a>(&self, pod: &'a Value) -> Option<Upload<'a>> {
+        workspace::awaited_upload(pod)
     }
 
     /// Workers are found by one service for all of them, which the job owns.

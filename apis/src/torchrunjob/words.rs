@@ -8,18 +8,18 @@ pub const KIND: &str = "TorchrunJob";
 pub(super) const PLURAL: &str = "torchrunjobs";
 
 /// The group of the pod that fills the workspace.
-pub(super) const SYNC: &str = "sync";
+pub const SYNC: &str = "sync";
 /// The group of the pods that train.
-pub(super) const WORKER: &str = "worker";
+pub const WORKER: &str = "worker";
 
 /// Label: the group of a pod.
-pub(super) const ROLE_LABEL: &str = "torchrun.ai/role";
+pub const ROLE_LABEL: &str = "torchrun.ai/role";
 /// Label: the index inside the group.
 pub(super) const INDEX_LABEL: &str = "torchrun.ai/index";
 /// Label and annotation: the run.
 pub(super) const ID_LABEL: &str = "torchrun.ai/job-id";
 /// Label and annotation: the name of the run.
-pub(super) const NAME_LABEL: &str = "torchrun.ai/job-name";
+pub const NAME_LABEL: &str = "torchrun.ai/job-name";
 /// Label and annotation: the queue.
 pub(super) const QUEUE_LABEL: &str = "torchrun.ai/job-queue";
 /// Label: name of the job object.
@@ -31,7 +31,9 @@ pub(super) const KAI_LABEL: &str = "kai.scheduler/queue";
 /// Label of pods: type of their GPUs.
 pub(super) const GPU_LABEL: &str = "torchrun.ai/gpu-type";
 /// Annotation on a job: generation of its workspace. A raised one fills the workspace again.
-pub(super) const GENERATION: &str = "torchrun.ai/workspace-generation";
+pub const GENERATION: &str = "torchrun.ai/workspace-generation";
+/// Generation of a workspace without that annotation.
+pub(super) const FIRST_GENERATION: &str = "1";
 
 /// Spells a phase; empty for a job nothing was decided for.
 pub(super) const fn phase_word(phase: Phase) -> &'static str {

@@ -7,12 +7,18 @@ use serde_json::{Map, Value, json};
 
 use super::pods::{Volumes, slot_labels, template_of};
 use super::words::SYNC;
-use crate::api::{PodSlot, RenderInput};
+use crate::api::{PodSlot, RenderInput, Upload};
 use crate::objects::{at, list_at, text_at};
 use crate::replicas::slot_name;
 use crate::template::{self, PodParts};
 use crate::torchrunqueue::words::API_VERSION;
 
+/// Variable of the pod that fills the workspace: the generation it fills.
+const GENERATION: &str = "WORKSPACE_GENERATION";
+/// Variable of the pod that fills the workspace: the archive it waits for.
+const UPLOAD: &str = "WORKSPACE_UPLOAD";
+/// The archive, in that pod.
+const ARCHIVE: &str = "/workspace/workspace.zip";
 /// Image of the containers that copy the workspace.
 const COPIER: &str = "alpine:3.18";
 /// Place of the claim in a worker.
@@ -20,11 +26,25 @@ const CLAIM_PATH: &str = "/workspace-pvc";
 /// Starts of the names of variables that the pod that fills the workspace gets of the job's.
 const CREDENTIALS: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
+/// Tests the archive, with what the image has.
+const TEST: &str = "is_whole() {
+  if command -v unzip >/dev/null; then unzip -tq workspace.zip; else python3 -m zipfile -t workspace.zip; fi >/dev/null 2>&1
+}
+";
 /// Unpacks the archive, over what an earlier generation left.
-const UNZIP: &str = "unzip -oq workspace.zip\nrm -f workspace.zip\n";
-/// Waits for an archive that is uploaded.
+const UNPACK: &str =
+    "if command -v unzip >/dev/null; then unzip -oq workspace.zip; else python3 -m zipfile -e workspace.zip .; fi
+rm -f workspace.zip
+";
+/// Waits for an archive that is uploaded. Parts of it are named `.upload-*`; as long as they grow, no time passes.
 const AWAIT_UPLOAD: &str = "waited=0
-until unzip -tq workspace.zip >/dev/null 2>&1; do
+parts=
+until is_whole; do
+  now=$(ls -l .upload-* 2>/dev/null || true)
+  if [ \"$now\" != \"$parts\" ]; then
+    waited=0
+    parts=$now
+  fi
   if [ \"$waited\" -ge 600 ]; then
     echo 'no archive was uploaded to /workspace/workspace.zip within 600 s' >&2
     exit 1
@@ -76,7 +96,8 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, Fi
         text_at(variable, &["name"]).is_some_and(|name| CREDENTIALS.iter().any(|start| name.starts_with(start)))
     };
     let generation = pod.group.shape.as_deref().unwrap_or_default();
-    let mut env = vec![json!({"name": "WORKSPACE_GENERATION", "value": generation})];
+    let mut env = vec![json!({"name": GENERATION, "value": generation})];
+    env.extend(awaits_upload(manifest).then(|| json!({"name": UPLOAD, "value": ARCHIVE})));
     env.extend(of("url").is_string().then(|| json!({"name": "WORKSPACE_URL", "value": of("url")})));
     env.extend(list_at(manifest, &["env"]).iter().filter(is_credential).cloned());
     let mut spec = Map::new();
@@ -120,14 +141,31 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, Fi
     }))
 }
 
+/// Returns whether the workspace is filled by an upload.
+pub(super) fn awaits_upload(manifest: &Value) -> bool {
+    let of = |key: &str| text_at(manifest, &["workspace", key]);
+    of("source") == Some("zip") && of("url").is_none()
+}
+
+/// Returns the upload that a pod waits for.
+pub(super) fn awaited_upload(pod: &Value) -> Option<Upload<'_>> {
+    let container = list_at(pod, &["spec", "containers"]).first()?;
+    let variables = list_at(container, &["env"]);
+    let value = |name: &str| {
+        let found = variables.iter().find(|variable| text_at(variable, &["name"]) == Some(name))?;
+        text_at(found, &["value"])
+    };
+    Some(Upload { container: text_at(container, &["name"])?, file: value(UPLOAD)?, generation: value(GENERATION)? })
+}
+
 fn script(manifest: &Value) -> String {
     let has_url = at(manifest, &["workspace", "url"]).is_some_and(Value::is_string);
     let steps: &[&str] = match text_at(manifest, &["workspace", "source"]) {
         Some("git") => &[CLONE],
         Some("s3") => &[FROM_STORE],
         Some("existing") => &[],
-        Some(_) | None if has_url => &[DOWNLOAD, UNZIP],
-        Some(_) | None => &[AWAIT_UPLOAD, UNZIP],
+        Some(_) | None if has_url => &[DOWNLOAD, UNPACK],
+        Some(_) | None => &[TEST, AWAIT_UPLOAD, UNPACK],
     };
     format!("set -eu\n{}{FINISH}", steps.concat())
 }

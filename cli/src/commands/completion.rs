@@ -39,15 +39,15 @@ pub(crate) struct ManArgs {
     to: Option<PathBuf>,
 }
 
-/// Prints the script that completes commands and options.
-pub(crate) fn completion(args: &CompletionArgs, mut command: Command) -> ExitCode {
+/// Prints the script that completes commands and options of a program of this name.
+pub(crate) fn completion(args: &CompletionArgs, mut command: Command, name: &str) -> ExitCode {
     let mut script = Vec::new();
     let shell = match args.shell {
         Shell::Bash => clap_complete::Shell::Bash,
         Shell::Zsh => clap_complete::Shell::Zsh,
         Shell::Fish => clap_complete::Shell::Fish,
     };
-    clap_complete::generate(shell, &mut command, "trainyard", &mut script);
+    clap_complete::generate(shell, &mut command, name, &mut script);
     out::print(&String::from_utf8_lossy(&script));
     ExitCode::SUCCESS
 }

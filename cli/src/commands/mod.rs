@@ -18,6 +18,7 @@ pub(crate) mod story;
 pub(crate) mod test;
 #[cfg(feature = "top")]
 pub(crate) mod top;
+pub(crate) mod torchrun;
 pub(crate) mod validate;
 pub(crate) mod version;
 pub(crate) mod wait;

@@ -93,7 +93,8 @@ fn list(state: &State, rows: &[Row]) -> Value {
     json!({"position": state.stamp.position, "jobs": rows.iter().map(Row::to_json).collect::<Vec<_>>()})
 }
 
-fn yaml(value: &Value) -> Result<String, Failure> {
+/// Returns an object as YAML.
+pub(super) fn yaml(value: &Value) -> Result<String, Failure> {
     Ok(format!("{}\n", serde_saphyr::to_string(value)?.trim_end()))
 }
 

@@ -19,6 +19,7 @@ mod peers;
 mod serve;
 mod signals;
 mod turns;
+mod uploads;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -129,6 +130,7 @@ fn go(
     options.directory_id = Some(directory_id.to_owned());
     options.workdir.clone_from(&args.workdir);
     options.peers = Some(places.of_pods());
+    options.prepare = Some(uploads::of_directory(registry.clone(), args.workdir.as_deref(), &args.data_dir));
     let processes = processes(options, args.logs, wake, lines)?;
     let images: Images = Arc::new(Mutex::new(faults::image_pull_faults(&args.faults).into_iter().collect()));
     let runtime = ImagePullFaults::new(processes.clone(), Arc::clone(&images));

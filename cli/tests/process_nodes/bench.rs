@@ -1,11 +1,12 @@
 //! A control plane, node agents and an operator as processes; waiting for what is to come.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use control_plane::{ControlPlane, Identity, Options, until};
+use control_plane::{Component, ControlPlane, Identity, Options, until};
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
@@ -42,6 +43,33 @@ impl Bench {
 
     pub(crate) fn kubectl(&self, words: &[&str]) -> String {
         self.plane.run_kubectl(words).unwrap_or_else(|error| panic!("kubectl {words:?}: {error}"))
+    }
+
+    /// Runs kubectl with an input. Returns its exit code, and its output and errors.
+    pub(crate) fn kubectl_with(&self, words: &[&str], input: &[u8]) -> (Option<i32>, String) {
+        let mut command = self.plane.kubectl(words);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        answer_of(command, input)
+    }
+
+    /// Runs this program as a plugin of kubectl, with an input. Returns its exit code, and its output and errors.
+    pub(crate) fn plugin(&self, directory: &Path, words: &[&str], input: &[u8]) -> (Option<i32>, String) {
+        answer_of(&mut self.plugin_command(directory, words), input)
+    }
+
+    /// The plugin in a working directory.
+    pub(crate) fn plugin_command(&self, directory: &Path, words: &[&str]) -> Command {
+        use std::os::unix::process::CommandExt as _;
+        let mut command = Command::new(PROGRAM);
+        command.arg0("kubectl-torchrun").args(words).env("KUBECONFIG", self.plane.kubeconfig());
+        command.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Kills a component and starts it again.
+    pub(crate) fn restart(&self, component: Component) {
+        self.plane.kill(component).unwrap();
+        self.plane.start_again(component).unwrap();
     }
 
     pub(crate) fn create(&self, object: &Value) {
@@ -91,6 +119,18 @@ impl Bench {
         command.args(["--health-address=none", "--log-address=none"]);
         Process(self.plane.spawn("operator", command).unwrap())
     }
+}
+
+/// Runs a command with an input to its end.
+fn answer_of(command: &mut Command, input: &[u8]) -> (Option<i32>, String) {
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
 /// A file of `deploy/base`.
@@ -201,6 +241,11 @@ impl<'a> Node<'a> {
             let conditions = node["status"]["conditions"].as_array();
             conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == want)
         });
+    }
+
+    /// The directory of a claim.
+    pub(crate) fn claim(&self, name: &str) -> PathBuf {
+        self.directory().join("claims/default").join(name)
     }
 
     /// Returns the output of a container; `file` is its name and the number of the run.

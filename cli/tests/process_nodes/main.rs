@@ -5,6 +5,7 @@
 //! at a time: five at once are too much for a small machine.
 
 mod bench;
+mod plugin;
 
 use std::time::Duration;
 
@@ -129,6 +130,51 @@ fn a_node_runs_pods_and_tells_what_becomes_of_them() {
     bench.kubectl(&["delete", "pod", "deaf", "--wait=true", "--grace-period=1"]);
     node.wait_no_process();
     node.stop();
+}
+
+/// `kubectl exec`: streams, exit codes, places, and what is refused.
+#[test]
+fn programs_are_started_in_pods() {
+    let bench = Bench::start(nobody());
+    let mut node = Node::start(&bench, "process-0", &[]);
+    node.wait_ready(true);
+    let mut host = shell("host", "Never", "touch $AT; while :; do sleep 0.1; done");
+    host["spec"]["volumes"] = json!([{"name": "work", "emptyDir": {}}]);
+    let container = &mut host["spec"]["containers"][0];
+    container["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
+    container["workingDir"] = json!("/work");
+    container["env"] = json!([{"name": "AT", "value": "/work/up"}]);
+    bench.create(&host);
+    bench.wait_phase("host", "Running");
+    assert_eq!(bench.kubectl(&["exec", "host", "--", "sh", "-c", "ls; echo $AT >&2"]).lines().next(), Some("up"));
+    let much = vec![b'x'; 3_000_000];
+    let (code, said) =
+        bench.kubectl_with(&["exec", "-i", "host", "--", "sh", "-c", "wc -c; echo bad >&2; exit 7"], &much);
+    assert_eq!(code, Some(7), "{said}");
+    assert!(said.starts_with("3000000\n") && said.contains("bad\n"), "{said}");
+    let (code, said) = bench.kubectl_with(&["exec", "host", "--", "no-such-program"], b"");
+    assert!(code == Some(1) && said.contains("cannot start no-such-program: No such file"), "{said}");
+    // The node answers the API server, and no other client on this machine.
+    let path = "/exec/default/host/main?command=true&output=1";
+    assert_eq!((node.answers(None, path), node.answers(Some("eve"), path)), (401, 403));
+    bench.kubectl(&["create", "clusterrolebinding", "eve", "--clusterrole=system:kubelet-api-admin", "--user=eve"]);
+    // A terminal is refused, and so is anything but a WebSocket.
+    for path in ["/exec/default/host/main?command=true&tty=1", path, "/exec/default/host/main?output=1"] {
+        assert_eq!(node.answers(Some("eve"), path), 400, "{path}");
+    }
+    // What was started in a pod ends with it.
+    let (code, said) = std::thread::scope(|scope| {
+        let exec = scope.spawn(|| bench.kubectl_with(&["exec", "host", "--", "sh", "-c", "touch in; sleep 600"], b""));
+        control_plane::until("it runs", || {
+            let listed = bench.kubectl(&["exec", "host", "--", "ls"]);
+            if listed.contains("in\n") { Ok(()) } else { Err(listed) }
+        });
+        bench.kubectl(&["delete", "pod", "host", "--wait=true", "--grace-period=1"]);
+        exec.join().unwrap()
+    });
+    assert_ne!(code, Some(0), "{said}");
+    node.stop();
+    node.wait_no_process();
 }
 
 #[test]

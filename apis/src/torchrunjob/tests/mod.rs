@@ -34,10 +34,14 @@ fn errors(edits: &[(&str, Value)]) -> Vec<String> {
 }
 
 fn worker(job: &Value, queue: Value, index: u32) -> Value {
+    pod_of(job, queue, "worker", index)
+}
+
+fn pod_of(job: &Value, queue: Value, group: &str, index: u32) -> Value {
     let fact = fact(job, Some(queue));
     let (spec, manifest) = (fact.spec.unwrap(), serde_json::from_str(&fact.manifest).unwrap());
     let key = JobKey { namespace: "ns".into(), name: "j".into(), kind: "TorchrunJob".into(), uid: "u".into() };
-    let (slot, group) = (slot("worker", index), spec.group("worker").unwrap());
+    let (slot, group) = (slot(group, index), spec.group(group).unwrap());
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
     TorchrunJob
         .pods(source, &[PodSlot { slot: &slot, group, incarnation: Incarnation(1), count: 0 }])
@@ -65,6 +69,28 @@ fn a_job_waits_for_a_queue_that_can_be_used() {
     let bare = edited(queue(), &[("/spec/podTemplate", Value::Null)]);
     assert_eq!(missing(Some(bare)), of(Some("it has neither a podTemplate with a container trainer nor an image")));
     assert_eq!(fact(&job(), None).needs, [("TorchrunQueue".into(), "q".into())]);
+}
+
+#[test]
+fn a_workspace_is_uploaded_where_nothing_else_fills_it() {
+    let again = edited(job(), &[("/metadata/annotations", json!({"torchrun.ai/workspace-generation": "7"}))]);
+    for (job, source, want) in [
+        (job(), json!({}), Some(("1", true))),
+        (again, json!({"source": "zip"}), Some(("7", true))),
+        (job(), json!({"source": "zip", "url": "https://h/a.zip"}), Some(("1", false))),
+        (job(), json!({"source": "git", "url": "https://h/a"}), Some(("1", false))),
+    ] {
+        let queue = edited(queue(), &[("/spec/workspaceStorage", source.clone())]);
+        let found = super::uploads(&job, &fact(&job, Some(queue.clone())));
+        assert_eq!(found.as_ref().map(|(generation, uploaded)| (generation.as_str(), *uploaded)), want, "{source}");
+        let pod = pod_of(&job, queue.clone(), "sync", 0);
+        let upload = TorchrunJob.awaited_upload(&pod);
+        let file = "/workspace/workspace.zip";
+        let wanted = want.filter(|(_, uploaded)| *uploaded).map(|(generation, _)| ("sync", file, generation));
+        assert_eq!(upload.map(|upload| (upload.container, upload.file, upload.generation)), wanted, "{source}");
+        assert_eq!(TorchrunJob.awaited_upload(&worker(&job, queue, 0)), None);
+    }
+    assert_eq!(super::uploads(&job(), &fact(&job(), None)), None);
 }
 
 #[test]

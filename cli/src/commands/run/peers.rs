@@ -62,10 +62,9 @@ impl Places {
 
     fn of(&self, pod: &Value) -> Option<Peer> {
         let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        let owners = pod.pointer("/metadata/ownerReferences")?.as_array()?;
-        let owner = owners.iter().find(|owner| owner["controller"] == true)?;
-        let (version, kind, name) = (owner["apiVersion"].as_str()?, owner["kind"].as_str()?, owner["name"].as_str()?);
-        let api = self.registry.get(&Resource::new(version, kind))?;
+        let (api, name) = api_of_pod(&self.registry, pod)?;
+        let resource = api.resource();
+        let kind = &*resource.kind;
         let slot = api.slot_of(pod)?;
         let namespace = text("/metadata/namespace");
         let jobs = self.lock();
@@ -82,6 +81,14 @@ impl Places {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Groups>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the API of the job that owns a pod, and the job's name.
+pub(super) fn api_of_pod<'a>(registry: &'a Registry, pod: &'a Value) -> Option<(&'a Arc<dyn JobApi>, &'a str)> {
+    let owners = pod.pointer("/metadata/ownerReferences")?.as_array()?;
+    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
+    let (version, kind, name) = (owner["apiVersion"].as_str()?, owner["kind"].as_str()?, owner["name"].as_str()?);
+    Some((registry.get(&Resource::new(version, kind))?, name))
 }
 
 fn groups(spec: &JobSpec) -> Groups {
