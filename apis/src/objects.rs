@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{FieldError, Incarnation, JobFact, JobKey, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
+use model::{FieldError, Incarnation, JobFact, JobKey, Mirror, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
 use serde_json::{Map, Value, json};
 
 /// Annotation on a pod: which creation decision of its slot it came from.
@@ -27,6 +27,8 @@ pub const MARKED_FOR: &str = "trainyard.dev/marked-for";
 
 /// Member of a job's status that holds the mirror.
 pub const MIRROR: &str = "trainyard";
+/// Annotation that holds the mirror of a job whose status another controller writes.
+pub const STATE: &str = "trainyard.dev/state";
 
 /// Returns the value at a path of member names.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
@@ -118,6 +120,7 @@ pub fn job_fact(object: &Value) -> JobFact {
         mirror: mirror_stamp(object),
         finalizers: Vec::new(),
         finalized: false,
+        reported_end: None,
     }
 }
 
@@ -129,9 +132,20 @@ pub fn finalized_job_fact(object: &Value, finalizer: &str) -> JobFact {
     JobFact { finalizers, finalized, ..job_fact(object) }
 }
 
-/// Returns the stamp of the mirror in the object's status; zero when there is none.
+/// Returns the mirror on an object as JSON: in its status, or in an annotation.
+pub fn mirror_value(object: &Value) -> Option<Value> {
+    let in_status = at(object, &["status", MIRROR]).cloned();
+    in_status.or_else(|| serde_json::from_str(annotation(object, STATE)?).ok())
+}
+
+/// Returns the mirror on an object.
+pub fn mirror(object: &Value) -> Option<Mirror> {
+    engine::wire::mirror_from_value(&mirror_value(object)?)
+}
+
+/// Returns the stamp of the mirror on an object; zero when there is none.
 pub fn mirror_stamp(object: &Value) -> Stamp {
-    at(object, &["status", MIRROR]).and_then(|mirror| serde_json::from_value(mirror.clone()).ok()).unwrap_or_default()
+    mirror_value(object).and_then(|mirror| serde_json::from_value(mirror).ok()).unwrap_or_default()
 }
 
 /// Returns the word of an object's `status` for where the job stands: its phase, or else the type of the last condition that is

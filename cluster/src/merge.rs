@@ -3,6 +3,7 @@
 //! Owns the question "does this patch change anything", answered without building the result: a write that changes
 //! nothing must not get a new resourceVersion. Tests: at the end of this file.
 
+pub use model::json::merge_patch as merge;
 use serde_json::{Map, Value};
 
 /// The member at a path of keys.
@@ -33,22 +34,6 @@ pub(crate) fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
         other => {
             *other = Value::Object(Map::new());
             map_mut(other)
-        }
-    }
-}
-
-/// Applies a merge patch.
-pub fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        target.clone_from(patch);
-        return;
-    };
-    let target = map_mut(target);
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge(target.entry(key.as_str()).or_insert(Value::Null), value);
         }
     }
 }

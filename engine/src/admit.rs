@@ -169,7 +169,8 @@ impl State {
                     let changed = (fact.rv, fact.deleting, fact.mirror) != (job.rv, job.deleting, job.mirror)
                         || fact.end_requests != job.end_requests
                         || (fact.end_annotated && !job.end_annotated)
-                        || (&fact.finalizers, fact.finalized) != (&job.finalizers, job.finalized);
+                        || (&fact.finalizers, fact.finalized) != (&job.finalizers, job.finalized)
+                        || fact.reported_end != job.reported_end;
                     Admission::unless(changed, Admission::UNCHANGED)
                 }
                 Some(_) | None => Admission::unless(arrival.exists(fact.rv), Admission::STALE),

@@ -388,9 +388,13 @@ fn delay(job: &mut Job, group: &Text, scope: RestartScope, slot: &SlotId, until:
     }
 }
 
-/// Has the pods go that have not ended. Ended ones stay: they tell what was reached. Pods that run once go on.
+/// Deletes the pods that have not ended. Ended ones stay: they tell what was reached. Pods that run once go on. Pods that another
+/// controller created are deleted by that one.
 fn halt(job: &mut Job, stamp: Stamp, node_view: &NodeView<'_>) {
     forget_delays(job);
+    if job.spec().is_some_and(|spec| spec.observes_pods) {
+        return;
+    }
     for id in job.planned_pods.clone() {
         if !job.runs_once(&id.group) {
             answers::cancel(job, &id, stamp);

@@ -3,10 +3,12 @@
 //! Ranking: `AITrainingJob` specification, section 2.6, corrected: end requests and the time limit also act while a restart waits;
 //! the whole job is evaluated before any pod is created or deleted. The rules are grouped by what they lead to:
 //! [`endings`], [`restarts`], [`replacements`], [`refresh`], [`halts`], [`reconcile`]; [`report`] says what the pods of a group come to.
+//! [`observed`] decides jobs whose pods another controller creates.
 
 mod endings;
 mod first_failure;
 mod halts;
+mod observed;
 pub(crate) mod owned;
 mod reconcile;
 mod refresh;
@@ -67,6 +69,9 @@ pub fn step(state: &mut State, key: &JobKey) -> Vec<Event> {
 }
 
 fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
+    if let Some(spec) = job.spec().filter(|spec| spec.observes_pods) {
+        return observed::rules(context, job, spec);
+    }
     if job.phase.is_terminal() {
         return reconcile::collect_leftovers(job);
     }

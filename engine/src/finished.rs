@@ -9,7 +9,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use model::fact::{EndRequest, Milestone};
+use model::fact::{EndRequest, Milestone, ReportedEnd};
 use model::{
     Decision, Incarnation, JobKey, ObjectRef, OwnedRef, ResourceVersion, SpecFact, Stamp, Text, Timestamp, Uid,
 };
@@ -72,6 +72,7 @@ struct Rest {
     owned: BTreeMap<OwnedRef, Box<Owned>>,
     finalizers: Vec<Text>,
     finalized: bool,
+    reported_end: Option<Box<ReportedEnd>>,
     holding: Holding,
     report: Option<Box<model::QueueReport>>,
 }
@@ -149,6 +150,7 @@ impl FinishedJob {
             owned,
             finalizers,
             finalized,
+            reported_end,
             holding,
             report,
             key,
@@ -174,6 +176,7 @@ impl FinishedJob {
             owned,
             finalizers,
             finalized,
+            reported_end,
             holding,
             report,
         };
@@ -242,6 +245,7 @@ impl FinishedJob {
             owned,
             finalizers,
             finalized,
+            reported_end,
             holding,
             report,
         } = self.rest.as_deref().cloned().unwrap_or_default();
@@ -311,6 +315,7 @@ impl FinishedJob {
             owned,
             finalizers,
             finalized,
+            reported_end,
             holding,
             report,
             key,

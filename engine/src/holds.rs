@@ -40,6 +40,8 @@ pub enum Hold<'a> {
         queue: Option<&'a Text>,
         /// GPUs that it needs at once.
         gpus: u32,
+        /// Set if it may get more.
+        elastic: bool,
     },
 }
 
@@ -55,9 +57,12 @@ impl fmt::Display for Hold<'_> {
             Self::Owned { object, failed: Some(why), .. } => write!(f, "{object} cannot be used: {why}"),
             Self::Owned { object, exists: true, failed: None } => write!(f, "waiting until {object} is ready"),
             Self::Owned { object, exists: false, failed: None } => write!(f, "waiting until {object} is created"),
-            Self::NoShare { queue: None, gpus } => write!(f, "waiting until nodes have room for all its GPUs: {gpus}"),
-            Self::NoShare { queue: Some(queue), gpus } => {
-                write!(f, "waiting in queue {queue} for all its GPUs: {gpus}")
+            Self::NoShare { queue, gpus, elastic } => {
+                match queue {
+                    None => f.write_str("waiting until nodes have room for ")?,
+                    Some(queue) => write!(f, "waiting in queue {queue} for ")?,
+                }
+                if *elastic { write!(f, "{gpus} GPUs or more") } else { write!(f, "all its GPUs: {gpus}") }
             }
             Self::After(Dependency { group, reached }) => match reached {
                 Reached::Scheduled => write!(f, "waiting until all pods of {group} have a node"),
@@ -87,8 +92,15 @@ impl Job {
 
     /// Returns the hold of a job without a share.
     pub(crate) fn no_share(spec: &JobSpec) -> Hold<'_> {
-        let gpus = Self::gpu_slots(spec).fold(0u32, |sum, (_, gpus)| sum.saturating_add(gpus));
-        Hold::NoShare { queue: spec.demand.as_ref().and_then(|demand| demand.queue.as_ref()), gpus }
+        let groups = || spec.groups.iter().filter(|group| !group.once);
+        let least = |group: &GroupSpec| {
+            group.gpu_request.as_ref().map_or(0, |request| request.count.saturating_mul(group.size_range().min))
+        };
+        Hold::NoShare {
+            queue: spec.demand.as_ref().and_then(|demand| demand.queue.as_ref()),
+            gpus: groups().map(least).fold(0, u32::saturating_add),
+            elastic: groups().any(|group| group.size_range().min < group.replicas),
+        }
     }
 
     /// Returns the hold of other objects or groups on the pods of a group.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use model::fact::{EndRequest, Milestone};
+use model::fact::{EndRequest, Milestone, ReportedEnd};
 use model::{
     ClockStart, Config, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Missing, ObjectRef, Outcome, OwnedFact,
     OwnedRef, Phase, PodFact, PodPhase, QueueReport, ResourceVersion, SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
@@ -123,6 +123,8 @@ pub struct Job {
     pub finalizers: Vec<Text>,
     /// Set if its API's finalizer is among them.
     pub finalized: bool,
+    /// End that the controller of its pods reports, where that is another one.
+    pub reported_end: Option<Box<ReportedEnd>>,
     /// Places that it has from the queues.
     pub holding: Holding,
     /// Report of the jobs in it; present for a queue object only.
@@ -242,6 +244,12 @@ impl Job {
     pub(crate) fn has_lasting_pods(&self) -> bool {
         let lasts = |id: &SlotId| !self.runs_once(&id.group);
         self.planned_pods.iter().any(lasts) || self.pods.values().any(|pod| pod.fact.slot.as_ref().is_some_and(lasts))
+    }
+
+    /// Returns true if pods have not ended that a halt waits for: all but those that run once.
+    pub(crate) fn has_live_pods(&self) -> bool {
+        let lasts = |pod: &Pod| pod.fact.slot.as_ref().is_none_or(|id| !self.runs_once(&id.group));
+        self.pods.values().any(|pod| !pod.fact.phase.is_terminal() && lasts(pod))
     }
 
     /// Remarks on the spec in force.

@@ -256,6 +256,7 @@ impl Turn<'_> {
         job.end_annotated |= fact.end_annotated;
         job.finalizers.clone_from(&fact.finalizers);
         job.finalized = fact.finalized;
+        job.reported_end.clone_from(&fact.reported_end);
         job.mirror = fact.mirror;
         job.acked_stamp = job.acked_stamp.max(fact.mirror);
     }

@@ -10,6 +10,7 @@ use crate::id::{Incarnation, Kind, ResourceVersion, SlotId, Stamp, Term, Text, T
 use crate::mirror::Mirror;
 use crate::notes::Noted;
 use crate::owned::{Keep, OwnedRef};
+use crate::phase::Phase;
 use crate::queue::QueueReport;
 use crate::share::ShareChange;
 use crate::spec::{FieldError, JobSpec};
@@ -150,6 +151,17 @@ pub struct JobFact {
     pub finalizers: Vec<Text>,
     /// Set if its API's finalizer is among them.
     pub finalized: bool,
+    /// End that the controller of its pods reports on it, where that is another one.
+    pub reported_end: Option<Box<ReportedEnd>>,
+}
+
+/// End of a job as another controller reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedEnd {
+    /// The terminal phase.
+    pub phase: Phase,
+    /// Reason and message of the report.
+    pub message: Text,
 }
 
 /// A request to end a job, made by an annotation; strongest first.

@@ -1,6 +1,26 @@
-//! Canonical JSON: keys sorted, no white space. Equal values give equal bytes with every map `serde_json` can be built with.
+//! JSON texts and patches. Canonical JSON has sorted keys and no white space: equal values give equal bytes with every map `serde_json`
+//! can be built with.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+/// Applies a JSON merge patch (RFC 7386).
+pub fn merge_patch(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Some(members) = target.as_object_mut() else { return };
+    for (key, value) in patch {
+        if value.is_null() {
+            members.remove(key);
+        } else {
+            merge_patch(members.entry(key.as_str()).or_insert(Value::Null), value);
+        }
+    }
+}
 
 /// Writes `value` as canonical JSON text.
 #[must_use]

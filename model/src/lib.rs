@@ -47,5 +47,5 @@ pub use policy::{
     Retryable,
 };
 pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, WaitingJob, WithinQueue};
-pub use share::{Charge, Demand, GpuRequest, LossKind, Share, ShareChange, ShareLoss, Target};
+pub use share::{Charge, Demand, GpuRequest, LossKind, Share, ShareChange, ShareLoss, SizeRange, Target};
 pub use spec::{Dependency, Edits, Ends, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Reached, Running};

@@ -16,6 +16,15 @@ pub struct GpuRequest {
     pub count: u32,
 }
 
+/// Numbers of pods of a group that the queues may choose, up to its number of replicas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeRange {
+    /// Least number, at least 1.
+    pub min: u32,
+    /// Number under a policy that does not resize jobs.
+    pub preferred: u32,
+}
+
 /// Request of a job for a share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {

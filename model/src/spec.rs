@@ -10,7 +10,7 @@ use crate::policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope, Retryable,
 };
 use crate::queue::QueueSpec;
-use crate::share::{Demand, GpuRequest};
+use crate::share::{Demand, GpuRequest, SizeRange};
 
 /// Specification of a job. Members that came later stand for their absence by default: [`JobSpec::default`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,9 @@ pub struct JobSpec {
     pub demand: Option<Demand>,
     /// Settings of the queue that the object is; `None` for a job.
     pub queue: Option<Box<QueueSpec>>,
+    /// Set if another controller creates and deletes the job's pods. They are observed and counted; the job's object tells that
+    /// controller whether it may have them.
+    pub observes_pods: bool,
 }
 
 impl Default for JobSpec {
@@ -81,6 +84,7 @@ impl Default for JobSpec {
             edits: Edits::default(),
             demand: None,
             queue: None,
+            observes_pods: false,
         }
     }
 }
@@ -144,6 +148,8 @@ pub struct GroupSpec {
     pub counts_restarts: bool,
     /// Why none of its pods may be created, in words; `None` when they may.
     pub closed: Option<Text>,
+    /// Numbers of pods that the queues may choose; `None` for all replicas or nothing.
+    pub sizes: Option<SizeRange>,
 }
 
 impl Default for GroupSpec {
@@ -168,6 +174,7 @@ impl Default for GroupSpec {
             gpu_request: None,
             counts_restarts: false,
             closed: None,
+            sizes: None,
         }
     }
 }
@@ -176,6 +183,11 @@ impl GroupSpec {
     /// Returns the number of pods that the group cannot do without.
     pub fn minimum(&self) -> u32 {
         self.min.unwrap_or(self.replicas)
+    }
+
+    /// Returns the numbers of pods that the queues may choose: the least, and that under a policy that does not resize jobs.
+    pub fn size_range(&self) -> SizeRange {
+        self.sizes.unwrap_or(SizeRange { min: self.replicas, preferred: self.replicas })
     }
 
     /// The name as the user spelt it.

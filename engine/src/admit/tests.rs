@@ -93,6 +93,7 @@ fn object_fact(rv: u64, mirror: Stamp) -> JobFact {
         mirror,
         finalizers: vec![],
         finalized: false,
+        reported_end: None,
     }
 }
 

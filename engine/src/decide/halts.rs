@@ -39,8 +39,7 @@ pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &Job
     if !holding.gated || !spec.groups.iter().any(|group| job.is_gated(group)) {
         return None;
     }
-    let is_live = |pod: &Pod| !pod.fact.phase.is_terminal() && lasts(job, pod);
-    let has_pods = job.pods.values().any(|pod| is_live(pod)) || job.planned_pods.iter().any(|id| waits_for(job, id));
+    let has_pods = job.has_live_pods() || job.planned_pods.iter().any(|id| waits_for(job, id));
     let cause = if !holding.share.is_empty() {
         let is_over = || job.start_deadline(context.config).is_some_and(|at| at <= context.now);
         if job.requests_otherwise(spec) {

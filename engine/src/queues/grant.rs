@@ -37,10 +37,12 @@ pub(super) fn seen(state: &State) -> BTreeMap<JobKey, Share> {
     all
 }
 
-/// A place for each slot, on nodes that are not known.
+/// A place for each slot, on nodes that are not known. A job whose size may be chosen has the size of its pods.
 fn found(holder: &Holder) -> Share {
     let mut share = Share::default();
-    for (slot, _) in &holder.slots {
+    let slots = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
+    let is_fixed = holder.sizes.min == slots;
+    for (slot, _) in holder.slots.iter().filter(|(slot, _)| is_fixed || holder.bound.contains_key(slot)) {
         share.groups.entry(slot.group.clone()).or_default().push(Text::from(""));
     }
     share

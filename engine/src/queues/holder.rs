@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Charge, Share, SlotId, Term, Text, Timestamp};
+use model::{Charge, JobSpec, PodPhase, Share, SizeRange, SlotId, Term, Text, Timestamp};
 
 use crate::holding::asked;
 use crate::job::Job;
@@ -24,6 +24,8 @@ pub(crate) struct Holder {
     pub(super) charge: Charge,
     /// Its slots that need GPUs, in order, each with their number.
     pub(super) slots: Vec<(SlotId, u32)>,
+    /// Numbers of these slots that it may be granted.
+    pub(super) sizes: SizeRange,
     pub(super) share: Share,
     /// Time before which it is granted nothing.
     pub(super) start_after: Option<Timestamp>,
@@ -81,11 +83,13 @@ impl Holder {
         let is_open = |group: &&model::GroupSpec| job.is_gated(group) && job.hold_besides_share(spec, group).is_none();
         let is_ready = || !job.holding.share.is_empty() || is_same && spec.groups.iter().any(|group| is_open(&group));
         let wants = is_active && job.holding.gated && !spec.suspended && !slots.is_empty() && is_ready();
+        // Another controller may have created pods of a job that was not seen yet: those that run already are left.
+        let runs = |pod: &crate::job::Pod| !spec.observes_pods || pod.fact.phase == PodPhase::Running;
         let found = wants
             && job.holding.at.is_none()
             && job.holding.share.is_empty()
             && !job.is_halting()
-            && live().any(|pod| !pod.is_leaving());
+            && live().any(|pod| !pod.is_leaving() && runs(pod));
         let holder = Self {
             charge,
             priority: demand.priority,
@@ -94,8 +98,10 @@ impl Holder {
             resource,
             width,
             bound: bound.collect(),
-            leaving: live().any(|pod| pod.is_leaving()) || job.planned_pods.iter().any(|id| !job.runs_once(&id.group)),
+            leaving: live().any(|pod| pod.is_leaving() || job.is_halting())
+                || job.planned_pods.iter().any(|id| !job.runs_once(&id.group)),
             slots,
+            sizes: sizes_of(spec),
             share: job.holding.share.clone(),
             start_after: job.holding.start_after,
             changed: job.holding.at,
@@ -110,9 +116,9 @@ impl Holder {
     /// Returns true if targets follow from both alike.
     pub(super) fn asks_alike(&self, other: &Self) -> bool {
         let asked = |holder: &Self| {
-            let Self { charge, priority, submitted, wants, resource, width, slots, share, start_after, .. } =
+            let Self { charge, priority, submitted, wants, resource, width, slots, sizes, share, start_after, .. } =
                 holder.clone();
-            (charge, priority, submitted, wants, resource, width, slots, share, start_after)
+            (charge, priority, submitted, wants, resource, width, (slots, sizes), share, start_after)
         };
         asked(self) == asked(other)
     }
@@ -150,4 +156,15 @@ impl Holder {
         all.extend(missing);
         all
     }
+}
+
+/// Returns the numbers of slots with GPUs that a job may be granted.
+fn sizes_of(spec: &JobSpec) -> SizeRange {
+    let mut all = SizeRange { min: 0, preferred: 0 };
+    for group in spec.groups.iter().filter(|group| !group.once && group.gpu_request.is_some()) {
+        let SizeRange { min, preferred } = group.size_range();
+        all.min = all.min.saturating_add(min);
+        all.preferred = all.preferred.saturating_add(preferred);
+    }
+    all
 }

@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Allocation, JobKey, LossKind, QueueSpec, QuotaSpec, Share, ShareLoss, SlotId, Target, Text, Timestamp};
+use model::{
+    Allocation, JobKey, LossKind, QueueSpec, QuotaSpec, Share, ShareLoss, SizeRange, SlotId, Target, Text, Timestamp,
+};
 use scheduler::desk::{self, Answer, Belief, Claim, Fixed, Ledger, Question, Sizes, Tenant, Usage, Wait, Why};
 use scheduler::learning::Prior;
 use scheduler::placement::{Node, Packing};
@@ -201,8 +203,7 @@ impl<'a> Asked<'a> {
         Claim {
             id: &self.id,
             tenant: tenants.place(self.key, self.holder),
-            // A job that is edited to be larger keeps what it has until there is room for all of it.
-            sizes: Sizes { min: if held == 0 { all } else { held.min(all) }, num: all, max: all },
+            sizes: self.sizes(held, all),
             width: self.holder.width,
             priority: self.holder.priority,
             level: 0,
@@ -219,6 +220,16 @@ impl<'a> Asked<'a> {
             avoid: &[],
             not_before: self.holder.start_after.map_or(Micros::ZERO, micros),
         }
+    }
+
+    /// Returns the numbers of workers that it may be given. One that is edited to be larger keeps what it has until there is room for
+    /// all of it.
+    fn sizes(&self, held: u32, all: u32) -> Sizes {
+        let SizeRange { min, preferred } = self.holder.sizes;
+        if min < all {
+            return Sizes { min, num: preferred, max: all };
+        }
+        Sizes { min: if held == 0 { all } else { held.min(all) }, num: all, max: all }
     }
 
     /// Returns the places that an answer stands for.

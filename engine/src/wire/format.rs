@@ -35,6 +35,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
         Fact::Owned(fact) if fact.keep == Keep::Left => 4,
         Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
+        Fact::Job(fact) if fact.reported_end.is_some() => 4,
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
         Fact::Relisted { kind, .. } => format(false, *kind == Kind::Owned),
         Fact::Configured(config) if config4(config) => 4,
@@ -123,12 +124,14 @@ fn spec4(spec: &JobSpec) -> bool {
         group.gpu_request.is_some()
             || group.counts_restarts
             || group.closed.is_some()
+            || group.sizes.is_some()
             || budget(group.budget)
             || group.after.iter().any(started)
     };
     spec.demand.is_some()
         || spec.edits == Edits::BeforePods
         || spec.queue.is_some()
+        || spec.observes_pods
         || spec.running_restart_limit.is_some()
         || spec.owned.iter().any(|owned| owned.awaits == Awaits::ExistsIfServed || owned.keep == Keep::Left)
         || budget(spec.budget)

@@ -40,6 +40,7 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             mirror: job.mirror,
             finalizers: Vec::new(),
             finalized: false,
+            reported_end: None,
         })),
         "Spec" => Fact::Spec(Box::new((**job.spec.as_ref()?).clone())),
         "JobGone" => Fact::JobGone,

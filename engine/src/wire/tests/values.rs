@@ -241,7 +241,7 @@ fn objects() -> Vec<ObjectRef> {
     ]
 }
 
-fn job_facts() -> [JobFact; 2] {
+pub(super) fn job_facts() -> [JobFact; 2] {
     let end_requests = [(EndRequest::Preempted, "p"), (EndRequest::Failed, "f"), (EndRequest::NodeFailed, "n")];
     let end_requests = end_requests.map(|(request, text)| (request, text.into())).into();
     let full = JobFact {
@@ -252,6 +252,7 @@ fn job_facts() -> [JobFact; 2] {
         mirror: stamp(4),
         finalizers: vec![],
         finalized: false,
+        reported_end: None,
     };
     [
         full,
@@ -263,6 +264,7 @@ fn job_facts() -> [JobFact; 2] {
             mirror: Stamp::default(),
             finalizers: vec![],
             finalized: false,
+            reported_end: None,
         },
     ]
 }

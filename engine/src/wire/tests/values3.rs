@@ -85,6 +85,7 @@ fn job_fact() -> JobFact {
         mirror: Stamp::default(),
         finalizers: vec![],
         finalized: false,
+        reported_end: None,
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::fact::Adopted;
+use model::fact::{Adopted, ReportedEnd};
 use model::{
     Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, Config, Decision, Demand, Dependency, Edits,
-    Elastic, Event, Fact, GpuRequest, GroupSpec, JobSpec, Keep, LossKind, Mirror, NodeFact, Noted, ObjectRef, Outcome,
-    OwnedFact, OwnedRef, OwnedSpec, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim,
-    ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SpecFact, Target, Timestamp, WaitingJob, When,
-    WithinQueue,
+    Elastic, Event, Fact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, LossKind, Mirror, NodeFact, Noted, ObjectRef,
+    Outcome, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach,
+    Reached, Reclaim, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact, Target,
+    Timestamp, WaitingJob, When, WithinQueue,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -133,9 +133,15 @@ fn specs() -> Vec<JobSpec> {
         JobSpec { owned: vec![owned], ..bare() },
         of(GroupSpec { counts_restarts: true, ..group() }),
         of(GroupSpec { closed: Some("why".into()), ..group() }),
+        of(GroupSpec { sizes: Some(SizeRange { min: 1, preferred: 2 }), ..group() }),
+        JobSpec { observes_pods: true, ..bare() },
         of(GroupSpec { budget: Some(rounds), ..group() }),
         of(GroupSpec { after: vec![started], ..group() }),
     ]
+}
+
+fn reported_end() -> ReportedEnd {
+    ReportedEnd { phase: Phase::Failed, message: "m".into() }
 }
 
 /// Notes, with every member and without.
@@ -188,6 +194,8 @@ pub(super) fn facts() -> Vec<Fact> {
         ..values::pod(model::PodPhase::Running)
     })));
     facts.push(Fact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..values3::owned_fact() })));
+    let [_, bare] = values::job_facts();
+    facts.push(Fact::Job(Box::new(JobFact { reported_end: Some(Box::new(reported_end())), ..bare })));
     facts.push(Fact::Answered { object: ObjectRef::Notes, outcome: Outcome::Done });
     let adopted = |mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     facts.push(adopted(Mirror { share: share(), ..values::mirror() }));
@@ -266,6 +274,7 @@ pub(crate) fn state() -> State {
         valid: Some(Arc::new(spec)),
         groups: [("trainer".into(), Box::new(group))].into(),
         report: Some(Box::new(report())),
+        reported_end: Some(Box::new(reported_end())),
         rounds: 3,
         round_at: Some(Timestamp(15)),
         holding,

@@ -22,6 +22,7 @@ forms! {
     ContainerState: model::ContainerState,
     ServiceFact: model::ServiceFact,
     OwnedFact: model::OwnedFact,
+    ReportedEnd: model::fact::ReportedEnd,
     Missing: model::Missing,
     NodeFact: model::NodeFact,
     Adopted: model::fact::Adopted,
@@ -109,6 +110,18 @@ pub(super) struct JobFact {
     finalizers: Vec<Text>,
     #[serde(default, skip_serializing_if = "is_default")]
     finalized: bool,
+    #[serde_as(as = "Option<Box<ReportedEnd>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reported_end: Option<Box<model::fact::ReportedEnd>>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::fact::ReportedEnd")]
+pub(super) struct ReportedEnd {
+    #[serde_as(as = "Phase")]
+    phase: model::Phase,
+    message: Text,
 }
 
 #[serde_as]

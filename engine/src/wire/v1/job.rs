@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::{Seq, serde_as};
 
 use super::event::{CauseKind, Decision, EndRequest, Phase};
-use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, SpecFact};
+use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, ReportedEnd, SpecFact};
 use super::share::{Charge, QueueReport, Share, ShareLoss};
 use super::spec::OwnedRef;
 use super::{forms, is_default};
@@ -112,6 +112,9 @@ pub(crate) struct Job {
     finalizers: Vec<Text>,
     #[serde(skip_serializing_if = "is_default")]
     finalized: bool,
+    #[serde_as(as = "Option<Box<ReportedEnd>>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reported_end: Option<Box<model::fact::ReportedEnd>>,
     #[serde_as(as = "Option<Box<QueueReport>>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<Box<model::QueueReport>>,

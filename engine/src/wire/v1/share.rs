@@ -9,6 +9,7 @@ use super::{forms, is_default};
 
 forms! {
     GpuRequest: model::GpuRequest,
+    SizeRange: model::SizeRange,
     Demand: model::Demand,
     Share: model::Share,
     Charge: model::Charge,
@@ -30,6 +31,13 @@ forms! {
 pub(super) struct GpuRequest {
     resource: Text,
     count: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::SizeRange")]
+pub(super) struct SizeRange {
+    min: u32,
+    preferred: u32,
 }
 
 #[derive(Serialize, Deserialize)]

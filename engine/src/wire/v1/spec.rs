@@ -6,7 +6,7 @@ use model::Text;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::share::{Demand, GpuRequest, QueueSpec};
+use super::share::{Demand, GpuRequest, QueueSpec, SizeRange};
 use super::{forms, is_default};
 
 forms! {
@@ -133,6 +133,8 @@ pub(super) struct JobSpec {
     #[serde_as(as = "Option<Box<QueueSpec>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue: Option<Box<model::QueueSpec>>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    observes_pods: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
@@ -185,6 +187,9 @@ pub(super) struct GroupSpec {
     counts_restarts: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     closed: Option<Text>,
+    #[serde_as(as = "Option<SizeRange>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sizes: Option<model::SizeRange>,
 }
 
 #[serde_as]
