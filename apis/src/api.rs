@@ -108,6 +108,12 @@ pub trait JobApi: Send + Sync {
         &[]
     }
 
+    /// Returns true if another project defines the type and writes its status. The job's state then stands in annotations:
+    /// [`Self::state_patch`].
+    fn is_foreign(&self) -> bool {
+        false
+    }
+
     /// Selects the pods and services of this API's jobs, including those of an earlier operator.
     fn selector(&self) -> Selector;
 
@@ -218,6 +224,12 @@ pub trait JobApi: Send + Sync {
 
     /// Renders the whole `status` of a job.
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value;
+
+    /// Renders the merge patch of the job object that writes the job's state, in place of a status; `None` when this API writes the
+    /// status. `source` is absent for a job without a valid spec.
+    fn state_patch(&self, _key: &JobKey, _job: &engine::Job, _source: Option<RenderInput<'_>>) -> Option<Value> {
+        None
+    }
 
     /// Renders the merge patch of the end annotation that older tools read; `None` when the job's end has none.
     fn end_annotation(&self, _key: &JobKey, _job: &engine::Job) -> Option<Value> {

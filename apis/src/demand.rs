@@ -85,10 +85,11 @@ fn request(spec: &Value) -> Option<GpuRequest> {
     (count > 0).then(|| GpuRequest { resource: Text::from(resource), count })
 }
 
-/// Binds a rendered pod to a node of its job's share. A pod of a named queue may run nowhere else, and carries the queue's label. Of
-/// others the scheduler is asked to prefer the node for which there is room.
-pub fn place(pod: &mut Value, node: &str, queue: Option<&Text>) {
-    if let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) {
+/// Binds a rendered pod, or a template, to nodes of its job's share. A pod of a named queue may run nowhere else, and carries the
+/// queue's label. Of others the scheduler is asked to prefer the nodes for which there is room.
+pub fn place(pod: &mut Value, nodes: &[&str], queue: Option<&Text>) {
+    let Some(members) = pod.as_object_mut() else { return };
+    if let Some(metadata) = members.entry("metadata").or_insert_with(|| json!({})).as_object_mut() {
         match (queue, metadata.get_mut("labels").and_then(Value::as_object_mut)) {
             (Some(queue), Some(labels)) => drop(labels.insert(QUEUE.to_owned(), json!(&**queue))),
             (Some(queue), None) => drop(metadata.insert("labels".to_owned(), json!({QUEUE: &**queue}))),
@@ -97,33 +98,39 @@ pub fn place(pod: &mut Value, node: &str, queue: Option<&Text>) {
             (None, None) => {}
         }
     }
-    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+    // A rule by the name of a node takes one name.
+    let field = |node: &&str| json!({"key": "metadata.name", "operator": "In", "values": [node]});
+    let fields: Vec<Value> = nodes.iter().map(field).collect();
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let affinity = spec.entry("affinity").or_insert_with(|| json!({}));
     let Some(affinity) = affinity.as_object_mut() else { return };
-    let nodes = affinity.entry("nodeAffinity").or_insert_with(|| json!({}));
-    let Some(nodes) = nodes.as_object_mut() else { return };
+    let rules = affinity.entry("nodeAffinity").or_insert_with(|| json!({}));
+    let Some(rules) = rules.as_object_mut() else { return };
     if queue.is_none() {
-        let preferred = nodes.entry("preferredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!([]));
+        let preferred = rules.entry("preferredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!([]));
         if let Some(preferred) = preferred.as_array_mut() {
-            preferred.push(json!({"weight": 100, "preference": term}));
+            preferred.extend(fields.iter().map(|field| json!({"weight": 100, "preference": {"matchFields": [field]}})));
         }
         return;
     }
-    let required = nodes.entry("requiredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!({}));
+    let required = rules.entry("requiredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!({}));
     let Some(required) = required.as_object_mut() else { return };
     let terms = required.entry("nodeSelectorTerms").or_insert_with(|| json!([]));
     let Some(terms) = terms.as_array_mut() else { return };
     if terms.is_empty() {
-        terms.push(term);
-        return;
+        terms.push(json!({}));
     }
-    // Terms are alternatives: each gets the node beside what it has.
-    for each in terms.iter_mut().filter_map(Value::as_object_mut) {
-        let fields = each.entry("matchFields").or_insert_with(|| json!([]));
-        if let (Some(fields), Some(own)) = (fields.as_array_mut(), term.get("matchFields").and_then(Value::as_array)) {
-            fields.extend(own.iter().cloned());
-        }
+    // Terms are alternatives: each is there once for every node, beside what it has.
+    let own = std::mem::take(terms);
+    for field in fields {
+        terms.extend(own.iter().cloned().map(|mut term| {
+            if let Some(members) = term.as_object_mut()
+                && let Some(list) = members.entry("matchFields").or_insert_with(|| json!([])).as_array_mut()
+            {
+                list.push(field.clone());
+            }
+            term
+        }));
     }
 }
 
@@ -149,7 +156,7 @@ mod tests {
     fn a_pod_is_bound_to_its_node_beside_its_own_affinity() {
         let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
             {"nodeSelectorTerms": [{"matchExpressions": [1]}, {"matchExpressions": [2]}]}}}}});
-        place(&mut pod, "n1", Some(&"q".into()));
+        place(&mut pod, &["n1"], Some(&"q".into()));
         let terms = at(&pod, &["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
         let field = json!([{"key": "metadata.name", "operator": "In", "values": ["n1"]}]);
         assert_eq!(
@@ -157,7 +164,7 @@ mod tests {
             json!([{"matchExpressions": [1], "matchFields": field}, {"matchExpressions": [2], "matchFields": field}])
         );
         let mut pod = json!({"spec": {}});
-        place(&mut pod, "n2", None);
+        place(&mut pod, &["n2"], None);
         let preferred = &pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
         assert_eq!(preferred[0]["preference"]["matchFields"][0]["values"], json!(["n2"]));
     }

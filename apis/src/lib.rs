@@ -27,6 +27,7 @@ pub mod kubernetes;
 pub mod manifest;
 pub mod models;
 pub mod modelversion;
+pub mod mpijob;
 pub mod names;
 pub mod nearest;
 pub mod node;

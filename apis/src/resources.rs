@@ -106,6 +106,9 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
         let (verb, reason) = match verb {
             Verb::Patch if api.finalizer().is_some() => ("patch", "Puts the finalizer on an object, and takes it off."),
             Verb::Patch if api.pod_finalizer().is_some() => ("patch", "Notes on a job how far its scaling is."),
+            Verb::Patch if api.is_foreign() => {
+                ("patch", "Writes what was decided, for the controller of the pods, and the job's state beside it.")
+            }
             Verb::Patch => ("patch", "Writes the annotation that older tools read."),
             Verb::Delete => ("delete", "Deletes a job whose time to live has passed."),
             Verb::Create => ("create", "Creates what a job of another kind leaves to be served."),
@@ -130,7 +133,7 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
         namespaced: api.namespaced(),
         optional: true,
         kind: Some(Kind::Job),
-        rights: vec![own, status, finalizers],
+        rights: if api.is_foreign() { vec![own] } else { vec![own, status, finalizers] },
     }
 }
 

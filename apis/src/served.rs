@@ -8,6 +8,7 @@ use crate::aitrainingjob::AiTrainingJob;
 use crate::elasticjob::ElasticJob;
 use crate::models::Model;
 use crate::modelversion::ModelVersion;
+use crate::mpijob::MpiJob;
 use crate::registry::Registry;
 use crate::torchjob::TorchJob;
 use crate::torchrunjob::TorchrunJob;
@@ -27,6 +28,7 @@ impl Registry {
         registry.add(Arc::new(ElasticJob));
         registry.add(Arc::new(Model));
         registry.add(Arc::new(ModelVersion { settings: models }));
+        registry.add(Arc::new(MpiJob));
         registry.add(Arc::new(TorchJob { settings: torch }));
         registry.add(Arc::new(TorchrunJob));
         registry.add(Arc::new(TorchrunQueue));

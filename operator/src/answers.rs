@@ -17,6 +17,9 @@ use crate::in_flight::Purpose;
 use crate::intake::Intake;
 use crate::operator::Operator;
 
+/// Message of a write to an object of another project that did not come to stand on it.
+const CHANGED: &str = "the object does not show what was written to it: its definition lacks the fields, or another controller \
+                       changed them; the controller of its pods may be too old to suspend jobs";
 /// Message of a status write that was accepted without the mirror.
 const PRUNED: &str = "the API server dropped status.trainyard: the installed CustomResourceDefinition is older than this operator; \
                       apply the output of `trainyard crd`";
@@ -117,7 +120,8 @@ impl Operator {
                 return;
             }
             (Command::WriteStatus { stamp, .. }, Ok(job)) if !self.shows_mirror(key, &job, *stamp) => {
-                Outcome::Refused { code: 200, message: Text::from(PRUNED) }
+                let is_foreign = self.registry.api_of(key).is_some_and(|api| api.is_foreign());
+                Outcome::Refused { code: 200, message: Text::from(if is_foreign { CHANGED } else { PRUNED }) }
             }
             (Command::WriteStatus { stamp, .. }, Ok(job)) => {
                 facts.push(key, Fact::Published { stamp: *stamp, rv: objects::resource_version(&job) });

@@ -46,7 +46,7 @@ impl Operator {
             let queue = job.and_then(engine::Job::queue);
             let mut body = body;
             if let Some(node) = node {
-                apis::demand::place(&mut body, node, queue);
+                apis::demand::place(&mut body, &[node], queue);
             }
             if let Some(job) = job {
                 api.complete_pod(input, job, slot, &mut body);
@@ -146,12 +146,17 @@ impl Operator {
             }
             Command::WriteStatus { rv, .. } => {
                 let Some(job) = self.state.jobs.live(key) else { return Ok(None) };
-                let body = serde_json::json!({ "status": api.status(key, job) });
+                let source = job.valid.clone().filter(|_| api.is_foreign());
+                let source = source.and_then(|valid| self.manifests.input(key, valid));
+                let (verb, body) = match api.state_patch(key, job, source) {
+                    Some(patch) => (Verb::Patch, patch),
+                    None => (Verb::ApplyStatus, serde_json::json!({ "status": api.status(key, job) })),
+                };
                 ApiCall {
                     body: Some(body),
                     uid: Some(key.uid.clone()),
                     rv: Some(*rv),
-                    ..call(Verb::ApplyStatus, api.resource(), key, &key.name)
+                    ..call(verb, api.resource(), key, &key.name)
                 }
             }
         }))

@@ -18,13 +18,18 @@ pub(crate) struct CrdArgs {
 pub(crate) fn run(args: &CrdArgs) -> Result<ExitCode, Failure> {
     let registry = Registry::all();
     let mut found = false;
-    for api in registry.iter().filter(|api| args.kind.as_deref().is_none_or(|kind| *api.resource().kind == *kind)) {
+    let is_asked = |kind: &str| args.kind.as_deref().is_none_or(|asked| asked == kind);
+    for api in registry.iter().filter(|api| !api.is_foreign() && is_asked(&api.resource().kind)) {
         found = true;
         out::print(&format!("---\n{}", serde_saphyr::to_string(&api.crd())?));
     }
     if found {
         Ok(ExitCode::SUCCESS)
     } else {
-        Err(Failure::new(format!("kind {}: this build does not serve it", args.kind.as_deref().unwrap_or_default())))
+        let kind = args.kind.as_deref().unwrap_or_default();
+        let is_foreign = registry.iter().any(|api| *api.resource().kind == *kind);
+        let why =
+            if is_foreign { "its definition comes with its own operator" } else { "this build does not serve it" };
+        Err(Failure::new(format!("kind {kind}: {why}")))
     }
 }

@@ -27,7 +27,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use apis::Registry;
+use apis::{Registry, Resource};
 use embedded::{EmbeddedCluster, Session};
 use event_log::disk::SledLog;
 use local::{Output, Processes, VisibleGpus};
@@ -69,6 +69,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let manifests = args.manifests()?;
+    refuse_foreign(&manifests)?;
     if args.background {
         detached::begin();
     } else if args.detach {
@@ -99,6 +100,17 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     };
     detached::note_exit(&args.data_dir, code);
     result.map(|_| ExitCode::from(code))
+}
+
+/// Refuses jobs whose pods another operator creates: none runs here.
+fn refuse_foreign(manifests: &[Value]) -> Result<(), Failure> {
+    let registry = Registry::all();
+    let is_foreign = |manifest: &&Value| registry.get(&Resource::of(manifest)).is_some_and(|api| api.is_foreign());
+    let Some(found) = manifests.iter().find(is_foreign) else { return Ok(()) };
+    let (kind, name) = (Resource::of(found).kind, apis::objects::name(found));
+    Err(Failure::new(format!(
+        "{kind} {name}: its pods are created by its own operator, which does not run here: apply it to a cluster"
+    )))
 }
 
 /// Result of a run.

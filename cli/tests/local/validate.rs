@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::place::{Place, output_of};
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
@@ -159,3 +161,24 @@ fn lax_does_not_help_where_there_is_no_object() {
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
     }
 }
+
+#[test]
+fn a_job_of_another_operator_is_valid_and_is_not_run() {
+    let place = Place::new();
+    place.write("j.yaml", MPI_JOB);
+    assert_eq!(output_of(&place.run(&["validate", "j.yaml"])).0, Some(0));
+    let (code, _, err) = output_of(&place.run(&["run", "j.yaml"]));
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("MPIJob j: its pods are created by its own operator"), "{err}");
+    assert!(!place.path("trainyard-data").exists());
+}
+
+/// A job that the MPI operator runs.
+const MPI_JOB: &str = "apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: j, labels: {trainyard.dev/queue: q}}
+spec:
+  mpiReplicaSpecs:
+    Launcher: {replicas: 1, template: {spec: {containers: [{name: l, image: i}]}}}
+    Worker: {replicas: 1, template: {spec: {containers: [{name: w, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}}}
+";

@@ -114,12 +114,14 @@ mod tests {
     #[test]
     fn namespaces_and_labels_narrow_what_is_asked_for() {
         let (label, other) = ("GroupName=elasticdeeplearning.ai", "group-name=elastic.pytorch.org");
+        let mpi = "training.kubeflow.org/operator-name=mpi-operator";
         let (torchrun, torch) = ("app=torchrun", "group-name=train.distributed.io");
         let model = "group-name=model.distributed.io";
         let all = [
             ("/api/v1/nodes", ""),
             ("/apis/elasticdeeplearning.ai/v1/aitrainingjobs", ""),
             ("/apis/elastic.pytorch.org/v1alpha1/elasticjobs", ""),
+            ("/apis/kubeflow.org/v2beta1/mpijobs", ""),
             ("/apis/model.distributed.io/v1alpha1/models", ""),
             ("/apis/model.distributed.io/v1alpha1/modelversions", ""),
             ("/apis/train.distributed.io/v1alpha1/torchjobs", ""),
@@ -133,11 +135,13 @@ mod tests {
             ("/apis/scheduling.run.ai/v2/queues", torchrun),
             ("/api/v1/pods", label),
             ("/api/v1/pods", other),
+            ("/api/v1/pods", mpi),
             ("/api/v1/pods", model),
             ("/api/v1/pods", torch),
             ("/api/v1/pods", torchrun),
             ("/api/v1/services", label),
             ("/api/v1/services", other),
+            ("/api/v1/services", mpi),
             ("/api/v1/services", model),
             ("/api/v1/services", torch),
             ("/api/v1/services", torchrun),
@@ -148,6 +152,7 @@ mod tests {
             ("/api/v1/nodes", ""),
             ("/apis/elasticdeeplearning.ai/v1/namespaces/ml/aitrainingjobs", "team=a"),
             ("/apis/elastic.pytorch.org/v1alpha1/namespaces/ml/elasticjobs", "team=a"),
+            ("/apis/kubeflow.org/v2beta1/namespaces/ml/mpijobs", "team=a"),
             ("/apis/model.distributed.io/v1alpha1/namespaces/ml/models", "team=a"),
             ("/apis/model.distributed.io/v1alpha1/namespaces/ml/modelversions", "team=a"),
             ("/apis/train.distributed.io/v1alpha1/namespaces/ml/torchjobs", "team=a"),
@@ -160,11 +165,13 @@ mod tests {
             ("/apis/scheduling.run.ai/v2/queues", torchrun),
             ("/api/v1/namespaces/ml/pods", label),
             ("/api/v1/namespaces/ml/pods", other),
+            ("/api/v1/namespaces/ml/pods", mpi),
             ("/api/v1/namespaces/ml/pods", model),
             ("/api/v1/namespaces/ml/pods", torch),
             ("/api/v1/namespaces/ml/pods", torchrun),
             ("/api/v1/namespaces/ml/services", label),
             ("/api/v1/namespaces/ml/services", other),
+            ("/api/v1/namespaces/ml/services", mpi),
             ("/api/v1/namespaces/ml/services", model),
             ("/api/v1/namespaces/ml/services", torch),
             ("/api/v1/namespaces/ml/services", torchrun),

@@ -1,0 +1,118 @@
+//! MPIJob (`kubeflow.org/v2beta1`), as Voda schedules it. Its pods, status and definition are the MPI operator's.
+//!
+//! Trainyard decides when a job starts, on which nodes, and when it halts. Each file has one direction: `spec` reads the object,
+//! `steering` the fields that tell the MPI operator what was decided, `state` writes and reads the mirror beside them, `crd` is the part
+//! of the schema that is read, `words` the vocabulary. A job that names neither a queue nor a type of GPU is left alone. Tests:
+//! `tests.rs`.
+
+mod crd;
+mod spec;
+mod state;
+mod steering;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use model::fact::Adopted;
+use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
+use serde_json::{Value, json};
+
+use crate::api::{JobApi, PodSlot, RenderInput};
+use crate::call::{Resource, Verb};
+use crate::fields::Finding;
+use crate::objects::{annotation, at, label, list_at, text_at};
+use crate::selector::Selector;
+
+pub use words::{API_VERSION, KIND};
+
+/// The MPIJob API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MpiJob;
+
+impl JobApi for MpiJob {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        words::PLURAL
+    }
+
+    fn is_foreign(&self) -> bool {
+        true
+    }
+
+    fn writes(&self) -> &'static [Verb] {
+        &[Verb::Patch]
+    }
+
+    fn selector(&self) -> Selector {
+        Selector::label(words::OPERATOR_LABEL, words::OPERATOR)
+    }
+
+    fn job_fact(&self, object: &Value) -> JobFact {
+        state::job_fact(object)
+    }
+
+    fn made_of(&self, object: &Value) -> Value {
+        let metadata = |key| at(object, &["metadata", key]).cloned().unwrap_or_default();
+        json!([metadata("generation"), metadata("labels"), annotation(object, words::SUSPEND)])
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        spec::fact(object)
+    }
+
+    fn findings(&self, object: &Value) -> Vec<Finding> {
+        spec::TRANSLATION.findings(object)
+    }
+
+    fn adopt(&self, object: &Value) -> Adopted {
+        state::adopt(object)
+    }
+
+    /// The index stands in the name: the label counts from 1 where the launcher is a worker as well.
+    fn slot_of(&self, object: &Value) -> Option<SlotId> {
+        let job = label(object, words::JOB_LABEL)?;
+        label(object, words::ROLE_LABEL).filter(|role| *role == words::WORKER_LOWER)?;
+        let name = text_at(object, &["metadata", "name"])?;
+        let index = name.strip_prefix(job)?.strip_prefix("-worker-")?;
+        Some(SlotId { group: Text::from(words::WORKER_LOWER), index: index.parse().ok()? })
+    }
+
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
+        let containers = list_at(pod, &["spec", "containers"]).iter();
+        containers.filter_map(|container| text_at(container, &["name"])).collect()
+    }
+
+    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
+        Text::from(format!("{}-{}-{}", job.name, slot.group, slot.index))
+    }
+
+    /// Returns the pods as far as they are known here: their template. The MPI operator creates them.
+    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+        pods.iter().map(|_| Ok(source.manifest.get("template").cloned().unwrap_or_default())).collect()
+    }
+
+    fn status(&self, _key: &JobKey, _job: &engine::Job) -> Value {
+        Value::Null
+    }
+
+    fn state_patch(&self, key: &JobKey, job: &engine::Job, source: Option<RenderInput<'_>>) -> Option<Value> {
+        let template = source.map(|source| source.manifest.get("template").cloned().unwrap_or_default());
+        Some(state::patch(key, job, template))
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn event_component(&self) -> &'static str {
+        "voda-scheduler"
+    }
+}

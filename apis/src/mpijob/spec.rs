@@ -1,0 +1,166 @@
+//! MPIJob object -> [`JobSpec`]: which jobs are scheduled here, their workers, and the manifest that their size and nodes are written
+//! from.
+//!
+//! Sizes come from the launcher's environment, in both of Voda's spellings. The fields that are steered are left out of the manifest, so
+//! that a write of them is no edit. It must not render anything (that is `steering.rs`). Tests: `tests.rs`.
+
+use model::{
+    CleanPodPolicy, Ends, GroupSpec, JobEndPolicy, JobSpec, Milestones, PhaseRules, RestartPolicy, Running, SizeRange,
+    SpecFact, Text,
+};
+use serde_json::{Value, json};
+
+use super::crd::spec_schema;
+use super::steering;
+use super::words::{ACCELERATOR, KUEUE, LAUNCHER, MANAGER, SUSPEND, WORKER, WORKER_LOWER};
+use crate::demand::QUEUE;
+use crate::fields::{Findings, join};
+use crate::objects::{annotation, at, label, list_at, text_at};
+use crate::template;
+use crate::translation::{Translation, spec_of};
+
+/// Reads specs of this API.
+pub(super) const TRANSLATION: Translation = Translation { read, schema: spec_schema, manifest };
+
+/// Reads the spec of an object. Of a job that is left alone nothing is read, so nothing is wrong with it.
+pub(super) fn fact(object: &Value) -> SpecFact {
+    if is_scheduled(object) {
+        return TRANSLATION.fact(object);
+    }
+    SpecFact {
+        spec: Ok(job_spec()),
+        warnings: Vec::new(),
+        manifest: Text::from("{}"),
+        missing: Vec::new(),
+        needs: Vec::new(),
+        fatal: false,
+        notes: None,
+    }
+}
+
+const REPLICAS: &str = "spec.mpiReplicaSpecs";
+
+/// Limit of a number of workers.
+const MAX_WORKERS: i64 = 100_000;
+
+fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
+    let spec = spec_of(object, findings)?;
+    let worker = at(spec, &["mpiReplicaSpecs", WORKER]).filter(|worker| worker.is_object());
+    if worker.is_none() {
+        findings.error(join(REPLICAS, WORKER), at(spec, &["mpiReplicaSpecs", WORKER]), "an MPIJob needs workers");
+    }
+    let worker = worker?;
+    let base = join(REPLICAS, WORKER);
+    let template = template::check(worker, &base, findings);
+    let sizes = Sizes::read(spec, findings);
+    let written = findings.integer(worker, &base, "replicas", 0, MAX_WORKERS).and_then(|n| u32::try_from(n).ok());
+    let range = sizes.and_then(Sizes::range);
+    let replicas = range.map(|(_, max)| max).or(written);
+    if replicas.is_none() {
+        findings.error(join(&base, "replicas"), None, "give the number of workers");
+    }
+    let group = GroupSpec {
+        name: Text::from(WORKER_LOWER),
+        display: Some(Text::from(WORKER)),
+        replicas: replicas?,
+        sizes: range.map(|(sizes, _)| sizes),
+        gpus: template.gpus,
+        restart: RestartPolicy::Never,
+        ..GroupSpec::default()
+    };
+    let suspended = annotation(object, SUSPEND) == Some("true");
+    Some(JobSpec { groups: vec![group], suspended, ..job_spec() })
+}
+
+/// Policies of every job: the MPI operator ends it and cleans up.
+fn job_spec() -> JobSpec {
+    JobSpec {
+        complete: JobEndPolicy::None,
+        fail: JobEndPolicy::None,
+        clean_pods: CleanPodPolicy::None,
+        end_annotation: false,
+        observes_pods: true,
+        phase_rules: PhaseRules {
+            creating: false,
+            sticky_restarting: false,
+            running: Running::All,
+            ignores_leaving: true,
+            ends: Ends::Decided,
+            milestones: Milestones::EachPhase,
+            queued: false,
+        },
+        ..JobSpec::default()
+    }
+}
+
+/// Returns true for a job that is scheduled here: it names a queue, or a type of GPU as Voda's jobs do, and no other admits it.
+fn is_scheduled(object: &Value) -> bool {
+    let selector = ["spec", "mpiReplicaSpecs", WORKER, "template", "spec", "nodeSelector", ACCELERATOR];
+    let asks =
+        label(object, QUEUE).is_some() || label(object, ACCELERATOR).is_some() || at(object, &selector).is_some();
+    let manager = text_at(object, &["spec", "runPolicy", "managedBy"]);
+    asks && label(object, KUEUE).is_none() && manager.is_none_or(|manager| manager == MANAGER)
+}
+
+/// Returns true if the environment of the launcher names the number of workers, so that it is written into the object.
+pub(super) fn is_sized(object: &Value) -> bool {
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    Sizes::read(spec, &mut Findings::default()).and_then(Sizes::range).is_some()
+}
+
+/// Numbers of workers that the environment of the launcher names; each absent where it names none.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sizes {
+    min: Option<u32>,
+    num: Option<u32>,
+    max: Option<u32>,
+}
+
+impl Sizes {
+    /// Returns the numbers of workers that the queues may choose and the greatest of them; `None` where none is named.
+    fn range(self) -> Option<(SizeRange, u32)> {
+        let preferred = self.num.or(self.max)?;
+        Some((SizeRange { min: self.min.unwrap_or(preferred), preferred }, self.max.unwrap_or(preferred)))
+    }
+
+    /// Reads the sizes. `None` when they contradict each other.
+    fn read(spec: &Value, findings: &mut Findings) -> Option<Self> {
+        let mut read = |names: [&str; 2]| Self::variable(spec, names, findings);
+        let (min, num, max) =
+            (read(["MIN_NUM_PROC", "MIN_NP"]), read(["NUM_PROC", "NP"]), read(["MAX_NUM_PROC", "MAX_NP"]));
+        let sizes = Self { min, num: num.or(min), max };
+        let path = |name: &str| format!("{REPLICAS}.{LAUNCHER}.template.spec.containers[0].env[{name}]");
+        let at_most = |smaller: Option<u32>, larger: Option<u32>| smaller.zip(larger).is_none_or(|(a, b)| a <= b);
+        let shown = |number: Option<u32>| number.map(|n| json!(n));
+        if !at_most(sizes.min, sizes.num) {
+            findings.error(path("NUM_PROC"), shown(num).as_ref(), "must be at least MIN_NUM_PROC");
+            return None;
+        }
+        if !at_most(sizes.num, sizes.max) {
+            findings.error(path("MAX_NUM_PROC"), shown(max).as_ref(), "must be at least NUM_PROC and MIN_NUM_PROC");
+            return None;
+        }
+        Some(sizes)
+    }
+
+    /// Reads the variable of one of these names: the last one counts, as for the program.
+    fn variable(spec: &Value, names: [&str; 2], findings: &mut Findings) -> Option<u32> {
+        let template = at(spec, &["mpiReplicaSpecs", LAUNCHER, "template"])?;
+        let container = template::containers(template).first()?;
+        let is_named = |each: &&Value| text_at(each, &["name"]).is_some_and(|name| names.contains(&name));
+        let (n, found) = list_at(container, &["env"]).iter().enumerate().rfind(|(_, each)| is_named(each))?;
+        let value = found.get("value");
+        let number = value.and_then(Value::as_str).and_then(|text| text.trim().parse().ok()).filter(|n| *n > 0);
+        if number.is_none() {
+            let base = format!("{REPLICAS}.{LAUNCHER}.template.spec.containers[0].env[{n}]");
+            findings.error(join(&base, "value"), value, "must be a whole number of workers, at least 1");
+        }
+        number
+    }
+}
+
+/// Returns what the workers are rendered from: their template as its user wrote it.
+fn manifest(object: &Value) -> Value {
+    let template = at(object, &["spec", "mpiReplicaSpecs", WORKER, "template"]).cloned().unwrap_or_default();
+    json!({"template": steering::own(template)})
+}

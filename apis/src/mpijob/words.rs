@@ -1,0 +1,54 @@
+//! Names of the MPI operator and of Voda, and this API's words for phases.
+
+use model::Phase;
+
+/// API version.
+pub const API_VERSION: &str = "kubeflow.org/v2beta1";
+/// API group.
+pub(super) const GROUP: &str = "kubeflow.org";
+/// Version inside the group.
+pub(super) const VERSION: &str = "v2beta1";
+/// Kind of the objects.
+pub const KIND: &str = "MPIJob";
+/// Plural of the resource.
+pub(super) const PLURAL: &str = "mpijobs";
+/// Replica type of the pods that train.
+pub(super) const WORKER: &str = "Worker";
+/// Name of their group in the engine.
+pub(super) const WORKER_LOWER: &str = "worker";
+/// Replica type of the pod that starts the others.
+pub(super) const LAUNCHER: &str = "Launcher";
+/// Label of every pod of the MPI operator.
+pub(super) const OPERATOR_LABEL: &str = "training.kubeflow.org/operator-name";
+/// Its value, and that of `runPolicy.managedBy`, where the MPI operator reconciles the job.
+pub(super) const OPERATOR: &str = "mpi-operator";
+/// Value of `runPolicy.managedBy` that leaves a job to the MPI operator.
+pub(super) const MANAGER: &str = "kubeflow.org/mpi-operator";
+/// Label of a pod that tells its job.
+pub(super) const JOB_LABEL: &str = "training.kubeflow.org/job-name";
+/// Label of a pod that tells its part.
+pub(super) const ROLE_LABEL: &str = "training.kubeflow.org/job-role";
+/// Label, or node selector of the workers, that tells the type of GPU: Voda's mark of a job that it schedules.
+pub(super) const ACCELERATOR: &str = "vodascheduler/accelerator";
+/// Label of a job that Kueue admits.
+pub(super) const KUEUE: &str = "kueue.x-k8s.io/queue-name";
+/// Annotation by which a user suspends a job. The field `runPolicy.suspend` tells the MPI operator what was decided.
+pub(super) const SUSPEND: &str = "trainyard.dev/suspend";
+/// Annotation with the state of the job in this API's words.
+pub(super) const PHASE: &str = "trainyard.dev/phase";
+/// Annotation with the reason of that state.
+pub(super) const MESSAGE: &str = "trainyard.dev/message";
+/// Annotation with the digest of the fields that were written with the mirror.
+pub(super) const STEERED: &str = "trainyard.dev/steered";
+
+/// Spells a phase in Voda's words.
+pub(super) const fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::New => "",
+        Phase::Pending | Phase::Creating | Phase::Preparing | Phase::Queued => "Waiting",
+        Phase::Running | Phase::Restarting | Phase::Terminating => "Running",
+        Phase::Succeeded => "Completed",
+        Phase::Failed | Phase::TimedOut | Phase::Preempted | Phase::NodeFailed => "Failed",
+        Phase::Suspended => "Suspended",
+    }
+}
