@@ -76,7 +76,7 @@ fn of_embedded_cluster(file: &fixtures::Named) -> Option<&'static str> {
     if scenario.manifests.iter().any(is_definition) {
         return Some("definitions of other products would be there for all scenarios");
     }
-    if file.api == "trainingqueue" {
+    if scenario.manifests.iter().any(|manifest| manifest["kind"] == "TrainingQueue") {
         return Some("queues have no namespace, and would be there for all scenarios");
     }
     let has_model = |manifest: &serde_json::Value| {

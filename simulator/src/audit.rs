@@ -99,8 +99,9 @@ fn without_share(pod: &Value, objects: &[std::sync::Arc<Value>]) -> Option<Strin
         && at(pod, &["metadata", "deletionTimestamp"]).is_none();
     let owner = list_at(pod, &["metadata", "ownerReferences"]).first()?.get("uid")?;
     let job = objects.iter().find(|object| at(object, &["metadata", "uid"]) == Some(owner))?;
-    let share = at(job, &["status", "trainyard", "share"]).and_then(Value::as_object);
-    let decision = at(job, &["status", "trainyard", "decision"]).is_some();
+    let mirror = apis::objects::mirror_value(job).unwrap_or_default();
+    let share = mirror.get("share").and_then(Value::as_object);
+    let decision = mirror.get("decision").is_some();
     (is_new && !decision && share.is_none_or(serde_json::Map::is_empty))
         .then(|| format!("pod {}: created before its job's mirror shows a share", name(pod)))
 }

@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod backend;
 pub mod check;
+pub mod controllers;
 pub mod crash;
 pub mod expect;
 pub mod pattern;

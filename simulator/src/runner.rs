@@ -16,6 +16,9 @@ use crate::crash::{Crash, LogAfterCrash};
 use crate::scenario::{Action, CrashPoint, RestoreLog, Scenario};
 use crate::simulation::{self, ExecutedCall, Simulation};
 
+/// Rounds of the operator and the controllers beside it until nothing moves. Reaching it is a defect: they undo each other's work.
+const MAX_ROUNDS: u32 = 1000;
+
 /// A scenario that cannot be run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -325,7 +328,22 @@ impl<G: ClusterBackend> Runner<'_, G> {
                 self.simulation.settle()?;
             }
         }
-        Ok(())
+        self.controllers()
+    }
+
+    /// Has the controllers of other projects act, and the operator after them, until nothing moves.
+    fn controllers(&mut self) -> Result<(), Reason> {
+        for _ in 0..MAX_ROUNDS {
+            let mut changed = false;
+            for controller in &self.scenario.with {
+                changed |= controller.reconcile(&mut self.simulation.backend)?;
+            }
+            if !changed {
+                return Ok(());
+            }
+            self.simulation.settle()?;
+        }
+        Err(Reason::Meaning(format!("operator and controllers are still busy after {MAX_ROUNDS} rounds")))
     }
 
     fn crash(&mut self, point: CrashPoint, log_after: LogAfterCrash) -> Result<(), Reason> {

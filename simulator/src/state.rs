@@ -3,9 +3,8 @@
 //! Owns where a status says what scenarios compare. It must not ask for the API of a job: what differs is told by which members
 //! are there. Tests: at the end of this file.
 
+use apis::objects::STATE;
 use serde_json::Value;
-
-use crate::text::OWN_PREFIX;
 
 /// Returns the state of a job in its API's own word: its phase or, for an API with conditions alone, the type of the last condition
 /// that is True. Remarks stand first in a list of conditions, so they are the word only where there is nothing else.
@@ -30,11 +29,6 @@ pub fn counters<'a>(job: &'a Value, group: &str) -> Option<&'a Value> {
     counters?.get(group)
 }
 
-/// Annotation that holds the mirror of a job whose CRD is another project's.
-fn mirror_annotation() -> String {
-    format!("{OWN_PREFIX}state")
-}
-
 /// Takes out of a job's mirror what differs from run to run: stamps, and uids that are waited for.
 pub fn mask_mirror(job: &mut Value) {
     remove_from_mirror(job, &["term", "position", "waitUids", "waitBelow"]);
@@ -55,7 +49,7 @@ fn remove_from_mirror(job: &mut Value, members: &[&str]) {
         remove(mirror);
     }
     let annotations = job.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    if let Some(Value::String(text)) = annotations.and_then(|all| all.get_mut(&mirror_annotation()))
+    if let Some(Value::String(text)) = annotations.and_then(|all| all.get_mut(STATE))
         && let Ok(mut mirror) = serde_json::from_str::<Value>(text)
     {
         remove(&mut mirror);
@@ -65,7 +59,7 @@ fn remove_from_mirror(job: &mut Value, members: &[&str]) {
 
 /// Returns true for an annotation that holds a mirror, which is compared after [`mask_mirror`].
 pub fn holds_mirror(annotation: &str) -> bool {
-    annotation == mirror_annotation()
+    annotation == STATE
 }
 
 #[cfg(test)]

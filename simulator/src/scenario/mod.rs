@@ -19,6 +19,7 @@ pub use args::{DEFAULT_NAMESPACE, Millis, Names, ObjectName, OneOrMany, Pods, Wo
 pub use names::{Target, in_namespace, names_manifest};
 pub use parse::{Error, Place, load, parse};
 
+use crate::controllers::Controller;
 use crate::expect::Expect;
 
 /// A scenario as it is run.
@@ -32,6 +33,8 @@ pub struct Scenario {
     pub flags: BTreeMap<String, Value>,
     /// Nodes of the cluster.
     pub nodes: Vec<NodeSpec>,
+    /// Controllers of other projects that act on its objects.
+    pub with: Vec<Controller>,
     /// Manifests that steps name.
     pub manifests: Vec<Value>,
     /// Steps, in order.

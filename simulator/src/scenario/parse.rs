@@ -12,6 +12,7 @@ use serde_json::Value;
 use serde_saphyr::Spanned;
 
 use super::{Action, CrashPoint, NodeSpec, Scenario, Step};
+use crate::controllers::Controller;
 use crate::expect::Expect;
 
 /// A place in a file.
@@ -77,6 +78,8 @@ struct File {
     flags: BTreeMap<String, Value>,
     #[serde(default)]
     nodes: Option<Vec<NodeShape>>,
+    #[serde(default)]
+    with: Vec<Controller>,
     #[serde(default)]
     manifests: Vec<Value>,
     #[serde(default)]
@@ -173,6 +176,7 @@ fn parse_at(text: &str, origin: &str, folder: Option<&Path>) -> Result<Scenario,
         description: file.description,
         flags: file.flags,
         nodes: file.nodes.map_or_else(NodeSpec::defaults, |nodes| nodes.into_iter().map(|n| n.0).collect()),
+        with: file.with,
         manifests,
         steps: file.steps.into_iter().map(|step| Step { line: step.referenced.line(), action: step.value }).collect(),
         expect: file.expect,

@@ -6,6 +6,7 @@ mod aitrainingjob;
 mod elasticjob;
 mod model;
 mod modelversion;
+mod mpijob;
 mod torchjob;
 mod torchrunjob;
 mod torchrunqueue;
@@ -50,6 +51,7 @@ pub(crate) const APIS: &[Api] = &[
     elasticjob::API,
     self::model::API,
     modelversion::API,
+    mpijob::API,
     torchjob::API,
     torchrunjob::API,
     torchrunqueue::API,
