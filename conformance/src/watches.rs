@@ -191,7 +191,7 @@ impl Watches {
         let resource = api.resource();
         let (api_version, kind) = (&*resource.api_version, &*resource.kind);
         // What the definitions require; a member that one of them does not know is dropped.
-        let spec = json!({"replicaSpecs": {}, "rdzvEndpoint": "none:1", "command": "none"});
+        let spec = json!({"replicaSpecs": {}, "rdzvEndpoint": "none:1", "mpiReplicaSpecs": {}, "command": "none"});
         let job = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": MARK}, "spec": spec});
         let jobs = collection(api_version, api.plural(), Some(&self.namespace));
         let job = self.server.create(&jobs, &job)?;
