@@ -143,8 +143,9 @@ impl Watches {
         let behind = std::mem::take(&mut self.behind);
         let begun = std::mem::take(&mut self.begun);
         let targets = self.registry.watch_targets().into_iter().filter(|target| behind.contains(&target.kind));
-        // The server lacks the types of other products: only that they were listed can be waited for.
-        let lacks = |target: &WatchTarget| target.kind == Kind::Owned && target.optional;
+        // The server lacks the types of other products, and a type without a namespace has no mark in this one: only that they were
+        // listed can be waited for.
+        let lacks = |target: &WatchTarget| target.kind == Kind::Owned && (target.optional || !target.namespaced);
         let (lacking, targets): (Vec<_>, Vec<_>) = targets.partition(lacks);
         let listed = |target: WatchTarget| Awaited { target, jobs: BTreeSet::new(), version: ResourceVersion(0) };
         let lists = lacking.into_iter().filter(|target| begun.contains(&target.kind)).map(listed);
