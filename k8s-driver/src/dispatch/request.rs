@@ -8,7 +8,7 @@ use std::sync::Arc;
 use apis::{ApiAnswer, ApiCall, ApiError, CallId, Registry, Resource, Verb, objects};
 use http::{HeaderValue, Method, Request, header};
 use kube::client::Body;
-use model::{JobKey, Stamp, Text};
+use model::{JobKey, ObjectRef, Stamp, Text};
 use serde_json::{Map, Value, json};
 
 use crate::client::transport::USER_AGENT;
@@ -79,7 +79,10 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
         Verb::Delete => (Method::DELETE, one, Some(JSON), METADATA, Some(deletion(&call)), None),
         Verb::Patch => {
             let body = with_preconditions(call.body.take().unwrap_or_default(), &call)?;
-            (Method::PATCH, query(&one, &written), Some(MERGE), METADATA, Some(body), Some(projection::VERSION))
+            // Where a patch writes the state of a job, the whole object shows whether it was stored.
+            let writes_state = call.object == Some(ObjectRef::Status);
+            let (accept, fields) = if writes_state { (JSON, whole) } else { (METADATA, projection::VERSION) };
+            (Method::PATCH, query(&one, &written), Some(MERGE), accept, Some(body), Some(fields))
         }
         Verb::ApplyStatus => {
             let body = application(&mut call)?;

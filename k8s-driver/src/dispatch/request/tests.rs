@@ -102,6 +102,10 @@ fn patches_and_statuses_carry_their_preconditions_in_the_metadata() {
     assert_eq!(types, format!("application/merge-patch+json <- {PARTIAL}"));
     assert_eq!(body, json!({"metadata": {"annotations": {"Failed": "x"}, "uid": "ju"}}));
 
+    let state = json!({"metadata": {"annotations": {"trainyard.dev/state": "{}"}}});
+    let state = ApiCall { object: Some(ObjectRef::Status), ..call(Verb::Patch, jobs(), "j", Some(state)) };
+    assert_eq!(sent(state).1, "application/merge-patch+json <- application/json");
+
     let status = json!({"status": {"phase": "Running", "conditions": null}});
     let status = ApiCall {
         uid: Some(Uid::from("ju")),
