@@ -76,9 +76,6 @@ fn of_embedded_cluster(file: &fixtures::Named) -> Option<&'static str> {
     if scenario.manifests.iter().any(is_definition) {
         return Some("definitions of other products would be there for all scenarios");
     }
-    if !scenario.with.is_empty() {
-        return Some("scripted controllers do not come to rest on a real API server yet");
-    }
     if scenario.manifests.iter().any(|manifest| manifest["kind"] == "TrainingQueue") {
         return Some("queues have no namespace, and would be there for all scenarios");
     }
@@ -120,10 +117,11 @@ fn both_grounds_lead_to_the_same() {
         .unwrap_or_else(|error| panic!("the definition: {error}"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let kubeconfig = Some(PathBuf::from(plane.kubeconfig()));
-    let connection = runtime
-        .block_on(connect(&api_server::Options { kubeconfig, ..api_server::Options::default() }))
-        .unwrap_or_else(|error| panic!("the client: {error}"));
-    let server = Server { client: connection.client, runtime: runtime.handle().clone() };
+    let options = api_server::Options { kubeconfig, ..api_server::Options::default() };
+    let server = || {
+        let connection = runtime.block_on(connect(&options)).unwrap_or_else(|error| panic!("the client: {error}"));
+        Server { client: connection.client, runtime: runtime.handle().clone() }
+    };
 
     let wanted = std::env::var("CONFORMANCE").unwrap_or_default();
     let chosen =
@@ -136,6 +134,8 @@ fn both_grounds_lead_to_the_same() {
     std::thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
+                // An API server limits the streams of one connection, and a scenario keeps a watch open for each source.
+                let server = server();
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(number) else { return };

@@ -1,7 +1,7 @@
 //! Controllers of other projects, as far as scenarios need them: what they do with objects that the operator writes.
 //!
-//! They act after each step, until neither they nor the operator have anything to do. They use the writes of a user, and keep no state:
-//! what they do follows from the objects. On a real API server they are not used yet. Tests: the scenarios that name them.
+//! They act after each step, until neither they nor the operator have anything to do. They work on any cluster, through the writes of a
+//! user, and keep no state: what they do follows from the objects. Tests: the scenarios that name them.
 
 mod mpi_operator;
 
