@@ -133,6 +133,9 @@ pub(super) struct Settings {
     /// Ports of TorchJobs' pods on the network of their nodes. [default: 20000-30000]
     #[arg(long, env = "TRAINYARD_HOSTNETWORK_PORT_RANGE", value_name = "RANGE", help_heading = "TorchJob")]
     hostnetwork_port_range: Option<String>,
+    /// Image of the pods that build images of models. [default: kubedl/kaniko:latest]
+    #[arg(long, env = "TRAINYARD_MODEL_IMAGE_BUILDER", value_name = "IMAGE", help_heading = "TorchJob")]
+    model_image_builder: Option<String>,
 
     /// Time after a pod's creation began in which a creation failure restarts it. [default: 0s]
     #[arg(long, env = "TRAINYARD_CREATING_RESTART_PERIOD", value_name = "TIME", help_heading = "Decisions")]
