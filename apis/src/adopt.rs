@@ -1,5 +1,4 @@
-//! What is read back of a status, alike for APIs whose conditions are the states that the job was in, and for those of which nothing
-//! but the mirror counts.
+//! Reads the state of a job back from its object: from conditions that are the states that the job was in, or from the mirror alone.
 //!
 //! Must not know what an API calls its states. Tests: each API's `tests/adopt.rs` or `tests/status.rs`.
 
@@ -9,7 +8,7 @@ use model::fact::{Adopted, Milestone};
 use model::{Cause, CauseKind, CleanPodPolicy, Decision, Mirror, Phase, SpecFact, Text, Timestamp};
 use serde_json::Value;
 
-use crate::objects::{MIRROR, at, mirror_stamp, time_at};
+use crate::objects::{mirror, mirror_stamp, time_at};
 use crate::remarks;
 
 /// Returns the state of a job, given its mirror and milestones and a reader of what the groups of an ended job came to.
@@ -50,8 +49,11 @@ pub(crate) fn ending(phase: Phase, kind: CauseKind, milestones: &[Milestone], sp
 
 /// Returns the state of an object of whose status nothing counts but the mirror: other objects tell the rest.
 pub(crate) fn mirror_alone(object: &Value) -> Adopted {
-    let mirror = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
-    let mirror = mirror.unwrap_or_else(|| Mirror { stamp: mirror_stamp(object), ..Mirror::default() });
+    of_mirror(object, mirror(object).unwrap_or_else(|| Mirror { stamp: mirror_stamp(object), ..Mirror::default() }))
+}
+
+/// Returns the state that a mirror tells.
+pub(crate) fn of_mirror(object: &Value, mirror: Mirror) -> Adopted {
     let phase = mirror.phase;
     let shown = Milestone { phase, at: Timestamp::default(), message: Text::from("") };
     Adopted {

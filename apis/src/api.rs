@@ -48,7 +48,7 @@ pub struct Upload<'a> {
     pub container: &'a str,
     /// Path of the file in that container.
     pub file: &'a str,
-    /// What it is a part of: a later generation is another upload.
+    /// Generation of the workspace that it fills. A later one is another upload.
     pub generation: &'a str,
 }
 

@@ -122,6 +122,15 @@ impl Findings {
         value.as_str()
     }
 
+    /// Reads a text that must be there and not be empty.
+    pub fn required_text<'a>(&mut self, parent: &'a Value, base: &str, key: &str) -> Option<&'a str> {
+        let text = self.text(parent, base, key).filter(|text| !text.is_empty());
+        if text.is_none() && !self.has_error_at(&join(base, key)) {
+            self.error(join(base, key), parent.get(key), "must be written");
+        }
+        text
+    }
+
     /// Reads a whole number within `min..=max`; `None` when absent or not that.
     pub fn integer(&mut self, parent: &Value, base: &str, key: &str, min: i64, max: i64) -> Option<i64> {
         let value = present(parent, key)?;

@@ -132,20 +132,20 @@ pub fn finalized_job_fact(object: &Value, finalizer: &str) -> JobFact {
     JobFact { finalizers, finalized, ..job_fact(object) }
 }
 
-/// Returns the mirror on an object as JSON: in its status, or in an annotation.
-pub fn mirror_value(object: &Value) -> Option<Value> {
-    let in_status = at(object, &["status", MIRROR]).cloned();
-    in_status.or_else(|| serde_json::from_str(annotation(object, STATE)?).ok())
-}
-
-/// Returns the mirror on an object.
+/// Returns the mirror in an object's status.
 pub fn mirror(object: &Value) -> Option<Mirror> {
-    engine::wire::mirror_from_value(&mirror_value(object)?)
+    engine::wire::mirror_from_value(at(object, &["status", MIRROR])?)
 }
 
-/// Returns the stamp of the mirror on an object; zero when there is none.
+/// Returns the stamp of the mirror in the object's status; zero when there is none.
 pub fn mirror_stamp(object: &Value) -> Stamp {
-    mirror_value(object).and_then(|mirror| serde_json::from_value(mirror).ok()).unwrap_or_default()
+    at(object, &["status", MIRROR]).and_then(|mirror| serde_json::from_value(mirror.clone()).ok()).unwrap_or_default()
+}
+
+/// Returns the mirror in an annotation of the object, as JSON. Whoever may edit the object may write it, so it counts for types alone
+/// whose status another controller writes.
+pub fn annotated_mirror(object: &Value) -> Option<Value> {
+    serde_json::from_str(annotation(object, STATE)?).ok()
 }
 
 /// Returns the word of an object's `status` for where the job stands: its phase, or else the type of the last condition that is

@@ -27,25 +27,9 @@ impl Translation {
         match spec {
             Some(spec) if errors.is_empty() => {
                 let manifest = Text::from(model::json::canonical(&(self.manifest)(object)));
-                SpecFact {
-                    spec: Ok(spec),
-                    warnings,
-                    manifest,
-                    missing: Vec::new(),
-                    needs: Vec::new(),
-                    fatal: false,
-                    notes: None,
-                }
+                SpecFact { warnings, ..SpecFact::of(Ok(spec), manifest) }
             }
-            Some(_) | None => SpecFact {
-                spec: Err(errors),
-                warnings,
-                manifest: Text::from("{}"),
-                missing: Vec::new(),
-                needs: Vec::new(),
-                fatal: false,
-                notes: None,
-            },
+            Some(_) | None => SpecFact { warnings, ..SpecFact::refused(errors) },
         }
     }
 

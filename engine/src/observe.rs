@@ -290,14 +290,12 @@ impl Turn<'_> {
 /// Returns the spec that is in force after an edit: with what objects are rendered from as it was, where that cannot change
 /// under the job's pods.
 fn in_force(job: &Job, edit: &std::sync::Arc<SpecFact>) -> std::sync::Arc<SpecFact> {
-    let edits = edit.spec.as_ref().map(|spec| spec.edits).unwrap_or_default();
-    let keeps = edits != Edits::All && job.has_lasting_pods();
-    if let (Edits::BeforePods, true, Some(valid)) = (edits, keeps, &job.valid) {
-        return valid.clone();
+    let Some(valid) = job.valid.as_ref().filter(|_| job.has_lasting_pods()) else { return edit.clone() };
+    match edit.spec.as_ref().map(|spec| spec.edits).unwrap_or_default() {
+        Edits::BeforePods => return valid.clone(),
+        Edits::Numbers if valid.manifest != edit.manifest => {}
+        Edits::Numbers | Edits::All => return edit.clone(),
     }
-    let Some(valid) = job.valid.as_ref().filter(|valid| keeps && valid.manifest != edit.manifest) else {
-        return edit.clone();
-    };
     let mut kept = SpecFact { manifest: valid.manifest.clone(), ..(**edit).clone() };
     // What the job owns is rendered from the same manifest, and its digests are those of it.
     if let (Ok(spec), Ok(before)) = (&mut kept.spec, &valid.spec) {

@@ -194,6 +194,18 @@ pub struct SpecFact {
     pub notes: Option<Box<Noted>>,
 }
 
+impl SpecFact {
+    /// Returns the translation of a spec, with what its objects are rendered from and nothing beside it.
+    pub fn of(spec: Result<JobSpec, Vec<FieldError>>, manifest: Text) -> Self {
+        Self { spec, warnings: Vec::new(), manifest, missing: Vec::new(), needs: Vec::new(), fatal: false, notes: None }
+    }
+
+    /// Returns the translation of a spec that cannot be accepted: nothing is rendered from it.
+    pub fn refused(errors: Vec<FieldError>) -> Self {
+        Self::of(Err(errors), Text::from("{}"))
+    }
+}
+
 /// An object that a spec needs and that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use apis::demand::QUEUE;
-use apis::objects::{at, label, list_at, text_at};
+use apis::objects::{MIRROR, annotated_mirror, at, label, list_at, text_at};
 use cluster::Cluster;
 use serde_json::Value;
 use settings::Quantity;
@@ -99,7 +99,8 @@ fn without_share(pod: &Value, objects: &[std::sync::Arc<Value>]) -> Option<Strin
         && at(pod, &["metadata", "deletionTimestamp"]).is_none();
     let owner = list_at(pod, &["metadata", "ownerReferences"]).first()?.get("uid")?;
     let job = objects.iter().find(|object| at(object, &["metadata", "uid"]) == Some(owner))?;
-    let mirror = apis::objects::mirror_value(job).unwrap_or_default();
+    let in_status = at(job, &["status", MIRROR]).cloned();
+    let mirror = in_status.or_else(|| annotated_mirror(job)).unwrap_or_default();
     let share = mirror.get("share").and_then(Value::as_object);
     let decision = mirror.get("decision").is_some();
     (is_new && !decision && share.is_none_or(serde_json::Map::is_empty))

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::metadata::endings;
 use super::spec::TRANSLATION;
 use super::words::phase_of;
-use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
+use crate::objects::{at, list_at, mirror, mirror_stamp, text_at, time_at};
 use crate::{remarks, replicas};
 
 /// Reads the state of a job back from its object.
@@ -27,8 +27,7 @@ pub(super) fn adopt(object: &Value) -> Adopted {
         .filter(|name| !name.is_empty())
         .map(|name| Text::from(name.to_lowercase()));
     let running_at = time_at(object, &["status", "startRunningTime"]);
-    let mirror = at(object, &["status", MIRROR])
-        .and_then(engine::wire::mirror_from_value)
+    let mirror = mirror(object)
         .unwrap_or_else(|| without_mirror(object, &milestones, &restarts, restarting.as_ref(), running_at));
     let ends = mirror.phase.is_terminal() || matches!(mirror.decision, Some(Decision::End { .. }));
     let finals = if ends { replicas::finals(object) } else { BTreeMap::new() };

@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::spec::TRANSLATION;
 use super::words::{CONDITIONS, WORKER};
-use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
+use crate::objects::{at, list_at, mirror, mirror_stamp, text_at, time_at};
 use crate::{adopt, replicas};
 
 /// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value) -> Adopted {
     let mut milestones = CONDITIONS.milestones(object);
-    let mirror = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
+    let mirror = mirror(object);
     let mirror = mirror.unwrap_or_else(|| without_mirror(object, &mut milestones));
     adopt::adopted(object, mirror, milestones, replicas::finals)
 }

@@ -10,15 +10,7 @@ use crate::translation;
 /// Reads a model, given its versions.
 pub(super) fn fact(object: &Value, versions: &Needed) -> SpecFact {
     let manifest = json!({"latest": latest(object, versions)});
-    SpecFact {
-        spec: Ok(translation::without_groups()),
-        warnings: Vec::new(),
-        manifest: Text::from(model::json::canonical(&manifest)),
-        missing: Vec::new(),
-        needs: Vec::new(),
-        fatal: false,
-        notes: None,
-    }
+    SpecFact::of(Ok(translation::without_groups()), Text::from(model::json::canonical(&manifest)))
 }
 
 /// Returns the newest version whose image is being built, or was. Where none is left, the one that was shown stays.

@@ -10,12 +10,12 @@ use super::spec;
 use super::words::phase_of;
 use crate::adopt;
 use crate::api::Needed;
-use crate::objects::{MIRROR, at, mirror_stamp, text_at, time_at};
+use crate::objects::{mirror, mirror_stamp, text_at, time_at};
 
 /// Reads the state of a build back from its object, also from a status that the original controller wrote.
 pub(super) fn adopt(object: &Value) -> Adopted {
     let message = Text::from(text_at(object, &["status", "message"]).unwrap_or_default());
-    let known = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
+    let known = mirror(object);
     let shown = text_at(object, &["status", "imageBuildPhase"]).and_then(phase_of);
     let phase = known.as_ref().map(|mirror| mirror.phase).or(shown).unwrap_or_default();
     let ended_at = time_at(object, &["status", "finishTime"]);

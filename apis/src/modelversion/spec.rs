@@ -28,16 +28,11 @@ pub(super) fn fact(object: &Value, needed: &Needed, builder: &str) -> SpecFact {
     let (errors, warnings) = findings.into_errors_and_warnings();
     let accepted = found.filter(|_| errors.is_empty());
     let notes = accepted.as_ref().map(|(_, manifest)| Box::new(noted(object, manifest)));
-    let manifest = accepted.as_ref().map_or_else(|| "{}".to_owned(), |(_, manifest)| model::json::canonical(manifest));
-    SpecFact {
-        spec: accepted.map(|(spec, _)| spec).ok_or(errors),
-        warnings,
-        manifest: Text::from(manifest),
-        missing: Vec::new(),
-        needs: Vec::new(),
-        fatal: false,
-        notes,
-    }
+    let fact = match accepted {
+        Some((spec, manifest)) => SpecFact::of(Ok(spec), Text::from(model::json::canonical(&manifest))),
+        None => SpecFact::refused(errors),
+    };
+    SpecFact { warnings, notes, ..fact }
 }
 
 /// Returns everything that is to be said of the spec of an object.
@@ -64,12 +59,12 @@ fn read(object: &Value, needed: &Needed, builder: &str, findings: &mut Findings)
         findings.error("spec", spec, "must be an object with modelName, imageRepo and storage");
         return None;
     };
-    let model = required(spec, "modelName", findings);
+    let model = findings.required_text(spec, "spec", "modelName");
     if let Some(name) = model.filter(|name| name.len() > LABEL_MAX || !is_dns_subdomain(name)) {
         let problem = "must be lower-case letters, digits and inner hyphens, at most 63";
         findings.error("spec.modelName", Some(&Value::from(name)), problem);
     }
-    let repository = required(spec, "imageRepo", findings);
+    let repository = findings.required_text(spec, "spec", "imageRepo");
     let tag = findings.text(spec, "spec", "imageTag").filter(|tag| !tag.is_empty());
     let place = match Storage::read(spec, "spec", false, findings) {
         Storage::At(place, _) => Some(place),
@@ -97,15 +92,6 @@ fn read(object: &Value, needed: &Needed, builder: &str, findings: &mut Findings)
     let pod = pod_name(model, tag);
     let manifest = manifest(object, needed, builder, (model, &format!("{repository}:{tag}"), &pod, place));
     Some((job_spec(model, &pod, &manifest), manifest))
-}
-
-fn required<'a>(spec: &'a Value, key: &str, findings: &mut Findings) -> Option<&'a str> {
-    let path = format!("spec.{key}");
-    let text = findings.text(spec, "spec", key).filter(|text| !text.is_empty());
-    if text.is_none() && !findings.has_error_at(&path) {
-        findings.error(path, spec.get(key), "must be written");
-    }
-    text
 }
 
 /// Returns the first characters of a uid, which stand in names.

@@ -25,7 +25,7 @@ pub(crate) enum Place<'a> {
     },
 }
 
-/// What is written of a storage.
+/// Storage as a spec names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage<'a> {
     /// Nothing.
@@ -55,20 +55,13 @@ impl<'a> Storage<'a> {
             (None, None) => return Self::Absent,
         };
         let base = join(&path, key);
-        let text = |findings: &mut Findings, name: &str| findings.text(of, &base, name).filter(|text| !text.is_empty());
-        let mut needed = |name: &str| {
-            let text = text(findings, name);
-            if text.is_none() && !findings.has_error_at(&join(&base, name)) {
-                findings.error(join(&base, name), of.get(name), "must be written");
-            }
-            text
-        };
+        let mut needed = |name: &str| findings.required_text(of, &base, name);
         let mount = if is_mounted { needed("mountPath") } else { None };
         let directory = needed("path");
         let place = if key == "nfs" {
             needed("server").zip(directory).map(|(server, path)| Place::Nfs { server, path })
         } else {
-            let node = text(findings, "nodeName");
+            let node = findings.text(of, &base, "nodeName").filter(|name| !name.is_empty());
             directory.map(|path| Place::Local { node, path })
         };
         match place {

@@ -27,15 +27,7 @@ pub(super) fn fact(object: &Value) -> SpecFact {
     if is_scheduled(object) {
         return TRANSLATION.fact(object);
     }
-    SpecFact {
-        spec: Ok(job_spec()),
-        warnings: Vec::new(),
-        manifest: Text::from("{}"),
-        missing: Vec::new(),
-        needs: Vec::new(),
-        fatal: false,
-        notes: None,
-    }
+    SpecFact::of(Ok(job_spec()), Text::from("{}"))
 }
 
 const REPLICAS: &str = "spec.mpiReplicaSpecs";

@@ -2,25 +2,30 @@
 //!
 //! Must not hold anything back that `adopt` needs. Tests: `tests.rs`.
 
-use std::collections::BTreeMap;
-
 use engine::Job;
-use model::fact::{Adopted, Milestone, ReportedEnd};
-use model::{JobFact, JobKey, Phase, Stamp, Text};
+use model::fact::{Adopted, ReportedEnd};
+use model::{JobFact, JobKey, Mirror, Phase, Stamp, Text};
 use serde_json::{Value, json};
 
 use super::MpiJob;
 use super::steering::Steering;
 use super::words::{MESSAGE, PHASE, STEERED, phase_word};
-use crate::objects::{self, STATE, annotation, list_at, text_at, time_at};
-use crate::remarks;
+use crate::objects::{self, STATE, annotated_mirror, annotation, list_at, text_at, time_at};
+use crate::{adopt, remarks};
 
-/// Reads metadata, mirror and reported end of a job object. A mirror beside fields that somebody else changed does not count: it is
-/// written again, and the fields with it.
+/// Reads metadata, mirror and reported end of a job object. Ignores the mirror where another client changed the steered fields: both are
+/// written again then.
 pub(super) fn job_fact(object: &Value) -> JobFact {
-    let fact = objects::job_fact(object);
     let stands = annotation(object, STEERED).is_none_or(|digest| digest == &*Steering::of(object).digest());
-    JobFact { mirror: if stands { fact.mirror } else { Stamp::default() }, reported_end: reported_end(object), ..fact }
+    let mirror = if stands { mirror(object).stamp } else { Stamp::default() };
+    JobFact { mirror, reported_end: reported_end(object), ..objects::job_fact(object) }
+}
+
+/// Returns the mirror; of one that this build cannot read, the stamp alone.
+fn mirror(object: &Value) -> Mirror {
+    let value = annotated_mirror(object).unwrap_or_default();
+    engine::wire::mirror_from_value(&value)
+        .unwrap_or_else(|| Mirror { stamp: serde_json::from_value(value).unwrap_or_default(), ..Mirror::default() })
 }
 
 /// Returns the end that the MPI operator reports.
@@ -65,21 +70,12 @@ pub(super) fn patch(key: &JobKey, job: &Job, template: Option<Value>) -> Value {
 
 /// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value) -> Adopted {
-    let mirror = objects::mirror(object).unwrap_or_default();
-    let phase = mirror.phase;
-    let shown = Milestone {
-        phase,
-        at: time_at(object, &["status", "startTime"]).unwrap_or_default(),
-        message: Text::from(annotation(object, MESSAGE).unwrap_or_default()),
-    };
-    Adopted {
-        restarts: BTreeMap::new(),
-        started_at: time_at(object, &["status", "startTime"]),
-        running_at: None,
-        ended_at: time_at(object, &["status", "completionTime"]),
-        finals: BTreeMap::new(),
-        remarks: false,
-        milestones: if phase == Phase::New { Vec::new() } else { vec![shown] },
-        mirror,
+    let mut adopted = adopt::of_mirror(object, mirror(object));
+    adopted.started_at = time_at(object, &["status", "startTime"]);
+    adopted.ended_at = time_at(object, &["status", "completionTime"]);
+    for shown in &mut adopted.milestones {
+        shown.at = adopted.started_at.unwrap_or_default();
+        shown.message = Text::from(annotation(object, MESSAGE).unwrap_or_default());
     }
+    adopted
 }

@@ -1,7 +1,7 @@
 //! Fields of an MPIJob by which the MPI operator is told what was decided: whether the job may have pods, and on which nodes.
 //!
-//! They are written together with the mirror, so that the write that acts is the write that remembers. A digest of them stands beside
-//! the mirror: where somebody else changed them, the mirror does not count as written. Tests: `tests.rs`.
+//! They are written together with the mirror, in one patch. A digest of them stands beside the mirror and tells when another client
+//! changed them. Tests: `tests.rs`.
 
 use engine::Job;
 use model::Text;
@@ -51,7 +51,8 @@ impl Steering {
         let group = job.spec().and_then(|spec| spec.group(WORKER_LOWER)).filter(|group| group.sizes.is_some());
         // The MPI operator deletes the workers of a suspended job below this number.
         let replicas = group.map(|group| match nodes.len() {
-            0 => u64::from(group.replicas),
+            0 if suspend => u64::from(group.replicas),
+            0 => u64::from(group.size_range().preferred),
             granted => u64::try_from(granted).unwrap_or(u64::MAX),
         });
         Self::with(suspend, &template, replicas)

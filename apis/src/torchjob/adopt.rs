@@ -12,13 +12,13 @@ use settings::TorchSettings;
 use super::conditions::milestones;
 use super::spec;
 use crate::adopt;
-use crate::objects::{MIRROR, at, mirror_stamp};
+use crate::objects::{at, mirror, mirror_stamp};
 use crate::replicas::count_of;
 
 /// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value, settings: TorchSettings) -> Adopted {
     let mut milestones = milestones(object);
-    let mirror = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
+    let mirror = mirror(object);
     let mirror = mirror.unwrap_or_else(|| without_mirror(object, settings, &mut milestones));
     adopt::adopted(object, mirror, milestones, finals)
 }

@@ -42,7 +42,7 @@ pub(super) fn fact(object: &Value, settings: TorchSettings) -> SpecFact {
     };
     let fatal = spec.is_err();
     let notes = Some(Box::new(elastic::read(object, &mut Findings::default())));
-    SpecFact { spec, warnings, manifest, missing: Vec::new(), needs: Vec::new(), fatal, notes }
+    SpecFact { warnings, fatal, notes, ..SpecFact::of(spec, manifest) }
 }
 
 /// Returns everything that is to be said of the spec of a job object.

@@ -10,12 +10,12 @@ use model::{Cause, CauseKind, Decision, Mirror, Phase, Text};
 use serde_json::Value;
 
 use super::words::{WORKER, phase_of};
-use crate::objects::{MIRROR, at, list_at, mirror_stamp, text_at, time_at};
+use crate::objects::{at, list_at, mirror, mirror_stamp, text_at, time_at};
 use crate::{adopt, remarks, replicas};
 
 /// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value) -> Adopted {
-    let known = at(object, &["status", MIRROR]).and_then(engine::wire::mirror_from_value);
+    let known = mirror(object);
     let is_ours = known.is_some();
     let mirror = known.unwrap_or_else(|| without_mirror(object));
     let ends = matches!(mirror.decision, Some(Decision::End { .. }));

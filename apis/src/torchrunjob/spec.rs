@@ -57,15 +57,7 @@ pub(super) fn fact(object: &Value, needed: &Needed) -> SpecFact {
         queue_of(object).map(|queue| (Text::from(QUEUE_KIND), Text::from(queue))).into_iter().collect();
     let refused = |findings: Findings, missing: Vec<Missing>| {
         let (errors, warnings) = findings.into_errors_and_warnings();
-        SpecFact {
-            spec: Err(errors),
-            warnings,
-            manifest: Text::from("{}"),
-            missing,
-            needs: needs.clone(),
-            fatal: false,
-            notes: None,
-        }
+        SpecFact { warnings, missing, needs: needs.clone(), ..SpecFact::refused(errors) }
     };
     let Some(fields) = fields.filter(|_| !findings.has_errors()) else { return refused(findings, Vec::new()) };
     let missing = |problem: Option<String>| {
@@ -82,7 +74,7 @@ pub(super) fn fact(object: &Value, needed: &Needed) -> SpecFact {
         Some((spec, manifest)) if !findings.has_errors() => {
             let (_, warnings) = findings.into_errors_and_warnings();
             let manifest = Text::from(model::json::canonical(&manifest));
-            SpecFact { spec: Ok(spec), warnings, manifest, missing: Vec::new(), needs, fatal: false, notes: None }
+            SpecFact { warnings, needs, ..SpecFact::of(Ok(spec), manifest) }
         }
         Some(_) | None => refused(findings, Vec::new()),
     }

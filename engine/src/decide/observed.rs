@@ -46,7 +46,7 @@ fn progress(job: &Job, spec: &JobSpec) -> Vec<Event> {
     let active = |pod: &Pod| pod.fact.phase == PodPhase::Running && !pod.is_leaving();
     let slots = job.pods.values().filter(|pod| active(pod)).filter_map(|pod| pod.fact.slot.as_ref());
     let running = slots.filter(is_granted).collect::<BTreeSet<_>>().len();
-    let replicas = spec.groups.iter().fold(0u32, |sum, group| sum.saturating_add(group.replicas));
+    let replicas = spec.groups.iter().fold(0u32, |sum, group| sum.saturating_add(group.size_range().preferred));
     let wanted = if job.holding.gated { share.len() } else { usize::try_from(replicas).unwrap_or(usize::MAX) };
     if job.phase == Phase::Running || running >= wanted {
         reconcile::show(job, Phase::Running, Text::from(format!("its number of workers is {wanted}")), &mut events);

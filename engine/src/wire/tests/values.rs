@@ -271,15 +271,7 @@ pub(super) fn job_facts() -> [JobFact; 2] {
 
 /// A spec without anything beside it.
 pub(crate) fn spec_fact(spec: JobSpec) -> SpecFact {
-    SpecFact {
-        spec: Ok(spec),
-        warnings: vec![],
-        manifest: "{}".into(),
-        missing: vec![],
-        needs: vec![],
-        fatal: false,
-        notes: None,
-    }
+    SpecFact::of(Ok(spec), "{}".into())
 }
 
 fn spec_facts() -> [SpecFact; 3] {
