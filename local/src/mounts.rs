@@ -84,7 +84,7 @@ mod tests {
 
     fn mounts() -> Mounts {
         let container: Container = serde_json::from_value(json!({"name": "c", "volumeMounts": [
-            {"name": "work", "mountPath": "/app"},
+            {"name": "files", "mountPath": "/app"},
             {"name": "data", "mountPath": "/app/data/"},
             {"name": "part", "mountPath": "/part", "subPath": "a/../b"},
             {"name": "shm", "mountPath": "/dev/shm"},
@@ -93,19 +93,19 @@ mod tests {
         ]}))
         .unwrap();
         let place = |name: &str| Place { name: name.to_owned(), path: format!("/d/{name}").into() };
-        Mounts::of(&container, &["work", "data", "part", "shm", "root"].map(place))
+        Mounts::of(&container, &["files", "data", "part", "shm", "root"].map(place))
     }
 
     #[test]
     fn paths_are_replaced_where_they_begin_and_end() {
         let mounts = mounts();
         for (text, want) in [
-            ("/app", "/d/work"),
-            ("/app/train.py", "/d/work/train.py"),
+            ("/app", "/d/files"),
+            ("/app/train.py", "/d/files/train.py"),
             ("/app/data/x", "/d/data/x"),
-            ("/app/database", "/d/work/database"),
-            ("cd /app && python '/app/a.py' --out=/app/data", "cd /d/work && python '/d/work/a.py' --out=/d/data"),
-            ("/lib:/app:/app/lib", "/lib:/d/work:/d/work/lib"),
+            ("/app/database", "/d/files/database"),
+            ("cd /app && python '/app/a.py' --out=/app/data", "cd /d/files && python '/d/files/a.py' --out=/d/data"),
+            ("/lib:/app:/app/lib", "/lib:/d/files:/d/files/lib"),
             ("/part/x", "/d/part/a/b/x"),
             (
                 "/application http://h/app x/app ./app /app.py /app-2",

@@ -141,9 +141,9 @@ fn programs_are_started_in_pods() {
     let mut host = shell("host", "Never", "touch $AT; while :; do sleep 0.1; done");
     host["spec"]["volumes"] = json!([{"name": "work", "emptyDir": {}}]);
     let container = &mut host["spec"]["containers"][0];
-    container["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
-    container["workingDir"] = json!("/work");
-    container["env"] = json!([{"name": "AT", "value": "/work/up"}]);
+    container["volumeMounts"] = json!([{"name": "work", "mountPath": "/data"}]);
+    container["workingDir"] = json!("/data");
+    container["env"] = json!([{"name": "AT", "value": "/data/up"}]);
     bench.create(&host);
     bench.wait_phase("host", "Running");
     assert_eq!(bench.kubectl(&["exec", "host", "--", "sh", "-c", "ls; echo $AT >&2"]).lines().next(), Some("up"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use control_plane::{Component, until};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, Node, text};
+use crate::bench::{Bench, Node, Process, text};
 use crate::nobody;
 
 /// A queue whose pods the default scheduler places, since there is no KAI. `torchrun` is a script of the workspace that runs the
@@ -67,6 +67,16 @@ fn program() -> tempfile::TempDir {
     place
 }
 
+/// A node, an operator, and what the jobs of this file need.
+fn ready(bench: &Bench) -> (Node<'_>, Process) {
+    let node = Node::start(bench, "process-0", &[]);
+    node.wait_ready(true);
+    let operator = bench.operator();
+    bench.create(&queue());
+    bench.create(&volume());
+    (node, operator)
+}
+
 struct Place<'a> {
     bench: &'a Bench,
     directory: tempfile::TempDir,
@@ -98,12 +108,8 @@ const SUBMIT: [&str; 8] =
 #[test]
 fn a_directory_is_submitted_changed_while_it_runs_suspended_and_ended() {
     let bench = Bench::start(nobody());
-    let mut node = Node::start(&bench, "process-0", &[]);
-    node.wait_ready(true);
-    let _operator = bench.operator();
+    let (mut node, _operator) = ready(&bench);
     let place = Place { bench: &bench, directory: program() };
-    bench.create(&queue());
-    bench.create(&volume());
     // A definition that was just applied is not served at once.
     place.until_says(&["list"], "no jobs\n");
 
@@ -225,12 +231,8 @@ fn get(port: u16, path: &str) -> std::io::Result<String> {
 #[test]
 fn an_upload_that_breaks_loses_nothing_and_is_repeated() {
     let bench = Bench::start(nobody());
-    let mut node = Node::start(&bench, "process-0", &[]);
-    node.wait_ready(true);
-    let _operator = bench.operator();
+    let (mut node, _operator) = ready(&bench);
     let place = Place { bench: &bench, directory: program() };
-    bench.create(&queue());
-    bench.create(&volume());
     place.until_says(&["list"], "no jobs\n");
     // Bytes that cannot be packed, so that the upload takes its time.
     let mut noise = vec![0_u8; 32 << 20];

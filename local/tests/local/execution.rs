@@ -29,13 +29,13 @@ fn a_program_in_a_container_has_its_place_and_streams_of_its_own() {
     let mut harness = Harness::new();
     let mut pod = shell_pod("p", "until test -e go; do sleep 0.05; done; cat said");
     pod["spec"]["volumes"] = json!([{"name": "work", "persistentVolumeClaim": {"claimName": "c1"}}]);
-    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "work", "mountPath": "/work"}]);
-    pod["spec"]["containers"][0]["workingDir"] = json!("/work");
-    pod["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "x"}, {"name": "AT", "value": "/work/said"}]);
+    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "work", "mountPath": "/data"}]);
+    pod["spec"]["containers"][0]["workingDir"] = json!("/data");
+    pod["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "x"}, {"name": "AT", "value": "/data/said"}]);
     harness.start(&pod);
     harness.wait_running("p");
     let mut execution =
-        started(&harness, "p", "cat > $AT; test -e /work/said || exit 1; echo out=$A; echo err >&2; exit 3");
+        started(&harness, "p", "cat > $AT; test -e /data/said || exit 1; echo out=$A; echo err >&2; exit 3");
     let mut stdin = File::from(execution.stdin.take().unwrap());
     // More than a pipe holds.
     stdin.write_all(&vec![b'x'; 300_000]).unwrap();
