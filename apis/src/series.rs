@@ -25,7 +25,7 @@ pub struct Series {
     pub pending: &'static str,
 }
 
-/// What a record did to a job.
+/// Change of a job by a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Course {
     /// Phase before it.

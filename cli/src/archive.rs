@@ -23,7 +23,7 @@ const MAX_NAMED: usize = 3;
 /// Bytes that are read at once.
 const PIECE: usize = 64 * 1024;
 
-/// What is packed.
+/// Files to pack.
 #[derive(Debug, Clone)]
 pub(crate) struct Source<'a> {
     /// The directory.
@@ -68,7 +68,7 @@ impl Entry {
 /// Lists the files of a directory that are packed, by path.
 ///
 /// # Errors
-/// When one cannot be read, or they are too large together.
+/// Returns an error if a file cannot be read, or all of them are too large together.
 pub(crate) fn list(source: &Source<'_>) -> Result<Vec<Entry>, Failure> {
     let directory = source.directory;
     if !directory.is_dir() {
@@ -128,7 +128,7 @@ fn check_size(source: &Source<'_>, entries: &[Entry]) -> Result<(), Failure> {
 /// Packs a directory into a file, which is empty.
 ///
 /// # Errors
-/// When a file cannot be read or written, or the directory is too large.
+/// Returns an error if a file cannot be read or written, or the directory is too large.
 pub(crate) fn pack(source: &Source<'_>, to: File) -> Result<Archive, Failure> {
     let entries = list(source)?;
     let mut zip = ZipWriter::new(to);

@@ -13,7 +13,9 @@ use crate::cluster::{Cluster, Mode, address};
 use crate::deletion::DeleteOptions;
 use crate::error::refusal;
 use crate::kinds::{KindId, Served, ServedKind};
-use crate::merge::{at, changes_nothing, map_mut, merge, object_mut, text};
+use model::json::merge_patch;
+
+use crate::merge::{at, changes_nothing, map_mut, object_mut, text};
 use crate::rules;
 use crate::store::{Key, has_finalizers, is_deleting};
 
@@ -255,7 +257,7 @@ impl Cluster {
             return Ok(old);
         }
         let mut new = Value::clone(&old);
-        merge(&mut new, patch);
+        merge_patch(&mut new, patch);
         keep_server_fields(&old, &mut new, served.status, part);
         Self::admit(served, key, &mut new, Some(&old), unknown)?;
         if kind.id == KindId::POD

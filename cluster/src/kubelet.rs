@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::kinds::KindId;
-use crate::merge::{changes_nothing, merge, object_mut, text};
+use model::json::merge_patch;
+
+use crate::merge::{changes_nothing, object_mut, text};
 use crate::pod_status::{self, Ending, Refused};
 use crate::room::{Room, Unnamed, Wanted, preferred, why_nowhere};
 use crate::store::{Key, is_deleting, pod_has_ended};
@@ -124,11 +126,11 @@ impl Cluster {
         })?;
         if restart {
             let mut ended = Value::clone(&pod);
-            merge(&mut ended, &json!({"status": status}));
+            merge_patch(&mut ended, &json!({"status": status}));
             if !pod_has_ended(&ended)
                 && let Some(again) = pod_status::restarted(&ended, self.now)
             {
-                merge(&mut status, &again);
+                merge_patch(&mut status, &again);
             }
         }
         self.place_and_write(&key, pod, &status)
@@ -218,9 +220,9 @@ impl Cluster {
         let bound = self.commit_edit(&kind, key, |pod| {
             object_mut(pod, "spec").insert("nodeName".into(), node.into());
             let scheduled = pod_status::scheduled(pod, now);
-            merge(pod, &json!({"status": scheduled}));
+            merge_patch(pod, &json!({"status": scheduled}));
             if status.is_object() {
-                merge(pod, &json!({"status": status}));
+                merge_patch(pod, &json!({"status": status}));
             }
         });
         if let Some(pod) = bound {
@@ -235,7 +237,7 @@ impl Cluster {
             self.commit_edit(&kind, key, |pod| {
                 object_mut(pod, "status");
                 if let Some(present) = pod.get_mut("status") {
-                    merge(present, status);
+                    merge_patch(present, status);
                 }
             });
         }

@@ -28,7 +28,7 @@ mod fault;
 mod file;
 mod kinds;
 mod kubelet;
-pub mod merge;
+mod merge;
 mod node;
 mod pod_status;
 mod room;

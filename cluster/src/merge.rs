@@ -3,7 +3,6 @@
 //! Owns the question "does this patch change anything", answered without building the result: a write that changes
 //! nothing must not get a new resourceVersion. Tests: at the end of this file.
 
-pub use model::json::merge_patch as merge;
 use serde_json::{Map, Value};
 
 /// The member at a path of keys.
@@ -70,6 +69,7 @@ pub(crate) fn apply_patch(before: &Value, manifest: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use model::json::merge_patch;
     use serde_json::json;
 
     use super::*;
@@ -93,10 +93,10 @@ mod tests {
         ];
         for (target, patch, want) in cases {
             let mut got = target.clone();
-            merge(&mut got, &patch);
+            merge_patch(&mut got, &patch);
             assert_eq!(got, want, "{target} + {patch}");
             assert_eq!(changes_nothing(&target, &patch), target == want, "{target} + {patch}");
-            merge(&mut got, &patch);
+            merge_patch(&mut got, &patch);
             assert_eq!(got, want, "{target} + {patch}, again");
         }
     }
@@ -107,7 +107,7 @@ mod tests {
         let after = json!({"spec": {"b": {"y": 3}}});
         let mut live =
             json!({"spec": {"a": 1, "b": {"x": 1, "y": 2}, "own": 5}, "metadata": {"labels": {"l": "1"}, "uid": "u"}});
-        merge(&mut live, &apply_patch(&before, &after));
+        merge_patch(&mut live, &apply_patch(&before, &after));
         assert_eq!(live["spec"], json!({"b": {"y": 3}, "own": 5}));
         let twice = apply_patch(&after, &after);
         assert!(changes_nothing(&live, &twice));

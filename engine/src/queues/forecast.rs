@@ -127,11 +127,16 @@ pub fn starts(state: &State, now: Timestamp) -> BTreeMap<JobKey, Start> {
         inquiry.asked.retain(|asked| ends.get(asked.key).is_none_or(|end| *end > at));
         ends.retain(|_, end| *end > at);
     }
-    let why = |key: &JobKey| match () {
-        () if barred.contains(key) => Why::Barred,
-        () if is_cut => Why::TooFar,
-        () if has_limits => Why::Unlimited,
-        () => Why::NoLimits,
+    let why = |key: &JobKey| {
+        if barred.contains(key) {
+            Why::Barred
+        } else if is_cut {
+            Why::TooFar
+        } else if has_limits {
+            Why::Unlimited
+        } else {
+            Why::NoLimits
+        }
     };
     starts.extend(waiting.iter().map(|key| (key.clone(), Start::Unknown(why(key)))));
     starts

@@ -89,7 +89,7 @@ fn suspended(session: &mut Session, job: &Target, suspend: bool) -> Result<Strin
 fn edit(session: &mut Session, job: &Target, patch: &Value) -> Result<(), Failure> {
     let (resource, object) = stored(session, job)?;
     let mut edited = object;
-    cluster::merge::merge(&mut edited, patch);
+    model::json::merge_patch(&mut edited, patch);
     if let Some(own) = edited.as_object_mut() {
         own.remove("status");
     }

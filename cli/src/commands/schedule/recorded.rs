@@ -19,7 +19,7 @@ use crate::records::{self, Flow, LogSource};
 /// Name by which the queue of jobs that name none is chosen.
 const ROOT: &str = "root";
 
-/// What a log tells of one job.
+/// A job as a log records it.
 #[derive(Debug, Clone, Default)]
 struct Seen {
     submitted: Timestamp,

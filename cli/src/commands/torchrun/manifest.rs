@@ -153,7 +153,7 @@ pub(super) fn asks_for_the_same(one: &Value, other: &Value) -> bool {
 /// Generation of a job's workspace, and whether it is uploaded, given the queue that the job names.
 ///
 /// # Errors
-/// When the queue cannot be used by the job.
+/// Returns an error if the job cannot use the queue.
 pub(super) fn workspace(job: &Value, found: Option<&Value>) -> Result<Option<(String, bool)>, Failure> {
     let Some(found) = found else { return Ok(None) };
     let needed: Needed = BTreeMap::from([((Text::from(QUEUE_KIND), Text::from(queue(job))), Arc::new(found.clone()))]);
