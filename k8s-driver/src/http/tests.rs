@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::http::test_server::{Served, checkpoint, frames, records, token};
 use crate::lease::Leader;
-use crate::process::status::ProcessState;
+use crate::process::status::{Definition, ProcessState};
 use crate::replication::follower::FollowerState;
 use crate::replication::remote::{Error, Lines, Remote, Target};
 
@@ -173,12 +173,12 @@ async fn probes_answer_in_words() {
     };
     let one = "the server does not serve /apis/a/v1/as (yet): install its CustomResourceDefinition";
     let (first, second) = (Text::from("A"), Text::from("B"));
-    served.status.installed(&first, "/apis/a/v1/as", false);
+    served.status.installed(&first, "/apis/a/v1/as", Definition::Missing);
     unready(&format!("leading, term 1; {one}")).await;
     // With another kind to serve it does its part.
-    served.status.installed(&second, "/apis/b/v1/bs", true);
+    served.status.installed(&second, "/apis/b/v1/bs", Definition::Installed);
     assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, format!("leading, term 1, serving B; {one}\n")));
-    served.status.installed(&first, "/apis/a/v1/as", true);
+    served.status.installed(&first, "/apis/a/v1/as", Definition::Installed);
     assert_eq!(get(&served, "/readyz").await, (StatusCode::OK, "leading, term 1, serving A, B\n".to_owned()));
     served.status.set(ProcessState::Listing { missing: "nodes".to_owned() });
     unready("waiting for complete views of the cluster: nodes").await;

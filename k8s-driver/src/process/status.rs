@@ -62,11 +62,22 @@ pub struct MissingResources {
     pub all: bool,
 }
 
+/// Whether the definition of an API is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Definition {
+    /// It is installed.
+    Installed,
+    /// It is to be installed with Trainyard.
+    Missing,
+    /// It is not there, and comes with another operator, if the cluster is to have that one.
+    ComesWithItsOperator,
+}
+
 /// An API whose jobs are watched: where, and whether its definition is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WatchedApi {
     path: String,
-    installed: bool,
+    definition: Definition,
 }
 
 impl fmt::Display for MissingResources {
@@ -127,15 +138,22 @@ impl StatusReporter {
     }
 
     /// Records whether the definition of an API, whose jobs are at a path, is installed. Returns true if its jobs are served.
-    pub fn installed(&self, kind: &Text, path: &str, installed: bool) -> bool {
-        let before = self.apis().insert(kind.clone(), WatchedApi { path: path.to_owned(), installed });
+    pub fn installed(&self, kind: &Text, path: &str, definition: Definition) -> bool {
+        let before = self.apis().insert(kind.clone(), WatchedApi { path: path.to_owned(), definition });
         let served = self.serves(kind);
-        match before.map(|before| before.installed) {
-            Some(before) if before == installed => {}
-            Some(_) if installed => tracing::info!(%kind, path, "its CustomResourceDefinition is installed now"),
+        match (before.map(|before| before.definition), definition) {
+            (Some(before), _) if before == definition => {}
+            (Some(_), Definition::Installed) => {
+                tracing::info!(%kind, path, "its CustomResourceDefinition is installed now");
+            }
             // At the start the term names all it serves.
-            None if installed => {}
-            Some(_) | None => tracing::warn!(%kind, path, "not served (yet): install its CustomResourceDefinition"),
+            (None, Definition::Installed) => {}
+            (_, Definition::Missing) => {
+                tracing::warn!(%kind, path, "not served (yet): install its CustomResourceDefinition");
+            }
+            (_, Definition::ComesWithItsOperator) => {
+                tracing::info!(%kind, path, "not served (yet): its CustomResourceDefinition comes with its own operator");
+            }
         }
         served
     }
@@ -143,7 +161,7 @@ impl StatusReporter {
     /// Returns true if the jobs of an API are served: its definition is installed, and the term does not leave it out.
     pub fn serves(&self, kind: &Text) -> bool {
         let left_out = self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner).contains(kind);
-        !left_out && self.apis().get(kind).is_some_and(|api| api.installed)
+        !left_out && self.apis().get(kind).is_some_and(|api| api.definition == Definition::Installed)
     }
 
     /// Returns the kinds of the APIs whose jobs are served, in order.
@@ -193,11 +211,12 @@ impl StatusReporter {
         }
     }
 
-    /// Returns the resources that the server does not serve.
+    /// Returns the resources that the server does not serve, and that are to be installed.
     pub fn missing(&self) -> MissingResources {
         let apis = self.apis();
-        let paths: Vec<String> = apis.values().filter(|api| !api.installed).map(|api| api.path.clone()).collect();
-        let all = !paths.is_empty() && paths.len() == apis.len();
+        let missing = apis.values().filter(|api| api.definition == Definition::Missing);
+        let paths: Vec<String> = missing.map(|api| api.path.clone()).collect();
+        let all = !paths.is_empty() && apis.values().all(|api| api.definition != Definition::Installed);
         MissingResources { paths, all }
     }
 
@@ -283,15 +302,16 @@ mod tests {
         let status = StatusReporter::default();
         assert_eq!(status.missing(), MissingResources::default());
         let (first, second) = (Text::from("A"), Text::from("B"));
-        assert!(!status.installed(&first, "/apis/a/v1/as", false));
+        assert!(!status.installed(&first, "/apis/a/v1/as", Definition::Missing));
         assert!(status.missing().all, "{:?}", status.missing());
-        assert!(status.installed(&second, "/apis/b/v1/bs", true));
+        assert!(status.installed(&second, "/apis/b/v1/bs", Definition::Installed));
         assert_eq!(status.served_apis(), std::slice::from_ref(&second));
+        assert!(!status.installed(&Text::from("C"), "/apis/c/v1/cs", Definition::ComesWithItsOperator));
         let missing = status.missing();
         assert!(!missing.all);
         let text = "the server does not serve /apis/a/v1/as (yet): install its CustomResourceDefinition";
         assert_eq!(missing.to_string(), text);
-        assert!(status.installed(&first, "/apis/a/v1/as", true));
+        assert!(status.installed(&first, "/apis/a/v1/as", Definition::Installed));
         assert_eq!(status.missing(), MissingResources::default());
         status.leave_out(BTreeSet::from([second]));
         assert_eq!(status.served_apis(), [first]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apis::ObservedObject;
+use apis::{ObservedObject, Resource};
 use http::Request;
 use kube::api::ListParams;
 use model::{Kind, ResourceVersion, Text};
@@ -10,6 +10,7 @@ use model::{Kind, ResourceVersion, Text};
 use super::error::{Error, failed, rejected};
 use super::{ACCEPT_JSON, LIST_TIMEOUT, SourceWatch, prepared};
 use crate::client::exchange;
+use crate::process::status::Definition;
 use crate::watch::decode::{self, ObjectType};
 use crate::watch::projection;
 use crate::watch::sources::collection;
@@ -40,7 +41,14 @@ impl SourceWatch {
         // Of an API only its jobs tell whether it is installed: an object that they own may be another product's.
         if source.optional && self.kind == Kind::Job {
             let kind = &source.object_type.kind;
-            let served = self.status.installed(kind, &source.path, view.version.is_some());
+            let resource = Resource { api_version: source.object_type.api_version.clone(), kind: kind.clone() };
+            let is_foreign = self.registry.get(&resource).is_some_and(|api| api.is_foreign());
+            let definition = match view.version {
+                Some(_) => Definition::Installed,
+                None if is_foreign => Definition::ComesWithItsOperator,
+                None => Definition::Missing,
+            };
+            let served = self.status.installed(kind, &source.path, definition);
             self.metrics.serves(kind, served);
         }
         Ok(view)
