@@ -12,6 +12,7 @@ mod operator;
 mod peers;
 #[path = "../../tests/common/probe.rs"]
 mod probe;
+mod queue;
 mod recovery;
 mod shapes;
 mod table;
@@ -35,6 +36,8 @@ use work::{JobKind, Shape};
 enum Topic {
     /// From apply to all Running, CPU and memory, in several shapes.
     Shapes,
+    /// Jobs through a TrainingQueue, and a preemption.
+    Queue,
     /// Calls in the life of a job.
     Writes,
     /// Memory with many live jobs, and beside objects of others.
@@ -164,6 +167,10 @@ fn run(args: &Args) -> Result<(), AnyError> {
     let rounds = args.rounds.unwrap_or_else(|| args.sized(1, 3, 3)).max(1);
     if args.wants(Topic::Shapes) {
         shapes::run(&test_bed, &args.shapes(), rounds)?;
+    }
+    if args.wants(Topic::Queue) {
+        let shape = args.sized(Shape::new(10, 8), Shape::new(100, 8), Shape::new(1000, 8));
+        queue::run(&test_bed, Shape { plain: true, ..shape }, rounds, nodes)?;
     }
     if args.wants(Topic::Writes) {
         writes::run(&test_bed, args.sized(&[1, 8, 100], &[1, 8, 1000], &[1, 8, 1000]))?;

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::api;
 use crate::bare::Bare;
 use crate::operator::{Operator, difference};
@@ -23,23 +25,23 @@ const CPU_SHARE: f64 = 0.4 / 5.2;
 
 /// Measurements of one round.
 #[derive(Debug, Clone, Default)]
-struct Round {
-    created: f64,
-    running: f64,
+pub(crate) struct Round {
+    pub(crate) created: f64,
+    pub(crate) running: f64,
     api_server: f64,
     etcd: f64,
-    operator: Option<Used>,
+    pub(crate) operator: Option<Used>,
 }
 
 /// Resources the operator used, and calls it made.
 #[derive(Debug, Clone)]
-struct Used {
+pub(crate) struct Used {
     /// CPU seconds of the round.
-    cpu: f64,
+    pub(crate) cpu: f64,
     /// In memory at its end, and at most, in bytes.
     resident: u64,
     peak: u64,
-    calls: BTreeMap<String, f64>,
+    pub(crate) calls: BTreeMap<String, f64>,
 }
 
 /// Measures shapes, each in `rounds` rounds of both.
@@ -48,14 +50,16 @@ pub(crate) fn run(test_bed: &TestBed, shapes: &[Shape], rounds: u32) -> Result<(
         let (mut bare, mut ours) = (Vec::new(), Vec::new());
         for round in 0..rounds {
             bare.push(bare_round(test_bed, shape, &format!("bare-{n}-{round}"))?);
-            ours.push(operator_round(test_bed, shape, &format!("operator-{n}-{round}"))?);
+            let namespace = format!("operator-{n}-{round}");
+            let jobs = work::jobs(test_bed.kind, &namespace, shape);
+            ours.push(operator_round(test_bed, shape, &namespace, &jobs, |_| Ok(()))?);
         }
         print(shape, &bare, &ours);
     }
     Ok(())
 }
 
-fn bare_round(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
+pub(crate) fn bare_round(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
     test_bed.runtime.block_on(test_bed.admin.namespace(namespace))?;
     let mut calls = Vec::new();
     for manifest in work::jobs(test_bed.kind, namespace, shape) {
@@ -73,15 +77,22 @@ fn bare_round(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<Round
     finish(test_bed, shape, namespace, mark, started, None)
 }
 
-fn operator_round(test_bed: &TestBed, shape: Shape, namespace: &str) -> Result<Round, AnyError> {
+/// One round of an operator of its own. `prepare`: what is done once it leads, and not measured.
+pub(crate) fn operator_round(
+    test_bed: &TestBed,
+    shape: Shape,
+    namespace: &str,
+    jobs: &[Value],
+    prepare: impl FnOnce(&TestBed) -> Result<(), AnyError>,
+) -> Result<Round, AnyError> {
     test_bed.runtime.block_on(test_bed.admin.namespace(namespace))?;
     let operator = test_bed.operator(namespace)?;
-    let jobs = work::jobs(test_bed.kind, namespace, shape);
+    prepare(test_bed)?;
     let group = Group::Namespace(namespace.to_owned());
     test_bed.watcher.follow(group.clone());
     let before = (operator.usage()?.cpu_seconds, operator.calls()?);
     let (mark, started) = (test_bed.mark()?, Instant::now());
-    test_bed.runtime.block_on(test_bed.admin.create_all(&test_bed.kind.path(namespace)?, &jobs))?;
+    test_bed.runtime.block_on(test_bed.admin.create_all(&test_bed.kind.path(namespace)?, jobs))?;
     test_bed.watcher.until_running(&group, shape.all_pods() as usize, STALL_TIMEOUT)?;
     finish(test_bed, shape, namespace, mark, started, Some((operator, before.0, before.1)))
 }

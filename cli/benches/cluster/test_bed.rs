@@ -33,6 +33,8 @@ pub(crate) struct TestBed {
     pub(crate) program: PathBuf,
     /// The API of the jobs.
     pub(crate) kind: JobKind,
+    /// GPUs of each node.
+    pub(crate) gpus: u32,
     /// CPU seconds a second that the API server and etcd use for nodes and leases alone.
     idle: Cpu,
 }
@@ -57,6 +59,7 @@ impl TestBed {
         let mut options = Options { nodes, ready_within: Duration::from_secs(600), ..Options::default() };
         // Clearing away between rounds is not measured, and takes long with one worker.
         options.arguments.insert(Component::ApiServer, vec!["--delete-collection-workers=8".to_owned()]);
+        let gpus = options.gpus;
         let plane = ControlPlane::start(options)?;
         let base = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/base");
         for name in ["namespace.yaml", "service-account.yaml", "roles.yaml", "rbac.yaml"] {
@@ -80,8 +83,17 @@ impl TestBed {
             let watcher = Watcher::begin(admin.clone()).await?;
             Ok::<_, AnyError>((admin, watcher))
         })?;
-        let mut test_bed =
-            Self { plane, runtime, admin, account, watcher, program, kind, idle: Cpu { api_server: 1.0, etcd: 1.0 } };
+        let mut test_bed = Self {
+            plane,
+            runtime,
+            admin,
+            account,
+            watcher,
+            program,
+            kind,
+            gpus,
+            idle: Cpu { api_server: 1.0, etcd: 1.0 },
+        };
         test_bed.measure_idle()?;
         Ok(test_bed)
     }
