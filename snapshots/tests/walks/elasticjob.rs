@@ -13,7 +13,7 @@ use proptest::test_runner::TestRng;
 use serde_json::{Value, json};
 use simulator::simulation::ExecutedCall;
 
-use super::{WalkedJob, below, core, pick};
+use super::{WalkedJob, below, core, has_ended, pick};
 
 pub(super) struct ElasticJob;
 
@@ -154,10 +154,6 @@ impl WalkedJob for ElasticJob {
 fn group(policy: &str, replicas: usize) -> Value {
     json!({"replicas": replicas, "restartPolicy": policy,
         "template": {"spec": {"containers": [{"name": "elasticjob-worker", "image": "i"}]}}})
-}
-
-fn has_ended(pod: &Value) -> bool {
-    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
 /// Returns true for a pod that goes on: not ended, not being deleted, not disrupted, and its node is there.

@@ -2,7 +2,7 @@
 //! operator becomes idle and the invariants of `docs/invariants.md` hold.
 //!
 //! A failure prints its seed; `WALK_SEED=n cargo test -p snapshots walks` repeats that walk alone. Each API has a generator of its own
-//! (`aitrainingjob`, `elasticjob`, `torchjob`); what must hold in the end is in `rest`, and what each call must obey in the generator. `queues` has
+//! (`aitrainingjob`, `elasticjob`, `torchjob`, `torchrunjob`); what must hold in the end is in `rest`, and what each call must obey in the generator. `queues` has
 //! several jobs in several queues, and the audit after every call. What happens to all alike is in `events`.
 
 mod aitrainingjob;
@@ -11,6 +11,7 @@ mod events;
 mod queues;
 mod rest;
 mod torchjob;
+mod torchrunjob;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +36,10 @@ trait WalkedJob {
     fn resource(&self) -> Resource;
     /// Returns the manifest of job `j`.
     fn manifest(&self, rng: &mut TestRng) -> Value;
+    /// Returns the objects that are there before the job.
+    fn others(&self) -> Vec<Value> {
+        Vec::new()
+    }
     /// A user edits the job. Returns what was done, in words.
     fn edit(&self, rng: &mut TestRng, cluster: &mut Cluster) -> String;
     /// Something marks the job or a pod: what then follows is the API's own.
@@ -95,6 +100,10 @@ fn core(kind: &str) -> Resource {
     Resource::new("v1", kind)
 }
 
+fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
 fn pick(rng: &mut TestRng, from: &[&str]) -> String {
     from[below(rng, from.len())].to_owned()
 }
@@ -119,7 +128,9 @@ impl Walk {
         simulation.settle().expect("an empty simulation is idle");
         let manifest = api.manifest(&mut rng);
         let story = vec![manifest["spec"].to_string()];
-        simulation.backend.cluster.apply(&manifest).expect("the manifest is accepted");
+        for object in api.others().iter().chain([&manifest]) {
+            simulation.backend.cluster.apply(object).expect("the manifest is accepted");
+        }
         Self { api, manifest, rng, simulation, story, stopped: None }
     }
 
@@ -226,6 +237,11 @@ fn after_any_walk_an_elastic_job_is_idle() {
 #[test]
 fn after_any_walk_a_torch_job_is_idle() {
     walk(&torchjob::TorchJob);
+}
+
+#[test]
+fn after_any_walk_a_torchrun_job_is_idle() {
+    walk(&torchrunjob::TorchrunJob);
 }
 
 fn walk(api: &'static dyn WalkedJob) {

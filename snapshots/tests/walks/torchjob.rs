@@ -11,7 +11,7 @@ use model::{Phase, SlotId};
 use proptest::test_runner::TestRng;
 use serde_json::{Value, json};
 
-use super::{WalkedJob, below, pick};
+use super::{WalkedJob, below, has_ended, pick};
 
 pub(super) struct TorchJob;
 
@@ -144,8 +144,4 @@ impl WalkedJob for TorchJob {
 
 fn task(policy: &str, tasks: usize) -> Value {
     json!({"numTasks": tasks, "restartPolicy": policy, "template": {"spec": {"containers": [{"name": "torch", "image": "i"}]}}})
-}
-
-fn has_ended(pod: &Value) -> bool {
-    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
