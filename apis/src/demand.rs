@@ -39,6 +39,11 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
         spec.demand = Some(Demand { queue: queue(object), priority, submitted: created(object) });
         fact.warnings.extend(problem);
     }
+    // The root queue gives a job what it asks for, or nothing.
+    let is_sized = spec.observes_pods || spec.demand.as_ref().is_some_and(|demand| demand.queue.is_some());
+    for group in spec.groups.iter_mut().filter(|group| !is_sized || group.gpu_request.is_none()) {
+        group.sizes = None;
+    }
 }
 
 /// Returns the queue that an object's labels name.

@@ -53,6 +53,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
             charge: mirror.charge.clone(),
             stamp: mirror.stamp,
             at: mirror.share_at,
+            usage: mirror.usage,
             failed_starts: mirror.failed_starts,
             start_after: mirror.start_after,
             ..Holding::default()
@@ -114,6 +115,7 @@ impl Job {
             mirror.share.clone_from(&self.holding.share);
             mirror.charge.clone_from(&self.holding.charge);
             mirror.share_at = self.holding.at;
+            mirror.usage = self.holding.usage;
             mirror.failed_starts = self.holding.failed_starts;
             mirror.start_after = self.holding.start_after;
             mirror.admitted_at = self.admitted_at;

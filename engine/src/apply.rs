@@ -143,7 +143,7 @@ impl State {
                         );
                     }
                     Decision::Halt { cause } => {
-                        job.holding.give_up(stamp);
+                        job.holding.give_up(stamp, at);
                         if cause.kind == CauseKind::NotStarted {
                             let starts = job.holding.failed_starts.saturating_add(1);
                             let delay =
@@ -156,7 +156,7 @@ impl State {
                     }
                     Decision::End { phase, cause, clean, .. } => {
                         end(job, *clean, stamp, &node_view);
-                        job.holding.give_up(stamp);
+                        job.holding.give_up(stamp, at);
                         job.note(stamp, at, format!("ending as {phase:?} decided: {}", cause.message));
                     }
                 }
@@ -193,7 +193,7 @@ impl State {
                     && let Some(latest) = job.spec.as_ref().filter(|latest| latest.spec.is_ok())
                 {
                     // Its pods are gone: an edit that waited for that takes effect.
-                    job.valid = Some(latest.clone());
+                    job.valid = Some(job.sized(latest.clone()));
                 }
                 job.decision = None;
                 job.waits_below.clear();

@@ -4,8 +4,13 @@
 //! file, and the walks of queues.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
 
-use model::{Charge, JobSpec, Share, ShareChange, ShareLoss, SlotId, Stamp, Text, Timestamp};
+use model::{
+    Charge, GroupSpec, JobSpec, Share, ShareChange, ShareLoss, SizeRange, SlotId, SpecFact, Stamp, Text, Timestamp,
+    Usage,
+};
 
 use crate::job::Job;
 
@@ -22,6 +27,8 @@ pub struct Holding {
     pub stamp: Stamp,
     /// Time of the last change by the queues; absent when they never granted anything.
     pub at: Option<Timestamp>,
+    /// Use of GPUs up to that time.
+    pub usage: Usage,
     /// Earlier shares. Each counts until the mirror of the record that replaced it, or of a later one, is acknowledged.
     pub released: Vec<(Stamp, Share)>,
     /// Reason for which the queues took places away; absent after a grant.
@@ -38,7 +45,14 @@ pub struct Holding {
 
 impl Holding {
     /// Replaces the share. The old one counts on until a mirror without it is acknowledged.
-    pub(crate) fn replace(&mut self, share: Share, stamp: Stamp) {
+    fn replace(&mut self, share: Share, stamp: Stamp, at: Timestamp) {
+        self.usage = self.used(at);
+        if share.is_empty() {
+            self.usage.since = self.usage.since.map(|_| at);
+        } else if self.share.is_empty() {
+            self.usage.spell_ms = 0;
+            self.usage.since = self.usage.since.map(|_| at);
+        }
         let old = std::mem::replace(&mut self.share, share);
         if !old.is_empty() {
             self.released.push((stamp, old));
@@ -46,8 +60,18 @@ impl Holding {
         self.stamp = stamp;
     }
 
+    /// Returns the use of GPUs up to a time.
+    fn used(&self, now: Timestamp) -> Usage {
+        match (self.at, &self.charge) {
+            (Some(at), Some(charge)) if !self.share.is_empty() => {
+                self.usage.until(now, charge.gpus_of(&self.share), at)
+            }
+            _ => self.usage,
+        }
+    }
+
     /// Takes in a change that the queues made.
-    pub(crate) fn change(&mut self, change: &ShareChange, stamp: Stamp, at: Timestamp) {
+    fn change(&mut self, change: &ShareChange, stamp: Stamp, at: Timestamp) {
         self.has_target = change.target.is_some();
         if change.share == self.share {
             return;
@@ -56,16 +80,16 @@ impl Holding {
             self.whole = false;
         }
         self.loss.clone_from(&change.why);
+        self.replace(change.share.clone(), stamp, at);
         self.at = Some(at);
-        self.replace(change.share.clone(), stamp);
     }
 
     /// Gives the share up.
-    pub(crate) fn give_up(&mut self, stamp: Stamp) {
+    pub(crate) fn give_up(&mut self, stamp: Stamp, at: Timestamp) {
         self.has_target = false;
         self.whole = false;
         if !self.share.is_empty() {
-            self.replace(Share::default(), stamp);
+            self.replace(Share::default(), stamp, at);
         }
     }
 
@@ -75,12 +99,14 @@ impl Holding {
     }
 }
 
-/// Returns the queue and GPUs that new places of a job count for.
+/// Returns the queue and GPUs that new places of a job count for. A job counts with the first resource of its pods.
 pub(crate) fn asked(spec: &JobSpec) -> Charge {
-    let groups = spec.groups.iter().filter(|group| !group.once);
+    let groups = || spec.groups.iter().filter(|group| !group.once);
+    let requests = || groups().filter_map(|group| Some((group, group.gpu_request.as_ref()?)));
     Charge {
         queue: spec.demand.as_ref().and_then(|demand| demand.queue.clone()),
-        gpus: groups.filter_map(|group| Some((group.name.clone(), group.gpu_request.as_ref()?.count))).collect(),
+        gpus: requests().map(|(group, request)| (group.name.clone(), request.count)).collect(),
+        resource: requests().next().map(|(_, request)| request.resource.clone()).unwrap_or_default(),
     }
 }
 
@@ -196,12 +222,45 @@ impl Job {
         places
     }
 
-    /// Returns the slots that need GPUs, in the order of groups and indices, each with their number.
-    pub(crate) fn gpu_slots(spec: &JobSpec) -> impl Iterator<Item = (SlotId, u32)> {
-        let groups = spec.groups.iter().filter(|group| !group.once);
-        groups.filter_map(|group| Some((group, group.gpu_request.as_ref()?))).flat_map(|(group, request)| {
-            let slot = |index| (SlotId { group: group.name.clone(), index }, request.count);
-            (0..group.replicas).map(slot)
+    /// Returns the numbers of a group's pods that the queues may choose. A group whose first pods have succeeded keeps its number: with
+    /// fewer it would count as complete.
+    pub(crate) fn size_range(&self, group: &GroupSpec) -> SizeRange {
+        let state = self.groups.get(&group.name).filter(|state| group.sizes.is_some() && !state.done.is_empty());
+        state.map_or_else(|| group.size_range(), |state| SizeRange::fixed(state.replicas))
+    }
+
+    /// Returns a spec with the numbers of pods that the queues chose: those of the share, or the last ones while there is none.
+    pub(crate) fn sized(&self, fact: Arc<SpecFact>) -> Arc<SpecFact> {
+        let Ok(spec) = &fact.spec else { return fact };
+        let chosen = |group: &GroupSpec| {
+            let sizes = group.sizes.filter(|_| !spec.observes_pods)?;
+            let granted = self.holding.share.groups.get(&group.name).map(|nodes| u32::try_from(nodes.len()));
+            let last = || self.groups.get(&group.name).map(|group| group.replicas).filter(|replicas| *replicas > 0);
+            granted.and_then(Result::ok).or_else(|| Some(last()?.clamp(sizes.min, sizes.max)))
+        };
+        if spec.groups.iter().all(|group| chosen(group).is_none_or(|chosen| chosen == group.replicas)) {
+            return fact;
+        }
+        let groups = spec
+            .groups
+            .iter()
+            .map(|group| GroupSpec { replicas: chosen(group).unwrap_or(group.replicas), ..group.clone() });
+        let spec = JobSpec { groups: groups.collect(), ..spec.clone() };
+        Arc::new(SpecFact { spec: Ok(spec), ..(*fact).clone() })
+    }
+
+    /// Returns the slots that may be granted GPUs, each with their number, in the order in which they are: the least number of every
+    /// group, what each prefers, and what it may have beyond.
+    pub(crate) fn gpu_slots<'a>(&'a self, spec: &'a JobSpec) -> impl Iterator<Item = (SlotId, u32)> + 'a {
+        let parts: [fn(SizeRange) -> Range<u32>; 3] =
+            [|sizes| 0..sizes.min, |sizes| sizes.min..sizes.preferred, |sizes| sizes.preferred..sizes.max];
+        let groups = move || spec.groups.iter().filter(|group| !group.once);
+        let requests = move || groups().filter_map(|group| Some((group, group.gpu_request.as_ref()?)));
+        parts.into_iter().flat_map(move |part| {
+            requests().flat_map(move |(group, request)| {
+                let slot = |index| (SlotId { group: group.name.clone(), index }, request.count);
+                part(self.size_range(group)).map(slot)
+            })
         })
     }
 }
@@ -240,10 +299,69 @@ mod tests {
         assert_eq!(nodes(&job), "a b c", "the mirror tells a");
         job.holding.forget_released(stamp(5));
         assert_eq!(nodes(&job), "b c");
-        job.holding.give_up(stamp(9));
+        job.holding.give_up(stamp(9), Timestamp(0));
         job.holding.forget_released(stamp(8));
         assert_eq!(nodes(&job), "c");
         job.holding.forget_released(stamp(9));
         assert_eq!(nodes(&job), "");
+    }
+
+    #[test]
+    fn use_of_gpus_counts_from_change_to_change() {
+        let charge = Charge { gpus: [(Text::from("w"), 2)].into(), ..Charge::default() };
+        let mut holding = Holding { charge: Some(Box::new(charge)), ..Holding::default() };
+        holding.change(&changed(share(&["a", "b"])), stamp(1), Timestamp(1000));
+        assert_eq!(holding.usage, Usage::default(), "the first start is the last change");
+        holding.change(&changed(share(&["a"])), stamp(2), Timestamp(2000));
+        let first_start = Some(Timestamp(1000));
+        let halted = Usage {
+            gpu_ms: 4 * 1000 + 2 * 500,
+            held_ms: 1500,
+            spell_ms: 1500,
+            first_start,
+            since: Some(Timestamp(2500)),
+        };
+        assert_eq!(holding.used(Timestamp(2500)), Usage { since: first_start, ..halted });
+        holding.give_up(stamp(3), Timestamp(2500));
+        assert_eq!(holding.used(Timestamp(9000)), halted, "nothing counts without places");
+        holding.change(&changed(share(&["b"])), stamp(4), Timestamp(9000));
+        let running = Usage {
+            gpu_ms: halted.gpu_ms + 20,
+            held_ms: 1510,
+            spell_ms: 10,
+            since: Some(Timestamp(9000)),
+            first_start,
+        };
+        assert_eq!(holding.used(Timestamp(9010)), running);
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_share_and_of_pods_that_have_succeeded() {
+        let sizes = SizeRange { min: 1, preferred: 2, max: 4, resize: model::Resize::InPlace };
+        let request = model::GpuRequest { resource: "nvidia.com/gpu".into(), count: 1 };
+        let group = |name: &str, sizes| GroupSpec {
+            name: name.into(),
+            replicas: 2,
+            sizes,
+            gpu_request: Some(request.clone()),
+            ..GroupSpec::default()
+        };
+        let spec = JobSpec { groups: vec![group("w", Some(sizes)), group("r", None)], ..JobSpec::default() };
+        let slots = |job: &Job| {
+            let slots: Vec<String> = job.gpu_slots(&spec).map(|(slot, _)| slot.to_string()).collect();
+            slots.join(" ")
+        };
+        let mut job = Job::default();
+        assert_eq!(slots(&job), "w-0 r-0 r-1 w-1 w-2 w-3", "what each group needs comes first");
+        let fact = Arc::new(SpecFact::of(Ok(spec.clone()), Text::from("{}")));
+        assert!(Arc::ptr_eq(&job.sized(fact.clone()), &fact), "nothing is chosen yet");
+        job.holding.share = share(&["a", "a", "b"]);
+        let replicas = |job: &Job| job.sized(fact.clone()).spec.as_ref().map(|spec| spec.groups[0].replicas).ok();
+        assert_eq!(replicas(&job), Some(3));
+        job.groups.entry("w".into()).or_default().replicas = 3;
+        job.holding.share = Share::default();
+        assert_eq!(replicas(&job), Some(3), "the number stays until another is chosen");
+        job.groups.entry("w".into()).or_default().done.insert(0);
+        assert_eq!(slots(&job), "w-0 w-1 w-2 r-0 r-1", "a group with results keeps its number");
     }
 }

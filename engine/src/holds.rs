@@ -99,7 +99,7 @@ impl Job {
         Hold::NoShare {
             queue: spec.demand.as_ref().and_then(|demand| demand.queue.as_ref()),
             gpus: groups().map(least).fold(0, u32::saturating_add),
-            elastic: groups().any(|group| group.size_range().min < group.replicas),
+            elastic: groups().any(|group| group.size_range().min < group.size_range().max),
         }
     }
 

@@ -216,6 +216,7 @@ impl State {
                 if job.holding.stamp == stamp {
                     job.status_stamp = stamp;
                     slots::leave_share(job, stamp);
+                    turn.resize(job);
                 }
             }
             Fact::TermBegan { .. }
@@ -267,7 +268,7 @@ impl Turn<'_> {
         let too_late = job.valid.is_some() && job.ending().is_some();
         if fact.spec.is_ok() && !too_late {
             let edited = job.valid.is_some();
-            job.valid = Some(in_force(job, &fact));
+            job.valid = Some(job.sized(in_force(job, &fact)));
             // What was refused may be accepted now.
             job.attempts.retain(|_, attempt| !matches!(attempt.last, Outcome::Refused { .. }));
             slots::rebuild_slots(job, edited, self);
@@ -284,6 +285,18 @@ impl Turn<'_> {
             job.status_stamp = self.stamp;
         }
         job.spec = Some(fact);
+    }
+}
+
+impl Turn<'_> {
+    /// Brings the numbers of pods in step with the share, where the queues choose them.
+    fn resize(&self, job: &mut Job) {
+        let Some(valid) = &job.valid else { return };
+        let sized = job.sized(valid.clone());
+        if !std::sync::Arc::ptr_eq(&sized, valid) {
+            job.valid = Some(sized);
+            slots::rebuild_slots(job, true, self);
+        }
     }
 }
 

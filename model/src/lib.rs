@@ -47,5 +47,7 @@ pub use policy::{
     Retryable,
 };
 pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, WaitingJob, WithinQueue};
-pub use share::{Charge, Demand, GpuRequest, LossKind, Share, ShareChange, ShareLoss, SizeRange, Target};
+pub use share::{
+    Charge, Demand, GpuRequest, LossKind, Resize, Share, ShareChange, ShareLoss, SizeRange, Target, Usage,
+};
 pub use spec::{Dependency, Edits, Ends, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Reached, Running};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
-use crate::share::{Charge, Share};
+use crate::share::{Charge, Share, Usage};
 
 /// Members written to `status.trainyard` (or an annotation where the schema is not ours).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct Mirror {
     pub charge: Option<Box<Charge>>,
     /// Time of the last change of the share by the queues.
     pub share_at: Option<Timestamp>,
+    /// Use of GPUs before the last change of the share.
+    pub usage: Usage,
     /// Starts in a row that did not come whole.
     pub failed_starts: u32,
     /// Time before which the job is granted no share: the back-off after a start that failed.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::id::Text;
+use crate::id::{Text, Timestamp};
 
 /// Settings of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub enum WithinQueue {
     Never,
     /// Jobs of lower priority.
     LowerPriority,
+    /// Any job whose places the policy gives to another.
+    Any,
 }
 
 /// Permission to take back what other queues borrowed.
@@ -90,4 +92,6 @@ pub struct WaitingJob {
     pub reason: Text,
     /// The reason in words, with numbers.
     pub message: Text,
+    /// Time at which it starts at the latest if nothing else happens, as far as time limits tell it.
+    pub expected_start: Option<Timestamp>,
 }

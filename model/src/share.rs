@@ -16,13 +16,63 @@ pub struct GpuRequest {
     pub count: u32,
 }
 
-/// Numbers of pods of a group that the queues may choose, up to its number of replicas.
+/// Numbers of pods of a group that the queues may choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeRange {
     /// Least number, at least 1.
     pub min: u32,
     /// Number under a policy that does not resize jobs.
     pub preferred: u32,
+    /// Greatest number.
+    pub max: u32,
+    /// What becomes of the group's pods when another number is chosen.
+    pub resize: Resize,
+}
+
+impl SizeRange {
+    /// Returns a range with one number.
+    pub const fn fixed(replicas: u32) -> Self {
+        Self { min: replicas, preferred: replicas, max: replicas, resize: Resize::InPlace }
+    }
+}
+
+/// What becomes of the pods of a job when the queues choose another number of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resize {
+    /// Pods are added, or those with the highest indices are deleted. The others go on.
+    InPlace,
+    /// All pods of the job are deleted before the new ones are created: each is told the number of all.
+    Restart,
+}
+
+/// Use of GPUs by a job, up to the last change of its share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// GPUs held, times the milliseconds for which they were.
+    pub gpu_ms: u64,
+    /// Time in milliseconds for which the job held any.
+    pub held_ms: u64,
+    /// Time in milliseconds for which the job held any without a break: since the last start or, while it holds none, before the last
+    /// halt.
+    pub spell_ms: u64,
+    /// First start; absent before the share changed for the second time.
+    pub first_start: Option<Timestamp>,
+    /// Last start or, while it holds none, last halt; absent before the share changed for the second time.
+    pub since: Option<Timestamp>,
+}
+
+impl Usage {
+    /// Returns the use up to a time, of a job that has held some GPUs since its share changed last.
+    #[must_use]
+    pub fn until(mut self, now: Timestamp, gpus: u32, changed: Timestamp) -> Self {
+        let held = now.since_ms(changed);
+        self.gpu_ms = self.gpu_ms.saturating_add(u64::from(gpus).saturating_mul(held));
+        self.held_ms = self.held_ms.saturating_add(held);
+        self.spell_ms = self.spell_ms.saturating_add(held);
+        self.first_start.get_or_insert(changed);
+        self.since.get_or_insert(changed);
+        self
+    }
 }
 
 /// Request of a job for a share.
@@ -43,6 +93,8 @@ pub struct Charge {
     pub queue: Option<Text>,
     /// GPUs of each pod, by group.
     pub gpus: BTreeMap<Text, u32>,
+    /// The resource that these are; empty where an older build granted the places.
+    pub resource: Text,
 }
 
 /// Node of each replica of a job's groups, by index. An empty name stands for a node that is not known yet.
@@ -50,6 +102,17 @@ pub struct Charge {
 pub struct Share {
     /// Nodes by group. Groups without replicas are absent.
     pub groups: BTreeMap<Text, Vec<Text>>,
+}
+
+impl Charge {
+    /// Returns the number of GPUs of a share. A pod whose number is not known counts with one.
+    pub fn gpus_of(&self, share: &Share) -> u32 {
+        let of = |(group, nodes): (&Text, &Vec<Text>)| {
+            let each = self.gpus.get(group).copied().unwrap_or(1);
+            each.saturating_mul(u32::try_from(nodes.len()).unwrap_or(u32::MAX))
+        };
+        share.groups.iter().map(of).fold(0, u32::saturating_add)
+    }
 }
 
 impl Share {

@@ -185,9 +185,9 @@ impl GroupSpec {
         self.min.unwrap_or(self.replicas)
     }
 
-    /// Returns the numbers of pods that the queues may choose: the least, and that under a policy that does not resize jobs.
+    /// Returns the numbers of pods that the queues may choose.
     pub fn size_range(&self) -> SizeRange {
-        self.sizes.unwrap_or(SizeRange { min: self.replicas, preferred: self.replicas })
+        self.sizes.unwrap_or(SizeRange::fixed(self.replicas))
     }
 
     /// The name as the user spelt it.

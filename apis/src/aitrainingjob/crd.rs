@@ -80,9 +80,12 @@ fn replica_spec() -> Value {
             "minimum": 0,
             "description": "Number of pods, with indices from 0; 1 when absent.",
         },
-        "minReplicas": field("integer", "Not acted on."),
-        "maxReplicas": field("integer", "Not acted on."),
-        "edlPolicy": one_of(&[("Auto", ()), ("Manual", ()), ("Never", ())], "Not acted on."),
+        "minReplicas": field("integer", "Fewest pods that a queue may choose; replicas when absent."),
+        "maxReplicas": field("integer", "Most pods that a queue may choose; replicas when absent."),
+        "edlPolicy": one_of(
+            &[("Auto", ()), ("Manual", ()), ("Never", ())],
+            "Auto, which is the default, lets a queue choose the number of pods; Manual and Never do not.",
+        ),
         "restartPolicy": one_of(
             &RESTART,
             "Which failures are restarted: Always, OnFailure, OnNodeFail, Never (default), ExitCode or \

@@ -5,7 +5,8 @@
 //! `tests/spec.rs` and `tests/refusals.rs`.
 
 use model::{
-    CleanPodPolicy, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec, PhaseRules, RestartPolicy, RestartScope, Text,
+    CleanPodPolicy, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec, PhaseRules, Resize, RestartPolicy, RestartScope,
+    SizeRange, Text,
 };
 use serde_json::{Value, json};
 
@@ -143,18 +144,20 @@ fn group(job: Option<&str>, replica: Replica<'_>, findings: &mut Findings) -> Gr
     let scope = findings.word(spec, path, "restartScope", &SCOPE, RestartScope::All, Unknown::Refused);
     let template = template::check(spec, path, findings);
     let services = template.containers.iter().any(takes_part);
+    let sizes = sizes(replica, replicas, findings);
+    let most = sizes.map_or(replicas, |sizes| sizes.max);
     if replica.check_name(findings)
         && services
         && let Some(job) = job
     {
         replica.check_service_names(
             job,
-            replicas,
+            most,
             "pods with containers named aitj-… get services of their own names",
             findings,
         );
     }
-    check_peer_text(job.unwrap_or_default(), replica, replicas, findings);
+    check_peer_text(job.unwrap_or_default(), replica, most, findings);
     GroupSpec {
         name: Text::from(lower),
         display: replica.display(),
@@ -166,8 +169,42 @@ fn group(job: Option<&str>, replica: Replica<'_>, findings: &mut Findings) -> Gr
         restart_limit: limit.map(|n| u32::try_from(n).unwrap_or_default()),
         services,
         gpus: template.gpus,
+        sizes,
         ..GroupSpec::default()
     }
+}
+
+/// Returns the numbers of pods that a queue may choose; `None` where the group is to keep its number. The original ignores these
+/// fields: what contradicts itself is left out.
+fn sizes(replica: Replica<'_>, replicas: u32, findings: &mut Findings) -> Option<SizeRange> {
+    let Replica { spec, path, .. } = replica;
+    let is_chosen = spec.get("edlPolicy").is_none_or(|policy| policy.is_null() || policy == "Auto");
+    let number = |key: &str| spec.get(key).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok());
+    let (min, max) = (number("minReplicas"), number("maxReplicas"));
+    if !is_chosen || replicas == 0 || (min.is_none() && max.is_none()) {
+        return None;
+    }
+    let range = SizeRange {
+        min: min.unwrap_or(replicas),
+        preferred: replicas,
+        max: max.unwrap_or(replicas),
+        resize: Resize::Restart,
+    };
+    let mut is_sound = true;
+    let mut check = |key: &str, holds: bool, bound: String| {
+        if !holds {
+            findings.mistake(
+                join(path, key),
+                spec.get(key),
+                format!("must be {bound}: a queue does not resize the group"),
+            );
+        }
+        is_sound &= holds;
+    };
+    check("minReplicas", range.min > 0, "at least 1".to_owned());
+    check("minReplicas", range.min <= replicas, format!("at most replicas, which is {replicas}"));
+    check("maxReplicas", range.max >= replicas, format!("at least replicas, which is {replicas}"));
+    is_sound.then_some(range)
 }
 
 /// Checks the length of the list of peers. One too long for an environment entry keeps every process of the job from

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use model::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, Ends, FieldError, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec,
-    Milestones, PhaseRules, Reach, RestartPolicy, RestartScope, Retryable, Running, Text,
+    Milestones, PhaseRules, Reach, Resize, RestartPolicy, RestartScope, Retryable, Running, SizeRange, Text,
 };
 use serde_json::{Value, json};
 
@@ -80,6 +80,13 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         group.restart_limit = run.backoff_limit.map(|_| u32::MAX);
         if &*group.name == WORKER_LOWER {
             group.min = min;
+            // Without both bounds the number of workers is written into each of them.
+            group.sizes = min.zip(max).filter(|_| replicas > 0).map(|(min, max)| SizeRange {
+                min,
+                preferred: replicas,
+                max,
+                resize: Resize::InPlace,
+            });
         }
     }
     if policy == Restart::Always && run.deadline_s.is_none() && run.backoff_limit.is_none() {

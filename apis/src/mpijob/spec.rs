@@ -5,8 +5,8 @@
 //! that a write of them is no edit. It must not render anything (that is `steering.rs`). Tests: `tests.rs`.
 
 use model::{
-    CleanPodPolicy, Ends, GroupSpec, JobEndPolicy, JobSpec, Milestones, PhaseRules, RestartPolicy, Running, SizeRange,
-    SpecFact, Text,
+    CleanPodPolicy, Ends, GroupSpec, JobEndPolicy, JobSpec, Milestones, PhaseRules, Resize, RestartPolicy, Running,
+    SizeRange, SpecFact, Text,
 };
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let sizes = Sizes::read(spec, findings);
     let written = findings.integer(worker, &base, "replicas", 0, MAX_WORKERS).and_then(|n| u32::try_from(n).ok());
     let range = sizes.and_then(Sizes::range);
-    let replicas = range.map(|(_, max)| max).or(written);
+    let replicas = range.map(|sizes| sizes.max).or(written);
     if replicas.is_none() {
         findings.error(join(&base, "replicas"), None, "give the number of workers");
     }
@@ -55,7 +55,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         name: Text::from(WORKER_LOWER),
         display: Some(Text::from(WORKER)),
         replicas: replicas?,
-        sizes: range.map(|(sizes, _)| sizes),
+        sizes: range,
         gpus: template.gpus,
         restart: RestartPolicy::Never,
         ..GroupSpec::default()
@@ -109,10 +109,11 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Returns the numbers of workers that the queues may choose and the greatest of them; `None` where none is named.
-    fn range(self) -> Option<(SizeRange, u32)> {
+    /// Returns the numbers of workers that the queues may choose; `None` where none is named.
+    fn range(self) -> Option<SizeRange> {
         let preferred = self.num.or(self.max)?;
-        Some((SizeRange { min: self.min.unwrap_or(preferred), preferred }, self.max.unwrap_or(preferred)))
+        let (min, max) = (self.min.unwrap_or(preferred), self.max.unwrap_or(preferred));
+        Some(SizeRange { min, preferred, max, resize: Resize::InPlace })
     }
 
     /// Reads the sizes. `None` when they contradict each other.

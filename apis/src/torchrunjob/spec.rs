@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use model::{
     Awaits, Budget, CleanBy, CleanPodPolicy, ClockStart, Dependency, Edits, Ends, GroupEndPolicy, GroupSpec,
-    JobEndPolicy, JobSpec, Keep, Milestones, Missing, OwnedSpec, PhaseRules, Reach, Reached, RestartPolicy,
-    RestartScope, Running, SpecFact, Text, When,
+    JobEndPolicy, JobSpec, Keep, Milestones, Missing, OwnedSpec, PhaseRules, Reach, Reached, Resize, RestartPolicy,
+    RestartScope, Running, SizeRange, SpecFact, Text, When,
 };
 use serde_json::Value;
 
@@ -171,6 +171,13 @@ fn worker(size: &Size, gpus: bool, has_workspace: bool) -> GroupSpec {
         scope: RestartScope::Each,
         restart_limit: Some(u32::MAX),
         gpus,
+        // Where the GPUs of all workers are written, their number follows from that.
+        sizes: size.range.filter(|_| size.gpus.is_none() && size.nodes > 0).map(|(min, max)| SizeRange {
+            min,
+            preferred: size.nodes,
+            max,
+            resize: Resize::InPlace,
+        }),
         // One worker that runs makes a job of a fixed size run.
         min: Some(size.range.map_or(1, |(least, _)| least)),
         shape: Some(size.shape()),

@@ -58,7 +58,14 @@ fn strict_spec() -> Value {
     let preemption = object(
         "Permission to take places from running jobs.",
         &[
-            ("withinQueue", one_of(&WITHIN, "From jobs of the same queue; Never when absent.")),
+            (
+                "withinQueue",
+                one_of(
+                    &WITHIN,
+                    "From jobs of the same queue: those of lower priority, or any whose places the policy gives to another; Never when \
+                     absent.",
+                ),
+            ),
             ("reclaim", one_of(&RECLAIM, "Back from queues that borrowed them; Any when absent.")),
             (
                 "minRunSeconds",
@@ -99,6 +106,14 @@ fn status_schema() -> Value {
             ("position", field("integer", "Its place in line, from 1.")),
             ("reason", field("string", "Kind of the reason for which it waits, in one word.")),
             ("message", field("string", "The reason, with numbers.")),
+            (
+                "expectedStart",
+                field(
+                    "string",
+                    "Time at which it starts if every job takes its whole time limit and nothing else happens; absent where \
+                     that cannot be told.",
+                ),
+            ),
         ],
     );
     let mut fields = serde_json::Map::new();

@@ -16,8 +16,8 @@ pub(super) const ORDERS: [Word<bool>; 2] = [("Priority", true), ("Submission", f
 /// Values of `placement`.
 pub(super) const PLACEMENTS: [Word<bool>; 2] = [("Pack", false), ("Spread", true)];
 /// Values of `preemption.withinQueue`.
-pub(super) const WITHIN: [Word<WithinQueue>; 2] =
-    [("Never", WithinQueue::Never), ("LowerPriority", WithinQueue::LowerPriority)];
+pub(super) const WITHIN: [Word<WithinQueue>; 3] =
+    [("Never", WithinQueue::Never), ("LowerPriority", WithinQueue::LowerPriority), ("Any", WithinQueue::Any)];
 /// Values of `preemption.reclaim`.
 pub(super) const RECLAIM: [Word<Reclaim>; 3] =
     [("Never", Reclaim::Never), ("LowerPriority", Reclaim::LowerPriority), ("Any", Reclaim::Any)];

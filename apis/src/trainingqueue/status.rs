@@ -40,7 +40,11 @@ fn borrowed(job: &Job, report: &QueueReport) -> Map<String, Value> {
 }
 
 fn waiting(position: u32, job: &WaitingJob) -> Value {
-    json!({"name": &*job.name, "position": position, "reason": &*job.reason, "message": &*job.message})
+    let mut shown = json!({"name": &*job.name, "position": position, "reason": &*job.reason, "message": &*job.message});
+    if let Some((members, start)) = shown.as_object_mut().zip(job.expected_start) {
+        members.insert("expectedStart".to_owned(), json!(start.to_rfc3339()));
+    }
+    shown
 }
 
 /// Remarks first, then the one condition of every queue.

@@ -80,7 +80,10 @@ fn words(loss: Option<&ShareLoss>, job: &Job) -> String {
         LossKind::Preempted => format!("preempted{queue}: its GPUs go to {gainer}"),
         LossKind::Reclaimed => format!("reclaimed{queue}: the GPUs that it borrowed go to {gainer}"),
         LossKind::Moved => "its pods move to other nodes".to_owned(),
-        LossKind::Resized => "its number of pods changes".to_owned(),
+        LossKind::Resized => match beneficiary {
+            Some(gainer) => format!("its number of pods changes{queue}: GPUs go to {gainer}"),
+            None => format!("its number of pods changes{queue}"),
+        },
         LossKind::NodesLost => "nodes are lost, and the others have no room for its pods".to_owned(),
     }
 }

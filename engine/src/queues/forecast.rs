@@ -14,10 +14,22 @@ use super::grant;
 use super::round::{self, Inquiry};
 use crate::state::State;
 
-/// Most jobs looked at, over all times at which the desk is asked.
-const MAX_WORK: usize = 100_000;
-/// Bounds on the number of times at which the desk is asked.
-const TIMES: (usize, usize) = (8, 200);
+/// Bounds on the work of one forecast.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    /// Most jobs looked at, over all times at which the desk is asked.
+    jobs: usize,
+    /// Fewest and most times at which the desk is asked.
+    times: (usize, usize),
+}
+
+/// Work for somebody who asks.
+pub(super) const ON_DEMAND: Work = Work { jobs: 100_000, times: (8, 200) };
+/// Work for the status of queues, in each round.
+pub(super) const IN_STATUS: Work = Work { jobs: 4_000, times: (0, 40) };
+
+/// Expected starts by job.
+pub(super) type Starts = BTreeMap<JobKey, Start>;
 
 /// When a job that waits is expected to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +64,16 @@ impl fmt::Display for Why {
     }
 }
 
+impl Start {
+    /// Returns the time, in whole seconds, where it can be told.
+    pub(super) fn at(self) -> Option<Timestamp> {
+        match self {
+            Self::At(at) => Some(Timestamp(at.0.div_ceil(1000).saturating_mul(1000))),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -74,7 +96,7 @@ fn end(state: &State, key: &JobKey, since: Timestamp) -> Option<Timestamp> {
 }
 
 /// Returns when each job is expected to start that holds no places and wants some.
-pub fn starts(state: &State, now: Timestamp) -> BTreeMap<JobKey, Start> {
+pub(super) fn starts(state: &State, now: Timestamp, work: Work) -> Starts {
     let mut inquiry = Inquiry::new(state, &grant::seen(state), now);
     let mut waiting: BTreeSet<JobKey> =
         inquiry.asked.iter().filter(|asked| asked.held.is_empty()).map(|asked| asked.key.clone()).collect();
@@ -84,7 +106,7 @@ pub fn starts(state: &State, now: Timestamp) -> BTreeMap<JobKey, Start> {
         ends.extend(end(state, asked.key, now).map(|at| (asked.key.clone(), at)));
     }
     let mut ledger = state.queues.ledger.clone();
-    let times = MAX_WORK.checked_div(inquiry.asked.len()).unwrap_or_default().clamp(TIMES.0, TIMES.1);
+    let times = work.jobs.checked_div(inquiry.asked.len()).unwrap_or_default().clamp(work.times.0, work.times.1);
     let mut at = now;
     let mut barred: BTreeSet<JobKey> = BTreeSet::new();
     let mut has_limits = !ends.is_empty();

@@ -40,8 +40,7 @@ pub(super) fn seen(state: &State) -> BTreeMap<JobKey, Share> {
 /// A place for each slot, on nodes that are not known. A job whose size may be chosen has the size of its pods.
 fn found(holder: &Holder) -> Share {
     let mut share = Share::default();
-    let slots = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
-    let is_fixed = holder.sizes.min == slots;
+    let is_fixed = holder.sizes.min == holder.sizes.max;
     for (slot, _) in holder.slots.iter().filter(|(slot, _)| is_fixed || holder.bound.contains_key(slot)) {
         share.groups.entry(slot.group.clone()).or_default().push(Text::from(""));
     }
@@ -151,7 +150,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         if let Some(target) = target
             && job.is_some_and(|job| job.is_fenced(state.stamp.term))
         {
-            if let Some((kept, why)) = taken_away(state, share, target, now) {
+            if let Some((kept, why)) = taken_away(state, holder, share, target, now) {
                 change.share = kept;
                 change.why = Some(why);
             }
@@ -173,9 +172,16 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let mut room = Room::new(state, now);
     for (key, holder, target) in grows {
         let has_room = room.take(key, holder, queues.gpu_type(&holder.resource), &target.share);
-        // Pods of the share before must be gone, and creations resolved, before the job starts again.
-        let starts = changes.get(key).map_or(&holder.share, |change| &change.share).is_empty();
-        if has_room && !(starts && (holder.leaving || !holder.share.is_empty())) {
+        if !has_room {
+            continue;
+        }
+        let share = changes.get(key).map_or(&holder.share, |change| &change.share);
+        if !share.is_empty() && holder.restarts_to_resize() && share.len() < target.share.len() {
+            let change =
+                ShareChange { share: Share::default(), target: Some(target.share.clone()), why: Some(resized(target)) };
+            changes.insert(key.clone(), change);
+        } else if !(share.is_empty() && (holder.leaving || !holder.share.is_empty())) {
+            // Pods of the share before must be gone, and creations resolved, before the job starts again.
             changes.insert(key.clone(), ShareChange { share: target.share.clone(), target: None, why: None });
         }
     }
@@ -183,7 +189,13 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
 }
 
 /// Returns what is left of a share on the way to a target, with the reason, where places are taken away.
-fn taken_away(state: &State, share: &Share, target: &Target, now: Timestamp) -> Option<(Share, ShareLoss)> {
+fn taken_away(
+    state: &State,
+    holder: &Holder,
+    share: &Share,
+    target: &Target,
+    now: Timestamp,
+) -> Option<(Share, ShareLoss)> {
     let view = state.node_view();
     let stays = |node: &Text| !node.is_empty() && view.trouble(node, now) != Some(NodeTrouble::Lost);
     let moves = share.cells().any(|(slot, node)| target.share.node(&slot).is_some_and(|to| to != node) && stays(node));
@@ -202,9 +214,18 @@ fn taken_away(state: &State, share: &Share, target: &Target, now: Timestamp) -> 
     if gone.is_empty() {
         return None;
     }
+    if holder.restarts_to_resize() {
+        return Some((Share::default(), resized(target)));
+    }
     let mut kept = Share::default();
     for (slot, node) in share.cells().filter(|(slot, _)| !gone.contains(slot)) {
         kept.groups.entry(slot.group).or_default().push(node.clone());
     }
     Some((kept, why(LossKind::Resized)))
+}
+
+/// Returns the reason for which all pods of a job go to get another number of them.
+fn resized(target: &Target) -> ShareLoss {
+    let beneficiary = target.why.as_ref().and_then(|why| why.beneficiary.clone());
+    ShareLoss { kind: LossKind::Resized, beneficiary }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Charge, JobSpec, PodPhase, Share, SizeRange, SlotId, Term, Text, Timestamp};
+use model::{Charge, JobSpec, PodPhase, Resize, Share, SizeRange, SlotId, Term, Text, Timestamp, Usage};
 
 use crate::holding::asked;
 use crate::job::Job;
@@ -26,6 +26,8 @@ pub(crate) struct Holder {
     pub(super) slots: Vec<(SlotId, u32)>,
     /// Numbers of these slots that it may be granted.
     pub(super) sizes: SizeRange,
+    /// Use of GPUs up to the last change of its share.
+    pub(super) usage: Usage,
     pub(super) share: Share,
     /// Time before which it is granted nothing.
     pub(super) start_after: Option<Timestamp>,
@@ -37,6 +39,8 @@ pub(crate) struct Holder {
     pub(super) bound: BTreeMap<SlotId, Text>,
     /// True if pods are being deleted or creations are unresolved.
     pub(super) leaving: bool,
+    /// True if its spec can be accepted and asks for GPUs.
+    asks: bool,
     /// True if it has pods or plans, and the queues never granted it anything.
     pub(super) found: bool,
     /// Term that stands in its mirror.
@@ -46,8 +50,8 @@ pub(crate) struct Holder {
 impl Holder {
     /// Returns the part of a job; `None` when it neither holds nor asks for anything.
     pub(super) fn of(job: &Job) -> Option<Self> {
-        let spec = job.spec()?;
-        let demand = spec.demand.as_ref()?;
+        let asks = job.spec().and_then(|spec| Some((spec, spec.demand.as_ref()?)));
+        let Some((spec, demand)) = asks else { return Self::without_demand(job) };
         let holding = &job.holding;
         let kept = job.kept_charge();
         if !holding.gated && kept.is_none() {
@@ -56,22 +60,17 @@ impl Holder {
         let asked = asked(spec);
         // An edit of queue or GPUs takes effect once the places granted before are free.
         let is_same = kept.is_none_or(|kept| *kept == asked);
-        let charge = kept.cloned().unwrap_or(asked);
-        let slots: Vec<(SlotId, u32)> = Job::gpu_slots(spec).collect();
+        let (resource, charge) = (asked.resource.clone(), kept.cloned().unwrap_or(asked));
+        let slots: Vec<(SlotId, u32)> = job.gpu_slots(spec).collect();
         let requests = spec.groups.iter().filter(|group| !group.once).filter_map(|group| group.gpu_request.as_ref());
-        let (resource, width) = requests.fold((Text::from(""), 1), |(name, width), request| {
-            (if name.is_empty() { request.resource.clone() } else { name }, width.max(request.count))
-        });
+        let width = requests.map(|request| request.count).fold(1, u32::max);
         let is_active = job.known
             && !job.gone
             && !job.deleting
             && job.quarantine.is_none()
             && !job.phase.is_terminal()
             && job.ending().is_none();
-        let live = || {
-            let has_slot = |pod: &crate::job::Pod| pod.fact.slot.as_ref().is_some_and(|id| !job.runs_once(&id.group));
-            job.pods.values().filter(move |pod| has_slot(pod) && !pod.fact.phase.is_terminal())
-        };
+        let live = || live(job);
         let needs = |slot: &SlotId| slots.iter().any(|(needed, _)| needed == slot);
         let bound = live().filter(|pod| !pod.is_leaving()).filter_map(|pod| {
             let slot = pod.fact.slot.as_ref().filter(|slot| needs(slot))?;
@@ -98,10 +97,11 @@ impl Holder {
             resource,
             width,
             bound: bound.collect(),
-            leaving: live().any(|pod| pod.is_leaving() || job.is_halting())
-                || job.planned_pods.iter().any(|id| !job.runs_once(&id.group)),
+            leaving: is_leaving(job),
+            asks: true,
             slots,
-            sizes: sizes_of(spec),
+            sizes: sizes_of(job, spec),
+            usage: job.holding.usage,
             share: job.holding.share.clone(),
             start_after: job.holding.start_after,
             changed: job.holding.at,
@@ -111,6 +111,33 @@ impl Holder {
         };
         let holds = !holder.places.is_empty() || !holder.share.is_empty();
         (holder.wants || holds).then_some(holder)
+    }
+
+    /// Returns what counts of a job whose spec cannot be accepted, or asks for no GPUs any more: it keeps what it has.
+    fn without_demand(job: &Job) -> Option<Self> {
+        let charge = job.kept_charge()?.clone();
+        let mut places = job.places();
+        places.retain(|slot, _| charge.gpus.contains_key(&slot.group));
+        (!places.is_empty()).then(|| Self {
+            priority: 0,
+            submitted: Timestamp::default(),
+            wants: false,
+            resource: charge.resource.clone(),
+            width: charge.gpus.values().copied().fold(1, u32::max),
+            charge,
+            slots: Vec::new(),
+            sizes: SizeRange::fixed(0),
+            usage: job.holding.usage,
+            share: job.holding.share.clone(),
+            start_after: None,
+            changed: job.holding.at,
+            places,
+            bound: BTreeMap::new(),
+            leaving: is_leaving(job),
+            asks: false,
+            found: false,
+            term: job.acked_stamp.term,
+        })
     }
 
     /// Returns true if targets follow from both alike.
@@ -134,6 +161,11 @@ impl Holder {
         self.charge.gpus.get(&slot.group).copied().unwrap_or_else(|| self.gpus(slot))
     }
 
+    /// Returns true if its pods are created anew for every other number of them.
+    pub(super) fn restarts_to_resize(&self) -> bool {
+        self.sizes.resize == Resize::Restart
+    }
+
     /// Returns the name of its queue.
     pub(super) fn queue(&self) -> &str {
         self.charge.queue.as_deref().unwrap_or(super::ROOT)
@@ -141,7 +173,7 @@ impl Holder {
 
     /// Returns true if it holds places and needs none any more: it was scaled until no pod needs GPUs.
     pub(super) fn is_idle(&self) -> bool {
-        self.slots.is_empty() && !self.share.is_empty() && !self.leaving
+        self.asks && self.slots.is_empty() && !self.share.is_empty() && !self.leaving
     }
 
     /// Returns the slots in the order in which workers are asked for: those held, then the others.
@@ -158,13 +190,29 @@ impl Holder {
     }
 }
 
+/// Returns the pods that have not ended and do not run once.
+fn live(job: &Job) -> impl Iterator<Item = &crate::job::Pod> {
+    let lasts = |pod: &crate::job::Pod| pod.fact.slot.as_ref().is_some_and(|id| !job.runs_once(&id.group));
+    job.pods.values().map(Box::as_ref).filter(move |pod| lasts(pod) && !pod.fact.phase.is_terminal())
+}
+
+/// Returns true if pods are being deleted or creations are unresolved.
+fn is_leaving(job: &Job) -> bool {
+    live(job).any(|pod| pod.is_leaving() || job.is_halting())
+        || job.planned_pods.iter().any(|id| !job.runs_once(&id.group))
+}
+
 /// Returns the numbers of slots with GPUs that a job may be granted.
-fn sizes_of(spec: &JobSpec) -> SizeRange {
-    let mut all = SizeRange { min: 0, preferred: 0 };
+fn sizes_of(job: &Job, spec: &JobSpec) -> SizeRange {
+    let mut all = SizeRange::fixed(0);
     for group in spec.groups.iter().filter(|group| !group.once && group.gpu_request.is_some()) {
-        let SizeRange { min, preferred } = group.size_range();
+        let SizeRange { min, preferred, max, resize } = job.size_range(group);
         all.min = all.min.saturating_add(min);
         all.preferred = all.preferred.saturating_add(preferred);
+        all.max = all.max.saturating_add(max);
+        if resize == Resize::Restart {
+            all.resize = Resize::Restart;
+        }
     }
     all
 }

@@ -73,6 +73,9 @@ pub(crate) struct Pace {
 /// Number of jobs up to which every change of them is decided at once. With more, rounds have the interval of the queues.
 const SMALL: usize = 500;
 
+/// Least time in milliseconds until a round that nothing but the passing of time asks for.
+const MIN_WAKE_MS: u64 = 1000;
+
 impl Queues {
     /// Returns true if there is anything to be kept.
     pub(crate) fn is_used(&self) -> bool {
@@ -260,7 +263,8 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     let mut allocation = grant::followed(state, &seen);
     if round {
         let decided = round::decide(state, &seen, now);
-        state.queues.pace.wake = decided.wake;
+        // A policy's clock stands still for a job whose places are not free yet, and would ask again at once.
+        state.queues.pace.wake = decided.wake.map(|at| at.max(now.plus_ms(MIN_WAKE_MS)));
         state.queues.pace.round = false;
         state.queues.pace.last_round = Some(now);
         waits = Some(decided.waits);

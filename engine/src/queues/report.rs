@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, Text, Timestamp, WaitingJob};
 use scheduler::desk::{Reason, Wait};
 
-use super::forecast::{self, Start};
+use super::forecast::{self, Start, Starts};
 use super::grant;
 use super::round::{self, Waits};
 use crate::state::State;
@@ -82,7 +82,7 @@ pub fn counts(state: &State) -> BTreeMap<Text, Counts> {
 /// Returns the state of every queue that has an object or jobs, as the desk sees it at a time. Changes nothing.
 pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
     let waits = round::decide(state, &grant::seen(state), now).waits;
-    let starts = forecast::starts(state, now);
+    let starts = forecast::starts(state, now, forecast::ON_DEMAND);
     let queues = &state.queues;
     let counts = counts(state);
     let mut names: Vec<Text> = counts.keys().chain(waits.keys()).cloned().collect();
@@ -100,7 +100,7 @@ pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
         let start = |(key, _): &(JobKey, Wait)| starts.get(key).copied().unwrap_or(Start::At(now));
         QueueState {
             decided: decided.collect(),
-            report: report(counts.get(&name), waits),
+            report: report(counts.get(&name), waits, &starts),
             starts: waits.into_iter().flatten().take(MAX_NAMED).map(start).collect(),
             name,
             admitted,
@@ -122,7 +122,7 @@ pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String
     };
     let (queue, wait) = waits.iter().find_map(of_job)?;
     let queue = if queue.is_empty() { String::new() } else { format!(" of queue {queue}") };
-    let start = forecast::starts(state, now).get(key).map(|start| format!("; {start}"));
+    let start = forecast::starts(state, now, forecast::ON_DEMAND).get(key).map(|start| format!("; {start}"));
     Some(format!("place {}{queue}: {wait}{leaving}{}", wait.place, start.unwrap_or_default()))
 }
 
@@ -147,17 +147,17 @@ fn leaving(state: &State, key: &JobKey, resource: &Text) -> String {
 }
 
 /// The report of a queue: its figures, and the jobs that wait.
-fn report(counts: Option<&Counts>, waits: Option<&Vec<(JobKey, Wait)>>) -> QueueReport {
+fn report(counts: Option<&Counts>, waits: Option<&Vec<(JobKey, Wait)>>, starts: &Starts) -> QueueReport {
     let waits = waits.map_or(&[][..], Vec::as_slice);
     QueueReport {
         admitted: counts.map_or(0, |counts| counts.admitted),
         usage: counts.map(|counts| counts.usage.clone()).unwrap_or_default(),
         pending: u32::try_from(waits.len()).unwrap_or(u32::MAX),
-        waiting: waits.iter().take(MAX_NAMED).map(waiting).collect(),
+        waiting: waits.iter().take(MAX_NAMED).map(|(key, wait)| waiting(key, wait, starts.get(key))).collect(),
     }
 }
 
-fn waiting((key, wait): &(JobKey, Wait)) -> WaitingJob {
+fn waiting(key: &JobKey, wait: &Wait, start: Option<&Start>) -> WaitingJob {
     let reason = match &wait.reason {
         Reason::NoQueue => "NoQueue",
         Reason::Paused => "Paused",
@@ -173,6 +173,7 @@ fn waiting((key, wait): &(JobKey, Wait)) -> WaitingJob {
         name: Text::from(format!("{}/{}", key.namespace, key.name)),
         reason: Text::from(reason),
         message: Text::from(wait.to_string()),
+        expected_start: start.and_then(|start| start.at()),
     }
 }
 
@@ -184,10 +185,12 @@ pub(super) fn changed(state: &State, waits: Option<&Waits>) -> Vec<(JobKey, Queu
     }
     let by_queue: &BTreeMap<_, _> = waits.unwrap_or(const { &BTreeMap::new() });
     let counts = counts(state);
+    let is_waited = by_queue.keys().any(|name| state.queues.objects.contains_key(name));
+    let starts = if is_waited { forecast::starts(state, state.at, forecast::IN_STATUS) } else { Starts::new() };
     for (name, (key, _)) in &state.queues.objects {
         let Some(job) = state.jobs.live(key) else { continue };
         let told = job.report.as_deref();
-        let mut report = report(counts.get(name), by_queue.get(name));
+        let mut report = report(counts.get(name), by_queue.get(name), &starts);
         if waits.is_none() {
             report.pending = told.map_or(0, |told| told.pending);
             report.waiting = told.map_or_else(Vec::new, |told| told.waiting.clone());

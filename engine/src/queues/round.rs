@@ -11,7 +11,7 @@ use model::{
 use scheduler::desk::{self, Answer, Belief, Claim, Fixed, Ledger, Question, Sizes, Tenant, Usage, Wait, Why};
 use scheduler::learning::Prior;
 use scheduler::placement::{Node, Packing};
-use scheduler::{GpuType, Micros};
+use scheduler::{GpuMicros, GpuType, Micros};
 
 use super::holder::Holder;
 use super::{Queues, ROOT};
@@ -82,6 +82,7 @@ pub fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
         within: match spec.within {
             model::WithinQueue::Never => desk::WithinQueue::Never,
             model::WithinQueue::LowerPriority => desk::WithinQueue::LowerPriority,
+            model::WithinQueue::Any => desk::WithinQueue::Any,
         },
         reclaim: match spec.reclaim {
             model::Reclaim::Never => desk::Reclaim::Never,
@@ -90,6 +91,11 @@ pub fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
         },
         min_run: Micros(spec.min_run_ms.saturating_mul(1000)),
         paused: spec.paused,
+        // A policy that may halt any job has an order of its own; a reservation in the queue's order would start the halted job again.
+        backfill: match spec.within {
+            model::WithinQueue::Any => desk::Backfill::Policy,
+            model::WithinQueue::Never | model::WithinQueue::LowerPriority => desk::Backfill::Reserve,
+        },
         ..desk::Queue::new(Arc::from(policy))
     })
 }
@@ -196,10 +202,30 @@ impl<'a> Asked<'a> {
         &self.id
     }
 
-    fn claim(&self, tenants: &Tenants) -> Claim<'_> {
+    /// Returns its use of GPUs up to a time. Of a start or halt that is only forecast nothing but the time counts.
+    fn usage(&self, now: Timestamp) -> Usage {
+        let micros_of = |ms: u64| Micros(ms.saturating_mul(1000));
+        let is_as_seen = self.changed == self.holder.changed;
+        let Holder { usage, share, charge, changed: at, .. } = self.holder;
+        let used = match at.filter(|_| is_as_seen && !share.is_empty()) {
+            Some(at) => usage.until(now, charge.gpus_of(share), at),
+            None => *usage,
+        };
+        let changed = self.changed.map(micros);
+        let since = used.since.map(micros).filter(|_| is_as_seen).or(changed);
+        Usage {
+            attained: GpuMicros(used.gpu_ms.saturating_mul(1000)),
+            ran: micros_of(used.held_ms),
+            spell: micros_of(used.spell_ms),
+            first_start: used.first_start.map(micros),
+            since: since.unwrap_or_else(|| micros(self.holder.submitted)),
+            changed,
+        }
+    }
+
+    fn claim(&self, tenants: &Tenants, now: Timestamp) -> Claim<'_> {
         let all = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
         let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
-        let changed = self.changed.map(micros);
         Claim {
             id: &self.id,
             tenant: tenants.place(self.key, self.holder),
@@ -208,11 +234,7 @@ impl<'a> Asked<'a> {
             priority: self.holder.priority,
             level: 0,
             submitted: micros(self.holder.submitted),
-            usage: Usage {
-                since: changed.unwrap_or_else(|| micros(self.holder.submitted)),
-                changed,
-                ..Usage::default()
-            },
+            usage: self.usage(now),
             belief: &self.belief,
             held: &self.held,
             // A place that is not known cannot be decided on.
@@ -225,9 +247,9 @@ impl<'a> Asked<'a> {
     /// Returns the numbers of workers that it may be given. One that is edited to be larger keeps what it has until there is room for
     /// all of it.
     fn sizes(&self, held: u32, all: u32) -> Sizes {
-        let SizeRange { min, preferred } = self.holder.sizes;
-        if min < all {
-            return Sizes { min, num: preferred, max: all };
+        let SizeRange { min, preferred, max, .. } = self.holder.sizes;
+        if min < max {
+            return Sizes { min, num: preferred, max };
         }
         Sizes { min: if held == 0 { all } else { held.min(all) }, num: all, max: all }
     }
@@ -295,7 +317,7 @@ impl<'a> Inquiry<'a> {
 
     /// Asks the desk. Returns `None` for an answer that cannot be carried out: it leaves everything as it is.
     pub(super) fn ask(&self, ledger: &Ledger, now: Timestamp) -> Option<Answer> {
-        let claims: Vec<Claim<'_>> = self.asked.iter().map(|asked| asked.claim(&self.tenants)).collect();
+        let claims: Vec<Claim<'_>> = self.asked.iter().map(|asked| asked.claim(&self.tenants, now)).collect();
         let question = Question {
             now: micros(now),
             nodes: &self.nodes,

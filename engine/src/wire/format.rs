@@ -7,7 +7,7 @@ use model::fact::Adopted;
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
     Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Dependency, Edits, Event, Fact, GroupSpec, JobSpec, Keep,
-    Kind, Mirror, ObjectRef, Phase, PhaseRules, PodFact, Reached, Running,
+    Kind, Mirror, ObjectRef, Phase, PhaseRules, PodFact, Reached, Running, Usage,
 };
 
 /// Returns the oldest format that can hold a record of these facts and events.
@@ -141,11 +141,12 @@ fn spec4(spec: &JobSpec) -> bool {
 }
 
 fn adoption4(adopted: &Adopted) -> bool {
-    let Mirror { share, charge, share_at, failed_starts, start_after, decision, rounds, round_at, .. } =
+    let Mirror { share, charge, share_at, usage, failed_starts, start_after, decision, rounds, round_at, .. } =
         &adopted.mirror;
     !share.is_empty()
         || charge.is_some()
         || share_at.is_some()
+        || *usage != Usage::default()
         || *failed_starts > 0
         || start_after.is_some()
         || *rounds > 0

@@ -340,7 +340,14 @@ impl<'a> Desk<'a> {
         let now = self.question.now;
         let of_policy = |(&tenant, memory): (&usize, &Memory)| {
             let queue = self.question.tenants.get(tenant)?.queue.as_ref()?;
-            queue.policy.wake(now, &self.views(tenant), memory)
+            let step = self.board.steps.get(&tenant).copied().unwrap_or(1);
+            // Service is attained by GPUs, not by steps.
+            let in_gpus = |view: JobView| {
+                let held = Grant::of(view.held.gpu_type, view.held.gpus.saturating_mul(step));
+                JobView { held, ..view }
+            };
+            let views: Vec<JobView> = self.views(tenant).into_iter().map(in_gpus).collect();
+            queue.policy.wake(now, &views, memory)
         };
         let policies = self.memories.iter().filter_map(of_policy);
         // Those that wait may get what is protected until then. A change of this decision protects once it is carried out.

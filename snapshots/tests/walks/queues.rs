@@ -44,11 +44,12 @@ fn queue_type() -> Resource {
 }
 
 fn queue(rng: &mut TestRng, name: &str, nominal: usize, borrowing: usize) -> Value {
-    let within = pick(rng, &["Never", "LowerPriority", "LowerPriority"]);
+    let within = pick(rng, &["Never", "LowerPriority", "LowerPriority", "Any"]);
     let reclaim = pick(rng, &["Never", "LowerPriority", "Any", "Any"]);
     let seconds = [0, 30, 120][below(rng, 3)];
+    let policy = pick(rng, &["fifo-backfill", "fifo-backfill", "ElasticFIFO", "Tiresias", "ElasticTiresias"]);
     json!({"apiVersion": "trainyard.dev/v1alpha1", "kind": "TrainingQueue", "metadata": {"name": name},
-        "spec": {"cohort": "pool", "quota": {RESOURCE: {"nominal": nominal, "borrowing": borrowing}},
+        "spec": {"cohort": "pool", "policy": policy, "quota": {RESOURCE: {"nominal": nominal, "borrowing": borrowing}},
             "preemption": {"withinQueue": within, "reclaim": reclaim, "minRunSeconds": seconds}}})
 }
 
@@ -65,15 +66,25 @@ fn job(rng: &mut TestRng, n: usize) -> Value {
     let replicas = 1 + below(rng, 3);
     let limits = json!({RESOURCE: 1 + below(rng, 4)});
     let template = |container: &str| json!({"spec": {"containers": [{"name": container, "image": "i", "resources": {"limits": limits}}]}});
+    let is_elastic = below(rng, 2) == 0;
+    let (min, max) = (1 + below(rng, replicas), replicas + below(rng, 3));
     if below(rng, 2) == 0 {
-        let trainer = json!({"replicas": replicas, "completePolicy": "All", "restartPolicy": "OnNodeFailWithExitCode",
+        let mut trainer = json!({"replicas": replicas, "completePolicy": "All", "restartPolicy": "OnNodeFailWithExitCode",
             "restartScope": pick(rng, &["All", "Pod"]), "restartLimit": 3, "template": template("aitj-main")});
+        if is_elastic {
+            trainer["minReplicas"] = json!(min);
+            trainer["maxReplicas"] = json!(max);
+        }
         let spec = json!({"cleanPodPolicy": "All", "restartingExitCode": "137", "replicaSpecs": {"trainer": trainer}});
         return json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "metadata": metadata, "spec": spec});
     }
     let worker = json!({"replicas": replicas, "restartPolicy": "ExitCode", "template": template("elasticjob-worker")});
-    let spec =
+    let mut spec =
         json!({"rdzvEndpoint": "e:1", "backoffLimit": 5, "cleanPodPolicy": "All", "replicaSpecs": {"Worker": worker}});
+    if is_elastic {
+        spec["minReplicas"] = json!(min);
+        spec["maxReplicas"] = json!(max);
+    }
     json!({"apiVersion": "elastic.pytorch.org/v1alpha1", "kind": "ElasticJob", "metadata": metadata, "spec": spec})
 }
 

@@ -131,6 +131,36 @@ fn numbers_keep_their_meaning_at_the_edges() {
 }
 
 #[test]
+fn a_queue_may_choose_numbers_within_the_bounds() {
+    // (minReplicas, maxReplicas, edlPolicy, range)
+    for (min, max, policy, want) in [
+        (json!(1), json!(4), json!("Auto"), Some((1, 2, 4))),
+        (json!(1), json!(4), json!(null), Some((1, 2, 4))),
+        (json!(1), json!(null), json!(null), Some((1, 2, 2))),
+        (json!(null), json!(4), json!(null), Some((2, 2, 4))),
+        (json!(null), json!(null), json!("Auto"), None),
+        (json!(1), json!(4), json!("Manual"), None),
+        (json!(1), json!(4), json!("Never"), None),
+        (json!(3), json!(4), json!(null), None),
+        (json!(0), json!(4), json!(null), None),
+        (json!(1), json!(1), json!(null), None),
+    ] {
+        let at = |key: &str| format!("{TRAINER}/{key}");
+        let job = edited(&[
+            (&at("replicas"), json!(2)),
+            (&at("minReplicas"), min.clone()),
+            (&at("maxReplicas"), max.clone()),
+            (&at("edlPolicy"), policy.clone()),
+        ]);
+        let sizes = spec(&job).groups[0].sizes.map(|sizes| (sizes.min, sizes.preferred, sizes.max));
+        assert_eq!(sizes, want, "{min} {max} {policy}");
+    }
+    let contrary = edited(&[(&format!("{TRAINER}/minReplicas"), json!(9))]);
+    let want = "spec.replicaSpecs.trainer.minReplicas: must be at most replicas, which is 2: a queue does not resize the group (9)";
+    assert_eq!(warnings(&contrary), [want]);
+}
+
+#[test]
 fn every_word_of_every_policy_is_known() {
     let group =
         |key: &str, value: &str| spec(&edited(&[(&format!("{TRAINER}/{key}"), json!(value))])).groups[0].clone();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, Ends, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec, Milestones,
-    PhaseRules, Reach, RestartPolicy, RestartScope, Running,
+    PhaseRules, Reach, Resize, RestartPolicy, RestartScope, Running, SizeRange,
 };
 use serde_json::{Value, json};
 
@@ -42,6 +42,7 @@ fn the_fixture_is_read() {
             gpus: false,
             min: Some(1),
             shape: None,
+            sizes: Some(SizeRange { min: 1, preferred: 2, max: 4, resize: Resize::InPlace }),
             ..GroupSpec::default()
         }],
         complete: JobEndPolicy::Sets(vec![workers.clone()]),

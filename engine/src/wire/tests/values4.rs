@@ -8,8 +8,8 @@ use model::{
     Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, Config, Decision, Demand, Dependency, Edits,
     Elastic, Event, Fact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, LossKind, Mirror, NodeFact, Noted, ObjectRef,
     Outcome, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach,
-    Reached, Reclaim, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact, Target,
-    Timestamp, WaitingJob, When, WithinQueue,
+    Reached, Reclaim, Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact,
+    Target, Timestamp, Usage, WaitingJob, When, WithinQueue,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -66,6 +66,7 @@ fn queues() -> Vec<QueueSpec> {
             ..of(WithinQueue::Never, Reclaim::Never)
         },
         of(WithinQueue::LowerPriority, Reclaim::LowerPriority),
+        of(WithinQueue::Any, Reclaim::Any),
         of(WithinQueue::Never, Reclaim::Any),
     ]
 }
@@ -79,7 +80,7 @@ fn demand() -> Demand {
 }
 
 fn charge() -> Charge {
-    Charge { queue: Some("q".into()), gpus: BTreeMap::from([("trainer".into(), 2)]) }
+    Charge { queue: Some("q".into()), gpus: BTreeMap::from([("trainer".into(), 2)]), resource: "gpu".into() }
 }
 
 fn request() -> GpuRequest {
@@ -93,7 +94,12 @@ fn changes() -> Vec<ShareChange> {
 }
 
 fn report() -> QueueReport {
-    let waiting = WaitingJob { name: "ns/k".into(), reason: "Nodes".into(), message: "needs 4 GPUs".into() };
+    let waiting = WaitingJob {
+        name: "ns/k".into(),
+        reason: "Nodes".into(),
+        message: "needs 4 GPUs".into(),
+        expected_start: Some(Timestamp(7)),
+    };
     QueueReport {
         admitted: 1,
         pending: 2,
@@ -133,7 +139,8 @@ fn specs() -> Vec<JobSpec> {
         JobSpec { owned: vec![owned], ..bare() },
         of(GroupSpec { counts_restarts: true, ..group() }),
         of(GroupSpec { closed: Some("why".into()), ..group() }),
-        of(GroupSpec { sizes: Some(SizeRange { min: 1, preferred: 2 }), ..group() }),
+        of(GroupSpec { sizes: Some(SizeRange { min: 1, preferred: 2, max: 4, resize: Resize::InPlace }), ..group() }),
+        of(GroupSpec { sizes: Some(SizeRange { resize: Resize::Restart, ..SizeRange::fixed(1) }), ..group() }),
         JobSpec { observes_pods: true, ..bare() },
         of(GroupSpec { budget: Some(rounds), ..group() }),
         of(GroupSpec { after: vec![started], ..group() }),
@@ -202,6 +209,7 @@ pub(super) fn facts() -> Vec<Fact> {
     facts.push(adopted(Mirror { charge: Some(Box::new(charge())), ..values::mirror() }));
     facts.push(adopted(Mirror { charge: Some(Box::new(Charge { queue: None, ..charge() })), ..values::mirror() }));
     facts.push(adopted(Mirror { share_at: Some(Timestamp(6)), ..values::mirror() }));
+    facts.push(adopted(Mirror { usage: usage(), ..values::mirror() }));
     facts.push(adopted(Mirror { failed_starts: 2, ..values::mirror() }));
     facts.push(adopted(Mirror { start_after: Some(Timestamp(7)), ..values::mirror() }));
     facts.push(adopted(Mirror { rounds: 2, ..values::mirror() }));
@@ -252,6 +260,10 @@ pub(super) fn record() -> Record {
     Record { scope: Scope::Queues, facts, events: events(), ..values::record() }
 }
 
+fn usage() -> Usage {
+    Usage { gpu_ms: 8, held_ms: 4, spell_ms: 2, first_start: Some(Timestamp(9)), since: Some(Timestamp(10)) }
+}
+
 /// A state with every member that format 4 adds.
 pub(crate) fn state() -> State {
     let slot = Slot { planned: true, planned_on: Some("n1".into()), ..Slot::default() };
@@ -262,6 +274,7 @@ pub(crate) fn state() -> State {
         charge: Some(Box::new(charge())),
         stamp: stamp(12),
         at: Some(Timestamp(13)),
+        usage: usage(),
         released: vec![(stamp(11), share())],
         loss: Some(ShareLoss { beneficiary: None, ..loss(LossKind::Reclaimed) }),
         has_target: true,

@@ -6,7 +6,7 @@ use model::{Incarnation, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange};
+use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, Usage};
 use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
 
@@ -245,6 +245,9 @@ pub(crate) struct Mirror {
     charge: Option<Box<model::Charge>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     share_at: Option<Timestamp>,
+    #[serde_as(as = "Usage")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    usage: model::Usage,
     #[serde(default, skip_serializing_if = "is_default")]
     failed_starts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@ use serde_with::{Seq, serde_as};
 
 use super::event::{CauseKind, Decision, EndRequest, Phase};
 use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, ReportedEnd, SpecFact};
-use super::share::{Charge, QueueReport, Share, ShareLoss};
+use super::share::{Charge, QueueReport, Share, ShareLoss, Usage};
 use super::spec::OwnedRef;
 use super::{forms, is_default};
 use crate::{group, job};
@@ -142,6 +142,9 @@ pub(super) struct Holding {
     stamp: Stamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Timestamp>,
+    #[serde_as(as = "Usage")]
+    #[serde(skip_serializing_if = "is_default")]
+    usage: model::Usage,
     #[serde_as(as = "Vec<(_, Share)>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     released: Vec<(Stamp, model::Share)>,

@@ -10,6 +10,8 @@ use super::{forms, is_default};
 forms! {
     GpuRequest: model::GpuRequest,
     SizeRange: model::SizeRange,
+    Resize: model::Resize,
+    Usage: model::Usage,
     Demand: model::Demand,
     Share: model::Share,
     Charge: model::Charge,
@@ -33,11 +35,37 @@ pub(super) struct GpuRequest {
     count: u32,
 }
 
+#[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "model::SizeRange")]
 pub(super) struct SizeRange {
     min: u32,
     preferred: u32,
+    max: u32,
+    #[serde_as(as = "Resize")]
+    resize: model::Resize,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Resize")]
+pub(super) enum Resize {
+    InPlace,
+    Restart,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Usage", default = "Default::default")]
+pub(super) struct Usage {
+    #[serde(skip_serializing_if = "is_default")]
+    gpu_ms: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    held_ms: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    spell_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_start: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -83,6 +111,8 @@ pub(super) struct Charge {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue: Option<Text>,
     gpus: BTreeMap<Text, u32>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    resource: Text,
 }
 
 #[serde_as]
@@ -181,6 +211,7 @@ pub(super) struct QuotaSpec {
 pub(super) enum WithinQueue {
     Never,
     LowerPriority,
+    Any,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -212,4 +243,6 @@ pub(super) struct WaitingJob {
     name: Text,
     reason: Text,
     message: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expected_start: Option<Timestamp>,
 }
