@@ -98,8 +98,11 @@ impl WalkedJob for TorchrunJob {
                 return Err(format!("{:?}: {}-{index} has no pod, and nothing holds it", job.phase, group.name));
             }
         }
-        if spec.suspended && slots.keys().any(|slot| &*slot.group == "worker") {
-            return Err(format!("{:?}: suspended, with workers", job.phase));
+        // The results of workers that have ended count when the job goes on.
+        let lives =
+            |(slot, pods): (&SlotId, &Vec<&Value>)| &*slot.group == "worker" && pods.iter().any(|pod| !has_ended(pod));
+        if spec.suspended && slots.iter().any(lives) {
+            return Err(format!("{:?}: suspended, with live workers", job.phase));
         }
         Ok(())
     }
