@@ -34,9 +34,9 @@ pub fn mask_mirror(job: &mut Value) {
     remove_from_mirror(job, &["term", "position", "waitUids", "waitBelow"]);
 }
 
-/// Takes the times, in milliseconds, out of a job's mirror.
+/// Takes the times, in milliseconds, out of a job's mirror, and the sums of them.
 pub fn mask_mirror_times(job: &mut Value) {
-    remove_from_mirror(job, &["shareAt", "startAfter"]);
+    remove_from_mirror(job, &["shareAt", "startAfter", "usage"]);
 }
 
 fn remove_from_mirror(job: &mut Value, members: &[&str]) {

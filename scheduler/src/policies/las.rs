@@ -68,7 +68,9 @@ impl Queues {
             let attained = job.attained.beyond(mark.attained);
             let waited = now.since(job.since.max(mark.promoted));
             let from = mark.level.min(self.last());
-            let to = self.step(from, job.is_running(), attained, last_spell(job, mark), waited);
+            // A job that waits has dropped while it ran: where it has no mark, that was lost.
+            let drops = job.is_running() || mark == fresh(job);
+            let to = self.step(from, drops, attained, last_spell(job, mark), waited);
             if to != from {
                 let mark = if to < from {
                     QueueMark { level: to, attained: job.attained, ran: job.ran, promoted: now }
@@ -118,6 +120,11 @@ fn last_spell(job: &JobView, mark: QueueMark) -> Micros {
     if job.ran > mark.ran { job.spell } else { Micros::ZERO }
 }
 
+/// Mark of a job that never changed its queue.
+fn fresh(job: &JobView) -> QueueMark {
+    QueueMark { level: job.level, ..QueueMark::default() }
+}
+
 /// Looks marks up for one job after the other. Where the jobs come in the order of their ids, as they mostly do, that is one walk
 /// over the marks.
 struct Marks<'a> {
@@ -138,8 +145,7 @@ impl<'a> Marks<'a> {
         jobs: impl IntoIterator<Item = &'j JobView>,
     ) -> impl Iterator<Item = (&'j JobView, QueueMark)> {
         jobs.into_iter().map(move |job| {
-            let fresh = QueueMark { level: job.level, ..QueueMark::default() };
-            (job, self.find(&job.id).unwrap_or(fresh))
+            (job, self.find(&job.id).unwrap_or_else(|| fresh(job)))
         })
     }
 

@@ -52,7 +52,9 @@ pub(super) fn run(args: &PoliciesArgs) -> ExitCode {
     if args.output == Output::Json {
         let all: Vec<Value> = POLICIES
             .iter()
-            .map(|[name, about, origin]| json!({"policy": name, "about": about, "origin": origin}))
+            .map(|[name, about, origin]| {
+                json!({"policy": name, "elastic": is_elastic(name), "about": about, "origin": origin})
+            })
             .collect();
         out::line(&json!({"policies": all}).to_string());
         return ExitCode::SUCCESS;
@@ -60,6 +62,11 @@ pub(super) fn run(args: &PoliciesArgs) -> ExitCode {
     let rows: Vec<[String; 3]> = POLICIES.iter().map(|row| row.map(str::to_owned)).collect();
     out::lines(&columns::lines(["POLICY", "WHAT IT DOES", "ORIGIN"], &rows));
     ExitCode::SUCCESS
+}
+
+/// Returns true if a policy chooses sizes of jobs between their bounds.
+fn is_elastic(name: &str) -> bool {
+    scheduler::by_name(name).is_ok_and(|policy| policy.is_elastic())
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub(super) enum Resize {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Usage", default = "Default::default")]
+#[serde(remote = "model::Usage", default = "Default::default", rename_all = "camelCase")]
 pub(super) struct Usage {
     #[serde(skip_serializing_if = "is_default")]
     gpu_ms: u64,
