@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use apis::{Registry, ServedResource};
+use model::Kind;
 use serde_json::Value;
 
 use crate::out;
@@ -37,7 +38,7 @@ fn roles(registry: &Registry) -> String {
             text.push_str(&rule(row, &target, &right.verbs));
         }
     }
-    let jobs = || resources.iter().filter(|row| row.optional).map(|row| (row, scales(registry, row)));
+    let jobs = || resources.iter().filter(|row| row.kind == Some(Kind::Job)).map(|row| (row, scales(registry, row)));
     text.push_str("---\n# Jobs become part of the built-in roles view, edit and admin.\n");
     text.push_str(&head("trainyard-jobs-view", &["view"]));
     for (row, scales) in jobs() {
