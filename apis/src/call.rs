@@ -45,6 +45,8 @@ pub enum Verb {
     Delete,
     /// Merge-patch the main resource with `body` (RFC 7386).
     Patch,
+    /// Merge-patch the status with `body.status` through the status subresource.
+    PatchStatus,
     /// Replace the status by `body.status` through the status subresource, with [`ApiCall::rv`] as precondition.
     ApplyStatus,
     /// Read; changes nothing.

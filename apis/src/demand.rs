@@ -3,12 +3,13 @@
 //! Owns where each of these is read. It must not decide whether a job is held back: `engine::queues` does. Tests: at the end of
 //! this file.
 
-use model::{Demand, FieldError, GpuRequest, Incarnation, JobKey, SlotId, SpecFact, Text, Timestamp};
+use model::{Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, SlotId, SpecFact, Text, Timestamp};
 use serde_json::{Value, json};
 use settings::Quantity;
 
 use crate::api::{JobApi, PodSlot, RenderInput};
-use crate::objects::{at, list_at, text_at};
+use crate::kueue;
+use crate::objects::{at, label, list_at, text_at};
 use crate::template::is_gpu;
 
 /// Label of a job that names its queue.
@@ -25,10 +26,8 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     let input = RenderInput { job: key, spec, manifest: &manifest };
     let mut requests = Vec::new();
     for group in &spec.groups {
-        let slot = SlotId { group: group.name.clone(), index: 0 };
-        let first = PodSlot { slot: &slot, group, incarnation: Incarnation::default(), count: 0 };
-        let pod = if group.gpus { api.pods(input, &[first]).into_iter().next() } else { None };
-        requests.push(pod.and_then(Result::ok).and_then(|pod| request(at(&pod, &["spec"])?)));
+        let pod = if group.gpus { first_pod(api, input, group) } else { None };
+        requests.push(pod.and_then(|pod| request(at(&pod, &["spec"])?)));
     }
     let Ok(spec) = &mut fact.spec else { return };
     for (group, request) in spec.groups.iter_mut().zip(requests) {
@@ -46,6 +45,18 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     }
 }
 
+/// Returns a group's first pod as it is rendered; `None` when it cannot be.
+pub(crate) fn first_pod(api: &dyn JobApi, input: RenderInput<'_>, group: &GroupSpec) -> Option<Value> {
+    let slot = SlotId { group: group.name.clone(), index: 0 };
+    let first = PodSlot { slot: &slot, group, incarnation: Incarnation::default(), count: 0 };
+    api.pods(input, &[first]).into_iter().next()?.ok()
+}
+
+/// Returns what the demand of a job depends on besides its spec.
+pub fn made_of(object: &Value) -> Value {
+    json!([QUEUE, PRIORITY, kueue::QUEUE_NAME, kueue::PRIORITY_CLASS].map(|key| label(object, key)))
+}
+
 /// Returns the queue that an object's labels name.
 fn queue(object: &Value) -> Option<Text> {
     let labels = at(object, &["metadata", "labels"])?;
@@ -53,7 +64,7 @@ fn queue(object: &Value) -> Option<Text> {
 }
 
 /// Returns the priority that an object's labels name, that of its spec or 0 without one, and what is wrong with it.
-fn priority(object: &Value, of_spec: Option<i32>) -> (i32, Option<FieldError>) {
+pub(crate) fn priority(object: &Value, of_spec: Option<i32>) -> (i32, Option<FieldError>) {
     let label = at(object, &["metadata", "labels"]).and_then(|labels| labels.get(PRIORITY)?.as_str());
     match label.map(str::parse) {
         None => (of_spec.unwrap_or_default(), None),

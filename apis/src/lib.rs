@@ -24,6 +24,7 @@ pub mod elasticjob;
 pub mod events;
 pub mod fields;
 pub mod kubernetes;
+pub mod kueue;
 pub mod manifest;
 pub mod models;
 pub mod modelversion;

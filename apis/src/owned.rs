@@ -6,8 +6,9 @@
 use model::{FieldError, Keep, OwnedFact, OwnedRef, Text};
 use serde_json::{Map, Value, json};
 
-use crate::api::RenderInput;
+use crate::api::{JobApi, RenderInput};
 use crate::call::Resource;
+use crate::kueue::{self, WORKLOAD};
 use crate::objects::{
     DIGEST, KEEP, OWNED_BY, annotation, at, deleting_at, name, owned_by, owner_reference, resource_version, text_at,
     uid,
@@ -26,10 +27,34 @@ pub struct OwnedType {
     pub namespaced: bool,
     /// True for a type that a cluster may lack.
     pub optional: bool,
-    /// False for a type whose objects are all of [`Keep::Left`]: none is listed or watched, nor written again.
-    pub watched: bool,
-    /// Reason for which the operator writes its objects, for readers of the role. One sentence.
+    /// What is done with its objects.
+    pub access: Access,
+    /// Reason for that, for readers of the role. One sentence.
     pub reason: &'static str,
+    /// Reason for which the operator writes the status of its objects; `None` where it does not.
+    pub reports: Option<&'static str>,
+}
+
+/// What is done with the objects of a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// They are listed, watched, created, patched and deleted.
+    Managed,
+    /// They are created where none is there, and not written again: all are of [`Keep::Left`].
+    Left,
+    /// They are read, one by one.
+    Read,
+}
+
+impl Access {
+    /// Returns the verbs that it needs.
+    pub fn verbs(self) -> Vec<&'static str> {
+        match self {
+            Self::Managed => vec!["get", "list", "watch", "create", "patch", "delete"],
+            Self::Left => vec!["get", "create"],
+            Self::Read => vec!["get"],
+        }
+    }
 }
 
 impl OwnedType {
@@ -51,8 +76,9 @@ pub const CLAIM: OwnedType = OwnedType {
     plural: "persistentvolumeclaims",
     namespaced: true,
     optional: false,
-    watched: true,
+    access: Access::Managed,
     reason: "Volumes of a job are claimed for it, and kept or deleted with it.",
+    reports: None,
 };
 
 /// Services of a whole job. Their type is that of the services of slots.
@@ -62,8 +88,9 @@ pub const SERVICE: OwnedType = OwnedType {
     plural: "services",
     namespaced: true,
     optional: false,
-    watched: true,
+    access: Access::Managed,
     reason: "Services are created, patched and deleted.",
+    reports: None,
 };
 
 /// Reads the fact about an object that a job owns.
@@ -72,7 +99,15 @@ pub const SERVICE: OwnedType = OwnedType {
 /// Returns an error if the object has no uid.
 pub fn fact(object: &Value) -> Result<OwnedFact, FieldError> {
     let Resource { api_version, kind } = Resource::of(object);
-    let (ready, failed) = state(&kind, object);
+    let is_of_kueue = kueue::is_of_kueue(&api_version);
+    let contents = is_of_kueue.then(|| kueue::contents(&kind, object));
+    let (ready, failed, gate) = if is_of_kueue && &*kind == kueue::WORKLOAD.kind {
+        let (ready, gate) = kueue::state(object);
+        (ready, None, Some(Box::new(gate)))
+    } else {
+        let (ready, failed) = state(&kind, object);
+        (ready, failed, None)
+    };
     Ok(OwnedFact {
         object: OwnedRef { api_version, kind, name: name(object) },
         uid: uid(object)?,
@@ -86,6 +121,8 @@ pub fn fact(object: &Value) -> Result<OwnedFact, FieldError> {
         ready,
         failed,
         digest: annotation(object, DIGEST).map(Text::from),
+        gate,
+        contents,
     })
 }
 
@@ -99,6 +136,20 @@ fn state(kind: &str, object: &Value) -> (bool, Option<Text>) {
         Some("Lost") => (false, Some(Text::from("its volume is lost"))),
         Some(_) | None => (false, None),
     }
+}
+
+/// Renders an object that a job owns, without what [`complete`] adds.
+///
+/// # Errors
+/// Returns an error if the manifest holds something no such object can be made of.
+pub fn render(
+    api: &dyn JobApi,
+    source: RenderInput<'_>,
+    job: &engine::Job,
+    object: &OwnedRef,
+) -> Result<Value, FieldError> {
+    let is_workload = WORKLOAD.resource() == Resource::new(&object.api_version, &object.kind);
+    if is_workload { kueue::workload(api, source) } else { api.owned(source, job, object) }
 }
 
 /// Completes the rendering of an object: its type and name, its namespace, its bond to the job, and the digest of its contents.

@@ -79,9 +79,16 @@ pub fn of(api: &dyn JobApi, key: &JobKey, job: &Job) -> Vec<Remark> {
     remarks
 }
 
-/// Returns where a job of a named queue stands with it, for APIs that have no words of their own for that.
+/// Returns where a job of a named queue stands with it, for APIs that have no words of their own for that. The queue may be another
+/// system's.
 pub fn admission(job: &Job) -> Option<Remark> {
     let spec = job.spec().filter(|_| !job.phase.is_terminal() && job.ending().is_none())?;
+    if let Some(gate) = job.gate() {
+        return Some(match job.hold_of_gate() {
+            Some(hold) => Remark { kind: QUEUED, message: hold.to_string() },
+            None => Remark { kind: ADMITTED, message: format!("admitted by {}", gate.object) },
+        });
+    }
     let queue = job.queue()?;
     if !job.holding.share.is_empty() {
         return Some(Remark { kind: ADMITTED, message: format!("admitted by queue {queue}: {}", job.holding.share) });

@@ -7,7 +7,7 @@ use model::Kind;
 
 use crate::api::JobApi;
 use crate::call::{Resource, Verb};
-use crate::owned::OwnedType;
+use crate::owned::{Access, OwnedType};
 use crate::registry::Registry;
 
 /// Verbs on one resource or subresource, and what needs them.
@@ -112,7 +112,7 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
             Verb::Patch => ("patch", "Writes the annotation that older tools read."),
             Verb::Delete => ("delete", "Deletes a job whose time to live has passed."),
             Verb::Create => ("create", "Creates what a job of another kind leaves to be served."),
-            Verb::ApplyStatus | Verb::Get => continue,
+            Verb::ApplyStatus | Verb::PatchStatus | Verb::Get => continue,
         };
         own.verbs.push(verb);
         own.reasons.push(reason);
@@ -170,21 +170,21 @@ impl Registry {
     /// Returns the types of owned objects that not every cluster's pods and jobs have.
     fn owned_resources(&self) -> impl Iterator<Item = ServedResource> {
         let others = self.owned_types().filter(|owned| !CORE.iter().any(|core| core.resource() == owned.resource()));
-        others.map(|owned| ServedResource {
-            resource: owned.resource(),
-            plural: owned.plural,
-            namespaced: owned.namespaced,
-            optional: owned.optional,
-            kind: owned.watched.then_some(Kind::Owned),
-            rights: vec![Right {
-                subresource: "",
-                verbs: if owned.watched {
-                    vec!["get", "list", "watch", "create", "patch", "delete"]
-                } else {
-                    vec!["get", "create"]
-                },
-                reasons: vec![owned.reason],
-            }],
+        others.map(|owned| {
+            let own = Right { subresource: "", verbs: owned.access.verbs(), reasons: vec![owned.reason] };
+            let status = owned.reports.map(|reason| Right {
+                subresource: "status",
+                verbs: vec!["patch"],
+                reasons: vec![reason],
+            });
+            ServedResource {
+                resource: owned.resource(),
+                plural: owned.plural,
+                namespaced: owned.namespaced,
+                optional: owned.optional,
+                kind: (owned.access == Access::Managed).then_some(Kind::Owned),
+                rights: std::iter::once(own).chain(status).collect(),
+            }
         })
     }
 

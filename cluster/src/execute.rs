@@ -100,6 +100,7 @@ impl Cluster {
                 self.delete(&served.kind, &key, DeleteOptions { preconditions, grace_seconds: call.grace_seconds })
             }
             Verb::Patch => self.patch(&served, &key, body()?, preconditions, Part::Main, Unknown::Drop),
+            Verb::PatchStatus => self.patch(&served, &key, body()?, preconditions, Part::Status, Unknown::Drop),
             Verb::ApplyStatus => self.apply_status(&served, &key, body()?, preconditions),
             Verb::Get => self.stored(&served.kind, &key),
         }

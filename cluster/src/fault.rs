@@ -31,7 +31,7 @@ impl FailVerb {
         match verb {
             Verb::Create => Self::Create,
             Verb::Delete => Self::Delete,
-            Verb::Patch | Verb::ApplyStatus => Self::Patch,
+            Verb::Patch | Verb::PatchStatus | Verb::ApplyStatus => Self::Patch,
             Verb::Get => Self::Get,
         }
     }

@@ -151,12 +151,14 @@ impl State {
                 if job.is_stale_owned(fact) {
                     return Admission::STALE;
                 }
-                // The version counts where the object is to be patched: it is the precondition.
+                // The version counts where the object is to be written: it is the precondition.
+                let is_reported = || job.gate_report().is_some_and(|(gate, _)| gate.object == fact.object);
                 let is_stale_version = job.spec().into_iter().flat_map(|spec| &spec.owned).any(|owned| {
                     owned.object == fact.object
                         && job.owned_digest(owned).is_some_and(|d| known.digest.as_ref() != Some(&d))
                 });
-                let echo = OwnedFact { rv: known.rv, ..(**fact).clone() } == *known && !is_stale_version;
+                let echo =
+                    OwnedFact { rv: known.rv, ..(**fact).clone() } == *known && !is_stale_version && !is_reported();
                 Admission::unless(!echo, Admission::UNCHANGED)
             }
             Fact::OwnedGone { uid } => {

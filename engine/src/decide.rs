@@ -120,6 +120,9 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if spec.suspended {
         return halts::suspend(context, job, spec);
     }
+    if let Some(events) = halts::without_admission(job, spec) {
+        return events;
+    }
     if let Some(events) = halts::without_share(context, job, spec) {
         return events;
     }

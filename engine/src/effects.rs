@@ -60,10 +60,12 @@ impl State {
         if !job.is_fenced(self.stamp.term) {
             return;
         }
+        let (has_share, is_admitted) = (job.has_acked_share(), job.hold_of_gate().is_none());
+        let is_held = |group: &Text| !has_share || (!is_admitted && !job.runs_once(group));
         for slot in &job.planned_pods {
             commands.push(match job.slot(slot) {
-                // The mirror tells a pod's place before the pod is created.
-                Some(state) if !state.cancelled && !job.has_acked_share() => continue,
+                // The mirror tells a pod's place before the pod is created, and another system has admitted it.
+                Some(state) if !state.cancelled && is_held(&slot.group) => continue,
                 Some(state) if !state.cancelled => {
                     let restarts = job.groups.get(&slot.group).map_or(0, |g| g.restarts);
                     Command::CreatePod {
@@ -102,6 +104,13 @@ impl State {
                 let (object, uid) = (wanted.object.clone(), fact.uid.clone());
                 commands.push(Command::UpdateOwned { object, uid, rv: fact.rv });
             }
+        }
+        if !job.phase.is_terminal() {
+            commands.extend(job.unread().map(|object| Command::ReadOwned { object: object.clone() }));
+        }
+        if let Some((fact, report)) = job.gate_report() {
+            let (object, uid) = (fact.object.clone(), fact.uid.clone());
+            commands.push(Command::ReportOwned { object, uid, rv: fact.rv, report });
         }
     }
 
@@ -218,19 +227,26 @@ impl Job {
         is_ours && self.spec().is_some_and(|spec| spec.owned.iter().any(is_missing))
     }
 
-    /// Returns an owned object whose contents are not those that it shall have. What an ended job left stays as it is.
+    /// Returns an owned object whose contents are not those that it shall have. What an ended job left stays as it is, and so does a
+    /// gate that holds quota.
     fn outdated(&self, wanted: &OwnedSpec) -> Option<&OwnedFact> {
         let owned = self.owned.get(&wanted.object).filter(|owned| !owned.planned && owned.deletion.is_none())?;
-        let fact = owned.fact.as_ref().filter(|fact| !fact.deleting && !self.phase.is_terminal())?;
+        let is_fixed = |fact: &OwnedFact| fact.gate.as_ref().is_some_and(|gate| gate.holds_quota || gate.finished);
+        let fact = owned.fact.as_ref().filter(|fact| !fact.deleting && !self.phase.is_terminal() && !is_fixed(fact))?;
         let digest = self.owned_digest(wanted)?;
         (fact.digest.as_deref() != Some(&*digest)).then_some(fact)
     }
 
-    /// Returns true if calls wait for the fence that follow from no decision: the finalizer, or contents of an owned object.
+    /// Returns true if calls wait for the fence that follow from no decision: the finalizer, contents of an owned object, a report
+    /// on one, or a read.
     pub(crate) fn has_outdated_objects(&self) -> bool {
         let Some(spec) = self.spec() else { return false };
         let needs_finalizer = spec.finalizer && !self.finalized && !self.phase.is_terminal();
-        needs_finalizer || spec.owned.iter().any(|owned| self.outdated(owned).is_some())
+        let reads = !self.phase.is_terminal() && self.unread().next().is_some();
+        needs_finalizer
+            || reads
+            || self.gate_report().is_some()
+            || spec.owned.iter().any(|owned| self.outdated(owned).is_some())
     }
 
     /// Returns the calls about its objects that could not be done, for its users.

@@ -30,6 +30,17 @@ pub enum Hold<'a> {
         /// Why it cannot become ready.
         failed: Option<&'a Text>,
     },
+    /// Another system has not admitted the job, or no longer does.
+    NotAdmitted {
+        /// The object by which it admits the job.
+        object: &'a OwnedRef,
+        /// Its words.
+        why: Option<&'a Text>,
+    },
+    /// An object by which another system admitted the job is not deleted yet.
+    Leaving(&'a OwnedRef),
+    /// An object of another system, which pods get something from, was not read yet.
+    Unread(&'a OwnedRef),
     /// Another group has not come far enough.
     After(&'a Dependency),
     /// The spec says so, in these words.
@@ -57,6 +68,10 @@ impl fmt::Display for Hold<'_> {
             Self::Owned { object, failed: Some(why), .. } => write!(f, "{object} cannot be used: {why}"),
             Self::Owned { object, exists: true, failed: None } => write!(f, "waiting until {object} is ready"),
             Self::Owned { object, exists: false, failed: None } => write!(f, "waiting until {object} is created"),
+            Self::NotAdmitted { object, why: None } => write!(f, "waiting until {object} is admitted"),
+            Self::NotAdmitted { object, why: Some(why) } => write!(f, "waiting until {object} is admitted: {why}"),
+            Self::Leaving(object) => write!(f, "waiting until {object} is deleted"),
+            Self::Unread(object) => write!(f, "waiting until {object} is read"),
             Self::NoShare { queue, gpus, elastic } => {
                 match queue {
                     None => f.write_str("waiting until nodes have room for ")?,
@@ -106,13 +121,15 @@ impl Job {
     /// Returns the hold of other objects or groups on the pods of a group.
     pub(crate) fn hold_besides_share<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
         let owned = || spec.owned.iter().find_map(|owned| self.hold_of(owned));
+        let gate = || if group.once { None } else { self.hold_of_gate() };
         let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);
-        owned().or_else(after).or_else(|| group.closed.as_ref().map(Hold::Closed))
+        owned().or_else(gate).or_else(after).or_else(|| group.closed.as_ref().map(Hold::Closed))
     }
 
     /// Returns the hold that an object puts on every pod of the job.
     fn hold_of<'a>(&'a self, owned: &'a model::OwnedSpec) -> Option<Hold<'a>> {
-        if owned.when != model::When::Accepted || owned.awaits == Awaits::Nothing {
+        // A gate holds back other pods than those that run once: see [`Self::hold_of_gate`].
+        if owned.when != model::When::Accepted || matches!(owned.awaits, Awaits::Nothing | Awaits::Admitted) {
             return None;
         }
         let fact = self.owned.get(&owned.object).and_then(|state| state.fact.as_ref()).filter(|fact| !fact.deleting);
@@ -123,15 +140,34 @@ impl Job {
             is_optional && (self.does_without(&ObjectRef::Owned(owned.object.clone())) || self.has_lasting_pods());
         let is_met = fact.map_or(is_missed, |fact| match owned.awaits {
             Awaits::Nothing | Awaits::Exists | Awaits::ExistsIfServed => true,
-            Awaits::Ready => fact.ready,
+            Awaits::Ready | Awaits::Admitted => fact.ready,
         });
         (!is_met || failed.is_some()).then_some(Hold::Owned { object: &owned.object, exists: fact.is_some(), failed })
+    }
+
+    /// Returns the hold of its gate on every pod that does not run once.
+    pub fn hold_of_gate(&self) -> Option<Hold<'_>> {
+        if let Some(former) = self.former_gate() {
+            return Some(Hold::Leaving(former));
+        }
+        let gate = self.gate()?;
+        if self.is_open(gate) {
+            return self.unread().next().map(Hold::Unread);
+        }
+        let object = &gate.object;
+        Some(match self.gate_fact(gate) {
+            None => Hold::Owned { object, exists: false, failed: None },
+            Some((fact, _)) if fact.failed.is_some() => {
+                Hold::Owned { object, exists: true, failed: fact.failed.as_ref() }
+            }
+            Some((_, state)) => Hold::NotAdmitted { object, why: state.message.as_ref() },
+        })
     }
 
     /// Returns true for an owned object that is given up where the cluster does not serve its type.
     pub(crate) fn is_optional(&self, object: &OwnedRef) -> bool {
         let wanted = self.spec().and_then(|spec| spec.owned.iter().find(|owned| owned.object == *object));
-        wanted.is_some_and(|owned| owned.awaits == Awaits::ExistsIfServed)
+        wanted.is_some_and(|owned| matches!(owned.awaits, Awaits::ExistsIfServed | Awaits::Admitted))
     }
 
     /// Returns true for an owned object that was given up, because the cluster does not serve its type.
@@ -144,9 +180,14 @@ impl Job {
 
     fn has_reached(&self, spec: &JobSpec, after: &Dependency) -> bool {
         // A group that the job does not have holds nothing up.
-        let Some((wanted, group)) = spec.group(&after.group).zip(self.groups.get(&after.group)) else { return true };
+        spec.group(&after.group).is_none_or(|wanted| self.is_reached(wanted, after.reached))
+    }
+
+    /// Returns true if a group has come to a state.
+    pub(crate) fn is_reached(&self, wanted: &GroupSpec, reached: Reached) -> bool {
+        let Some(group) = self.groups.get(&wanted.name) else { return true };
         let succeeded = u32::try_from(group.done.len()).unwrap_or(u32::MAX);
-        match after.reached {
+        match reached {
             Reached::Scheduled => group.all_scheduled(),
             Reached::Running => group.counters.active.saturating_add(succeeded) >= wanted.replicas,
             Reached::Started => {

@@ -30,6 +30,7 @@ pub mod explain;
 pub mod failures;
 mod finished;
 mod fold;
+pub mod gates;
 pub mod group;
 pub mod holding;
 pub mod holds;

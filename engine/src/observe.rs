@@ -8,7 +8,10 @@ mod pods;
 mod services;
 
 use model::command::Outcome;
-use model::{Edits, Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, Phase, SlotId, SpecFact, Stamp, Timestamp};
+use model::{
+    Awaits, Edits, Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, OwnedSpec, Phase, SlotId, SpecFact, Stamp,
+    Timestamp,
+};
 
 use crate::holding::Holding;
 use crate::job::Job;
@@ -226,7 +229,14 @@ impl State {
             | Fact::Relisted { .. }
             | Fact::QueuesAsked { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
         }
-        if matches!(fact, Fact::Spec(_)) {
+        let tells_of_gates = matches!(
+            fact,
+            Fact::Spec(_)
+                | Fact::Owned(_)
+                | Fact::OwnedGone { .. }
+                | Fact::Answered { object: ObjectRef::Owned(_), .. }
+        );
+        if tells_of_gates {
             self.refresh_gate(key);
         }
         for (from, to) in moves {
@@ -310,9 +320,12 @@ fn in_force(job: &Job, edit: &std::sync::Arc<SpecFact>) -> std::sync::Arc<SpecFa
         Edits::Numbers | Edits::All => return edit.clone(),
     }
     let mut kept = SpecFact { manifest: valid.manifest.clone(), ..(**edit).clone() };
-    // What the job owns is rendered from the same manifest, and its digests are those of it.
+    // What the job owns is rendered from the same manifest, and its digests are those of it. A gate counts the pods that are asked
+    // for: with others the job is halted, and the edit takes effect.
     if let (Ok(spec), Ok(before)) = (&mut kept.spec, &valid.spec) {
-        spec.owned.clone_from(&before.owned);
+        let is_gate = |owned: &OwnedSpec| owned.awaits == Awaits::Admitted;
+        spec.owned.retain(is_gate);
+        spec.owned.extend(before.owned.iter().filter(|owned| !is_gate(owned)).cloned());
     }
     kept.into()
 }

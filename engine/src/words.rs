@@ -64,7 +64,8 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
         | CauseKind::Suspended
         | CauseKind::ShareLost(_)
         | CauseKind::NotStarted
-        | CauseKind::Invalid => {
+        | CauseKind::Invalid
+        | CauseKind::NotAdmitted => {
             let _ = write!(out, " failed");
             if let Some(node) = node {
                 let _ = write!(out, " on node {node}");

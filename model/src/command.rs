@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::id::{Incarnation, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
 use crate::notes::Notes;
-use crate::owned::OwnedRef;
+use crate::owned::{GateReport, OwnedRef};
 
 /// An object of one job that commands are about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,6 +104,17 @@ pub enum Command {
         /// Its resourceVersion last observed: a precondition.
         rv: ResourceVersion,
     },
+    /// Report the state of the job on the object that admits its pods.
+    ReportOwned {
+        /// The object.
+        object: OwnedRef,
+        /// Its uid: a precondition.
+        uid: Uid,
+        /// Its resourceVersion last observed: a precondition.
+        rv: ResourceVersion,
+        /// What is reported.
+        report: GateReport,
+    },
     /// Delete an object that the job owns, by uid.
     DeleteOwned {
         /// The object.
@@ -163,6 +174,7 @@ impl Command {
             Self::DeleteJob => ObjectRef::Job,
             Self::CreateOwned { object }
             | Self::UpdateOwned { object, .. }
+            | Self::ReportOwned { object, .. }
             | Self::DeleteOwned { object, .. }
             | Self::ReadOwned { object } => ObjectRef::Owned(object.clone()),
             Self::SetFinalizer { .. } => ObjectRef::Finalizer,

@@ -242,4 +242,6 @@ pub enum CauseKind {
     NotStarted,
     /// The spec cannot be accepted.
     Invalid,
+    /// Another system does not admit its pods, or no longer does.
+    NotAdmitted,
 }

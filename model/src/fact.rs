@@ -349,6 +349,29 @@ pub struct OwnedFact {
     pub failed: Option<Text>,
     /// Digest of the contents it was last given.
     pub digest: Option<Text>,
+    /// State of an object that admits the pods of the job; [`OwnedFact::ready`] says whether it does.
+    pub gate: Option<Box<GateFact>>,
+    /// Part of it that pods get something from, or that a report leaves as it is: canonical JSON.
+    pub contents: Option<Text>,
+}
+
+/// State of an object that admits the pods of a job: another system's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GateFact {
+    /// Set while it holds quota.
+    pub holds_quota: bool,
+    /// Set if the pods shall go.
+    pub evicted: bool,
+    /// Set if the end of the job stands on it.
+    pub finished: bool,
+    /// Set if it shows that all pods run.
+    pub pods_ready: bool,
+    /// Digest of the pods that it counts.
+    pub pods: Option<Text>,
+    /// Why it does not admit the pods, in the words of the other system.
+    pub message: Option<Text>,
+    /// Other objects of that system that admitted pods get something from.
+    pub reads: Vec<OwnedRef>,
 }
 
 /// A node, reduced to what decisions read.

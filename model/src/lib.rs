@@ -34,13 +34,13 @@ pub use command::{Command, Effect, ObjectRef, Outcome};
 pub use config::Config;
 pub use event::{Allocation, Cause, CauseKind, Decision, Event, Replacement};
 pub use fact::{
-    ContainerFact, ContainerState, Fact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact, PodFact, PodPhase,
-    ServiceFact, SpecFact,
+    ContainerFact, ContainerState, Fact, GateFact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact, PodFact,
+    PodPhase, ServiceFact, SpecFact,
 };
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;
 pub use notes::{Checkpoint, Elastic, Noted, Notes};
-pub use owned::{Awaits, Keep, OwnedRef, OwnedSpec, When};
+pub use owned::{Awaits, GateReport, Keep, OwnedRef, OwnedSpec, When};
 pub use phase::Phase;
 pub use policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,

@@ -45,6 +45,9 @@ pub struct OwnedSpec {
     pub digest: Option<Text>,
     /// Group of [`crate::GroupSpec::once`] whose last completed run is a part of its contents.
     pub follows: Option<Text>,
+    /// Digest of the pods that it admits; present for one of [`Awaits::Admitted`] alone. It cannot change while the object holds
+    /// quota.
+    pub pods: Option<Text>,
 }
 
 /// Time at which an owned object is created.
@@ -69,6 +72,8 @@ pub enum Awaits {
     Ready,
     /// It exists, or the cluster does not serve its type. It is created only while the job has no pods.
     ExistsIfServed,
+    /// It admits the pods, or the cluster does not serve its type. Pods go when it no longer admits them, unless they run once.
+    Admitted,
 }
 
 /// Time for which an owned object is kept.
@@ -85,4 +90,18 @@ pub enum Keep {
     Finalized,
     /// Not kept at all: whatever has the name serves, and nothing is made of it when it is deleted. Created where none is there.
     Left,
+}
+
+/// What a job reports on the object that admits its pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GateReport {
+    /// It was evicted and its pods are gone: the quota is free.
+    Released,
+    /// All of its pods run, or no longer do.
+    PodsReady(bool),
+    /// The job has ended.
+    Finished {
+        /// Set if it succeeded.
+        succeeded: bool,
+    },
 }

@@ -29,6 +29,7 @@ impl Operator {
             | Command::ReadPod { .. }
             | Command::ReadOwned { .. }
             | Command::UpdateOwned { .. }
+            | Command::ReportOwned { .. }
             | Command::SetFinalizer { .. }
             | Command::ReleasePod { .. }
             | Command::WriteEndAnnotation

@@ -61,6 +61,13 @@ impl Operator {
                 Self::take_left(key, &held, facts);
                 return;
             }
+            (Command::ReadOwned { object }, Ok(held)) if self.is_read(key, object) => {
+                Self::take_left(key, &held, facts);
+                return;
+            }
+            (Command::ReadOwned { object }, Err(ApiError { code: 404, message, .. })) if self.is_read(key, object) => {
+                Outcome::Refused { code: 404, message: Text::from(message) }
+            }
             // Another object holds the name by now, or one that no watch shows: the pod in question does not exist.
             (Command::ReadPod { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
             (Command::ReadOwned { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
@@ -93,7 +100,10 @@ impl Operator {
                 return;
             }
             // What the patch changed is read: its answer may tell no more than a version.
-            (Command::UpdateOwned { .. }, Ok(_) | Err(ApiError { code: 404 | 409, .. })) => {
+            (
+                Command::UpdateOwned { .. } | Command::ReportOwned { .. },
+                Ok(_) | Err(ApiError { code: 404 | 409, .. }),
+            ) => {
                 self.in_flight.read_next(key, Purpose::ReadOwned(command));
                 return;
             }
@@ -197,7 +207,7 @@ impl Operator {
     fn updated(&mut self, key: &JobKey, command: &Command, answer: ApiAnswer, facts: &mut Intake) {
         match (command, answer) {
             (_, Ok(object)) => self.take_object(&object, facts),
-            (Command::UpdateOwned { uid, .. }, Err(ApiError { code: 404, .. })) => {
+            (Command::UpdateOwned { uid, .. } | Command::ReportOwned { uid, .. }, Err(ApiError { code: 404, .. })) => {
                 facts.push(key, Fact::OwnedGone { uid: uid.clone() });
             }
             (_, Err(error)) => {
@@ -221,6 +231,12 @@ impl Operator {
     /// Returns true for an object that serves whatever it is, and that no watch has to show.
     fn is_left(&self, key: &JobKey, object: &OwnedRef) -> bool {
         self.keep_of(key, object) == Some(Keep::Left)
+    }
+
+    /// Returns true for an object of another system that the pods of the job get something from.
+    fn is_read(&self, key: &JobKey, object: &OwnedRef) -> bool {
+        let job = self.state.job(key);
+        job.is_some_and(|job| job.gates().any(|gate| gate.reads.contains(object)))
     }
 
     /// Returns the time for which an object that the job wants is kept.

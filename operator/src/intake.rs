@@ -127,6 +127,7 @@ impl Operator {
         if self.specs.is_new(&*api, key, object, &needed) {
             let mut fact = api.spec_fact_with(object, &needed);
             apis::demand::add(&*api, key, object, &mut fact);
+            apis::kueue::add(&*api, key, object, &mut fact);
             facts.push(key, Fact::Spec(Box::new(fact)));
         }
     }

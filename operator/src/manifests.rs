@@ -49,7 +49,7 @@ impl TranslatedSpecs {
     /// Returns true if the object's spec has to be translated: what it is made of changed, or it has no generation. From then on
     /// this version counts as translated.
     pub(crate) fn is_new(&mut self, api: &dyn JobApi, key: &JobKey, object: &Value, needed: &Needed) -> bool {
-        let own = api.made_of(object);
+        let own = Value::Array(vec![api.made_of(object), apis::demand::made_of(object)]);
         let made_of = if needed.is_empty() { own } else { Value::Array(vec![own, versions(api, needed)]) };
         let generation = objects::at(object, &["metadata", "generation"]);
         if generation.is_some() && self.0.get(key) == Some(&made_of) {

@@ -50,6 +50,7 @@ impl Operator {
             }
             if let Some(job) = job {
                 api.complete_pod(input, job, slot, &mut body);
+                apis::kueue::admit(job, &slot.group, &mut body);
             }
             body
         };
@@ -99,6 +100,17 @@ impl Operator {
                     uid: Some(uid.clone()),
                     rv: Some(*rv),
                     ..self.owned_call(Verb::Patch, key, object)
+                }
+            }
+            Command::ReportOwned { object, uid, rv, report } => {
+                let at = self.state.at;
+                let fact = self.state.jobs.live(key).and_then(|job| job.owned.get(object)?.fact.as_ref());
+                let contents = fact.and_then(|fact| fact.contents.as_deref()).unwrap_or_default();
+                ApiCall {
+                    body: Some(apis::kueue::report(contents, *report, at)),
+                    uid: Some(uid.clone()),
+                    rv: Some(*rv),
+                    ..self.owned_call(Verb::PatchStatus, key, object)
                 }
             }
             Command::DeleteOwned { object, uid } => {
@@ -170,7 +182,9 @@ impl Operator {
             Purpose::ReadTaken(Command::CreatePod { slot, .. }) => get("Pod", &api.slot_name(key, slot)),
             Purpose::ReadTaken(Command::CreateService { slot }) => get("Service", &api.slot_name(key, slot)),
             Purpose::ReadTaken(Command::CreateOwned { object })
-            | Purpose::ReadOwned(Command::UpdateOwned { object, .. }) => self.owned_call(Verb::Get, key, object),
+            | Purpose::ReadOwned(Command::UpdateOwned { object, .. } | Command::ReportOwned { object, .. }) => {
+                self.owned_call(Verb::Get, key, object)
+            }
             Purpose::ReadJob { .. } | Purpose::ReadTaken(_) | Purpose::ReadOwned(_) | Purpose::Command(_) => {
                 call(Verb::Get, api.resource(), key, &key.name)
             }
@@ -180,10 +194,10 @@ impl Operator {
     /// Renders an object that the job owns; `None` when there is nothing to render it from yet.
     fn render_owned(&mut self, key: &JobKey, object: &OwnedRef) -> Result<Option<Value>, FieldError> {
         let Some(api) = self.registry.api_of(key).cloned() else { return Ok(None) };
-        let Some(spec) = self.state.jobs.live(key).and_then(|job| job.valid.clone()) else { return Ok(None) };
+        let Some(spec) = self.state.jobs.live(key).and_then(|job| job.spec_of_owned(object)) else { return Ok(None) };
         let Some(input) = self.manifests.input(key, spec) else { return Ok(None) };
         let Some(job) = self.state.jobs.live(key) else { return Ok(None) };
-        let body = api.owned(input, job, object)?;
+        let body = apis::owned::render(&*api, input, job, object)?;
         let wanted = input.spec.owned.iter().find(|owned| owned.object == *object);
         let digest = wanted.and_then(|owned| job.owned_digest(owned));
         Ok(Some(apis::owned::complete(input, &api.resource().api_version, object, body, digest.as_deref())))

@@ -1,11 +1,14 @@
 //! The audit: adds up from cluster objects alone which GPUs are in use, after every call of the operator and every step of a user,
-//! and compares the sums with nodes, quotas and cohorts.
+//! and compares the sums with nodes, quotas and cohorts. A pod is created within its job's share, or, of a job that Kueue admits, while
+//! its Workload is admitted.
 //!
 //! It knows nothing of the operator's state. Pods that are being deleted count; ended ones do not. A limit that is lowered counts as
 //! it was, because what runs may stay and may replace its pods. Tests: `tests/audit.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use apis::Registry;
 use apis::demand::QUEUE;
 use apis::objects::{MIRROR, annotated_mirror, at, label, list_at, text_at};
 use cluster::Cluster;
@@ -19,6 +22,8 @@ type Sums = BTreeMap<String, i128>;
 #[derive(Debug, Clone, Default)]
 pub struct Audit {
     limits: Sums,
+    /// Uids of the pods that were there before.
+    seen: BTreeSet<String>,
 }
 
 /// A queue's limits for one resource.
@@ -87,12 +92,43 @@ impl Audit {
             }
         }
         violations.extend(of("Pod").filter_map(|pod| without_share(pod, &objects)));
+        let new: Vec<&Value> =
+            of("Pod").map(|pod| &**pod).filter(|pod| self.seen.insert(uid(pod).to_owned())).collect();
+        violations.extend(new.into_iter().filter_map(|pod| without_admission(pod, &objects)));
         violations
     }
 }
 
+/// Returns what is wrong with a pod that was just created, of a job whose Workload counts it and does not admit it. A job without a
+/// Workload runs where Kueue is not installed.
+fn without_admission(pod: &Value, objects: &[Arc<Value>]) -> Option<String> {
+    let mut workloads = objects.iter().filter(|object| text_at(object, &["kind"]) == Some("Workload")).peekable();
+    workloads.peek()?;
+    let registry = Registry::all();
+    let job = registry.owner(pod)?;
+    let of_job: Vec<&Arc<Value>> = workloads.filter(|object| registry.owner(object).as_ref() == Some(&job)).collect();
+    if of_job.len() > 1 {
+        return Some(format!("pod {}: its job has {} Workloads", name(pod), of_job.len()));
+    }
+    let workload = of_job.first()?;
+    let group = registry.api_of(&job)?.slot_of(pod)?.group;
+    let pod_sets = list_at(workload, &["spec", "podSets"]);
+    let is_counted = pod_sets.iter().any(|pod_set| text_at(pod_set, &["name"]) == Some(&*group));
+    let conditions = list_at(workload, &["status", "conditions"]);
+    let is_true = |kind: &str| {
+        let found = conditions.iter().find(|condition| text_at(condition, &["type"]) == Some(kind));
+        found.is_some_and(|condition| text_at(condition, &["status"]) == Some("True"))
+    };
+    let is_admitted = is_true("Admitted") && !is_true("Evicted");
+    (is_counted && !is_admitted).then(|| format!("pod {}: created before its job's Workload is admitted", name(pod)))
+}
+
+fn uid(object: &Value) -> &str {
+    text_at(object, &["metadata", "uid"]).unwrap_or_default()
+}
+
 /// Returns what is wrong with a pod of a named queue whose job's mirror shows no share, while the pod has just been created.
-fn without_share(pod: &Value, objects: &[std::sync::Arc<Value>]) -> Option<String> {
+fn without_share(pod: &Value, objects: &[Arc<Value>]) -> Option<String> {
     label(pod, QUEUE)?;
     let is_new = !has_ended(pod)
         && text_at(pod, &["spec", "nodeName"]).is_none()

@@ -14,7 +14,7 @@ pub fn command_kind(call: &ApiCall) -> String {
     let verb = match call.verb {
         Verb::Create => "Create",
         Verb::Delete => "Delete",
-        Verb::Patch | Verb::ApplyStatus => "Patch",
+        Verb::Patch | Verb::PatchStatus | Verb::ApplyStatus => "Patch",
         Verb::Get => "Get",
     };
     format!("{verb}{}", call.resource.kind)

@@ -48,7 +48,7 @@ fn render_step(out: &mut String, step: &StepOutcome) {
     }
     let mut patches: Vec<(String, u32)> = Vec::new();
     for done in &step.commands {
-        if matches!(done.call.verb, Verb::Patch | Verb::ApplyStatus) {
+        if matches!(done.call.verb, Verb::Patch | Verb::PatchStatus | Verb::ApplyStatus) {
             let what = format!("{} {}", done.call.resource.kind, done.call.name);
             match patches.iter_mut().find(|(known, _)| *known == what) {
                 Some((_, times)) => *times = times.saturating_add(1),

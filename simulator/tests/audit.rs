@@ -79,3 +79,52 @@ fn a_pod_is_created_within_the_share_of_its_jobs_mirror() {
     cluster.store_unchecked(&job(json!({"trainer": [["n1", 1]]}))).unwrap();
     assert_eq!(audit.check(&cluster), [""; 0]);
 }
+
+#[test]
+fn a_pod_is_created_while_the_workload_of_its_job_is_admitted() {
+    let owner = |kind: &str| json!([{"apiVersion": "elasticdeeplearning.ai/v1", "kind": kind, "name": "j", "uid": "u1", "controller": true}]);
+    let status = |kind: &str, word: &str| json!({"type": kind, "status": word});
+    let workload = |name: &str, conditions: Value| {
+        json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload",
+            "metadata": {"name": name, "namespace": "default", "ownerReferences": owner("AITrainingJob")},
+            "spec": {"podSets": [{"name": "trainer"}]}, "status": {"conditions": conditions}})
+    };
+    let pod = |group: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("j-{group}-0"), "namespace": "default",
+            "labels": {"TrainingJobReplicaName": group, "TrainingJobReplicaIndex": "0"}, "ownerReferences": owner("AITrainingJob")},
+            "spec": {"containers": []}})
+    };
+    let admitted = json!([status("Admitted", "True")]);
+    let evicted = json!([status("Admitted", "True"), status("Evicted", "True")]);
+    let too_early = "pod j-trainer-0: created before its job's Workload is admitted";
+    let two = "pod j-trainer-0: its job has 2 Workloads";
+    for (workloads, group, want) in [
+        (vec![], "trainer", None),
+        (vec![("w", json!([]))], "trainer", Some(too_early)),
+        (vec![("w", json!([]))], "other", None),
+        (vec![("w", admitted.clone())], "trainer", None),
+        (vec![("w", evicted)], "trainer", Some(too_early)),
+        (vec![("w", admitted.clone()), ("v", admitted)], "trainer", Some(two)),
+    ] {
+        let mut cluster = world();
+        cluster.register(&definition()).unwrap();
+        for (name, conditions) in &workloads {
+            cluster.store_unchecked(&workload(name, conditions.clone())).unwrap();
+        }
+        let mut audit = Audit::default();
+        assert_eq!(audit.check(&cluster), [""; 0]);
+        cluster.store_unchecked(&pod(group)).unwrap();
+        let found = audit.check(&cluster);
+        assert_eq!(found.first().map(String::as_str), want, "{workloads:?} {group}");
+        assert_eq!(audit.check(&cluster), [""; 0], "a pod is looked at once");
+    }
+}
+
+/// The definition of Workloads, without a schema.
+fn definition() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "workloads.kueue.x-k8s.io"},
+        "spec": {"group": "kueue.x-k8s.io", "scope": "Namespaced", "names": {"kind": "Workload", "plural": "workloads"},
+            "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": schema}]}})
+}

@@ -25,7 +25,9 @@ use serde_json::Value;
 use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
+use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{labelled_slot, list_at, text_at};
+use crate::owned::OwnedType;
 use crate::replicas::slot_name;
 use crate::selector::Selector;
 
@@ -60,6 +62,10 @@ impl JobApi for AiTrainingJob {
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
         spec::TRANSLATION.fact(object)
+    }
+
+    fn owned_types(&self) -> &'static [OwnedType] {
+        &[WORKLOAD, RESOURCE_FLAVOR]
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {

@@ -26,7 +26,9 @@ use serde_json::{Value, json};
 use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
+use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
+use crate::owned::OwnedType;
 use crate::replicas::slot_name;
 use crate::selector::Selector;
 
@@ -61,6 +63,10 @@ impl JobApi for ElasticJob {
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
         spec::TRANSLATION.fact(object)
+    }
+
+    fn owned_types(&self) -> &'static [OwnedType] {
+        &[WORKLOAD, RESOURCE_FLAVOR]
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {

@@ -135,8 +135,15 @@ fn manifest(
 }
 
 fn job_spec(model: &str, pod: &str, manifest: &Value) -> JobSpec {
-    let owned =
-        |object, awaits, keep| OwnedSpec { object, when: When::Accepted, awaits, keep, digest: None, follows: None };
+    let owned = |object, awaits, keep| OwnedSpec {
+        object,
+        when: When::Accepted,
+        awaits,
+        keep,
+        digest: None,
+        follows: None,
+        pods: None,
+    };
     let named = |path: &[&str]| text_at(manifest, path).unwrap_or_default();
     let group = GroupSpec {
         name: Text::from(pod),

@@ -2,7 +2,7 @@
 
 use model::Phase;
 
-use crate::owned::OwnedType;
+use crate::owned::{Access, OwnedType};
 
 /// API version of both types.
 pub const API_VERSION: &str = "model.distributed.io/v1alpha1";
@@ -33,7 +33,8 @@ pub(super) const VOLUME: OwnedType = OwnedType {
     plural: "persistentvolumes",
     namespaced: false,
     optional: false,
-    watched: true,
+    access: Access::Managed,
+    reports: None,
     reason: "The storage of a model is a volume of its ModelVersion, which is deleted with it.",
 };
 
@@ -44,7 +45,8 @@ pub(super) const CONFIG_MAP: OwnedType = OwnedType {
     plural: "configmaps",
     namespaced: true,
     optional: false,
-    watched: false,
+    access: Access::Left,
+    reports: None,
     reason: "The Dockerfile of model images is created in a namespace that has none.",
 };
 

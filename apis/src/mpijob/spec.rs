@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use super::crd::spec_schema;
 use super::steering;
-use super::words::{ACCELERATOR, KUEUE, LAUNCHER, MANAGER, SUSPEND, WORKER, WORKER_LOWER};
+use super::words::{ACCELERATOR, LAUNCHER, MANAGER, SUSPEND, WORKER, WORKER_LOWER};
 use crate::demand::QUEUE;
 use crate::fields::{Findings, join};
+use crate::kueue::QUEUE_NAME;
 use crate::objects::{annotation, at, label, list_at, text_at};
 use crate::template;
 use crate::translation::{Translation, spec_of};
@@ -91,7 +92,7 @@ fn is_scheduled(object: &Value) -> bool {
     let asks =
         label(object, QUEUE).is_some() || label(object, ACCELERATOR).is_some() || at(object, &selector).is_some();
     let manager = text_at(object, &["spec", "runPolicy", "managedBy"]);
-    asks && label(object, KUEUE).is_none() && manager.is_none_or(|manager| manager == MANAGER)
+    asks && label(object, QUEUE_NAME).is_none() && manager.is_none_or(|manager| manager == MANAGER)
 }
 
 /// Returns true if the environment of the launcher names the number of workers, so that it is written into the object.

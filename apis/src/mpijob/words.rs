@@ -30,8 +30,6 @@ pub(super) const JOB_LABEL: &str = "training.kubeflow.org/job-name";
 pub(super) const ROLE_LABEL: &str = "training.kubeflow.org/job-role";
 /// Label, or node selector of the workers, that tells the type of GPU: Voda's mark of a job that it schedules.
 pub(super) const ACCELERATOR: &str = "vodascheduler/accelerator";
-/// Label of a job that Kueue admits.
-pub(super) const KUEUE: &str = "kueue.x-k8s.io/queue-name";
 /// Annotation by which a user suspends a job. The field `runPolicy.suspend` tells the MPI operator what was decided.
 pub(super) const SUSPEND: &str = "trainyard.dev/suspend";
 /// Annotation with the state of the job in this API's words.

@@ -33,6 +33,7 @@ use settings::TorchSettings;
 use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
+use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::modelversion;
 use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
 use crate::owned::{OwnedType, SERVICE};
@@ -113,7 +114,7 @@ impl JobApi for TorchJob {
     }
 
     fn owned_types(&self) -> &'static [OwnedType] {
-        &[pod_groups::POD_GROUP, SERVICE]
+        &[pod_groups::POD_GROUP, SERVICE, WORKLOAD, RESOURCE_FLAVOR]
     }
 
     fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {

@@ -71,6 +71,7 @@ pub(super) fn owned(manifest: &Value) -> Option<OwnedSpec> {
         keep: Keep::Left,
         digest: None,
         follows: None,
+        pods: None,
     })
 }
 

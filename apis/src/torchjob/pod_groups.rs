@@ -12,7 +12,7 @@ use settings::Quantity;
 use super::words::{GROUP, GROUP_LABEL, Task};
 use crate::api::RenderInput;
 use crate::objects::{at, list_at, text_at};
-use crate::owned::{self, OwnedType};
+use crate::owned::{self, Access, OwnedType};
 
 /// Type of the groups.
 pub(super) const POD_GROUP: OwnedType = OwnedType {
@@ -21,7 +21,8 @@ pub(super) const POD_GROUP: OwnedType = OwnedType {
     plural: "podgroups",
     namespaced: true,
     optional: true,
-    watched: true,
+    access: Access::Managed,
+    reports: None,
     reason: "Volcano starts the pods of a job's types together.",
 };
 
@@ -49,6 +50,7 @@ pub(super) fn objects(manifest: &Value, groups: &[GroupSpec]) -> Vec<OwnedSpec> 
         keep: Keep::UntilEnd,
         digest: Some(owned::digest(&body(manifest, groups, name))),
         follows: None,
+        pods: None,
     };
     names.iter().map(owned).collect()
 }

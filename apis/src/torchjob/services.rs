@@ -23,6 +23,7 @@ pub(super) fn owned(job: &str, body: &Value, clean: CleanPodPolicy) -> OwnedSpec
         keep: if clean == CleanPodPolicy::None { Keep::WithJob } else { Keep::UntilEnd },
         digest: Some(owned::digest(body)),
         follows: None,
+        pods: None,
     }
 }
 

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use crate::api::{JobApi, Needed, PodSlot, RenderInput, Upload};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
+use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
 use crate::owned::{CLAIM, OwnedType, SERVICE};
 use crate::replicas::slot_name;
@@ -92,7 +93,7 @@ impl JobApi for TorchrunJob {
     }
 
     fn owned_types(&self) -> &'static [OwnedType] {
-        &[CLAIM, SERVICE]
+        &[CLAIM, SERVICE, WORKLOAD, RESOURCE_FLAVOR]
     }
 
     fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {

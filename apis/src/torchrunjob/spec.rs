@@ -201,6 +201,7 @@ fn objects(manifest: &Value, is_distributed: bool, has_workspace: bool) -> Vec<O
             keep: if retains { Keep::Retained } else { Keep::WithJob },
             digest: Some(owned::digest(&workspace(manifest, false))),
             follows: Some(Text::from(SYNC)),
+            pods: None,
         });
     }
     if is_owned("checkpoints") {
@@ -212,6 +213,7 @@ fn objects(manifest: &Value, is_distributed: bool, has_workspace: bool) -> Vec<O
             keep: if kept { Keep::Retained } else { Keep::WithJob },
             digest: Some(owned::digest(&checkpoints(manifest))),
             follows: None,
+            pods: None,
         });
     }
     if is_distributed {
@@ -222,6 +224,7 @@ fn objects(manifest: &Value, is_distributed: bool, has_workspace: bool) -> Vec<O
             keep: Keep::WithJob,
             digest: Some(owned::digest(&service(manifest))),
             follows: None,
+            pods: None,
         });
     }
     owned

@@ -85,6 +85,7 @@ pub(super) const fn failed_reason(kind: CauseKind) -> &'static str {
         | CauseKind::ShareLost(_)
         | CauseKind::NotStarted
         | CauseKind::Invalid
+        | CauseKind::NotAdmitted
         | CauseKind::NoPods => "WorkersFailed",
     }
 }

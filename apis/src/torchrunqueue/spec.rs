@@ -38,6 +38,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         keep: Keep::Finalized,
         digest: Some(owned::digest(&kai_queue(&manifest(object)))),
         follows: None,
+        pods: None,
     }];
     let datasets = queue.volumes.datasets.filter(|volume| volume.existing.is_none());
     owned.extend(datasets.map(|volume| OwnedSpec {
@@ -47,6 +48,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         keep: if volume.retain == Some(false) { Keep::WithJob } else { Keep::Retained },
         digest: Some(owned::digest(&claim(&manifest(object)))),
         follows: None,
+        pods: None,
     }));
     Some(JobSpec { owned, finalizer: true, ..translation::without_groups() })
 }

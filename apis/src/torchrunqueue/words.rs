@@ -2,7 +2,7 @@
 
 use model::Phase;
 
-use crate::owned::OwnedType;
+use crate::owned::{Access, OwnedType};
 
 /// API version of both types.
 pub const API_VERSION: &str = "torchrun.ai/v1alpha1";
@@ -43,7 +43,8 @@ pub(super) const KAI_QUEUE: OwnedType = OwnedType {
     plural: "queues",
     namespaced: false,
     optional: true,
-    watched: true,
+    access: Access::Managed,
+    reports: None,
     reason: "A TorchrunQueue has a queue of the KAI scheduler, which is deleted with it.",
 };
 

@@ -109,6 +109,10 @@ fn preconditions_are_checked_on_every_write() {
         (Verb::Patch, body_rv, "409 Conflict"),
         (Verb::Patch, body_uid, "409 Conflict"),
         (Verb::Patch, absent, "404 NotFound"),
+        (Verb::PatchStatus, uid_other, "409 Conflict"),
+        (Verb::PatchStatus, rv_is, "ok"),
+        (Verb::PatchStatus, rv_old, "409 Conflict"),
+        (Verb::PatchStatus, absent, "404 NotFound"),
         (Verb::ApplyStatus, uid_other, "409 Conflict"),
         (Verb::ApplyStatus, rv_is, "ok"),
         (Verb::ApplyStatus, rv_old, "409 Conflict"),
@@ -145,6 +149,11 @@ fn status_and_main_resource_do_not_touch_each_other() {
 
     let object = patch(&mut cluster, "Train", "t", json!({"metadata": {"annotations": {"a/b": "1"}}})).unwrap();
     assert_eq!(object["metadata"]["generation"], 2, "metadata is no new generation");
+
+    let body = json!({"status": {"count": 3}, "spec": {"note": "y"}});
+    let object = cluster.execute(&ApiCall { body: Some(body), ..call(Verb::PatchStatus, "Train", "t") }).unwrap();
+    assert_eq!(object["status"], json!({"phase": "Running", "count": 3}), "a patch of a status is merged");
+    assert_eq!(object["spec"]["note"], "x");
 
     let object = status(&mut cluster, "t", None, json!({"phase": "Succeed"})).unwrap();
     assert_eq!(object["status"], json!({"phase": "Succeed"}), "a status is replaced, not merged");

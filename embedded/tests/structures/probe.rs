@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apis::aitrainingjob::AiTrainingJob;
 use apis::api::{PodSlot, RenderInput};
 use apis::fields::Finding;
-use apis::owned::{self, CLAIM, OwnedType};
+use apis::owned::{self, Access, CLAIM, OwnedType};
 use apis::{JobApi, Needed, Registry, Resource, Selector, Verb, objects};
 use model::fact::Adopted;
 use model::{
@@ -27,7 +27,8 @@ pub(crate) const POOL: OwnedType = OwnedType {
     plural: "pools",
     namespaced: false,
     optional: true,
-    watched: true,
+    access: Access::Managed,
+    reports: None,
     reason: "Pools of nodes are made for jobs.",
 };
 
@@ -121,6 +122,7 @@ fn add(spec: &mut JobSpec, extra: &Value) {
             },
             digest: text(of, "size").map(|size| owned::digest(&json!(&*size))),
             follows: text(of, "follows"),
+            pods: None,
         });
     }
 }

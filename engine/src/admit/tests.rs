@@ -168,6 +168,8 @@ fn claim(uid: &str, rv: u64, ready: bool) -> Fact {
         ready,
         failed: None,
         digest: None,
+        gate: None,
+        contents: None,
     }))
 }
 

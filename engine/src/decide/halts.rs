@@ -9,7 +9,7 @@ use model::{
 use super::reconcile;
 use crate::classify::DecisionContext;
 use crate::holding::Holding;
-use crate::holds::SUSPENDED;
+use crate::holds::{Hold, SUSPENDED};
 use crate::job::{Job, Pod};
 
 /// Halts a job whose spec asks it to wait, and keeps it halted. Pods that run once, and what else the job owns, are prepared.
@@ -39,7 +39,7 @@ pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &Job
     if !holding.gated || !spec.groups.iter().any(|group| job.is_gated(group)) {
         return None;
     }
-    let has_pods = job.has_live_pods() || job.planned_pods.iter().any(|id| waits_for(job, id));
+    let has_pods = job.has_unended_pods();
     let cause = if !holding.share.is_empty() {
         let is_over = || job.start_deadline(context.config).is_some_and(|at| at <= context.now);
         if job.requests_otherwise(spec) {
@@ -55,17 +55,40 @@ pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &Job
     } else {
         (CauseKind::ShareLost(loss_kind(holding)), words(holding.loss.as_ref(), job))
     };
-    let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Suspended);
     if !has_pods && holding.share.is_empty() {
-        // What it waits for is shown with the other holds.
-        let message = Text::from(Job::no_share(spec).to_string());
-        return (!waits && !job.has_lasting_pods()).then(|| vec![Event::PhaseChanged { to: Phase::Pending, message }]);
+        return wait(job, spec);
     }
     let (kind, message) = cause;
+    Some(halt(job, kind, message))
+}
+
+/// Halts a job that the object of another system does not admit, or no longer does. `None` while it may go on, and while that
+/// object is not there: the creation of it tells whether there is such a system.
+pub(super) fn without_admission(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+    let why = job.withdrawal()?;
+    if !job.has_unended_pods() {
+        return wait(job, spec);
+    }
+    Some(halt(job, CauseKind::NotAdmitted, why))
+}
+
+fn halt(job: &Job, kind: CauseKind, message: String) -> Vec<Event> {
     let cause = Cause { kind, slots: Vec::new(), message: Text::from(message) };
     let mut events = vec![Event::Decided(Box::new(Decision::Halt { cause: cause.clone() }))];
     reconcile::show(job, Phase::Pending, Text::from(format!("{}; deleting pods", cause.message)), &mut events);
-    Some(events)
+    events
+}
+
+/// Has a job without pods show that it waits. Of one that does so already, what it waits for is shown with the other holds.
+fn wait(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+    let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Suspended);
+    let message = Text::from(awaited(job, spec).to_string());
+    (!waits && !job.has_lasting_pods()).then(|| vec![Event::PhaseChanged { to: Phase::Pending, message }])
+}
+
+/// Returns what a job waits for that has neither a share nor an admission.
+fn awaited<'a>(job: &'a Job, spec: &'a JobSpec) -> Hold<'a> {
+    job.hold_of_gate().unwrap_or_else(|| Job::no_share(spec))
 }
 
 fn loss_kind(holding: &Holding) -> LossKind {
@@ -120,7 +143,7 @@ pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) ->
     }
     if job.decision.as_ref().is_some_and(|decision| decision.cause().kind != CauseKind::Suspended) {
         let mut events = vec![Event::RestartCleared];
-        let hold = if spec.suspended { SUSPENDED.to_owned() } else { Job::no_share(spec).to_string() };
+        let hold = if spec.suspended { SUSPENDED.to_owned() } else { awaited(job, spec).to_string() };
         reconcile::show(job, Phase::Pending, Text::from(hold), &mut events);
         return events;
     }

@@ -10,7 +10,7 @@ use crate::state::State;
 /// Creates what the job's state asks for, and drops what it does not.
 pub(super) fn reconcile(job: &Job, spec: &JobSpec) -> Vec<Event> {
     let exists = |object: &OwnedRef| job.owned.get(object).is_some_and(|owned| owned.planned || owned.fact.is_some());
-    let planned = spec.owned.iter().filter(|owned| is_due(job, owned) && !exists(&owned.object));
+    let planned = spec.owned.iter().filter(|owned| is_due(job, spec, owned) && !exists(&owned.object));
     let planned: Vec<OwnedRef> = planned.map(|owned| owned.object.clone()).collect();
     let dropped = job.owned.iter().filter(|(object, owned)| is_over(job, spec, object, owned));
     let dropped: Vec<OwnedRef> = dropped.map(|(object, _)| object.clone()).collect();
@@ -24,11 +24,15 @@ pub(super) fn reconcile(job: &Job, spec: &JobSpec) -> Vec<Event> {
     events
 }
 
-fn is_due(job: &Job, owned: &OwnedSpec) -> bool {
+fn is_due(job: &Job, spec: &JobSpec, owned: &OwnedSpec) -> bool {
     match owned.when {
         When::Accepted if owned.awaits == Awaits::ExistsIfServed => {
             let is_refused = job.attempts.contains_key(&ObjectRef::Owned(owned.object.clone()));
             !job.phase.is_terminal() && !is_refused && !job.has_lasting_pods()
+        }
+        When::Accepted if owned.awaits == Awaits::Admitted => {
+            let is_refused = job.attempts.contains_key(&ObjectRef::Owned(owned.object.clone()));
+            !job.phase.is_terminal() && !is_refused && !spec.suspended && !job.is_halting()
         }
         When::Accepted => !job.phase.is_terminal(),
         When::Succeeded => job.phase == Phase::Succeeded,
@@ -41,9 +45,14 @@ fn is_over(job: &Job, spec: &JobSpec, object: &OwnedRef, owned: &Owned) -> bool 
         return false;
     };
     match spec.owned.iter().find(|wanted| wanted.object == *object) {
+        // One that waits for nothing, or counts other pods, is in the way once nothing runs on its quota.
+        Some(wanted) if wanted.awaits == Awaits::Admitted => {
+            let is_useless = spec.suspended || job.counts_other_pods(wanted);
+            is_useless && !job.phase.is_terminal() && !job.has_unended_pods() && !job.is_halting()
+        }
         Some(wanted) => wanted.keep == Keep::UntilEnd && job.phase.is_terminal(),
-        // Nothing else would delete it.
-        None => fact.keep == Keep::Finalized,
+        // Nothing else would delete it, or free the quota that it holds.
+        None => fact.keep == Keep::Finalized || fact.gate.is_some(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use model::command::Outcome;
-use model::{ContainerState, Fact, ObjectRef, PodFact};
+use model::{ContainerState, Fact, ObjectRef, OwnedFact, PodFact};
 
 use super::events::share_words;
 use crate::job::Job;
@@ -85,6 +85,7 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         Fact::ServiceGone { uid } => format!("service with uid {uid} is gone"),
         Fact::Owned(owned) => {
             let state = match (&owned.failed, owned.deleting, owned.ready) {
+                _ if owned.gate.is_some() && !owned.deleting => gate_words(owned),
                 (Some(why), ..) => format!("cannot be used: {why}"),
                 (None, true, _) => "is being deleted".to_owned(),
                 (None, false, true) => "is ready".to_owned(),
@@ -150,4 +151,14 @@ pub(super) fn pod_words(pod: &PodFact) -> String {
         text.push_str(", being deleted");
     }
     text
+}
+
+/// Returns in words where the object that admits the pods of a job stands.
+fn gate_words(owned: &OwnedFact) -> String {
+    let why = owned.gate.as_ref().and_then(|gate| gate.message.as_deref());
+    match (owned.ready, why) {
+        (true, _) => "admits the pods".to_owned(),
+        (false, Some(why)) => format!("does not admit the pods: {why}"),
+        (false, None) => "does not admit the pods".to_owned(),
+    }
 }

@@ -96,6 +96,10 @@ pub(super) fn answered(
         }
         (ObjectRef::Owned(name), Outcome::Refused { code: 404, .. }) if job.is_optional(name) => {
             // The cluster does not serve the type: the object is given up until the spec changes, without a remark.
+            if job.is_gate(name) && job.ended_at.is_none() {
+                // What the job waits for is another thing now.
+                job.status_stamp = stamp;
+            }
             job.attempts.insert(object.clone(), Attempt { failures: 1, retry_at: None, last: outcome.clone() });
             if job.owned.get(name).is_some_and(|owned| owned.fact.is_none()) {
                 job.owned.remove(name);

@@ -1,9 +1,11 @@
 //! Folds facts about objects that a job owns in. Their contents are the business of its API.
 
-use model::{ObjectRef, OwnedFact, Uid};
+use std::collections::BTreeSet;
+
+use model::{GateFact, Keep, ObjectRef, OwnedFact, OwnedRef, Uid};
 
 use super::{Turn, answers};
-use crate::job::Job;
+use crate::job::{Job, Owned};
 
 impl Turn<'_> {
     pub(super) fn owned(&self, job: &mut Job, fact: &OwnedFact) {
@@ -14,10 +16,16 @@ impl Turn<'_> {
             // The deletion was decided of the object that had the name before.
             owned.deletion = None;
         }
-        let shown = |fact: &OwnedFact| (fact.uid.clone(), fact.deleting, fact.ready, fact.failed.clone());
+        let shown = |fact: &OwnedFact| {
+            let why = fact.gate.as_ref().map(|gate| gate.message.clone());
+            (fact.uid.clone(), fact.deleting, fact.ready, fact.failed.clone(), why)
+        };
         let changed = before.map(shown) != Some(shown(fact));
         owned.planned = false;
         owned.fact = Some(fact.clone());
+        if let Some(gate) = &fact.gate {
+            forget_read(job, gate);
+        }
         self.owned_changed(job, changed);
     }
 
@@ -40,4 +48,12 @@ impl Turn<'_> {
             job.status_stamp = self.stamp;
         }
     }
+}
+
+/// Forgets what was read for an earlier admission.
+fn forget_read(job: &mut Job, gate: &GateFact) {
+    let named = job.spec().into_iter().flat_map(|spec| &spec.owned).map(|owned| &owned.object);
+    let named: BTreeSet<OwnedRef> = named.chain(&gate.reads).cloned().collect();
+    let is_read = |owned: &Owned| owned.fact.as_ref().is_some_and(|fact| fact.keep == Keep::Left);
+    job.owned.retain(|object, owned| !is_read(owned) || named.contains(object));
 }

@@ -198,10 +198,11 @@ impl State {
         (!self.queues.is_idle() && (round || pace.grants)).then_some(Fact::QueuesAsked { round })
     }
 
-    /// Returns true if the pods of a job are created within a share only: it needs GPUs that some node offers, or names a queue.
+    /// Returns true if the pods of a job are created within a share only: it needs GPUs that some node offers, or names a queue. A
+    /// job that another system admits has that gate alone.
     pub(crate) fn is_gated(&self, job: &Job) -> bool {
         let Some(spec) = job.spec() else { return job.holding.gated };
-        let Some(demand) = &spec.demand else { return false };
+        let Some(demand) = spec.demand.as_ref().filter(|_| job.gate().is_none()) else { return false };
         let groups = || spec.groups.iter().filter(|group| !group.once && group.replicas > 0);
         let requests = || groups().filter_map(|group| group.gpu_request.as_ref());
         let is_offered = || requests().all(|request| self.queues.offered.contains(&request.resource));

@@ -7,7 +7,7 @@ use model::fact::Adopted;
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
     Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Dependency, Edits, Event, Fact, GroupSpec, JobSpec, Keep,
-    Kind, Mirror, ObjectRef, Phase, PhaseRules, PodFact, Reached, Running, Usage,
+    Kind, Mirror, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, Reached, Running, Usage,
 };
 
 /// Returns the oldest format that can hold a record of these facts and events.
@@ -33,7 +33,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         }
         Fact::Adopted(adopted) if adoption4(adopted) => 4,
         Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
-        Fact::Owned(fact) if fact.keep == Keep::Left => 4,
+        Fact::Owned(fact) if fact.keep == Keep::Left || fact.gate.is_some() || fact.contents.is_some() => 4,
         Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
         Fact::Job(fact) if fact.reported_end.is_some() => 4,
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
@@ -133,11 +133,18 @@ fn spec4(spec: &JobSpec) -> bool {
         || spec.queue.is_some()
         || spec.observes_pods
         || spec.running_restart_limit.is_some()
-        || spec.owned.iter().any(|owned| owned.awaits == Awaits::ExistsIfServed || owned.keep == Keep::Left)
+        || spec.owned.iter().any(owned4)
         || budget(spec.budget)
         || spec.retryable.as_ref().is_some_and(|retryable| retryable.main_ended)
         || matches!(spec.phase_rules.running, Running::Any(_))
         || spec.groups.iter().any(group)
+}
+
+/// Returns true for an owned object with words that format 4 adds.
+const fn owned4(owned: &OwnedSpec) -> bool {
+    matches!(owned.awaits, Awaits::ExistsIfServed | Awaits::Admitted)
+        || matches!(owned.keep, Keep::Left)
+        || owned.pods.is_some()
 }
 
 fn adoption4(adopted: &Adopted) -> bool {
@@ -156,7 +163,8 @@ fn adoption4(adopted: &Adopted) -> bool {
 
 /// Returns true for a decision whose cause format 4 adds.
 fn cause4(decision: &Decision) -> bool {
-    matches!(decision.cause().kind, CauseKind::ShareLost(_) | CauseKind::NotStarted | CauseKind::Invalid)
+    use CauseKind::{Invalid, NotAdmitted, NotStarted, ShareLost};
+    matches!(decision.cause().kind, ShareLost(_) | NotStarted | Invalid | NotAdmitted)
 }
 
 fn config4(config: &model::Config) -> bool {

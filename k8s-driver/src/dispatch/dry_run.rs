@@ -75,7 +75,7 @@ impl DryRun {
                 "metadata": {"resourceVersion": body.pointer("/metadata/resourceVersion")},
                 "status": body.pointer("/status"),
             }),
-            Verb::Delete | Verb::Patch | Verb::Get => Value::Null,
+            Verb::Delete | Verb::Patch | Verb::PatchStatus | Verb::Get => Value::Null,
         }))
     }
 }
@@ -89,6 +89,7 @@ fn verb(verb: Verb) -> &'static str {
         Verb::Create => "create",
         Verb::Delete => "delete",
         Verb::Patch => "patch",
+        Verb::PatchStatus => "patch status",
         Verb::ApplyStatus => "apply status",
         Verb::Get => "get",
     }

@@ -77,7 +77,8 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
             (Method::POST, query(&all, &written), Some(JSON), accept, Some(body), fields)
         }
         Verb::Delete => (Method::DELETE, one, Some(JSON), METADATA, Some(deletion(&call)), None),
-        Verb::Patch => {
+        Verb::Patch | Verb::PatchStatus => {
+            let one = if call.verb == Verb::PatchStatus { format!("{one}/status") } else { one };
             let body = with_preconditions(call.body.take().unwrap_or_default(), &call)?;
             // Where a patch writes the state of a job, the whole object shows whether it was stored.
             let writes_state = call.object == Some(ObjectRef::Status);

@@ -174,6 +174,7 @@ const fn verb_word(verb: Verb) -> &'static str {
         Verb::Create => "create",
         Verb::Delete => "delete",
         Verb::Patch => "patch",
+        Verb::PatchStatus => "patch_status",
         Verb::ApplyStatus => "apply_status",
         Verb::Get => "get",
     }

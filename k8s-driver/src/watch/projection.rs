@@ -87,9 +87,20 @@ pub(crate) const POD: FieldMask = Only(&[
 /// Members kept of a service.
 pub(crate) const SERVICE: FieldMask = Only(&[("metadata", METADATA)]);
 
-/// Members kept of another object that a job owns.
-pub(crate) const OWNED: FieldMask =
-    Only(&[("metadata", METADATA), ("status", Only(&[("phase", All), ("conditions", Each(&CONDITION))]))]);
+/// Members kept of another object that a job owns. Conditions are whole: a report writes them all.
+pub(crate) const OWNED: FieldMask = Only(&[
+    ("metadata", METADATA),
+    ("spec", Only(&[("active", All), ("nodeLabels", All), ("tolerations", All)])),
+    (
+        "status",
+        Only(&[
+            ("phase", All),
+            ("conditions", All),
+            ("admission", Only(&[("podSetAssignments", Each(&Only(&[("name", All), ("flavors", All)])))])),
+            ("admissionChecks", Each(&Only(&[("podSetUpdates", All)]))),
+        ]),
+    ),
+]);
 
 /// Members kept of a node.
 pub(crate) const NODE: FieldMask = Only(&[

@@ -101,6 +101,8 @@ fn owned(job: &engine::Job, rv: ResourceVersion) -> model::OwnedFact {
             ready: false,
             failed: None,
             digest: None,
+            gate: None,
+            contents: None,
         },
         |known| model::OwnedFact { rv, ..known },
     )

@@ -112,6 +112,8 @@ fn joined(api: TorchJob, object: &Value, group: &str, known: &[&str]) -> Value {
         ready: true,
         failed: None,
         digest: None,
+        gate: None,
+        contents: None,
     };
     let owned = |name: &&str| (POD_GROUP.named(name), Box::new(Owned { fact: Some(fact(name)), ..Owned::default() }));
     let job = engine::Job { owned: known.iter().map(owned).collect::<BTreeMap<_, _>>(), ..engine::Job::default() };

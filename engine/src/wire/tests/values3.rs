@@ -22,8 +22,15 @@ fn object(name: &str) -> OwnedRef {
 }
 
 fn owned() -> Vec<OwnedSpec> {
-    let of =
-        |name, when, awaits, keep| OwnedSpec { object: object(name), when, awaits, keep, digest: None, follows: None };
+    let of = |name, when, awaits, keep| OwnedSpec {
+        object: object(name),
+        when,
+        awaits,
+        keep,
+        digest: None,
+        follows: None,
+        pods: None,
+    };
     let told = of("a", When::Accepted, Awaits::Exists, Keep::WithJob);
     vec![
         OwnedSpec { digest: Some("d".into()), follows: Some("g0".into()), ..told },
@@ -73,6 +80,8 @@ pub(super) fn owned_fact() -> OwnedFact {
         ready: true,
         failed: Some("lost".into()),
         digest: Some("d".into()),
+        gate: None,
+        contents: None,
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use model::fact::{Adopted, ReportedEnd};
 use model::{
     Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, Config, Decision, Demand, Dependency, Edits,
-    Elastic, Event, Fact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, LossKind, Mirror, NodeFact, Noted, ObjectRef,
-    Outcome, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach,
-    Reached, Reclaim, Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact,
-    Target, Timestamp, Usage, WaitingJob, When, WithinQueue,
+    Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, LossKind, Mirror, NodeFact, Noted,
+    ObjectRef, Outcome, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec,
+    Reach, Reached, Reclaim, Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange,
+    SpecFact, Target, Timestamp, Usage, WaitingJob, When, WithinQueue,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -127,7 +127,9 @@ fn specs() -> Vec<JobSpec> {
         keep: Keep::default(),
         digest: None,
         follows: None,
+        pods: None,
     };
+    let gate = OwnedSpec { awaits: Awaits::Admitted, pods: Some("d".into()), ..owned.clone() };
     let left = OwnedSpec { awaits: Awaits::Exists, keep: Keep::Left, ..owned.clone() };
     vec![
         JobSpec { running_restart_limit: Some(0), ..bare() },
@@ -137,6 +139,7 @@ fn specs() -> Vec<JobSpec> {
         JobSpec { edits: Edits::BeforePods, ..bare() },
         JobSpec { owned: vec![left], ..bare() },
         JobSpec { owned: vec![owned], ..bare() },
+        JobSpec { owned: vec![gate], ..bare() },
         of(GroupSpec { counts_restarts: true, ..group() }),
         of(GroupSpec { closed: Some("why".into()), ..group() }),
         of(GroupSpec { sizes: Some(SizeRange { min: 1, preferred: 2, max: 4, resize: Resize::InPlace }), ..group() }),
@@ -145,6 +148,18 @@ fn specs() -> Vec<JobSpec> {
         of(GroupSpec { budget: Some(rounds), ..group() }),
         of(GroupSpec { after: vec![started], ..group() }),
     ]
+}
+
+fn gate() -> GateFact {
+    GateFact {
+        holds_quota: true,
+        evicted: true,
+        finished: true,
+        pods_ready: true,
+        pods: Some("d".into()),
+        message: Some("m".into()),
+        reads: vec![OwnedRef::new("v1", "Claim", "c")],
+    }
 }
 
 fn reported_end() -> ReportedEnd {
@@ -201,6 +216,11 @@ pub(super) fn facts() -> Vec<Fact> {
         ..values::pod(model::PodPhase::Running)
     })));
     facts.push(Fact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..values3::owned_fact() })));
+    let gates = [gate(), GateFact::default()];
+    facts.extend(
+        gates.map(|gate| Fact::Owned(Box::new(OwnedFact { gate: Some(Box::new(gate)), ..values3::owned_fact() }))),
+    );
+    facts.push(Fact::Owned(Box::new(OwnedFact { contents: Some("{}".into()), ..values3::owned_fact() })));
     let [_, bare] = values::job_facts();
     facts.push(Fact::Job(Box::new(JobFact { reported_end: Some(Box::new(reported_end())), ..bare })));
     facts.push(Fact::Answered { object: ObjectRef::Notes, outcome: Outcome::Done });
@@ -241,7 +261,11 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
 
 /// Events each of which needs format 4.
 pub(super) fn events() -> Vec<Event> {
-    let kinds = LOSSES.into_iter().map(CauseKind::ShareLost).chain([CauseKind::NotStarted, CauseKind::Invalid]);
+    let kinds = LOSSES.into_iter().map(CauseKind::ShareLost).chain([
+        CauseKind::NotStarted,
+        CauseKind::Invalid,
+        CauseKind::NotAdmitted,
+    ]);
     let halt =
         |kind| Event::Decided(Box::new(Decision::Halt { cause: Cause { kind, slots: vec![], message: "m".into() } }));
     let bare = Target { why: None, ..target() };

@@ -164,6 +164,7 @@ pub(super) enum CauseKind {
     ShareLost(#[serde_as(as = "LossKind")] model::LossKind),
     NotStarted,
     Invalid,
+    NotAdmitted,
 }
 
 #[derive(Serialize, Deserialize)]

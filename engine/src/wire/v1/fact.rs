@@ -22,6 +22,7 @@ forms! {
     ContainerState: model::ContainerState,
     ServiceFact: model::ServiceFact,
     OwnedFact: model::OwnedFact,
+    GateFact: model::GateFact,
     ReportedEnd: model::fact::ReportedEnd,
     Missing: model::Missing,
     NodeFact: model::NodeFact,
@@ -174,6 +175,32 @@ pub(super) struct OwnedFact {
     failed: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<Text>,
+    #[serde_as(as = "Option<Box<GateFact>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gate: Option<Box<model::GateFact>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    contents: Option<Text>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::GateFact")]
+pub(super) struct GateFact {
+    #[serde(default, skip_serializing_if = "is_default")]
+    holds_quota: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    evicted: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    finished: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pods_ready: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pods: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<Text>,
+    #[serde_as(as = "Vec<OwnedRef>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reads: Vec<model::OwnedRef>,
 }
 
 #[derive(Serialize, Deserialize)]

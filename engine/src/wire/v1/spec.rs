@@ -245,6 +245,8 @@ pub(super) struct OwnedSpec {
     digest: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     follows: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pods: Option<Text>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -261,6 +263,7 @@ pub(super) enum Awaits {
     Exists,
     Ready,
     ExistsIfServed,
+    Admitted,
 }
 
 #[derive(Serialize, Deserialize)]

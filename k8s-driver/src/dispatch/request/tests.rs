@@ -106,6 +106,14 @@ fn patches_and_statuses_carry_their_preconditions_in_the_metadata() {
     let state = ApiCall { object: Some(ObjectRef::Status), ..call(Verb::Patch, jobs(), "j", Some(state)) };
     assert_eq!(sent(state).1, "application/merge-patch+json <- application/json");
 
+    let report = json!({"status": {"admission": null}});
+    let workloads = Resource::new("kueue.x-k8s.io/v1beta1", "Workload");
+    let report = ApiCall { rv: Some(ResourceVersion(7)), ..call(Verb::PatchStatus, workloads, "w", Some(report)) };
+    let (line, types, body) = sent(report);
+    assert_eq!(line, "PATCH /apis/kueue.x-k8s.io/v1beta1/namespaces/ns/workloads/w/status?fieldManager=trainyard");
+    assert_eq!(types, format!("application/merge-patch+json <- {PARTIAL}"));
+    assert_eq!(body, json!({"metadata": {"resourceVersion": "7"}, "status": {"admission": null}}));
+
     let status = json!({"status": {"phase": "Running", "conditions": null}});
     let status = ApiCall {
         uid: Some(Uid::from("ju")),

@@ -45,7 +45,7 @@ fn facts(registry: &Registry, object: &Value) -> String {
             format!("{owner:?} {:?}", apis.collect::<Vec<_>>())
         }
         "Node" => format!("{:?}", apis::node::fact(object)),
-        "PersistentVolumeClaim" => format!("{:?} {:?}", registry.owner(object), apis::owned::fact(object)),
+        "PersistentVolumeClaim" | "Workload" => format!("{:?} {:?}", registry.owner(object), apis::owned::fact(object)),
         _ => {
             let api = registry.get(&Resource::of(object)).unwrap();
             let read = (api.job_fact(object), api.spec_fact(object), api.adopt(object));
@@ -60,7 +60,7 @@ fn keep_of(kind: &str) -> FieldMask {
         "Pod" => POD,
         "Service" => SERVICE,
         "Node" => NODE,
-        "PersistentVolumeClaim" => OWNED,
+        "PersistentVolumeClaim" | "Workload" => OWNED,
         _ => JOB,
     }
 }
@@ -76,7 +76,7 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
         };
         for object in outcome.steps.iter().flat_map(|step| &step.objects) {
             let kind = object["kind"].as_str().unwrap_or_default();
-            let of_all = ["Pod", "Service", "Node", "PersistentVolumeClaim"];
+            let of_all = ["Pod", "Service", "Node", "PersistentVolumeClaim", "Workload"];
             let known = of_all.contains(&kind) || registry.get(&Resource::of(object)).is_some();
             if !known || !seen.insert(object.to_string()) {
                 continue;
@@ -98,6 +98,7 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
         ("ElasticJob", 100),
         ("TorchrunJob", 100),
         ("PersistentVolumeClaim", 20),
+        ("Workload", 20),
     ];
     for (kind, least) in others.map(|(kind, least)| (kind.to_owned(), least)).into_iter().chain(jobs) {
         let (count, whole, small) = kinds[&kind];
