@@ -16,6 +16,16 @@ impl Job {
         self.wanted_gate().filter(|gate| !self.does_without(&ObjectRef::Owned(gate.object.clone())))
     }
 
+    /// Returns true if the scheduler of another system starts its pods together, or will once it is known to be there.
+    pub(crate) fn has_gang(&self) -> bool {
+        let is_there = |object: &OwnedRef| self.owned.get(object).is_some_and(|owned| owned.fact.is_some());
+        let may_come =
+            |object: &OwnedRef| !self.has_lasting_pods() && !self.does_without(&ObjectRef::Owned(object.clone()));
+        let owned = self.spec().into_iter().flat_map(|spec| &spec.owned);
+        let mut gangs = owned.filter(|owned| owned.awaits == Awaits::ExistsIfServed);
+        gangs.any(|gang| is_there(&gang.object) || may_come(&gang.object))
+    }
+
     /// Returns true for the gate that the spec asks for, whether the cluster serves its type or not.
     pub(crate) fn is_gate(&self, object: &OwnedRef) -> bool {
         self.wanted_gate().is_some_and(|gate| gate.object == *object)

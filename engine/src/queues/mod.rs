@@ -199,14 +199,15 @@ impl State {
     }
 
     /// Returns true if the pods of a job are created within a share only: it needs GPUs that some node offers, or names a queue. A
-    /// job that another system admits has that gate alone.
+    /// job that another system admits has that gate alone, and so has one whose pods another scheduler starts together, unless it
+    /// names a queue.
     pub(crate) fn is_gated(&self, job: &Job) -> bool {
         let Some(spec) = job.spec() else { return job.holding.gated };
         let Some(demand) = spec.demand.as_ref().filter(|_| job.gate().is_none()) else { return false };
         let groups = || spec.groups.iter().filter(|group| !group.once && group.replicas > 0);
         let requests = || groups().filter_map(|group| group.gpu_request.as_ref());
         let is_offered = || requests().all(|request| self.queues.offered.contains(&request.resource));
-        let by_capacity = !self.config.ignores_capacity && is_offered();
+        let by_capacity = !self.config.ignores_capacity && !job.has_gang() && is_offered();
         requests().next().is_some() && (demand.queue.is_some() || by_capacity)
     }
 
