@@ -10,6 +10,9 @@ use settings::Quantity;
 use crate::objects::{at, list_at, name, resource_version};
 use crate::template::is_gpu;
 
+/// Prefix of the labels in which Node Feature Discovery describes hardware. There are hundreds on a node, so they are not kept.
+pub(crate) const HARDWARE_LABELS: &str = "feature.node.kubernetes.io/";
+
 /// Reads the fact about a node.
 ///
 /// # Errors
@@ -23,7 +26,10 @@ pub fn fact(object: &Value) -> Result<NodeFact, FieldError> {
     let ready = conditions.iter().any(|condition| &**condition == "Ready");
     conditions.retain(|condition| &**condition != "Ready");
     let closed = at(object, &["spec", "unschedulable"]).and_then(Value::as_bool).unwrap_or(false);
-    Ok(NodeFact { name, rv: resource_version(object), ready, conditions, gpus: gpus(object), closed })
+    let gpus = gpus(object);
+    // Queues select nodes by them, and place nothing on a node without GPUs.
+    let labels = if gpus.is_empty() { BTreeMap::new() } else { labels(object) };
+    Ok(NodeFact { name, rv: resource_version(object), ready, conditions, gpus, closed, labels })
 }
 
 /// Allocatable GPUs by resource name.
@@ -32,6 +38,12 @@ fn gpus(object: &Value) -> BTreeMap<Text, u32> {
     let whole = |amount: &Value| u32::try_from(Quantity::read(amount)?.ceil()).ok().filter(|count| *count > 0);
     let gpus = amounts.into_iter().flatten().filter(|(name, _)| is_gpu(name));
     gpus.filter_map(|(name, amount)| Some((Text::from(name.as_str()), whole(amount)?))).collect()
+}
+
+fn labels(object: &Value) -> BTreeMap<Text, Text> {
+    let labels = at(object, &["metadata", "labels"]).and_then(Value::as_object).into_iter().flatten();
+    let kept = labels.filter(|(key, _)| !key.starts_with(HARDWARE_LABELS));
+    kept.filter_map(|(key, value)| Some((Text::from(key.as_str()), Text::from(value.as_str()?)))).collect()
 }
 
 /// Types of the conditions in an object's status that are True, sorted and each once.
@@ -84,6 +96,16 @@ mod tests {
             "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": time}]}})
         };
         assert_eq!(fact(&at("2024-01-01T00:00:00Z")), fact(&at("2025-01-01T00:00:00Z")));
+    }
+
+    #[test]
+    fn labels_of_nodes_with_gpus_are_kept() {
+        let node = |gpus: u32| {
+            json!({"metadata": {"name": "n", "labels": {"pool": "a", "feature.node.kubernetes.io/cpu-model.id": "1"}},
+            "status": {"allocatable": {"nvidia.com/gpu": gpus.to_string()}}})
+        };
+        assert_eq!(fact(&node(8)).unwrap().labels, [("pool".into(), "a".into())].into());
+        assert_eq!(fact(&node(0)).unwrap().labels, [].into());
     }
 
     #[test]

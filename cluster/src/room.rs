@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::LabelOperator;
 use serde_json::Value;
 use settings::Quantity;
 
@@ -214,20 +215,8 @@ pub(crate) fn preferred<T: std::borrow::Borrow<Room>>(
 
 /// Returns true if a requirement holds for a value.
 fn holds(requirement: &Value, value: Option<&str>) -> bool {
-    let values = || items(requirement, &["values"]).iter().filter_map(Value::as_str);
-    let compares = |holds: fn(i64, i64) -> bool| {
-        let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
-        number(value).zip(number(values().next())).is_some_and(|(have, bound)| holds(have, bound))
-    };
-    match text(requirement, &["operator"]) {
-        "In" => value.is_some_and(|value| values().any(|each| each == value)),
-        "NotIn" => value.is_none_or(|value| values().all(|each| each != value)),
-        "Exists" => value.is_some(),
-        "DoesNotExist" => value.is_none(),
-        "Gt" => compares(|have, bound| have > bound),
-        "Lt" => compares(|have, bound| have < bound),
-        _ => false,
-    }
+    let values = items(requirement, &["values"]).iter().filter_map(Value::as_str);
+    LabelOperator::named(text(requirement, &["operator"])).is_some_and(|operator| operator.holds(value, values))
 }
 
 fn keeps_away(taint: &Value) -> bool {

@@ -9,8 +9,8 @@ mod services;
 
 use model::command::Outcome;
 use model::{
-    Awaits, Edits, Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, OwnedSpec, Phase, SlotId, SpecFact, Stamp,
-    Timestamp,
+    Awaits, Edits, Fact, JobFact, JobKey, JudgedNode, Kind, NodeFact, ObjectRef, OwnedSpec, Phase, SlotId, SpecFact,
+    Stamp, Timestamp,
 };
 
 use crate::holding::Holding;
@@ -113,6 +113,11 @@ impl State {
         if self.is_stale_node(fact) {
             return Dirty::new();
         }
+        // Labels matter to queues alone.
+        let is_relabelled = self.nodes.get(&fact.name).is_some_and(|node| {
+            let known = node.fact.judged();
+            known != fact.judged() && JudgedNode { labels: known.labels, ..fact.judged() } == known
+        });
         match self.nodes.get_mut(&fact.name) {
             Some(node) => {
                 node.not_ready_since = if fact.ready { None } else { node.not_ready_since.or(since) };
@@ -122,7 +127,7 @@ impl State {
                 self.nodes.insert(fact.name.clone(), Node { fact: fact.clone(), not_ready_since: since });
             }
         }
-        let mut dirty = self.on_node(&fact.name);
+        let mut dirty = if is_relabelled { Dirty::new() } else { self.on_node(&fact.name) };
         let since = self.nodes.get(&fact.name).and_then(|node| node.not_ready_since);
         self.capacity_changed(since.map(|since| since.plus_ms(self.config.node_grace_ms)), &mut dirty);
         dirty

@@ -389,6 +389,8 @@ pub struct NodeFact {
     pub gpus: BTreeMap<Text, u32>,
     /// Set if it takes no new pods: it is cordoned.
     pub closed: bool,
+    /// Labels of a node with GPUs, but for those that describe its hardware: see `apis::node`.
+    pub labels: BTreeMap<Text, Text>,
 }
 
 /// Members of a node that decisions read.
@@ -402,14 +404,16 @@ pub struct JudgedNode<'a> {
     pub gpus: &'a BTreeMap<Text, u32>,
     /// [`NodeFact::closed`].
     pub closed: bool,
+    /// [`NodeFact::labels`].
+    pub labels: &'a BTreeMap<Text, Text>,
 }
 
 impl NodeFact {
     /// Returns the members that decisions read. Whether a node changed is told by them alone: a heartbeat leaves them as
     /// they are.
     pub const fn judged(&self) -> JudgedNode<'_> {
-        let Self { name: _, rv: _, ready, conditions, gpus, closed } = self;
-        JudgedNode { ready: *ready, conditions: conditions.as_slice(), gpus, closed: *closed }
+        let Self { name: _, rv: _, ready, conditions, gpus, closed, labels } = self;
+        JudgedNode { ready: *ready, conditions: conditions.as_slice(), gpus, closed: *closed, labels }
     }
 }
 

@@ -27,6 +27,7 @@ pub mod owned;
 pub mod phase;
 pub mod policy;
 pub mod queue;
+pub mod selector;
 pub mod share;
 pub mod spec;
 
@@ -47,6 +48,7 @@ pub use policy::{
     Retryable,
 };
 pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, WaitingJob, WithinQueue};
+pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
 pub use share::{
     Charge, Demand, GpuRequest, LossKind, Resize, Share, ShareChange, ShareLoss, SizeRange, Target, Usage,
 };

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{Text, Timestamp};
+use crate::selector::LabelSelector;
 
 /// Settings of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct QueueSpec {
     pub paused: bool,
     /// Namespaces whose jobs may use it; `None`: all.
     pub namespaces: Option<BTreeSet<Text>>,
+    /// Nodes that its jobs are placed on; `None`: all.
+    pub nodes: Option<LabelSelector>,
 }
 
 /// Quota of one resource.

@@ -2,7 +2,11 @@
 
 mod world;
 
-use scheduler::desk::{Backfill, Fixed, Queue, Quota, Reason, Reclaim, Sizes, WithinQueue};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::Text;
+use scheduler::desk::{Backfill, Fixed, Queue, Quota, Reason, Reclaim, Sizes, Tenant, WithinQueue};
 use scheduler::{Micros, Speeds};
 use world::{World, changes, cohort, job, member, queue, waiting};
 
@@ -288,4 +292,61 @@ fn two_queues_do_not_keep_nodes_and_quota_from_each_other() {
     world.jobs.remove(1);
     world.pass(1000);
     assert_eq!(changes(&world.round()), ["late Started"]);
+}
+
+/// A queue with all quota there is that is limited to these nodes.
+fn limited(name: &str, nodes: &[&str]) -> Tenant {
+    let nodes = nodes.iter().map(|node| Text::from(*node)).collect();
+    Tenant::root(name, Queue { nodes: Some(Arc::new(nodes)), ..queue("fifo-backfill") })
+}
+
+#[test]
+fn a_queue_places_workers_on_its_nodes_and_waits_for_them_alone() {
+    let jobs = vec![job("a1", 4, 0), job("a2", 4, 1), job("a3", 8, 2), job("b1", 4, 3).of(1)];
+    let tenants = vec![limited("a", &["n2"]), Tenant::root("b", queue("fifo-backfill"))];
+    let mut world = World::new(&[4, 4], tenants, jobs);
+    let answer = world.round();
+    assert_eq!(world.sizes(), [4, 0, 0, 4], "what a2 waits for is not missing on n1");
+    assert!(world.jobs[0].held.iter().all(|node| **node == *"n2"));
+    assert_eq!(answer.waits[0].to_string(), "needs 4 GPUs; the nodes have 0 left");
+    assert_eq!(
+        answer.waits[1].to_string(),
+        "needs 8 GPUs, 1 for each pod; the nodes that it may use have 4 in all and at most 4 each"
+    );
+    assert_eq!(waiting(&answer), [(1, "a2", &Reason::Nodes), (2, "a3", &Reason::NeverNodes)]);
+    // Without nodes there is no start.
+    world.tenants[0] = limited("a", &[]);
+    world.pass(1000);
+    let answer = world.round();
+    assert!(changes(&answer).is_empty(), "what runs goes on where it is");
+    assert_eq!(waiting(&answer), [(1, "a2", &Reason::NeverNodes), (2, "a3", &Reason::NeverNodes)]);
+}
+
+#[test]
+fn queues_of_a_cohort_on_nodes_of_their_own_do_not_starve_each_other() {
+    let of = |name: &str, nodes: &[&str], quota: Quota| {
+        let queue = limited(name, nodes).queue;
+        Tenant { queue, ..member(name, 2, quota, self::queue("fifo-backfill")) }
+    };
+    let tenants = vec![of("a", &["n1"], quota(16, 0)), of("b", &["n2"], quota(8, 0)), cohort("pool")];
+    let jobs = vec![job("a1", 8, 0), job("a2", 8, 1), job("a3", 8, 2), job("b1", 8, 3).of(1)];
+    let mut world = World::new(&[8, 8], tenants, jobs);
+    let answer = world.round();
+    assert_eq!(world.sizes(), [8, 0, 0, 8]);
+    assert_eq!(waiting(&answer)[0], (1, "a2", &Reason::Nodes));
+    // A large job of one waits; small ones of the other still go one after the other.
+    world.jobs.retain(|job| &*job.id != "b1");
+    world.jobs.extend([job("b2", 8, 5).of(1), job("b3", 1, 6).of(1)]);
+    world.round();
+    assert_eq!(world.sizes(), [8, 0, 0, 8, 0], "b3 does not pass b2 for a job that waits for other nodes");
+}
+
+#[test]
+fn a_job_on_a_node_that_left_its_queue_goes_on_there_and_grows_elsewhere() {
+    let sizes = Sizes { min: 1, num: 1, max: 6 };
+    let elastic = job("a", 1, 0).with(|job| (job.sizes, job.held) = (sizes, vec!["n1".into(); 2]));
+    let nodes: BTreeSet<Text> = ["n2".into()].into();
+    let mut world = World::alone(&[4, 2], Queue { nodes: Some(Arc::new(nodes)), ..queue("max-min") }, vec![elastic]);
+    world.round();
+    assert_eq!(world.jobs[0].held, ["n1", "n1", "n2", "n2"].map(Text::from));
 }

@@ -5,6 +5,7 @@
 mod world;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use scheduler::desk::{Answer, Backfill, Fixed, Queue, Quota, Reclaim, Sizes, Tenant, Why, WithinQueue};
@@ -25,11 +26,15 @@ fn any_quota() -> impl Strategy<Value = Quota> {
 fn any_queue() -> impl Strategy<Value = Queue> {
     let within = prop_oneof![Just(WithinQueue::Never), Just(WithinQueue::LowerPriority), Just(WithinQueue::Any)];
     let reclaim = prop_oneof![Just(Reclaim::Never), Just(Reclaim::LowerPriority), Just(Reclaim::Any)];
-    let rest = (any::<bool>(), any::<bool>(), 0_u64..300);
-    (0..NAMES.len(), within, reclaim, rest).prop_map(|(policy, within, reclaim, (by_priority, reserves, min_run))| {
+    // Every other queue is limited to some of the nodes.
+    let nodes = prop::option::of(prop::collection::btree_set(1_u32..6, 0..5));
+    let rest = (any::<bool>(), any::<bool>(), 0_u64..300, nodes);
+    (0..NAMES.len(), within, reclaim, rest).prop_map(|(policy, within, reclaim, rest)| {
+        let (by_priority, reserves, min_run, nodes) = rest;
         let backfill = if reserves { Backfill::Reserve } else { Backfill::Policy };
         let min_run = Micros::from_secs(min_run);
-        Queue { within, reclaim, by_priority, backfill, min_run, ..queue(NAMES[policy]) }
+        let nodes = nodes.map(|nodes| Arc::new(nodes.into_iter().map(|n| format!("n{n}").into()).collect()));
+        Queue { within, reclaim, by_priority, backfill, min_run, nodes, ..queue(NAMES[policy]) }
     })
 }
 
@@ -114,6 +119,19 @@ fn check(world: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Checks that new workers are on nodes of their queue.
+fn check_nodes(before: &World, answer: &Answer) -> Result<(), TestCaseError> {
+    for (job, target) in before.jobs.iter().zip(&answer.targets) {
+        let queue = before.tenants[job.tenant.unwrap()].queue.as_ref().unwrap();
+        let Some(nodes) = &queue.nodes else { continue };
+        let on = |workers: &[model::Text], node: &model::Text| workers.iter().filter(|on| *on == node).count();
+        for node in target.on.iter().filter(|node| !nodes.contains(*node)) {
+            prop_assert!(on(&target.on, node) <= on(&job.held, node), "{} on {}", job.id, node);
+        }
+    }
+    Ok(())
+}
+
 /// Checks that what was taken away was taken by right, for a job that gained, and not too soon.
 fn check_rights(before: &World, answer: &Answer) -> Result<(), TestCaseError> {
     for (job, target) in before.jobs.iter().zip(&answer.targets) {
@@ -166,6 +184,7 @@ proptest! {
             let answer = world.round();
             check(&world)?;
             check_rights(&before, &answer)?;
+            check_nodes(&before, &answer)?;
             prop_assert_eq!(changes(&world.ask()), Vec::<String>::new(), "asked again");
             prop_assert!(world.ask().memory.is_empty(), "memory at the same time");
             for wait in &answer.waits {

@@ -1,9 +1,11 @@
 //! The audit: adds up from cluster objects alone which GPUs are in use, after every call of the operator and every step of a user,
 //! and compares the sums with nodes, quotas and cohorts. A pod is created within its job's share, or, of a job that Kueue admits, while
-//! its Workload is admitted.
+//! its Workload is admitted. Pods of a queue that selects nodes are on those.
 //!
 //! It knows nothing of the operator's state. Pods that are being deleted count; ended ones do not. A limit that is lowered counts as
 //! it was, because what runs may stay and may replace its pods. Tests: `tests/audit.rs`.
+
+mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use cluster::Cluster;
 use serde_json::Value;
 use settings::Quantity;
 
+use self::places::Places;
+
 /// GPUs in use by place.
 type Sums = BTreeMap<String, i128>;
 
@@ -24,6 +28,7 @@ pub struct Audit {
     limits: Sums,
     /// Uids of the pods that were there before.
     seen: BTreeSet<String>,
+    places: Places,
 }
 
 /// A queue's limits for one resource.
@@ -95,6 +100,7 @@ impl Audit {
         let new: Vec<&Value> =
             of("Pod").map(|pod| &**pod).filter(|pod| self.seen.insert(uid(pod).to_owned())).collect();
         violations.extend(new.into_iter().filter_map(|pod| without_admission(pod, &objects)));
+        violations.extend(self.places.check(&objects));
         violations
     }
 }
@@ -135,12 +141,17 @@ fn without_share(pod: &Value, objects: &[Arc<Value>]) -> Option<String> {
         && at(pod, &["metadata", "deletionTimestamp"]).is_none();
     let owner = list_at(pod, &["metadata", "ownerReferences"]).first()?.get("uid")?;
     let job = objects.iter().find(|object| at(object, &["metadata", "uid"]) == Some(owner))?;
-    let in_status = at(job, &["status", MIRROR]).cloned();
-    let mirror = in_status.or_else(|| annotated_mirror(job)).unwrap_or_default();
+    let mirror = mirror(job);
     let share = mirror.get("share").and_then(Value::as_object);
     let decision = mirror.get("decision").is_some();
     (is_new && !decision && share.is_none_or(serde_json::Map::is_empty))
         .then(|| format!("pod {}: created before its job's mirror shows a share", name(pod)))
+}
+
+/// Returns the mirror that a job's object carries; null without one.
+fn mirror(job: &Value) -> Value {
+    let in_status = at(job, &["status", MIRROR]).cloned();
+    in_status.or_else(|| annotated_mirror(job)).unwrap_or_default()
 }
 
 fn has_ended(pod: &Value) -> bool {

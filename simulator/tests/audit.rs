@@ -128,3 +128,36 @@ fn definition() -> Value {
         "spec": {"group": "kueue.x-k8s.io", "scope": "Namespaced", "names": {"kind": "Workload", "plural": "workloads"},
             "versions": [{"name": "v1beta1", "served": true, "storage": true, "schema": schema}]}})
 }
+
+#[test]
+fn a_pod_is_on_a_node_that_its_queue_selects_or_selected_in_the_life_of_its_job() {
+    let node =
+        |name: &str, pool: &str| NodeSpec { labels: [("pool".into(), pool.into())].into(), ..NodeSpec::named(name) };
+    let mut cluster = world();
+    cluster.add_node(&node("n1", "a"));
+    cluster.add_node(&node("n2", "b"));
+    let mut audit = Audit::default();
+    let mut selecting = queue("a", None, 8, 0);
+    selecting["spec"]["nodes"] = json!({"selector": {"matchLabels": {"pool": "a"}}});
+    cluster.apply(&selecting).unwrap();
+    let mirror = json!({"charge": {"queue": "a", "gpus": {}}, "share": {"trainer": [["n1", 2]]}});
+    let job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+        "metadata": {"name": "j", "namespace": "default", "uid": "u1", "labels": {"trainyard.dev/queue": "a"}},
+        "spec": {}, "status": {"trainyard": mirror}});
+    cluster.store_unchecked(&job).unwrap();
+    let pod = |name: &str, node: &str| {
+        let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": {"trainyard.dev/queue": "a"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "AITrainingJob", "name": "j", "uid": "u1"}]},
+            "spec": {"containers": [], "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                {"nodeSelectorTerms": [{"matchFields": [field]}]}}}}})
+    };
+    cluster.store_unchecked(&pod("p1", "n1")).unwrap();
+    assert_eq!(audit.check(&cluster), [""; 0]);
+    cluster.add_node(&node("n1", "b"));
+    cluster.store_unchecked(&pod("p2", "n1")).unwrap();
+    assert_eq!(audit.check(&cluster), [""; 0], "n1 was selected when the job was there");
+    cluster.store_unchecked(&pod("p3", "n2")).unwrap();
+    assert_eq!(audit.check(&cluster), ["pod p3: on node n2, which queue a does not select"]);
+}

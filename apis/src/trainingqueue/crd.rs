@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use super::nodes;
 use super::spec::{ORDERS, PLACEMENTS, RECLAIM, WITHIN};
 use super::{KIND, PLURAL};
 use crate::crd::{Names, Version, column, condition, definition, field, loosened, object, one_of, open, status};
@@ -80,7 +81,7 @@ fn strict_spec() -> Value {
             ("cohort", field("string", "Name of the queues that lend to each other; none when absent.")),
             ("quota", quota),
             ("weight", field("integer", "Share of what is borrowed, against other queues; 1 when absent.")),
-            ("nodes", open("object", "Reserved: all nodes count.")),
+            ("nodes", nodes::schema()),
             ("policy", field("string", "Policy of the scheduler, with its arguments; fifo-backfill when absent.")),
             ("order", one_of(&ORDERS, "Order of jobs that wait; Priority when absent.")),
             ("preemption", preemption),

@@ -1,10 +1,11 @@
 //! TrainingQueue (`trainyard.dev/v1alpha1`, cluster-scoped): quota, cohort, policy and order of the jobs that name it.
 //!
-//! To the engine a queue is a job without groups whose spec holds the settings of a queue. `spec` reads the object, `status`
+//! To the engine a queue is a job without groups whose spec holds the settings of a queue. `spec` and `nodes` read the object, `status`
 //! writes its status, `crd` is its schema. It owns no object and has no pods. Must not decide anything: that is
 //! `engine::queues`. Tests: `tests.rs`.
 
 mod crd;
+mod nodes;
 mod spec;
 mod status;
 

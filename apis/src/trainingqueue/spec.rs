@@ -6,6 +6,7 @@ use model::{JobSpec, QueueSpec, QuotaSpec, Reclaim, SpecFact, Text, WithinQueue}
 use serde_json::{Value, json};
 
 use super::crd::spec_schema;
+use super::nodes;
 use crate::fields::{Findings, Unknown, Word, join};
 use crate::objects::at;
 use crate::template::is_gpu;
@@ -89,14 +90,8 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         spread: findings.word(spec, "spec", "placement", &PLACEMENTS, false, Unknown::Refused),
         paused: findings.boolean(spec, "spec", "paused").unwrap_or(false),
         namespaces: namespaces(spec, findings),
+        nodes: nodes::selector(spec, findings),
     };
-    if let Some(nodes) = spec.get("nodes").filter(|nodes| !nodes.is_null()) {
-        findings.error(
-            "spec.nodes",
-            Some(nodes),
-            "a part of the nodes cannot be chosen: leave the field out; all nodes count",
-        );
-    }
     Some(JobSpec { queue: Some(Box::new(queue)), ..translation::without_groups() })
 }
 

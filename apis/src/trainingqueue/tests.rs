@@ -1,6 +1,6 @@
 //! Tests of this API: what a queue object becomes, and what is shown of it.
 
-use model::{QuotaSpec, Reclaim, WithinQueue};
+use model::{LabelOperator, LabelRequirement, LabelSelector, QuotaSpec, Reclaim, WithinQueue};
 use serde_json::{Value, json};
 
 use super::TrainingQueue;
@@ -58,10 +58,6 @@ fn mistakes_name_their_fields() {
              (\"a\")",
         ),
         (
-            vec![("/spec/nodes", json!({"selector": {}}))],
-            "spec.nodes: a part of the nodes cannot be chosen: leave the field out; all nodes count ({\"selector\":{}})",
-        ),
-        (
             vec![("/spec/quota", Value::Null)],
             "spec.quota: a queue needs a quota, for example {nvidia.com/gpu: {nominal: 8}} (missing)",
         ),
@@ -70,6 +66,66 @@ fn mistakes_name_their_fields() {
     }
     let unknown = errors(&TrainingQueue, &edited(queue(), &[("/spec/policy", json!("fifo-backfil"))]));
     assert!(unknown[0].starts_with("spec.policy: ") && unknown[0].contains("fifo-backfill"), "{unknown:?}");
+}
+
+/// A queue with these expressions about labels of nodes.
+fn selecting(expressions: &Value) -> Value {
+    edited(queue(), &[("/spec/nodes", json!({"selector": {"matchExpressions": expressions}}))])
+}
+
+#[test]
+fn nodes_are_selected_by_their_labels() {
+    let nodes = |object: &Value| TrainingQueue.spec_fact(object).spec.unwrap().queue.unwrap().nodes;
+    assert_eq!(nodes(&queue()), None);
+    assert_eq!(nodes(&edited(queue(), &[("/spec/nodes", json!({"selector": {}}))])), Some(LabelSelector::default()));
+    let selector = json!({"matchLabels": {"pool": "a"}, "matchExpressions": [
+        {"key": "zone", "operator": "NotIn", "values": ["x", "y"]}, {"key": "spot", "operator": "DoesNotExist"},
+        {"key": "memory", "operator": "Gt", "values": ["40"]}]});
+    let of = |key: &str, operator, values: &[&str]| LabelRequirement {
+        key: key.into(),
+        operator,
+        values: values.iter().map(|value| (*value).into()).collect(),
+    };
+    let requirements = vec![
+        of("pool", LabelOperator::In, &["a"]),
+        of("zone", LabelOperator::NotIn, &["x", "y"]),
+        of("spot", LabelOperator::DoesNotExist, &[]),
+        of("memory", LabelOperator::Gt, &["40"]),
+    ];
+    let object = edited(queue(), &[("/spec/nodes", json!({"selector": selector, "exclusive": true}))]);
+    assert_eq!(nodes(&object), Some(LabelSelector { requirements }));
+}
+
+#[test]
+fn mistakes_in_a_node_selector_name_their_fields() {
+    const AT: &str = "spec.nodes.selector.matchExpressions[0]";
+    for (expression, want) in [
+        (json!({"operator": "Exists"}), "key: must be written (missing)"),
+        (json!({"key": "a"}), "operator: must be written (missing)"),
+        (json!({"key": "a", "operator": "In"}), "values: needs at least one value (missing)"),
+        (
+            json!({"key": "a", "operator": "Exists", "values": ["x"]}),
+            "values: must be absent for Exists and DoesNotExist ([\"x\"])",
+        ),
+        (
+            json!({"key": "a", "operator": "Gt", "values": ["x"]}),
+            "values: must be one whole number, written as text ([\"x\"])",
+        ),
+        (
+            json!({"key": "feature.node.kubernetes.io/pci", "operator": "Exists"}),
+            "key: labels of feature.node.kubernetes.io/ are not read: put a label of your own on the nodes, for example pool, \
+             and select by it (\"feature.node.kubernetes.io/pci\")",
+        ),
+    ] {
+        assert_eq!(errors(&TrainingQueue, &selecting(&json!([expression]))), [format!("{AT}.{want}")]);
+    }
+    let unknown = errors(&TrainingQueue, &selecting(&json!([{"key": "a", "operator": "in", "values": ["x"]}])));
+    assert!(unknown[0].starts_with(&format!("{AT}.operator: must be one of In, NotIn")), "{unknown:?}");
+    let labels = json!({"selector": {"matchLabels": {"pool": 3}}});
+    assert_eq!(
+        errors(&TrainingQueue, &edited(queue(), &[("/spec/nodes", labels)])),
+        ["spec.nodes.selector.matchLabels.pool: must be text, not a number (3); did you mean \"3\"?"]
+    );
 }
 
 #[test]

@@ -81,6 +81,7 @@ fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
         conditions,
         gpus: BTreeMap::default(),
         closed: false,
+        labels: BTreeMap::default(),
     }))
 }
 

@@ -71,7 +71,7 @@ struct Room {
 impl Room {
     fn new(state: &State, now: Timestamp) -> Self {
         let (nodes, _) = round::nodes(state, now);
-        let tenants = round::Tenants::new(&state.queues);
+        let tenants = round::Tenants::new(state);
         let mut pools = Pools::new();
         for node in &nodes {
             let sum = pools.entry(node.gpu_type).or_default();
@@ -123,8 +123,12 @@ impl Room {
                 *sum = sum.saturating_add(gpus);
             }
         }
-        let in_quota = self.tenants.place(key, holder).is_some_and(|tenant| self.books.left(tenant, gpu_type) >= quota);
-        let on_nodes = on.iter().all(|(node, gpus)| self.nodes.get(*node).is_some_and(|left| left >= gpus));
+        let tenant = self.tenants.place(key, holder);
+        let in_quota = tenant.is_some_and(|tenant| self.books.left(tenant, gpu_type) >= quota);
+        // A node may have left the queue's selection since the target was decided.
+        let is_open = |node: &Text| tenant.is_some_and(|tenant| self.tenants.takes(tenant, node));
+        let has_room = |(node, gpus): (&&Text, &u32)| self.nodes.get(*node).is_some_and(|left| left >= gpus);
+        let on_nodes = on.iter().all(|entry| has_room(entry) && is_open(entry.0));
         self.take_quota(key, holder, gpu_type, quota);
         for (node, gpus) in on {
             self.take_node(node, gpus);

@@ -74,7 +74,7 @@ pub fn root_rules() -> Option<desk::Queue> {
     scheduler::by_name(ROOT_POLICY).ok().map(|policy| desk::Queue::new(Arc::from(policy)))
 }
 
-/// Returns the settings of a queue as the desk takes them; `None` for a policy that this build does not know.
+/// Returns the settings of a queue as the desk takes them, but for its nodes; `None` for a policy that this build does not know.
 pub fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
     let policy = scheduler::by_name(&spec.policy).ok()?;
     Some(desk::Queue {
@@ -107,8 +107,16 @@ pub(super) struct Tenants {
     specs: BTreeMap<Text, QueueSpec>,
 }
 
+/// Returns the nodes with GPUs that a queue selects; `None`: all.
+fn selected(spec: &QueueSpec, nodes: &BTreeMap<Text, crate::nodes::Node>) -> Option<Arc<BTreeSet<Text>>> {
+    let selector = spec.nodes.as_ref()?;
+    let nodes = nodes.iter().filter(|(_, node)| !node.fact.gpus.is_empty() && selector.selects(&node.fact.labels));
+    Some(Arc::new(nodes.map(|(name, _)| name.clone()).collect()))
+}
+
 impl Tenants {
-    pub(super) fn new(queues: &Queues) -> Self {
+    pub(super) fn new(state: &State) -> Self {
+        let queues = &state.queues;
         let mut tenants = Self { all: Vec::new(), queues: BTreeMap::new(), specs: BTreeMap::new() };
         tenants.queues.insert(Text::from(ROOT), 0);
         tenants.all.extend(root_rules().map(|queue| Tenant::root(ROOT, queue)));
@@ -116,6 +124,7 @@ impl Tenants {
         for (name, (_, spec)) in &queues.objects {
             // A policy that this build does not know is refused when the object is read.
             let Some(queue) = rules(spec) else { continue };
+            let queue = desk::Queue { nodes: selected(spec, &state.nodes), ..queue };
             let parent = spec.cohort.as_ref().map(|cohort| {
                 *cohorts.entry(cohort).or_insert_with(|| {
                     tenants.all.push(Tenant {
@@ -152,6 +161,12 @@ impl Tenants {
         let name = holder.queue();
         let allowed = |spec: &QueueSpec| spec.namespaces.as_ref().is_none_or(|names| names.contains(&key.namespace));
         self.specs.get(name).is_none_or(allowed).then(|| self.queues.get(name).copied())?
+    }
+
+    /// Returns true if a queue places new workers on a node.
+    pub(super) fn takes(&self, tenant: usize, node: &Text) -> bool {
+        let nodes = self.all.get(tenant).and_then(|tenant| tenant.queue.as_ref()?.nodes.as_ref());
+        nodes.is_none_or(|nodes| nodes.contains(node))
     }
 
     /// Returns the rule by which nodes are filled: that of the queues, where all say the same.
@@ -312,7 +327,7 @@ impl<'a> Inquiry<'a> {
         let (nodes, closed) = nodes(state, now);
         let asking = state.queues.holders.iter().filter(|(_, holder)| holder.wants);
         let asked = asking.map(|(key, holder)| Asked::new(&state.queues, key, holder, seen.get(key))).collect();
-        Self { nodes, closed, tenants: Tenants::new(&state.queues), asked }
+        Self { nodes, closed, tenants: Tenants::new(state), asked }
     }
 
     /// Asks the desk. Returns `None` for an answer that cannot be carried out: it leaves everything as it is.

@@ -39,7 +39,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
         Fact::Relisted { kind, .. } => format(false, *kind == Kind::Owned),
         Fact::Configured(config) if config4(config) => 4,
-        Fact::Node(node) if !node.gpus.is_empty() || node.closed => 4,
+        Fact::Node(node) if !node.gpus.is_empty() || node.closed || !node.labels.is_empty() => 4,
         Fact::QueuesAsked { .. } | Fact::ShareChanged(_) | Fact::QueueReported(_) => 4,
         Fact::TermBegan { .. }
         | Fact::Configured(_)

@@ -104,7 +104,7 @@ pub(crate) const OWNED: FieldMask = Only(&[
 
 /// Members kept of a node.
 pub(crate) const NODE: FieldMask = Only(&[
-    ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All)])),
+    ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All), ("labels", All)])),
     ("spec", Only(&[("unschedulable", All)])),
     ("status", Only(&[("allocatable", All), ("conditions", Each(&Only(&[("type", All), ("status", All)])))])),
 ]);

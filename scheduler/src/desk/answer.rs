@@ -79,12 +79,18 @@ pub struct Wait {
     pub place: u32,
     /// GPUs that it needs to start.
     pub needs: u32,
+    /// GPUs that each of its workers needs, all on one node.
+    pub width: u32,
     /// GPUs of its type that its queue may use more now.
     pub quota_left: u32,
     /// GPUs of its type that its queue may use at most.
     pub quota: u32,
-    /// GPUs of its type that are free on nodes.
+    /// GPUs of its type that are free on the nodes that its queue may use.
     pub nodes_left: u32,
+    /// GPUs of its type on all of these nodes.
+    pub nodes: u32,
+    /// GPUs of its type on the largest of them.
+    pub widest: u32,
     /// The reason.
     pub reason: Reason,
 }
@@ -122,7 +128,7 @@ impl Reason {
 
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { needs, quota_left, quota, nodes_left, .. } = self;
+        let Self { needs, width, quota_left, quota, nodes_left, nodes, widest, .. } = self;
         let needs = if *needs == 1 { "1 GPU".to_owned() } else { format!("{needs} GPUs") };
         match &self.reason {
             Reason::NoQueue => write!(f, "needs {needs}; it belongs to no queue"),
@@ -130,7 +136,10 @@ impl fmt::Display for Wait {
             Reason::BackOff(_) => write!(f, "needs {needs}; its last start failed, and is tried again after a while"),
             Reason::Faulty(problem) => write!(f, "cannot be scheduled: {problem}"),
             Reason::NeverQuota => write!(f, "needs {needs}; its queue may never use more than {quota}"),
-            Reason::NeverNodes => write!(f, "needs {needs}; no choice of nodes has room for its workers"),
+            Reason::NeverNodes => write!(
+                f,
+                "needs {needs}, {width} for each pod; the nodes that it may use have {nodes} in all and at most {widest} each"
+            ),
             Reason::Quota => write!(f, "needs {needs}; its queue has {quota_left} of {quota} left"),
             Reason::Nodes => write!(f, "needs {needs}; the nodes have {nodes_left} left"),
             Reason::Behind(first) => {

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::answer::{Answer, Change, Target, Why};
 use crate::desk::books::Books;
+use crate::desk::free::Free;
 use crate::desk::ledger::Ledger;
 use crate::desk::line::{Head, Limits, Line};
 use crate::desk::moves::{Judge, Matches};
 use crate::desk::place::{Placed, place};
-use crate::desk::question::{Pools, Question, take};
+use crate::desk::question::{Pools, Question};
 use crate::desk::seat::{Board, Ground, Seat};
 use crate::desk::tenancy::{Bidder, Share, Use};
 use crate::desk::waits::waits;
@@ -48,7 +49,8 @@ const PASSES: u32 = 8;
 pub fn decide(ledger: &Ledger, question: &Question<'_>) -> Result<Answer, Error> {
     let ground = Ground::new(question);
     let board = Board::new(question, &ground.pools, ledger.doubt());
-    let mut desk = Desk { question, ground, board, memories: BTreeMap::new() };
+    let free = Free::new(question.tenants, &ground.nodes);
+    let mut desk = Desk { question, ground, free, board, memories: BTreeMap::new() };
     desk.split(&ledger.memory);
     let before = desk.joined();
     let mut changes: BTreeMap<usize, Change> = BTreeMap::new();
@@ -82,6 +84,8 @@ pub fn decide(ledger: &Ledger, question: &Question<'_>) -> Result<Answer, Error>
 struct Desk<'a> {
     question: &'a Question<'a>,
     ground: Ground,
+    /// All GPUs of the ground.
+    free: Free,
     board: Board,
     /// Memory of each queue's policy, of the queue's claims alone.
     memories: BTreeMap<usize, Memory>,
@@ -235,14 +239,14 @@ impl<'a> Desk<'a> {
     fn is_behind_another(&self, tried: &Try<'_>, place: usize) -> bool {
         let rank = |place: usize| self.board.rank.get(place).copied();
         let tenant = self.board.seats.get(place).and_then(|seat| seat.tenant);
-        let others = tried.heads.iter().filter(|(other, _)| Some(**other) != tenant).flat_map(|(_, heads)| heads);
+        let is_other = |other: usize| Some(other) != tenant && self.free.overlap(Some(other), tenant);
+        let others = tried.heads.iter().filter(|(other, _)| is_other(**other)).flat_map(|(_, heads)| heads);
         others.into_iter().any(|head| head.reserved < head.needs.gpus && rank(head.place) < rank(place))
     }
 
     fn attempt(&self, limits: Limits, judge: &Judge<'_>) -> Result<Try<'a>, Error> {
         let tenants = self.question.tenants;
-        let mut share =
-            Share { tenants, books: Books::new(tenants, &self.ground.pools), free: self.ground.pools.clone() };
+        let mut share = Share { tenants, books: Books::new(tenants, &self.ground.pools), free: self.free.clone() };
         let mut grants = vec![Grant::NONE; self.board.seats.len()];
         for (place, (seat, slot)) in self.board.seats.iter().zip(&mut grants).enumerate() {
             if limits.is_fixed(place, seat) {
@@ -251,8 +255,10 @@ impl<'a> Desk<'a> {
                     share.books.charge(tenant, seat.held.gpu_type, seat.held.gpus);
                 }
                 if !seat.placed {
-                    take(&mut share.free, seat.held.gpu_type, seat.held.gpus);
+                    share.free.take_on(seat.tenant, seat.held.gpu_type, &seat.on, (seat.width, seat.held.gpus));
                 }
+            } else if let Some(tenant) = seat.tenant {
+                share.free.hold(tenant, &seat.on, seat.width);
             }
         }
         let mut memories = self.memories.clone();
@@ -272,7 +278,7 @@ impl<'a> Desk<'a> {
         for bidder in &bidders {
             for (&gpu_type, &gpus) in &bidder.used.charge {
                 share.books.charge(bidder.tenant, gpu_type, gpus);
-                take(&mut share.free, gpu_type, gpus);
+                share.free.take(bidder.tenant, gpu_type, gpus);
             }
         }
         share.run(&mut bidders, |tenant, budget| {

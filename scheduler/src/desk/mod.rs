@@ -13,7 +13,7 @@
 //! | [`mod@ask`] | one policy asked once, as the trace studies do |
 //! | [`floor`] | workers on nodes between decisions of a study |
 //!
-//! A decision is made of budgets (`tenancy`, on the accounts of `books`), policies within budgets (`line`, in whole workers
+//! A decision is made of budgets (`tenancy`, on the accounts of `books` and what is `free`), policies within budgets (`line`, in whole workers
 //! by `steps`), nodes (`place`), rights (`moves`) and reasons (`waits`).
 //!
 //! Like the rest of the crate it must not read a clock, use a float or iterate a hash map, and it never changes its input.
@@ -24,6 +24,7 @@ pub mod ask;
 pub mod books;
 pub mod decide;
 pub mod floor;
+mod free;
 pub mod ledger;
 pub mod lessons;
 mod line;

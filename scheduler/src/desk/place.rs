@@ -43,6 +43,7 @@ pub(super) fn place(
             turn: if is_running { 0 } else { turn },
             gpu_type: Some(grant.gpu_type),
             avoid: seat.avoid.clone(),
+            among: seat.among.clone(),
             ..Demand::new(seat.id.clone(), grant.gpus.checked_div(seat.width).unwrap_or_default())
         })
     };

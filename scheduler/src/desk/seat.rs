@@ -2,7 +2,8 @@
 //!
 //! Owns reading the question; decides nothing about budgets. Tests: through [`super::decide`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::Text;
 
@@ -10,7 +11,7 @@ use crate::desk::answer::Reason;
 use crate::desk::books::Books;
 use crate::desk::question::{Claim, Fixed, Pools, Question, Sizes, add, count};
 use crate::desk::steps::{common, view_in_steps};
-use crate::desk::tenant::Queue;
+use crate::desk::tenant::{Queue, Tenant};
 use crate::job::{Grant, JobError, JobView};
 use crate::placement::Node;
 use crate::units::{GpuType, Micros};
@@ -31,6 +32,8 @@ pub(super) struct Seat {
     pub(super) on: Vec<Text>,
     /// Nodes that take none of its new workers.
     pub(super) avoid: Vec<Text>,
+    /// Nodes that take its new workers, but for those; `None`: all.
+    pub(super) among: Option<Arc<BTreeSet<Text>>>,
     /// True if a worker's node is gone.
     pub(super) lost: bool,
     /// True if no decision may change its size.
@@ -69,7 +72,12 @@ pub(super) struct Board {
     pub(super) steps: BTreeMap<usize, u32>,
     /// Most GPUs that each queue may ever use.
     pub(super) most: BTreeMap<usize, Pools>,
+    /// Nodes of each queue that is limited to a part of them; under `None` all nodes.
+    rooms: BTreeMap<Option<usize>, Rooms>,
 }
+
+/// Numbers of nodes by their GPUs, by type.
+type Rooms = BTreeMap<GpuType, BTreeMap<u32, u32>>;
 
 impl Board {
     pub(super) fn new(question: &Question<'_>, types: &Pools, doubt: u32) -> Self {
@@ -89,13 +97,15 @@ impl Board {
         let most: BTreeMap<usize, Pools> = steps.keys().map(most).collect();
         let nodes: BTreeMap<&str, &Node> = question.nodes.iter().map(|node| (&*node.name, node)).collect();
         let rooms = rooms(question);
+        let rooms_of = |tenant: Option<usize>| rooms.get(&tenant).or_else(|| rooms.get(&None));
         let mut seats: Vec<Seat> = (question.claims.iter())
             .map(|claim| {
                 let queue = queue(claim);
                 let step = queue.and_then(|(tenant, _)| steps.get(&tenant)).copied().unwrap_or(1);
                 let mut seat = seat(question.now, claim, queue, &nodes, (step, doubt));
                 if seat.barred.is_none() {
-                    seat.barred = infeasible(&seat, queue.and_then(|(tenant, _)| most.get(&tenant)), &rooms);
+                    seat.barred =
+                        infeasible(&seat, queue.and_then(|(tenant, _)| most.get(&tenant)), rooms_of(seat.tenant));
                 }
                 seat.pinned |= seat.barred.is_some();
                 seat
@@ -112,7 +122,15 @@ impl Board {
                 lines.entry(tenant).or_default().push(place);
             }
         }
-        Self { seats, rank, lines, steps, most }
+        Self { seats, rank, lines, steps, most, rooms }
+    }
+
+    /// Returns the GPUs of a type on all nodes that a claim's queue may use, and on the largest of them.
+    pub(super) fn room(&self, tenant: Option<usize>, gpu_type: GpuType) -> (u32, u32) {
+        let rooms = self.rooms.get(&tenant).or_else(|| self.rooms.get(&None)).and_then(|rooms| rooms.get(&gpu_type));
+        let gpus = |(&slots, &number): (&u32, &u32)| slots.saturating_mul(number);
+        let all = rooms.into_iter().flatten().map(gpus).fold(0, u32::saturating_add);
+        (all, rooms.and_then(|rooms| rooms.last_key_value()).map_or(0, |(&slots, _)| slots))
     }
 }
 
@@ -142,23 +160,34 @@ fn line_order(seats: &mut [Seat], question: &Question<'_>) -> Vec<usize> {
     order
 }
 
-/// Workers of each width that the nodes of each type could hold if they were empty: slots by type.
-fn rooms(question: &Question<'_>) -> BTreeMap<GpuType, BTreeMap<u32, u32>> {
-    let mut rooms: BTreeMap<GpuType, BTreeMap<u32, u32>> = BTreeMap::new();
-    for node in question.nodes {
-        let number = rooms.entry(node.gpu_type).or_default().entry(node.slots).or_default();
-        *number = number.saturating_add(1);
-    }
-    rooms
+/// Nodes by their GPUs when they are empty: all of them, and those of each queue that is limited to a part.
+fn rooms(question: &Question<'_>) -> BTreeMap<Option<usize>, Rooms> {
+    let limit = |(place, tenant): (usize, &Tenant)| Some((Some(place), Some(tenant.queue.as_ref()?.nodes.clone()?)));
+    let limits = question.tenants.iter().enumerate().filter_map(limit);
+    let of = |(tenant, among): (Option<usize>, Option<Arc<BTreeSet<Text>>>)| {
+        let mut rooms = Rooms::new();
+        let is_among = |node: &&Node| among.as_ref().is_none_or(|nodes| nodes.contains(&node.name));
+        for node in question.nodes.iter().filter(is_among) {
+            let number = rooms.entry(node.gpu_type).or_default().entry(node.slots).or_default();
+            *number = number.saturating_add(1);
+        }
+        (tenant, rooms)
+    };
+    std::iter::once((None, None)).chain(limits).map(of).collect()
 }
 
 /// Reason why a claim could not even start alone; `None`: it could.
-fn infeasible(seat: &Seat, most: Option<&Pools>, rooms: &BTreeMap<GpuType, BTreeMap<u32, u32>>) -> Option<Reason> {
+fn infeasible(seat: &Seat, most: Option<&Pools>, rooms: Option<&Rooms>) -> Option<Reason> {
     let fits = |gpu_type: GpuType| {
         let workers = |(&slots, &number): (&u32, &u32)| {
             u64::from(slots.checked_div(seat.width).unwrap_or_default()).saturating_mul(number.into())
         };
-        let all = rooms.get(&gpu_type).into_iter().flatten().map(workers).fold(0_u64, u64::saturating_add);
+        let all = rooms
+            .and_then(|rooms| rooms.get(&gpu_type))
+            .into_iter()
+            .flatten()
+            .map(workers)
+            .fold(0_u64, u64::saturating_add);
         all.saturating_mul(seat.width.into()) >= seat.min.into()
     };
     let allowed = |gpu_type: GpuType| most.is_none_or(|most| count(most, gpu_type) >= seat.min);
@@ -244,6 +273,7 @@ fn seat(
         held,
         on: claim.held.to_vec(),
         avoid: claim.avoid.to_vec(),
+        among: queue.and_then(|(_, queue)| queue.nodes.clone()),
         lost: !claim.held.iter().all(here),
         // A claim that holds nothing may start; it is fixed from then on.
         pinned: (claim.fixed != Fixed::No && !held.is_none()) || protected_until.is_some() || barred.is_some(),

@@ -11,10 +11,12 @@
 //! is the caller's. Tests: at the end of this file.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use model::Text;
 
 use crate::desk::books::Books;
+use crate::desk::free::Free;
 use crate::desk::question::{Pools, add, count, take};
 use crate::desk::tenant::Tenant;
 use crate::units::GpuType;
@@ -51,8 +53,8 @@ impl Use {
 pub(super) struct Share<'a> {
     pub(super) tenants: &'a [Tenant],
     pub(super) books: Books,
-    /// GPUs that no queue uses, by type.
-    pub(super) free: Pools,
+    /// GPUs that no queue uses.
+    pub(super) free: Free,
 }
 
 /// Number of steps in which what is left is offered.
@@ -110,7 +112,7 @@ impl Share<'_> {
                 let kept_back = std::mem::take(&mut bidder.used.kept_back);
                 for (&gpu_type, &gpus) in &kept_back {
                     self.books.release(bidder.tenant, gpu_type, gpus);
-                    add(&mut self.free, gpu_type, gpus);
+                    self.free.give(bidder.tenant, gpu_type, gpus);
                     take(&mut bidder.used.charge, gpu_type, gpus);
                 }
                 withdrawn.push((other, kept_back));
@@ -152,7 +154,7 @@ impl Share<'_> {
     /// Each queue's own quota as far as it is wanted; less where there are not enough GPUs, in proportion to quotas.
     fn own(&self, bidders: &[Bidder]) -> Vec<Pools> {
         let mut own: Vec<Pools> = vec![Pools::new(); bidders.len()];
-        for (&gpu_type, &free) in &self.free {
+        for (gpu_type, _) in self.free.types() {
             let cap = |bidder: &Bidder| {
                 let quota = self.tenant(bidder).and_then(|tenant| tenant.quota(gpu_type));
                 let nominal = quota.map_or(u32::MAX, |quota| quota.nominal);
@@ -160,17 +162,40 @@ impl Share<'_> {
                 (nominal, nominal.saturating_sub(used).min(missing(bidder, gpu_type)))
             };
             let caps: Vec<(u32, u32)> = bidders.iter().map(cap).collect();
-            for (pools, gpus) in own.iter_mut().zip(parts(free, &caps)) {
+            for (pools, gpus) in own.iter_mut().zip(self.parts(bidders, gpu_type, caps)) {
                 add(pools, gpu_type, gpus);
             }
         }
         own
     }
 
+    /// Parts of the GPUs of a type for the caps of queues, by the nodes that they may use: the fewest first.
+    fn parts(&self, bidders: &[Bidder], gpu_type: GpuType, mut caps: Vec<(u32, u32)>) -> Vec<u32> {
+        let reaches: Vec<BTreeSet<usize>> =
+            bidders.iter().map(|bidder| self.free.reach(Some(bidder.tenant), gpu_type)).collect();
+        let mut distinct: Vec<&BTreeSet<usize>> = reaches.iter().collect();
+        distinct.sort_by_key(|reach| (reach.len(), *reach));
+        distinct.dedup();
+        for reach in distinct {
+            let inside = |(_, own): &(usize, &BTreeSet<usize>)| own.is_subset(reach);
+            let places: Vec<usize> = reaches.iter().enumerate().filter(inside).map(|(place, _)| place).collect();
+            let of: Vec<(u32, u32)> = places.iter().filter_map(|&place| caps.get(place)).copied().collect();
+            let inside = places.iter().filter_map(|&place| bidders.get(place));
+            let outside = inside.map(|bidder| self.free.outside(bidder.tenant, gpu_type));
+            let gpus = outside.fold(self.free.sum(reach), u32::saturating_add);
+            for (place, part) in places.into_iter().zip(parts(gpus, &of)) {
+                if let Some((_, most)) = caps.get_mut(place) {
+                    *most = part;
+                }
+            }
+        }
+        caps.into_iter().map(|(_, most)| most).collect()
+    }
+
     /// Cuts an offer to what is left of the limits and of the GPUs.
     fn within(&self, bidder: &Bidder, offer: Pools) -> Pools {
         let cut = |(gpu_type, gpus): (GpuType, u32)| {
-            let left = self.books.left(bidder.tenant, gpu_type).min(count(&self.free, gpu_type));
+            let left = self.books.left(bidder.tenant, gpu_type).min(self.free.count(Some(bidder.tenant), gpu_type));
             (gpu_type, gpus.min(left))
         };
         offer.into_iter().map(cut).filter(|&(_, gpus)| gpus > 0).collect()
@@ -179,22 +204,22 @@ impl Share<'_> {
     /// Offers of what is left, in steps, one offer per queue. Nothing is taken yet.
     fn offers(&mut self, bidders: &[Bidder]) -> Vec<Pools> {
         let mut offers: Vec<Pools> = vec![Pools::new(); bidders.len()];
-        let types: Vec<(GpuType, u32)> = self.free.iter().map(|(&gpu_type, &free)| (gpu_type, free)).collect();
-        let mut tried = self.books.clone();
-        for (gpu_type, mut free) in types {
-            let step = free.checked_div(OFFER_STEPS).unwrap_or_default().max(1);
-            while free > 0 {
+        let (mut tried, mut free) = (self.books.clone(), self.free.clone());
+        for (gpu_type, all) in self.free.types() {
+            let step = all.checked_div(OFFER_STEPS).unwrap_or_default().max(1);
+            loop {
                 let room = |place: usize, bidder: &Bidder| {
                     let offered = offers.get(place).map_or(0, |offer| count(offer, gpu_type));
                     let missing = missing(bidder, gpu_type).saturating_sub(offered);
-                    let gpus = missing.min(tried.left(bidder.tenant, gpu_type)).min(step).min(free);
+                    let open = free.count(Some(bidder.tenant), gpu_type);
+                    let gpus = missing.min(tried.left(bidder.tenant, gpu_type)).min(step).min(open);
                     let used = total(&bidder.used.charge).saturating_add(offered.into());
                     (gpus > 0).then(|| (self.turn(bidder, used), place, bidder.tenant, gpus))
                 };
                 let next = bidders.iter().enumerate().filter_map(|(place, bidder)| room(place, bidder)).min();
                 let Some((_, place, tenant, gpus)) = next else { break };
                 tried.charge(tenant, gpu_type, gpus);
-                free = free.saturating_sub(gpus);
+                free.take(tenant, gpu_type, gpus);
                 if let Some(offer) = offers.get_mut(place) {
                     add(offer, gpu_type, gpus);
                 }
@@ -235,12 +260,12 @@ impl Share<'_> {
     ) -> Result<(), E> {
         for (&gpu_type, &gpus) in &bidder.used.charge {
             self.books.release(bidder.tenant, gpu_type, gpus);
-            add(&mut self.free, gpu_type, gpus);
+            self.free.give(bidder.tenant, gpu_type, gpus);
         }
         bidder.used = ask(bidder.tenant, budget)?;
         for (&gpu_type, &gpus) in &bidder.used.charge {
             self.books.charge(bidder.tenant, gpu_type, gpus);
-            take(&mut self.free, gpu_type, gpus);
+            self.free.take(bidder.tenant, gpu_type, gpus);
         }
         Ok(())
     }
@@ -291,6 +316,7 @@ fn parts(free: u32, caps: &[(u32, u32)]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::desk::tenant::Quota;
+    use crate::placement::Node;
 
     const TYPE: GpuType = GpuType(0);
 
@@ -301,7 +327,8 @@ mod tests {
     /// Use by queue: each takes whole jobs of one size, as many as it wants and its budget holds.
     fn shared(tenants: &[Tenant], free: u32, jobs: &[(usize, u32, u32)]) -> Vec<u32> {
         let pools: Pools = [(TYPE, free)].into();
-        let mut share = Share { tenants, books: Books::new(tenants, &pools), free: pools };
+        let free = Free::new(tenants, &[Node::new("n", free)]);
+        let mut share = Share { tenants, books: Books::new(tenants, &pools), free };
         let bidder = |&(tenant, size, number): &(usize, u32, u32)| Bidder {
             tenant,
             wants: [(TYPE, size * number)].into(),

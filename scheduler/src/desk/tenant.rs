@@ -2,7 +2,7 @@
 //!
 //! Plain values; [`super::books`] adds up their use, [`super::tenancy`] shares out. Tests: there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::Text;
@@ -83,6 +83,8 @@ pub struct Queue {
     pub backfill: Backfill,
     /// True if nothing new is admitted; what runs goes on.
     pub paused: bool,
+    /// Nodes that take new workers of its jobs; `None`: all. Workers that run elsewhere go on.
+    pub nodes: Option<Arc<BTreeSet<Text>>>,
 }
 
 impl Queue {
@@ -99,6 +101,7 @@ impl Queue {
             min_run: Self::MIN_RUN,
             backfill: Backfill::default(),
             paused: false,
+            nodes: None,
         }
     }
 }

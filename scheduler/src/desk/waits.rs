@@ -44,10 +44,11 @@ fn wait(board: &Board, share: &Share<'_>, limits: &Limits, heads: &[Head], place
     let quota = of(seat.tenant.and_then(|tenant| board.most.get(&tenant)));
     let left = seat.tenant.map_or(0, |tenant| share.books.left(tenant, seat.home));
     let quota_left = left.saturating_add(reserved).min(quota);
-    let nodes_left = count(&share.free, seat.home).saturating_add(reserved);
+    let nodes_left = share.free.count(seat.tenant, seat.home).saturating_add(reserved);
     let reason = reason(seat, limits, heads, (place, board), (quota_left, nodes_left));
-    let (id, tenant, needs) = (seat.id.clone(), seat.tenant, seat.min);
-    Some(Wait { id, tenant, place: turn, needs, quota_left, quota, nodes_left, reason })
+    let (id, tenant, needs, width) = (seat.id.clone(), seat.tenant, seat.min, seat.width);
+    let (nodes, widest) = board.room(tenant, seat.home);
+    Some(Wait { id, tenant, place: turn, needs, width, quota_left, quota, nodes_left, nodes, widest, reason })
 }
 
 fn reason(

@@ -14,6 +14,7 @@ mod settle;
 mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::Text;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,9 @@ pub struct Demand {
     /// Nodes that take none of its workers but those that are there.
     #[serde(default)]
     pub avoid: Vec<Text>,
+    /// Nodes that take its workers, beside those that have some; `None`: all.
+    #[serde(skip)]
+    pub among: Option<Arc<BTreeSet<Text>>>,
 }
 
 const fn one() -> u32 {
@@ -72,11 +76,12 @@ const fn one() -> u32 {
 impl Demand {
     /// `workers` workers on whatever there is.
     pub fn new(job: impl Into<Text>, workers: u32) -> Self {
-        Self { job: job.into(), workers, gpu_type: None, width: 1, turn: 0, avoid: Vec::new() }
+        Self { job: job.into(), workers, gpu_type: None, width: 1, turn: 0, avoid: Vec::new(), among: None }
     }
 
     fn accepts(&self, node: &Node) -> bool {
-        self.gpu_type.is_none_or(|wanted| wanted == node.gpu_type) && !self.avoid.contains(&node.name)
+        let is_among = self.among.as_ref().is_none_or(|nodes| nodes.contains(&node.name));
+        is_among && self.gpu_type.is_none_or(|wanted| wanted == node.gpu_type) && !self.avoid.contains(&node.name)
     }
 }
 

@@ -81,6 +81,7 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             conditions: Vec::new(),
             gpus: std::collections::BTreeMap::new(),
             closed: false,
+            labels: std::collections::BTreeMap::new(),
         })),
         "NodeGone" => Fact::NodeGone { name: "n1".into() },
         "Relisted" => Fact::Relisted { kind: Kind::Pod, of: None, rv },

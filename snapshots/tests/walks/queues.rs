@@ -1,5 +1,7 @@
 //! Several jobs of two APIs in two queues of a cohort and in the root queue, on four nodes with GPUs.
 //!
+//! In half of the walks one queue selects nodes by a label, which comes and goes.
+//!
 //! After every call and every event the audit adds up the GPUs of all pods and compares them with nodes, quotas and cohorts. At rest
 //! every gang has all of its pods or none, and nothing waits while nothing runs.
 
@@ -26,6 +28,8 @@ const JOBS: usize = 6;
 /// Steps of one walk.
 const STEPS: usize = 60;
 const RESOURCE: &str = "nvidia.com/gpu";
+/// Label of nodes that a queue may select.
+const POOL: &str = "pool";
 
 struct Walk {
     rng: TestRng,
@@ -91,12 +95,17 @@ fn job(rng: &mut TestRng, n: usize) -> Value {
 impl Walk {
     fn new(seed: u64) -> Self {
         let mut rng = rng(seed);
-        let nodes: Vec<NodeSpec> = NODES.iter().map(|name| NodeSpec { gpus: GPUS, ..NodeSpec::new(name) }).collect();
+        let labels = std::collections::BTreeMap::from([(POOL.to_owned(), "a".to_owned())]);
+        let node = |name: &&str| NodeSpec { gpus: GPUS, labels: labels.clone(), ..NodeSpec::new(name) };
+        let nodes: Vec<NodeSpec> = NODES.iter().map(node).collect();
         let node_grace_ms = if below(&mut rng, 2) == 0 { 0 } else { 20_000 };
         let config = Config { node_grace_ms, ..Config::default() };
         let mut simulation = Simulation::new(&nodes, config).expect("a simulation can be created");
         simulation.settle().expect("an empty simulation is idle");
-        let queues = [queue(&mut rng, "a", 8, 4), queue(&mut rng, "b", 4, 8)];
+        let mut queues = [queue(&mut rng, "a", 8, 4), queue(&mut rng, "b", 4, 8)];
+        if below(&mut rng, 2) == 0 {
+            queues[1]["spec"]["nodes"] = json!({"selector": {"matchLabels": {POOL: "a"}}});
+        }
         let manifests: Vec<Value> = (0..JOBS).map(|n| job(&mut rng, n)).collect();
         let story = queues.iter().chain(&manifests).map(ToString::to_string).collect();
         for queue in &queues {
@@ -120,12 +129,17 @@ impl Walk {
         let pods = self.pods();
         let pod = if pods.is_empty() { String::new() } else { pods[self.below(pods.len())].clone() };
         let node = NODES[self.below(NODES.len())];
-        let what = self.below(46);
+        let what = self.below(47);
         let description = match what {
             // A pod is bound where its share says, and a job is submitted instead.
             6 | 34..=38 => self.submit(),
             39 => self.edit_queue(),
             40 => self.edit_job(),
+            46 => {
+                let pool = pick(&mut self.rng, &["a", "b"]);
+                self.relabel(node, &pool);
+                format!("{node} in pool {pool}")
+            }
             41 => {
                 let closed = self.below(2) == 0;
                 drop(self.simulation.backend.cluster.cordon(node, closed));
@@ -181,6 +195,11 @@ impl Walk {
         format!("queue {name}: {patch}")
     }
 
+    fn relabel(&mut self, node: &str, pool: &str) {
+        let patch = json!({"metadata": {"labels": {POOL: pool}}});
+        drop(self.simulation.backend.cluster.merge_patch(&core("Node"), "", node, &patch, false));
+    }
+
     fn edit_job(&mut self) -> String {
         let n = self.below(JOBS);
         let Some(manifest) = self.manifests.get(n) else { return String::new() };
@@ -230,6 +249,10 @@ impl Walk {
             drop(cluster.node(node, NodeState::Ready));
             drop(cluster.cordon(node, false));
         }
+        for node in NODES {
+            self.relabel(node, "a");
+        }
+        let cluster = &mut self.simulation.backend.cluster;
         for name in ["a", "b"] {
             drop(cluster.merge_patch(&queue_type(), "", name, &json!({"spec": {"paused": false}}), false));
         }

@@ -228,7 +228,10 @@ fn workload(reader: &Reader, queue: &Text, path: &Path) -> Result<Recorded, Fail
         Quota { nominal: own.nominal.saturating_add(borrowing), ..Quota::default() }
     });
     let spreads = reader.queues.get(queue).is_some_and(|spec| spec.spread);
-    let (jobs, remarks) = played(reader, &resource);
+    let (jobs, mut remarks) = played(reader, &resource);
+    if reader.queues.get(queue).is_some_and(|spec| spec.nodes.is_some()) {
+        remarks.push("the queue selects nodes by their labels; here its jobs may use all nodes".to_owned());
+    }
     let origin = jobs.first().map_or(Timestamp(0), |(_, seen)| seen.submitted);
     let since = |at: Timestamp| Micros::from_millis(at.0.saturating_sub(origin.0));
     let id = |key: &JobKey| format!("{}/{}/{}", key.kind, key.namespace, key.name);

@@ -310,6 +310,7 @@ fn node() -> NodeFact {
         conditions: vec!["Xid".into()],
         gpus: BTreeMap::new(),
         closed: false,
+        labels: BTreeMap::new(),
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use model::fact::{Adopted, ReportedEnd};
 use model::{
     Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, Config, Decision, Demand, Dependency, Edits,
-    Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, LossKind, Mirror, NodeFact, Noted,
-    ObjectRef, Outcome, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec,
-    Reach, Reached, Reclaim, Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange,
-    SpecFact, Target, Timestamp, Usage, WaitingJob, When, WithinQueue,
+    Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, LabelOperator, LabelRequirement,
+    LabelSelector, LossKind, Mirror, NodeFact, Noted, ObjectRef, Outcome, OwnedFact, OwnedRef, OwnedSpec, Phase,
+    PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim, Resize, ResourceVersion,
+    Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact, Target, Timestamp, Usage, WaitingJob, When,
+    WithinQueue,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -55,6 +56,7 @@ fn queues() -> Vec<QueueSpec> {
         spread: false,
         paused: false,
         namespaces: None,
+        nodes: None,
     };
     vec![
         QueueSpec {
@@ -63,12 +65,23 @@ fn queues() -> Vec<QueueSpec> {
             spread: true,
             paused: true,
             namespaces: Some(BTreeSet::from(["ns".into()])),
+            nodes: Some(LabelSelector { requirements: requirements() }),
             ..of(WithinQueue::Never, Reclaim::Never)
         },
         of(WithinQueue::LowerPriority, Reclaim::LowerPriority),
         of(WithinQueue::Any, Reclaim::Any),
         of(WithinQueue::Never, Reclaim::Any),
     ]
+}
+
+/// A requirement with each operator.
+fn requirements() -> Vec<LabelRequirement> {
+    let requirement = |(_, operator): (&str, LabelOperator)| LabelRequirement {
+        key: "pool".into(),
+        operator,
+        values: if matches!(operator, LabelOperator::Exists) { vec![] } else { vec!["3".into()] },
+    };
+    LabelOperator::WORDS.into_iter().map(requirement).collect()
 }
 
 fn spec(spec: JobSpec) -> Fact {
@@ -246,11 +259,13 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
         conditions: vec![],
         gpus: BTreeMap::new(),
         closed: false,
+        labels: BTreeMap::new(),
     };
     let gpus = BTreeMap::from([("nvidia.com/gpu".into(), 8)]);
     vec![
         Fact::Node(Box::new(NodeFact { gpus, ..node.clone() })),
-        Fact::Node(Box::new(NodeFact { closed: true, ..node })),
+        Fact::Node(Box::new(NodeFact { closed: true, ..node.clone() })),
+        Fact::Node(Box::new(NodeFact { labels: BTreeMap::from([("pool".into(), "a".into())]), ..node })),
         Fact::Configured(Box::new(Config { ignores_capacity: true, ..Config::default() })),
         Fact::Configured(Box::new(Config { quiet_ms: 5, ..Config::default() })),
         Fact::Configured(Box::new(Config { start_timeout_ms: 6, ..Config::default() })),

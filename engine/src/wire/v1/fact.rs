@@ -306,6 +306,8 @@ pub(super) struct NodeFact {
     gpus: BTreeMap<Text, u32>,
     #[serde(default, skip_serializing_if = "is_default")]
     closed: bool,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<Text, Text>,
 }
 
 #[serde_as]

@@ -26,6 +26,9 @@ forms! {
     Reclaim: model::Reclaim,
     QueueReport: model::QueueReport,
     WaitingJob: model::WaitingJob,
+    LabelSelector: model::LabelSelector,
+    LabelRequirement: model::LabelRequirement,
+    LabelOperator: model::LabelOperator,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -194,6 +197,39 @@ pub(super) struct QueueSpec {
     paused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     namespaces: Option<BTreeSet<Text>>,
+    #[serde_as(as = "Option<LabelSelector>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nodes: Option<model::LabelSelector>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::LabelSelector")]
+pub(super) struct LabelSelector {
+    #[serde_as(as = "Vec<LabelRequirement>")]
+    requirements: Vec<model::LabelRequirement>,
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::LabelRequirement")]
+pub(super) struct LabelRequirement {
+    key: Text,
+    #[serde_as(as = "LabelOperator")]
+    operator: model::LabelOperator,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    values: Vec<Text>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::LabelOperator")]
+pub(super) enum LabelOperator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -173,7 +173,8 @@ fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
     let fact = |object: &Value| apis::node::fact(object).unwrap();
     assert_eq!(fact(&small), fact(&node));
     let (conditions, gpus) = (["GpuUnhealthy".into()], [("nvidia.com/gpu".into(), 8)].into());
-    let judged = JudgedNode { ready: true, conditions: &conditions, gpus: &gpus, closed: true };
+    let labels = [("a".into(), "b".into())].into();
+    let judged = JudgedNode { ready: true, conditions: &conditions, gpus: &gpus, closed: true, labels: &labels };
     assert_eq!(fact(&small).judged(), judged, "the node shows each judged member");
     // A heartbeat is told from a change by what is judged: the two lists of members cannot differ.
     let mut all = Vec::new();
@@ -188,7 +189,9 @@ fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
         let judged = without.as_ref().map(model::NodeFact::judged).ok() != Some(fact(&small).judged());
         assert_eq!(
             judged,
-            path.starts_with("/status") || path.starts_with("/spec") || path == "/metadata/name" || path == "/metadata",
+            ["/status", "/spec", "/metadata/labels"].iter().any(|judged| path.starts_with(judged))
+                || path == "/metadata/name"
+                || path == "/metadata",
             "{path}"
         );
     }

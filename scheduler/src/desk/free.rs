@@ -1,0 +1,267 @@
+//! GPUs that no queue uses yet, while a decision shares them out.
+//!
+//! A queue may be limited to a part of the nodes. Nodes that are open to the same limited queues are one *group*, and GPUs are counted
+//! by group: so what a queue takes or reserves on its own nodes is not missing on others. Without limits there is one group for each
+//! GPU type. Which node is taken is decided afterwards (`place`), and what finds no room there limits the next try. Tests: at the
+//! end of this file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::Text;
+
+use crate::desk::tenant::Tenant;
+use crate::placement::Node;
+use crate::units::GpuType;
+
+/// Nodes of one type that are open to the same limited queues.
+#[derive(Debug, Clone)]
+struct Group {
+    gpu_type: GpuType,
+    gpus: u32,
+    /// Limited queues that may use it, as places among the tenants.
+    queues: BTreeSet<usize>,
+}
+
+/// The GPUs, by group.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Free {
+    /// Those that fewer limited queues may use come first within a type.
+    groups: Vec<Group>,
+    /// Group of each node; empty while no queue is limited.
+    on: BTreeMap<Text, usize>,
+    /// Queues that are limited to a part of the nodes.
+    limited: BTreeSet<usize>,
+    /// GPUs that the running claims of a queue hold in a group.
+    held: BTreeMap<(usize, usize), u32>,
+    /// GPUs taken for a queue from a group.
+    taken: BTreeMap<(usize, usize), u32>,
+}
+
+impl Free {
+    pub(super) fn new(tenants: &[Tenant], nodes: &[Node]) -> Self {
+        let limit = |(place, tenant): (usize, &'_ Tenant)| Some((place, tenant.queue.as_ref()?.nodes.clone()?));
+        let limits: Vec<_> = tenants.iter().enumerate().filter_map(limit).collect();
+        let key = |node: &Node| {
+            let queues = limits.iter().filter(|(_, nodes)| nodes.contains(&node.name)).map(|(place, _)| *place);
+            let queues: BTreeSet<usize> = queues.collect();
+            (node.gpu_type, queues.len(), queues)
+        };
+        let mut sums: BTreeMap<(GpuType, usize, BTreeSet<usize>), u32> = BTreeMap::new();
+        for node in nodes {
+            let sum = sums.entry(key(node)).or_default();
+            *sum = sum.saturating_add(node.slots);
+        }
+        let mut free = Self { limited: limits.iter().map(|(place, _)| *place).collect(), ..Self::default() };
+        if !limits.is_empty() {
+            let places: BTreeMap<_, usize> = sums.keys().zip(0..).collect();
+            let place = |node: &Node| Some((node.name.clone(), *places.get(&key(node))?));
+            free.on = nodes.iter().filter_map(place).collect();
+        }
+        free.groups = sums.into_iter().map(|((gpu_type, _, queues), gpus)| Group { gpu_type, gpus, queues }).collect();
+        free
+    }
+
+    /// Returns the GPU types with all GPUs of each.
+    pub(super) fn types(&self) -> Vec<(GpuType, u32)> {
+        let mut types: Vec<(GpuType, u32)> = Vec::new();
+        for group in &self.groups {
+            match types.last_mut().filter(|(gpu_type, _)| *gpu_type == group.gpu_type) {
+                Some((_, sum)) => *sum = sum.saturating_add(group.gpus),
+                None => types.push((group.gpu_type, group.gpus)),
+            }
+        }
+        types
+    }
+
+    fn is_open(&self, queue: Option<usize>, group: &Group) -> bool {
+        queue.is_none_or(|queue| !self.limited.contains(&queue) || group.queues.contains(&queue))
+    }
+
+    /// Returns the groups of a type that a queue may use; `None` stands for a claim without a queue.
+    pub(super) fn reach(&self, queue: Option<usize>, gpu_type: GpuType) -> BTreeSet<usize> {
+        let groups = (0..).zip(&self.groups);
+        let open = groups.filter(|(_, group)| group.gpu_type == gpu_type && self.is_open(queue, group));
+        open.map(|(place, _)| place).collect()
+    }
+
+    /// Returns the number of GPUs in groups.
+    pub(super) fn sum(&self, groups: &BTreeSet<usize>) -> u32 {
+        let gpus = groups.iter().filter_map(|&place| self.groups.get(place)).map(|group| group.gpus);
+        gpus.fold(0, u32::saturating_add)
+    }
+
+    /// Returns the number of GPUs of a type that a queue may use.
+    pub(super) fn count(&self, queue: Option<usize>, gpu_type: GpuType) -> u32 {
+        let open = self.groups.iter().filter(|group| group.gpu_type == gpu_type && self.is_open(queue, group));
+        let open = open.map(|group| group.gpus).fold(0, u32::saturating_add);
+        queue.map_or(open, |queue| open.saturating_add(self.outside(queue, gpu_type)))
+    }
+
+    /// Returns the number of GPUs that a queue holds on nodes which take nothing new of it, and that it did not take yet.
+    pub(super) fn outside(&self, queue: usize, gpu_type: GpuType) -> u32 {
+        let held = self.held.range((queue, 0)..=(queue, usize::MAX)).filter_map(|(&(_, place), _)| {
+            let group = self.groups.get(place)?;
+            let is_outside = group.gpu_type == gpu_type && !self.is_open(Some(queue), group);
+            is_outside.then(|| self.held_in(queue, place).min(group.gpus))
+        });
+        held.fold(0, u32::saturating_add)
+    }
+
+    /// Returns the number of GPUs that a queue holds in a group and did not take yet.
+    fn held_in(&self, queue: usize, place: usize) -> u32 {
+        let of = |sums: &BTreeMap<(usize, usize), u32>| sums.get(&(queue, place)).copied().unwrap_or_default();
+        of(&self.held).saturating_sub(of(&self.taken))
+    }
+
+    /// Returns the groups of a type.
+    fn of_type(&self, gpu_type: GpuType) -> Vec<usize> {
+        let groups = (0..).zip(&self.groups).filter(|(_, group)| group.gpu_type == gpu_type);
+        groups.map(|(place, _)| place).collect()
+    }
+
+    /// Returns true if two queues may use the same node.
+    pub(super) fn overlap(&self, one: Option<usize>, other: Option<usize>) -> bool {
+        self.limited.is_empty()
+            || self.groups.iter().any(|group| self.is_open(one, group) && self.is_open(other, group))
+    }
+
+    /// Notes workers that run and may give way. What their queue takes counts on their nodes first.
+    pub(super) fn hold(&mut self, queue: usize, on: &[Text], width: u32) {
+        for place in on.iter().filter_map(|node| self.on.get(node)) {
+            let sum = self.held.entry((queue, *place)).or_default();
+            *sum = sum.saturating_add(width);
+        }
+    }
+
+    /// Takes the GPUs of workers that stay on their nodes, as far as there are any; those of nodes that are gone count anywhere.
+    pub(super) fn take_on(&mut self, queue: Option<usize>, gpu_type: GpuType, on: &[Text], (width, gpus): (u32, u32)) {
+        let mut left = gpus;
+        for node in on {
+            if let Some(group) = self.on.get(node).and_then(|&place| self.groups.get_mut(place)) {
+                let taken = width.min(left);
+                group.gpus = group.gpus.saturating_sub(taken);
+                left = left.saturating_sub(taken);
+            }
+        }
+        for place in self.reach(queue, gpu_type) {
+            let Some(group) = self.groups.get_mut(place) else { continue };
+            let taken = left.min(group.gpus);
+            group.gpus = group.gpus.saturating_sub(taken);
+            left = left.saturating_sub(taken);
+        }
+    }
+
+    /// Takes GPUs for a queue, as far as there are any.
+    pub(super) fn take(&mut self, queue: usize, gpu_type: GpuType, gpus: u32) {
+        let mut left = gpus;
+        for place in self.of_type(gpu_type) {
+            left = self.take_from(queue, place, left, self.held_in(queue, place));
+        }
+        for place in self.reach(Some(queue), gpu_type) {
+            left = self.take_from(queue, place, left, u32::MAX);
+        }
+    }
+
+    /// Takes at most `most` GPUs from a group. Returns those that are left to be taken.
+    fn take_from(&mut self, queue: usize, place: usize, wanted: u32, most: u32) -> u32 {
+        let Some(group) = self.groups.get_mut(place) else { return wanted };
+        let gpus = wanted.min(most).min(group.gpus);
+        if gpus > 0 {
+            group.gpus = group.gpus.saturating_sub(gpus);
+            let sum = self.taken.entry((queue, place)).or_default();
+            *sum = sum.saturating_add(gpus);
+        }
+        wanted.saturating_sub(gpus)
+    }
+
+    /// Gives back GPUs of a queue: those taken last from the groups that most queues may use. More than were taken are added.
+    pub(super) fn give(&mut self, queue: usize, gpu_type: GpuType, gpus: u32) {
+        let mut left = gpus;
+        for place in self.of_type(gpu_type).into_iter().rev() {
+            let (Some(group), Some(taken)) = (self.groups.get_mut(place), self.taken.get_mut(&(queue, place))) else {
+                continue;
+            };
+            let back = left.min(*taken);
+            group.gpus = group.gpus.saturating_add(back);
+            *taken = taken.saturating_sub(back);
+            left = left.saturating_sub(back);
+        }
+        let first = self.reach(Some(queue), gpu_type).first().copied();
+        if let Some(group) = first.and_then(|place| self.groups.get_mut(place)) {
+            group.gpus = group.gpus.saturating_add(left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::desk::tenant::Queue;
+
+    const TYPE: GpuType = GpuType(0);
+
+    /// Tenants that are limited to these nodes; no names: not limited.
+    fn tenants(limits: &[&[&str]]) -> Vec<Tenant> {
+        let tenant = |nodes: &&[&str]| {
+            let nodes: BTreeSet<Text> = nodes.iter().map(|node| Text::from(*node)).collect();
+            let policy = Arc::from(crate::by_name("fifo-backfill").unwrap());
+            let nodes = Some(Arc::new(nodes)).filter(|nodes| !nodes.is_empty());
+            Tenant::root("q", Queue { nodes, ..Queue::new(policy) })
+        };
+        limits.iter().map(tenant).collect()
+    }
+
+    fn nodes(all: &[(&str, u32)]) -> Vec<Node> {
+        all.iter().map(|&(name, slots)| Node::new(name, slots)).collect()
+    }
+
+    fn counts(free: &Free) -> [u32; 3] {
+        [0, 1, 2].map(|queue| free.count(Some(queue), TYPE))
+    }
+
+    #[test]
+    fn without_limits_there_is_one_number() {
+        let mut free = Free::new(&tenants(&[&[], &[], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
+        free.take(0, TYPE, 3);
+        free.take_on(Some(1), TYPE, &["n1".into(), "gone".into()], (1, 2));
+        assert_eq!((free.types(), counts(&free)), (vec![(TYPE, 3)], [3; 3]));
+        free.take(2, TYPE, 5);
+        free.give(2, TYPE, 5);
+        assert_eq!(counts(&free), [5; 3], "what was taken beyond comes back as well");
+    }
+
+    #[test]
+    fn what_one_queue_takes_is_not_missing_elsewhere() {
+        let mut free = Free::new(&tenants(&[&["n1"], &["n2", "n3"], &[]]), &nodes(&[("n1", 4), ("n2", 4), ("n3", 2)]));
+        assert_eq!(counts(&free), [4, 6, 10]);
+        free.take(0, TYPE, 9);
+        assert_eq!(counts(&free), [0, 6, 6], "its nodes have four");
+        free.give(0, TYPE, 4);
+        free.take_on(Some(2), TYPE, &["n3".into(), "n3".into()], (1, 2));
+        assert_eq!(counts(&free), [4, 4, 8]);
+        assert!(free.overlap(Some(0), Some(2)) && !free.overlap(Some(0), Some(1)));
+    }
+
+    #[test]
+    fn a_queue_takes_what_it_holds_and_then_what_fewest_may_use() {
+        let mut free = Free::new(&tenants(&[&["n1"], &["n1"], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
+        let untouched = free.clone();
+        free.take(2, TYPE, 3);
+        assert_eq!(counts(&free), [4, 4, 5], "n2 is open to no limited queue");
+        free = untouched;
+        free.hold(2, &["n1".into()], 2);
+        free.take(2, TYPE, 3);
+        assert_eq!(counts(&free), [2, 2, 5], "two that it holds on n1, and one on n2");
+        free.give(2, TYPE, 3);
+        assert_eq!(counts(&free), [4, 4, 8]);
+        // What runs on a node that left the queue still counts for it.
+        free.hold(0, &["n2".into()], 3);
+        assert_eq!(counts(&free), [7, 4, 8]);
+        free.take(0, TYPE, 5);
+        assert_eq!(counts(&free), [2, 2, 3]);
+        free.give(0, TYPE, 5);
+        assert_eq!(counts(&free), [7, 4, 8]);
+    }
+}
