@@ -103,6 +103,11 @@ pub trait JobApi: Send + Sync {
         true
     }
 
+    /// Returns true if its objects are queues. What queues decide by is watched only then.
+    fn is_queue(&self) -> bool {
+        false
+    }
+
     /// Returns the operations on job objects besides reading them and writing their status.
     fn writes(&self) -> &'static [Verb] {
         &[]

@@ -3,6 +3,8 @@
 //! Owns where each of these is read. It must not decide whether a job is held back: `engine::queues` does. Tests: at the end of
 //! this file.
 
+use std::collections::BTreeMap;
+
 use model::{Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, SlotId, SpecFact, Text, Timestamp};
 use serde_json::{Value, json};
 use settings::Quantity;
@@ -82,23 +84,40 @@ fn created(object: &Value) -> Timestamp {
     text.and_then(Timestamp::parse_rfc3339).unwrap_or_default()
 }
 
-/// Returns the GPUs that a pod requests: those of its containers together, or of one of its init containers if that is more. A pod that
-/// requests several kinds counts with the first.
+/// Returns the GPUs that a pod requests of the first resource that it names. A pod that requests several kinds counts with the first.
 fn request(spec: &Value) -> Option<GpuRequest> {
-    let of = |container: &Value| {
-        let amounts = ["limits", "requests"].into_iter().find_map(|kind| {
-            let all = container.get("resources")?.get(kind)?.as_object()?;
-            all.iter().find(|(name, _)| is_gpu(name))
-        });
-        amounts.and_then(|(name, amount)| Some((name.clone(), u32::try_from(Quantity::read(amount)?.ceil()).ok()?)))
+    let named = ["containers", "initContainers"].into_iter().flat_map(|key| list_at(spec, &[key])).flat_map(gpus_of);
+    let (resource, _) = { named }.next()?;
+    let count = requests(spec).get(&resource).copied().filter(|count| *count > 0)?;
+    Some(GpuRequest { resource, count })
+}
+
+/// Returns the GPUs that a pod requests, by resource: those of its containers together, or of one of its init containers if that is
+/// more.
+pub(crate) fn requests(spec: &Value) -> BTreeMap<Text, u32> {
+    let mut all: BTreeMap<Text, u32> = BTreeMap::new();
+    for (resource, count) in list_at(spec, &["containers"]).iter().flat_map(gpus_of) {
+        let sum = all.entry(resource).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    for (resource, count) in list_at(spec, &["initContainers"]).iter().flat_map(gpus_of) {
+        let most = all.entry(resource).or_default();
+        *most = count.max(*most);
+    }
+    all.retain(|_, count| *count > 0);
+    all
+}
+
+/// Returns the GPUs that a container requests, by resource.
+fn gpus_of(container: &Value) -> Vec<(Text, u32)> {
+    let of = |kind| {
+        let amounts = at(container, &["resources", kind]).and_then(Value::as_object).into_iter().flatten();
+        let gpus = amounts.filter(|(name, _)| is_gpu(name));
+        let count = |amount: &Value| u32::try_from(Quantity::read(amount)?.ceil()).ok();
+        gpus.filter_map(|(name, amount)| Some((Text::from(name.as_str()), count(amount)?))).collect::<Vec<_>>()
     };
-    let all = |key: &str| -> Vec<(String, u32)> { list_at(spec, &[key]).iter().filter_map(of).collect() };
-    let (containers, init) = (all("containers"), all("initContainers"));
-    let resource = containers.iter().chain(&init).map(|(name, _)| name).next()?.clone();
-    let same = |(name, count): &(String, u32)| if *name == resource { *count } else { 0 };
-    let together = containers.iter().map(same).fold(0u32, u32::saturating_add);
-    let count = init.iter().map(same).fold(together, u32::max);
-    (count > 0).then(|| GpuRequest { resource: Text::from(resource), count })
+    let limits = of("limits");
+    if limits.is_empty() { of("requests") } else { limits }
 }
 
 /// Binds a rendered pod, or a template, to nodes of its job's share. A pod of a named queue may run nowhere else, and carries the

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::api::JobApi;
 use crate::call::{Observation, Resource};
+use crate::foreign::ForeignPod;
 use crate::registry::Registry;
 
 /// An observed object, read.
@@ -25,6 +26,8 @@ pub enum ObservedObject {
     Owned(JobKey, Box<OwnedFact>),
     /// A node.
     Node(Box<NodeFact>),
+    /// A pod of others.
+    Foreign(Box<ForeignPod>),
 }
 
 impl ObservedObject {
@@ -64,6 +67,19 @@ impl ObservedObject {
         }
     }
 
+    /// Reads a pod of others; `None` for one of a served job.
+    pub fn read_foreign(registry: &Registry, object: &Value) -> Option<Self> {
+        if registry.owner(object).is_some() {
+            return None;
+        }
+        Some(Self::Foreign(Box::new(crate::foreign::pod(object).ok()?)))
+    }
+
+    /// Reads an object that a watch of this kind reports.
+    pub fn read_of(registry: &Registry, kind: Kind, object: Arc<Value>) -> Option<Self> {
+        if kind == Kind::Foreign { Self::read_foreign(registry, &object) } else { Self::read(registry, object) }
+    }
+
     /// Returns the kind of object.
     pub fn kind(&self) -> Kind {
         match self {
@@ -74,6 +90,7 @@ impl ObservedObject {
             Self::Owned(_, fact) if is_service(fact) => Kind::Service,
             Self::Owned(..) => Kind::Owned,
             Self::Node(_) => Kind::Node,
+            Self::Foreign(_) => Kind::Foreign,
         }
     }
 
@@ -81,7 +98,7 @@ impl ObservedObject {
     pub const fn job(&self) -> Option<&JobKey> {
         match self {
             Self::Job(key, _) | Self::Pod(key, _) | Self::Service(key, _) | Self::Owned(key, _) => Some(key),
-            Self::Node(_) => None,
+            Self::Node(_) | Self::Foreign(_) => None,
         }
     }
 }

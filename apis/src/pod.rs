@@ -94,7 +94,7 @@ fn restarts(object: &Value) -> u32 {
     counts.fold(0, |sum: u32, count| sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)))
 }
 
-fn phase(object: &Value) -> PodPhase {
+pub(crate) fn phase(object: &Value) -> PodPhase {
     match text_at(object, &["status", "phase"]) {
         None | Some("" | "Pending") => PodPhase::Pending,
         Some("Running") => PodPhase::Running,

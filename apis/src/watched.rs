@@ -44,14 +44,14 @@ impl WatchTarget {
         match self.kind {
             Kind::Job => self.resource.kind.clone(),
             Kind::Owned => Text::from(format!("{} {}", self.plural, self.selector)),
-            Kind::Node | Kind::Pod | Kind::Service => Text::from(self.selector.to_string()),
+            Kind::Node | Kind::Pod | Kind::Service | Kind::Foreign => Text::from(self.selector.to_string()),
         }
     }
 
     /// Returns true if it shows the jobs of an API, or what belongs to them.
     fn shows(&self, api: &dyn JobApi) -> bool {
         match self.kind {
-            Kind::Node => false,
+            Kind::Node | Kind::Foreign => false,
             Kind::Job => self.resource == api.resource(),
             Kind::Pod | Kind::Service => self.selector == api.selector(),
             Kind::Owned => {
@@ -93,7 +93,7 @@ impl JobSources {
     pub fn shows(&self, kind: Kind, source: Option<&Text>, job: &JobKey) -> bool {
         source.is_none_or(|source| match kind {
             Kind::Owned => self.owned.iter().any(|((api, _), of)| *api == job.kind && of == source),
-            Kind::Node | Kind::Job | Kind::Pod | Kind::Service => self.of(kind, job) == Some(source),
+            Kind::Node | Kind::Job | Kind::Pod | Kind::Service | Kind::Foreign => self.of(kind, job) == Some(source),
         })
     }
 }
@@ -105,7 +105,7 @@ impl Registry {
         let mut targets: Vec<WatchTarget> = Vec::new();
         for kind in Kind::ALL {
             let selectors: Vec<Selector> = match kind {
-                Kind::Node | Kind::Job => vec![Selector::default()],
+                Kind::Node | Kind::Job | Kind::Foreign => vec![Selector::default()],
                 Kind::Pod | Kind::Service | Kind::Owned => {
                     self.iter().filter(|api| api.has_pods()).map(|api| api.selector()).collect()
                 }
@@ -128,6 +128,15 @@ impl Registry {
             targets.append(&mut sources);
         }
         targets
+    }
+
+    /// Returns the target of pods of others, which is watched while a queue counts them; `None` where no queues are served. What has
+    /// our labels is left out.
+    pub fn foreign_pods(&self) -> Option<WatchTarget> {
+        self.iter().find(|api| api.is_queue())?;
+        let pods = self.resources().into_iter().find(|row| row.kind == Some(Kind::Pod))?;
+        let own = self.iter().filter(|api| api.has_pods()).map(|api| api.selector());
+        Some(WatchTarget::new(Kind::Foreign, pods, Selector::none_of(own)))
     }
 
     /// Returns the targets that a term without some APIs needs: all but those that show the jobs of these kinds alone. The

@@ -186,6 +186,8 @@ impl Real {
                 node.name = self.names.back(&node.name)?.into();
                 ObservedObject::Node(node)
             }
+            // Queues have no namespace, so no scenario that has some is run here.
+            ObservedObject::Foreign(_) => return None,
         })
     }
 
@@ -268,7 +270,7 @@ impl Backend for Real {
         false
     }
 
-    fn observe(&mut self, _registry: &Registry) -> Vec<Observation<ObservedObject>> {
+    fn observe(&mut self, _registry: &Registry, _foreign: bool) -> Vec<Observation<ObservedObject>> {
         let observations = self.watches.observe().unwrap_or_else(|error| panic!("the watches: {error}"));
         if !observations.is_empty() {
             self.copy.take();

@@ -113,7 +113,7 @@ impl Watches {
                 status: StatusReporter::default(),
                 lists: ListReporter::default(),
             };
-            tasks.spawn_on(watching.run(), &self.server.runtime);
+            tasks.spawn_on(async move { watching.run().await }, &self.server.runtime);
         }
         self.kinds.insert(kind, Watch { news, _tasks: tasks });
         self.behind.insert(kind);
@@ -236,7 +236,7 @@ impl Watches {
             (Kind::Job, _) => (path(MARK.to_owned()), note),
             (Kind::Pod | Kind::Service | Kind::Owned, Some(api)) => (path(mark_of(&**api)), note),
             // Heartbeats of nodes are left out by the driver: it reports conditions.
-            (Kind::Node | Kind::Pod | Kind::Service | Kind::Owned, _) => {
+            (Kind::Node | Kind::Pod | Kind::Service | Kind::Owned | Kind::Foreign, _) => {
                 let status = if count.is_multiple_of(2) { "False" } else { "True" };
                 let condition = json!({"type": "Mark", "status": status});
                 (format!("/api/v1/nodes/{}/status", self.node), json!({"status": {"conditions": [condition]}}))
@@ -266,6 +266,7 @@ fn is_mark(seen: &ObservedObject) -> bool {
         | ObservedObject::Service(key, _)
         | ObservedObject::Owned(key, _) => &*key.name == MARK,
         ObservedObject::Node(node) => node.name.ends_with(MARK),
+        ObservedObject::Foreign(_) => false,
     }
 }
 
@@ -284,6 +285,7 @@ impl Awaited {
                     ObservedObject::Service(key, service) => (Some(key), service.rv),
                     ObservedObject::Owned(key, owned) => (Some(key), owned.rv),
                     ObservedObject::Node(node) => (None, node.rv),
+                    ObservedObject::Foreign(pod) => (None, pod.rv),
                 };
                 let own = job.is_none_or(|key| self.jobs.contains(&key.kind));
                 let own = own

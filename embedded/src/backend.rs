@@ -13,8 +13,8 @@ pub trait Backend {
     /// Moves the cluster's clock to `now` and does what is due by then. Returns whether any object changed.
     fn advance_to(&mut self, now: Timestamp) -> bool;
 
-    /// Returns what the operator's watches report: everything that was written before this call.
-    fn observe(&mut self, registry: &Registry) -> Vec<Observation<ObservedObject>>;
+    /// Returns what the operator's watches report: everything that was written before this call. `foreign`: pods of others are watched.
+    fn observe(&mut self, registry: &Registry, foreign: bool) -> Vec<Observation<ObservedObject>>;
 
     /// Makes all writes so far durable. Called before the operator gets the answers to its calls.
     ///
@@ -35,6 +35,8 @@ pub struct EmbeddedCluster {
     pub cluster: Cluster,
     targets: Vec<WatchTarget>,
     watcher: WatcherId,
+    /// Watch of pods of others, while they are watched.
+    foreign: Option<WatcherId>,
     file: Option<ClusterFile>,
 }
 
@@ -43,7 +45,7 @@ impl EmbeddedCluster {
     pub fn new(mut cluster: Cluster, registry: &Registry) -> Self {
         let targets = registry.watch_targets();
         let watcher = cluster.subscribe_to(&targets);
-        Self { cluster, targets, watcher, file: None }
+        Self { cluster, targets, watcher, foreign: None, file: None }
     }
 
     /// Registers every API of a registry on a cluster, and watches it as their operator does.
@@ -68,6 +70,23 @@ impl EmbeddedCluster {
     pub fn watch_again(&mut self) {
         self.cluster.unsubscribe(self.watcher);
         self.watcher = self.cluster.subscribe_to(&self.targets);
+        if let Some(watcher) = self.foreign.take() {
+            self.cluster.unsubscribe(watcher);
+        }
+    }
+
+    /// Begins or ends the watch of pods of others.
+    fn watch_foreign(&mut self, registry: &Registry, watches: bool) {
+        match self.foreign {
+            Some(watcher) if !watches => {
+                self.cluster.unsubscribe(watcher);
+                self.foreign = None;
+            }
+            None if watches => {
+                self.foreign = registry.foreign_pods().map(|target| self.cluster.subscribe_to(&[target]));
+            }
+            Some(_) | None => {}
+        }
     }
 }
 
@@ -77,8 +96,15 @@ impl Backend for EmbeddedCluster {
         self.cluster.tick()
     }
 
-    fn observe(&mut self, registry: &Registry) -> Vec<Observation<ObservedObject>> {
-        self.cluster.watch(self.watcher).into_iter().filter_map(|observation| observation.read(registry)).collect()
+    fn observe(&mut self, registry: &Registry, foreign: bool) -> Vec<Observation<ObservedObject>> {
+        self.watch_foreign(registry, foreign);
+        let own = self.cluster.watch(self.watcher).into_iter().filter_map(|observation| observation.read(registry));
+        let mut all: Vec<_> = own.collect();
+        if let Some(watcher) = self.foreign {
+            let read = |object: std::sync::Arc<_>| ObservedObject::read_foreign(registry, &object);
+            all.extend(self.cluster.watch(watcher).into_iter().filter_map(|seen| seen.filter_map(read)));
+        }
+        all
     }
 
     fn sync(&mut self) -> Result<(), FileError> {

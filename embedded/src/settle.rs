@@ -80,7 +80,7 @@ pub fn settle<B: Backend>(
     for _ in 0..MAX_ROUNDS {
         let moved = backend.advance_to(now);
         backend.sync()?;
-        let observations = backend.observe(registry);
+        let observations = backend.observe(registry, operator.watches_foreign_pods());
         let quiet = !moved && observations.is_empty();
         for observation in observations {
             operator.handle_observed(observation);

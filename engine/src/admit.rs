@@ -93,6 +93,11 @@ impl State {
                 Some(_) if self.is_stale_node(node) => Admission::STALE,
                 Some(known) => Admission::unless(known.judged() != node.judged(), Admission::UNCHANGED),
             },
+            Fact::ForeignUse { node, gpus } => {
+                let known = self.foreign.get(node);
+                let changed = known.map_or(!gpus.is_empty(), |known| known != gpus);
+                Admission::unless(changed, Admission::UNCHANGED)
+            }
             Fact::NodeGone { name } => Admission::unless(self.nodes.contains_key(name), Admission::UNKNOWN),
             Fact::Relisted { kind, of, rv } => lists::after(*rv, self.list_rv(*kind, of.as_ref())),
             Fact::TermBegan { .. }
@@ -203,6 +208,7 @@ impl State {
             | Fact::Configured(_)
             | Fact::Node(_)
             | Fact::NodeGone { .. }
+            | Fact::ForeignUse { .. }
             | Fact::Relisted { .. }
             | Fact::NodeChanged { .. }
             | Fact::Answered { .. }
@@ -282,6 +288,7 @@ impl Job {
             | Fact::OwnedGone { .. }
             | Fact::Node(_)
             | Fact::NodeGone { .. }
+            | Fact::ForeignUse { .. }
             | Fact::NodeChanged { .. }
             | Fact::Relisted { .. }
             | Fact::Answered { .. }

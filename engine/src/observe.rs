@@ -50,6 +50,8 @@ impl State {
         match fact {
             Fact::TermBegan { term } => {
                 self.terms.push((*term, self.stamp.position));
+                // Pods of others may have come and gone meanwhile.
+                self.list_rvs.remove(&Kind::Foreign);
                 self.queues.begin_term(self.at.plus_ms(self.config.quiet_ms));
                 Ok(Dirty::new())
             }
@@ -62,6 +64,15 @@ impl State {
                 Ok(self.jobs.keys().map(|key| (key.clone(), again.clone())).collect())
             }
             Fact::Node(node) => Ok(self.observe_node(node)),
+            Fact::ForeignUse { node, gpus } => {
+                if gpus.is_empty() {
+                    self.foreign.remove(node);
+                } else {
+                    self.foreign.insert(node.clone(), gpus.clone());
+                }
+                self.queues.nodes_changed(None);
+                Ok(Dirty::new())
+            }
             Fact::NodeGone { name } => {
                 self.nodes.remove(name);
                 let mut dirty = self.on_node(name);
@@ -75,6 +86,9 @@ impl State {
                     Some(of) => self.source_list_rvs.entry((*kind, of.clone())).or_default(),
                 };
                 *known = (*known).max(*rv);
+                if *kind == Kind::Foreign {
+                    self.queues.nodes_changed(None);
+                }
                 if !(first && *kind == Kind::Node) {
                     return Ok(Dirty::new());
                 }
@@ -231,6 +245,7 @@ impl State {
             | Fact::Configured(_)
             | Fact::Node(_)
             | Fact::NodeGone { .. }
+            | Fact::ForeignUse { .. }
             | Fact::Relisted { .. }
             | Fact::QueuesAsked { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
         }

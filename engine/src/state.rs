@@ -89,6 +89,8 @@ pub struct State {
     pub jobs: Jobs,
     /// Nodes by name.
     pub nodes: BTreeMap<Text, Node>,
+    /// GPUs that pods of others hold, by node and resource. Told while a queue counts them.
+    pub foreign: BTreeMap<Text, BTreeMap<Text, u32>>,
     /// resourceVersion of the newest list of each whole kind; 0 before the first.
     pub list_rvs: BTreeMap<Kind, ResourceVersion>,
     /// resourceVersion of the newest list of each source, where a kind has several.
@@ -176,7 +178,13 @@ impl State {
                 self.deadlines.insert((at, key.clone()));
             }
         }
+        let counted = self.counts_foreign_pods();
         self.queues.note(key, if forget { None } else { self.jobs.live(key) });
+        if counted && !self.counts_foreign_pods() {
+            // They are watched no longer.
+            self.foreign.clear();
+            self.list_rvs.remove(&Kind::Foreign);
+        }
         if forget {
             self.jobs.remove(key);
         } else if self.is_finished(key) {

@@ -197,6 +197,7 @@ impl State {
                 targets: self.queues.targets.iter().map(|(key, target)| (key.clone(), target.clone())).collect(),
                 resources: &self.queues.resources,
             }),
+            foreign: &self.foreign,
         })?)
     }
 
@@ -216,6 +217,7 @@ impl State {
             list_rvs: body.list_rvs.into_iter().collect(),
             source_list_rvs: body.source_list_rvs.into_iter().map(|(k, of, v)| ((k, of), v)).collect(),
             terms: body.terms,
+            foreign: body.foreign,
             ..Self::default()
         };
         if let Some(queues) = body.queues {

@@ -56,6 +56,13 @@ pub enum Fact {
     },
     /// A node as it stands.
     Node(Box<NodeFact>),
+    /// The GPUs that pods of others hold on a node.
+    ForeignUse {
+        /// Name of the node.
+        node: Text,
+        /// The GPUs by resource; empty when they hold none.
+        gpus: BTreeMap<Text, u32>,
+    },
     /// A node is gone.
     NodeGone {
         /// Its name.
@@ -120,6 +127,7 @@ impl Fact {
             Self::Owned(_) => "Owned",
             Self::OwnedGone { .. } => "OwnedGone",
             Self::Node(_) => "Node",
+            Self::ForeignUse { .. } => "ForeignUse",
             Self::NodeGone { .. } => "NodeGone",
             Self::NodeChanged { .. } => "NodeChanged",
             Self::Relisted { .. } => "Relisted",

@@ -245,10 +245,12 @@ pub enum Kind {
     Node,
     /// Objects of other types that jobs own.
     Owned,
+    /// Pods of others, watched while a queue counts their GPUs.
+    Foreign,
 }
 
 impl Kind {
-    /// Every kind, in the order in which recovery lists them.
+    /// Every kind that a term waits for, in the order in which recovery lists them.
     pub const ALL: [Self; 5] = [Self::Node, Self::Job, Self::Owned, Self::Pod, Self::Service];
 }
 

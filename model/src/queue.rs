@@ -36,6 +36,8 @@ pub struct QueueSpec {
     pub namespaces: Option<BTreeSet<Text>>,
     /// Nodes that its jobs are placed on; `None`: all.
     pub nodes: Option<LabelSelector>,
+    /// Set if pods of others use GPUs of these nodes as well: they are counted.
+    pub shares_nodes: bool,
 }
 
 /// Quota of one resource.

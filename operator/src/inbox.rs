@@ -74,9 +74,11 @@ fn kind_of(observation: &Observation<ObservedObject>) -> Kind {
 fn mirrored_term(object: &ObservedObject) -> Term {
     match object {
         ObservedObject::Job(_, object) => apis::objects::mirror_stamp(object).term,
-        ObservedObject::Pod(..) | ObservedObject::Service(..) | ObservedObject::Owned(..) | ObservedObject::Node(_) => {
-            Term::default()
-        }
+        ObservedObject::Pod(..)
+        | ObservedObject::Service(..)
+        | ObservedObject::Owned(..)
+        | ObservedObject::Node(_)
+        | ObservedObject::Foreign(_) => Term::default(),
     }
 }
 

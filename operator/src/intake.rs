@@ -87,6 +87,9 @@ impl Operator {
             }
         }
         self.find_needed(&observations);
+        if !self.watches_foreign_pods() {
+            self.foreign.forget();
+        }
         for observation in observations {
             let unserved = |seen: &ObservedObject| seen.job().is_some_and(|job| !self.sources.serves(job));
             match observation {
@@ -152,6 +155,7 @@ impl Operator {
             ObservedObject::Service(key, fact) => facts.push_read(&key, Fact::Service(fact), arrival),
             ObservedObject::Owned(key, fact) => facts.push_read(&key, Fact::Owned(fact), arrival),
             ObservedObject::Node(fact) => facts.cluster.push((Fact::Node(fact), arrival)),
+            ObservedObject::Foreign(pod) => self.foreign.applied(*pod),
             ObservedObject::Job(key, object) => self.applied_job(&key, &object, facts, arrival),
         }
     }
@@ -180,6 +184,7 @@ impl Operator {
             ObservedObject::Service(key, fact) => facts.push(&key, Fact::ServiceGone { uid: fact.uid }),
             ObservedObject::Owned(key, fact) => facts.push(&key, Fact::OwnedGone { uid: fact.uid }),
             ObservedObject::Node(fact) => facts.push_cluster(Fact::NodeGone { name: fact.name }),
+            ObservedObject::Foreign(pod) => self.foreign.gone(&pod.uid),
             ObservedObject::Job(key, _) => self.job_gone(&key, facts),
         }
     }
@@ -218,6 +223,10 @@ impl Operator {
     /// source of the kind shows: that source's watch goes on from a version of its own.
     fn listed(&mut self, listed: List, facts: &mut Intake) -> Result<(), Error> {
         let List { kind, of, rv, items } = listed;
+        if kind == Kind::Foreign {
+            self.foreign.replace(rv, items);
+            return Ok(());
+        }
         let shows = |key: &JobKey| self.sources.shows(kind, of.as_ref(), key);
         let resource = self.sources.resource_of(kind, of.as_ref());
         let object_type = resource.map_or(("", ""), |resource| (&*resource.api_version, &*resource.kind));
@@ -238,6 +247,7 @@ impl Operator {
                 ObservedObject::Service(_, fact) => present.uids.insert(fact.uid.clone()),
                 ObservedObject::Owned(_, fact) => present.uids.insert(fact.uid.clone()),
                 ObservedObject::Node(fact) => present.nodes.insert(fact.name.clone()),
+                ObservedObject::Foreign(_) => false,
             };
         }
         let gone = self.state.absent(&list, &present);

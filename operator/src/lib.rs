@@ -22,6 +22,7 @@ mod answers;
 mod backlog;
 mod dispatch;
 mod error;
+mod foreign;
 mod in_flight;
 mod inbox;
 mod intake;

@@ -9,6 +9,7 @@ use model::{Config, JobKey, Position, Term, Text, Timestamp};
 
 use crate::backlog::Backlog;
 use crate::error::Error;
+use crate::foreign::ForeignPods;
 use crate::in_flight::InFlight;
 use crate::inbox::Inbox;
 use crate::manifests::{Manifests, TranslatedSpecs};
@@ -79,6 +80,7 @@ pub struct Operator {
     pub(crate) throttle: StatusThrottle,
     pub(crate) specs: TranslatedSpecs,
     pub(crate) needs: Needs,
+    pub(crate) foreign: ForeignPods,
     pub(crate) manifests: Manifests,
     pub(crate) recent_ends: RecentEnds,
     /// Records of the turns since [`Operator::take_steps`].
@@ -108,6 +110,7 @@ impl Operator {
             throttle: StatusThrottle::new(options.status_interval_ms),
             specs: TranslatedSpecs::default(),
             needs: Needs::default(),
+            foreign: ForeignPods::default(),
             manifests: Manifests::default(),
             recent_ends: RecentEnds::default(),
             steps: Vec::new(),
@@ -146,7 +149,8 @@ impl Operator {
     /// Returns the time at which the next turn is due though nothing comes in; zero when something waits already.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let dispatches = !self.backlog.is_empty() && self.in_flight.free() > 0;
-        if dispatches || self.inbox.has_answers() || (self.is_ready() && self.inbox.has_observations()) {
+        let tells = self.is_ready() && self.foreign.is_due(&self.state);
+        if dispatches || tells || self.inbox.has_answers() || (self.is_ready() && self.inbox.has_observations()) {
             return Some(Timestamp(0));
         }
         let deadline = self.state.deadlines().find(|(_, job)| self.sources.serves(job)).map(|(at, _)| at);
@@ -169,6 +173,11 @@ impl Operator {
         }
         self.sources.leave_out(&self.registry, kinds);
         true
+    }
+
+    /// Returns true if pods of others are to be watched: a queue counts the GPUs that they hold. The watch begins with a list.
+    pub fn watches_foreign_pods(&self) -> bool {
+        self.state.counts_foreign_pods()
     }
 
     /// Returns true if a list of every source waits for the next turn, or was taken in.

@@ -39,6 +39,9 @@ impl Operator {
             facts.push_cluster(Fact::Configured(Box::new(self.config.clone())));
         }
         self.take_observations(&mut facts)?;
+        for fact in self.foreign.take_facts(&self.state) {
+            facts.push_cluster(fact);
+        }
         self.take_answers(&mut facts)?;
         let due = self.state.deadlines().take_while(|(at, _)| *at <= now).map(|(_, key)| key);
         for key in due.filter(|key| self.sources.serves(key)) {

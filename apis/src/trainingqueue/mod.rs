@@ -50,6 +50,10 @@ impl JobApi for TrainingQueue {
         false
     }
 
+    fn is_queue(&self) -> bool {
+        true
+    }
+
     fn selector(&self) -> Selector {
         Selector::default()
     }

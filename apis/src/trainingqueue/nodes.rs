@@ -42,7 +42,10 @@ pub(super) fn schema() -> Value {
             ("selector", selector),
             (
                 "exclusive",
-                field("boolean", "True where only pods of Trainyard use GPUs of these nodes; true when absent."),
+                field(
+                    "boolean",
+                    "False where pods of others use GPUs of nodes: these pods are watched and counted then. True when absent.",
+                ),
             ),
         ],
     )
@@ -52,9 +55,6 @@ pub(super) fn schema() -> Value {
 pub(super) fn selector(spec: &Value, findings: &mut Findings) -> Option<LabelSelector> {
     findings.object(spec, "spec", "nodes")?;
     let nodes = spec.get("nodes")?;
-    if findings.boolean(nodes, "spec.nodes", "exclusive") == Some(false) {
-        findings.error("spec.nodes.exclusive", nodes.get("exclusive"), "pods of others are not counted: must be true");
-    }
     findings.object(nodes, "spec.nodes", "selector")?;
     let selector = nodes.get("selector")?;
     let mut requirements = Vec::new();
@@ -68,6 +68,12 @@ pub(super) fn selector(spec: &Value, findings: &mut Findings) -> Option<LabelSel
         requirements.extend(requirement(each, &format!("{SELECTOR}.matchExpressions[{n}]"), findings));
     }
     Some(LabelSelector { requirements })
+}
+
+/// Returns true if the queue says that pods of others use GPUs of its nodes.
+pub(super) fn are_shared(spec: &Value, findings: &mut Findings) -> bool {
+    let nodes = spec.get("nodes").unwrap_or(&Value::Null);
+    findings.boolean(nodes, "spec.nodes", "exclusive") == Some(false)
 }
 
 fn requirement(each: &Value, base: &str, findings: &mut Findings) -> Option<LabelRequirement> {

@@ -91,6 +91,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         paused: findings.boolean(spec, "spec", "paused").unwrap_or(false),
         namespaces: namespaces(spec, findings),
         nodes: nodes::selector(spec, findings),
+        shares_nodes: nodes::are_shared(spec, findings),
     };
     Some(JobSpec { queue: Some(Box::new(queue)), ..translation::without_groups() })
 }

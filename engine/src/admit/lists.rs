@@ -57,6 +57,7 @@ impl State {
                 shown.map(|(.., service)| service.rv).chain(self.owned_in(list).map(|(_, fact)| fact.rv)).max()
             }
             Kind::Owned => self.owned_in(list).map(|(_, fact)| fact.rv).max(),
+            Kind::Foreign => None,
         };
         self.list_rv(list.kind, list.of).max(seen.unwrap_or_default())
     }
@@ -95,7 +96,7 @@ impl State {
                     absent.map(|(key, uid, _)| (Scope::Job(key.clone()), Fact::ServiceGone { uid: uid.clone() })),
                 );
             }
-            Kind::Owned => {}
+            Kind::Owned | Kind::Foreign => {}
         }
         if matches!(list.kind, Kind::Service | Kind::Owned) {
             let absent = self.owned_in(list).filter(|(_, fact)| fact.rv <= rv && !here.contains(&fact.uid));

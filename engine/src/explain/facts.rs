@@ -34,6 +34,7 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::OwnedGone { .. }
         | Fact::Node(_)
         | Fact::NodeGone { .. }
+        | Fact::ForeignUse { .. }
         | Fact::NodeChanged { .. }
         | Fact::Relisted { .. }
         | Fact::Answered { .. }
@@ -95,6 +96,11 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         }
         Fact::OwnedGone { uid } => format!("an object of the job, with uid {uid}, is gone"),
         Fact::Node(node) => format!("node {} is {}", node.name, if node.ready { "ready" } else { "not ready" }),
+        Fact::ForeignUse { node, gpus } => {
+            let gpus: Vec<String> = gpus.iter().map(|(resource, count)| format!("{count} {resource}")).collect();
+            let gpus = if gpus.is_empty() { "no GPUs".to_owned() } else { gpus.join(", ") };
+            format!("pods of others hold {gpus} on node {node}")
+        }
         Fact::NodeGone { name } => format!("node {name} is gone"),
         Fact::NodeChanged { name } => format!("node {name} changed"),
         Fact::Answered { object, outcome } => answer_words(object, outcome),

@@ -82,6 +82,9 @@ impl Room {
             books: Books::new(&tenants.all, &pools),
             tenants,
         };
+        for (node, gpus) in round::foreign(state) {
+            room.take_node(node, gpus);
+        }
         for (key, holder) in &state.queues.holders {
             let gpu_type = state.queues.gpu_type(&holder.resource);
             for (slot, nodes) in &holder.places {
@@ -169,7 +172,8 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
             changes.insert(key.clone(), change);
         }
     }
-    if queues.pace.quiet_until.is_some_and(|until| now < until) || grows.is_empty() {
+    let is_quiet = queues.pace.quiet_until.is_some_and(|until| now < until) || state.awaits_foreign_pods();
+    if is_quiet || grows.is_empty() {
         return changes.into_iter().collect();
     }
     grows.sort_by_key(|(key, holder, _)| (std::cmp::Reverse(holder.priority), holder.submitted, *key));

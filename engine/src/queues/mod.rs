@@ -170,6 +170,11 @@ impl Queues {
         };
     }
 
+    /// Returns true if a queue says that pods of others use its nodes.
+    fn shares_nodes(&self) -> bool {
+        self.objects.values().any(|(_, spec)| spec.shares_nodes)
+    }
+
     /// Returns true if there is neither a job to decide on nor a queue to report about.
     fn is_idle(&self) -> bool {
         self.holders.is_empty() && self.objects.is_empty()
@@ -181,6 +186,16 @@ impl Queues {
 }
 
 impl State {
+    /// Returns true if GPUs of pods of others are counted, so that these pods are to be watched.
+    pub fn counts_foreign_pods(&self) -> bool {
+        self.queues.shares_nodes()
+    }
+
+    /// Returns true if pods of others count and were not listed in this term.
+    fn awaits_foreign_pods(&self) -> bool {
+        self.counts_foreign_pods() && self.list_rv(model::Kind::Foreign, None).0 == 0
+    }
+
     /// Returns the time of the next decision of the queues if nothing happens before.
     pub fn queues_wake(&self) -> Option<Timestamp> {
         let pace = &self.queues.pace;

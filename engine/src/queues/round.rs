@@ -62,6 +62,15 @@ pub(super) fn nodes(state: &State, now: Timestamp) -> (Vec<Node>, BTreeSet<Text>
     (nodes, closed)
 }
 
+/// Returns the GPUs that pods of others hold on nodes, of the resource that counts there.
+pub(super) fn foreign(state: &State) -> impl Iterator<Item = (&Text, u32)> {
+    let on = |(name, gpus): (&'_ Text, &'_ BTreeMap<Text, u32>)| {
+        let (resource, _) = state.nodes.get(name)?.fact.gpus.first_key_value()?;
+        gpus.get(resource).copied()
+    };
+    state.foreign.iter().filter_map(move |entry| Some((entry.0, on(entry)?)))
+}
+
 impl Queues {
     pub(super) fn gpu_type(&self, resource: &Text) -> GpuType {
         let index = self.resources.iter().position(|known| known == resource);
@@ -313,11 +322,44 @@ pub(super) fn decided(queues: &Queues, key: &JobKey, holder: &Holder, seen: Opti
     followed
 }
 
+/// Pods of others on a node, as the desk is told of them: they stay, and belong to no queue.
+struct Foreign {
+    id: Text,
+    on: Vec<Text>,
+    belief: Belief,
+}
+
+impl Foreign {
+    fn new(node: &Text, gpus: u32) -> Self {
+        let on = vec![node.clone(); usize::try_from(gpus).unwrap_or_default()];
+        Self { id: Text::from(format!("pods of others on {node}")), on, belief: Belief::default() }
+    }
+
+    fn claim(&self) -> Claim<'_> {
+        Claim {
+            id: &self.id,
+            tenant: None,
+            sizes: Sizes::rigid(u32::try_from(self.on.len()).unwrap_or(u32::MAX)),
+            width: 1,
+            priority: 0,
+            level: 0,
+            submitted: Micros::ZERO,
+            usage: Usage::default(),
+            belief: &self.belief,
+            held: &self.on,
+            fixed: Fixed::Place,
+            avoid: &[],
+            not_before: Micros::ZERO,
+        }
+    }
+}
+
 /// What the desk is asked about: nodes, queues, and the jobs that hold or want places.
 pub(super) struct Inquiry<'a> {
     nodes: Vec<Node>,
     closed: BTreeSet<Text>,
     tenants: Tenants,
+    foreign: Vec<Foreign>,
     pub(super) asked: Vec<Asked<'a>>,
 }
 
@@ -327,12 +369,15 @@ impl<'a> Inquiry<'a> {
         let (nodes, closed) = nodes(state, now);
         let asking = state.queues.holders.iter().filter(|(_, holder)| holder.wants);
         let asked = asking.map(|(key, holder)| Asked::new(&state.queues, key, holder, seen.get(key))).collect();
-        Self { nodes, closed, tenants: Tenants::new(state), asked }
+        let foreign = foreign(state).map(|(node, gpus)| Foreign::new(node, gpus)).collect();
+        Self { nodes, closed, tenants: Tenants::new(state), foreign, asked }
     }
 
     /// Asks the desk. Returns `None` for an answer that cannot be carried out: it leaves everything as it is.
     pub(super) fn ask(&self, ledger: &Ledger, now: Timestamp) -> Option<Answer> {
-        let claims: Vec<Claim<'_>> = self.asked.iter().map(|asked| asked.claim(&self.tenants, now)).collect();
+        // Those of jobs come first: targets are read in their order.
+        let asked = self.asked.iter().map(|asked| asked.claim(&self.tenants, now));
+        let claims: Vec<Claim<'_>> = asked.chain(self.foreign.iter().map(Foreign::claim)).collect();
         let question = Question {
             now: micros(now),
             nodes: &self.nodes,

@@ -37,10 +37,14 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
         Fact::Job(fact) if fact.reported_end.is_some() => 4,
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
-        Fact::Relisted { kind, .. } => format(false, *kind == Kind::Owned),
         Fact::Configured(config) if config4(config) => 4,
         Fact::Node(node) if !node.gpus.is_empty() || node.closed || !node.labels.is_empty() => 4,
-        Fact::QueuesAsked { .. } | Fact::ShareChanged(_) | Fact::QueueReported(_) => 4,
+        Fact::Relisted { kind: Kind::Foreign, .. }
+        | Fact::QueuesAsked { .. }
+        | Fact::ShareChanged(_)
+        | Fact::QueueReported(_)
+        | Fact::ForeignUse { .. } => 4,
+        Fact::Relisted { kind, .. } => format(false, *kind == Kind::Owned),
         Fact::TermBegan { .. }
         | Fact::Configured(_)
         | Fact::JobGone

@@ -119,6 +119,8 @@ pub(super) struct CheckpointRef<'a> {
     pub(super) terms: &'a [(Term, Position)],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) queues: Option<QueuesRef<'a>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) foreign: &'a BTreeMap<Text, BTreeMap<Text, u32>>,
 }
 
 /// State of the queues, to be written.
@@ -165,6 +167,8 @@ pub(super) struct Checkpoint {
     pub(super) terms: Vec<(Term, Position)>,
     #[serde(default)]
     pub(super) queues: Option<Queues>,
+    #[serde(default)]
+    pub(super) foreign: BTreeMap<Text, BTreeMap<Text, u32>>,
 }
 
 /// Writes jobs as pairs of key and job, in the order of their keys.

@@ -128,6 +128,8 @@ pub(crate) struct LeadershipChannels {
     pub calls: mpsc::UnboundedSender<Vec<ApiCall>>,
     /// Maximum number of calls that the dispatcher takes: in flight at the API server, and rendered ahead of it.
     pub window: watch::Receiver<usize>,
+    /// Receives the number of times that the watch of pods of others was to begin or to end: odd while they are to be watched.
+    pub foreign: watch::Sender<u64>,
     /// Receives the events of the leadership.
     pub events: mpsc::UnboundedSender<LeadershipEvent>,
 }

@@ -122,6 +122,7 @@ impl LeadershipContext {
         let (answers, take_answers) = mpsc::unbounded_channel();
         let (calls, take_calls) = mpsc::unbounded_channel();
         let (tell, events) = mpsc::unbounded_channel();
+        let (foreign, foreign_needed) = watch::channel(0);
         let (window, take_window) = watch::channel(dispatch::window_of(self.max_in_flight));
         let period = LeadershipChannels {
             last_term: guard.last_term(),
@@ -130,6 +131,7 @@ impl LeadershipContext {
             answers: take_answers,
             calls,
             window: take_window,
+            foreign,
             events: tell,
         };
         self.operator.send(Request::StartLeadership(Box::new(period))).await?;
@@ -158,7 +160,12 @@ impl LeadershipContext {
         let (report, lists) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
         for (n, target) in targets.into_iter().enumerate() {
-            watches.spawn(watching(target, ListReporter::new(n, report.clone())).run());
+            let source = watching(target, ListReporter::new(n, report.clone()));
+            watches.spawn(async move { source.run().await });
+        }
+        if let Some(target) = self.registry.foreign_pods() {
+            // No term waits for them: until they are listed no share grows.
+            watches.spawn(watching(target, ListReporter::default()).run_while(foreign_needed));
         }
         let mut probes = JoinSet::new();
         for kind in self.unserved.clone() {

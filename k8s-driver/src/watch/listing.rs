@@ -78,8 +78,8 @@ impl SourceWatch {
                 }
                 page => page?,
             };
-            items
-                .extend(page.items.into_iter().filter_map(|item| ObservedObject::read(&self.registry, Arc::new(item))));
+            let read = |item| ObservedObject::read_of(&self.registry, self.kind, Arc::new(item));
+            items.extend(page.items.into_iter().filter_map(read));
             if page.next.is_empty() {
                 let at = decode::number(&page.version);
                 return Ok(ListResult { version: Some(page.version), at, items });

@@ -122,8 +122,28 @@ pub struct SourceWatch {
 }
 
 impl SourceWatch {
+    /// Lists and watches while `changes` is odd, and until the receiver is closed or the cluster has regressed. Each change ends the
+    /// watch, so that none goes on after the operator forgot what it had reported.
+    pub async fn run_while(self, mut changes: tokio::sync::watch::Receiver<u64>) -> End {
+        loop {
+            if changes.wait_for(|changes| changes % 2 == 1).await.is_err() {
+                return End::ReceiverClosed;
+            }
+            tracing::info!(source = %self.source, "watched, because a queue counts these objects");
+            tokio::select! {
+                end = self.run() => return end,
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        return End::ReceiverClosed;
+                    }
+                    self.status.source_error(&self.source.to_string(), None);
+                }
+            }
+        }
+    }
+
     /// Lists and watches until the receiver is closed or the cluster has regressed.
-    pub async fn run(self) -> End {
+    pub async fn run(&self) -> End {
         let mut nodes = NodeHashes::new();
         let mut newest = ResourceVersion::default();
         let mut backoff = DefaultBackoff::default();
@@ -283,7 +303,8 @@ impl SourceWatch {
             }
             Event::Applied(object) => {
                 decode::version(&object).clone_into(version);
-                let Some(seen) = ObservedObject::read(&self.registry, Arc::new(object)) else { return Ok(()) };
+                let read = ObservedObject::read_of(&self.registry, self.kind, Arc::new(object));
+                let Some(seen) = read else { return Ok(()) };
                 if let Some((name, judged)) = known(&seen)
                     && nodes.insert(name, judged) == Some(judged)
                 {
@@ -299,7 +320,8 @@ impl SourceWatch {
             }
             Event::Deleted(object) => {
                 decode::version(&object).clone_into(version);
-                let Some(seen) = ObservedObject::read(&self.registry, Arc::new(object)) else { return Ok(()) };
+                let read = ObservedObject::read_of(&self.registry, self.kind, Arc::new(object));
+                let Some(seen) = read else { return Ok(()) };
                 if !self.shows(&seen) {
                     return Ok(());
                 }

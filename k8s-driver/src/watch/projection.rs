@@ -84,6 +84,15 @@ pub(crate) const POD: FieldMask = Only(&[
     ),
 ]);
 
+/// Members kept of a pod of others: its node, and the resources that it requests.
+pub(crate) const FOREIGN: FieldMask = Only(&[
+    ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All), ("ownerReferences", Each(&OWNER))])),
+    ("spec", Only(&[("nodeName", All), ("containers", Each(&REQUESTS)), ("initContainers", Each(&REQUESTS))])),
+    ("status", Only(&[("phase", All)])),
+]);
+
+const REQUESTS: FieldMask = Only(&[("resources", Only(&[("limits", All), ("requests", All)]))]);
+
 /// Members kept of a service.
 pub(crate) const SERVICE: FieldMask = Only(&[("metadata", METADATA)]);
 

@@ -89,7 +89,7 @@ impl Selection {
     pub fn includes(&self, seen: &ObservedObject) -> bool {
         let owner = match seen {
             ObservedObject::Pod(key, _) | ObservedObject::Service(key, _) | ObservedObject::Owned(key, _) => key,
-            ObservedObject::Job(..) | ObservedObject::Node(_) => return true,
+            ObservedObject::Job(..) | ObservedObject::Node(_) | ObservedObject::Foreign(_) => return true,
         };
         self.selected().is_none_or(|selected| selected.values().any(|jobs| jobs.contains(&owner.uid)))
     }
@@ -103,8 +103,10 @@ impl Selection {
 fn job(seen: &ObservedObject) -> Option<&Uid> {
     match seen {
         ObservedObject::Job(key, _) => Some(&key.uid),
-        ObservedObject::Pod(..) | ObservedObject::Service(..) | ObservedObject::Owned(..) | ObservedObject::Node(_) => {
-            None
-        }
+        ObservedObject::Pod(..)
+        | ObservedObject::Service(..)
+        | ObservedObject::Owned(..)
+        | ObservedObject::Node(_)
+        | ObservedObject::Foreign(_) => None,
     }
 }

@@ -37,13 +37,15 @@ pub struct Source {
     pub optional: bool,
     /// Name of its view, as in [`apis::WatchTarget::of`].
     pub of: Option<Text>,
+    /// True for pods of others.
+    pub is_of_others: bool,
 }
 
 /// Its path, with the selector where that tells it from another source.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;
-        if self.of.is_some() && !self.selector.is_empty() {
+        if (self.of.is_some() || self.is_of_others) && !self.selector.is_empty() {
             write!(f, "?labelSelector={}", self.selector)?;
         }
         Ok(())
@@ -54,7 +56,9 @@ impl Source {
     /// Name of its watch among the metrics.
     pub(crate) fn watch_name(&self) -> WatchName {
         let shared = self.of.is_some() && !self.optional;
-        WatchName::new(&self.object_type.kind, if shared { &self.selector } else { "" })
+        // Pods of others have the selector that leaves ours out.
+        let named = shared || self.is_of_others;
+        WatchName::new(&self.object_type.kind, if named { &self.selector } else { "" })
     }
 }
 
@@ -78,6 +82,7 @@ pub(crate) fn in_scope(target: apis::WatchTarget, scope: &JobFilter) -> Source {
         Kind::Pod => projection::POD,
         Kind::Service => projection::SERVICE,
         Kind::Owned => projection::OWNED,
+        Kind::Foreign => projection::FOREIGN,
     };
     Source {
         path: collection(&resource.api_version, plural, namespace),
@@ -88,6 +93,7 @@ pub(crate) fn in_scope(target: apis::WatchTarget, scope: &JobFilter) -> Source {
         metadata_only: kind == Kind::Service,
         optional,
         of,
+        is_of_others: kind == Kind::Foreign,
     }
 }
 

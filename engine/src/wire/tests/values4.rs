@@ -6,11 +6,11 @@ use std::sync::Arc;
 use model::fact::{Adopted, ReportedEnd};
 use model::{
     Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, Config, Decision, Demand, Dependency, Edits,
-    Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, LabelOperator, LabelRequirement,
-    LabelSelector, LossKind, Mirror, NodeFact, Noted, ObjectRef, Outcome, OwnedFact, OwnedRef, OwnedSpec, Phase,
-    PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim, Resize, ResourceVersion,
-    Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact, Target, Timestamp, Usage, WaitingJob, When,
-    WithinQueue,
+    Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, Kind, LabelOperator,
+    LabelRequirement, LabelSelector, LossKind, Mirror, NodeFact, Noted, ObjectRef, Outcome, OwnedFact, OwnedRef,
+    OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim, Resize,
+    ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact, Target, Timestamp, Usage,
+    WaitingJob, When, WithinQueue,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -57,6 +57,7 @@ fn queues() -> Vec<QueueSpec> {
         paused: false,
         namespaces: None,
         nodes: None,
+        shares_nodes: false,
     };
     vec![
         QueueSpec {
@@ -66,6 +67,7 @@ fn queues() -> Vec<QueueSpec> {
             paused: true,
             namespaces: Some(BTreeSet::from(["ns".into()])),
             nodes: Some(LabelSelector { requirements: requirements() }),
+            shares_nodes: true,
             ..of(WithinQueue::Never, Reclaim::Never)
         },
         of(WithinQueue::LowerPriority, Reclaim::LowerPriority),
@@ -269,6 +271,9 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
         Fact::Configured(Box::new(Config { ignores_capacity: true, ..Config::default() })),
         Fact::Configured(Box::new(Config { quiet_ms: 5, ..Config::default() })),
         Fact::Configured(Box::new(Config { start_timeout_ms: 6, ..Config::default() })),
+        Fact::ForeignUse { node: "n1".into(), gpus: BTreeMap::from([("nvidia.com/gpu".into(), 3)]) },
+        Fact::ForeignUse { node: "n1".into(), gpus: BTreeMap::new() },
+        Fact::Relisted { kind: Kind::Foreign, of: None, rv: ResourceVersion(3) },
         Fact::QueuesAsked { round: true },
         Fact::QueuesAsked { round: false },
     ]
@@ -337,5 +342,6 @@ pub(crate) fn state() -> State {
     // The target of a job that asks for nothing is dropped when its job is read.
     state.queues.targets.insert(model::JobKey { uid: "u2".into(), ..key() }, target());
     state.queues.resources = vec!["nvidia.com/gpu".into()];
+    state.foreign = BTreeMap::from([("n1".into(), BTreeMap::from([("nvidia.com/gpu".into(), 3)]))]);
     state
 }

@@ -58,6 +58,11 @@ pub(crate) enum Fact {
         uid: Uid,
     },
     Node(#[serde_as(as = "Box<NodeFact>")] Box<model::NodeFact>),
+    ForeignUse {
+        node: Text,
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        gpus: BTreeMap<Text, u32>,
+    },
     NodeGone {
         name: Text,
     },

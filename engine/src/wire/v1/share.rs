@@ -200,6 +200,8 @@ pub(super) struct QueueSpec {
     #[serde_as(as = "Option<LabelSelector>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nodes: Option<model::LabelSelector>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    shares_nodes: bool,
 }
 
 #[serde_as]

@@ -47,6 +47,7 @@ pub(super) enum Kind {
     Service,
     Node,
     Owned,
+    Foreign,
 }
 
 #[derive(Serialize, Deserialize)]
