@@ -3,7 +3,7 @@
 //! Owns where each of these is read. It must not decide whether a job is held back: `engine::queues` does. Tests: at the end of
 //! this file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, SlotId, SpecFact, Text, Timestamp};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::template::is_gpu;
 pub const QUEUE: &str = "trainyard.dev/queue";
 
 /// Label of a job that tells its priority: a whole number, higher first. Without it the priority is that of the spec, where its API has
-/// one, or 0.
+/// one, or that of the PriorityClasses of its pods.
 pub const PRIORITY: &str = "trainyard.dev/priority";
 
 /// Adds the demand of a job to its translated spec, if its pods request GPUs.
@@ -26,25 +26,35 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     let Ok(spec) = &fact.spec else { return };
     let manifest: Value = serde_json::from_str(&fact.manifest).unwrap_or_default();
     let input = RenderInput { job: key, spec, manifest: &manifest };
-    let mut requests = Vec::new();
-    for group in &spec.groups {
-        let pod = if group.gpus { first_pod(api, input, group) } else { None };
-        requests.push(pod.and_then(|pod| request(at(&pod, &["spec"])?)));
+    let pods: Vec<Option<Value>> =
+        spec.groups.iter().map(|group| if group.gpus { first_pod(api, input, group) } else { None }).collect();
+    let requests: Vec<Option<GpuRequest>> = pods.iter().map(|pod| request(at(pod.as_ref()?, &["spec"])?)).collect();
+    let asks = requests.iter().any(Option::is_some);
+    let (priority, problem) = priority(object, api.priority(object));
+    let class = |(group, pod): (&GroupSpec, Option<Value>)| Some(class(&pod.or_else(|| first_pod(api, input, group))?));
+    let named = spec.groups.iter().zip(pods).filter(|_| asks && priority.is_none()).filter_map(class);
+    let mut classes: BTreeSet<Text> = named.collect();
+    if classes.iter().all(|name| name.is_empty()) {
+        // Where no template names a class nothing is to be told.
+        classes.clear();
     }
+    let demand = asks.then(|| Demand { queue: queue(object), priority, classes, submitted: created(object) });
     let Ok(spec) = &mut fact.spec else { return };
     for (group, request) in spec.groups.iter_mut().zip(requests) {
         group.gpu_request = request;
     }
-    if spec.groups.iter().any(|group| group.gpu_request.is_some()) {
-        let (priority, problem) = priority(object, api.priority(object));
-        spec.demand = Some(Demand { queue: queue(object), priority, submitted: created(object) });
-        fact.warnings.extend(problem);
-    }
+    spec.demand = demand;
     // The root queue gives a job what it asks for, or nothing.
     let is_sized = spec.observes_pods || spec.demand.as_ref().is_some_and(|demand| demand.queue.is_some());
     for group in spec.groups.iter_mut().filter(|group| !is_sized || group.gpu_request.is_none()) {
         group.sizes = None;
     }
+    fact.warnings.extend(problem.filter(|_| asks));
+}
+
+/// Returns the name of the PriorityClass of a pod; empty without one.
+fn class(pod: &Value) -> Text {
+    Text::from(text_at(pod, &["spec", "priorityClassName"]).unwrap_or_default())
 }
 
 /// Returns a group's first pod as it is rendered; `None` when it cannot be.
@@ -65,16 +75,16 @@ fn queue(object: &Value) -> Option<Text> {
     labels.get(QUEUE)?.as_str().filter(|name| !name.is_empty()).map(Text::from)
 }
 
-/// Returns the priority that an object's labels name, that of its spec or 0 without one, and what is wrong with it.
-pub(crate) fn priority(object: &Value, of_spec: Option<i32>) -> (i32, Option<FieldError>) {
+/// Returns the priority that an object's labels name, or that of its spec without one, and what is wrong with it.
+pub(crate) fn priority(object: &Value, of_spec: Option<i32>) -> (Option<i32>, Option<FieldError>) {
     let label = at(object, &["metadata", "labels"]).and_then(|labels| labels.get(PRIORITY)?.as_str());
     match label.map(str::parse) {
-        None => (of_spec.unwrap_or_default(), None),
-        Some(Ok(priority)) => (priority, None),
+        None => (of_spec, None),
+        Some(Ok(priority)) => (Some(priority), None),
         Some(Err(_)) => {
             let path = format!("metadata.labels.{PRIORITY}");
             let value = format!("{:?}", label.unwrap_or_default());
-            (0, Some(FieldError::new(path, value, "must be a whole number; it counts as 0")))
+            (Some(0), Some(FieldError::new(path, value, "must be a whole number; it counts as 0")))
         }
     }
 }

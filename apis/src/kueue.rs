@@ -81,7 +81,7 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     let mut manifest: Value = serde_json::from_str(&fact.manifest).unwrap_or_default();
     let (priority, _) = demand::priority(object, api.priority(object));
     if let Some(members) = manifest.as_object_mut() {
-        members.insert("kueue".to_owned(), json!({"queueName": queue, "priority": priority}));
+        members.insert("kueue".to_owned(), json!({"queueName": queue, "priority": priority.unwrap_or_default()}));
     }
     let contents = spec_of(api, RenderInput { job: key, spec: &spec, manifest: &manifest });
     let pod_sets = list_at(&contents, &["podSets"]);

@@ -17,6 +17,7 @@ mod adopt;
 pub mod aitrainingjob;
 pub mod api;
 pub mod call;
+pub mod class;
 pub mod conditions;
 pub mod crd;
 pub mod demand;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::{JobKey, Kind, NodeFact, OwnedFact, PodFact, ServiceFact};
+use model::{ClassFact, JobKey, Kind, NodeFact, OwnedFact, PodFact, ServiceFact};
 use serde_json::Value;
 
 use crate::api::JobApi;
@@ -26,6 +26,8 @@ pub enum ObservedObject {
     Owned(JobKey, Box<OwnedFact>),
     /// A node.
     Node(Box<NodeFact>),
+    /// A PriorityClass.
+    Class(Box<ClassFact>),
     /// A pod of others.
     Foreign(Box<ForeignPod>),
 }
@@ -56,6 +58,9 @@ impl ObservedObject {
                 Some(Self::Service(key, Box::new(fact)))
             }
             "Node" => Some(Self::Node(Box::new(crate::node::fact(&object).ok()?))),
+            kind if kind == crate::class::TYPE.1 && *Resource::of(&object).api_version == *crate::class::TYPE.0 => {
+                Some(Self::Class(Box::new(crate::class::fact(&object).ok()?)))
+            }
             _ => {
                 if let Some(key) = registry.job_key(&object) {
                     return Some(Self::Job(key, object));
@@ -91,6 +96,7 @@ impl ObservedObject {
             Self::Owned(..) => Kind::Owned,
             Self::Node(_) => Kind::Node,
             Self::Foreign(_) => Kind::Foreign,
+            Self::Class(_) => Kind::Class,
         }
     }
 
@@ -98,7 +104,7 @@ impl ObservedObject {
     pub const fn job(&self) -> Option<&JobKey> {
         match self {
             Self::Job(key, _) | Self::Pod(key, _) | Self::Service(key, _) | Self::Owned(key, _) => Some(key),
-            Self::Node(_) | Self::Foreign(_) => None,
+            Self::Node(_) | Self::Class(_) | Self::Foreign(_) => None,
         }
     }
 }

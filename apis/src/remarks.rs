@@ -72,7 +72,10 @@ pub fn of(api: &dyn JobApi, key: &JobKey, job: &Job) -> Vec<Remark> {
     }
     let stalled = job.stalled.iter().map(ToString::to_string);
     let of_spec = Some(field_messages(job.warnings())).filter(|text| !text.is_empty());
-    let warnings: Vec<String> = stalled.chain(other_queue(job)).chain(of_spec).collect();
+    let classes = job.unknown_classes.iter().filter(|_| !job.phase.is_terminal()).map(|name| {
+        format!("priorityClassName {name}: there is no PriorityClass of this name; it counts as 0 in the job's queue")
+    });
+    let warnings: Vec<String> = stalled.chain(other_queue(job)).chain(classes).chain(of_spec).collect();
     if !warnings.is_empty() {
         remarks.push(Remark { kind: WARNING, message: warnings.join("; ") });
     }

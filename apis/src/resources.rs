@@ -40,6 +40,7 @@ pub struct ServedResource {
 
 /// A type that every cluster has.
 struct Core {
+    api_version: &'static str,
     name: &'static str,
     plural: &'static str,
     kind: Option<Kind>,
@@ -47,8 +48,9 @@ struct Core {
     reason: &'static str,
 }
 
-const CORE: [Core; 4] = [
+const CORE: [Core; 5] = [
     Core {
+        api_version: "v1",
         name: "Node",
         plural: "nodes",
         kind: Some(Kind::Node),
@@ -56,6 +58,15 @@ const CORE: [Core; 4] = [
         reason: "A lost node, or one with a broken GPU, restarts or ends jobs.",
     },
     Core {
+        api_version: crate::class::TYPE.0,
+        name: crate::class::TYPE.1,
+        plural: "priorityclasses",
+        kind: Some(Kind::Class),
+        verbs: &["list", "watch"],
+        reason: "A job in a queue has the priority of the classes that its pods name.",
+    },
+    Core {
+        api_version: "v1",
         name: "Pod",
         plural: "pods",
         kind: Some(Kind::Pod),
@@ -63,6 +74,7 @@ const CORE: [Core; 4] = [
         reason: "Pods are created and deleted, never changed.",
     },
     Core {
+        api_version: "v1",
         name: "Service",
         plural: "services",
         kind: Some(Kind::Service),
@@ -70,6 +82,7 @@ const CORE: [Core; 4] = [
         reason: "Services are created and deleted, never changed.",
     },
     Core {
+        api_version: "v1",
         name: "Event",
         plural: "events",
         kind: None,
@@ -80,7 +93,7 @@ const CORE: [Core; 4] = [
 
 impl Core {
     fn resource(&self) -> Resource {
-        Resource::new("v1", self.name)
+        Resource::new(self.api_version, self.name)
     }
 
     fn served(&self) -> ServedResource {
@@ -88,7 +101,7 @@ impl Core {
         ServedResource {
             resource: self.resource(),
             plural: self.plural,
-            namespaced: self.kind != Some(Kind::Node),
+            namespaced: !matches!(self.kind, Some(Kind::Node | Kind::Class)),
             optional: false,
             kind: self.kind,
             rights: vec![right],
@@ -140,7 +153,8 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
 impl Registry {
     /// Returns every type of object that the operator reads or writes: the jobs of each API, then what every cluster has.
     pub fn resources(&self) -> Vec<ServedResource> {
-        let core = CORE.iter().map(|core| {
+        let has_queues = self.iter().any(|api| api.is_queue());
+        let core = CORE.iter().filter(|core| has_queues || core.kind != Some(Kind::Class)).map(|core| {
             let mut served = core.served();
             let patched = self.owned_types().find(|owned| owned.resource() == served.resource);
             let reason = patched.map(|owned| owned.reason);

@@ -44,7 +44,9 @@ impl WatchTarget {
         match self.kind {
             Kind::Job => self.resource.kind.clone(),
             Kind::Owned => Text::from(format!("{} {}", self.plural, self.selector)),
-            Kind::Node | Kind::Pod | Kind::Service | Kind::Foreign => Text::from(self.selector.to_string()),
+            Kind::Node | Kind::Class | Kind::Pod | Kind::Service | Kind::Foreign => {
+                Text::from(self.selector.to_string())
+            }
         }
     }
 
@@ -52,6 +54,8 @@ impl WatchTarget {
     fn shows(&self, api: &dyn JobApi) -> bool {
         match self.kind {
             Kind::Node | Kind::Foreign => false,
+            // Queues alone decide by them.
+            Kind::Class => api.is_queue(),
             Kind::Job => self.resource == api.resource(),
             Kind::Pod | Kind::Service => self.selector == api.selector(),
             Kind::Owned => {
@@ -93,7 +97,9 @@ impl JobSources {
     pub fn shows(&self, kind: Kind, source: Option<&Text>, job: &JobKey) -> bool {
         source.is_none_or(|source| match kind {
             Kind::Owned => self.owned.iter().any(|((api, _), of)| *api == job.kind && of == source),
-            Kind::Node | Kind::Job | Kind::Pod | Kind::Service | Kind::Foreign => self.of(kind, job) == Some(source),
+            Kind::Node | Kind::Class | Kind::Job | Kind::Pod | Kind::Service | Kind::Foreign => {
+                self.of(kind, job) == Some(source)
+            }
         })
     }
 }
@@ -105,7 +111,7 @@ impl Registry {
         let mut targets: Vec<WatchTarget> = Vec::new();
         for kind in Kind::ALL {
             let selectors: Vec<Selector> = match kind {
-                Kind::Node | Kind::Job | Kind::Foreign => vec![Selector::default()],
+                Kind::Node | Kind::Class | Kind::Job | Kind::Foreign => vec![Selector::default()],
                 Kind::Pod | Kind::Service | Kind::Owned => {
                     self.iter().filter(|api| api.has_pods()).map(|api| api.selector()).collect()
                 }
@@ -180,6 +186,7 @@ mod tests {
         let named = |target: &WatchTarget| format!("{:?} {} {}", target.kind, target.plural, target.selector);
         let want = [
             "Node nodes ",
+            "Class priorityclasses ",
             "Job aitrainingjobs ",
             "Job elasticjobs ",
             "Job mpijobs ",

@@ -105,7 +105,11 @@ const BUILTIN: &[Builtin] = &[
     },
     Builtin { namespaced: false, status: true, ..plain("v1", "PersistentVolume", "persistentvolumes") },
     plain("coordination.k8s.io/v1", "Lease", "leases"),
-    Builtin { namespaced: false, ..plain("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses") },
+    Builtin {
+        namespaced: false,
+        watch: Some(model::Kind::Class),
+        ..plain("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
+    },
     Builtin { namespaced: false, ..plain("storage.k8s.io/v1", "StorageClass", "storageclasses") },
     Builtin { generation: true, status: true, ..plain("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets") },
 ];

@@ -187,7 +187,7 @@ impl Real {
                 ObservedObject::Node(node)
             }
             // Queues have no namespace, so no scenario that has some is run here.
-            ObservedObject::Foreign(_) => return None,
+            ObservedObject::Class(_) | ObservedObject::Foreign(_) => return None,
         })
     }
 

@@ -236,7 +236,7 @@ impl Watches {
             (Kind::Job, _) => (path(MARK.to_owned()), note),
             (Kind::Pod | Kind::Service | Kind::Owned, Some(api)) => (path(mark_of(&**api)), note),
             // Heartbeats of nodes are left out by the driver: it reports conditions.
-            (Kind::Node | Kind::Pod | Kind::Service | Kind::Owned | Kind::Foreign, _) => {
+            (Kind::Node | Kind::Class | Kind::Pod | Kind::Service | Kind::Owned | Kind::Foreign, _) => {
                 let status = if count.is_multiple_of(2) { "False" } else { "True" };
                 let condition = json!({"type": "Mark", "status": status});
                 (format!("/api/v1/nodes/{}/status", self.node), json!({"status": {"conditions": [condition]}}))
@@ -266,7 +266,7 @@ fn is_mark(seen: &ObservedObject) -> bool {
         | ObservedObject::Service(key, _)
         | ObservedObject::Owned(key, _) => &*key.name == MARK,
         ObservedObject::Node(node) => node.name.ends_with(MARK),
-        ObservedObject::Foreign(_) => false,
+        ObservedObject::Class(_) | ObservedObject::Foreign(_) => false,
     }
 }
 
@@ -285,6 +285,7 @@ impl Awaited {
                     ObservedObject::Service(key, service) => (Some(key), service.rv),
                     ObservedObject::Owned(key, owned) => (Some(key), owned.rv),
                     ObservedObject::Node(node) => (None, node.rv),
+                    ObservedObject::Class(class) => (None, class.rv),
                     ObservedObject::Foreign(pod) => (None, pod.rv),
                 };
                 let own = job.is_none_or(|key| self.jobs.contains(&key.kind));

@@ -93,6 +93,17 @@ impl State {
                 Some(_) if self.is_stale_node(node) => Admission::STALE,
                 Some(known) => Admission::unless(known.judged() != node.judged(), Admission::UNCHANGED),
             },
+            Fact::Class(class) => match self.queues.classes.by_name.get(&class.name) {
+                None => Admission::unless(arrival.exists(class.rv), Admission::STALE),
+                Some(known) if known.rv >= class.rv => Admission::STALE,
+                Some(known) => {
+                    let changed = (known.value, known.is_default) != (class.value, class.is_default);
+                    Admission::unless(changed, Admission::UNCHANGED)
+                }
+            },
+            Fact::ClassGone { name } => {
+                Admission::unless(self.queues.classes.by_name.contains_key(name), Admission::UNKNOWN)
+            }
             Fact::ForeignUse { node, gpus } => {
                 let known = self.foreign.get(node);
                 let changed = known.map_or(!gpus.is_empty(), |known| known != gpus);
@@ -209,6 +220,8 @@ impl State {
             | Fact::Node(_)
             | Fact::NodeGone { .. }
             | Fact::ForeignUse { .. }
+            | Fact::Class(_)
+            | Fact::ClassGone { .. }
             | Fact::Relisted { .. }
             | Fact::NodeChanged { .. }
             | Fact::Answered { .. }
@@ -289,6 +302,8 @@ impl Job {
             | Fact::Node(_)
             | Fact::NodeGone { .. }
             | Fact::ForeignUse { .. }
+            | Fact::Class(_)
+            | Fact::ClassGone { .. }
             | Fact::NodeChanged { .. }
             | Fact::Relisted { .. }
             | Fact::Answered { .. }

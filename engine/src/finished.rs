@@ -153,6 +153,7 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            unknown_classes: _,
             key,
         } = job;
         let key = key.filter(|_| !pods.is_empty());
@@ -318,6 +319,7 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            unknown_classes: Vec::new(),
             key,
         }
     }

@@ -129,6 +129,8 @@ pub struct Job {
     pub holding: Holding,
     /// Report of the jobs in it; present for a queue object only.
     pub report: Option<Box<QueueReport>>,
+    /// PriorityClasses that it names and that are not there. Derived from its spec and the classes.
+    pub unknown_classes: Vec<Text>,
     /// Its own key, shared by the indexes that name it.
     pub key: Option<Arc<JobKey>>,
 }

@@ -64,6 +64,14 @@ impl State {
                 Ok(self.jobs.keys().map(|key| (key.clone(), again.clone())).collect())
             }
             Fact::Node(node) => Ok(self.observe_node(node)),
+            Fact::Class(class) => {
+                self.queues.classes.by_name.insert(class.name.clone(), (**class).clone());
+                Ok(self.classes_changed())
+            }
+            Fact::ClassGone { name } => {
+                self.queues.classes.by_name.remove(name);
+                Ok(self.classes_changed())
+            }
             Fact::ForeignUse { node, gpus } => {
                 if gpus.is_empty() {
                     self.foreign.remove(node);
@@ -86,6 +94,10 @@ impl State {
                     Some(of) => self.source_list_rvs.entry((*kind, of.clone())).or_default(),
                 };
                 *known = (*known).max(*rv);
+                if first && *kind == Kind::Class {
+                    // Only now is a class that is not known known to be missing.
+                    return Ok(self.classes_changed());
+                }
                 if *kind == Kind::Foreign {
                     self.queues.nodes_changed(None);
                 }
@@ -246,6 +258,8 @@ impl State {
             | Fact::Node(_)
             | Fact::NodeGone { .. }
             | Fact::ForeignUse { .. }
+            | Fact::Class(_)
+            | Fact::ClassGone { .. }
             | Fact::Relisted { .. }
             | Fact::QueuesAsked { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
         }
@@ -258,6 +272,7 @@ impl State {
         );
         if tells_of_gates {
             self.refresh_gate(key);
+            self.show_classes(key);
         }
         for (from, to) in moves {
             self.moved(key, from.as_ref(), to.as_ref());

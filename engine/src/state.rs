@@ -250,6 +250,7 @@ impl State {
                 let count = self.on_node.entry(node.clone()).or_default().entry(shared.clone()).or_default();
                 *count = count.saturating_add(1);
             }
+            self.refresh_classes(&shared);
             self.queues.note(&shared, self.jobs.live(&shared));
             if self.is_finished(&shared) {
                 self.jobs.finish(&shared);

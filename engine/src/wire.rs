@@ -198,6 +198,7 @@ impl State {
                 resources: &self.queues.resources,
             }),
             foreign: &self.foreign,
+            classes: self.queues.classes.by_name.values().cloned().collect(),
         })?)
     }
 
@@ -220,6 +221,7 @@ impl State {
             foreign: body.foreign,
             ..Self::default()
         };
+        state.queues.classes.by_name = body.classes.into_iter().map(|class| (class.name.clone(), class)).collect();
         if let Some(queues) = body.queues {
             state.queues.ledger = queues.ledger;
             state.queues.targets = queues.targets.into_iter().collect();

@@ -68,6 +68,13 @@ pub enum Fact {
         /// Its name.
         name: Text,
     },
+    /// A PriorityClass as it stands.
+    Class(Box<ClassFact>),
+    /// A PriorityClass is gone.
+    ClassGone {
+        /// Its name.
+        name: Text,
+    },
     /// A node of this job's pods changed; what it is now stands in the cluster record named as cause.
     NodeChanged {
         /// Its name.
@@ -129,6 +136,8 @@ impl Fact {
             Self::Node(_) => "Node",
             Self::ForeignUse { .. } => "ForeignUse",
             Self::NodeGone { .. } => "NodeGone",
+            Self::Class(_) => "Class",
+            Self::ClassGone { .. } => "ClassGone",
             Self::NodeChanged { .. } => "NodeChanged",
             Self::Relisted { .. } => "Relisted",
             Self::Answered { .. } => "Answered",
@@ -423,6 +432,19 @@ impl NodeFact {
         let Self { name: _, rv: _, ready, conditions, gpus, closed, labels } = self;
         JudgedNode { ready: *ready, conditions: conditions.as_slice(), gpus, closed: *closed, labels }
     }
+}
+
+/// A PriorityClass, reduced to what decisions read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassFact {
+    /// Its name.
+    pub name: Text,
+    /// Its version.
+    pub rv: ResourceVersion,
+    /// Priority of the pods that name it.
+    pub value: i32,
+    /// Set if pods that name no class have this one.
+    pub is_default: bool,
 }
 
 /// A job's state as its object tells it, for a log that does not cover it.

@@ -247,11 +247,13 @@ pub enum Kind {
     Owned,
     /// Pods of others, watched while a queue counts their GPUs.
     Foreign,
+    /// PriorityClasses.
+    Class,
 }
 
 impl Kind {
     /// Every kind that a term waits for, in the order in which recovery lists them.
-    pub const ALL: [Self; 5] = [Self::Node, Self::Job, Self::Owned, Self::Pod, Self::Service];
+    pub const ALL: [Self; 6] = [Self::Node, Self::Class, Self::Job, Self::Owned, Self::Pod, Self::Service];
 }
 
 #[cfg(test)]

@@ -35,8 +35,8 @@ pub use command::{Command, Effect, ObjectRef, Outcome};
 pub use config::Config;
 pub use event::{Allocation, Cause, CauseKind, Decision, Event, Replacement};
 pub use fact::{
-    ContainerFact, ContainerState, Fact, GateFact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact, PodFact,
-    PodPhase, ServiceFact, SpecFact,
+    ClassFact, ContainerFact, ContainerState, Fact, GateFact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact,
+    PodFact, PodPhase, ServiceFact, SpecFact,
 };
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;

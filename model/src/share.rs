@@ -2,7 +2,7 @@
 //!
 //! Plain values. Queues decide shares (`engine::queues`); a job creates no pod outside its share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::id::{SlotId, Text, Timestamp};
@@ -80,8 +80,11 @@ impl Usage {
 pub struct Demand {
     /// Name of the queue; `None` is the root queue, which has no quota.
     pub queue: Option<Text>,
-    /// Priority, higher first.
-    pub priority: i32,
+    /// Priority that the job tells itself, higher first; `None`: that of its classes.
+    pub priority: Option<i32>,
+    /// Names of the PriorityClasses of its pod templates, an empty one for templates without; none where no template names any, or
+    /// the job tells its priority.
+    pub classes: BTreeSet<Text>,
     /// Creation time of the job's object.
     pub submitted: Timestamp,
 }

@@ -78,6 +78,7 @@ fn mirrored_term(object: &ObservedObject) -> Term {
         | ObservedObject::Service(..)
         | ObservedObject::Owned(..)
         | ObservedObject::Node(_)
+        | ObservedObject::Class(_)
         | ObservedObject::Foreign(_) => Term::default(),
     }
 }

@@ -31,6 +31,8 @@ pub struct Present {
     pub uids: BTreeSet<Uid>,
     /// Names of its nodes.
     pub nodes: BTreeSet<Text>,
+    /// Names of its priority classes.
+    pub classes: BTreeSet<Text>,
 }
 
 impl State {
@@ -57,6 +59,7 @@ impl State {
                 shown.map(|(.., service)| service.rv).chain(self.owned_in(list).map(|(_, fact)| fact.rv)).max()
             }
             Kind::Owned => self.owned_in(list).map(|(_, fact)| fact.rv).max(),
+            Kind::Class => self.queues.classes.by_name.values().map(|class| class.rv).max(),
             Kind::Foreign => None,
         };
         self.list_rv(list.kind, list.of).max(seen.unwrap_or_default())
@@ -95,6 +98,11 @@ impl State {
                 gone.extend(
                     absent.map(|(key, uid, _)| (Scope::Job(key.clone()), Fact::ServiceGone { uid: uid.clone() })),
                 );
+            }
+            Kind::Class => {
+                let known = self.queues.classes.by_name.values();
+                let absent = known.filter(|class| class.rv <= rv && !present.classes.contains(&class.name));
+                gone.extend(absent.map(|class| (Scope::Cluster, Fact::ClassGone { name: class.name.clone() })));
             }
             Kind::Owned | Kind::Foreign => {}
         }

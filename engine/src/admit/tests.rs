@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use model::fact::EndRequest;
 use model::{
-    GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Keep, Kind, Mirror, Outcome, OwnedRef, PhaseRules,
-    PodPhase, Position, RestartPolicy, RestartScope, SlotId, SpecFact, Term, Timestamp,
+    ClassFact, GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Keep, Kind, Mirror, Outcome, OwnedRef,
+    PhaseRules, PodPhase, Position, RestartPolicy, RestartScope, SlotId, SpecFact, Term, Timestamp,
 };
 
 use super::*;
@@ -83,6 +83,22 @@ fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
         closed: false,
         labels: BTreeMap::default(),
     }))
+}
+
+fn class(rv: u64, value: i32) -> Fact {
+    Fact::Class(Box::new(ClassFact { name: "c".into(), rv: ResourceVersion(rv), value, is_default: false }))
+}
+
+/// A state that knows that class.
+fn with_class() -> State {
+    let mut state = empty();
+    state.take_in(&Scope::Cluster, &class(KNOWN, 1));
+    state
+}
+
+fn foreign(gpus: u32) -> Fact {
+    let gpus = [("nvidia.com/gpu".into(), gpus)].into_iter().filter(|(_, gpus)| *gpus > 0).collect();
+    Fact::ForeignUse { node: "n".into(), gpus }
 }
 
 fn object_fact(rv: u64, mirror: Stamp) -> JobFact {
@@ -242,6 +258,14 @@ fn each_rule_for_a_fact_has_its_verdict() {
         ("an old report of a node", known(&[]), &cluster, node(KNOWN, false, &[]), list, STALE),
         ("the end of a node", known(&[]), &cluster, Fact::NodeGone { name: "n".into() }, list, ADMITTED),
         ("the end of an unknown node", known(&[]), &cluster, Fact::NodeGone { name: "x".into() }, list, UNKNOWN),
+        // Priority classes and pods of others.
+        ("a class from before the last list", empty(), &cluster, class(KNOWN, 1), watch, STALE),
+        ("a class with another value", with_class(), &cluster, class(11, 2), list, ADMITTED),
+        ("an old report of a class", with_class(), &cluster, class(KNOWN, 2), list, STALE),
+        ("an echo of a class", with_class(), &cluster, class(11, 1), list, UNCHANGED),
+        ("the end of an unknown class", empty(), &cluster, Fact::ClassGone { name: "c".into() }, list, UNKNOWN),
+        ("pods of others on a node", empty(), &cluster, foreign(2), list, ADMITTED),
+        ("none of them where none were", empty(), &cluster, foreign(0), list, UNCHANGED),
         // Lists.
         ("a newer list", known(&[]), &cluster, relisted(Kind::Pod, 11), list, ADMITTED),
         ("a list at the version of the last one", known(&[]), &cluster, relisted(Kind::Pod, KNOWN), list, UNCHANGED),
@@ -426,7 +450,8 @@ fn a_cluster_that_was_restored_shows_in_lists_and_reads() {
 fn a_list_ends_what_it_does_not_hold() {
     let mut state = known(&[pod("p1", 1, 30), claim("c0", KNOWN, true)]);
     state.jobs.get_mut(&key()).unwrap().deleting_pods.extend(["p0".into(), "x".into()]);
-    let here = |uid: &str| Present { uids: [uid.into()].into(), nodes: ["m".into()].into() };
+    state.take_in(&Scope::Cluster, &class(KNOWN, 1));
+    let here = |uid: &str| Present { uids: [uid.into()].into(), nodes: ["m".into()].into(), classes: [].into() };
     let job = || Scope::Job(key());
     let end = |uid: &str, rv: Option<u64>| (job(), Fact::PodGone { uid: uid.into(), rv: rv.map(ResourceVersion) });
     // (kind, uid it holds, whether its source shows the job, what ends)
@@ -441,6 +466,7 @@ fn a_list_ends_what_it_does_not_hold() {
         (Kind::Job, "u", true, vec![]),
         (Kind::Job, "none", false, vec![]),
         (Kind::Node, "none", true, vec![(Scope::Cluster, Fact::NodeGone { name: "n".into() })]),
+        (Kind::Class, "none", true, vec![(Scope::Cluster, Fact::ClassGone { name: "c".into() })]),
         (Kind::Owned, "none", true, vec![(job(), claim_gone("c0"))]),
         (Kind::Owned, "c0", true, vec![]),
         (Kind::Owned, "none", false, vec![]),

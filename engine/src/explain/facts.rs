@@ -35,6 +35,8 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::Node(_)
         | Fact::NodeGone { .. }
         | Fact::ForeignUse { .. }
+        | Fact::Class(_)
+        | Fact::ClassGone { .. }
         | Fact::NodeChanged { .. }
         | Fact::Relisted { .. }
         | Fact::Answered { .. }
@@ -102,6 +104,8 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
             format!("pods of others hold {gpus} on node {node}")
         }
         Fact::NodeGone { name } => format!("node {name} is gone"),
+        Fact::Class(class) => format!("priority class {} has the value {}", class.name, class.value),
+        Fact::ClassGone { name } => format!("priority class {name} is gone"),
         Fact::NodeChanged { name } => format!("node {name} changed"),
         Fact::Answered { object, outcome } => answer_words(object, outcome),
         Fact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Charge, JobSpec, PodPhase, Resize, Share, SizeRange, SlotId, Term, Text, Timestamp, Usage};
 
+use super::Classes;
 use crate::holding::asked;
 use crate::job::Job;
 
@@ -49,7 +50,7 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// Returns the part of a job; `None` when it neither holds nor asks for anything.
-    pub(super) fn of(job: &Job) -> Option<Self> {
+    pub(super) fn of(job: &Job, classes: &Classes) -> Option<Self> {
         let asks = job.spec().and_then(|spec| Some((spec, spec.demand.as_ref()?)));
         let Some((spec, demand)) = asks else { return Self::without_demand(job) };
         let holding = &job.holding;
@@ -91,7 +92,7 @@ impl Holder {
             && live().any(|pod| !pod.is_leaving() && runs(pod));
         let holder = Self {
             charge,
-            priority: demand.priority,
+            priority: classes.priority(demand),
             submitted: demand.submitted,
             wants,
             resource,

@@ -3,6 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`holder`] | the part of a job that queues decide by |
+//! | [`classes`] | priorities of jobs that tell none themselves |
 //! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
 //! | [`grant`] | targets become shares where there is room |
 //! | [`report`] | what is told of queues and of jobs that wait |
@@ -16,6 +17,7 @@
 //! deciding it again does. Tests: the scenarios with GPUs, and the walks of queues (`snapshots/tests/walks/queues.rs`), with the audit
 //! of `simulator` after every call.
 
+mod classes;
 pub mod forecast;
 mod grant;
 mod holder;
@@ -28,6 +30,7 @@ use model::{Allocation, Event, Fact, JobKey, QueueSpec, Target, Text, Timestamp}
 use scheduler::MemoryChange;
 use scheduler::desk::Ledger;
 
+pub use self::classes::Classes;
 use self::holder::Holder;
 pub use self::round::{ROOT_POLICY, root_rules, rules};
 use crate::job::Job;
@@ -48,6 +51,8 @@ pub struct Queues {
     pub resources: Vec<Text>,
     /// Resources that some node offers now.
     pub(crate) offered: BTreeSet<Text>,
+    /// Priority classes.
+    pub classes: Classes,
     /// Objects that are queues, by name.
     pub(crate) objects: BTreeMap<Text, (JobKey, Box<QueueSpec>)>,
     /// Jobs that hold places or ask for some.
@@ -85,7 +90,7 @@ impl Queues {
     /// Notes what a record changed of a job; `None` when it is forgotten.
     pub(crate) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
         self.note_object(key, job);
-        let new = job.and_then(Holder::of);
+        let new = job.and_then(|job| Holder::of(job, &self.classes));
         let wants = new.as_ref().is_some_and(|holder| holder.wants);
         match self.targets.get(key) {
             Some(target) if !wants || job.is_some_and(|job| job.holding.share == target.share) => {
@@ -241,6 +246,42 @@ impl State {
         if let Some((gated, job)) = gated.zip(self.jobs.get_mut(key)) {
             job.holding.gated = gated;
         }
+    }
+
+    /// Brings priorities and remarks in step with the priority classes. Returns the jobs that changed.
+    pub(crate) fn classes_changed(&mut self) -> crate::state::Dirty {
+        let names_class = |(key, job): (&JobKey, &Job)| {
+            let demand = job.spec()?.demand.as_ref()?;
+            demand.priority.is_none().then(|| key.clone())
+        };
+        let named: Vec<JobKey> = self.jobs.live_from(None).filter_map(names_class).collect();
+        let mut dirty = crate::state::Dirty::new();
+        for key in named {
+            if self.show_classes(&key) {
+                dirty.insert(key.clone(), vec![Fact::Due]);
+            }
+            self.queues.note(&key, self.jobs.live(&key));
+        }
+        dirty
+    }
+
+    /// Brings the classes that a job names and that are not there in step, and has its status written where they changed. Returns true
+    /// then.
+    pub(crate) fn show_classes(&mut self, key: &JobKey) -> bool {
+        let changed = self.refresh_classes(key);
+        if let Some(job) = self.jobs.get_mut(key).filter(|_| changed) {
+            job.status_stamp = self.stamp;
+        }
+        changed
+    }
+
+    /// Brings the classes that a job names and that are not there in step. Returns true if they are others than before.
+    pub(crate) fn refresh_classes(&mut self, key: &JobKey) -> bool {
+        let is_listed = self.list_rv(model::Kind::Class, None).0 > 0;
+        let demand = self.jobs.live(key).and_then(|job| job.spec()?.demand.as_ref()).filter(|_| is_listed);
+        let unknown = demand.map(|demand| self.queues.classes.unknown(demand)).unwrap_or_default();
+        let job = self.jobs.get_mut(key).filter(|job| job.unknown_classes != unknown);
+        job.map(|job| job.unknown_classes = unknown).is_some()
     }
 
     /// Folds an event of the queues in. Changes of shares reach each job by a fact of its own.

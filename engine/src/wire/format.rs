@@ -39,7 +39,9 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
         Fact::Configured(config) if config4(config) => 4,
         Fact::Node(node) if !node.gpus.is_empty() || node.closed || !node.labels.is_empty() => 4,
-        Fact::Relisted { kind: Kind::Foreign, .. }
+        Fact::Relisted { kind: Kind::Foreign | Kind::Class, .. }
+        | Fact::Class(_)
+        | Fact::ClassGone { .. }
         | Fact::QueuesAsked { .. }
         | Fact::ShareChanged(_)
         | Fact::QueueReported(_)

@@ -121,6 +121,9 @@ pub(super) struct CheckpointRef<'a> {
     pub(super) queues: Option<QueuesRef<'a>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) foreign: &'a BTreeMap<Text, BTreeMap<Text, u32>>,
+    #[serde_as(as = "Vec<fact::ClassFact>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) classes: Vec<model::ClassFact>,
 }
 
 /// State of the queues, to be written.
@@ -169,6 +172,9 @@ pub(super) struct Checkpoint {
     pub(super) queues: Option<Queues>,
     #[serde(default)]
     pub(super) foreign: BTreeMap<Text, BTreeMap<Text, u32>>,
+    #[serde_as(as = "Vec<fact::ClassFact>")]
+    #[serde(default)]
+    pub(super) classes: Vec<model::ClassFact>,
 }
 
 /// Writes jobs as pairs of key and job, in the order of their keys.

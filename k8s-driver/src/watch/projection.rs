@@ -118,6 +118,13 @@ pub(crate) const NODE: FieldMask = Only(&[
     ("status", Only(&[("allocatable", All), ("conditions", Each(&Only(&[("type", All), ("status", All)])))])),
 ]);
 
+/// Members kept of a PriorityClass.
+pub(crate) const CLASS: FieldMask = Only(&[
+    ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All)])),
+    ("value", All),
+    ("globalDefault", All),
+]);
+
 /// A job object: whole, but for what only other tools read.
 pub(crate) const JOB: FieldMask = Except(&[(
     "metadata",

@@ -89,7 +89,10 @@ impl Selection {
     pub fn includes(&self, seen: &ObservedObject) -> bool {
         let owner = match seen {
             ObservedObject::Pod(key, _) | ObservedObject::Service(key, _) | ObservedObject::Owned(key, _) => key,
-            ObservedObject::Job(..) | ObservedObject::Node(_) | ObservedObject::Foreign(_) => return true,
+            ObservedObject::Job(..)
+            | ObservedObject::Node(_)
+            | ObservedObject::Class(_)
+            | ObservedObject::Foreign(_) => return true,
         };
         self.selected().is_none_or(|selected| selected.values().any(|jobs| jobs.contains(&owner.uid)))
     }
@@ -107,6 +110,7 @@ fn job(seen: &ObservedObject) -> Option<&Uid> {
         | ObservedObject::Service(..)
         | ObservedObject::Owned(..)
         | ObservedObject::Node(_)
+        | ObservedObject::Class(_)
         | ObservedObject::Foreign(_) => None,
     }
 }

@@ -83,6 +83,7 @@ pub(crate) fn in_scope(target: apis::WatchTarget, scope: &JobFilter) -> Source {
         Kind::Service => projection::SERVICE,
         Kind::Owned => projection::OWNED,
         Kind::Foreign => projection::FOREIGN,
+        Kind::Class => projection::CLASS,
     };
     Source {
         path: collection(&resource.api_version, plural, namespace),
@@ -125,6 +126,7 @@ mod tests {
         let model = "group-name=model.distributed.io";
         let all = [
             ("/api/v1/nodes", ""),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", ""),
             ("/apis/elasticdeeplearning.ai/v1/aitrainingjobs", ""),
             ("/apis/elastic.pytorch.org/v1alpha1/elasticjobs", ""),
             ("/apis/kubeflow.org/v2beta1/mpijobs", ""),

@@ -1,4 +1,4 @@
-//! Queues on a real control plane: gangs, preemption, borrowing and reclaim, with an operator killed in between.
+//! Queues on a real control plane: gangs, preemption by a PriorityClass, borrowing and reclaim, with an operator killed in between.
 //!
 //! One test, because its operator serves all namespaces: queues have none. It takes objects with its own label only. Each look
 //! at the cluster adds up the GPUs of all pods by queue.
@@ -29,12 +29,14 @@ impl World {
         self.limits.insert(name, nominal + borrowing);
     }
 
-    /// A gang of four pods of two GPUs each.
-    fn gang(&self, name: &str, queue: &str, priority: u32) {
-        let labels =
-            json!({"suite": "queues", "trainyard.dev/queue": queue, "trainyard.dev/priority": priority.to_string()});
+    /// A gang of four pods of two GPUs each. `class`: its PriorityClass.
+    fn gang(&self, name: &str, queue: &str, class: Option<&str>) {
+        let labels = json!({"suite": "queues", "trainyard.dev/queue": queue});
         let container = json!({"name": "aitj-main", "image": "none", "resources": {"limits": {GPU: "2"}}});
-        let template = json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}});
+        let mut template = json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}});
+        if let Some(class) = class {
+            template["spec"]["priorityClassName"] = json!(class);
+        }
         self.space.apply(&json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
             "metadata": {"name": name, "labels": labels},
             "spec": {"replicaSpecs": {"trainer": {"replicas": 4, "restartPolicy": "Never", "template": template}}}}));
@@ -109,12 +111,12 @@ fn gangs_preemption_and_reclaim_with_an_operator_that_dies() {
 
     // Two gangs, and room for one. The operator dies as soon as both are there.
     world.queue("real-a", 8, 0, &json!({"preemption": {"withinQueue": "LowerPriority", "minRunSeconds": 0}}));
-    world.gang("one", "real-a", 0);
+    world.gang("one", "real-a", None);
     until("the first is there", || {
         let pods = world.space.all("pods");
         if pods.is_empty() { Err("no pod".to_owned()) } else { Ok(()) }
     });
-    world.gang("two", "real-a", 0);
+    world.gang("two", "real-a", None);
     operator.kill();
     let operator = start(&world, data.path());
     world.until(&[("one", "Running", 4), ("two", "Pending", 0)]);
@@ -126,7 +128,9 @@ fn gangs_preemption_and_reclaim_with_an_operator_that_dies() {
     });
 
     // One of higher priority takes their place. The operator dies, and loses its log, while the pods of the first end.
-    world.gang("high", "real-a", 10);
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "real-high"}, "value": 10});
+    plane().apply(&class.to_string()).expect("it is accepted");
+    world.gang("high", "real-a", Some("real-high"));
     world.until_making_room_for("high");
     operator.kill();
     let other = directory();
@@ -141,9 +145,9 @@ fn gangs_preemption_and_reclaim_with_an_operator_that_dies() {
     let cohort = json!({"cohort": "real", "preemption": {"minRunSeconds": 0}});
     world.queue("real-lender", 8, 0, &cohort);
     world.queue("real-borrower", 0, 8, &cohort);
-    world.gang("borrows", "real-borrower", 0);
+    world.gang("borrows", "real-borrower", None);
     world.until(&[("borrows", "Running", 4)]);
-    world.gang("owns", "real-lender", 0);
+    world.gang("owns", "real-lender", None);
     world.until_making_room_for("owns");
     operator.kill();
     let operator = start(&world, other.path());

@@ -144,9 +144,7 @@ impl<'a> Marks<'a> {
         mut self,
         jobs: impl IntoIterator<Item = &'j JobView>,
     ) -> impl Iterator<Item = (&'j JobView, QueueMark)> {
-        jobs.into_iter().map(move |job| {
-            (job, self.find(&job.id).unwrap_or_else(|| fresh(job)))
-        })
+        jobs.into_iter().map(move |job| (job, self.find(&job.id).unwrap_or_else(|| fresh(job))))
     }
 
     fn find(&mut self, id: &Text) -> Option<QueueMark> {

@@ -88,18 +88,19 @@ impl Reader {
             }
             Scope::Queues => {}
             Scope::Job(key) => match state.job(key) {
-                Some(job) => self.take_job(key, &job, state.at),
+                Some(job) => self.take_job(key, state, &job),
                 None => self.release(key, state.at, true),
             },
         }
     }
 
-    fn take_job(&mut self, key: &JobKey, job: &Job, at: Timestamp) {
+    fn take_job(&mut self, key: &JobKey, state: &State, job: &Job) {
+        let at = state.at;
         if let Some(spec) = job.spec().and_then(|spec| spec.queue.as_ref()) {
             self.queues.insert(key.name.clone(), (**spec).clone());
         }
         if job.holding.gated && !self.jobs.contains_key(key) {
-            self.jobs.extend(asked(job).map(|seen| (key.clone(), seen)));
+            self.jobs.extend(asked(state, job).map(|seen| (key.clone(), seen)));
         }
         let Some(seen) = self.jobs.get_mut(key) else { return };
         let holding = &job.holding;
@@ -130,7 +131,7 @@ impl Reader {
 }
 
 /// Returns what a job asks its queue for.
-fn asked(job: &Job) -> Option<Seen> {
+fn asked(state: &State, job: &Job) -> Option<Seen> {
     let spec = job.spec()?;
     let demand = spec.demand.as_ref()?;
     let groups = || {
@@ -143,7 +144,7 @@ fn asked(job: &Job) -> Option<Seen> {
         queue: job.queue().cloned().unwrap_or_default(),
         resource: groups().next()?.1.resource.clone(),
         gpus: gpus.fold(0, u32::saturating_add),
-        workers: Some(Workers { width, priority: demand.priority }),
+        workers: Some(Workers { width, priority: state.queues.classes.priority(demand) }),
         ..Seen::default()
     })
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use model::fact::{Adopted, ReportedEnd};
 use model::{
-    Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, Config, Decision, Demand, Dependency, Edits,
-    Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, Kind, LabelOperator,
+    Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, ClassFact, Config, Decision, Demand, Dependency,
+    Edits, Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, Kind, LabelOperator,
     LabelRequirement, LabelSelector, LossKind, Mirror, NodeFact, Noted, ObjectRef, Outcome, OwnedFact, OwnedRef,
     OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim, Resize,
     ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact, Target, Timestamp, Usage,
@@ -91,7 +91,11 @@ fn spec(spec: JobSpec) -> Fact {
 }
 
 fn demand() -> Demand {
-    Demand { queue: Some("q".into()), priority: -3, submitted: Timestamp(4) }
+    Demand { queue: Some("q".into()), priority: Some(-3), classes: BTreeSet::new(), submitted: Timestamp(4) }
+}
+
+fn class() -> ClassFact {
+    ClassFact { name: "high".into(), rv: ResourceVersion(9), value: 100, is_default: true }
 }
 
 fn charge() -> Charge {
@@ -206,7 +210,11 @@ pub(super) fn facts() -> Vec<Fact> {
     let group = GroupSpec { name: "g1".into(), gpu_request: Some(request()), ..GroupSpec::default() };
     let mut facts = vec![
         spec(JobSpec { demand: Some(demand()), ..JobSpec::default() }),
-        spec(JobSpec { demand: Some(Demand { queue: None, priority: 0, ..demand() }), ..JobSpec::default() }),
+        spec(JobSpec { demand: Some(Demand { queue: None, priority: None, ..demand() }), ..JobSpec::default() }),
+        spec(JobSpec {
+            demand: Some(Demand { priority: None, classes: BTreeSet::from(["high".into()]), ..demand() }),
+            ..JobSpec::default()
+        }),
         spec(JobSpec { groups: vec![group], ..JobSpec::default() }),
         Fact::QueueReported(Box::new(report())),
         Fact::QueueReported(Box::default()),
@@ -274,6 +282,10 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
         Fact::ForeignUse { node: "n1".into(), gpus: BTreeMap::from([("nvidia.com/gpu".into(), 3)]) },
         Fact::ForeignUse { node: "n1".into(), gpus: BTreeMap::new() },
         Fact::Relisted { kind: Kind::Foreign, of: None, rv: ResourceVersion(3) },
+        Fact::Class(Box::new(class())),
+        Fact::Class(Box::new(ClassFact { is_default: false, ..class() })),
+        Fact::ClassGone { name: "high".into() },
+        Fact::Relisted { kind: Kind::Class, of: None, rv: ResourceVersion(3) },
         Fact::QueuesAsked { round: true },
         Fact::QueuesAsked { round: false },
     ]
@@ -342,6 +354,7 @@ pub(crate) fn state() -> State {
     // The target of a job that asks for nothing is dropped when its job is read.
     state.queues.targets.insert(model::JobKey { uid: "u2".into(), ..key() }, target());
     state.queues.resources = vec!["nvidia.com/gpu".into()];
+    state.queues.classes.by_name = BTreeMap::from([("high".into(), class())]);
     state.foreign = BTreeMap::from([("n1".into(), BTreeMap::from([("nvidia.com/gpu".into(), 3)]))]);
     state
 }

@@ -26,6 +26,7 @@ forms! {
     ReportedEnd: model::fact::ReportedEnd,
     Missing: model::Missing,
     NodeFact: model::NodeFact,
+    ClassFact: model::ClassFact,
     Adopted: model::fact::Adopted,
     Milestone: model::fact::Milestone,
     ObjectRef: model::ObjectRef,
@@ -64,6 +65,10 @@ pub(crate) enum Fact {
         gpus: BTreeMap<Text, u32>,
     },
     NodeGone {
+        name: Text,
+    },
+    Class(#[serde_as(as = "Box<ClassFact>")] Box<model::ClassFact>),
+    ClassGone {
         name: Text,
     },
     NodeChanged {
@@ -313,6 +318,17 @@ pub(super) struct NodeFact {
     closed: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<Text, Text>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::ClassFact")]
+pub(super) struct ClassFact {
+    name: Text,
+    rv: ResourceVersion,
+    value: i32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(rename = "default")]
+    is_default: bool,
 }
 
 #[serde_as]

@@ -123,6 +123,9 @@ pub(crate) struct Job {
     holding: crate::holding::Holding,
     /// Derived: not written.
     #[serde(skip)]
+    unknown_classes: Vec<Text>,
+    /// Derived: not written.
+    #[serde(skip)]
     key: Option<Arc<model::JobKey>>,
 }
 

@@ -76,8 +76,10 @@ pub(super) struct Usage {
 pub(super) struct Demand {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue: Option<Text>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    priority: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    priority: Option<i32>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    classes: BTreeSet<Text>,
     submitted: Timestamp,
 }
 

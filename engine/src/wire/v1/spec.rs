@@ -48,6 +48,7 @@ pub(super) enum Kind {
     Node,
     Owned,
     Foreign,
+    Class,
 }
 
 #[derive(Serialize, Deserialize)]
