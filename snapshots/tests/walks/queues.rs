@@ -328,7 +328,8 @@ impl Walk {
 
     /// Returns true if a job runs. It has all of its pods, or none.
     fn whole_or_nothing(&self, key: &JobKey, job: &Job) -> Result<bool, String> {
-        let Some(spec) = job.spec() else { return Ok(false) };
+        // A job whose spec cannot be accepted after its log was lost keeps the places that its object tells.
+        let Some(spec) = job.spec() else { return Ok(!job.holding.share.is_empty()) };
         let pods = self.simulation.backend.cluster.objects_of(&core("Pod"));
         let owned = |pod: &&std::sync::Arc<Value>| pod["metadata"]["ownerReferences"][0]["uid"] == *key.uid.0;
         let live =
