@@ -106,6 +106,8 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     let pods = owned::digest(at(&contents, &["podSets"]).unwrap_or(&Value::Null));
     let rest = owned::digest(&json!([contents.get("queueName"), contents.get("priority")]));
     if let Ok(spec) = &mut fact.spec {
+        // Kueue admits a job whole.
+        spec.groups.iter_mut().for_each(|group| group.sizes = None);
         spec.owned.push(OwnedSpec {
             object: WORKLOAD.named(&format!("{}-{}", key.kind.to_lowercase(), key.name)),
             when: When::Accepted,

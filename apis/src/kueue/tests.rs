@@ -85,6 +85,15 @@ fn more_groups_than_kueue_takes_are_an_error() {
 }
 
 #[test]
+fn a_job_is_admitted_whole() {
+    let sizes = |labels: Value| {
+        let object = edited(job_object(&labels), &[("/spec/replicaSpecs/trainer/minReplicas", json!(1))]);
+        translated(&object).1.spec.unwrap().groups[0].sizes.is_some()
+    };
+    assert!(sizes(json!({})) && !sizes(json!({QUEUE_NAME: "team"})));
+}
+
+#[test]
 fn labels_that_are_not_used_are_remarked() {
     let labels = json!({QUEUE_NAME: "team", "trainyard.dev/queue": "ours", PRIORITY_CLASS: "high"});
     let paths: Vec<String> = translated(&job_object(&labels)).1.warnings.into_iter().map(|w| w.path).collect();
