@@ -187,7 +187,7 @@ impl GroupSpec {
 
     /// Returns the numbers of pods that the queues may choose.
     pub fn size_range(&self) -> SizeRange {
-        self.sizes.unwrap_or(SizeRange::fixed(self.replicas))
+        self.sizes.unwrap_or_else(|| SizeRange::fixed(self.replicas))
     }
 
     /// The name as the user spelt it.
