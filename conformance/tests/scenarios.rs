@@ -69,28 +69,15 @@ fn run(server: &Server, number: usize, scenario: &Scenario) -> Result<Vec<String
     Ok(differences)
 }
 
-/// Returns the definitions of other products that a scenario applies.
-fn definitions(file: &fixtures::Named) -> impl Iterator<Item = &serde_json::Value> {
-    let manifests = file.scenario.iter().flat_map(|scenario| &scenario.manifests);
-    manifests.filter(|manifest| manifest["kind"] == "CustomResourceDefinition")
-}
-
 /// Returns why a scenario is about the embedded cluster alone.
 fn of_embedded_cluster(file: &fixtures::Named) -> Option<&'static str> {
-    if definitions(file).next().is_some() {
+    let scenario = file.scenario.as_ref().ok()?;
+    let is_definition = |manifest: &serde_json::Value| manifest["kind"] == "CustomResourceDefinition";
+    if scenario.manifests.iter().any(is_definition) {
         return Some("definitions of other products would be there for all scenarios");
     }
-    lacks_namespaces(file)
-}
-
-/// Returns why a scenario cannot stand beside others on one API server.
-fn lacks_namespaces(file: &fixtures::Named) -> Option<&'static str> {
-    let scenario = file.scenario.as_ref().ok()?;
     if scenario.manifests.iter().any(|manifest| manifest["kind"] == "TrainingQueue") {
         return Some("queues have no namespace, and would be there for all scenarios");
-    }
-    if scenario.manifests.iter().any(|manifest| manifest["kind"] == "ResourceFlavor") {
-        return Some("flavors have no namespace, and would be there for all scenarios");
     }
     let has_model = |manifest: &serde_json::Value| {
         manifest["kind"] == "ModelVersion" || manifest.pointer("/spec/modelVersion").is_some()
@@ -101,42 +88,9 @@ fn lacks_namespaces(file: &fixtures::Named) -> Option<&'static str> {
     (file.name == "size-of-the-claim-is-edited").then_some("the storage class would have to let claims grow")
 }
 
-/// Outcome of scenarios on a real API server.
-#[derive(Default)]
-struct Ran {
-    /// Number of scenarios that ran, by API.
-    by_api: BTreeMap<String, usize>,
-    left_out: Vec<String>,
-    wrong: Vec<String>,
-}
-
-impl Ran {
-    fn print(&self, start: Instant) {
-        println!(
-            "{:?} scenarios on a real API server in {:.0} s; left out:",
-            self.by_api,
-            start.elapsed().as_secs_f64()
-        );
-        for name in &self.left_out {
-            println!("  {name}");
-        }
-        let Self { by_api, wrong, .. } = self;
-        assert!(wrong.is_empty(), "{} of {by_api:?} scenarios differ:\n{}", wrong.len(), wrong.join("\n"));
-    }
-}
-
-/// Returns true for a scenario that the caller asked for, by its name or its API.
-fn is_chosen(file: &fixtures::Named) -> bool {
-    let wanted = std::env::var("CONFORMANCE").unwrap_or_default();
-    wanted.is_empty() || wanted.split(',').any(|w| w == file.name || w == file.api)
-}
-
-/// Runs scenarios side by side on a control plane that serves every API, and these definitions besides.
-fn run_all(
-    extra: &[serde_json::Value],
-    files: &[&fixtures::Named],
-    left_out: impl Fn(&fixtures::Named) -> Option<&'static str> + Sync,
-) -> Ran {
+#[test]
+fn both_grounds_lead_to_the_same() {
+    let start = Instant::now();
     let arguments = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>();
     let options = Options {
         scheduler: false,
@@ -158,9 +112,6 @@ fn run_all(
     for api in apis::Registry::all().iter() {
         plane.apply(&api.crd().to_string()).unwrap_or_else(|error| panic!("the definition: {error}"));
     }
-    for definition in extra {
-        plane.apply(&definition.to_string()).unwrap_or_else(|error| panic!("the definition: {error}"));
-    }
     plane
         .run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
         .unwrap_or_else(|error| panic!("the definition: {error}"));
@@ -172,8 +123,14 @@ fn run_all(
         Server { client: connection.client, runtime: runtime.handle().clone() }
     };
 
+    let wanted = std::env::var("CONFORMANCE").unwrap_or_default();
+    let chosen =
+        |file: &fixtures::Named| wanted.is_empty() || wanted.split(',').any(|w| w == file.name || w == file.api);
+    let files = fixtures::all_scenarios().expect("the scenario folders can be read");
+    let files: Vec<_> = files.iter().filter(|file| chosen(file)).collect();
     let next = AtomicUsize::new(0);
-    let all: Mutex<Ran> = Mutex::default();
+    let ran: Mutex<BTreeMap<&str, usize>> = Mutex::default();
+    let (left_out, wrong) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
@@ -184,16 +141,15 @@ fn run_all(
                     let Some(file) = files.get(number) else { return };
                     let scenario = file.scenario.as_ref().unwrap_or_else(|error| panic!("{error}"));
                     let of_steps = || scenario.steps.iter().find_map(|step| inexpressible(&step.action));
-                    if let Some(why) = left_out(file).or_else(of_steps) {
-                        let name = format!("{}/{}: {why}", file.api, file.name);
-                        all.lock().expect("no thread panicked").left_out.push(name);
+                    if let Some(why) = of_embedded_cluster(file).or_else(of_steps) {
+                        left_out.lock().expect("no thread panicked").push(format!("{}/{}: {why}", file.api, file.name));
                         continue;
                     }
-                    *all.lock().expect("no thread panicked").by_api.entry(file.api.clone()).or_default() += 1;
+                    *ran.lock().expect("no thread panicked").entry(&file.api).or_default() += 1;
                     let differences = run(&server, number, scenario).unwrap_or_else(|error| vec![error]);
                     if !differences.is_empty() {
                         let differences: Vec<String> = differences.into_iter().take(10).collect();
-                        all.lock().expect("no thread panicked").wrong.push(format!(
+                        wrong.lock().expect("no thread panicked").push(format!(
                             "{}/{}:\n    {}",
                             file.api,
                             file.name,
@@ -204,41 +160,21 @@ fn run_all(
             });
         }
     });
-    let mut all = all.into_inner().expect("no panic");
-    all.wrong.sort();
-    all
-}
-
-#[test]
-fn both_grounds_lead_to_the_same() {
-    let start = Instant::now();
-    let files = fixtures::all_scenarios().expect("the scenario folders can be read");
-    let files: Vec<_> = files.iter().filter(|file| is_chosen(file)).collect();
-    let ran = run_all(&[], &files, of_embedded_cluster);
-    ran.print(start);
-    let is_whole = std::env::var("CONFORMANCE").unwrap_or_default().is_empty();
+    let ran = ran.into_inner().expect("no panic");
+    let (left_out, mut wrong) = (left_out.into_inner().expect("no panic"), wrong.into_inner().expect("no panic"));
+    wrong.sort();
+    println!("{ran:?} scenarios on a real API server in {:.0} s; left out:", start.elapsed().as_secs_f64());
+    for name in &left_out {
+        println!("  {name}");
+    }
+    assert!(wrong.is_empty(), "{} of {ran:?} scenarios differ:\n{}", wrong.len(), wrong.join("\n"));
     for api in fixtures::apis().expect("the scenario folders can be read") {
         let all = fixtures::scenarios(&api).expect("the scenario folder can be read");
         let count = all.iter().filter(|file| of_embedded_cluster(file).is_none()).count();
-        let ran = ran.by_api.get(&*api).copied().unwrap_or_default();
-        assert!(count == 0 || ran * 5 > count * 3 || !is_whole, "only {ran} of {count} scenarios of {api} ran");
+        let ran = ran.get(&*api).copied().unwrap_or_default();
+        assert!(
+            count == 0 || ran * 5 > count * 3 || !wanted.is_empty(),
+            "only {ran} of {count} scenarios of {api} ran"
+        );
     }
-}
-
-/// Scenarios of jobs that Kueue admits, on a control plane that serves its types. The scenarios play its part.
-#[test]
-fn both_grounds_lead_to_the_same_beside_kueue() {
-    let start = Instant::now();
-    let files = fixtures::all_scenarios().expect("the scenario folders can be read");
-    let is_kueues = |definition: &serde_json::Value| definition["spec"]["group"] == "kueue.x-k8s.io";
-    let files: Vec<_> =
-        files.iter().filter(|file| definitions(file).next().is_some() && definitions(file).all(is_kueues)).collect();
-    let extra: BTreeMap<String, serde_json::Value> =
-        files.iter().flat_map(|file| definitions(file)).map(|found| (found.to_string(), found.clone())).collect();
-    let extra: Vec<serde_json::Value> = extra.into_values().collect();
-    let files: Vec<_> = files.into_iter().filter(|file| is_chosen(file)).collect();
-    let ran = run_all(&extra, &files, lacks_namespaces);
-    ran.print(start);
-    let count: usize = ran.by_api.values().sum();
-    assert!(count * 5 > files.len() * 3, "only {count} of {} scenarios ran", files.len());
 }
