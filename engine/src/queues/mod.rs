@@ -32,7 +32,7 @@ use scheduler::desk::Ledger;
 
 pub use self::classes::Classes;
 use self::holder::Holder;
-pub use self::round::{ROOT_POLICY, root_rules, rules};
+pub use self::round::{ROOT_POLICY, Tenants};
 use crate::job::Job;
 use crate::nodes::Node;
 use crate::state::{ApplyError, State};
@@ -78,8 +78,8 @@ pub(crate) struct Pace {
 /// Number of jobs up to which every change of them is decided at once. With more, rounds have the interval of the queues.
 const SMALL: usize = 500;
 
-/// Least time in milliseconds until a round that nothing but the passing of time asks for.
-const MIN_WAKE_MS: u64 = 1000;
+/// Least time in milliseconds to the next round after one that nothing but the passing of time asked for, and that changed nothing.
+const VAIN_WAKE_MS: u64 = 1000;
 
 impl Queues {
     /// Returns true if there is anything to be kept.
@@ -321,8 +321,10 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     let mut allocation = grant::followed(state, &seen);
     if round {
         let decided = round::decide(state, &seen, now);
-        // A policy's clock stands still for a job whose places are not free yet, and would ask again at once.
-        state.queues.pace.wake = decided.wake.map(|at| at.max(now.plus_ms(MIN_WAKE_MS)));
+        // A policy's clock stands still for a job whose places are not free yet, and would ask again at once, for ever.
+        let is_vain = !state.queues.pace.round && decided.allocation == Allocation::default();
+        let earliest = now.plus_ms(if is_vain { VAIN_WAKE_MS } else { 1 });
+        state.queues.pace.wake = decided.wake.map(|at| at.max(earliest));
         state.queues.pace.round = false;
         state.queues.pace.last_round = Some(now);
         waits = Some(decided.waits);

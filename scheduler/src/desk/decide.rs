@@ -356,8 +356,11 @@ impl<'a> Desk<'a> {
             queue.policy.wake(now, &views, memory)
         };
         let policies = self.memories.iter().filter_map(of_policy);
-        // Those that wait may get what is protected until then. A change of this decision protects once it is carried out.
-        let seats = (0..).zip(&self.board.seats).filter(|(place, _)| waiting && !changes.contains_key(place));
+        // Those that wait may get what is protected until then, and the protected one may grow. A change of this decision protects once it
+        // is carried out.
+        let can_grow = |seat: &Seat| seat.is_running() && seat.held.gpus < seat.max;
+        let seats = (0..).zip(&self.board.seats);
+        let seats = seats.filter(|(place, seat)| (waiting || can_grow(seat)) && !changes.contains_key(place));
         let ends = seats.filter_map(|(_, seat)| seat.protected_until);
         let tries = self.question.claims.iter().map(|claim| claim.not_before);
         policies.chain(ends).chain(tries).chain(self.question.wake).filter(|&at| at > now).min()
