@@ -131,7 +131,7 @@ fn gpus_of(container: &Value) -> Vec<(Text, u32)> {
 }
 
 /// Binds a rendered pod, or a template, to nodes of its job's share. A pod of a named queue may run nowhere else, and carries the
-/// queue's label. Of others the scheduler is asked to prefer the nodes for which there is room.
+/// queue's label. Of others the scheduler is asked to prefer the nodes for which there is room. Without nodes it may run anywhere.
 pub fn place(pod: &mut Value, nodes: &[&str], queue: Option<&Text>) {
     let Some(members) = pod.as_object_mut() else { return };
     if let Some(metadata) = members.entry("metadata").or_insert_with(|| json!({})).as_object_mut() {
@@ -142,6 +142,9 @@ pub fn place(pod: &mut Value, nodes: &[&str], queue: Option<&Text>) {
             (None, Some(labels)) => drop(labels.remove(QUEUE)),
             (None, None) => {}
         }
+    }
+    if nodes.is_empty() {
+        return;
     }
     // A rule by the name of a node takes one name.
     let field = |node: &&str| json!({"key": "metadata.name", "operator": "In", "values": [node]});

@@ -42,11 +42,12 @@ impl Operator {
         };
         let job = self.state.jobs.live(key);
         let bound = |slot: &SlotId, body: Value| {
-            let node = job.and_then(|job| job.holding.share.node(slot)).filter(|node| !node.is_empty());
+            let node = job.and_then(|job| job.holding.share.node(slot));
             let queue = job.and_then(engine::Job::queue);
             let mut body = body;
             if let Some(node) = node {
-                apis::demand::place(&mut body, &[node], queue);
+                let nodes: &[&str] = if node.is_empty() { &[] } else { &[node] };
+                apis::demand::place(&mut body, nodes, queue);
             }
             if let Some(job) = job {
                 api.complete_pod(input, job, slot, &mut body);

@@ -44,6 +44,8 @@ pub enum Error {
 enum Setting {
     Duration(fn(&mut Config) -> &mut u64),
     Switch(fn(&mut Config) -> &mut bool),
+    /// A switch whose field is set when it is off.
+    OffSwitch(fn(&mut Config) -> &mut bool),
     /// A number, or `none`.
     Limit(fn(&mut Config) -> &mut Option<u32>),
     Words(fn(&mut Config) -> &mut Vec<String>),
@@ -66,6 +68,7 @@ const FLAGS: &[(&str, Setting)] = &[
     ("orphan-grace-period", Setting::Duration(|c| &mut c.orphan_grace_ms)),
     ("restart-limit", Setting::Limit(|c| &mut c.restart_limit)),
     ("failure-window", Setting::Duration(|c| &mut c.failure_window_ms)),
+    ("capacity-gate", Setting::OffSwitch(|c| &mut c.ignores_capacity)),
     ("gpu-faults", Setting::Words(|c| &mut c.gpu_faults)),
     (torch::GANG, Setting::Translation),
     (torch::GATES, Setting::Translation),
@@ -108,6 +111,15 @@ pub(crate) fn plain(name: &str) -> String {
     name.trim_start_matches('-').replace('_', "-")
 }
 
+/// Reads a boolean, or its name as text.
+pub(crate) fn switch(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(value) => Some(*value),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
 fn set(config: &mut Config, name: &str, value: &Value) -> Result<(), Error> {
     let plain = plain(name);
     let Some((_, setting)) = FLAGS.iter().find(|(known, _)| *known == plain) else {
@@ -124,14 +136,8 @@ fn set(config: &mut Config, name: &str, value: &Value) -> Result<(), Error> {
             *field(config) =
                 duration::parse_ms(&text).map_err(|source| Error::BadDuration { name: name.to_owned(), source })?;
         }
-        Setting::Switch(field) => {
-            *field(config) = match value {
-                Value::Bool(value) => *value,
-                Value::String(text) if text == "true" => true,
-                Value::String(text) if text == "false" => false,
-                _ => return Err(bad("boolean")),
-            };
-        }
+        Setting::Switch(field) => *field(config) = switch(value).ok_or_else(|| bad("boolean"))?,
+        Setting::OffSwitch(field) => *field(config) = !switch(value).ok_or_else(|| bad("boolean"))?,
         Setting::Limit(field) => {
             let number = match value {
                 Value::Number(number) => number.as_u64(),
@@ -180,7 +186,7 @@ mod tests {
             "node-grace-period": "1m", "restart-backoff": "1s", "restart-backoff-max": "2s", "restart_backoff-reset": "3s",
             "retry-period": "4s", "retry-period-max": "5s", "orphan-grace-period": "6s", "gpu-faults": "A, B",
             "thread-num": 1000,
-            "restart-limit": "3", "failure-window": "500ms",
+            "restart-limit": "3", "failure-window": "500ms", "capacity-gate": "false",
         }));
         let want = Config {
             creating_restart_ms: 3_600_000,
@@ -196,6 +202,7 @@ mod tests {
             gpu_faults: vec!["A".to_owned(), "B".to_owned()],
             restart_limit: Some(3),
             failure_window_ms: 500,
+            ignores_capacity: true,
             ..Config::default()
         };
         assert_eq!(set, Ok(want));
@@ -212,6 +219,7 @@ mod tests {
             (json!({"node-grace-period": 5}), "the unit ``"),
             (json!({"node-grace-period": [1]}), "[1] is no duration"),
             (json!({"enable-creating-failed": "maybe"}), "is no boolean"),
+            (json!({"capacity-gate": "of"}), "is no boolean"),
             (json!({"gpu-faults": [1]}), "is no list of words"),
             (json!({"restart-limit": -1}), "-1 is no number of restarts or `none`"),
             (json!({"restart-limit": "few"}), "is no number of restarts or `none`"),

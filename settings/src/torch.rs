@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use model::Text;
 use serde_json::Value;
 
-use crate::flags::{Error, plain};
+use crate::flags::{Error, plain, switch};
 
 /// Settings by which specs of TorchJobs are translated and their pods rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,14 +100,6 @@ pub fn read_models(flags: &BTreeMap<String, Value>) -> Result<ModelSettings, Err
         settings.builder = Text::from(image.ok_or_else(bad)?);
     }
     Ok(settings)
-}
-
-fn switch(value: &Value) -> Option<bool> {
-    match value {
-        Value::Bool(value) => Some(*value),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
-    }
 }
 
 fn set_gate(settings: &mut TorchSettings, gate: &str) -> Option<()> {

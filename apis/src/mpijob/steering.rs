@@ -41,10 +41,14 @@ impl Steering {
     pub(super) fn wanted(mut template: Value, job: &Job) -> Self {
         let is_suspended = job.spec().is_some_and(|spec| spec.suspended);
         let nodes = job.holding.share.groups.get(WORKER_LOWER).map_or(&[][..], Vec::as_slice);
-        let mut names: Vec<&str> = nodes.iter().map(|node| &**node).filter(|node| !node.is_empty()).collect();
+        let mut names: Vec<&str> = nodes.iter().map(|node| &**node).collect();
         names.sort_unstable();
         names.dedup();
-        if !names.is_empty() {
+        // All workers have one template: where one may run anywhere, all may.
+        if names.contains(&"") {
+            names.clear();
+        }
+        if !nodes.is_empty() {
             demand::place(&mut template, &names, job.queue());
         }
         let suspend = is_suspended || job.is_halting() || (job.holding.gated && nodes.is_empty());

@@ -82,6 +82,9 @@ impl Room {
             books: Books::new(&tenants.all, &pools),
             tenants,
         };
+        if state.config.ignores_capacity {
+            room.nodes.insert(Text::from(""), u32::MAX);
+        }
         for (node, gpus) in round::foreign(state) {
             room.take_node(node, gpus);
         }

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{
-    Allocation, JobKey, LossKind, QueueSpec, QuotaSpec, Share, ShareLoss, SizeRange, SlotId, Target, Text, Timestamp,
+    Allocation, JobKey, LossKind, NodeFact, QueueSpec, QuotaSpec, Share, ShareLoss, SizeRange, SlotId, Target, Text,
+    Timestamp,
 };
 use scheduler::desk::{self, Answer, Belief, Claim, Fixed, Ledger, Question, Sizes, Tenant, Usage, Wait, Why};
 use scheduler::learning::Prior;
@@ -43,7 +44,16 @@ pub(super) const fn timestamp(at: Micros) -> Timestamp {
     Timestamp(at.0.div_ceil(1000))
 }
 
-/// The nodes as the desk takes them, and those that take nothing new.
+/// GPUs of the node that stands for those that a cluster may still add.
+const FUTURE_GPUS: u32 = 100_000;
+
+/// Returns the name of the node that stands for those which a cluster may still add with a resource. No node has such a name.
+fn future(resource: &Text) -> Text {
+    Text::from(format!("~{resource}"))
+}
+
+/// The nodes as the desk takes them, and those that take nothing new. Where capacity does not count, one of them stands for what the
+/// cluster may still add.
 pub(super) fn nodes(state: &State, now: Timestamp) -> (Vec<Node>, BTreeSet<Text>) {
     let view = state.node_view();
     let (mut nodes, mut closed) = (Vec::new(), BTreeSet::new());
@@ -58,6 +68,13 @@ pub(super) fn nodes(state: &State, now: Timestamp) -> (Vec<Node>, BTreeSet<Text>
         }
         let gpu_type = state.queues.gpu_type(resource);
         nodes.push(Node { gpu_type, ..Node::new(name.clone(), *slots) });
+    }
+    if state.config.ignores_capacity {
+        let resources: BTreeSet<&Text> = state.queues.holders.values().map(|holder| &holder.resource).collect();
+        nodes.extend(resources.into_iter().map(|resource| {
+            let gpu_type = state.queues.gpu_type(resource);
+            Node { gpu_type, ..Node::new(future(resource), FUTURE_GPUS) }
+        }));
     }
     (nodes, closed)
 }
@@ -79,12 +96,12 @@ impl Queues {
 }
 
 /// Returns the settings of the root queue as the desk takes them.
-pub fn root_rules() -> Option<desk::Queue> {
+fn root_rules() -> Option<desk::Queue> {
     scheduler::by_name(ROOT_POLICY).ok().map(|policy| desk::Queue::new(Arc::from(policy)))
 }
 
 /// Returns the settings of a queue as the desk takes them, but for its nodes; `None` for a policy that this build does not know.
-pub fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
+fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
     let policy = scheduler::by_name(&spec.policy).ok()?;
     Some(desk::Queue {
         by_priority: spec.by_priority,
@@ -110,30 +127,42 @@ pub fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
 }
 
 /// Queues and cohorts as the desk takes them.
-pub(super) struct Tenants {
-    pub(super) all: Vec<Tenant>,
+#[derive(Debug)]
+pub struct Tenants {
+    /// All of them; the root queue is the first.
+    pub all: Vec<Tenant>,
     queues: BTreeMap<Text, usize>,
     specs: BTreeMap<Text, QueueSpec>,
 }
 
 /// Returns the nodes with GPUs that a queue selects; `None`: all.
-fn selected(spec: &QueueSpec, nodes: &BTreeMap<Text, crate::nodes::Node>) -> Option<Arc<BTreeSet<Text>>> {
+fn selected<'a>(spec: &QueueSpec, nodes: impl Iterator<Item = &'a NodeFact>) -> Option<Arc<BTreeSet<Text>>> {
     let selector = spec.nodes.as_ref()?;
-    let nodes = nodes.iter().filter(|(_, node)| !node.fact.gpus.is_empty() && selector.selects(&node.fact.labels));
-    Some(Arc::new(nodes.map(|(name, _)| name.clone()).collect()))
+    let nodes = nodes.filter(|node| !node.gpus.is_empty() && selector.selects(&node.labels));
+    Some(Arc::new(nodes.map(|node| node.name.clone()).collect()))
 }
 
 impl Tenants {
     pub(super) fn new(state: &State) -> Self {
-        let queues = &state.queues;
+        let specs = state.queues.objects.iter().map(|(name, (_, spec))| (name, &**spec));
+        let nodes = || state.nodes.values().map(|node| &node.fact);
+        Self::of(specs, nodes, |resource| state.queues.gpu_type(resource))
+    }
+
+    /// Takes the queues with these settings, by name, on these nodes. `gpu_type`: that of a resource.
+    pub fn of<'a, N: Iterator<Item = &'a NodeFact>>(
+        specs: impl Iterator<Item = (&'a Text, &'a QueueSpec)>,
+        nodes: impl Fn() -> N,
+        gpu_type: impl Fn(&Text) -> GpuType,
+    ) -> Self {
         let mut tenants = Self { all: Vec::new(), queues: BTreeMap::new(), specs: BTreeMap::new() };
         tenants.queues.insert(Text::from(ROOT), 0);
         tenants.all.extend(root_rules().map(|queue| Tenant::root(ROOT, queue)));
         let mut cohorts: BTreeMap<&Text, usize> = BTreeMap::new();
-        for (name, (_, spec)) in &queues.objects {
+        for (name, spec) in specs {
             // A policy that this build does not know is refused when the object is read.
             let Some(queue) = rules(spec) else { continue };
-            let queue = desk::Queue { nodes: selected(spec, &state.nodes), ..queue };
+            let queue = desk::Queue { nodes: selected(spec, nodes()), ..queue };
             let parent = spec.cohort.as_ref().map(|cohort| {
                 *cohorts.entry(cohort).or_insert_with(|| {
                     tenants.all.push(Tenant {
@@ -149,7 +178,7 @@ impl Tenants {
             });
             let quota = spec.quota.iter().map(|(resource, quota)| {
                 let QuotaSpec { nominal, borrowing, lending } = *quota;
-                (queues.gpu_type(resource), desk::Quota { nominal, borrowing, lending })
+                (gpu_type(resource), desk::Quota { nominal, borrowing, lending })
             });
             tenants.queues.insert(name.clone(), tenants.all.len());
             tenants.all.push(Tenant {
@@ -160,15 +189,19 @@ impl Tenants {
                 priority: 0,
                 queue: Some(queue),
             });
-            tenants.specs.insert(name.clone(), (**spec).clone());
+            tenants.specs.insert(name.clone(), spec.clone());
         }
         tenants
     }
 
     /// Returns the place of a job's queue; `None` when there is no such queue, or the job's namespace may not use it.
     pub(super) fn place(&self, key: &JobKey, holder: &Holder) -> Option<usize> {
-        let name = holder.queue();
-        let allowed = |spec: &QueueSpec| spec.namespaces.as_ref().is_none_or(|names| names.contains(&key.namespace));
+        self.place_of(holder.queue(), &key.namespace)
+    }
+
+    /// Returns the place of a queue; `None` when there is no such queue, or jobs of the namespace may not use it.
+    pub fn place_of(&self, name: &str, namespace: &str) -> Option<usize> {
+        let allowed = |spec: &QueueSpec| spec.namespaces.as_ref().is_none_or(|names| names.contains(namespace));
         self.specs.get(name).is_none_or(allowed).then(|| self.queues.get(name).copied())?
     }
 
@@ -179,7 +212,7 @@ impl Tenants {
     }
 
     /// Returns the rule by which nodes are filled: that of the queues, where all say the same.
-    fn packing(&self) -> Packing {
+    pub fn packing(&self) -> Packing {
         let spreads = !self.specs.is_empty() && self.specs.values().all(|spec| spec.spread);
         if spreads { Packing::Spread } else { Packing::Pack }
     }
@@ -202,11 +235,16 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(queues: &Queues, key: &'a JobKey, holder: &'a Holder, seen: Option<&Share>) -> Self {
+    fn new(state: &State, key: &'a JobKey, holder: &'a Holder, seen: Option<&Share>) -> Self {
+        let queues = &state.queues;
         let before = decided(queues, key, holder, seen);
         let held = held(queues, key, seen.unwrap_or(&holder.share));
         let workers = holder.workers(&held);
-        let held = workers.iter().filter_map(|(_, node)| node.clone()).collect();
+        let known = |node: Text| {
+            let is_future = state.config.ignores_capacity && node.is_empty();
+            if is_future { future(&holder.resource) } else { node }
+        };
+        let held = workers.iter().filter_map(|(_, node)| node.clone().map(known)).collect();
         let all = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
         let gpu_type = queues.gpu_type(&holder.resource);
         let speeds = Prior::default().speeds(&[gpu_type], all.saturating_mul(holder.width));
@@ -284,7 +322,9 @@ impl<'a> Asked<'a> {
         let mut share = Share::default();
         for (slot, _) in &self.holder.slots {
             if let Some(node) = placed.remove(slot) {
-                share.groups.entry(slot.group.clone()).or_default().push(node.clone());
+                let is_future = *node == future(&self.holder.resource);
+                let node = if is_future { Text::from("") } else { node.clone() };
+                share.groups.entry(slot.group.clone()).or_default().push(node);
             }
         }
         share
@@ -368,7 +408,7 @@ impl<'a> Inquiry<'a> {
     pub(super) fn new(state: &'a State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Self {
         let (nodes, closed) = nodes(state, now);
         let asking = state.queues.holders.iter().filter(|(_, holder)| holder.wants);
-        let asked = asking.map(|(key, holder)| Asked::new(&state.queues, key, holder, seen.get(key))).collect();
+        let asked = asking.map(|(key, holder)| Asked::new(state, key, holder, seen.get(key))).collect();
         let foreign = foreign(state).map(|(node, gpus)| Foreign::new(node, gpus)).collect();
         Self { nodes, closed, tenants: Tenants::new(state), foreign, asked }
     }

@@ -173,6 +173,10 @@ pub(super) struct Settings {
     /// Time after which a pod whose job does not exist is deleted. [default: 10m]
     #[arg(long, env = "TRAINYARD_ORPHAN_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     orphan_grace_period: Option<String>,
+    /// Start jobs with GPUs only when nodes have room for all their pods. Turn it off where a cluster autoscaler adds nodes: quotas
+    /// alone then admit. [default: true]
+    #[arg(long, env = "TRAINYARD_CAPACITY_GATE", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Decisions")]
+    capacity_gate: Option<bool>,
     /// Conditions and words that name a GPU failure, separated by commas.
     #[arg(long, env = "TRAINYARD_GPU_FAULTS", value_delimiter = ',', value_name = "WORDS", help_heading = "Decisions")]
     gpu_faults: Option<Vec<String>>,
