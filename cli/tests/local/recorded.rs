@@ -74,6 +74,10 @@ fn a_study_decides_what_the_operator_decided() {
         ("the root queue", jobs("")),
         ("a queue with a quota", queue("research", "") + &jobs("research")),
         ("spread, by submission", queue("research", ", placement: Spread, order: Submission") + &jobs("research")),
+        (
+            "two queues",
+            queue("research", "") + &queue("other", "") + &jobs("research").replacen("research", "other", 5),
+        ),
     ] {
         let (code, out, err) = study(&simulated(&manifests), &["--check"]);
         assert_eq!(code, Some(0), "{what}: {out}{err}");
@@ -106,9 +110,9 @@ fn a_log_is_played_under_another_policy() {
 #[test]
 fn what_cannot_be_played_is_said() {
     let place = simulated(&(queue("research", "") + &jobs("research") + &job("alone", "", (1, 1, 10), 0)));
-    let (code, _, err) = study(&place, &[]);
-    assert_eq!(code, Some(2), "{err}");
-    assert!(err.contains("story.jsonl has jobs of several queues (root, research); choose one with --queue"), "{err}");
+    let (code, out, err) = study(&place, &["--check"]);
+    assert_eq!(code, Some(0), "all queues are played together: {err}");
+    assert!(out.contains("13 of 13 jobs started at the recorded time, 13 of 13 on the recorded nodes"), "{out}");
     let (code, _, err) = study(&place, &["--queue", "reserch"]);
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("--queue reserch: story.jsonl has jobs of these queues: root, research"), "{err}");

@@ -20,24 +20,26 @@ pub struct Workers {
     pub width: u32,
     /// Priority of the job, higher first.
     pub priority: i32,
+    /// Place of its queue in [`Office::tenants`]; `None`: it belongs to no queue.
+    pub tenant: Option<usize>,
 }
 
 /// What the desk is asked about besides jobs.
 #[derive(Debug, Clone)]
 pub struct Office {
-    /// The queue in which all jobs are. Its policy decides.
-    pub queue: Tenant,
+    /// Queues and cohorts. The policy of each queue decides on its jobs.
+    pub tenants: Vec<Tenant>,
     /// The nodes.
     pub nodes: Vec<Node>,
     /// Way in which nodes are filled.
     pub packing: Packing,
-    /// Workers by the name of the job; those of others have one GPU.
+    /// Workers by the name of the job; those of others have one GPU, and are of the first queue.
     pub workers: BTreeMap<Text, Workers>,
 }
 
 impl Office {
     fn workers(&self, job: &WorkloadJob) -> Workers {
-        self.workers.get(&job.name).copied().unwrap_or(Workers { width: 1, priority: 0 })
+        self.workers.get(&job.name).copied().unwrap_or(Workers { width: 1, priority: 0, tenant: Some(0) })
     }
 }
 
@@ -60,12 +62,11 @@ impl Held {
         let beliefs: Vec<Belief> = jobs.iter().map(|(_, view)| belief(view)).collect();
         let claim = |((job, view), belief)| self.claim(office.workers(job), view, belief);
         let claims: Vec<Claim<'_>> = jobs.iter().copied().zip(&beliefs).map(claim).collect();
-        let tenants = [office.queue.clone()];
         let question = Question {
             now,
             nodes: &office.nodes,
             closed: &BTreeSet::new(),
-            tenants: &tenants,
+            tenants: &office.tenants,
             claims: &claims,
             packing: office.packing,
             wake: None,
@@ -77,7 +78,7 @@ impl Held {
         let of = |gpus: u32| gpus / workers.width.max(1);
         Claim {
             id: &view.id,
-            tenant: Some(0),
+            tenant: workers.tenant,
             sizes: Sizes { min: of(view.min), num: of(view.num), max: of(view.max) },
             width: workers.width,
             priority: workers.priority,

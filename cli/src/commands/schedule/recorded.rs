@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use engine::{Job, Scope, State, queues};
-use model::{JobKey, PodPhase, QueueSpec, Text, Timestamp};
-use scheduler::desk::{self, Quota, Tenant};
-use scheduler::placement::{Node, Packing};
+use model::{GpuRequest, GroupSpec, JobKey, NodeFact, PodPhase, QueueSpec, SizeRange, Text, Timestamp};
+use scheduler::placement::Node;
 use scheduler::{GpuType, Micros};
 use studies::input::{Cluster, OnBadRow, Trace, TraceJob, Workload};
 use studies::sim::{Office, Workers};
@@ -27,6 +26,9 @@ struct Seen {
     queue: Text,
     resource: Text,
     gpus: u32,
+    /// Least and greatest number of GPUs that its queue may choose.
+    min: u32,
+    max: u32,
     workers: Option<Workers>,
     /// First grant: the time, and the node of each pod.
     started: Option<(Timestamp, Vec<Text>)>,
@@ -54,10 +56,10 @@ pub(super) struct Told {
 pub(super) struct Recorded {
     /// To be played.
     pub(super) workload: Workload,
-    /// The queue, the nodes and the workers, for the desk.
+    /// The queues, the nodes and the workers, for the desk.
     pub(super) office: Office,
-    /// Policy of the queue.
-    pub(super) policy: Text,
+    /// Policies of the queues that have jobs, each once.
+    pub(super) policies: Vec<String>,
     /// What became of each job, by its name in the workload.
     pub(super) told: BTreeMap<Text, Told>,
     /// What the workload leaves out or takes otherwise than it was.
@@ -69,8 +71,8 @@ pub(super) struct Recorded {
 struct Reader {
     jobs: BTreeMap<JobKey, Seen>,
     queues: BTreeMap<Text, QueueSpec>,
-    /// The most GPUs that each node had, with their resource.
-    nodes: BTreeMap<Text, (Text, u32)>,
+    /// Each node as last seen, with the most GPUs that it had.
+    nodes: BTreeMap<Text, NodeFact>,
     end: Timestamp,
 }
 
@@ -80,10 +82,12 @@ impl Reader {
         self.end = state.at;
         match scope {
             Scope::Cluster => {
-                for (name, node) in &state.nodes {
-                    let Some((resource, gpus)) = node.fact.gpus.first_key_value() else { continue };
-                    let (known, most) = self.nodes.entry(name.clone()).or_insert_with(|| (resource.clone(), 0));
-                    (*known, *most) = (resource.clone(), (*most).max(*gpus));
+                for (name, node) in state.nodes.iter().filter(|(_, node)| !node.fact.gpus.is_empty()) {
+                    let known = self.nodes.entry(name.clone()).or_insert_with(|| node.fact.clone());
+                    let before = std::mem::replace(known, node.fact.clone());
+                    for (resource, gpus) in &mut known.gpus {
+                        *gpus = (*gpus).max(before.gpus.get(resource).copied().unwrap_or_default());
+                    }
                 }
             }
             Scope::Queues => {}
@@ -137,19 +141,24 @@ fn asked(state: &State, job: &Job) -> Option<Seen> {
     let groups = || {
         spec.groups.iter().filter(|group| !group.once).filter_map(|group| Some((group, group.gpu_request.as_ref()?)))
     };
-    let gpus = groups().map(|(group, request)| group.replicas.saturating_mul(request.count));
+    let gpus = |pods: fn(SizeRange) -> u32| {
+        let of = |(group, request): (&GroupSpec, &GpuRequest)| pods(group.size_range()).saturating_mul(request.count);
+        groups().map(of).fold(0, u32::saturating_add)
+    };
     let width = groups().map(|(_, request)| request.count).max()?;
     Some(Seen {
         submitted: demand.submitted,
         queue: job.queue().cloned().unwrap_or_default(),
         resource: groups().next()?.1.resource.clone(),
-        gpus: gpus.fold(0, u32::saturating_add),
-        workers: Some(Workers { width, priority: state.queues.classes.priority(demand) }),
+        gpus: gpus(|sizes| sizes.preferred),
+        min: gpus(|sizes| sizes.min),
+        max: gpus(|sizes| sizes.max),
+        workers: Some(Workers { width, priority: state.queues.classes.priority(demand), tenant: None }),
         ..Seen::default()
     })
 }
 
-/// Reads a log as a workload of one queue. `chosen`: the name of the queue; `None` where the log has jobs of one only.
+/// Reads a log as a workload. `chosen`: the name of the queue whose jobs are played; `None`: those of all.
 pub(super) fn read(path: &Path, chosen: Option<&str>) -> Result<Recorded, Failure> {
     let mut reader = Reader::default();
     records::each(&LogSource::from(path), &mut State::default(), &mut |state, record| {
@@ -157,39 +166,28 @@ pub(super) fn read(path: &Path, chosen: Option<&str>) -> Result<Recorded, Failur
         reader.take(state, &record.scope);
         Ok(Flow::Go)
     })?;
-    let queue = choose(&reader, path, chosen)?;
-    reader.jobs.retain(|_, seen| seen.queue == queue);
-    workload(&reader, &queue, path)
+    choose(&mut reader, path, chosen)?;
+    workload(&reader, path)
 }
 
 fn words(queue: &str) -> &str {
     if queue.is_empty() { ROOT } else { queue }
 }
 
-fn choose(reader: &Reader, path: &Path, chosen: Option<&str>) -> Result<Text, Failure> {
-    let there_are: BTreeSet<&Text> = reader.jobs.values().map(|seen| &seen.queue).collect();
-    let names = || there_are.iter().map(|name| words(name)).collect::<Vec<_>>().join(", ");
+/// Leaves the jobs of the chosen queue.
+fn choose(reader: &mut Reader, path: &Path, chosen: Option<&str>) -> Result<(), Failure> {
+    let there_are: BTreeSet<Text> = reader.jobs.values().map(|seen| seen.queue.clone()).collect();
     let path = path.display();
-    match (chosen, there_are.iter().next()) {
-        (_, None) => Err(Failure::new(format!("{path}: no job of this log went through a queue"))),
-        (Some(name), _) => there_are
-            .iter()
-            .find(|queue| words(queue) == name)
-            .map(|queue| (**queue).clone())
-            .ok_or_else(|| Failure::new(format!("--queue {name}: {path} has jobs of these queues: {}", names()))),
-        (None, Some(only)) if there_are.len() == 1 => Ok((**only).clone()),
-        (None, Some(_)) => {
-            Err(Failure::new(format!("{path} has jobs of several queues ({}); choose one with --queue", names())))
-        }
+    if there_are.is_empty() {
+        return Err(Failure::new(format!("{path}: no job of this log went through a queue")));
     }
-}
-
-/// Returns the settings of a queue, and its policy.
-fn rules(reader: &Reader, queue: &Text) -> Option<(desk::Queue, Text)> {
-    match reader.queues.get(queue) {
-        Some(spec) => Some((queues::rules(spec)?, spec.policy.clone())),
-        None => Some((queues::root_rules()?, Text::from(queues::ROOT_POLICY))),
-    }
+    let Some(name) = chosen else { return Ok(()) };
+    let Some(queue) = there_are.iter().find(|queue| words(queue) == name) else {
+        let names = there_are.iter().map(|name| words(name)).collect::<Vec<_>>().join(", ");
+        return Err(Failure::new(format!("--queue {name}: {path} has jobs of these queues: {names}")));
+    };
+    reader.jobs.retain(|_, seen| seen.queue == *queue);
+    Ok(())
 }
 
 /// Returns the jobs that are played, in order, and remarks on the others and on what is not known.
@@ -211,28 +209,23 @@ fn played<'a>(reader: &'a Reader, resource: &Text) -> (Vec<(&'a JobKey, &'a Seen
         jobs.iter().filter(|(_, seen)| seen.ended.is_none()).count(),
         "jobs had not ended; they count as if they ended with the log",
     );
+    remark(
+        jobs.iter().filter(|(_, seen)| seen.min < seen.max).count(),
+        "jobs may be resized; their run times count as if they had the size that they asked for",
+    );
     jobs.sort_by_key(|(key, seen)| (seen.submitted, key.to_string()));
     (jobs, remarks)
 }
 
-fn workload(reader: &Reader, queue: &Text, path: &Path) -> Result<Recorded, Failure> {
+fn workload(reader: &Reader, path: &Path) -> Result<Recorded, Failure> {
     let name = path.display().to_string();
-    let (rules, policy) = rules(reader, queue)
-        .ok_or_else(|| Failure::new(format!("{name}: the policy of queue {queue} is not known to this build")))?;
     let resource = reader.jobs.values().map(|seen| seen.resource.clone()).next().unwrap_or_default();
-    let nodes = reader.nodes.iter().filter(|(_, (known, gpus))| *known == resource && *gpus > 0);
-    let nodes: Vec<Node> = nodes.map(|(name, (_, gpus))| Node::new(name.clone(), *gpus)).collect();
-    let gpus = nodes.iter().map(|node| node.slots).fold(0, u32::saturating_add);
-    let quota = reader.queues.get(queue).map(|spec| {
-        let own = spec.quota.get(&resource).copied().unwrap_or_default();
-        let borrowing = if spec.cohort.is_some() { own.borrowing } else { 0 };
-        Quota { nominal: own.nominal.saturating_add(borrowing), ..Quota::default() }
-    });
-    let spreads = reader.queues.get(queue).is_some_and(|spec| spec.spread);
-    let (jobs, mut remarks) = played(reader, &resource);
-    if reader.queues.get(queue).is_some_and(|spec| spec.nodes.is_some()) {
-        remarks.push("the queue selects nodes by their labels; here its jobs may use all nodes".to_owned());
-    }
+    let nodes =
+        || reader.nodes.values().filter(|node| node.gpus.first_key_value().is_some_and(|(of, _)| *of == resource));
+    // All jobs that are played need one resource; quotas of others do not count.
+    let gpu_type = |of: &Text| GpuType(u16::from(*of != resource));
+    let tenants = queues::Tenants::of(reader.queues.iter(), nodes, gpu_type);
+    let (jobs, remarks) = played(reader, &resource);
     let origin = jobs.first().map_or(Timestamp(0), |(_, seen)| seen.submitted);
     let since = |at: Timestamp| Micros::from_millis(at.0.saturating_sub(origin.0));
     let id = |key: &JobKey| format!("{}/{}/{}", key.kind, key.namespace, key.name);
@@ -245,34 +238,35 @@ fn workload(reader: &Reader, queue: &Text, path: &Path) -> Result<Recorded, Fail
         let name = Text::from(id.as_str());
         let of_log = Told { started: since(*started), on: on.clone(), ended: seen.ended.map(since) };
         told.insert(name.clone(), of_log);
-        workers.insert(name, of_job);
+        workers.insert(name, Workers { tenant: tenants.place_of(&seen.queue, &key.namespace), ..of_job });
         rows.push(TraceJob {
             line,
             id,
             submitted: since(seen.submitted),
             requested: seen.gpus,
             duration: Micros::from_millis(held.max(1)),
-            min: seen.gpus,
-            max: seen.gpus,
+            min: seen.min,
+            max: seen.max,
             model: String::new(),
             batch: String::new(),
             user: String::new(),
-            tenant: queue.to_string(),
+            tenant: words(&seen.queue).to_owned(),
         });
     }
     if rows.is_empty() {
-        return Err(Failure::new(format!("{name}: no job of queue {} started", words(queue))));
+        return Err(Failure::new(format!("{name}: no job of the queues started")));
     }
+    let nodes: Vec<Node> = nodes()
+        .map(|node| Node::new(node.name.clone(), node.gpus.get(&resource).copied().unwrap_or_default()))
+        .collect();
+    let gpus = nodes.iter().map(|node| node.slots).fold(0, u32::saturating_add);
+    let policy = |queue: &Text| reader.queues.get(queue).map_or(queues::ROOT_POLICY, |spec| &*spec.policy).to_owned();
+    let policies: BTreeSet<String> = jobs.iter().map(|(_, seen)| policy(&seen.queue)).collect();
     let trace = Trace { name, jobs: rows, skipped: Vec::new() };
     let workload = Workload::join(trace, None, Cluster::parse(&gpus.to_string())?, OnBadRow::Refuse)?;
-    let quota = quota.map(|quota| [(GpuType(0), quota)].into());
-    let office = Office {
-        queue: Tenant { quota, ..Tenant::root(queue.clone(), rules) },
-        nodes,
-        packing: if spreads { Packing::Spread } else { Packing::Pack },
-        workers,
-    };
-    Ok(Recorded { workload, office, policy, told, remarks })
+    let packing = tenants.packing();
+    let office = Office { tenants: tenants.all, nodes, packing, workers };
+    Ok(Recorded { workload, office, policies: policies.into_iter().collect(), told, remarks })
 }
 
 /// Arguments that choose a recorded workload.
@@ -282,14 +276,14 @@ pub(super) struct RecordedArgs {
     /// does. Each job takes the time for which it held its places.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["trace", "profile", "gpus", "cluster"])]
     pub(super) log: Option<PathBuf>,
-    /// The queue of the log whose jobs are played; `root` is that of jobs that name none. Needed where the log has several.
+    /// Play the jobs of this queue of the log alone; `root` is that of jobs that name none.
     #[arg(long, value_name = "NAME", requires = "log")]
     pub(super) queue: Option<String>,
     /// Let the policy decide alone, as it does on a trace: without nodes, quota and priorities, and without the reservation that the
     /// operator makes for the first job that waits.
     #[arg(long, requires_all = ["log", "policy"])]
     pub(super) alone: bool,
-    /// Play the log under the policy of its queue, and compare starts, nodes and ends with those recorded.
+    /// Play the log under the policies of its queues, and compare starts, nodes and ends with those recorded.
     #[arg(long, requires = "log", conflicts_with = "policy")]
     pub(super) check: bool,
 }

@@ -201,12 +201,16 @@ fn of_log(args: &StudyArgs, recorded: Recorded) -> Result<Play, Failure> {
     for remark in &recorded.remarks {
         out::warn(remark);
     }
-    let Recorded { workload, mut office, policy, .. } = recorded;
-    let name = args.policy.as_deref().unwrap_or(&policy);
-    let entrant = Entrant::find(name)?;
-    if let Some(queue) = &mut office.queue.queue {
-        // A policy with the settings that the queue has: rights, protection, and the order by priority.
-        queue.policy = Arc::from(Entrant::find(name)?.policy);
+    let Recorded { workload, mut office, policies, .. } = recorded;
+    let mut entrant =
+        Entrant::find(args.policy.as_deref().or_else(|| policies.first().map(|name| &**name)).unwrap_or_default())?;
+    if let Some(name) = &args.policy {
+        for queue in office.tenants.iter_mut().filter_map(|tenant| tenant.queue.as_mut()) {
+            // A policy with the settings that the queue has: rights, protection, and the order by priority.
+            queue.policy = Arc::from(Entrant::find(name)?.policy);
+        }
+    } else {
+        entrant.name = policies.join(", ");
     }
     let mut settings = args.setup.settings(args.report.is_some())?;
     settings.tick = args.setup.tick.map_or(Micros::from_millis(1), Micros::from_millis);

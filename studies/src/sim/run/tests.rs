@@ -121,10 +121,14 @@ fn the_desk_places_whole_workers_and_reserves_for_the_first_that_waits() {
     let workload = workload("a,0,4,100\nb,1,8,10\nc,2,4,200\nd,3,2,50\n", "8");
     let policy = || Arc::from(Entrant::find("fifo-backfill").unwrap().policy);
     let office = Office {
-        queue: Tenant::root("q", Queue::new(policy())),
+        tenants: vec![Tenant::root("q", Queue::new(policy()))],
         nodes: ["n1", "n2"].map(|name| Node::new(name, 4)).to_vec(),
         packing: Packing::Pack,
-        workers: workload.jobs.iter().map(|job| (job.name.clone(), Workers { width: 2, priority: 0 })).collect(),
+        workers: workload
+            .jobs
+            .iter()
+            .map(|job| (job.name.clone(), Workers { width: 2, priority: 0, tenant: Some(0) }))
+            .collect(),
     };
     let settings = Settings { desk: Some(Box::new(office)), ..Settings::default() };
     // Alone, the policy lets c and then d pass b, which waits for both nodes.
