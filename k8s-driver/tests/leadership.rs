@@ -383,11 +383,12 @@ fn operator_account(space: &str) -> PathBuf {
     plane().kubeconfig_for(Identity::ServiceAccount { namespace: space, name: "trainyard" }).unwrap()
 }
 
-/// A role that may do everything with pods, services, events, nodes, leases and the resources of these groups.
+/// A role that may do everything with pods, services, events, nodes, leases, what jobs own, and the resources of these groups.
 fn role(name: &str, groups: &[&str]) -> String {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": [
         {"apiGroups": [""], "resources": ["pods", "services", "events", "nodes"], "verbs": ["*"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": groups, "resources": ["*"], "verbs": ["*"]},
     ]})
     .to_string()

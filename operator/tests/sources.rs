@@ -41,6 +41,13 @@ fn listed(target: &WatchTarget, rv: u64, items: Vec<Arc<Value>>) -> Observation 
     Observation::Listed { kind: target.kind, of: target.of.clone(), rv: ResourceVersion(rv), items }
 }
 
+/// Lists the sources of what jobs own besides pods and services: there is nothing.
+fn list_owned(operator: &mut Operator, rv: u64) {
+    for source in sources(Kind::Owned) {
+        operator.handle_event(listed(&source, rv, Vec::new()));
+    }
+}
+
 fn open(log: Box<dyn event_log::EventLog>) -> Operator {
     Operator::open(log, second::registry(), Options::default()).unwrap()
 }
@@ -51,6 +58,7 @@ fn list_all(operator: &mut Operator, pods: Vec<Arc<Value>>, services: Vec<Arc<Va
     for (api, rv, n) in [(FIRST, 20, 0), (SECOND, 10, 1)] {
         operator.handle_event(listed(&sources(Kind::Job)[n], rv, vec![job(api, 2)]));
     }
+    list_owned(operator, 10);
     operator.handle_event(listed(&sources(Kind::Pod)[0], 20, pods));
     operator.handle_event(listed(&sources(Kind::Service)[0], 20, services));
     operator.handle_event(listed(&sources(Kind::Service)[1], 10, Vec::new()));
@@ -128,7 +136,7 @@ fn each_source_has_a_list_version_of_its_own_that_the_log_keeps() {
         assert_eq!(operator.state().list_rv(Kind::Pod, None), ResourceVersion(90));
         // A version that is new for the second API is too old for the first.
         operator.handle_event(listed(&sources(Kind::Node)[0], 30, Vec::new()));
-        for kind in [Kind::Job, Kind::Pod, Kind::Service] {
+        for kind in [Kind::Job, Kind::Pod, Kind::Service, Kind::Owned] {
             for source in sources(kind) {
                 operator.handle_event(listed(&source, 30, Vec::new()));
             }
@@ -185,6 +193,7 @@ fn an_api_that_is_left_out_waits_and_the_others_go_on() {
     let before = state(&operator);
     operator.handle_event(listed(&sources(Kind::Node)[0], 30, Vec::new()));
     operator.handle_event(listed(&sources(Kind::Job)[0], 30, vec![job(FIRST, 2)]));
+    list_owned(&mut operator, 30);
     operator.handle_event(listed(&sources(Kind::Pod)[0], 30, Vec::new()));
     assert!(!operator.has_listed_all());
     operator.handle_event(listed(&sources(Kind::Service)[0], 30, Vec::new()));
@@ -208,6 +217,7 @@ fn an_api_that_is_left_out_waits_and_the_others_go_on() {
     // It is served again: its lists say what became of it.
     let mut operator = open(operator.into_log());
     operator.handle_event(listed(&sources(Kind::Node)[0], 40, Vec::new()));
+    list_owned(&mut operator, 40);
     for (api, n) in [(FIRST, 0), (SECOND, 1)] {
         let job = if api == SECOND { limited(3) } else { job(api, 2) };
         operator.handle_event(listed(&sources(Kind::Job)[n], 40, vec![job]));
