@@ -74,10 +74,6 @@ fn a_study_decides_what_the_operator_decided() {
         ("the root queue", jobs("")),
         ("a queue with a quota", queue("research", "") + &jobs("research")),
         ("spread, by submission", queue("research", ", placement: Spread, order: Submission") + &jobs("research")),
-        (
-            "two queues",
-            queue("research", "") + &queue("other", "") + &jobs("research").replacen("research", "other", 5),
-        ),
     ] {
         let (code, out, err) = study(&simulated(&manifests), &["--check"]);
         assert_eq!(code, Some(0), "{what}: {out}{err}");
