@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use model::Text;
 use scheduler::desk::{Backfill, Fixed, Queue, Quota, Reason, Reclaim, Sizes, Tenant, WithinQueue};
-use scheduler::{Micros, Speeds};
+use scheduler::{GpuMicros, Micros, Speeds};
 use world::{World, changes, cohort, job, member, queue, waiting};
 
 fn quota(nominal: u32, borrowing: u32) -> Quota {
@@ -349,4 +349,35 @@ fn a_job_on_a_node_that_left_its_queue_goes_on_there_and_grows_elsewhere() {
     let mut world = World::alone(&[4, 2], Queue { nodes: Some(Arc::new(nodes)), ..queue("max-min") }, vec![elastic]);
     world.round();
     assert_eq!(world.jobs[0].held, ["n1", "n1", "n2", "n2"].map(Text::from));
+}
+
+#[test]
+fn a_growth_that_is_not_granted_yet_changes_no_budget() {
+    let elastic = |id: &str, submitted| job(id, 2, submitted).with(|job| job.sizes = Sizes { min: 1, num: 2, max: 3 });
+    let held = |job: world::Job, nodes: &[&str]| job.with(|job| job.held = nodes.iter().map(|&n| n.into()).collect());
+    let queue = Queue { min_run: Micros::ZERO, within: WithinQueue::LowerPriority, ..queue("ElasticTiresias") };
+    let tenants = || {
+        let other = self::queue("Tiresias");
+        let rest = Tenant::root("rest", self::queue("fifo-backfill"));
+        vec![member("b", 3, quota(4, 8), queue.clone()), rest, member("a", 3, quota(8, 4), other), cohort("pool")]
+    };
+    for nodes in [&["n1"][..], &["n1", "n4"]] {
+        // Both queues lack GPUs for a gang. "old" was demoted, so that the policy prefers "young".
+        let old = held(elastic("old", 0), nodes).with(|job| job.usage.attained = GpuMicros(3_600_000_000_000));
+        let fixed = held(job("fixed", 3, 1), &["n2", "n2", "n1"]).with(|job| job.width = 2).of(1);
+        let other = held(job("other", 3, 1), &["n3"; 3]).of(1);
+        let gang = job("gang", 2, 3).with(|job| job.width = 3);
+        let wait = job("wait", 3, 3).with(|job| job.width = 2).of(2);
+        let jobs = vec![old, fixed, other, held(elastic("young", 2), &["n3"]), gang, wait];
+        let mut world = World::new(&[4, 4, 4, 4], tenants(), jobs);
+        let mut sizes = BTreeSet::new();
+        for _ in 0..4 {
+            world.round();
+            sizes.insert(world.sizes());
+            // What "young" is granted is not free yet.
+            world.jobs[3].held.truncate(1);
+            world.now = world.now.plus(Micros(1000));
+        }
+        assert_eq!(sizes.len(), 1, "{sizes:?}");
+    }
 }

@@ -151,19 +151,24 @@ impl Share<'_> {
         (Reverse(priority), per_weight, self.name(bidder).cloned())
     }
 
-    /// Each queue's own quota as far as it is wanted; less where there are not enough GPUs, in proportion to quotas.
+    fn used(&self, bidder: &Bidder, gpu_type: GpuType) -> u32 {
+        u32::try_from(self.books.used(bidder.tenant, gpu_type)).unwrap_or(u32::MAX)
+    }
+
+    /// What is missing to each queue's own quota as far as it is wanted. Where there are not enough GPUs, quotas are cut in proportion,
+    /// whatever is certain already: else a queue would get more by deciding in several steps.
     fn own(&self, bidders: &[Bidder]) -> Vec<Pools> {
         let mut own: Vec<Pools> = vec![Pools::new(); bidders.len()];
         for (gpu_type, _) in self.free.types() {
             let cap = |bidder: &Bidder| {
                 let quota = self.tenant(bidder).and_then(|tenant| tenant.quota(gpu_type));
                 let nominal = quota.map_or(u32::MAX, |quota| quota.nominal);
-                let used = u32::try_from(self.books.used(bidder.tenant, gpu_type)).unwrap_or(u32::MAX);
-                (nominal, nominal.saturating_sub(used).min(missing(bidder, gpu_type)))
+                (nominal, nominal.min(self.used(bidder, gpu_type).saturating_add(missing(bidder, gpu_type))))
             };
             let caps: Vec<(u32, u32)> = bidders.iter().map(cap).collect();
-            for (pools, gpus) in own.iter_mut().zip(self.parts(bidders, gpu_type, caps)) {
-                add(pools, gpu_type, gpus);
+            let parts = self.parts(bidders, gpu_type, caps);
+            for ((pools, bidder), part) in own.iter_mut().zip(bidders).zip(parts) {
+                add(pools, gpu_type, part.saturating_sub(self.used(bidder, gpu_type)));
             }
         }
         own
@@ -181,8 +186,11 @@ impl Share<'_> {
             let places: Vec<usize> = reaches.iter().enumerate().filter(inside).map(|(place, _)| place).collect();
             let of: Vec<(u32, u32)> = places.iter().filter_map(|&place| caps.get(place)).copied().collect();
             let inside = places.iter().filter_map(|&place| bidders.get(place));
-            let outside = inside.map(|bidder| self.free.outside(bidder.tenant, gpu_type));
-            let gpus = outside.fold(self.free.sum(reach), u32::saturating_add);
+            let besides = inside.map(|bidder| {
+                let outside = self.free.outside(bidder.tenant, gpu_type);
+                outside.saturating_add(self.used(bidder, gpu_type))
+            });
+            let gpus = besides.fold(self.free.sum(reach), u32::saturating_add);
             for (place, part) in places.into_iter().zip(parts(gpus, &of)) {
                 if let Some((_, most)) = caps.get_mut(place) {
                     *most = part;
