@@ -24,8 +24,8 @@ use crate::crash::{LogAfterCrash, SharedCrashPlan};
 use crate::runner::Transition;
 use crate::scenario::NodeSpec;
 
-/// Maximum number of deadlines in one `advance`.
-const MAX_WAKES: u32 = 200_000;
+/// Maximum number of deadlines in one `advance`; an operator that wakes more often is a defect.
+const MAX_WAKES: u32 = 10_000;
 /// Maximum number of restarts of the operator until nothing moves. A crash plan has few crashes; an operator that asks
 /// for a restart again and again is a defect.
 const MAX_RESTARTS: u32 = 1000;

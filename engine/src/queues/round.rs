@@ -238,7 +238,7 @@ impl<'a> Asked<'a> {
     fn new(state: &State, key: &'a JobKey, holder: &'a Holder, seen: Option<&Share>) -> Self {
         let queues = &state.queues;
         let before = decided(queues, key, holder, seen);
-        let held = held(queues, key, seen.unwrap_or(&holder.share));
+        let held = held(queues, key, holder, seen.unwrap_or(&holder.share));
         let workers = holder.workers(&held);
         let known = |node: Text| {
             let is_future = state.config.ignores_capacity && node.is_empty();
@@ -332,9 +332,13 @@ impl<'a> Asked<'a> {
 }
 
 /// Returns the places that a job holds and is to keep. A target that was not granted yet is decided again: it may have become
-/// impossible.
-fn held(queues: &Queues, key: &JobKey, share: &Share) -> Share {
+/// impossible. A job whose pods go so that it gets its target holds the target until they are gone: else the next round would give
+/// the places to others.
+fn held(queues: &Queues, key: &JobKey, holder: &Holder, share: &Share) -> Share {
     let Some(target) = queues.targets.get(key) else { return share.clone() };
+    if share.is_empty() && holder.leaving {
+        return target.share.clone();
+    }
     let mut held = Share::default();
     for (slot, node) in share.cells().filter(|(slot, _)| target.share.node(slot).is_some()) {
         held.groups.entry(slot.group).or_default().push(node.clone());
