@@ -5,7 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, SlotId, SpecFact, Text, Timestamp};
+use model::{
+    Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, LabelRequirement, LabelSelector, SlotId, SpecFact,
+    Text, Timestamp,
+};
 use serde_json::{Value, json};
 use settings::Quantity;
 
@@ -31,13 +34,7 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     let requests: Vec<Option<GpuRequest>> = pods.iter().map(|pod| request(at(pod.as_ref()?, &["spec"])?)).collect();
     let asks = requests.iter().any(Option::is_some);
     let (priority, problem) = priority(object, api.priority(object));
-    let class = |(group, pod): (&GroupSpec, Option<Value>)| Some(class(&pod.or_else(|| first_pod(api, input, group))?));
-    let named = spec.groups.iter().zip(pods).filter(|_| asks && priority.is_none()).filter_map(class);
-    let mut classes: BTreeSet<Text> = named.collect();
-    if classes.iter().all(|name| name.is_empty()) {
-        // Where no template names a class nothing is to be told.
-        classes.clear();
-    }
+    let classes = if asks && priority.is_none() { classes(api, input, pods) } else { BTreeSet::new() };
     let demand = asks.then(|| Demand { queue: queue(object), priority, classes, submitted: created(object) });
     let Ok(spec) = &mut fact.spec else { return };
     for (group, request) in spec.groups.iter_mut().zip(requests) {
@@ -52,9 +49,14 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     fact.warnings.extend(problem.filter(|_| asks));
 }
 
-/// Returns the name of the PriorityClass of a pod; empty without one.
-fn class(pod: &Value) -> Text {
-    Text::from(text_at(pod, &["spec", "priorityClassName"]).unwrap_or_default())
+/// Returns the PriorityClasses that the pods of a job name, with an empty name for pods that name none; nothing where none names any.
+/// `pods`: the first pod of each group, as far as they were rendered.
+fn classes(api: &dyn JobApi, input: RenderInput<'_>, pods: Vec<Option<Value>>) -> BTreeSet<Text> {
+    let rendered = input.spec.groups.iter().zip(pods);
+    let rendered = rendered.filter_map(|(group, pod)| pod.or_else(|| first_pod(api, input, group)));
+    let name = |pod: Value| Text::from(text_at(&pod, &["spec", "priorityClassName"]).unwrap_or_default());
+    let names: BTreeSet<Text> = rendered.map(name).collect();
+    if names.iter().all(|name| name.is_empty()) { BTreeSet::new() } else { names }
 }
 
 /// Returns a group's first pod as it is rendered; `None` when it cannot be.
@@ -71,22 +73,18 @@ pub fn made_of(object: &Value) -> Value {
 
 /// Returns the queue that an object's labels name.
 fn queue(object: &Value) -> Option<Text> {
-    let labels = at(object, &["metadata", "labels"])?;
-    labels.get(QUEUE)?.as_str().filter(|name| !name.is_empty()).map(Text::from)
+    label(object, QUEUE).filter(|name| !name.is_empty()).map(Text::from)
 }
 
 /// Returns the priority that an object's labels name, or that of its spec without one, and what is wrong with it.
 pub(crate) fn priority(object: &Value, of_spec: Option<i32>) -> (Option<i32>, Option<FieldError>) {
-    let label = at(object, &["metadata", "labels"]).and_then(|labels| labels.get(PRIORITY)?.as_str());
-    match label.map(str::parse) {
-        None => (of_spec, None),
-        Some(Ok(priority)) => (Some(priority), None),
-        Some(Err(_)) => {
-            let path = format!("metadata.labels.{PRIORITY}");
-            let value = format!("{:?}", label.unwrap_or_default());
-            (Some(0), Some(FieldError::new(path, value, "must be a whole number; it counts as 0")))
-        }
+    let Some(named) = label(object, PRIORITY) else { return (of_spec, None) };
+    if let Ok(priority) = named.parse() {
+        return (Some(priority), None);
     }
+    let path = format!("metadata.labels.{PRIORITY}");
+    let problem = FieldError::new(path, format!("{named:?}"), "must be a whole number; it counts as 0");
+    (Some(0), Some(problem))
 }
 
 fn created(object: &Value) -> Timestamp {
@@ -131,8 +129,9 @@ fn gpus_of(container: &Value) -> Vec<(Text, u32)> {
 }
 
 /// Binds a rendered pod, or a template, to nodes of its job's share. A pod of a named queue may run nowhere else, and carries the
-/// queue's label. Of others the scheduler is asked to prefer the nodes for which there is room. Without nodes it may run anywhere.
-pub fn place(pod: &mut Value, nodes: &[&str], queue: Option<&Text>) {
+/// queue's label. Of others the scheduler is asked to prefer the nodes for which there is room. Without nodes it may run on any that
+/// the queue selects.
+pub fn place(pod: &mut Value, nodes: &[&str], queue: Option<&Text>, selector: Option<&LabelSelector>) {
     let Some(members) = pod.as_object_mut() else { return };
     if let Some(metadata) = members.entry("metadata").or_insert_with(|| json!({})).as_object_mut() {
         match (queue, metadata.get_mut("labels").and_then(Value::as_object_mut)) {
@@ -143,12 +142,10 @@ pub fn place(pod: &mut Value, nodes: &[&str], queue: Option<&Text>) {
             (None, None) => {}
         }
     }
-    if nodes.is_empty() {
+    let terms = terms(nodes, selector);
+    if terms.is_empty() {
         return;
     }
-    // A rule by the name of a node takes one name.
-    let field = |node: &&str| json!({"key": "metadata.name", "operator": "In", "values": [node]});
-    let fields: Vec<Value> = nodes.iter().map(field).collect();
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let affinity = spec.entry("affinity").or_insert_with(|| json!({}));
     let Some(affinity) = affinity.as_object_mut() else { return };
@@ -157,33 +154,59 @@ pub fn place(pod: &mut Value, nodes: &[&str], queue: Option<&Text>) {
     if queue.is_none() {
         let preferred = rules.entry("preferredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!([]));
         if let Some(preferred) = preferred.as_array_mut() {
-            preferred.extend(fields.iter().map(|field| json!({"weight": 100, "preference": {"matchFields": [field]}})));
+            preferred
+                .extend(terms.into_iter().map(|(list, rules)| json!({"weight": 100, "preference": {list: rules}})));
         }
         return;
     }
     let required = rules.entry("requiredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!({}));
     let Some(required) = required.as_object_mut() else { return };
-    let terms = required.entry("nodeSelectorTerms").or_insert_with(|| json!([]));
-    let Some(terms) = terms.as_array_mut() else { return };
-    if terms.is_empty() {
-        terms.push(json!({}));
+    let alternatives = required.entry("nodeSelectorTerms").or_insert_with(|| json!([]));
+    let Some(alternatives) = alternatives.as_array_mut() else { return };
+    if alternatives.is_empty() {
+        alternatives.push(json!({}));
     }
-    // Terms are alternatives: each is there once for every node, beside what it has.
-    let own = std::mem::take(terms);
-    for field in fields {
-        terms.extend(own.iter().cloned().map(|mut term| {
+    // Each alternative of the user's is there once for every term, beside what it has.
+    let own = std::mem::take(alternatives);
+    for (list, rules) in terms {
+        alternatives.extend(own.iter().cloned().map(|mut term| {
             if let Some(members) = term.as_object_mut()
-                && let Some(list) = members.entry("matchFields").or_insert_with(|| json!([])).as_array_mut()
+                && let Some(list) = members.entry(list).or_insert_with(|| json!([])).as_array_mut()
             {
-                list.push(field.clone());
+                list.extend(rules.iter().cloned());
             }
             term
         }));
     }
 }
 
+/// Returns the alternatives for the node of a pod: the list of a node selector term, and what is added to it.
+fn terms(nodes: &[&str], selector: Option<&LabelSelector>) -> Vec<(&'static str, Vec<Value>)> {
+    if nodes.is_empty() {
+        let selector = selector.filter(|selector| !selector.requirements.is_empty());
+        let expressions = |selector: &LabelSelector| selector.requirements.iter().map(expression).collect();
+        return selector.map(|selector| ("matchExpressions", expressions(selector))).into_iter().collect();
+    }
+    // A rule by the name of a node takes one name.
+    let field = |node: &&str| vec![json!({"key": "metadata.name", "operator": "In", "values": [node]})];
+    nodes.iter().map(|node| ("matchFields", field(node))).collect()
+}
+
+/// Returns a requirement on labels as a node selector has it.
+fn expression(requirement: &LabelRequirement) -> Value {
+    let LabelRequirement { key, operator, values } = requirement;
+    let values: Vec<&str> = values.iter().map(|value| &**value).collect();
+    let mut expression = json!({"key": &**key, "operator": operator.name()});
+    if let Some(members) = expression.as_object_mut().filter(|_| !values.is_empty()) {
+        members.insert("values".to_owned(), json!(values));
+    }
+    expression
+}
+
 #[cfg(test)]
 mod tests {
+    use model::LabelOperator;
+
     use super::*;
 
     #[test]
@@ -204,7 +227,7 @@ mod tests {
     fn a_pod_is_bound_to_its_node_beside_its_own_affinity() {
         let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
             {"nodeSelectorTerms": [{"matchExpressions": [1]}, {"matchExpressions": [2]}]}}}}});
-        place(&mut pod, &["n1"], Some(&"q".into()));
+        place(&mut pod, &["n1"], Some(&"q".into()), None);
         let terms = at(&pod, &["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
         let field = json!([{"key": "metadata.name", "operator": "In", "values": ["n1"]}]);
         assert_eq!(
@@ -212,8 +235,31 @@ mod tests {
             json!([{"matchExpressions": [1], "matchFields": field}, {"matchExpressions": [2], "matchFields": field}])
         );
         let mut pod = json!({"spec": {}});
-        place(&mut pod, &["n2"], None);
+        place(&mut pod, &["n2"], None, None);
         let preferred = &pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"];
         assert_eq!(preferred[0]["preference"]["matchFields"][0]["values"], json!(["n2"]));
+    }
+
+    #[test]
+    fn a_pod_without_a_node_may_run_on_those_that_its_queue_selects() {
+        let requirement = |key: &str, operator, values: &[&str]| {
+            let values = values.iter().map(|value| Text::from(*value)).collect();
+            LabelRequirement { key: key.into(), operator, values }
+        };
+        let requirements =
+            vec![requirement("pool", LabelOperator::In, &["a"]), requirement("spot", LabelOperator::DoesNotExist, &[])];
+        let selector = LabelSelector { requirements };
+        let of = |selector: &LabelSelector| {
+            let mut pod = json!({"spec": {}});
+            place(&mut pod, &[], Some(&"q".into()), Some(selector));
+            pod["spec"].take()
+        };
+        let terms = json!([{"matchExpressions": [
+            {"key": "pool", "operator": "In", "values": ["a"]},
+            {"key": "spot", "operator": "DoesNotExist"},
+        ]}]);
+        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+        assert_eq!(of(&selector), json!({"affinity": {"nodeAffinity": required}}));
+        assert_eq!(of(&LabelSelector::default()), json!({}), "every node is selected");
     }
 }

@@ -400,9 +400,7 @@ fn halt(job: &mut Job, stamp: Stamp, node_view: &NodeView<'_>) {
             answers::cancel(job, &id, stamp);
         }
     }
-    let lasts = |pod: &crate::job::Pod| pod.fact.slot.as_ref().is_none_or(|id| !job.runs_once(&id.group));
-    let live = job.pods.values().filter(|pod| !pod.fact.phase.is_terminal() && lasts(pod));
-    let live: Vec<Uid> = live.map(|pod| pod.fact.uid.clone()).collect();
+    let live: Vec<Uid> = job.live_pods().map(|pod| pod.fact.uid.clone()).collect();
     for uid in &live {
         schedule_deletion(job, uid, stamp, node_view);
     }

@@ -97,11 +97,6 @@ impl Job {
         })
     }
 
-    /// Returns true if pods have not ended that a gate admits, or creations of such pods are unresolved.
-    pub(crate) fn has_unended_pods(&self) -> bool {
-        self.has_live_pods() || self.planned_pods.iter().any(|id| !self.runs_once(&id.group))
-    }
-
     /// Returns what is to be reported on the gate, and the gate as it stands.
     pub(crate) fn gate_report(&self) -> Option<(&OwnedFact, GateReport)> {
         let owned = self.owned.get(&self.wanted_gate()?.object)?;

@@ -47,11 +47,11 @@ impl Holding {
     /// Replaces the share. The old one counts on until a mirror without it is acknowledged.
     fn replace(&mut self, share: Share, stamp: Stamp, at: Timestamp) {
         self.usage = self.used(at);
-        if share.is_empty() {
+        if self.share.is_empty() != share.is_empty() {
             self.usage.since = self.usage.since.map(|_| at);
-        } else if self.share.is_empty() {
+        }
+        if self.share.is_empty() {
             self.usage.spell_ms = 0;
-            self.usage.since = self.usage.since.map(|_| at);
         }
         let old = std::mem::replace(&mut self.share, share);
         if !old.is_empty() {
@@ -63,9 +63,7 @@ impl Holding {
     /// Returns the use of GPUs up to a time.
     fn used(&self, now: Timestamp) -> Usage {
         match (self.at, &self.charge) {
-            (Some(at), Some(charge)) if !self.share.is_empty() => {
-                self.usage.until(now, charge.gpus_of(&self.share), at)
-            }
+            (Some(at), Some(charge)) => self.usage.until(now, charge.gpus_of(&self.share), at),
             _ => self.usage,
         }
     }
@@ -101,12 +99,11 @@ impl Holding {
 
 /// Returns the queue and GPUs that new places of a job count for. A job counts with the first resource of its pods.
 pub(crate) fn asked(spec: &JobSpec) -> Charge {
-    let groups = || spec.groups.iter().filter(|group| !group.once);
-    let requests = || groups().filter_map(|group| Some((group, group.gpu_request.as_ref()?)));
+    let resource = spec.gpu_groups().next().map(|(_, request)| request.resource.clone());
     Charge {
         queue: spec.demand.as_ref().and_then(|demand| demand.queue.clone()),
-        gpus: requests().map(|(group, request)| (group.name.clone(), request.count)).collect(),
-        resource: requests().next().map(|(_, request)| request.resource.clone()).unwrap_or_default(),
+        gpus: spec.gpu_groups().map(|(group, request)| (group.name.clone(), request.count)).collect(),
+        resource: resource.unwrap_or_default(),
     }
 }
 
@@ -152,13 +149,11 @@ impl Job {
     /// Returns the queue and GPUs that its places count for; `None` when it has none, or its queue never granted any.
     pub(crate) fn kept_charge(&self) -> Option<&Charge> {
         let holding = &self.holding;
-        let lasts = |slot: &SlotId| !self.runs_once(&slot.group);
-        let live = || self.pods.values().filter(|pod| !pod.fact.phase.is_terminal());
         let has_places = || {
             !holding.share.is_empty()
                 || !holding.released.is_empty()
-                || self.planned_pods.iter().any(lasts)
-                || live().any(|pod| pod.fact.slot.as_ref().is_some_and(lasts))
+                || self.has_planned_pods()
+                || self.live_pods().any(|pod| pod.fact.slot.is_some())
         };
         holding.charge.as_deref().filter(|_| has_places())
     }
@@ -254,10 +249,8 @@ impl Job {
     pub(crate) fn gpu_slots<'a>(&'a self, spec: &'a JobSpec) -> impl Iterator<Item = (SlotId, u32)> + 'a {
         let parts: [fn(SizeRange) -> Range<u32>; 3] =
             [|sizes| 0..sizes.min, |sizes| sizes.min..sizes.preferred, |sizes| sizes.preferred..sizes.max];
-        let groups = move || spec.groups.iter().filter(|group| !group.once);
-        let requests = move || groups().filter_map(|group| Some((group, group.gpu_request.as_ref()?)));
         parts.into_iter().flat_map(move |part| {
-            requests().flat_map(move |(group, request)| {
+            spec.gpu_groups().flat_map(move |(group, request)| {
                 let slot = |index| (SlotId { group: group.name.clone(), index }, request.count);
                 part(self.size_range(group)).map(slot)
             })

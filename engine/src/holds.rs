@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use model::{Awaits, Dependency, GroupSpec, JobSpec, Missing, ObjectRef, Outcome, OwnedRef, Reached, Text};
+use model::{Awaits, Dependency, GpuRequest, GroupSpec, JobSpec, Missing, ObjectRef, Outcome, OwnedRef, Reached, Text};
 
 use crate::job::Job;
 
@@ -107,14 +107,11 @@ impl Job {
 
     /// Returns the hold of a job without a share.
     pub(crate) fn no_share(spec: &JobSpec) -> Hold<'_> {
-        let groups = || spec.groups.iter().filter(|group| !group.once);
-        let least = |group: &GroupSpec| {
-            group.gpu_request.as_ref().map_or(0, |request| request.count.saturating_mul(group.size_range().min))
-        };
+        let least = |(group, request): (&GroupSpec, &GpuRequest)| request.count.saturating_mul(group.size_range().min);
         Hold::NoShare {
             queue: spec.demand.as_ref().and_then(|demand| demand.queue.as_ref()),
-            gpus: groups().map(least).fold(0, u32::saturating_add),
-            elastic: groups().any(|group| group.size_range().min < group.size_range().max),
+            gpus: spec.gpu_groups().map(least).fold(0, u32::saturating_add),
+            elastic: spec.gpu_groups().any(|(group, _)| group.size_range().min < group.size_range().max),
         }
     }
 

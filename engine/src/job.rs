@@ -242,16 +242,36 @@ impl Job {
         self.spec().and_then(|spec| spec.group(group)).is_some_and(|group| group.once)
     }
 
-    /// Returns true if pods of other groups than those that run once exist, or may be created.
-    pub(crate) fn has_lasting_pods(&self) -> bool {
-        let lasts = |id: &SlotId| !self.runs_once(&id.group);
-        self.planned_pods.iter().any(lasts) || self.pods.values().any(|pod| pod.fact.slot.as_ref().is_some_and(lasts))
+    /// Returns true if the pods of a slot are other than those that run once.
+    fn lasts(&self, id: &SlotId) -> bool {
+        !self.runs_once(&id.group)
     }
 
-    /// Returns true if pods have not ended that a halt waits for: all but those that run once.
-    pub(crate) fn has_live_pods(&self) -> bool {
-        let lasts = |pod: &Pod| pod.fact.slot.as_ref().is_none_or(|id| !self.runs_once(&id.group));
-        self.pods.values().any(|pod| !pod.fact.phase.is_terminal() && lasts(pod))
+    /// Returns true for another pod than those that run once. One without a slot counts.
+    pub(crate) fn is_lasting(&self, pod: &Pod) -> bool {
+        pod.fact.slot.as_ref().is_none_or(|id| self.lasts(id))
+    }
+
+    /// Returns the pods that have not ended, but those that run once.
+    pub(crate) fn live_pods(&self) -> impl Iterator<Item = &Pod> {
+        let is_live = |pod: &&Pod| !pod.fact.phase.is_terminal() && self.is_lasting(pod);
+        self.pods.values().map(Box::as_ref).filter(is_live)
+    }
+
+    /// Returns true if creations of other pods than those that run once are unresolved.
+    pub(crate) fn has_planned_pods(&self) -> bool {
+        self.planned_pods.iter().any(|id| self.lasts(id))
+    }
+
+    /// Returns true if pods of other groups than those that run once exist, or may be created.
+    pub(crate) fn has_lasting_pods(&self) -> bool {
+        let lasts = |pod: &Pod| pod.fact.slot.as_ref().is_some_and(|id| self.lasts(id));
+        self.has_planned_pods() || self.pods.values().any(|pod| lasts(pod))
+    }
+
+    /// Returns true if pods have not ended, or may be created, but those that run once.
+    pub(crate) fn has_unended_pods(&self) -> bool {
+        self.has_planned_pods() || self.live_pods().next().is_some()
     }
 
     /// Remarks on the spec in force.

@@ -94,25 +94,14 @@ impl State {
                     Some(of) => self.source_list_rvs.entry((*kind, of.clone())).or_default(),
                 };
                 *known = (*known).max(*rv);
-                if first && *kind == Kind::Class {
-                    // Only now is a class that is not known known to be missing.
-                    return Ok(self.classes_changed());
+                // Only with the first list is one that is not known known to be missing.
+                match kind {
+                    Kind::Class if first => return Ok(self.classes_changed()),
+                    Kind::Node if first => return Ok(self.nodes_are_listed()),
+                    Kind::Foreign => self.queues.nodes_changed(None),
+                    Kind::Class | Kind::Node | Kind::Job | Kind::Pod | Kind::Service | Kind::Owned => {}
                 }
-                if *kind == Kind::Foreign {
-                    self.queues.nodes_changed(None);
-                }
-                if !(first && *kind == Kind::Node) {
-                    return Ok(Dirty::new());
-                }
-                // Only now is a node that is not known known to be missing.
-                let missing: Vec<_> = self.on_node.keys().filter(|n| !self.nodes.contains_key(*n)).cloned().collect();
-                let mut dirty = Dirty::new();
-                for name in missing {
-                    for (key, facts) in self.on_node(&name) {
-                        dirty.entry(key).or_default().extend(facts);
-                    }
-                }
-                Ok(dirty)
+                Ok(Dirty::new())
             }
             Fact::Job(_)
             | Fact::Spec(_)
@@ -132,6 +121,16 @@ impl State {
             | Fact::ShareChanged(_)
             | Fact::QueueReported(_) => Err(FactError { fact: fact.name(), scope: "cluster" }),
         }
+    }
+
+    /// Touches the jobs with pods on nodes that are missing.
+    fn nodes_are_listed(&self) -> Dirty {
+        let missing = self.on_node.keys().filter(|name| !self.nodes.contains_key(*name));
+        let mut dirty = Dirty::new();
+        for (key, facts) in missing.flat_map(|name| self.on_node(name)) {
+            dirty.entry(key).or_default().extend(facts);
+        }
+        dirty
     }
 
     fn observe_node(&mut self, fact: &NodeFact) -> Dirty {
@@ -331,9 +330,7 @@ impl Turn<'_> {
         }
         job.spec = Some(fact);
     }
-}
 
-impl Turn<'_> {
     /// Brings the numbers of pods in step with the share, where the queues choose them.
     fn resize(&self, job: &mut Job) {
         let Some(valid) = &job.valid else { return };

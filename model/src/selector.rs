@@ -66,6 +66,11 @@ impl LabelOperator {
         Self::WORDS.iter().find(|(word, _)| *word == name).map(|(_, operator)| *operator)
     }
 
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, operator)| *operator == self).map_or("", |(word, _)| word)
+    }
+
     /// Returns true if it holds for a label of this value; `None` is an absent label.
     pub fn holds<'a>(self, value: Option<&str>, mut values: impl Iterator<Item = &'a str>) -> bool {
         match self {

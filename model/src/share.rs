@@ -17,7 +17,7 @@ pub struct GpuRequest {
 }
 
 /// Numbers of pods of a group that the queues may choose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SizeRange {
     /// Least number, at least 1.
     pub min: u32,
@@ -37,9 +37,10 @@ impl SizeRange {
 }
 
 /// What becomes of the pods of a job when the queues choose another number of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Resize {
     /// Pods are added, or those with the highest indices are deleted. The others go on.
+    #[default]
     InPlace,
     /// All pods of the job are deleted before the new ones are created: each is told the number of all.
     Restart,
@@ -62,9 +63,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the use up to a time, of a job that has held some GPUs since its share changed last.
+    /// Returns the use up to a time, of a job that has held this number of GPUs since its share changed last.
     #[must_use]
     pub fn until(mut self, now: Timestamp, gpus: u32, changed: Timestamp) -> Self {
+        if gpus == 0 {
+            return self;
+        }
         let held = now.since_ms(changed);
         self.gpu_ms = self.gpu_ms.saturating_add(u64::from(gpus).saturating_mul(held));
         self.held_ms = self.held_ms.saturating_add(held);

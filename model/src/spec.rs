@@ -105,6 +105,12 @@ impl JobSpec {
     pub fn group(&self, name: &str) -> Option<&GroupSpec> {
         self.groups.iter().find(|g| &*g.name == name)
     }
+
+    /// Returns the groups whose pods count in a queue, each with the request of a pod: those with GPUs, but those that run once.
+    pub fn gpu_groups(&self) -> impl Iterator<Item = (&GroupSpec, &GpuRequest)> {
+        let groups = self.groups.iter().filter(|group| !group.once);
+        groups.filter_map(|group| Some((group, group.gpu_request.as_ref()?)))
+    }
 }
 
 /// One replica group.

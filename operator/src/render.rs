@@ -47,7 +47,8 @@ impl Operator {
             let mut body = body;
             if let Some(node) = node {
                 let nodes: &[&str] = if node.is_empty() { &[] } else { &[node] };
-                apis::demand::place(&mut body, nodes, queue);
+                let selector = queue.and_then(|queue| self.state.nodes_of_queue(queue));
+                apis::demand::place(&mut body, nodes, queue, selector);
             }
             if let Some(job) = job {
                 api.complete_pod(input, job, slot, &mut body);

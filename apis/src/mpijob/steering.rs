@@ -49,7 +49,8 @@ impl Steering {
             names.clear();
         }
         if !nodes.is_empty() {
-            demand::place(&mut template, &names, job.queue());
+            // A rule by labels could not be told from one of the user's when the object is read again.
+            demand::place(&mut template, &names, job.queue(), None);
         }
         let suspend = is_suspended || job.is_halting() || (job.holding.gated && nodes.is_empty());
         let group = job.spec().and_then(|spec| spec.group(WORKER_LOWER)).filter(|group| group.sizes.is_some());

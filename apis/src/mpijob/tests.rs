@@ -163,7 +163,7 @@ fn rules_of_the_user_for_nodes_stay() {
     let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"affinity": affinity}});
     for queue in [None, Some(Text::from("q"))] {
         let mut placed = template.clone();
-        crate::demand::place(&mut placed, &["n1", "n2"], queue.as_ref());
+        crate::demand::place(&mut placed, &["n1", "n2"], queue.as_ref(), None);
         assert_ne!(placed, template);
         assert_eq!(own(placed), template, "{queue:?}");
     }

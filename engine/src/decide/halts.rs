@@ -2,29 +2,25 @@
 //!
 //! Must not delete pods that have ended: their results count when the job goes on.
 
-use model::{
-    Cause, CauseKind, Config, Decision, Event, JobSpec, LossKind, Outcome, Phase, ShareLoss, SlotId, Text, Uid,
-};
+use model::{Cause, CauseKind, Config, Decision, Event, JobSpec, LossKind, Outcome, Phase, ShareLoss, Text, Uid};
 
 use super::reconcile;
 use crate::classify::DecisionContext;
 use crate::holding::Holding;
 use crate::holds::{Hold, SUSPENDED};
-use crate::job::{Job, Pod};
+use crate::job::Job;
 
 /// Halts a job whose spec asks it to wait, and keeps it halted. Pods that run once, and what else the job owns, are prepared.
 pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
-    let live = || job.pods.values().filter(|pod| !pod.fact.phase.is_terminal() && lasts(job, pod));
-    let has_pods = live().next().is_some() || job.planned_pods.iter().any(|id| waits_for(job, id));
     if job.phase == Phase::Suspended {
-        let late = live().filter(|pod| pod.deletion.is_none()).map(|pod| pod.fact.uid.clone());
+        let late = job.live_pods().filter(|pod| pod.deletion.is_none()).map(|pod| pod.fact.uid.clone());
         let late: Vec<Uid> = late.collect();
         if !late.is_empty() {
             return vec![Event::PodsDropped { uids: late }];
         }
         return reconcile::prepare(context, job, spec);
     }
-    if !has_pods {
+    if !job.has_unended_pods() {
         return vec![Event::PhaseChanged { to: Phase::Suspended, message: Text::from(SUSPENDED) }];
     }
     let cause = Cause { kind: CauseKind::Suspended, slots: Vec::new(), message: Text::from(SUSPENDED) };
@@ -127,18 +123,10 @@ fn refusal_words(outcome: &Outcome) -> String {
 }
 
 /// Returns true if a pod goes when the job halts: those that run once stay.
-fn lasts(job: &Job, pod: &Pod) -> bool {
-    pod.fact.slot.as_ref().is_none_or(|id| waits_for(job, id))
-}
-
-fn waits_for(job: &Job, id: &SlotId) -> bool {
-    !job.runs_once(&id.group)
-}
-
 /// A halt is over when its pods are gone and no creation is unresolved.
 pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
-    let is_going = |uid: &Uid| job.pods.get(uid).is_none_or(|pod| lasts(job, pod));
-    if job.deleting_pods.iter().any(is_going) || job.planned_pods.iter().any(|id| waits_for(job, id)) {
+    let is_going = |uid: &Uid| job.pods.get(uid).is_none_or(|pod| job.is_lasting(pod));
+    if job.deleting_pods.iter().any(is_going) || job.has_planned_pods() {
         return reconcile::prepare(context, job, spec);
     }
     if job.decision.as_ref().is_some_and(|decision| decision.cause().kind != CauseKind::Suspended) {

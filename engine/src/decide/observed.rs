@@ -24,7 +24,7 @@ pub(super) fn rules(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) ->
         let cause = Cause { kind, slots: Vec::new(), message: end.message.clone() };
         return endings::end(job, spec, end.phase, cause);
     }
-    let has_pods = job.has_live_pods();
+    let has_pods = job.live_pods().next().is_some();
     if job.is_halting() {
         return if has_pods { Vec::new() } else { cleared(job, spec) };
     }

@@ -23,9 +23,9 @@ pub(super) struct Work {
     times: (usize, usize),
 }
 
-/// Work for somebody who asks.
+/// Bounds for a request, as `trainyard queue` makes one.
 pub(super) const ON_DEMAND: Work = Work { jobs: 100_000, times: (8, 200) };
-/// Work for the status of queues, in each round.
+/// Bounds for the status of queues, which is written in each round.
 pub(super) const IN_STATUS: Work = Work { jobs: 4_000, times: (0, 40) };
 
 /// Expected starts by job.

@@ -187,16 +187,27 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
             continue;
         }
         let share = changes.get(key).map_or(&holder.share, |change| &change.share);
-        if !share.is_empty() && holder.restarts_to_resize() && share.len() < target.share.len() {
-            let change =
-                ShareChange { share: Share::default(), target: Some(target.share.clone()), why: Some(resized(target)) };
-            changes.insert(key.clone(), change);
-        } else if !(share.is_empty() && (holder.leaving || !holder.share.is_empty())) {
+        let change = if share.is_empty() {
             // Pods of the share before must be gone, and creations resolved, before the job starts again.
-            changes.insert(key.clone(), ShareChange { share: target.share.clone(), target: None, why: None });
-        }
+            let is_free = !holder.leaving && holder.share.is_empty();
+            is_free.then(|| granted(target))
+        } else if holder.restarts_to_resize() && share.len() < target.share.len() {
+            Some(ShareChange {
+                share: Share::default(),
+                target: Some(target.share.clone()),
+                why: Some(resized(target)),
+            })
+        } else {
+            Some(granted(target))
+        };
+        changes.extend(change.map(|change| (key.clone(), change)));
     }
     changes.into_iter().collect()
+}
+
+/// Returns the change by which a target becomes the share.
+fn granted(target: &Target) -> ShareChange {
+    ShareChange { share: target.share.clone(), target: None, why: None }
 }
 
 /// Returns what is left of a share on the way to a target, with the reason, where places are taken away.

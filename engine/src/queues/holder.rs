@@ -11,7 +11,7 @@ use crate::holding::asked;
 use crate::job::Job;
 
 /// A job that holds places or asks for some.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(super) priority: i32,
     pub(super) submitted: Timestamp,
@@ -63,15 +63,15 @@ impl Holder {
         let is_same = kept.is_none_or(|kept| *kept == asked);
         let (resource, charge) = (asked.resource.clone(), kept.cloned().unwrap_or(asked));
         let slots: Vec<(SlotId, u32)> = job.gpu_slots(spec).collect();
-        let requests = spec.groups.iter().filter(|group| !group.once).filter_map(|group| group.gpu_request.as_ref());
-        let width = requests.map(|request| request.count).fold(1, u32::max);
+        let width = spec.gpu_groups().map(|(_, request)| request.count).fold(1, u32::max);
         let is_active = job.known
             && !job.gone
             && !job.deleting
             && job.quarantine.is_none()
             && !job.phase.is_terminal()
             && job.ending().is_none();
-        let live = || live(job);
+        // A pod without a slot has no place.
+        let live = || job.live_pods().filter(|pod| pod.fact.slot.is_some());
         let needs = |slot: &SlotId| slots.iter().any(|(needed, _)| needed == slot);
         let bound = live().filter(|pod| !pod.is_leaving()).filter_map(|pod| {
             let slot = pod.fact.slot.as_ref().filter(|slot| needs(slot))?;
@@ -120,24 +120,16 @@ impl Holder {
         let mut places = job.places();
         places.retain(|slot, _| charge.gpus.contains_key(&slot.group));
         (!places.is_empty()).then(|| Self {
-            priority: 0,
-            submitted: Timestamp::default(),
-            wants: false,
             resource: charge.resource.clone(),
             width: charge.gpus.values().copied().fold(1, u32::max),
             charge,
-            slots: Vec::new(),
-            sizes: SizeRange::fixed(0),
             usage: job.holding.usage,
             share: job.holding.share.clone(),
-            start_after: None,
             changed: job.holding.at,
             places,
-            bound: BTreeMap::new(),
             leaving: is_leaving(job),
-            asks: false,
-            found: false,
             term: job.acked_stamp.term,
+            ..Self::default()
         })
     }
 
@@ -162,9 +154,14 @@ impl Holder {
         self.charge.gpus.get(&slot.group).copied().unwrap_or_else(|| self.gpus(slot))
     }
 
-    /// Returns true if its pods are created anew for every other number of them.
+    /// Returns true if all of its pods are deleted and created again when their number changes.
     pub(super) fn restarts_to_resize(&self) -> bool {
         self.sizes.resize == Resize::Restart
+    }
+
+    /// Returns its use of GPUs up to a time.
+    pub(super) fn used(&self, now: Timestamp) -> Usage {
+        self.changed.map_or(self.usage, |changed| self.usage.until(now, self.charge.gpus_of(&self.share), changed))
     }
 
     /// Returns the name of its queue.
@@ -191,22 +188,16 @@ impl Holder {
     }
 }
 
-/// Returns the pods that have not ended and do not run once.
-fn live(job: &Job) -> impl Iterator<Item = &crate::job::Pod> {
-    let lasts = |pod: &crate::job::Pod| pod.fact.slot.as_ref().is_some_and(|id| !job.runs_once(&id.group));
-    job.pods.values().map(Box::as_ref).filter(move |pod| lasts(pod) && !pod.fact.phase.is_terminal())
-}
-
 /// Returns true if pods are being deleted or creations are unresolved.
 fn is_leaving(job: &Job) -> bool {
-    live(job).any(|pod| pod.is_leaving() || job.is_halting())
-        || job.planned_pods.iter().any(|id| !job.runs_once(&id.group))
+    let mut live = job.live_pods().filter(|pod| pod.fact.slot.is_some());
+    job.has_planned_pods() || live.any(|pod| pod.is_leaving() || job.is_halting())
 }
 
 /// Returns the numbers of slots with GPUs that a job may be granted.
 fn sizes_of(job: &Job, spec: &JobSpec) -> SizeRange {
     let mut all = SizeRange::fixed(0);
-    for group in spec.groups.iter().filter(|group| !group.once && group.gpu_request.is_some()) {
+    for (group, _) in spec.gpu_groups() {
         let SizeRange { min, preferred, max, resize } = job.size_range(group);
         all.min = all.min.saturating_add(min);
         all.preferred = all.preferred.saturating_add(preferred);

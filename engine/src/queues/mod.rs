@@ -26,7 +26,7 @@ mod round;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Allocation, Event, Fact, JobKey, QueueSpec, Target, Text, Timestamp};
+use model::{Allocation, Event, Fact, JobKey, LabelSelector, QueueSpec, Target, Text, Timestamp};
 use scheduler::MemoryChange;
 use scheduler::desk::Ledger;
 
@@ -191,6 +191,11 @@ impl Queues {
 }
 
 impl State {
+    /// Returns the selector of the nodes of a queue; `None`: it takes all.
+    pub fn nodes_of_queue(&self, name: &str) -> Option<&LabelSelector> {
+        self.queues.objects.get(name)?.1.nodes.as_ref()
+    }
+
     /// Returns true if GPUs of pods of others are counted, so that these pods are to be watched.
     pub fn counts_foreign_pods(&self) -> bool {
         self.queues.shares_nodes()
@@ -224,11 +229,11 @@ impl State {
     pub(crate) fn is_gated(&self, job: &Job) -> bool {
         let Some(spec) = job.spec() else { return job.holding.gated };
         let Some(demand) = spec.demand.as_ref().filter(|_| job.gate().is_none()) else { return false };
-        let groups = || spec.groups.iter().filter(|group| !group.once && group.replicas > 0);
-        let requests = || groups().filter_map(|group| group.gpu_request.as_ref());
-        let is_offered = || requests().all(|request| self.queues.offered.contains(&request.resource));
+        let mut groups = spec.gpu_groups().filter(|(group, _)| group.replicas > 0).peekable();
+        let has_gpus = groups.peek().is_some();
+        let mut is_offered = || groups.all(|(_, request)| self.queues.offered.contains(&request.resource));
         let by_capacity = !self.config.ignores_capacity && !job.has_gang() && is_offered();
-        requests().next().is_some() && (demand.queue.is_some() || by_capacity)
+        has_gpus && (demand.queue.is_some() || by_capacity)
     }
 
     /// Brings the gates in step with what nodes offer. Returns the jobs that changed.

@@ -69,23 +69,23 @@ pub(super) fn nodes(state: &State, now: Timestamp) -> (Vec<Node>, BTreeSet<Text>
         let gpu_type = state.queues.gpu_type(resource);
         nodes.push(Node { gpu_type, ..Node::new(name.clone(), *slots) });
     }
-    if state.config.ignores_capacity {
-        let resources: BTreeSet<&Text> = state.queues.holders.values().map(|holder| &holder.resource).collect();
-        nodes.extend(resources.into_iter().map(|resource| {
-            let gpu_type = state.queues.gpu_type(resource);
-            Node { gpu_type, ..Node::new(future(resource), FUTURE_GPUS) }
-        }));
-    }
+    nodes.extend(future_nodes(state).map(|(name, gpu_type)| Node { gpu_type, ..Node::new(name, FUTURE_GPUS) }));
     (nodes, closed)
+}
+
+/// Returns the names and GPU types of the nodes that stand for those which the cluster may still add, where capacity does not count.
+fn future_nodes(state: &State) -> impl Iterator<Item = (Text, GpuType)> {
+    let resources: BTreeSet<&Text> = state.queues.holders.values().map(|holder| &holder.resource).collect();
+    let resources = resources.into_iter().filter(|_| state.config.ignores_capacity);
+    resources.map(|resource| (future(resource), state.queues.gpu_type(resource)))
 }
 
 /// Returns the GPUs that pods of others hold on nodes, of the resource that counts there.
 pub(super) fn foreign(state: &State) -> impl Iterator<Item = (&Text, u32)> {
-    let on = |(name, gpus): (&'_ Text, &'_ BTreeMap<Text, u32>)| {
+    state.foreign.iter().filter_map(|(name, gpus)| {
         let (resource, _) = state.nodes.get(name)?.fact.gpus.first_key_value()?;
-        gpus.get(resource).copied()
-    };
-    state.foreign.iter().filter_map(move |entry| Some((entry.0, on(entry)?)))
+        Some((name, *gpus.get(resource)?))
+    })
 }
 
 impl Queues {
@@ -146,7 +146,13 @@ impl Tenants {
     pub(super) fn new(state: &State) -> Self {
         let specs = state.queues.objects.iter().map(|(name, (_, spec))| (name, &**spec));
         let nodes = || state.nodes.values().map(|node| &node.fact);
-        Self::of(specs, nodes, |resource| state.queues.gpu_type(resource))
+        let mut tenants = Self::of(specs, nodes, |resource| state.queues.gpu_type(resource));
+        // What a cluster adds for a pod is a node that the pod asks for, and pods ask for nodes that their queue selects.
+        let queues = tenants.all.iter_mut().filter_map(|tenant| tenant.queue.as_mut());
+        for selected in queues.filter_map(|queue| queue.nodes.as_mut()) {
+            Arc::make_mut(selected).extend(future_nodes(state).map(|(name, _)| name));
+        }
+        tenants
     }
 
     /// Takes the queues with these settings, by name, on these nodes. `gpu_type`: that of a resource.
@@ -205,10 +211,10 @@ impl Tenants {
         self.specs.get(name).is_none_or(allowed).then(|| self.queues.get(name).copied())?
     }
 
-    /// Returns true if a queue places new workers on a node.
+    /// Returns true if a queue places new workers on a node; the empty name stands for one that is not known yet.
     pub(super) fn takes(&self, tenant: usize, node: &Text) -> bool {
         let nodes = self.all.get(tenant).and_then(|tenant| tenant.queue.as_ref()?.nodes.as_ref());
-        nodes.is_none_or(|nodes| nodes.contains(node))
+        nodes.is_none_or(|nodes| node.is_empty() || nodes.contains(node))
     }
 
     /// Returns the rule by which nodes are filled: that of the queues, where all say the same.
@@ -268,11 +274,7 @@ impl<'a> Asked<'a> {
     fn usage(&self, now: Timestamp) -> Usage {
         let micros_of = |ms: u64| Micros(ms.saturating_mul(1000));
         let is_as_seen = self.changed == self.holder.changed;
-        let Holder { usage, share, charge, changed: at, .. } = self.holder;
-        let used = match at.filter(|_| is_as_seen && !share.is_empty()) {
-            Some(at) => usage.until(now, charge.gpus_of(share), at),
-            None => *usage,
-        };
+        let used = if is_as_seen { self.holder.used(now) } else { self.holder.usage };
         let changed = self.changed.map(micros);
         let since = used.since.map(micros).filter(|_| is_as_seen).or(changed);
         Usage {
