@@ -142,8 +142,8 @@ pub fn mirror_stamp(object: &Value) -> Stamp {
     at(object, &["status", MIRROR]).and_then(|mirror| serde_json::from_value(mirror.clone()).ok()).unwrap_or_default()
 }
 
-/// Returns the mirror in an annotation of the object, as JSON. Whoever may edit the object may write it, so it counts for types alone
-/// whose status another controller writes.
+/// Returns the mirror in an annotation of the object, as JSON. Every client with the right to edit the object can write it, so it is
+/// read for those types alone whose status another controller writes.
 pub fn annotated_mirror(object: &Value) -> Option<Value> {
     serde_json::from_str(annotation(object, STATE)?).ok()
 }

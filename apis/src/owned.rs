@@ -3,7 +3,7 @@
 //! Owns when an object of a type is ready. What it holds is up to each API. It must not decide whether it is wanted. Tests: at the
 //! end of this file.
 
-use model::{FieldError, Keep, OwnedFact, OwnedRef, Text};
+use model::{FieldError, GateFact, Keep, OwnedFact, OwnedRef, Text};
 use serde_json::{Map, Value, json};
 
 use crate::api::{JobApi, RenderInput};
@@ -27,22 +27,22 @@ pub struct OwnedType {
     pub namespaced: bool,
     /// True for a type that a cluster may lack.
     pub optional: bool,
-    /// What is done with its objects.
+    /// Access to its objects that the operator needs.
     pub access: Access,
-    /// Reason for that, for readers of the role. One sentence.
+    /// Reason for it, for readers of the role. One sentence.
     pub reason: &'static str,
     /// Reason for which the operator writes the status of its objects; `None` where it does not.
     pub reports: Option<&'static str>,
 }
 
-/// What is done with the objects of a type.
+/// Access to the objects of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// They are listed, watched, created, patched and deleted.
+    /// List, watch, create, patch and delete.
     Managed,
-    /// They are created where none is there, and not written again: all are of [`Keep::Left`].
+    /// Get, and create where no object has the name: all are of [`Keep::Left`].
     Left,
-    /// They are read, one by one.
+    /// Get.
     Read,
 }
 
@@ -99,15 +99,8 @@ pub const SERVICE: OwnedType = OwnedType {
 /// Returns an error if the object has no uid.
 pub fn fact(object: &Value) -> Result<OwnedFact, FieldError> {
     let Resource { api_version, kind } = Resource::of(object);
-    let is_of_kueue = kueue::is_of_kueue(&api_version);
-    let contents = is_of_kueue.then(|| kueue::contents(&kind, object));
-    let (ready, failed, gate) = if is_of_kueue && &*kind == kueue::WORKLOAD.kind {
-        let (ready, gate) = kueue::state(object);
-        (ready, None, Some(Box::new(gate)))
-    } else {
-        let (ready, failed) = state(&kind, object);
-        (ready, failed, None)
-    };
+    let contents = kueue::is_of_kueue(&api_version).then(|| kueue::contents(&kind, object));
+    let State { ready, failed, gate } = state(&api_version, &kind, object);
     Ok(OwnedFact {
         object: OwnedRef { api_version, kind, name: name(object) },
         uid: uid(object)?,
@@ -121,21 +114,32 @@ pub fn fact(object: &Value) -> Result<OwnedFact, FieldError> {
         ready,
         failed,
         digest: annotation(object, DIGEST).map(Text::from),
-        gate,
+        gate: gate.map(Box::new),
         contents,
     })
 }
 
-/// Returns whether an object is ready, and why it never will be.
-fn state(kind: &str, object: &Value) -> (bool, Option<Text>) {
-    if kind != "PersistentVolumeClaim" {
-        return (true, None);
+/// What pods wait for of an object.
+struct State {
+    ready: bool,
+    /// Why it never will be ready.
+    failed: Option<Text>,
+    gate: Option<GateFact>,
+}
+
+/// Returns the state of an object. One of a type that has no state here is ready.
+fn state(api_version: &str, kind: &str, object: &Value) -> State {
+    let resource = Resource::new(api_version, kind);
+    if resource == WORKLOAD.resource() {
+        let (ready, gate) = kueue::state(object);
+        return State { ready, failed: None, gate: Some(gate) };
     }
-    match text_at(object, &["status", "phase"]) {
-        Some("Bound") => (true, None),
-        Some("Lost") => (false, Some(Text::from("its volume is lost"))),
-        Some(_) | None => (false, None),
+    if resource != CLAIM.resource() {
+        return State { ready: true, failed: None, gate: None };
     }
+    let phase = text_at(object, &["status", "phase"]);
+    let failed = (phase == Some("Lost")).then(|| Text::from("its volume is lost"));
+    State { ready: phase == Some("Bound"), failed, gate: None }
 }
 
 /// Renders an object that a job owns, without what [`complete`] adds.

@@ -120,8 +120,7 @@ impl Registry {
             for row in resources.iter().filter(|row| row.kind == Some(kind)) {
                 for selector in &selectors {
                     let target = WatchTarget::new(kind, row.clone(), selector.clone());
-                    let is_needed = matches!(kind, Kind::Owned | Kind::Class);
-                    let is_used = !is_needed || self.iter().any(|api| target.shows(&**api));
+                    let is_used = kind != Kind::Owned || self.iter().any(|api| target.shows(&**api));
                     if is_used && !sources.contains(&target) {
                         sources.push(target);
                     }

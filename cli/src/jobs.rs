@@ -169,6 +169,8 @@ impl Row {
         let job = state.job(key)?;
         let spec = job.spec();
         let groups = || spec.into_iter().flat_map(|spec| &spec.groups).filter(|group| !group.once);
+        let gpus = spec.into_iter().flat_map(model::JobSpec::gpu_groups);
+        let gpus = gpus.map(|(group, request)| group.replicas.saturating_mul(request.count));
         let word = Registry::all().api_of(key).map_or("", |api| api.phase_word(job.phase));
         let mut nodes: Vec<String> =
             job.pods.values().filter_map(|pod| pod.fact.node.as_deref().map(str::to_owned)).collect();
@@ -183,7 +185,7 @@ impl Row {
                 + job.past_container_restarts
                 + job.container_restarts,
             limit: limit(state, &job),
-            gpus: groups().filter_map(|g| Some(g.replicas.saturating_mul(g.gpu_request.as_ref()?.count))).sum(),
+            gpus: gpus.fold(0, u32::saturating_add),
             since: job.started_at.or_else(|| job.milestones.front().map(|milestone| milestone.at)),
             ended: job.ended_at,
             queue: job.queue().map(ToString::to_string).unwrap_or_default(),

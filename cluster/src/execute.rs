@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiCall, ApiError, Resource, Verb};
+use model::json::merge_patch;
 use model::{ResourceVersion, Uid};
 use serde_json::{Map, Value, json};
 
@@ -13,7 +14,6 @@ use crate::cluster::{Cluster, Mode, address};
 use crate::deletion::DeleteOptions;
 use crate::error::refusal;
 use crate::kinds::{KindId, Served, ServedKind};
-use model::json::merge_patch;
 
 use crate::merge::{at, changes_nothing, map_mut, object_mut, text};
 use crate::rules;

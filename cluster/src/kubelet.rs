@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use model::json::merge_patch;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::kinds::KindId;
-use model::json::merge_patch;
 
 use crate::merge::{changes_nothing, object_mut, text};
 use crate::pod_status::{self, Ending, Refused};

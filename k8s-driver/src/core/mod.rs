@@ -1,8 +1,8 @@
 //! Runs the one thread that owns the operator and its log.
 //!
 //! It takes observations and answers from channels, runs a turn, and sends the calls. Without input it sleeps until the next
-//! deadline. It must not wait for the network. Other tasks read the operator and its log by a [`Request`], served between two turns,
-//! through [`OperatorHandle`] and gets the answer between two turns.
+//! deadline. It must not wait for the network. Other tasks read the operator and its log by a [`Request`] through an
+//! [`OperatorHandle`], answered between two turns.
 //!
 //! The thread lives as long as the process, and serves one leadership after another, each with its [`LeadershipChannels`]. Between
 //! two of them it holds a standby's operator, which has begun no term and may follow another log.
@@ -128,8 +128,8 @@ pub(crate) struct LeadershipChannels {
     pub calls: mpsc::UnboundedSender<Vec<ApiCall>>,
     /// Maximum number of calls that the dispatcher takes: in flight at the API server, and rendered ahead of it.
     pub window: watch::Receiver<usize>,
-    /// Receives the number of times that the watch of pods of others was to begin or to end: odd while they are to be watched.
-    pub foreign: watch::Sender<u64>,
+    /// Receives whether pods of others are to be watched.
+    pub foreign: watch::Sender<bool>,
     /// Receives the events of the leadership.
     pub events: mpsc::UnboundedSender<LeadershipEvent>,
 }

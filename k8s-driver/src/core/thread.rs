@@ -131,11 +131,7 @@ impl OperatorThread {
             leadership.report(LeadershipEvent::TermStarted(operator.state().stamp.term));
         }
         let counts = operator.is_ready() && operator.watches_foreign_pods();
-        leadership.queues.foreign.send_if_modified(|changes| {
-            let differs = (*changes % 2 == 1) != counts;
-            *changes += u64::from(differs);
-            differs
-        });
+        leadership.queues.foreign.send_if_modified(|needed| std::mem::replace(needed, counts) != counts);
         for step in operator.take_steps() {
             self.config.report_transition(&step);
             if let Some(share) = &step.share {

@@ -122,7 +122,7 @@ impl LeadershipContext {
         let (answers, take_answers) = mpsc::unbounded_channel();
         let (calls, take_calls) = mpsc::unbounded_channel();
         let (tell, events) = mpsc::unbounded_channel();
-        let (foreign, foreign_needed) = watch::channel(0);
+        let (foreign, foreign_needed) = watch::channel(false);
         let (window, take_window) = watch::channel(dispatch::window_of(self.max_in_flight));
         let period = LeadershipChannels {
             last_term: guard.last_term(),

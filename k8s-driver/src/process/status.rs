@@ -62,7 +62,7 @@ pub struct MissingResources {
     pub all: bool,
 }
 
-/// Whether the definition of an API is there.
+/// State of the definition of an API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Definition {
     /// It is installed.

@@ -122,17 +122,17 @@ pub struct SourceWatch {
 }
 
 impl SourceWatch {
-    /// Lists and watches while `changes` is odd, and until the receiver is closed or the cluster has regressed. Each change ends the
+    /// Lists and watches while `needed` is true, and until the receiver is closed or the cluster has regressed. Each change ends the
     /// watch, so that none goes on after the operator forgot what it had reported.
-    pub async fn run_while(self, mut changes: tokio::sync::watch::Receiver<u64>) -> End {
+    pub async fn run_while(self, mut needed: tokio::sync::watch::Receiver<bool>) -> End {
         loop {
-            if changes.wait_for(|changes| changes % 2 == 1).await.is_err() {
+            if needed.wait_for(|needed| *needed).await.is_err() {
                 return End::ReceiverClosed;
             }
             tracing::info!(source = %self.source, "watched, because a queue counts these objects");
             tokio::select! {
                 end = self.run() => return end,
-                changed = changes.changed() => {
+                changed = needed.changed() => {
                     if changed.is_err() {
                         return End::ReceiverClosed;
                     }

@@ -12,6 +12,8 @@ use tower_test::mock::{Handle, SendResponse, pair};
 use super::*;
 use crate::watch::sources::{self, JobFilter};
 
+mod foreign;
+
 type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 type Server = Handle<Request<Body>, Reply>;
 
@@ -146,32 +148,6 @@ fn watch(events: &[(&str, Value)]) -> Reply {
 fn silent() -> Reply {
     let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
     Response::new(UnsyncBoxBody::new(StreamBody::new(never)))
-}
-
-#[tokio::test(start_paused = true)]
-async fn pods_of_others_are_listed_and_watched_while_they_are_needed() {
-    let registry = Registry::all();
-    let source = sources::in_scope(registry.foreign_pods().unwrap(), &JobFilter::default());
-    let selection = Arc::new(Selection::new(false, 1));
-    let (watching, server, news) = watching(Kind::Foreign, source, registry, selection, StatusReporter::default());
-    let (changes, take_changes) = tokio::sync::watch::channel(0);
-    let mut world = World { server, news, task: tokio::spawn(watching.run_while(take_changes)) };
-    let idle = tokio::time::timeout(Duration::from_secs(600), world.server.next_request()).await;
-    assert!(idle.is_err(), "nothing is asked for");
-    for rv in [10, 20] {
-        changes.send_modify(|changes| *changes += 1);
-        let (uri, reply) = world.request(100).await;
-        assert!(uri.starts_with("/api/v1/pods?") && uri.contains("app%21%3Dtorchrun"), "{uri}");
-        let other = json!({"metadata": {"name": "other", "uid": "other", "resourceVersion": "5"}});
-        reply.send_response(list(rv, "", &[pod("own", 4), other]));
-        assert_eq!(world.listed().await, (rv, vec!["other".to_owned()]));
-        let (_, reply) = world.request(100).await;
-        reply.send_response(silent());
-        // Also where it ends and begins at once.
-        changes.send_modify(|changes| *changes += 1);
-    }
-    drop(changes);
-    assert_eq!(world.task.await.unwrap(), End::ReceiverClosed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,18 +138,15 @@ impl Reader {
 fn asked(state: &State, job: &Job) -> Option<Seen> {
     let spec = job.spec()?;
     let demand = spec.demand.as_ref()?;
-    let groups = || {
-        spec.groups.iter().filter(|group| !group.once).filter_map(|group| Some((group, group.gpu_request.as_ref()?)))
-    };
     let gpus = |pods: fn(SizeRange) -> u32| {
         let of = |(group, request): (&GroupSpec, &GpuRequest)| pods(group.size_range()).saturating_mul(request.count);
-        groups().map(of).fold(0, u32::saturating_add)
+        spec.gpu_groups().map(of).fold(0, u32::saturating_add)
     };
-    let width = groups().map(|(_, request)| request.count).max()?;
+    let width = spec.gpu_groups().map(|(_, request)| request.count).max()?;
     Some(Seen {
         submitted: demand.submitted,
         queue: job.queue().cloned().unwrap_or_default(),
-        resource: groups().next()?.1.resource.clone(),
+        resource: spec.gpu_groups().next()?.1.resource.clone(),
         gpus: gpus(|sizes| sizes.preferred),
         min: gpus(|sizes| sizes.min),
         max: gpus(|sizes| sizes.max),
