@@ -25,6 +25,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--batch", type=int, default=120, help="examples per step, of all workers together")
     parser.add_argument("--step-ms", type=int, default=0, help="wait this long before each step: time to disturb it")
+    parser.add_argument("--step-ms-file", type=Path, help="a file with this number, read before each step")
     parser.add_argument("--timeout-seconds", type=int, default=60, help="how long to wait for the other workers")
     return parser.parse_args()
 
@@ -42,6 +43,12 @@ def save(path, state):
         file.flush()
         os.fsync(file.fileno())
     os.replace(file.name, path)
+
+
+def step_ms(options, before):
+    """An edit of the file reaches a training that runs. While it is being written it may be empty."""
+    text = options.step_ms_file.read_text().strip() if options.step_ms_file else options.step_ms
+    return int(text or before)
 
 
 def examples(seed, step, count):
@@ -71,8 +78,12 @@ def main():
     print(f"rank {rank} of {size}, agent {os.getppid()}: going on after step {done}", flush=True)
 
     model = DistributedDataParallel(network)
+    pause = 0
     for step in range(done + 1, options.steps + 1):
-        time.sleep(options.step_ms / 1000)
+        before, pause = pause, step_ms(options, pause)
+        if pause != before:
+            print(f"rank {rank}: {pause} ms before each step", flush=True)
+        time.sleep(pause / 1000)
         points, labels = examples(options.seed, step, options.batch)
         optimizer.zero_grad()
         # Shares of equal size: the mean of their means is that of the batch.

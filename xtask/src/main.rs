@@ -31,7 +31,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   kubectl -- ...    kubectl on that control plane
   dist [FLAG]...    the binary that is shipped, stripped, with its line tables beside it; flags go to `cargo build`
   dependencies      writes the dependency table of docs/ARCHITECTURE.md
-  torch-tests [PART]...  (ddp elastic plane) the PyTorch samples undisturbed, with faults and while they are scaled: the results must be the same";
+  torch-tests [PART]...  (ddp elastic plane plugin) the PyTorch samples undisturbed, with faults and while they are scaled: the results must be the same";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);

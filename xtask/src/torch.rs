@@ -5,6 +5,7 @@
 
 mod elastic;
 mod plane;
+mod plugin;
 mod venv;
 
 use std::fs::{self, File};
@@ -39,7 +40,7 @@ impl Told {
 }
 
 /// Parts that can be run alone.
-const PARTS: [&str; 3] = ["ddp", "elastic", "plane"];
+const PARTS: [&str; 4] = ["ddp", "elastic", "plane", "plugin"];
 
 /// Runs the parts that are named, or all.
 pub(crate) fn run(parts: &[String]) -> Result<(), Problem> {
@@ -52,8 +53,8 @@ pub(crate) fn run(parts: &[String]) -> Result<(), Problem> {
     if wants("ddp") {
         ddp(&programs)?;
     }
-    if wants("elastic") || wants("plane") {
-        elastic::run(&programs, wants("elastic"), wants("plane"))?;
+    if ["elastic", "plane", "plugin"].into_iter().any(wants) {
+        elastic::run(&programs, &wants)?;
     }
     println!("\nxtask torch-tests: ok");
     Ok(())

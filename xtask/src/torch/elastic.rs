@@ -11,12 +11,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{plane, venv};
+use super::{plane, plugin, venv};
 use crate::run::{Problem, Scratch, Watched, built, io, root, shown, succeed, watch};
 
 const SAMPLE: &str = "deploy/samples/torch-elastic.yaml";
 /// Steps of the training: enough for every change to meet it, also on a busy machine.
-const STEPS: u32 = 500;
+pub(super) const STEPS: u32 = 500;
 /// Time limit of what a test waits for.
 const LIMIT: Duration = Duration::from_secs(300);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -26,22 +26,28 @@ const MAX_DIFFERENCE: f64 = 0.005;
 /// Losses by step.
 pub(super) type Losses = BTreeMap<u32, f64>;
 
-/// Runs the sample undisturbed, then by `trainyard run` and on the control plane, as told.
-pub(super) fn run(programs: &Path, local: bool, on_plane: bool) -> Result<(), Problem> {
+/// Runs the sample undisturbed, then the parts that are wanted: by `trainyard run`, on the control plane, and by the plugin there.
+pub(super) fn run(programs: &Path, wants: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
     let scratch = Scratch::new("torch-elastic")?;
     let quick = manifest(&scratch.join("quick.yaml"), "--step-ms=0", 3)?;
     let mut run = Run::start(programs, &scratch, "undisturbed", &quick)?;
     let wanted = losses(&run.finish()?)?;
     println!("  undisturbed: the last of {} steps has {:?}", wanted.len(), wanted.last_key_value());
 
-    if local {
+    if wants("elastic") {
         let file = manifest(&scratch.join("elastic.yaml"), "--step-ms=100", 3)?;
         let mut run = Run::start(programs, &scratch, "workers come and go", &file)?;
         let scale = |replicas| manifest(&file, "--step-ms=100", replicas).map(drop);
         disturb(&mut || run.output(), &scale)?;
-        check(&run.finish()?, &wanted)?;
+        check(&run.finish()?, &wanted, &[(0, 1), (1, 1), (2, 3)])?;
     }
-    if on_plane { plane::run(programs, &scratch, &wanted) } else { Ok(()) }
+    if wants("plane") {
+        plane::run(programs, &scratch, &wanted)?;
+    }
+    if wants("plugin") {
+        plugin::run(programs, &scratch, &wanted)?;
+    }
+    Ok(())
 }
 
 /// Kills worker 2, then scales to two workers and back to three, each once the change before it is seen in the training.
@@ -66,8 +72,8 @@ pub(super) fn disturb(
     Ok(())
 }
 
-/// Compares a disturbed run with an undisturbed one, and counts the launchers of each worker.
-pub(super) fn check(output: &str, wanted: &Losses) -> Result<(), Problem> {
+/// Compares a disturbed run with an undisturbed one, and the number of launchers that each worker had.
+pub(super) fn check(output: &str, wanted: &Losses, launchers: &[(u32, usize)]) -> Result<(), Problem> {
     let losses = losses(output)?;
     let differing =
         wanted.iter().find(|(step, loss)| losses.get(step).is_none_or(|own| (own - *loss).abs() > MAX_DIFFERENCE));
@@ -76,9 +82,9 @@ pub(super) fn check(output: &str, wanted: &Losses) -> Result<(), Problem> {
         return Err(Problem::failed(format!("the loss of step {step} is {own:?}, undisturbed {loss}:\n{output}")));
     }
     let agents = agents(output);
-    for (worker, launchers) in [(0, 1), (1, 1), (2, 3)] {
-        let own = agents.get(&worker).cloned().unwrap_or_default();
-        if own.len() != launchers {
+    for (worker, launchers) in launchers {
+        let own = agents.get(worker).cloned().unwrap_or_default();
+        if own.len() != *launchers {
             return Err(Problem::failed(format!("worker {worker} had launchers {own:?}, not {launchers}:\n{output}")));
         }
     }
@@ -97,6 +103,11 @@ fn steps(output: &str) -> impl Iterator<Item = (u32, f64, u32)> {
         let (loss, rest) = rest.split_once(": loss ")?.1.split_once(", ")?;
         Some((step.parse().ok()?, loss.parse().ok()?, rest.strip_suffix(" workers")?.parse().ok()?))
     })
+}
+
+/// The last step that was made.
+pub(super) fn last_step(output: &str) -> u32 {
+    steps(output).map(|(step, ..)| step).max().unwrap_or_default()
 }
 
 /// The number of workers that made the last step.
@@ -119,7 +130,7 @@ fn agents(output: &str) -> BTreeMap<u32, Vec<u32>> {
     let said = output.lines().filter_map(|line| {
         let (pod, said) = line.split_once(" | ")?;
         let (_, agent) = said.split_once(", agent ")?;
-        let worker = pod.rsplit_once("-worker-")?.1.parse().ok()?;
+        let worker = pod.rsplit_once('-')?.1.parse().ok()?;
         Some((worker, agent.split_once(':')?.0.parse().ok()?))
     });
     for (worker, agent) in said {
@@ -132,7 +143,7 @@ fn agents(output: &str) -> BTreeMap<u32, Vec<u32>> {
 }
 
 /// Waits until the output of a training shows something.
-fn until<T>(
+pub(super) fn until<T>(
     what: &str,
     output: &mut dyn FnMut() -> Result<String, Problem>,
     shows: impl Fn(&str) -> Option<T>,

@@ -18,7 +18,7 @@ const JOB: &str = "elasticjob/torch-elastic";
 /// Runs the sample, disturbs it, and compares its losses with those of an undisturbed run.
 pub(super) fn run(programs: &Path, scratch: &Scratch, wanted: &Losses) -> Result<(), Problem> {
     println!("\n== workers come and go on a real control plane");
-    let plane = Plane::start(programs)?;
+    let plane = Plane::start(programs, 2, &["ElasticJob"])?;
     let _operator = plane.operator(scratch)?;
     let manifest = manifest(scratch)?;
     plane.kubectl(&["apply", "-f", &manifest.to_string_lossy()])?;
@@ -26,7 +26,7 @@ pub(super) fn run(programs: &Path, scratch: &Scratch, wanted: &Losses) -> Result
     elastic::disturb(&mut || plane.logs(), &scale)?;
     plane.kubectl(&["wait", JOB, "--for=condition=Succeeded", "--timeout=300s"])?;
     println!("{}", plane.kubectl(&["get", "elasticjobs"])?.trim_end());
-    elastic::check(&plane.logs()?, wanted)
+    elastic::check(&plane.logs()?, wanted, &[(0, 1), (1, 1), (2, 3)])
 }
 
 /// The sample's manifest with checkpoints in a directory of this machine: nothing here provides volumes.
@@ -45,13 +45,14 @@ fn manifest(scratch: &Scratch) -> Result<PathBuf, Problem> {
 }
 
 /// The control plane; ended when dropped.
-struct Plane {
+pub(super) struct Plane {
     /// Its kubeconfig, its logs, and the data of its node agents.
     directory: PathBuf,
 }
 
 impl Plane {
-    fn start(programs: &Path) -> Result<Self, Problem> {
+    /// Starts it with some nodes whose pods are processes, and with the definitions of some kinds.
+    pub(super) fn start(programs: &Path, nodes: u32, kinds: &[&str]) -> Result<Self, Problem> {
         let is_up = output(cluster::program().arg("status"))?;
         if is_up.status.success() {
             let remedy = "a control plane is up: end it with `cargo xtask cluster down`";
@@ -59,27 +60,34 @@ impl Plane {
         }
         let mut up = cluster::program();
         // Its node agents give their programs this PATH and this working directory.
-        up.args(["up", "--process-nodes=2", "--gpus=0"]).env("PATH", venv::path(programs)?).current_dir(root());
-        succeed(&mut up)?;
+        up.args(["up", &format!("--process-nodes={nodes}"), "--gpus=0"]);
+        succeed(up.env("PATH", venv::path(programs)?).current_dir(root()))?;
         let plane = Self { directory: target().join("cluster") };
-        let definition = output(Command::new(built("trainyard")).args(["crd", "ElasticJob"]))?;
-        let path = plane.directory.join("elasticjobs.yaml");
-        fs::write(&path, &definition.stdout).map_err(io(path.display()))?;
-        plane.kubectl(&["apply", "-f", &path.to_string_lossy()])?;
+        for kind in kinds {
+            let definition = output(Command::new(built("trainyard")).args(["crd", kind]))?;
+            let path = plane.directory.join(format!("{kind}.yaml"));
+            fs::write(&path, &definition.stdout).map_err(io(path.display()))?;
+            plane.kubectl(&["apply", "-f", &path.to_string_lossy()])?;
+        }
         plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])?;
         Ok(plane)
     }
 
-    fn operator(&self, scratch: &Scratch) -> Result<Operator, Problem> {
+    /// Starts an operator.
+    pub(super) fn operator(&self, scratch: &Scratch) -> Result<Operator, Problem> {
         let mut command = Command::new(built("trainyard"));
         command.args(["operator", "--leader-elect=false", "--health-address=none", "--log-address=none"]);
-        command.arg("--kubeconfig").arg(self.directory.join("kubeconfig"));
+        command.arg("--kubeconfig").arg(self.kubeconfig());
         command.arg("--data-directory").arg(scratch.join("operator"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Operator(command.spawn().map_err(io("trainyard operator"))?))
     }
 
-    fn kubectl(&self, words: &[&str]) -> Result<String, Problem> {
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        self.directory.join("kubeconfig")
+    }
+
+    pub(super) fn kubectl(&self, words: &[&str]) -> Result<String, Problem> {
         let output = output(cluster::program().arg("kubectl").args(words).current_dir(&self.directory))?;
         if output.status.success() {
             return Ok(text(&output));
@@ -88,7 +96,7 @@ impl Plane {
     }
 
     /// The output of all pods so far, also of those that were replaced: each line with its pod, as `trainyard run` prints it.
-    fn logs(&self) -> Result<String, Problem> {
+    pub(super) fn logs(&self) -> Result<String, Problem> {
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for node in entries(&self.directory.join("nodes"))? {
             for pod in entries(&node.join("logs").join("default"))? {
@@ -125,7 +133,7 @@ fn entries(path: &Path) -> Result<Vec<PathBuf>, Problem> {
 }
 
 /// An operator process; killed when dropped.
-struct Operator(Child);
+pub(super) struct Operator(Child);
 
 impl Drop for Operator {
     fn drop(&mut self) {
