@@ -130,9 +130,10 @@ impl Api {
         }
     }
 
-    /// Deletes jobs of every API, pods and services of a namespace, and waits until they are gone. No operator may run.
+    /// Deletes jobs of every API whose definition is installed here, pods and services of a namespace, and waits until they are gone. No
+    /// operator may run.
     pub(crate) async fn clear_namespace(&self, namespace: &str) -> Result<(), AnyError> {
-        for api in Registry::all().iter() {
+        for api in Registry::all().iter().filter(|api| api.namespaced() && !api.is_foreign()) {
             self.clear(&collection(&api.resource().api_version, api.plural(), Some(namespace))).await?;
         }
         self.clear(&pods(namespace)).await?;

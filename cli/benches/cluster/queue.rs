@@ -109,7 +109,8 @@ fn print(shape: Shape, bare: &[Round], free: &[Round], queued: &[Round]) {
         let used = rounds.iter().filter_map(|round| round.operator.as_ref());
         median(used.map(|used| used.calls.values().sum::<f64>() / jobs))
     };
-    let more = calls(queued) - calls(free);
+    // In hundredths, as it is printed.
+    let more = ((calls(queued) - calls(free)) * 100.0).round() / 100.0;
     let row = Row::new("calls for each job beyond those without a queue").operator(format!("{more:.2}"));
     row.aim("<= 1.1", more <= 1.1).print();
     let cpu = |rounds: &[Round]| {
@@ -142,7 +143,10 @@ fn preemptions(test_bed: &TestBed, rounds: u32, pods: u32) -> Result<(), AnyErro
         let before: Pods = test_bed.watcher.look(&group, Clone::clone)?;
         let started = Instant::now();
         submit(priority)?;
-        test_bed.watcher.until_running(&group, pods as usize * (priority as usize + 1), JOB_TIMEOUT)?;
+        test_bed.watcher.until(&group, JOB_TIMEOUT, |all| {
+            let new = all.iter().filter(|(uid, pod)| !before.contains_key(*uid) && pod.running.is_some()).count();
+            (new >= pods as usize).then_some(()).ok_or_else(|| format!("{new} of {pods} pods of the new job run"))
+        })?;
         let now: Pods = test_bed.watcher.look(&group, Clone::clone)?;
         let gone = now.iter().filter(|(uid, _)| before.contains_key(*uid)).filter_map(|(_, pod)| pod.gone).max();
         let new: Pods = now.into_iter().filter(|(uid, _)| !before.contains_key(uid)).collect();
