@@ -10,7 +10,7 @@ use clap::Command;
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Run jobs on this machine", &["run", "attach", "stop", "delete", "scale", "suspend", "resume", "rerun", "retry"]),
     ("Look at jobs, here or on a cluster", &["ps", "top", "get", "logs", "wait", "explain", "history", "queue"]),
-    ("Check and try without pods", &["validate", "simulate", "test", "replay", "schedule"]),
+    ("Check and try without pods", &["validate", "simulate", "test", "scenario", "replay", "schedule"]),
     ("Logs of decisions", &["log", "diff"]),
     ("Submit to a cluster", &["torchrun"]),
     ("Serve a cluster", &["operator", "node-agent", "crd", "rbac"]),

@@ -26,8 +26,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 #[cfg(feature = "top")]
 use crate::commands::top;
 use crate::commands::{
-    completion, control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, schedule, simulate, story,
-    test, torchrun, validate, version, wait,
+    completion, control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, scenario, schedule,
+    simulate, story, test, torchrun, validate, version, wait,
 };
 
 /// With musl's own the operator takes up to 1.6 times the processor time.
@@ -109,6 +109,8 @@ enum Command {
     Version(version::VersionArgs),
     /// Run scenarios, each held to what it expects.
     Test(test::TestArgs),
+    /// Help with writing scenarios: their JSON Schema.
+    Scenario(scenario::ScenarioArgs),
     /// Print a script that completes commands and options.
     Completion(completion::CompletionArgs),
     /// Print the manual, or write its pages.
@@ -142,6 +144,7 @@ fn main() -> ExitCode {
         Command::Logs(args) => logs::run(&args),
         Command::Wait(args) => wait::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Scenario(args) => Ok(scenario::run(&args)),
         Command::Completion(args) => Ok(completion::completion(&args, command, "trainyard")),
         Command::Man(args) => completion::man(&args, &command),
         Command::Version(args) => Ok(version::run(&args)),

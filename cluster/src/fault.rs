@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use apis::{ApiCall, ApiError, Verb};
 use model::Text;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Kind of API call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum FailVerb {
     /// Creating.
@@ -38,13 +39,14 @@ impl FailVerb {
 }
 
 /// A rule that makes the next calls of a kind fail. The oldest rule that fits a call is used up first.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailRule {
     /// Kind of call.
     pub verb: FailVerb,
     /// Kind of object, for example `Pod`; `None` is every kind but Kubernetes Events.
     #[serde(default)]
+    #[schemars(with = "Option<String>")]
     pub kind: Option<Text>,
     /// Number of calls that fail; of lists, for each source of the kind.
     #[serde(default = "once")]

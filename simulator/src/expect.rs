@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 /// Expectations of a run.
-#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[derive(Debug, Clone, Default, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Expect {
     /// Phases of the only job, or of each job by name. A phase in parentheses may be missing.
@@ -31,7 +31,7 @@ pub struct Expect {
 }
 
 /// Differences that a crash may cause, each with the reason why it is right.
-#[derive(Debug, Clone, Default, serde::Deserialize)]
+#[derive(Debug, Clone, Default, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CrashMay {
     /// Anything: the scenario is left out of the crash sweep.
@@ -81,7 +81,7 @@ impl<'de> Deserialize<'de> for Phases {
 }
 
 /// A step that cannot be done.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepError {
     /// Its number.
@@ -92,7 +92,7 @@ pub struct StepError {
 }
 
 /// Checks of a step or a run. Absent ones are skipped; `job` chooses the job where there are several.
-#[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Checks {
     /// The job the job-related members are about.

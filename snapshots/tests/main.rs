@@ -8,5 +8,6 @@ mod manifests;
 mod matrix;
 mod per_api;
 mod scenarios;
+mod schema;
 mod tables;
 mod walks;

@@ -12,6 +12,7 @@ pub(crate) mod queue;
 pub(crate) mod rbac;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod scenario;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
 pub(crate) mod story;

@@ -49,3 +49,15 @@ fn scenarios_are_held_to_what_they_expect() {
     let (code, _, err) = output_of(&place.run(&["test", "all", "--filter", "nothing"]));
     assert!(code == Some(2) && err.contains("no scenario there"), "{err}");
 }
+
+#[test]
+fn the_schema_of_scenarios_is_printed_for_editors() {
+    let place = Place::new();
+    let (code, out, err) = output_of(&place.run(&["scenario", "schema"]));
+    assert_eq!((code, &*err), (Some(0), ""));
+    let schema: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let verbs = schema["$defs"]["Action"]["oneOf"].as_array().unwrap();
+    let advance = verbs.iter().find(|verb| verb["properties"].get("advance").is_some()).unwrap();
+    assert_eq!((&advance["description"], &advance["required"][0]), (&"Time passes.".into(), &"advance".into()));
+}

@@ -10,7 +10,7 @@ use apis::ApiError;
 use crate::backend::ClusterBackend;
 
 /// A controller that a scenario names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Controller {
     /// The MPI operator: pods and status of `MPIJob`s.

@@ -6,18 +6,21 @@
 mod args;
 mod names;
 mod parse;
+mod schema;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 use cluster::FailRule;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 pub use args::{DEFAULT_NAMESPACE, Millis, Names, ObjectName, OneOrMany, Pods, Word};
 pub use names::{Target, in_namespace, names_manifest};
 pub use parse::{Error, Place, load, parse};
+pub use schema::schema;
 
 use crate::controllers::Controller;
 use crate::expect::Expect;
@@ -84,7 +87,7 @@ impl NodeSpec {
 }
 
 /// Action of a step. One verb per step.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
     /// Applies manifests as a user does, through the schema.
@@ -124,13 +127,25 @@ pub enum Action {
     /// Watches start over with a complete view.
     Relist(OneOrMany<String>),
     /// The operator's process crashes and starts again: now, or at a point inside the next step.
-    Crash(#[serde(default)] CrashPoint),
+    Crash(
+        #[serde(default)]
+        #[schemars(with = "Option<CrashPoint>")]
+        CrashPoint,
+    ),
     /// The same, and its log is lost.
-    LoseLog(#[serde(default)] CrashPoint),
+    LoseLog(
+        #[serde(default)]
+        #[schemars(with = "Option<CrashPoint>")]
+        CrashPoint,
+    ),
     /// The same, and its log is an older copy.
     RestoreLog(RestoreLog),
     /// Another replica with a log of its own takes over.
-    SwapLeader(#[serde(default)] CrashPoint),
+    SwapLeader(
+        #[serde(default)]
+        #[schemars(with = "Option<CrashPoint>")]
+        CrashPoint,
+    ),
     /// Things seen in one turn.
     Together(Vec<Action>),
 }
@@ -167,7 +182,7 @@ impl Action {
 }
 
 /// Places a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// The pod.
@@ -177,7 +192,7 @@ pub struct Schedule {
 }
 
 /// A container that waits.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wait {
     /// Its pod.
@@ -190,7 +205,7 @@ pub struct Wait {
 }
 
 /// Containers that end.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exit {
     /// The pod.
@@ -206,7 +221,7 @@ pub struct Exit {
 }
 
 /// Change of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeChange {
     /// The node; one that is not there comes into being.
@@ -223,7 +238,7 @@ pub struct NodeChange {
 }
 
 /// A change of annotations.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Annotate {
     /// A job by name.
@@ -244,12 +259,12 @@ pub struct Annotate {
 }
 
 /// A scalar taken as text, however it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Scalar(pub String);
+pub struct Scalar(#[schemars(with = "schema::Plain")] pub String);
 
 /// A merge patch (RFC 7386).
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Patch {
     /// A job by name.
@@ -282,7 +297,7 @@ pub struct Patch {
 }
 
 /// Sets the replicas of a job by the subresource `scale`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
     /// The job.
@@ -292,7 +307,7 @@ pub struct Scale {
 }
 
 /// Deletes one object.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Delete {
     /// Its kind.
@@ -308,7 +323,7 @@ pub struct Delete {
 }
 
 /// Point at which the operator crashes: at once, or before or after the nth append or API call of the next step.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CrashPoint {
     /// Before this happens.
@@ -327,7 +342,7 @@ const fn first() -> u32 {
 }
 
 /// Operation that a crash happens before or after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Boundary {
     /// A durable append to the log.
@@ -337,7 +352,7 @@ pub enum Boundary {
 }
 
 /// A log restored from a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RestoreLog {
     /// The copy ends here.

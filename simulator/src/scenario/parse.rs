@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
@@ -68,43 +69,59 @@ pub enum Error {
     },
 }
 
-/// A file as it is spelt.
-#[derive(Deserialize)]
+/// A scenario of Trainyard: objects, and steps that happen to them.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct File {
+#[schemars(title = "Trainyard scenario")]
+pub(super) struct File {
+    /// Its purpose.
     #[serde(default)]
     description: String,
+    /// Flags of the operator by name.
     #[serde(default)]
     flags: BTreeMap<String, Value>,
+    /// Nodes of the cluster; three without GPUs when they are left out.
     #[serde(default)]
     nodes: Option<Vec<NodeShape>>,
+    /// Controllers of other projects that act on its objects.
     #[serde(default)]
     with: Vec<Controller>,
+    /// Objects that steps name.
     #[serde(default)]
     manifests: Vec<Value>,
+    /// Files with more of them, from the directory of this file.
     #[serde(default)]
     manifest_files: Vec<String>,
+    /// What happens, in order; one verb a step.
+    #[schemars(with = "Vec<Action>")]
     steps: Vec<Spanned<Action>>,
+    /// What is to be seen.
     #[serde(default)]
     expect: Expect,
 }
 
 /// A node: its name, or a map.
-struct NodeShape(NodeSpec);
+pub(super) struct NodeShape(NodeSpec);
+
+/// A node with more than a name.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LongNode {
+    /// Its name.
+    name: String,
+    /// GPUs that it offers.
+    #[serde(default)]
+    gpus: u32,
+    /// Labels besides its name's.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    /// Set if it is cordoned: it takes no new pods.
+    #[serde(default)]
+    closed: bool,
+}
 
 impl<'de> Deserialize<'de> for NodeShape {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(deny_unknown_fields)]
-        struct Long {
-            name: String,
-            #[serde(default)]
-            gpus: u32,
-            #[serde(default)]
-            labels: std::collections::BTreeMap<String, String>,
-            #[serde(default)]
-            closed: bool,
-        }
         struct Shape;
         impl<'de> serde::de::Visitor<'de> for Shape {
             type Value = NodeShape;
@@ -115,8 +132,8 @@ impl<'de> Deserialize<'de> for NodeShape {
                 Ok(NodeShape(NodeSpec::new(text)))
             }
             fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<NodeShape, A::Error> {
-                let long = Long::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
-                let Long { name, gpus, labels, closed } = long;
+                let long = LongNode::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                let LongNode { name, gpus, labels, closed } = long;
                 Ok(NodeShape(NodeSpec { name, gpus, labels, closed }))
             }
         }

@@ -1,0 +1,35 @@
+//! `trainyard scenario`: help with writing scenario files.
+//!
+//! Owns the printing alone: the language is `simulator::scenario`'s. Tests: `tests/local/scenarios.rs`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::out;
+
+/// Arguments of `trainyard scenario`.
+#[derive(Debug, Args)]
+pub(crate) struct ScenarioArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the JSON Schema of scenario files, by which editors complete and check them.
+    #[command(after_help = "Examples:
+  trainyard scenario schema > scenario.schema.json
+
+In an editor with a YAML language server, the first line of a scenario then is
+  # yaml-language-server: $schema=scenario.schema.json")]
+    Schema,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ScenarioArgs) -> ExitCode {
+    match args.command {
+        Command::Schema => out::print(&format!("{:#}\n", simulator::scenario::schema())),
+    }
+    ExitCode::SUCCESS
+}
