@@ -49,8 +49,8 @@ until is_whole; do
     echo 'no archive was uploaded to /workspace/workspace.zip within 600 s' >&2
     exit 1
   fi
-  sleep 5
-  waited=$((waited + 5))
+  sleep 1
+  waited=$((waited + 1))
 done
 ";
 const DOWNLOAD: &str = "wget -q -O workspace.zip \"$WORKSPACE_URL\"\n";

@@ -105,9 +105,9 @@ pub(crate) fn readiness(reporter: &StatusReporter, following: &FollowerState) ->
             if !served.is_empty() {
                 words = format!("{words}, serving {}", status::join(&served));
             }
-            for gap in [reporter.gaps(), (!missing.paths.is_empty()).then(|| missing.to_string())].into_iter().flatten()
-            {
-                words = format!("{words}; {gap}");
+            let missing_words = (!missing.paths.is_empty()).then(|| missing.to_string());
+            for more in [reporter.open_gate(), reporter.gaps(), missing_words].into_iter().flatten() {
+                words = format!("{words}; {more}");
             }
             match reporter.crd_problems() {
                 // Jobs of such an API wait until it is replaced.

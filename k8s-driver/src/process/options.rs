@@ -19,6 +19,8 @@ pub struct Options {
     pub scope: JobFilter,
     /// Settings that decisions depend on.
     pub config: Config,
+    /// True if the capacity gate is off where the cluster has an autoscaler, whatever `config` says.
+    pub detects_autoscaler: bool,
     /// Directory of the log.
     pub data_directory: PathBuf,
     /// The election; `None` if it is switched off.
@@ -81,6 +83,7 @@ impl Default for Options {
             connection: client::Options::default(),
             scope: JobFilter::default(),
             config: Config::default(),
+            detects_autoscaler: true,
             data_directory: PathBuf::from("./trainyard-operator"),
             lease: Some(Lease::default()),
             http: HttpOptions::default(),

@@ -20,10 +20,10 @@ use crate::http::{self, Listeners, ServerState};
 use crate::lease::write_guard::WriteGuard;
 use crate::lease::{self, Advertised, Elector, LeaseOptions};
 use crate::metrics::Metrics;
-use crate::process::crd_check;
 use crate::process::leadership::{LeadershipContext, Outcome};
 use crate::process::options::Options;
 use crate::process::status::{ProcessState, StatusReporter};
+use crate::process::{autoscaler, crd_check};
 use crate::replication::credentials::Tokens;
 use crate::replication::follower::{Follower, FollowerState};
 
@@ -104,9 +104,15 @@ impl Handles {
 ///
 /// # Errors
 /// Errors that a retry cannot overcome.
-pub async fn run(options: Options, handles: Handles) -> Result<(), Error> {
+pub async fn run(mut options: Options, handles: Handles) -> Result<(), Error> {
     let connection = client::connect_batched(&options.connection).await?;
     tracing::info!(server = connection.server, "starting");
+    if options.detects_autoscaler
+        && let Some(autoscaler) = autoscaler::find(&connection.client).await
+    {
+        options.config.ignores_capacity = true;
+        handles.status.capacity_gate_off(autoscaler);
+    }
     // Objects without a namespace are not for an operator of one namespace.
     let registry = match options.scope.namespace {
         Some(_) => handles.registry.clone().namespaced(),

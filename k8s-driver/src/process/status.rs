@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use model::{Term, Text};
 use tokio::sync::watch;
@@ -101,6 +101,8 @@ struct Shared {
     outdated: Mutex<BTreeMap<String, String>>,
     /// Kinds of the APIs that the term leaves out.
     unserved: Mutex<BTreeSet<Text>>,
+    /// The autoscaler for whose sake the capacity gate is off.
+    autoscaler: OnceLock<&'static str>,
 }
 
 impl Default for StatusReporter {
@@ -111,6 +113,7 @@ impl Default for StatusReporter {
             apis: Mutex::default(),
             outdated: Mutex::default(),
             unserved: Mutex::default(),
+            autoscaler: OnceLock::new(),
         }))
     }
 }
@@ -194,6 +197,21 @@ impl StatusReporter {
     /// Records the kinds of the APIs that the term leaves out.
     pub fn leave_out(&self, kinds: BTreeSet<Text>) {
         *self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner) = kinds;
+    }
+
+    /// Records that the capacity gate is off since an autoscaler adds nodes.
+    pub fn capacity_gate_off(&self, autoscaler: &'static str) {
+        tracing::info!(
+            autoscaler,
+            "the capacity gate is off: quotas alone admit jobs; --capacity-gate=true turns it on"
+        );
+        // A second one would change nothing.
+        let _ = self.0.autoscaler.set(autoscaler);
+    }
+
+    /// Returns why the capacity gate is off, in words; `None` unless an autoscaler was found.
+    pub fn open_gate(&self) -> Option<String> {
+        self.0.autoscaler.get().map(|autoscaler| format!("the capacity gate is off, since {autoscaler} adds nodes"))
     }
 
     /// Returns which APIs the term leaves out and what keeps sources from being listed or watched, in words; `None` if

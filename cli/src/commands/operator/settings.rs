@@ -173,8 +173,8 @@ pub(super) struct Settings {
     /// Time after which a pod whose job does not exist is deleted. [default: 10m]
     #[arg(long, env = "TRAINYARD_ORPHAN_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     orphan_grace_period: Option<String>,
-    /// Start jobs with GPUs only when nodes have room for all their pods. Turn it off where a cluster autoscaler adds nodes: quotas
-    /// alone then admit. [default: true]
+    /// Start jobs with GPUs only when nodes have room for all their pods. Where it is off, quotas alone admit, so that an autoscaler adds
+    /// nodes. [default: false where Karpenter or the cluster autoscaler is found at the start, else true]
     #[arg(long, env = "TRAINYARD_CAPACITY_GATE", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Decisions")]
     capacity_gate: Option<bool>,
     /// Conditions and words that name a GPU failure, separated by commas.
@@ -318,6 +318,7 @@ impl Settings {
                 label_selector: self.label_selector.clone().unwrap_or_default(),
             },
             config: flags::config(&decisions)?,
+            detects_autoscaler: self.capacity_gate.is_none(),
             data_directory: self.data_directory.clone().unwrap_or(usual.data_directory),
             lease: if self.leader_elect.unwrap_or(true) { Some(self.lease()?) } else { None },
             http: self.http()?,
