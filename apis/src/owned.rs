@@ -81,6 +81,18 @@ pub const CLAIM: OwnedType = OwnedType {
     reports: None,
 };
 
+/// Settings that pods read as files or variables.
+pub const CONFIG_MAP: OwnedType = OwnedType {
+    api_version: "v1",
+    kind: "ConfigMap",
+    plural: "configmaps",
+    namespaced: true,
+    optional: false,
+    access: Access::Managed,
+    reason: "A TorchrunQueue makes those of its templates, and patches and deletes them.",
+    reports: None,
+};
+
 /// Services of a whole job. Their type is that of the services of slots.
 pub const SERVICE: OwnedType = OwnedType {
     api_version: "v1",

@@ -150,6 +150,11 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
     }
 }
 
+/// Returns the kind of a type's objects to the engine; `None` for one that is not watched.
+fn owned_kind(owned: &OwnedType) -> Option<Kind> {
+    (owned.access == Access::Managed).then_some(Kind::Owned)
+}
+
 impl Registry {
     /// Returns every type of object that the operator reads or writes: the jobs of each API, then what every cluster has.
     pub fn resources(&self) -> Vec<ServedResource> {
@@ -184,22 +189,35 @@ impl Registry {
     /// Returns the types of owned objects that not every cluster's pods and jobs have.
     fn owned_resources(&self) -> impl Iterator<Item = ServedResource> {
         let others = self.owned_types().filter(|owned| !CORE.iter().any(|core| core.resource() == owned.resource()));
-        others.map(|owned| {
+        let mut rows: Vec<ServedResource> = Vec::new();
+        for owned in others {
+            // APIs may use one type each in its own way.
+            if let Some(row) = rows.iter_mut().find(|row| row.resource == owned.resource()) {
+                row.kind = row.kind.or_else(|| owned_kind(owned));
+                if let Some(right) = row.rights.first_mut() {
+                    let more = owned.access.verbs().into_iter().filter(|verb| !right.verbs.contains(verb));
+                    let more: Vec<&str> = more.collect();
+                    right.verbs.extend(more);
+                    right.reasons.push(owned.reason);
+                }
+                continue;
+            }
             let own = Right { subresource: "", verbs: owned.access.verbs(), reasons: vec![owned.reason] };
             let status = owned.reports.map(|reason| Right {
                 subresource: "status",
                 verbs: vec!["patch"],
                 reasons: vec![reason],
             });
-            ServedResource {
+            rows.push(ServedResource {
                 resource: owned.resource(),
                 plural: owned.plural,
                 namespaced: owned.namespaced,
                 optional: owned.optional,
-                kind: (owned.access == Access::Managed).then_some(Kind::Owned),
+                kind: owned_kind(owned),
                 rights: std::iter::once(own).chain(status).collect(),
-            }
-        })
+            });
+        }
+        rows.into_iter()
     }
 
     /// Returns the plural name of a type that the operator reads or writes.

@@ -11,6 +11,7 @@ use model::{JobKey, Kind, Text};
 use crate::api::JobApi;
 use crate::call::Resource;
 use crate::observed::ObservedObject;
+use crate::owned::{Access, OwnedType};
 use crate::registry::Registry;
 use crate::resources::ServedResource;
 use crate::selector::Selector;
@@ -59,8 +60,9 @@ impl WatchTarget {
             Kind::Job => self.resource == api.resource(),
             Kind::Pod | Kind::Service => self.selector == api.selector(),
             Kind::Owned => {
-                let owns = || api.owned_types().iter().any(|owned| owned.resource() == self.resource);
-                self.selector == api.selector() && owns()
+                let is_managed =
+                    |owned: &OwnedType| owned.resource() == self.resource && owned.access == Access::Managed;
+                self.selector == api.selector() && api.owned_types().iter().any(is_managed)
             }
         }
     }
@@ -203,6 +205,7 @@ mod tests {
             "Owned persistentvolumes group-name=model.distributed.io",
             "Owned persistentvolumeclaims group-name=model.distributed.io",
             "Owned persistentvolumeclaims app=torchrun",
+            "Owned configmaps app=torchrun",
             "Owned podgroups group-name=train.distributed.io",
             "Owned queues app=torchrun",
             "Pod pods GroupName=elasticdeeplearning.ai",

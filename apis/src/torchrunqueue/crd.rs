@@ -166,12 +166,12 @@ fn resources() -> Value {
         "One object.",
         &[
             ("name", field("string", "Its name.")),
-            ("nameMode", field("string", "exact, or prefix: after the queue's name.")),
+            ("nameMode", field("string", "exact, or prefix: after the queue's name. exact when absent.")),
             ("template", open("object", "The object.")),
-            ("immutable", field("boolean", "Whether it is never changed.")),
+            ("immutable", field("boolean", "Whether it is never changed once it is there; false when absent.")),
         ],
     );
-    list(&entry, "Objects beside the queue. Not created: apply them yourself.")
+    list(&entry, "Objects that are made beside the queue: claims, ConfigMaps and Services.")
 }
 
 /// Returns the schema of the status.
@@ -189,8 +189,8 @@ fn status() -> Value {
         ("phase", field("string", "Active or Terminating.")),
         ("observedGeneration", field("integer", "Generation of the spec that was read last.")),
         ("lastUpdateTime", time("When the phase changed.")),
-        ("resourcesReady", field("boolean", "Whether the claims of the queue exist.")),
-        ("resourceStatuses", list(&ready, "Not written.")),
+        ("resourcesReady", field("boolean", "Whether the objects of the queue exist, besides its KAI Queue.")),
+        ("resourceStatuses", list(&ready, "The objects of resources.")),
         (
             "conditions",
             list(

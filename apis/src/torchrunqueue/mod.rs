@@ -1,7 +1,7 @@
 //! TorchrunQueue (`torchrun.ai/v1alpha1`): a queue that TorchrunJobs name, as the torchrun controller served it.
 //!
-//! To the engine a queue is a job without groups. It owns the KAI Queue and the claim of its datasets, and its finalizer waits
-//! while jobs need it. `settings` and `storage` read the object, also for the jobs; `spec` and `objects` make a job of it;
+//! To the engine a queue is a job without groups. It owns the KAI Queue, the claim of its datasets and the objects of its templates, and its finalizer waits
+//! while jobs need it. `settings`, `storage` and `templates` read the object, also for the jobs; `spec` and `objects` make a job of it;
 //! `status` and `adopt` write and read its status; `crd` is its schema, `schemas` the parts that jobs have as well. Tests:
 //! `tests.rs`.
 
@@ -13,6 +13,7 @@ pub(crate) mod settings;
 mod spec;
 mod status;
 pub(crate) mod storage;
+pub(crate) mod templates;
 pub(crate) mod words;
 
 #[cfg(test)]
@@ -26,7 +27,7 @@ use crate::api::{JobApi, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::{Finding, Findings};
 use crate::objects::finalized_job_fact;
-use crate::owned::{CLAIM, OwnedType};
+use crate::owned::{CLAIM, CONFIG_MAP, OwnedType, SERVICE};
 use crate::selector::Selector;
 
 pub(crate) use spec::datasets_claim;
@@ -67,7 +68,7 @@ impl JobApi for TorchrunQueue {
     }
 
     fn owned_types(&self) -> &'static [OwnedType] {
-        &[CLAIM, words::KAI_QUEUE]
+        &[CLAIM, CONFIG_MAP, SERVICE, words::KAI_QUEUE]
     }
 
     fn owned(&self, source: RenderInput<'_>, _job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {

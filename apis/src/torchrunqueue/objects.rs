@@ -1,4 +1,4 @@
-//! Objects of a queue: its KAI Queue and the claim of its datasets.
+//! Objects of a queue: its KAI Queue, the claim of its datasets, and those of its templates.
 //!
 //! Only members that the queue says something of are rendered: an administrator's stay. Tests: `tests.rs`.
 
@@ -6,6 +6,7 @@ use model::{FieldError, OwnedRef};
 use serde_json::{Map, Value, json};
 
 use super::settings::{AMOUNTS, RESOURCES};
+use super::templates;
 use super::words::{APP, APP_LABEL, JOB_QUEUE_LABEL, KAI_QUEUE, MANAGED_BY, NAMESPACE_LABEL, QUEUE_LABEL, TYPE_LABEL};
 use crate::api::RenderInput;
 use crate::objects::{at, text_at};
@@ -18,14 +19,18 @@ pub(super) fn owned(source: RenderInput<'_>, object: &OwnedRef) -> Result<Value,
     if *object == KAI_QUEUE.named(&object.name) {
         return Ok(kai_queue(source.manifest));
     }
-    if at(source.manifest, &["datasets"]).is_none_or(Value::is_null) {
-        return Err(FieldError::new("spec.storage.datasets", "missing", "the manifest in force has no datasets"));
-    }
-    let mut claim = claim(source.manifest);
-    if let Some(metadata) = claim.get_mut("metadata").and_then(Value::as_object_mut) {
+    let datasets = || at(source.manifest, &["datasets"]).is_some_and(|datasets| !datasets.is_null());
+    let mut body = match templates::body_of(source.manifest, object) {
+        Some(body) => body,
+        None if datasets() => claim(source.manifest),
+        None => {
+            return Err(FieldError::new("spec.storage.datasets", "missing", "the manifest in force has no datasets"));
+        }
+    };
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("namespace".to_owned(), json!(&*source.job.namespace));
     }
-    Ok(claim)
+    Ok(body)
 }
 
 /// Renders the KAI Queue. An amount that is not written is unlimited: to KAI, 0 means that nothing may be allocated.

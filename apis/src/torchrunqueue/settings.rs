@@ -5,10 +5,11 @@
 use serde_json::Value;
 
 use super::storage::{Volumes, WorkspaceSettings, size};
+use super::templates;
 use super::words::TRAINER;
 use crate::fields::{Findings, Unknown, Word, join};
 use crate::names::is_dns_subdomain;
-use crate::objects::{at, list_at, text_at};
+use crate::objects::{at, list_at, name, text_at};
 use crate::template;
 
 /// Accepted values of `distributed.backend`.
@@ -152,10 +153,7 @@ impl<'a> Queue<'a> {
             image: findings.text(spec, "spec", "image").filter(|text| !text.is_empty()),
             service_account: findings.text(spec, "spec", "serviceAccountName").filter(|text| !text.is_empty()),
         };
-        for (n, entry) in findings.list(spec, "spec", "resources").iter().enumerate() {
-            let problem = "objects of templates are not created: apply them beside the queue";
-            findings.warn(format!("spec.resources[{n}]"), entry.get("name"), problem);
-        }
+        templates::read(&name(object), spec, findings);
         if queue.template.is_none() && queue.image.is_none() && !findings.has_errors() {
             findings.warn("spec.podTemplate", None, "without a podTemplate or an image no job of the queue can start");
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::TorchrunQueue;
 use super::words::{KAI_QUEUE, phase_word};
 use crate::conditions::{condition, of_remark, time};
-use crate::objects::{MIRROR, at};
+use crate::objects::{MIRROR, at, list_at, text_at};
 use crate::remarks;
 
 /// Type of the condition that says why a deleted queue waits.
@@ -32,6 +32,11 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
         status.insert("lastUpdateTime".to_owned(), time(last.at));
     }
     status.insert("resourcesReady".to_owned(), json!(lacking(job).is_none()));
+    let objects = manifest.as_ref().map(|manifest| list_at(manifest, &["objects"])).unwrap_or_default();
+    if !objects.is_empty() {
+        let statuses = objects.iter().map(|object| object_status(job, object));
+        status.insert("resourceStatuses".to_owned(), Value::Array(statuses.collect()));
+    }
     status.insert("conditions".to_owned(), Value::Array(conditions(key, job)));
     status.insert(MIRROR.to_owned(), engine::wire::mirror_value(&job.mirror()));
     Value::Object(status)
@@ -90,9 +95,33 @@ fn kai(job: &Job) -> (bool, &'static str, String) {
     }
 }
 
-/// Returns a claim of the queue that does not exist.
+/// Returns whether an object of a template exists, and why not.
+fn object_status(job: &Job, stored: &Value) -> Value {
+    let text = |key: &str| text_at(stored, &[key]).unwrap_or_default();
+    let object = OwnedRef::new(text("apiVersion"), text("kind"), text("name"));
+    let is_ready = exists(job, &object);
+    let mut status = json!({"name": text("name"), "kind": text("kind"), "ready": is_ready});
+    let last = job.attempts.get(&ObjectRef::Owned(object)).map(|attempt| &attempt.last);
+    let message = match last {
+        _ if is_ready => return status,
+        Some(Outcome::Taken { .. }) => "an object of this name belongs to something else",
+        Some(Outcome::Refused { message, .. }) => message,
+        Some(Outcome::Done | Outcome::Forced | Outcome::Gone | Outcome::Unknown { .. }) | None => {
+            "it does not exist yet"
+        }
+    };
+    if let Some(members) = status.as_object_mut() {
+        members.insert("message".to_owned(), json!(message));
+    }
+    status
+}
+
+fn exists(job: &Job, object: &OwnedRef) -> bool {
+    job.owned.get(object).is_some_and(|owned| owned.fact.is_some())
+}
+
+/// Returns an object of the queue, besides its KAI Queue, that does not exist.
 fn lacking(job: &Job) -> Option<&OwnedRef> {
-    let exists = |object: &OwnedRef| job.owned.get(object).is_some_and(|owned| owned.fact.is_some());
     let wanted = job.spec()?.owned.iter().map(|owned| &owned.object);
-    wanted.filter(|object| &*object.kind != KAI_QUEUE.kind).find(|object| !exists(object))
+    wanted.filter(|object| &*object.kind != KAI_QUEUE.kind).find(|object| !exists(job, object))
 }

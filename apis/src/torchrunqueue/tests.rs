@@ -4,12 +4,38 @@ use serde_json::{Value, json};
 
 use super::{TorchrunQueue, usable};
 use crate::api::JobApi;
+use crate::owned::CONFIG_MAP;
 use crate::testing::{check_described, check_structure, columns, edited, errors, job, schema, warnings};
 
 fn queue() -> Value {
     json!({"apiVersion": "torchrun.ai/v1alpha1", "kind": "TorchrunQueue",
         "metadata": {"name": "q", "namespace": "ns", "uid": "u", "generation": 1},
         "spec": {"queue": {"name": "k"}, "podTemplate": {"spec": {"containers": [{"name": "trainer", "image": "i"}]}}}})
+}
+
+fn template(kind: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "own", "uid": "old", "labels": {"a": "b"},
+        "annotations": {"torchrun.ai/retain": "true"}}, "status": {"phase": "Bound"}, "data": {"k": "v"}})
+}
+
+#[test]
+fn objects_of_templates_are_named_and_labelled_by_the_queue() {
+    let resources = json!([
+        {"name": "data", "nameMode": "prefix", "template": template("PersistentVolumeClaim"), "immutable": true},
+        {"name": "settings", "template": template("ConfigMap")}
+    ]);
+    let object = edited(queue(), &[("/spec/resources", resources)]);
+    let spec = TorchrunQueue.spec_fact(&object).spec.unwrap();
+    let owned: Vec<String> =
+        spec.owned.iter().map(|o| format!("{} {:?} {}", o.object, o.keep, o.digest.is_some())).collect();
+    let want =
+        ["Queue k Finalized true", "PersistentVolumeClaim q-data Retained false", "ConfigMap settings Retained true"];
+    assert_eq!(owned, want);
+    let body = super::templates::body_of(&super::spec::manifest(&object), &CONFIG_MAP.named("settings")).unwrap();
+    let labels = json!({"a": "b", "app": "torchrun", "torchrun.ai/managed-by": "torchrunqueue-controller",
+        "torchrun.ai/queue": "q"});
+    let annotations = json!({"torchrun.ai/retain": "true"});
+    assert_eq!(body, json!({"metadata": {"labels": labels, "annotations": annotations}, "data": {"k": "v"}}));
 }
 
 #[test]
@@ -47,6 +73,34 @@ fn mistakes_name_their_fields() {
             "spec.storage.datasets.size: a volume needs a size, or existingClaim (missing)",
         ),
         (vec![("/spec/distributed", json!({"port": 80}))], "spec.distributed.port: must be at least 1024 (80)"),
+        (
+            vec![("/spec/resources", json!([{"template": template("ConfigMap")}]))],
+            "spec.resources[0].name: must be written (missing)",
+        ),
+        (
+            vec![("/spec/resources", json!([{"name": "A", "template": template("ConfigMap")}]))],
+            "spec.resources[0].name: A is no name of an object: letters a to z, digits, - and . are (\"A\")",
+        ),
+        (
+            vec![("/spec/resources", json!([{"name": "a", "nameMode": "suffix", "template": template("ConfigMap")}]))],
+            "spec.resources[0].nameMode: must be one of exact, prefix (\"suffix\")",
+        ),
+        (
+            vec![("/spec/resources", json!([{"name": "a"}]))],
+            "spec.resources[0].template: an object needs a template (missing)",
+        ),
+        (
+            vec![("/spec/resources", json!([{"name": "a", "template": {"kind": "ConfigMap"}}]))],
+            "spec.resources[0].template.apiVersion: must be written (missing)",
+        ),
+        (
+            vec![(
+                "/spec/resources",
+                json!([{"name": "q-a", "template": template("Service")},
+                    {"name": "a", "nameMode": "prefix", "template": template("Service")}]),
+            )],
+            "spec.resources[1].name: another object of this queue is Service q-a (\"a\")",
+        ),
     ] {
         assert_eq!(errors(&TorchrunQueue, &edited(queue(), &edits)), [want]);
     }
@@ -54,9 +108,11 @@ fn mistakes_name_their_fields() {
 
 #[test]
 fn what_has_no_effect_is_said() {
-    let edits = [("/spec/resources", json!([{"name": "data", "template": {"kind": "ConfigMap"}}]))];
-    let want = ["spec.resources[0]: objects of templates are not created: apply them beside the queue (\"data\")"];
-    assert_eq!(warnings(&TorchrunQueue, &edited(queue(), &edits)), want);
+    let secret = json!([{"name": "token", "template": {"apiVersion": "v1", "kind": "Secret"}}]);
+    let want = [
+        "spec.resources[0].template.kind: objects of this kind are not created: apply it beside the queue (\"Secret\")",
+    ];
+    assert_eq!(warnings(&TorchrunQueue, &edited(queue(), &[("/spec/resources", secret)])), want);
     let small = [("/spec/queue/resources", json!({"cpu": {"limit": 512}}))];
     assert_eq!(warnings(&TorchrunQueue, &edited(queue(), &small)).len(), 1);
 }

@@ -25,6 +25,8 @@ pub(crate) const TYPE_LABEL: &str = "torchrun.ai/type";
 pub(super) const QUEUE_LABEL: &str = "torchrun.ai/queue";
 /// Label: the controller that made a KAI Queue.
 pub(super) const MANAGED_BY: (&str, &str) = ("torchrun.ai/managed-by", "jobqueue-controller");
+/// Label: the controller that made an object of a template.
+pub(super) const TEMPLATED: (&str, &str) = ("torchrun.ai/managed-by", "torchrunqueue-controller");
 /// Label on a KAI Queue: the queue it was made for.
 pub(super) const JOB_QUEUE_LABEL: &str = "torchrun.ai/jobqueue";
 /// Label on a KAI Queue: namespace of the queue it was made for.
