@@ -187,7 +187,7 @@ impl Watches {
         Ok(())
     }
 
-    /// A job, a pod and a service as an API's sources select them.
+    /// A job, a pod, a service and owned objects as an API's sources select them.
     fn put_up_marks_of(&self, api: &dyn JobApi) -> Result<(), ApiError> {
         let resource = api.resource();
         let (api_version, kind) = (&*resource.api_version, &*resource.kind);
@@ -212,6 +212,10 @@ impl Watches {
             let claim =
                 json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec});
             self.server.create(&collection("v1", "persistentvolumeclaims", Some(&self.namespace)), &claim)?;
+        }
+        if api.owned_types().contains(&apis::owned::CONFIG_MAP) {
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            self.server.create(&collection("v1", "configmaps", Some(&self.namespace)), &map)?;
         }
         Ok(())
     }
