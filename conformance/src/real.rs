@@ -25,10 +25,16 @@ use crate::names::Names;
 use crate::server::Server;
 use crate::watches::{MARK, Watches, is_mark_object};
 
-/// Time limit of the garbage collector.
 /// Types of the objects that belong to jobs: plurals and kinds.
-const OF_JOBS: [(&str, &str); 3] =
-    [("pods", "Pod"), ("services", "Service"), ("persistentvolumeclaims", "PersistentVolumeClaim")];
+const OF_JOBS: [(&str, &str); 4] = [
+    ("pods", "Pod"),
+    ("services", "Service"),
+    ("persistentvolumeclaims", "PersistentVolumeClaim"),
+    ("configmaps", "ConfigMap"),
+];
+/// `ConfigMap` that the control plane puts into every namespace.
+const ROOT_CA: &str = "kube-root-ca.crt";
+/// Time limit of the garbage collector.
 const GC_TIMEOUT: Duration = Duration::from_secs(300);
 /// Interval between two looks at it.
 const GC_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -126,7 +132,7 @@ impl Real {
             }
         }
         let mut objects = Vec::new();
-        for object in found.iter().filter(|object| !is_mark_object(object)) {
+        for object in found.iter().filter(|object| !is_mark_object(object) && *objects::name(object) != *ROOT_CA) {
             let Some(mut object) = self.names.object_back(object) else { continue };
             if let Some(deleting) = objects::deleting_at(&object) {
                 let at = self.deletion(&uid_of(&object), deleting);
@@ -196,6 +202,7 @@ impl Real {
             ("v1", "Pod") => "pods",
             ("v1", "Service") => "services",
             ("v1", "PersistentVolumeClaim") => "persistentvolumeclaims",
+            ("v1", "ConfigMap") => "configmaps",
             ("v1", "Node") => return Ok(format!("/api/v1/nodes/{}", self.names.out(name))),
             _ => self.registry.get(resource).map(|api| api.plural()).ok_or_else(|| ApiError {
                 code: 404,
