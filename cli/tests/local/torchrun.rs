@@ -86,6 +86,26 @@ fn a_job_runs_on_a_copy_of_the_working_directory() {
     assert!(says(&place, &["logs", "vit"], 0).starts_with("sees two in workspace\n"));
 }
 
+/// Workers read the `ConfigMap` that the operator makes of a template, in the next run as it was patched.
+#[test]
+fn workers_read_the_settings_that_their_queue_makes() {
+    let place = place();
+    let jobs = |word: &str| {
+        let resources = format!(
+            "  resources: [{{name: words, template: {{apiVersion: v1, kind: ConfigMap, data: {{WORD: {word}}}}}}}]\n"
+        );
+        let jobs = JOBS.replace("  podTemplate:\n", &format!("{resources}  podTemplate:\n"));
+        let jobs = jobs.replace("image: none\n", "image: none\n          envFrom: [{configMapRef: {name: words}}]\n");
+        jobs.replace("sh train.sh /checkpoints", "echo reads $WORD")
+    };
+    for word in ["one", "two"] {
+        place.write("jobs.yaml", &jobs(word));
+        says(&place, &["run", "-q", "--rerun", "jobs.yaml"], 0);
+        let logs = says(&place, &["logs", "vit", "--rank=0"], 0);
+        assert!(logs.contains(&format!("reads {word}\n")), "{logs}");
+    }
+}
+
 /// The binary as kubectl calls it.
 fn plugin(place: &Place, words: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));

@@ -299,10 +299,10 @@ pub(super) fn finish_printing(woken: &Receiver<Wake>, stopped: bool) {
     }
 }
 
-/// Provides created objects to the runtime, so that their names can stand for addresses.
+/// Provides what the operator wrote to the runtime: names that stand for addresses, and settings that pods read.
 fn provide(processes: &Processes, call: &ApiCall, answer: &ApiAnswer) {
-    if let (Verb::Create, Ok(object)) = (call.verb, answer)
-        && matches!(&*call.resource.kind, "Pod" | "Service")
+    if let (Verb::Create | Verb::Patch, Ok(object)) = (call.verb, answer)
+        && matches!(&*call.resource.kind, "Pod" | "Service" | "ConfigMap")
     {
         processes.provide(object);
     }
