@@ -131,7 +131,7 @@ pub fn fact(object: &Value) -> Result<OwnedFact, FieldError> {
     })
 }
 
-/// What pods wait for of an object.
+/// State of an object that pods may wait for.
 struct State {
     ready: bool,
     /// Why it never will be ready.

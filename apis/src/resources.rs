@@ -150,9 +150,35 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
     }
 }
 
-/// Returns the kind of a type's objects to the engine; `None` for one that is not watched.
-fn owned_kind(owned: &OwnedType) -> Option<Kind> {
-    (owned.access == Access::Managed).then_some(Kind::Owned)
+fn owned_by_jobs(owned: &OwnedType) -> ServedResource {
+    let own = Right { subresource: "", verbs: owned.access.verbs(), reasons: vec![owned.reason] };
+    let status =
+        owned.reports.map(|reason| Right { subresource: "status", verbs: vec!["patch"], reasons: vec![reason] });
+    ServedResource {
+        resource: owned.resource(),
+        plural: owned.plural,
+        namespaced: owned.namespaced,
+        optional: owned.optional,
+        kind: (owned.access == Access::Managed).then_some(Kind::Owned),
+        rights: std::iter::once(own).chain(status).collect(),
+    }
+}
+
+impl ServedResource {
+    /// Adds the rights of another row of the same type.
+    fn merge(&mut self, other: Self) {
+        self.kind = self.kind.or(other.kind);
+        for right in other.rights {
+            match self.rights.iter_mut().find(|known| known.subresource == right.subresource) {
+                Some(known) => {
+                    let known_verbs = known.verbs.clone();
+                    known.verbs.extend(right.verbs.into_iter().filter(|verb| !known_verbs.contains(verb)));
+                    known.reasons.extend(right.reasons);
+                }
+                None => self.rights.push(right),
+            }
+        }
+    }
 }
 
 impl Registry {
@@ -186,36 +212,15 @@ impl Registry {
         all.into_iter()
     }
 
-    /// Returns the types of owned objects that not every cluster's pods and jobs have.
+    /// Returns the types of owned objects that not every cluster's pods and jobs have. APIs may have other access to one type each.
     fn owned_resources(&self) -> impl Iterator<Item = ServedResource> {
         let others = self.owned_types().filter(|owned| !CORE.iter().any(|core| core.resource() == owned.resource()));
         let mut rows: Vec<ServedResource> = Vec::new();
-        for owned in others {
-            // APIs may use one type each in its own way.
-            if let Some(row) = rows.iter_mut().find(|row| row.resource == owned.resource()) {
-                row.kind = row.kind.or_else(|| owned_kind(owned));
-                if let Some(right) = row.rights.first_mut() {
-                    let more = owned.access.verbs().into_iter().filter(|verb| !right.verbs.contains(verb));
-                    let more: Vec<&str> = more.collect();
-                    right.verbs.extend(more);
-                    right.reasons.push(owned.reason);
-                }
-                continue;
+        for row in others.map(owned_by_jobs) {
+            match rows.iter_mut().find(|known| known.resource == row.resource) {
+                Some(known) => known.merge(row),
+                None => rows.push(row),
             }
-            let own = Right { subresource: "", verbs: owned.access.verbs(), reasons: vec![owned.reason] };
-            let status = owned.reports.map(|reason| Right {
-                subresource: "status",
-                verbs: vec!["patch"],
-                reasons: vec![reason],
-            });
-            rows.push(ServedResource {
-                resource: owned.resource(),
-                plural: owned.plural,
-                namespaced: owned.namespaced,
-                optional: owned.optional,
-                kind: owned_kind(owned),
-                rights: std::iter::once(own).chain(status).collect(),
-            });
         }
         rows.into_iter()
     }

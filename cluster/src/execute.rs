@@ -14,7 +14,6 @@ use crate::cluster::{Cluster, Mode, address};
 use crate::deletion::DeleteOptions;
 use crate::error::refusal;
 use crate::kinds::{KindId, Served, ServedKind};
-
 use crate::merge::{at, changes_nothing, map_mut, object_mut, text};
 use crate::rules;
 use crate::store::{Key, has_finalizers, is_deleting};

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::kinds::KindId;
-
 use crate::merge::{changes_nothing, object_mut, text};
 use crate::pod_status::{self, Ending, Refused};
 use crate::room::{Room, Unnamed, Wanted, preferred, why_nowhere};

@@ -198,18 +198,17 @@ impl Real {
     }
 
     fn path_of(&self, resource: &Resource, namespace: &str, name: &str) -> Result<String, ApiError> {
-        let plural = match (&*resource.api_version, &*resource.kind) {
-            ("v1", "Pod") => "pods",
-            ("v1", "Service") => "services",
-            ("v1", "PersistentVolumeClaim") => "persistentvolumeclaims",
-            ("v1", "ConfigMap") => "configmaps",
-            ("v1", "Node") => return Ok(format!("/api/v1/nodes/{}", self.names.out(name))),
-            _ => self.registry.get(resource).map(|api| api.plural()).ok_or_else(|| ApiError {
+        if *resource == Resource::new("v1", "Node") {
+            return Ok(format!("/api/v1/nodes/{}", self.names.out(name)));
+        }
+        let of_jobs =
+            OF_JOBS.iter().find(|(_, kind)| *resource == Resource::new("v1", kind)).map(|(plural, _)| *plural);
+        let plural =
+            of_jobs.or_else(|| self.registry.get(resource).map(|api| api.plural())).ok_or_else(|| ApiError {
                 code: 404,
                 reason: "NotFound".into(),
                 message: format!("{} {} is not served", resource.api_version, resource.kind),
-            })?,
-        };
+            })?;
         Ok(format!("{}/{name}", collection(&resource.api_version, plural, Some(&self.names.out(namespace)))))
     }
 

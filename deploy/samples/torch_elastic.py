@@ -47,8 +47,8 @@ def save(path, state):
 
 def step_ms(options, before):
     """An edit of the file reaches a training that runs. While it is being written it may be empty."""
-    text = options.step_ms_file.read_text().strip() if options.step_ms_file else options.step_ms
-    return int(text or before)
+    text = options.step_ms_file.read_text().strip() if options.step_ms_file else ""
+    return int(text) if text else before
 
 
 def examples(seed, step, count):
@@ -78,7 +78,7 @@ def main():
     print(f"rank {rank} of {size}, agent {os.getppid()}: going on after step {done}", flush=True)
 
     model = DistributedDataParallel(network)
-    pause = 0
+    pause = options.step_ms
     for step in range(done + 1, options.steps + 1):
         before, pause = pause, step_ms(options, pause)
         if pause != before:

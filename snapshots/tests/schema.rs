@@ -5,8 +5,6 @@ use serde_json::{Value, json};
 
 use crate::per_api;
 
-const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/scenarios");
-
 /// Returns the errors of values held to the schema, each in one text; empty for a valid one.
 fn errors(values: &[Value]) -> Vec<String> {
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
@@ -20,10 +18,9 @@ fn errors(values: &[Value]) -> Vec<String> {
 fn every_scenario_here_is_valid() {
     let files = per_api::scenarios();
     let read = |file: &fixtures::Named| {
-        let path = format!("{SCENARIOS}/{}/{}.yaml", file.api, file.name);
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let text = std::fs::read_to_string(&file.path).expect("a scenario can be read");
         let options = serde_saphyr::options! { strict_booleans: true };
-        serde_saphyr::from_str_with_options::<Value>(&text, options).unwrap_or_else(|error| panic!("{path}: {error}"))
+        serde_saphyr::from_str_with_options::<Value>(&text, options).expect("a scenario is YAML")
     };
     let values: Vec<Value> = files.iter().map(read).collect();
     let wrong: Vec<String> = (files.iter().zip(errors(&values)))

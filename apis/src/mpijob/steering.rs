@@ -49,7 +49,7 @@ impl Steering {
             names.clear();
         }
         if !nodes.is_empty() {
-            // A rule by labels could not be told from one of the user's when the object is read again.
+            // A rule by labels could not be distinguished from one of the user's when the object is read again.
             demand::place(&mut template, &names, job.queue(), None);
         }
         let suspend = is_suspended || job.is_halting() || (job.holding.gated && nodes.is_empty());

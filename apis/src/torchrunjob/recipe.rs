@@ -108,7 +108,7 @@ pub(super) fn recipe(job: &Fields<'_>, queue: &Queue<'_>, size: &Size) -> Value 
         "shmPerGpu": queue.volumes.shm_per_gpu,
         "scheduler": scheduler,
         "kai": (scheduler == KAI_SCHEDULER).then_some(queue.kai),
-        "template": template(job.queue, queue),
+        "template": template(queue),
         "workspace": workspace(job, queue, size, units),
         "checkpoints": shared(queue.volumes.checkpoints, checkpoints_claim(job.job_name), "/checkpoints"),
         "datasets": shared(queue.volumes.datasets, datasets_claim(job.queue), "/datasets"),
@@ -164,12 +164,12 @@ fn without_old_defaults<'a>(job: WorkspaceSettings<'a>, queue: WorkspaceSettings
 }
 
 /// Returns the template of the workers: the queue's, with its image, its scheduling, and its claims by their own names.
-fn template(name: &str, queue: &Queue<'_>) -> Value {
+fn template(queue: &Queue<'_>) -> Value {
     let mut template = queue.template.cloned().unwrap_or_else(|| {
         let metadata = at(queue.spec, &["podTemplate", "metadata"]);
         json!({"metadata": metadata, "spec": {"containers": [{"name": TRAINER}]}})
     });
-    name_claims(name, queue.spec, &mut template);
+    name_claims(&queue.templates, &mut template);
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
     for container in crate::template::containers_mut(spec, "containers") {
         let is_trainer = text_at(container, &["name"]) == Some(TRAINER);

@@ -1,9 +1,9 @@
 //! TorchrunQueue (`torchrun.ai/v1alpha1`): a queue that TorchrunJobs name, as the torchrun controller served it.
 //!
-//! To the engine a queue is a job without groups. It owns the KAI Queue, the claim of its datasets and the objects of its templates, and its finalizer waits
-//! while jobs need it. `settings`, `storage` and `templates` read the object, also for the jobs; `spec` and `objects` make a job of it;
-//! `status` and `adopt` write and read its status; `crd` is its schema, `schemas` the parts that jobs have as well. Tests:
-//! `tests.rs`.
+//! To the engine a queue is a job without groups. It owns the KAI Queue, the claim of its datasets and the objects of its templates,
+//! and its finalizer waits while jobs need it. `settings`, `storage` and `templates` read the object, also for the jobs; `spec` and
+//! `objects` make a job of it; `status` and `adopt` write and read its status; `crd` is its schema, `schemas` the parts that jobs
+//! have as well. Tests: `tests.rs`.
 
 mod adopt;
 mod crd;

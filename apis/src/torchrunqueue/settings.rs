@@ -5,11 +5,11 @@
 use serde_json::Value;
 
 use super::storage::{Volumes, WorkspaceSettings, size};
-use super::templates;
+use super::templates::{self, Templated};
 use super::words::TRAINER;
 use crate::fields::{Findings, Unknown, Word, join};
 use crate::names::is_dns_subdomain;
-use crate::objects::{at, list_at, name, text_at};
+use crate::objects::{at, list_at, text_at};
 use crate::template;
 
 /// Accepted values of `distributed.backend`.
@@ -94,7 +94,7 @@ pub(crate) struct NodeResources<'a> {
 }
 
 /// A queue, as jobs are made of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Queue<'a> {
     /// Its `spec`.
     pub(crate) spec: &'a Value,
@@ -116,6 +116,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) image: Option<&'a str>,
     /// Account of the pods that fill workspaces.
     pub(crate) service_account: Option<&'a str>,
+    /// Objects that are made beside it.
+    pub(crate) templates: Vec<Templated<'a>>,
 }
 
 impl<'a> Queue<'a> {
@@ -152,8 +154,8 @@ impl<'a> Queue<'a> {
             template: pod_template(spec, findings),
             image: findings.text(spec, "spec", "image").filter(|text| !text.is_empty()),
             service_account: findings.text(spec, "spec", "serviceAccountName").filter(|text| !text.is_empty()),
+            templates: templates::read(object, spec, findings),
         };
-        templates::read(&name(object), spec, findings);
         if queue.template.is_none() && queue.image.is_none() && !findings.has_errors() {
             findings.warn("spec.podTemplate", None, "without a podTemplate or an image no job of the queue can start");
         }

@@ -1,4 +1,5 @@
-//! TorchrunQueue object -> [`JobSpec`]: a job without groups that owns the KAI Queue, the claim of the datasets and templated objects.
+//! TorchrunQueue object -> [`JobSpec`]: a job without groups that owns the KAI Queue, the claim of the datasets, and the objects of
+//! templates.
 //!
 //! It must not render anything (that is `objects.rs`). Tests: `tests.rs`.
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::crd::spec_schema;
 use super::objects::{claim, kai_queue};
 use super::settings::Queue;
-use super::templates;
+use super::templates::Templated;
 use super::words::KAI_QUEUE;
 use crate::fields::Findings;
 use crate::objects::{at, name};
@@ -51,10 +52,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         follows: None,
         pods: None,
     }));
-    let name = name(object);
-    owned.extend(
-        templates::read(&name, queue.spec, &mut Findings::default()).iter().map(|templated| templated.owned(&name)),
-    );
+    owned.extend(queue.templates.iter().map(Templated::owned));
     Some(JobSpec { owned, finalizer: true, ..translation::without_groups() })
 }
 
@@ -67,20 +65,18 @@ pub(crate) fn datasets_claim(queue: &str) -> String {
 pub(super) fn manifest(object: &Value) -> Value {
     let mut findings = Findings::default();
     let queue = Queue::read(object, &mut findings);
-    let datasets = queue.and_then(|queue| queue.volumes.datasets);
-    let name = name(object);
-    let templates = queue.map(|queue| templates::read(&name, queue.spec, &mut findings)).unwrap_or_default();
+    let datasets = queue.as_ref().and_then(|queue| queue.volumes.datasets);
     let mut manifest = json!({
         "generation": at(object, &["metadata", "generation"]),
-        "name": &*name,
+        "name": &*name(object),
         "namespace": at(object, &["metadata", "namespace"]),
-        "parent": queue.map(|queue| queue.parent),
+        "parent": queue.as_ref().map(|queue| queue.parent),
         "resources": at(object, &["spec", "queue", "resources"]),
         "datasets": datasets.map(|volume| json!({"size": volume.size, "class": volume.class})),
     });
-    if let (Some(members), false) = (manifest.as_object_mut(), templates.is_empty()) {
-        let objects = templates.iter().map(|templated| templated.stored(&name));
-        members.insert("objects".to_owned(), Value::Array(objects.collect()));
+    let objects: Vec<Value> = queue.iter().flat_map(|queue| &queue.templates).map(Templated::stored).collect();
+    if let Some(members) = manifest.as_object_mut().filter(|_| !objects.is_empty()) {
+        members.insert("objects".to_owned(), Value::Array(objects));
     }
     manifest
 }

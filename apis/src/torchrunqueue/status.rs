@@ -81,7 +81,7 @@ fn kai(job: &Job) -> (bool, &'static str, String) {
     if job.owned.get(object).is_some_and(|owned| owned.fact.as_ref().is_some_and(|fact| !fact.deleting)) {
         return (true, "QueueExists", String::new());
     }
-    match job.attempts.get(&ObjectRef::Owned(object.clone())).map(|attempt| &attempt.last) {
+    match last_outcome(job, object) {
         Some(Outcome::Taken { .. }) => {
             (false, "QueueConflict", format!("KAI Queue {} belongs to something else", object.name))
         }
@@ -99,21 +99,22 @@ fn kai(job: &Job) -> (bool, &'static str, String) {
 fn object_status(job: &Job, stored: &Value) -> Value {
     let text = |key: &str| text_at(stored, &[key]).unwrap_or_default();
     let object = OwnedRef::new(text("apiVersion"), text("kind"), text("name"));
-    let is_ready = exists(job, &object);
-    let mut status = json!({"name": text("name"), "kind": text("kind"), "ready": is_ready});
-    let last = job.attempts.get(&ObjectRef::Owned(object)).map(|attempt| &attempt.last);
-    let message = match last {
-        _ if is_ready => return status,
+    if exists(job, &object) {
+        return json!({"name": text("name"), "kind": text("kind"), "ready": true});
+    }
+    let message = match last_outcome(job, &object) {
         Some(Outcome::Taken { .. }) => "an object of this name belongs to something else",
         Some(Outcome::Refused { message, .. }) => message,
         Some(Outcome::Done | Outcome::Forced | Outcome::Gone | Outcome::Unknown { .. }) | None => {
             "it does not exist yet"
         }
     };
-    if let Some(members) = status.as_object_mut() {
-        members.insert("message".to_owned(), json!(message));
-    }
-    status
+    json!({"name": text("name"), "kind": text("kind"), "ready": false, "message": message})
+}
+
+/// Returns the outcome of the last attempt to write an object.
+fn last_outcome<'a>(job: &'a Job, object: &OwnedRef) -> Option<&'a Outcome> {
+    job.attempts.get(&ObjectRef::Owned(object.clone())).map(|attempt| &attempt.last)
 }
 
 fn exists(job: &Job, object: &OwnedRef) -> bool {

@@ -30,10 +30,13 @@ pub(crate) struct Templated<'a> {
     alias: Option<&'a str>,
     template: &'a Value,
     immutable: bool,
+    /// Name of the queue.
+    queue: &'a str,
 }
 
-/// Reads the templates of a queue, by its name and `spec`, that an object is created of.
-pub(super) fn read<'a>(queue: &str, spec: &'a Value, findings: &mut Findings) -> Vec<Templated<'a>> {
+/// Reads the templates of a queue object and its `spec` that an object is created of.
+pub(super) fn read<'a>(queue: &'a Value, spec: &'a Value, findings: &mut Findings) -> Vec<Templated<'a>> {
+    let queue = text_at(queue, &["metadata", "name"]).unwrap_or_default();
     let mut all: Vec<Templated<'a>> = Vec::new();
     let mut known: BTreeSet<OwnedRef> = BTreeSet::from([CLAIM.named(&super::datasets_claim(queue))]);
     for (n, entry) in findings.list(spec, "spec", "resources").iter().enumerate() {
@@ -49,7 +52,7 @@ pub(super) fn read<'a>(queue: &str, spec: &'a Value, findings: &mut Findings) ->
     all
 }
 
-fn one<'a>(queue: &str, entry: &'a Value, path: &str, findings: &mut Findings) -> Option<Templated<'a>> {
+fn one<'a>(queue: &'a str, entry: &'a Value, path: &str, findings: &mut Findings) -> Option<Templated<'a>> {
     let own = findings.required_text(entry, path, "name");
     let is_prefixed = findings.word(entry, path, "nameMode", &NAME_MODES, false, Unknown::Refused);
     let immutable = findings.boolean(entry, path, "immutable").unwrap_or_default();
@@ -80,32 +83,33 @@ fn one<'a>(queue: &str, entry: &'a Value, path: &str, findings: &mut Findings) -
         alias: text_at(template, &["metadata", "name"]),
         template,
         immutable,
+        queue,
     })
 }
 
 impl Templated<'_> {
     /// Returns the object as the engine wants it. One that is immutable is created, and never patched.
-    pub(super) fn owned(&self, queue: &str) -> OwnedSpec {
+    pub(super) fn owned(&self) -> OwnedSpec {
         let is_retained = text_at(self.template, &["metadata", "annotations", RETAIN]) == Some("true");
         OwnedSpec {
             object: self.object.clone(),
             when: When::Accepted,
             awaits: Awaits::Nothing,
             keep: if is_retained { Keep::Retained } else { Keep::WithJob },
-            digest: (!self.immutable).then(|| owned::digest(&self.body(queue))),
+            digest: (!self.immutable).then(|| owned::digest(&self.body())),
             follows: None,
             pods: None,
         }
     }
 
     /// Returns what the object is rendered from, for the manifest.
-    pub(super) fn stored(&self, queue: &str) -> Value {
+    pub(super) fn stored(&self) -> Value {
         let OwnedRef { api_version, kind, name } = &self.object;
-        json!({"apiVersion": &**api_version, "kind": &**kind, "name": &**name, "body": self.body(queue)})
+        json!({"apiVersion": &**api_version, "kind": &**kind, "name": &**name, "body": self.body()})
     }
 
     /// Returns the object without type, name and namespace. Of its metadata labels and annotations are the user's.
-    fn body(&self, queue: &str) -> Value {
+    fn body(&self) -> Value {
         let mut body = self.template.as_object().cloned().unwrap_or_default();
         for member in ["apiVersion", "kind", "status"] {
             body.remove(member);
@@ -115,7 +119,7 @@ impl Templated<'_> {
             found.cloned().unwrap_or_default()
         };
         let mut labels = own("labels");
-        for (label, value) in [(APP_LABEL, APP), (TEMPLATED.0, TEMPLATED.1), (QUEUE_LABEL, queue)] {
+        for (label, value) in [(APP_LABEL, APP), (TEMPLATED.0, TEMPLATED.1), (QUEUE_LABEL, self.queue)] {
             labels.insert(label.to_owned(), json!(value));
         }
         let mut metadata = Map::from_iter([("labels".to_owned(), Value::Object(labels))]);
@@ -139,13 +143,12 @@ pub(super) fn body_of(manifest: &Value, object: &OwnedRef) -> Option<Value> {
 }
 
 /// Gives the claims of a pod template their own names, where it names them as the templates of the queue do.
-pub(crate) fn name_claims(queue: &str, spec: &Value, template: &mut Value) {
-    let all = read(queue, spec, &mut Findings::default());
-    let claims = || all.iter().filter(|templated| templated.object == CLAIM.named(&templated.object.name));
+pub(crate) fn name_claims(all: &[Templated<'_>], template: &mut Value) {
     let volumes = template.pointer_mut("/spec/volumes").and_then(Value::as_array_mut);
     for volume in volumes.into_iter().flatten() {
         let Some(Value::String(claim)) = volume.pointer_mut("/persistentVolumeClaim/claimName") else { continue };
-        if let Some(found) = claims().find(|templated| templated.alias == Some(claim.as_str())) {
+        let is_it = |one: &&Templated<'_>| &*one.object.kind == CLAIM.kind && one.alias == Some(claim.as_str());
+        if let Some(found) = all.iter().find(is_it) {
             *claim = found.object.name.to_string();
         }
     }

@@ -122,7 +122,6 @@ fn refusal_words(outcome: &Outcome) -> String {
     }
 }
 
-/// Returns true if a pod goes when the job halts: those that run once stay.
 /// A halt is over when its pods are gone and no creation is unresolved.
 pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
     let is_going = |uid: &Uid| job.pods.get(uid).is_none_or(|pod| job.is_lasting(pod));

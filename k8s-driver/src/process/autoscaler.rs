@@ -1,7 +1,7 @@
 //! Finds out whether the cluster adds nodes for pods that wait.
 //!
-//! Owns the signs of autoscalers: the API group of Karpenter, and the `ConfigMap` in which the cluster autoscaler tells its state. It
-//! must not decide what follows from them. Tests: at the end of this file.
+//! Owns what is looked up: the API group of Karpenter, and the `ConfigMap` in which the cluster autoscaler writes its status. It must
+//! not decide by the result. Tests: at the end of this file.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ const TRIES: u32 = 3;
 /// Interval between them.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Autoscalers by where an API server serves what they have.
+/// Autoscalers, each with a path that the API server serves where it is installed.
 const SIGNS: [(&str, &str); 2] = [
     ("Karpenter", "/apis/karpenter.sh"),
     ("the cluster autoscaler", "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"),
 ];
 
-/// Returns the name of the cluster's autoscaler. `None` where there is no sign of one, or where the API server does not tell.
+/// Returns the name of the cluster's autoscaler; `None` where none is found, or the API server does not answer.
 pub(crate) async fn find(client: &Client) -> Option<&'static str> {
     for (name, path) in SIGNS {
         match status(client, path).await {
@@ -33,12 +33,12 @@ pub(crate) async fn find(client: &Client) -> Option<&'static str> {
             Some(status) => tracing::warn!(
                 path,
                 %status,
-                "cannot tell whether {name} adds nodes; if it does, give --capacity-gate=false"
+                "cannot find out whether {name} adds nodes; if it does, give --capacity-gate=false"
             ),
             None => {
                 tracing::warn!(
                     path,
-                    "no answer: cannot tell whether an autoscaler adds nodes; the capacity gate is on"
+                    "no answer: cannot find out whether an autoscaler adds nodes; the capacity gate stays as it is set"
                 );
                 return None;
             }
@@ -49,12 +49,14 @@ pub(crate) async fn find(client: &Client) -> Option<&'static str> {
 
 /// Returns how the API server answers; `None` if it does not.
 async fn status(client: &Client, path: &str) -> Option<StatusCode> {
-    for n in 1..=TRIES {
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
         let request = Request::get(path).body(Body::empty()).ok()?;
-        match exchange::exchange(client, request, REQUEST_TIMEOUT).await {
-            Ok(answer) if !answer.status.is_server_error() => return Some(answer.status),
-            Ok(_) | Err(_) if n < TRIES => tokio::time::sleep(RETRY_INTERVAL).await,
-            Ok(_) | Err(_) => {}
+        let answer = exchange::exchange(client, request, REQUEST_TIMEOUT).await;
+        if let Some(answer) = answer.ok().filter(|answer| !answer.status.is_server_error()) {
+            return Some(answer.status);
         }
     }
     None

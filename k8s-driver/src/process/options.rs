@@ -19,7 +19,7 @@ pub struct Options {
     pub scope: JobFilter,
     /// Settings that decisions depend on.
     pub config: Config,
-    /// True if the capacity gate is off where the cluster has an autoscaler, whatever `config` says.
+    /// True if an autoscaler of the cluster switches the capacity gate off.
     pub detects_autoscaler: bool,
     /// Directory of the log.
     pub data_directory: PathBuf,

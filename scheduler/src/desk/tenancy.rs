@@ -151,12 +151,13 @@ impl Share<'_> {
         (Reverse(priority), per_weight, self.name(bidder).cloned())
     }
 
+    /// GPUs of a type that count for a queue.
     fn used(&self, bidder: &Bidder, gpu_type: GpuType) -> u32 {
         u32::try_from(self.books.used(bidder.tenant, gpu_type)).unwrap_or(u32::MAX)
     }
 
-    /// What is missing to each queue's own quota as far as it is wanted. Where there are not enough GPUs, quotas are cut in proportion,
-    /// whatever is certain already: else a queue would get more by deciding in several steps.
+    /// Returns the GPUs that each queue lacks of its own quota, at most those that it wants. Where there are fewer GPUs than quotas, each
+    /// gets its part of all of them, those that are certain included: else a decision in several steps would give a queue more.
     fn own(&self, bidders: &[Bidder]) -> Vec<Pools> {
         let mut own: Vec<Pools> = vec![Pools::new(); bidders.len()];
         for (gpu_type, _) in self.free.types() {

@@ -259,9 +259,9 @@ pub struct Annotate {
 }
 
 /// A scalar taken as text, however it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub struct Scalar(#[schemars(with = "schema::Plain")] pub String);
+pub struct Scalar(pub String);
 
 /// A merge patch (RFC 7386).
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]

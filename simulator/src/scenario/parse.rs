@@ -92,10 +92,10 @@ pub(super) struct File {
     /// Files with more of them, from the directory of this file.
     #[serde(default)]
     manifest_files: Vec<String>,
-    /// What happens, in order; one verb a step.
+    /// Steps in order, each with one verb.
     #[schemars(with = "Vec<Action>")]
     steps: Vec<Spanned<Action>>,
-    /// What is to be seen.
+    /// Expectations of the run.
     #[serde(default)]
     expect: Expect,
 }

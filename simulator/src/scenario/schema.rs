@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 use serde_json::Value;
 
+use super::Scalar;
 use super::args::{Millis, Names, ObjectName, OneOrMany, Pods, Word};
 use super::parse::{File, LongNode, NodeShape};
 use crate::expect::Phases;
@@ -16,9 +17,6 @@ use crate::expect::Phases;
 pub fn schema() -> Value {
     schema_for!(File).to_value()
 }
-
-/// A scalar, however it is written.
-pub(super) struct Plain;
 
 /// Gives a type a schema that stands where it is used.
 macro_rules! inline {
@@ -55,7 +53,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
-inline!(Plain, "Scalar", |_| json_schema!({"type": ["string", "number", "boolean"]}));
+inline!(Scalar, "Scalar", |_| json_schema!({"type": ["string", "number", "boolean"]}));
 inline!(ObjectName, "ObjectName", |_| json_schema!({"type": "string", "pattern": "^[^/]+(/[^/]+)?$"}));
 inline!(Word, "Word", |_| json_schema!({"type": ["string", "boolean"]}));
 inline!(Millis, "Duration", |_| json_schema!({

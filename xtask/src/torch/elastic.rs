@@ -23,6 +23,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Largest difference of two losses of one step: sums of other orders are rounded otherwise.
 const MAX_DIFFERENCE: f64 = 0.005;
 
+/// Number of launchers that each worker has had after [`disturb`].
+pub(super) const LAUNCHERS: [(u32, usize); 3] = [(0, 1), (1, 1), (2, 3)];
+
 /// Losses by step.
 pub(super) type Losses = BTreeMap<u32, f64>;
 
@@ -39,7 +42,7 @@ pub(super) fn run(programs: &Path, wants: &dyn Fn(&str) -> bool) -> Result<(), P
         let mut run = Run::start(programs, &scratch, "workers come and go", &file)?;
         let scale = |replicas| manifest(&file, "--step-ms=100", replicas).map(drop);
         disturb(&mut || run.output(), &scale)?;
-        check(&run.finish()?, &wanted, &[(0, 1), (1, 1), (2, 3)])?;
+        check(&run.finish()?, &wanted, &LAUNCHERS)?;
     }
     if wants("plane") {
         plane::run(programs, &scratch, &wanted)?;

@@ -26,7 +26,7 @@ pub(super) fn run(programs: &Path, scratch: &Scratch, wanted: &Losses) -> Result
     elastic::disturb(&mut || plane.logs(), &scale)?;
     plane.kubectl(&["wait", JOB, "--for=condition=Succeeded", "--timeout=300s"])?;
     println!("{}", plane.kubectl(&["get", "elasticjobs"])?.trim_end());
-    elastic::check(&plane.logs()?, wanted, &[(0, 1), (1, 1), (2, 3)])
+    elastic::check(&plane.logs()?, wanted, &elastic::LAUNCHERS)
 }
 
 /// The sample's manifest with checkpoints in a directory of this machine: nothing here provides volumes.

@@ -1,4 +1,4 @@
-//! The watch of pods of others, which goes on while a queue counts them.
+//! The watch of pods of others, which runs while a queue counts them.
 
 use super::*;
 
