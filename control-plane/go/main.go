@@ -1,15 +1,18 @@
-// Command control-plane is every program of a local Kubernetes control plane in one file, chosen by its first argument.
+// Command control-plane is every program of a local Kubernetes control plane in one file, chosen by its first argument, and the
+// programs that install into one: kubectl and helm.
 //
-// One link instead of six keeps the build short and the cache small. Each program is the unchanged upstream one: this
+// One link instead of seven keeps the build short and the cache small. Each program is the unchanged upstream one: this
 // file only repeats what its own main package does. It makes no decision about flags; the Rust library beside it does.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/etcdmain"
+	helm "helm.sh/helm/v4/pkg/cmd"
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/logs"
@@ -27,7 +30,7 @@ import (
 	"sigs.k8s.io/kwok/pkg/utils/signals"
 )
 
-const programs = "etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok"
+const programs = "etcd, helm, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok"
 
 func main() {
 	if len(os.Args) < 2 {
@@ -38,6 +41,8 @@ func main() {
 	switch os.Args[0] {
 	case "etcd":
 		etcdmain.Main(os.Args)
+	case "helm":
+		runHelm()
 	case "kube-apiserver":
 		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
 	case "kube-controller-manager":
@@ -56,6 +61,20 @@ func main() {
 func fail(format string, values ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", values...)
 	os.Exit(2)
+}
+
+// runHelm takes its exit code from the error: tests of charts tell a refused chart from a failed call.
+func runHelm() {
+	command, err := helm.NewRootCmd(os.Stdout, os.Args[1:], helm.SetupLogging)
+	if err != nil {
+		fail("helm: %s", err)
+	}
+	if err := command.Execute(); err != nil {
+		if coded, ok := errors.AsType[helm.CommandError](err); ok {
+			os.Exit(coded.ExitCode)
+		}
+		os.Exit(1)
+	}
 }
 
 // runKubectl sets the verbosity before the command is built: building it already logs.

@@ -19,7 +19,8 @@ const SOURCES: [(&str, &str); 3] = [
 ];
 /// So that the programs say their version, as released ones do.
 const LINK: &str = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
-                    -X k8s.io/client-go/pkg/version.gitVersion=v1.36.3";
+                    -X k8s.io/client-go/pkg/version.gitVersion=v1.36.3 \
+                    -X helm.sh/helm/v4/internal/version.version=v4.2.4";
 const CACHE: &str = "TRAINYARD_CONTROL_PLANE_CACHE";
 
 /// The file that holds all programs, built if it is not in the cache.
@@ -47,7 +48,7 @@ fn build(directory: &Path, program: &Path) -> Result<(), Error> {
         let path = source.join(name);
         fs::write(&path, text).map_err(io(path.display()))?;
     }
-    eprintln!("control-plane: building etcd, Kubernetes and kwok with Go; this takes some minutes, once");
+    eprintln!("control-plane: building etcd, Kubernetes, kwok and Helm with Go; this takes some minutes, once");
     // Renamed into place when it is whole: a build that was interrupted leaves nothing that looks like one.
     let unfinished = directory.join("unfinished");
     let mut command = Command::new("go");

@@ -71,7 +71,7 @@ fn lock(directory: &Path) -> Result<File, Error> {
 
 /// Removes what a plane writes, and nothing else: the directory may be a user's.
 fn clear(directory: &Path) -> Result<(), Error> {
-    for name in ["etcd.data", "pki", "logs", "kubectl-cache"] {
+    for name in ["etcd.data", "pki", "logs", "kubectl-cache", "helm"] {
         let path = directory.join(name);
         if path.exists() {
             fs::remove_dir_all(&path).map_err(io(path.display()))?;

@@ -1,5 +1,5 @@
 //! A real Kubernetes control plane on loopback, for tests, benches and manual trials of the operator: etcd, kube-apiserver,
-//! kube-controller-manager, kube-scheduler, and kwok in place of kubelets.
+//! kube-controller-manager, kube-scheduler, and kwok in place of kubelets. kubectl and helm talk to it.
 //!
 //! Owns getting the programs ([`Binaries`]), their flags, certificates and kubeconfigs, simulated nodes, and that nothing of
 //! it outlives its owner. It knows nothing of Trainyard's own objects and must not depend on any other crate of the

@@ -160,6 +160,16 @@ impl ControlPlane {
         command
     }
 
+    /// A command that runs helm as administrator. Its input is empty.
+    pub fn helm<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = self.binaries.command("helm");
+        command.args(arguments).stdin(Stdio::null()).env("KUBECONFIG", &self.kubeconfig);
+        for kind in ["CACHE", "CONFIG", "DATA"] {
+            command.env(format!("HELM_{kind}_HOME"), self.directory().join("helm").join(kind));
+        }
+        command
+    }
+
     /// Runs kubectl as administrator and gives what it printed.
     ///
     /// # Errors
