@@ -24,12 +24,12 @@ fn trainyard(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The YAML files below a directory, as they stand.
+/// The YAML files below a directory, as they stand; the templates of the chart are not YAML yet.
 fn yaml_files(below: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(below).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("chart") {
             found.extend(yaml_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "yaml") {
             found.push(path);

@@ -3,6 +3,7 @@
 //! Tests with faults are in `faults/`, those of the node agent in `process_nodes/`: the former share one control plane, the
 //! latter start one at a time, and beside these they would have too little of a small machine.
 
+mod chart;
 #[path = "../common/mod.rs"]
 mod common;
 mod deploy;
