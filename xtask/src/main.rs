@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cluster`, `cargo xtask kubectl`,
-//! `cargo xtask dist`, `cargo xtask torch-tests`.
+//! `cargo xtask dist`, `cargo xtask release`, `cargo xtask torch-tests`.
 //!
 //! Owns what is run to check and to measure the workspace, and in which order. It must not hold product logic, and it has
 //! no dependencies, so that it builds at once. Exit codes: 0 fine, 1 a check failed, 2 usage or something is missing here.
@@ -10,9 +10,12 @@ mod cluster;
 mod dependencies;
 mod dist;
 mod purity;
+mod release;
 mod run;
 mod smoke;
 mod torch;
+mod venv;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -29,9 +32,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   cluster down      ends it
   cluster status    tells what of it runs
   kubectl -- ...    kubectl on that control plane
-  dist [FLAG]...    the binary that is shipped, stripped, with its line tables beside it; flags go to `cargo build`
+  dist [FLAG]...    the binary that is shipped, static and stripped, with its line tables beside it; flags go to `cargo build`
+  release           what is published, in target/packages: archive, Helm chart, Python wheel, their checksums, context of the image
   dependencies      writes the dependency table of docs/ARCHITECTURE.md
-  torch-tests [PART]...  (ddp elastic plane plugin) the PyTorch samples undisturbed, with faults and while they are scaled: the results must be the same";
+  torch-tests [PART]...  (ddp elastic plane plugin) the PyTorch samples undisturbed, with faults and while they are scaled: the results must be the same
+                    (installs PyTorch the first time, about 5 GB)";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -44,13 +49,16 @@ fn main() -> ExitCode {
         ("kubectl", words) => cluster::kubectl(words),
         ("torch-tests", parts) => torch::run(parts),
         ("dist", flags) => dist::run(flags),
+        ("release", []) => release::run(),
         ("dependencies", []) => dependencies::write(),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");
             Ok(())
         }
         ("", _) => Err(Problem::Usage(USAGE.to_owned())),
-        ("test" | "dependencies", _) => Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}"))),
+        ("test" | "dependencies" | "release", _) => {
+            Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}")))
+        }
         _ => Err(Problem::Usage(format!("no command `{command}`\n{USAGE}"))),
     };
     match outcome {

@@ -1,7 +1,7 @@
 //! The crates that must stay pure: the packages they use, and that they compile where there is no operating system.
 
 use crate::dependencies::{members, packages};
-use crate::run::{Problem, cargo};
+use crate::run::{Problem, cargo, has_target};
 
 /// Crates that hold the rules. One that the workspace does not have yet is passed over.
 const PURE: [&str; 5] = ["model", "settings", "scheduler", "engine", "apis"];
@@ -43,11 +43,8 @@ fn is_banned(package: &str) -> bool {
 /// Checks the pure crates for WebAssembly, where there is neither clock nor thread nor file. `None`: the target is not
 /// installed and could not be.
 pub(crate) fn wasm() -> Result<Option<String>, Problem> {
-    if !has_target() {
-        let added = std::process::Command::new("rustup").args(["target", "add", WASM]).output();
-        if !added.is_ok_and(|added| added.status.success()) || !has_target() {
-            return Ok(None);
-        }
+    if !has_target(WASM) {
+        return Ok(None);
     }
     let crates = crates()?;
     let mut check = cargo(&["check", "--quiet", "--target", WASM]);
@@ -56,14 +53,6 @@ pub(crate) fn wasm() -> Result<Option<String>, Problem> {
     }
     crate::run::succeed(&mut check)?;
     Ok(Some(format!("{} compile for {WASM}", crates.join(", "))))
-}
-
-fn has_target() -> bool {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let libdir = std::process::Command::new(rustc).args(["--print", "target-libdir", "--target", WASM]).output();
-    libdir.is_ok_and(|out| {
-        out.status.success() && std::path::Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir()
-    })
 }
 
 #[cfg(test)]

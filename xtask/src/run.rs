@@ -88,11 +88,27 @@ pub(crate) fn built(program: &str) -> PathBuf {
     target().join("debug").join(program)
 }
 
+/// Whether cargo can build for this target: its standard library is installed, by `rustup` if it was not.
+pub(crate) fn has_target(target: &str) -> bool {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let is_installed = || {
+        let library = Command::new(&rustc).args(["--print", "target-libdir", "--target", target]).output();
+        library.is_ok_and(|out| out.status.success() && Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir())
+    };
+    let add = || Command::new("rustup").args(["target", "add", target]).output().is_ok_and(|out| out.status.success());
+    is_installed() || (add() && is_installed())
+}
+
 /// The command as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+/// A path as an argument: those made here are plain text.
+pub(crate) fn argument(path: &Path) -> &str {
+    path.to_str().unwrap_or_default()
 }
 
 /// Runs a command and lets it print; gives how it ended.

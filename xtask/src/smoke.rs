@@ -1,11 +1,13 @@
 //! The built binary as a user has it: the samples run, and what they left behind is looked at.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::run::{Problem, Scratch, Watched, build_quietly, built, io, is_there, root, watch};
+use crate::run::{Problem, Scratch, Watched, argument, build_quietly, built, io, is_there, root, succeed, watch};
+use crate::venv;
+use crate::wheel::{self, Platforms};
 
 /// A sample that is not done by then never will be.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -17,10 +19,11 @@ pub(crate) fn run() -> Result<String, Problem> {
     user.quickstart()?;
     user.simulated()?;
     if !is_there("python3") {
-        return Ok("quickstart ran, replayed and simulated; the Python sample was passed over: no python3".to_owned());
+        return Ok("quickstart ran, replayed and simulated; what needs Python was passed over: no python3".to_owned());
     }
     user.python()?;
-    Ok("quickstart ran, replayed and simulated; the Python sample ran".to_owned())
+    user.wheel()?;
+    Ok("quickstart ran, replayed and simulated; the Python sample ran, and the wheel was installed".to_owned())
 }
 
 struct User {
@@ -33,14 +36,17 @@ impl User {
     fn quickstart(&self) -> Result<(), Problem> {
         let data = self.scratch.join("quickstart");
         let sample = "deploy/samples/quickstart.yaml";
-        self.says(&["run", sample, "--data-dir", text(&data)], &["Succeed, 1 restart, ", "quickstart  Restarting"])?;
+        self.says(
+            &["run", sample, "--data-dir", argument(&data)],
+            &["Succeed, 1 restart, ", "quickstart  Restarting"],
+        )?;
         // The same again finds the job done and runs nothing.
-        self.says(&["run", sample, "--data-dir", text(&data)], &["Succeed, 1 restart, "])?;
+        self.says(&["run", sample, "--data-dir", argument(&data)], &["Succeed, 1 restart, "])?;
         let export = self.scratch.join("quickstart.jsonl.gz");
-        self.says(&["log", "verify", text(&data)], &["good"])?;
-        self.says(&["log", "export", text(&data), "--to", text(&export)], &[])?;
-        self.says(&["replay", text(&export)], &["all decided alike"])?;
-        self.says(&["history", "quickstart", "--log", text(&export)], &["Restarting"])
+        self.says(&["log", "verify", argument(&data)], &["good"])?;
+        self.says(&["log", "export", argument(&data), "--to", argument(&export)], &[])?;
+        self.says(&["replay", argument(&export)], &["all decided alike"])?;
+        self.says(&["history", "quickstart", "--log", argument(&export)], &["Restarting"])
     }
 
     fn simulated(&self) -> Result<(), Problem> {
@@ -51,7 +57,25 @@ impl User {
     fn python(&self) -> Result<(), Problem> {
         let data = self.scratch.join("python");
         let sample = "deploy/samples/python-allreduce.yaml";
-        self.says(&["run", sample, "--logs", "--data-dir", text(&data)], &["Succeed, 1 restart, ", "sums are right"])
+        self.says(
+            &["run", sample, "--logs", "--data-dir", argument(&data)],
+            &["Succeed, 1 restart, ", "sums are right"],
+        )
+    }
+
+    /// The wheel with this binary, without its line tables, in an environment that has nothing else.
+    fn wheel(&self) -> Result<(), Problem> {
+        let (stripped, venv) = (self.scratch.join("stripped"), self.scratch.join("venv"));
+        succeed(Command::new("objcopy").arg("--strip-all").args([&self.binary, &stripped]))?;
+        let wheel = wheel::write(&stripped, Platforms::Glibc, "1700000000", &self.scratch.join(""))?;
+        println!("$ pip install {}", wheel.display());
+        venv::create(&venv)?;
+        let programs = venv.join("bin");
+        venv::pip_install(&programs, &["--no-index", argument(&wheel)])?;
+        let user = Self { binary: programs.join("trainyard"), scratch: Scratch::new("wheel-user")? };
+        user.says(&["--version"], &[concat!("trainyard ", env!("CARGO_PKG_VERSION"))])?;
+        let data = user.scratch.join("data");
+        user.says(&["run", "deploy/samples/quickstart.yaml", "--data-dir", argument(&data)], &["Succeed, 1 restart, "])
     }
 
     /// Runs the binary; it has to succeed and to say all of this.
@@ -85,9 +109,4 @@ impl User {
             Some(missing) => Err(Problem::failed(format!("`{shown}` did not say `{missing}`:\n{output}"))),
         }
     }
-}
-
-/// A path as an argument: those made here are plain text.
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap_or_default()
 }

@@ -6,7 +6,6 @@
 mod elastic;
 mod plane;
 mod plugin;
-mod venv;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +13,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::run::{Problem, Scratch, Watched, build_quietly, built, io, root, shown, watch};
+use crate::venv;
 
+/// `PyTorch` of a distribution may lack a `torchrun` that works. It hands tensors to programs as arrays of numpy.
+const CHECK: &str = "import os, sys, torch, torch.distributed.run, numpy
+assert os.path.isfile(os.path.join(sys.prefix, 'bin', 'torchrun')), 'no torchrun'";
 const SAMPLE: &str = "deploy/samples/torch-ddp.yaml";
 /// One run takes well under a minute; this is for machines that are busy with something else.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -48,7 +51,7 @@ pub(crate) fn run(parts: &[String]) -> Result<(), Problem> {
         return Err(Problem::Usage(format!("torch-tests has no part `{unknown}`; there are {}", PARTS.join(", "))));
     }
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
-    let programs = venv::programs()?;
+    let programs = venv::programs("torch", &["torch", "numpy"], CHECK)?;
     build_quietly(&["trainyard", "control-plane"])?;
     if wants("ddp") {
         ddp(&programs)?;

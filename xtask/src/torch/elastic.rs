@@ -11,8 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{plane, plugin, venv};
+use super::{plane, plugin};
 use crate::run::{Problem, Scratch, Watched, built, io, root, shown, succeed, watch};
+use crate::venv;
 
 const SAMPLE: &str = "deploy/samples/torch-elastic.yaml";
 /// Steps of the training: enough for every change to meet it, also on a busy machine.

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::elastic::{self, Losses};
-use super::venv;
 use crate::cluster;
 use crate::run::{Problem, Scratch, built, io, output, root, status, succeed, target, text};
+use crate::venv;
 
 const JOB: &str = "elasticjob/torch-elastic";
 
