@@ -22,6 +22,7 @@ mod run_processes;
 mod scenarios;
 mod terminal;
 mod top;
+mod torchjob;
 mod torchrun;
 mod validate;
 mod verbs;

@@ -12,9 +12,8 @@ use crate::state::State;
 
 /// Calls for a job that were refused for good, in words.
 pub fn refusals(job: &Job) -> Vec<String> {
-    let refused = |attempt: &crate::job::Attempt| matches!(attempt.last, Outcome::Refused { .. });
-    let attempts = job.attempts.iter().filter(|(_, attempt)| refused(attempt));
-    attempts.map(|(object, attempt)| answer_words(object, &attempt.last)).collect()
+    let refused = job.refusals().filter(|(_, outcome)| matches!(outcome, Outcome::Refused { .. }));
+    refused.map(|(object, outcome)| answer_words(object, outcome)).collect()
 }
 
 /// Returns in words the conditions that a job waits for; empty when nothing is due.
@@ -56,7 +55,7 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
     }
     out.extend(job.missing().iter().map(|missing| crate::Hold::Missing(missing).to_string()));
     out.extend(backing_off(&job, state.at));
-    for (object, attempt) in &job.attempts {
+    for (object, attempt) in job.attempts.iter().filter(|(object, _)| !job.does_without(object)) {
         let when = attempt.retry_at.map_or_else(|| "after an edit of the spec".to_owned(), Timestamp::to_rfc3339);
         out.push(format!("next try {when}: {}", answer_words(object, &attempt.last)));
     }
