@@ -219,12 +219,14 @@ fn by_minimum(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
 
 /// Returns the phase, with its message, of a job that runs once one pod of some groups is placed.
 fn by_any(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
-    // Pods that make room for a newer generation have not ended.
+    // Pods that make room for a newer generation have not failed, however they end.
     let is_elastic = job.elastic().is_some();
     let is_replaced = |pod: &Pod| {
-        let slot = pod.fact.slot.as_ref().and_then(|id| job.slot(id));
-        let in_slot = slot.is_some_and(|slot| slot.pod.as_ref() == Some(&pod.fact.uid));
-        in_slot && (!is_elastic || pod.fact.phase.is_terminal())
+        let Some(id) = &pod.fact.slot else { return false };
+        let in_slot = job.slot(id).is_some_and(|slot| slot.pod.as_ref() == Some(&pod.fact.uid));
+        let shape = job.spec().and_then(|spec| spec.group(&id.group)?.shape.as_ref());
+        let has_failed = || pod.fact.phase.is_terminal() && pod.fact.shape.as_ref() == shape;
+        in_slot && (!is_elastic || has_failed())
     };
     let deleting = job.deleting_pods.iter().filter_map(|uid| job.pods.get(uid));
     let replaced = deleting.filter(|pod| is_replaced(pod)).count();
@@ -286,6 +288,8 @@ fn by_all_pods(job: &Job, spec: &JobSpec) -> (Phase, Text) {
         Phase::Creating => creation_trouble(job),
         Phase::Running if spec.groups.is_empty() => Text::default(),
         Phase::Running => Text::from("every pod is running"),
+        // Where Creating is no phase of its own, the phase before it tells why containers cannot be created.
+        Phase::Queued if all_scheduled && !creation_trouble(job).is_empty() => creation_trouble(job),
         Phase::New
         | Phase::Restarting
         | Phase::Terminating
