@@ -1,11 +1,13 @@
 //! `cargo xtask torch-tests`: the PyTorch samples end with the same results whatever happens to them on the way.
 //!
 //! Runs the `DistributedDataParallel` sample undisturbed, and then with a rank killed, its node lost, and the job preempted and
-//! applied again. Each run has to meet its fault: one that ends before it proves nothing. The elastic sample is `elastic`'s.
+//! applied again. Each run has to meet its fault: one that ends before it proves nothing. The elastic sample is `elastic`'s, the samples of
+//! TorchJob are `torchjob`'s.
 
 mod elastic;
 mod plane;
 mod plugin;
+mod torchjob;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -43,7 +45,7 @@ impl Told {
 }
 
 /// Parts that can be run alone.
-const PARTS: [&str; 4] = ["ddp", "elastic", "plane", "plugin"];
+const PARTS: [&str; 6] = ["ddp", "elastic", "plane", "plugin", "torchjob", "torchjob-plane"];
 
 /// Runs the parts that are named, or all.
 pub(crate) fn run(parts: &[String]) -> Result<(), Problem> {
@@ -58,6 +60,9 @@ pub(crate) fn run(parts: &[String]) -> Result<(), Problem> {
     }
     if ["elastic", "plane", "plugin"].into_iter().any(wants) {
         elastic::run(&programs, &wants)?;
+    }
+    if ["torchjob", "torchjob-plane"].into_iter().any(wants) {
+        torchjob::run(&programs, &wants)?;
     }
     println!("\nxtask torch-tests: ok");
     Ok(())
@@ -122,26 +127,13 @@ impl Tests {
     /// The sample's manifest without its own failure, slowed down so that faults meet it in the middle, and restarted after
     /// the loss of a node as well. Checkpoints go to a directory of this machine when one is given.
     fn manifest(&self, checkpoints: Option<&Path>) -> Result<PathBuf, Problem> {
-        let mut text = fs::read_to_string(root().join(SAMPLE)).map_err(io(SAMPLE))?;
-        let claim = "persistentVolumeClaim:\n                claimName: torch-ddp".to_owned();
-        let directory = checkpoints.map_or_else(
-            || claim.clone(),
-            |path| {
-                format!("hostPath:\n                path: {}\n                type: DirectoryOrCreate", path.display())
-            },
-        );
-        for (old, new) in [
+        let path = self.scratch.join("torch-ddp.yaml");
+        let edits = [
             ("args: [--steps=100, --fail-rank=1, --fail-step=55]", "args: [--steps=100, --step-ms=150]"),
             ("restartPolicy: OnFailure", "restartPolicy: Always"),
-            (&claim, &directory),
-        ] {
-            if !text.contains(old) {
-                return Err(Problem::failed(format!("{SAMPLE} no longer says `{old}`: change this test with it")));
-            }
-            text = text.replace(old, new);
-        }
-        let path = self.scratch.join("torch-ddp.yaml");
-        fs::write(&path, text).map_err(io(path.display()))?;
+        ];
+        edited(&root().join(SAMPLE), &path, &edits)?;
+        checkpoints.map_or(Ok(()), |directory| in_directory(&path, "torch-ddp", directory))?;
         Ok(path)
     }
 
@@ -173,6 +165,27 @@ impl Tests {
             Watched::TooLong => Err(Problem::failed(format!("{name}: not done after {LIMIT:?}:\n{output}"))),
         }
     }
+}
+
+/// Writes a manifest anew with some of its words replaced, all of which must be there.
+fn edited(from: &Path, to: &Path, edits: &[(&str, &str)]) -> Result<(), Problem> {
+    let mut text = fs::read_to_string(from).map_err(io(from.display()))?;
+    for (old, new) in edits {
+        if !text.contains(old) {
+            let said = format!("{} no longer says `{old}`: change this test with it", from.display());
+            return Err(Problem::failed(said));
+        }
+        text = text.replace(old, new);
+    }
+    fs::write(to, text).map_err(io(to.display()))
+}
+
+/// Has a manifest keep its checkpoints in a directory of this machine instead of a claim.
+fn in_directory(manifest: &Path, claim: &str, directory: &Path) -> Result<(), Problem> {
+    let claim = format!("persistentVolumeClaim:\n                claimName: {claim}");
+    let here =
+        format!("hostPath:\n                path: {}\n                type: DirectoryOrCreate", directory.display());
+    edited(manifest, manifest, &[(&claim, &here)])
 }
 
 fn require(holds: bool, name: &str, problem: &str, told: &Told) -> Result<(), Problem> {

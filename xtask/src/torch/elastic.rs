@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{plane, plugin};
+use super::{edited, plane, plugin};
 use crate::run::{Problem, Scratch, Watched, built, io, root, shown, succeed, watch};
 use crate::venv;
 
@@ -34,13 +34,13 @@ pub(super) type Losses = BTreeMap<u32, f64>;
 pub(super) fn run(programs: &Path, wants: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
     let scratch = Scratch::new("torch-elastic")?;
     let quick = manifest(&scratch.join("quick.yaml"), "--step-ms=0", 3)?;
-    let mut run = Run::start(programs, &scratch, "undisturbed", &quick)?;
+    let mut run = Run::start(programs, &scratch, "undisturbed", &quick, &[])?;
     let wanted = losses(&run.finish()?)?;
     println!("  undisturbed: the last of {} steps has {:?}", wanted.len(), wanted.last_key_value());
 
     if wants("elastic") {
         let file = manifest(&scratch.join("elastic.yaml"), "--step-ms=100", 3)?;
-        let mut run = Run::start(programs, &scratch, "workers come and go", &file)?;
+        let mut run = Run::start(programs, &scratch, "workers come and go", &file, &[])?;
         let scale = |replicas| manifest(&file, "--step-ms=100", replicas).map(drop);
         disturb(&mut || run.output(), &scale)?;
         check(&run.finish()?, &wanted, &LAUNCHERS)?;
@@ -78,13 +78,7 @@ pub(super) fn disturb(
 
 /// Compares a disturbed run with an undisturbed one, and the number of launchers that each worker had.
 pub(super) fn check(output: &str, wanted: &Losses, launchers: &[(u32, usize)]) -> Result<(), Problem> {
-    let losses = losses(output)?;
-    let differing =
-        wanted.iter().find(|(step, loss)| losses.get(step).is_none_or(|own| (own - *loss).abs() > MAX_DIFFERENCE));
-    if let Some((step, loss)) = differing {
-        let own = losses.get(step);
-        return Err(Problem::failed(format!("the loss of step {step} is {own:?}, undisturbed {loss}:\n{output}")));
-    }
+    let losses = same_losses(output, wanted)?;
     let agents = agents(output);
     for (worker, launchers) in launchers {
         let own = agents.get(worker).cloned().unwrap_or_default();
@@ -98,6 +92,20 @@ pub(super) fn check(output: &str, wanted: &Losses, launchers: &[(u32, usize)]) -
         losses.len()
     );
     Ok(())
+}
+
+/// Requires the losses of an undisturbed run, and returns them.
+pub(super) fn same_losses(output: &str, wanted: &Losses) -> Result<Losses, Problem> {
+    let losses = losses(output)?;
+    let differing =
+        wanted.iter().find(|(step, loss)| losses.get(step).is_none_or(|own| (own - *loss).abs() > MAX_DIFFERENCE));
+    match differing {
+        None => Ok(losses),
+        Some((step, loss)) => {
+            let own = losses.get(step);
+            Err(Problem::failed(format!("the loss of step {step} is {own:?}, undisturbed {loss}:\n{output}")))
+        }
+    }
 }
 
 /// A line of the training about a step: its number, its loss, and how many workers made it.
@@ -115,12 +123,12 @@ pub(super) fn last_step(output: &str) -> u32 {
 }
 
 /// The number of workers that made the last step.
-fn workers(output: &str) -> Option<u32> {
+pub(super) fn workers(output: &str) -> Option<u32> {
     steps(output).max_by_key(|(step, ..)| *step).map(|(.., workers)| workers)
 }
 
 /// The losses of a whole training. A step that was made again counts as it was made last.
-fn losses(output: &str) -> Result<Losses, Problem> {
+pub(super) fn losses(output: &str) -> Result<Losses, Problem> {
     let losses: Losses = steps(output).map(|(step, loss, _)| (step, loss)).collect();
     if losses.keys().copied().eq(1..=STEPS) {
         return Ok(losses);
@@ -168,45 +176,46 @@ pub(super) fn until<T>(
 
 /// Writes the sample's manifest with other arguments and another number of workers.
 pub(super) fn manifest(path: &Path, arguments: &str, replicas: u32) -> Result<PathBuf, Problem> {
-    let mut text = fs::read_to_string(root().join(SAMPLE)).map_err(io(SAMPLE))?;
-    for (old, new) in [
-        ("--steps=200, --step-ms=100", format!("--steps={STEPS}, {arguments}")),
-        ("replicas: 3", format!("replicas: {replicas}")),
-    ] {
-        if !text.contains(old) {
-            return Err(Problem::failed(format!("{SAMPLE} no longer says `{old}`: change this test with it")));
-        }
-        text = text.replace(old, &new);
-    }
-    fs::write(path, text).map_err(io(path.display()))?;
+    let edits = [
+        ("--steps=200, --step-ms=100", &*format!("--steps={STEPS}, {arguments}")),
+        ("replicas: 3", &*format!("replicas: {replicas}")),
+    ];
+    edited(&root().join(SAMPLE), path, &edits)?;
     Ok(path.to_path_buf())
 }
 
 /// A `trainyard run`; killed when dropped.
-struct Run {
+pub(super) struct Run {
     child: Child,
     output: PathBuf,
 }
 
 impl Run {
-    fn start(programs: &Path, scratch: &Scratch, name: &str, manifest: &Path) -> Result<Self, Problem> {
+    pub(super) fn start(
+        programs: &Path,
+        scratch: &Scratch,
+        name: &str,
+        manifest: &Path,
+        more: &[&str],
+    ) -> Result<Self, Problem> {
         let place = name.replace(' ', "-");
         let output = scratch.join(&format!("{place}.log"));
         let file = File::create(&output).map_err(io(output.display()))?;
         let mut command = Command::new(built("trainyard"));
         command.args(["run", "--watch", "--logs"]).arg(manifest).arg("--data-dir").arg(scratch.join(&place));
+        command.args(more);
         println!("\n== {name}\n$ {}", shown(&command));
         command.env("PATH", venv::path(programs)?).current_dir(root()).stdin(Stdio::null());
         command.stdout(file.try_clone().map_err(io(output.display()))?).stderr(file);
         Ok(Self { child: command.spawn().map_err(io("trainyard run"))?, output })
     }
 
-    fn output(&self) -> Result<String, Problem> {
+    pub(super) fn output(&self) -> Result<String, Problem> {
         fs::read_to_string(&self.output).map_err(io(self.output.display()))
     }
 
     /// Waits for its end, and returns its output.
-    fn finish(&mut self) -> Result<String, Problem> {
+    pub(super) fn finish(&mut self) -> Result<String, Problem> {
         match watch(&mut self.child, POLL_INTERVAL, LIMIT, &mut |_| {})? {
             Watched::Ended(status) if status.success() => self.output(),
             ended => Err(Problem::failed(format!("trainyard run: {ended:?}:\n{}", self.output()?))),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::elastic::{self, Losses};
+use super::in_directory;
 use crate::cluster;
 use crate::run::{Problem, Scratch, built, io, output, root, status, succeed, target, text};
 use crate::venv;
@@ -23,24 +24,16 @@ pub(super) fn run(programs: &Path, scratch: &Scratch, wanted: &Losses) -> Result
     let manifest = manifest(scratch)?;
     plane.kubectl(&["apply", "-f", &manifest.to_string_lossy()])?;
     let scale = |replicas: u32| plane.kubectl(&["scale", JOB, &format!("--replicas={replicas}")]).map(drop);
-    elastic::disturb(&mut || plane.logs(), &scale)?;
+    elastic::disturb(&mut || plane.logs("default"), &scale)?;
     plane.kubectl(&["wait", JOB, "--for=condition=Succeeded", "--timeout=300s"])?;
     println!("{}", plane.kubectl(&["get", "elasticjobs"])?.trim_end());
-    elastic::check(&plane.logs()?, wanted, &elastic::LAUNCHERS)
+    elastic::check(&plane.logs("default")?, wanted, &elastic::LAUNCHERS)
 }
 
 /// The sample's manifest with checkpoints in a directory of this machine: nothing here provides volumes.
 fn manifest(scratch: &Scratch) -> Result<PathBuf, Problem> {
     let path = elastic::manifest(&scratch.join("plane.yaml"), "--step-ms=100", 3)?;
-    let text = fs::read_to_string(&path).map_err(io(path.display()))?;
-    let claim = "persistentVolumeClaim:\n                claimName: torch-elastic";
-    if !text.contains(claim) {
-        return Err(Problem::failed("the elastic sample has no claim for its checkpoints: change this test with it"));
-    }
-    let directory = scratch.join("plane-checkpoints");
-    let here =
-        format!("hostPath:\n                path: {}\n                type: DirectoryOrCreate", directory.display());
-    fs::write(&path, text.replace(claim, &here)).map_err(io(path.display()))?;
+    in_directory(&path, "torch-elastic", &scratch.join("plane-checkpoints"))?;
     Ok(path)
 }
 
@@ -95,11 +88,30 @@ impl Plane {
         Err(Problem::failed(format!("kubectl {words:?}: {}", text(&output))))
     }
 
-    /// The output of all pods so far, also of those that were replaced: each line with its pod, as `trainyard run` prints it.
-    pub(super) fn logs(&self) -> Result<String, Problem> {
+    /// Whether an Event of this reason was written.
+    pub(super) fn has_event(&self, namespace: &str, reason: &str) -> Result<bool, Problem> {
+        let field = format!("reason={reason}");
+        let words = ["-n", namespace, "get", "events", "--field-selector", &field, "-o", "name"];
+        self.kubectl(&words).map(|found| found.contains("event/"))
+    }
+
+    /// Kills the agent of a node. Its pods end with it.
+    pub(super) fn lose(node: &str) -> Result<(), Problem> {
+        let status = text(&output(cluster::program().arg("status"))?);
+        let mut lines = status.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let line = lines.find(|words| words.first() == Some(&node));
+        let Some([_, _, process, ..]) = line.as_deref() else {
+            return Err(Problem::failed(format!("the status of the control plane does not name {node}:\n{status}")));
+        };
+        succeed(Command::new("kill").args(["-KILL", process]))
+    }
+
+    /// The output of all pods of a namespace so far, also of those that were replaced: each line with its pod, as `trainyard run`
+    /// prints it.
+    pub(super) fn logs(&self, namespace: &str) -> Result<String, Problem> {
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for node in entries(&self.directory.join("nodes"))? {
-            for pod in entries(&node.join("logs").join("default"))? {
+            for pod in entries(&node.join("logs").join(namespace))? {
                 let name = pod.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 files.entry(name).or_default().extend(entries(&pod)?);
             }

@@ -64,7 +64,7 @@ pub(super) fn run(programs: &Path, scratch: &Scratch, wanted: &Losses) -> Result
     project.plugin(&[&submit[..], &["python3", "train.py", &steps, "--step-ms-file=step-ms"]].concat())?;
     let until_step = |least: u32| {
         let what = format!("step {least} is made");
-        elastic::until(&what, &mut || plane.logs(), |text| (elastic::last_step(text) >= least).then_some(()))
+        elastic::until(&what, &mut || plane.logs("default"), |text| (elastic::last_step(text) >= least).then_some(()))
     };
     until_step(20)?;
 
@@ -72,22 +72,22 @@ pub(super) fn run(programs: &Path, scratch: &Scratch, wanted: &Losses) -> Result
     project.plugin(&["sync", "net"])?;
     for rank in [0, 1] {
         let line = format!("rank {rank}: 30 ms before each step");
-        elastic::until(&line, &mut || plane.logs(), |text| text.contains(&line).then_some(()))?;
+        elastic::until(&line, &mut || plane.logs("default"), |text| text.contains(&line).then_some(()))?;
     }
     until_step(120)?;
 
     project.plugin(&["suspend", "net"])?;
     plane.kubectl(&["wait", "pod", "-l", "torchrun.ai/job-name=net", "--for=delete", "--timeout=60s"])?;
-    let done = elastic::last_step(&plane.logs()?);
+    let done = elastic::last_step(&plane.logs("default")?);
     println!("  suspended after step {done}");
     project.plugin(&["resume", "net"])?;
     let goes_on = format!("going on after step {done}");
-    elastic::until(&goes_on, &mut || plane.logs(), |text| text.contains(&goes_on).then_some(()))?;
+    elastic::until(&goes_on, &mut || plane.logs("default"), |text| text.contains(&goes_on).then_some(()))?;
 
     project.plugin(&["logs", "net", "-f", "--rank=0"])?;
     plane.kubectl(&["wait", "torchrunjob/net", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=300s"])?;
     println!("{}", project.plugin(&["status", "net"])?.trim_end());
-    elastic::check(&plane.logs()?, wanted, &[(0, 2), (1, 2)])
+    elastic::check(&plane.logs("default")?, wanted, &[(0, 2), (1, 2)])
 }
 
 /// The directory that is submitted.
