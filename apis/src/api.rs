@@ -108,6 +108,11 @@ pub trait JobApi: Send + Sync {
         false
     }
 
+    /// Returns true if its jobs wait for their turn. What turns are decided by is watched only then.
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
     /// Returns the operations on job objects besides reading them and writing their status.
     fn writes(&self) -> &'static [Verb] {
         &[]

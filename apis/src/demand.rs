@@ -40,6 +40,10 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     for (group, request) in spec.groups.iter_mut().zip(requests) {
         group.gpu_request = request;
     }
+    if demand.as_ref().is_some_and(|demand| demand.queue.is_some()) {
+        // A queue of ours takes the place of the turns of tenants.
+        spec.coordination = None;
+    }
     spec.demand = demand;
     // The root queue gives a job what it asks for, or nothing.
     let is_sized = spec.observes_pods || spec.demand.as_ref().is_some_and(|demand| demand.queue.is_some());
@@ -87,7 +91,8 @@ pub(crate) fn priority(object: &Value, of_spec: Option<i32>) -> (Option<i32>, Op
     (Some(0), Some(problem))
 }
 
-fn created(object: &Value) -> Timestamp {
+/// Returns the creation time of an object.
+pub(crate) fn created(object: &Value) -> Timestamp {
     let text = text_at(object, &["metadata", "creationTimestamp"]);
     text.and_then(Timestamp::parse_rfc3339).unwrap_or_default()
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::{ClassFact, JobKey, Kind, NodeFact, OwnedFact, PodFact, ServiceFact};
+use model::{ClassFact, JobKey, Kind, NodeFact, OwnedFact, PodFact, QuotaFact, ServiceFact};
 use serde_json::Value;
 
 use crate::api::JobApi;
@@ -28,6 +28,8 @@ pub enum ObservedObject {
     Node(Box<NodeFact>),
     /// A PriorityClass.
     Class(Box<ClassFact>),
+    /// A ResourceQuota.
+    Quota(Box<QuotaFact>),
     /// A pod of others.
     Foreign(Box<ForeignPod>),
 }
@@ -58,6 +60,9 @@ impl ObservedObject {
                 Some(Self::Service(key, Box::new(fact)))
             }
             "Node" => Some(Self::Node(Box::new(crate::node::fact(&object).ok()?))),
+            kind if kind == crate::quota::TYPE.1 && *Resource::of(&object).api_version == *crate::quota::TYPE.0 => {
+                Some(Self::Quota(Box::new(crate::quota::fact(&object).ok()?)))
+            }
             kind if kind == crate::class::TYPE.1 && *Resource::of(&object).api_version == *crate::class::TYPE.0 => {
                 Some(Self::Class(Box::new(crate::class::fact(&object).ok()?)))
             }
@@ -97,6 +102,7 @@ impl ObservedObject {
             Self::Node(_) => Kind::Node,
             Self::Foreign(_) => Kind::Foreign,
             Self::Class(_) => Kind::Class,
+            Self::Quota(_) => Kind::Quota,
         }
     }
 
@@ -104,7 +110,7 @@ impl ObservedObject {
     pub const fn job(&self) -> Option<&JobKey> {
         match self {
             Self::Job(key, _) | Self::Pod(key, _) | Self::Service(key, _) | Self::Owned(key, _) => Some(key),
-            Self::Node(_) | Self::Class(_) | Self::Foreign(_) => None,
+            Self::Node(_) | Self::Class(_) | Self::Quota(_) | Self::Foreign(_) => None,
         }
     }
 }

@@ -48,7 +48,7 @@ struct Core {
     reason: &'static str,
 }
 
-const CORE: [Core; 5] = [
+const CORE: [Core; 6] = [
     Core {
         api_version: "v1",
         name: "Node",
@@ -64,6 +64,14 @@ const CORE: [Core; 5] = [
         kind: Some(Kind::Class),
         verbs: &["list", "watch"],
         reason: "A job in a queue has the priority of the classes that its pods name.",
+    },
+    Core {
+        api_version: crate::quota::TYPE.0,
+        name: crate::quota::TYPE.1,
+        plural: "resourcequotas",
+        kind: Some(Kind::Quota),
+        verbs: &["list", "watch"],
+        reason: "A TorchJob waits until the quotas of its namespace have room for it.",
     },
     Core {
         api_version: "v1",
@@ -184,8 +192,14 @@ impl ServedResource {
 impl Registry {
     /// Returns every type of object that the operator reads or writes: the jobs of each API, then what every cluster has.
     pub fn resources(&self) -> Vec<ServedResource> {
-        let has_queues = self.iter().any(|api| api.is_queue());
-        let core = CORE.iter().filter(|core| has_queues || core.kind != Some(Kind::Class)).map(|core| {
+        let takes_turns = self.iter().any(|api| api.takes_turns());
+        let has_classes = takes_turns || self.iter().any(|api| api.is_queue());
+        let is_used = |core: &&Core| match core.kind {
+            Some(Kind::Class) => has_classes,
+            Some(Kind::Quota) => takes_turns,
+            Some(Kind::Job | Kind::Pod | Kind::Service | Kind::Node | Kind::Owned | Kind::Foreign) | None => true,
+        };
+        let core = CORE.iter().filter(is_used).map(|core| {
             let mut served = core.served();
             let patched = self.owned_types().find(|owned| owned.resource() == served.resource);
             let reason = patched.map(|owned| owned.reason);

@@ -45,7 +45,7 @@ impl WatchTarget {
         match self.kind {
             Kind::Job => self.resource.kind.clone(),
             Kind::Owned => Text::from(format!("{} {}", self.plural, self.selector)),
-            Kind::Node | Kind::Class | Kind::Pod | Kind::Service | Kind::Foreign => {
+            Kind::Node | Kind::Class | Kind::Quota | Kind::Pod | Kind::Service | Kind::Foreign => {
                 Text::from(self.selector.to_string())
             }
         }
@@ -55,8 +55,9 @@ impl WatchTarget {
     fn shows(&self, api: &dyn JobApi) -> bool {
         match self.kind {
             Kind::Node | Kind::Foreign => false,
-            // Queues alone decide by them.
-            Kind::Class => api.is_queue(),
+            // Queues and turns alone are decided by them.
+            Kind::Class => api.is_queue() || api.takes_turns(),
+            Kind::Quota => api.takes_turns(),
             Kind::Job => self.resource == api.resource(),
             Kind::Pod | Kind::Service => self.selector == api.selector(),
             Kind::Owned => {
@@ -99,7 +100,7 @@ impl JobSources {
     pub fn shows(&self, kind: Kind, source: Option<&Text>, job: &JobKey) -> bool {
         source.is_none_or(|source| match kind {
             Kind::Owned => self.owned.iter().any(|((api, _), of)| *api == job.kind && of == source),
-            Kind::Node | Kind::Class | Kind::Job | Kind::Pod | Kind::Service | Kind::Foreign => {
+            Kind::Node | Kind::Class | Kind::Quota | Kind::Job | Kind::Pod | Kind::Service | Kind::Foreign => {
                 self.of(kind, job) == Some(source)
             }
         })
@@ -113,7 +114,7 @@ impl Registry {
         let mut targets: Vec<WatchTarget> = Vec::new();
         for kind in Kind::ALL {
             let selectors: Vec<Selector> = match kind {
-                Kind::Node | Kind::Class | Kind::Job | Kind::Foreign => vec![Selector::default()],
+                Kind::Node | Kind::Class | Kind::Quota | Kind::Job | Kind::Foreign => vec![Selector::default()],
                 Kind::Pod | Kind::Service | Kind::Owned => {
                     self.iter().filter(|api| api.has_pods()).map(|api| api.selector()).collect()
                 }
@@ -189,6 +190,7 @@ mod tests {
         let want = [
             "Node nodes ",
             "Class priorityclasses ",
+            "Quota resourcequotas ",
             "Job aitrainingjobs ",
             "Job elasticjobs ",
             "Job mpijobs ",

@@ -110,6 +110,7 @@ const BUILTIN: &[Builtin] = &[
         watch: Some(model::Kind::Class),
         ..plain("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
     },
+    Builtin { status: true, watch: Some(model::Kind::Quota), ..plain("v1", "ResourceQuota", "resourcequotas") },
     Builtin { namespaced: false, ..plain("storage.k8s.io/v1", "StorageClass", "storageclasses") },
     Builtin { generation: true, status: true, ..plain("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets") },
 ];

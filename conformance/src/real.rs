@@ -32,6 +32,8 @@ const OF_JOBS: [(&str, &str); 4] = [
     ("persistentvolumeclaims", "PersistentVolumeClaim"),
     ("configmaps", "ConfigMap"),
 ];
+/// What jobs wait for, with its plural.
+const QUOTAS: (&str, &str) = ("resourcequotas", "ResourceQuota");
 /// `ConfigMap` that the control plane puts into every namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";
 /// Time limit of the garbage collector.
@@ -157,6 +159,7 @@ impl Real {
             ("v1", "Pod") => self.wrote(&[Kind::Pod]),
             ("v1", "Service") => self.wrote(&[Kind::Service]),
             ("v1", "Node") => self.wrote(&[Kind::Node]),
+            ("v1", "ResourceQuota") => self.wrote(&[Kind::Quota]),
             ("v1", "PersistentVolumeClaim") => self.wrote(&[Kind::Owned]),
             _ => self.wrote(&[Kind::Job]),
         }
@@ -192,8 +195,14 @@ impl Real {
                 node.name = self.names.back(&node.name)?.into();
                 ObservedObject::Node(node)
             }
+            // They are shared by all scenarios.
+            ObservedObject::Class(class) => ObservedObject::Class(class),
+            ObservedObject::Quota(mut quota) => {
+                quota.namespace = self.names.back(&quota.namespace)?.into();
+                ObservedObject::Quota(quota)
+            }
             // Queues have no namespace, so no scenario that has some is run here.
-            ObservedObject::Class(_) | ObservedObject::Foreign(_) => return None,
+            ObservedObject::Foreign(_) => return None,
         })
     }
 
@@ -201,8 +210,11 @@ impl Real {
         if *resource == Resource::new("v1", "Node") {
             return Ok(format!("/api/v1/nodes/{}", self.names.out(name)));
         }
-        let of_jobs =
-            OF_JOBS.iter().find(|(_, kind)| *resource == Resource::new("v1", kind)).map(|(plural, _)| *plural);
+        let of_jobs = OF_JOBS
+            .iter()
+            .chain([&QUOTAS])
+            .find(|(_, kind)| *resource == Resource::new("v1", kind))
+            .map(|(plural, _)| *plural);
         let plural =
             of_jobs.or_else(|| self.registry.get(resource).map(|api| api.plural())).ok_or_else(|| ApiError {
                 code: 404,
@@ -343,6 +355,7 @@ impl ClusterBackend for Real {
             // It is in no namespace, and pods name it: every scenario has the same one.
             manifest.as_object_mut().and_then(|object| object["metadata"].as_object_mut()?.remove("namespace"));
             let path = format!("/apis/{}/priorityclasses/{}", resource.api_version, text(&manifest, "/metadata/name"));
+            self.wrote(&[Kind::Class]);
             return self.server.apply(&path, &manifest).map(|_| ());
         }
         let (namespace, name) = (text(&manifest, "/metadata/namespace"), text(&manifest, "/metadata/name"));

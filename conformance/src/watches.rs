@@ -24,6 +24,8 @@ use crate::server::Server;
 pub const MARK: &str = "zz-mark";
 /// Time limit of a watch to report a write.
 const MARK_TIMEOUT: Duration = Duration::from_secs(300);
+/// Path of the priority classes.
+const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 
 struct Watch {
     news: mpsc::Receiver<Observation<ObservedObject>>,
@@ -184,6 +186,8 @@ impl Watches {
         }
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node}});
         self.server.create("/api/v1/nodes", &node)?;
+        let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": self.node}, "value": 0});
+        self.server.create(CLASSES, &class)?;
         Ok(())
     }
 
@@ -201,6 +205,11 @@ impl Watches {
         let selector = api.selector();
         let labels: BTreeMap<&str, &str> = selector.labels().map(|(key, value)| (&**key, &**value)).collect();
         let metadata = json!({"name": mark_of(api), "labels": labels, "ownerReferences": owner});
+        if api.takes_turns() {
+            let quota =
+                json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": MARK}, "spec": {"hard": {}}});
+            self.server.create(&collection("v1", "resourcequotas", Some(&self.namespace)), &quota)?;
+        }
         let container = json!({"name": "c", "image": "none"});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}});
         self.server.create(&collection("v1", "pods", Some(&self.namespace)), &pod)?;
@@ -220,10 +229,12 @@ impl Watches {
         Ok(())
     }
 
-    /// Takes the node away again: it is the only mark that is in no namespace.
+    /// Takes the marks away again that are in no namespace: a node, and a priority class of its name.
     pub fn take_down(&mut self) {
         self.kinds.clear();
-        let _gone = self.server.send(Method::DELETE, &format!("/api/v1/nodes/{}", self.node), None);
+        for path in [format!("/api/v1/nodes/{}", self.node), format!("{CLASSES}/{}", self.node)] {
+            let _gone = self.server.send(Method::DELETE, &path, None);
+        }
     }
 
     /// Writes a source's mark once more.
@@ -237,10 +248,11 @@ impl Watches {
             |name: String| format!("{}/{name}", collection(&target.resource.api_version, target.plural, namespace));
         let api = self.registry.iter().find(|api| jobs.contains(&api.resource().kind));
         let (path, patch) = match (target.kind, api) {
-            (Kind::Job, _) => (path(MARK.to_owned()), note),
+            (Kind::Job | Kind::Quota, _) => (path(MARK.to_owned()), note),
             (Kind::Pod | Kind::Service | Kind::Owned, Some(api)) => (path(mark_of(&**api)), note),
+            (Kind::Class, _) => (format!("{CLASSES}/{}", self.node), note),
             // Heartbeats of nodes are left out by the driver: it reports conditions.
-            (Kind::Node | Kind::Class | Kind::Pod | Kind::Service | Kind::Owned | Kind::Foreign, _) => {
+            (Kind::Node | Kind::Pod | Kind::Service | Kind::Owned | Kind::Foreign, _) => {
                 let status = if count.is_multiple_of(2) { "False" } else { "True" };
                 let condition = json!({"type": "Mark", "status": status});
                 (format!("/api/v1/nodes/{}/status", self.node), json!({"status": {"conditions": [condition]}}))
@@ -270,7 +282,9 @@ fn is_mark(seen: &ObservedObject) -> bool {
         | ObservedObject::Service(key, _)
         | ObservedObject::Owned(key, _) => &*key.name == MARK,
         ObservedObject::Node(node) => node.name.ends_with(MARK),
-        ObservedObject::Class(_) | ObservedObject::Foreign(_) => false,
+        ObservedObject::Class(class) => class.name.ends_with(MARK),
+        ObservedObject::Quota(quota) => &*quota.name == MARK,
+        ObservedObject::Foreign(_) => false,
     }
 }
 
@@ -290,6 +304,7 @@ impl Awaited {
                     ObservedObject::Owned(key, owned) => (Some(key), owned.rv),
                     ObservedObject::Node(node) => (None, node.rv),
                     ObservedObject::Class(class) => (None, class.rv),
+                    ObservedObject::Quota(quota) => (None, quota.rv),
                     ObservedObject::Foreign(pod) => (None, pod.rv),
                 };
                 let own = job.is_none_or(|key| self.jobs.contains(&key.kind));

@@ -9,7 +9,8 @@ mod names;
 
 use model::fact::Adopted;
 use model::{
-    Fact, JobFact, JobKey, NodeFact, ObjectRef, OwnedFact, Phase, PodFact, ResourceVersion, ServiceFact, Stamp, Uid,
+    Fact, JobFact, JobKey, NodeFact, ObjectRef, OwnedFact, Phase, PodFact, ResourceVersion, ServiceFact, Stamp, Text,
+    Uid,
 };
 
 pub use self::lists::{ListView, Present, absent_waits};
@@ -104,6 +105,18 @@ impl State {
             Fact::ClassGone { name } => {
                 Admission::unless(self.queues.classes.by_name.contains_key(name), Admission::UNKNOWN)
             }
+            Fact::Quota(quota) => match self.queues.coordinator.quotas.get(&quota_key(&quota.namespace, &quota.name)) {
+                None => Admission::unless(arrival.exists(quota.rv), Admission::STALE),
+                Some(known) if known.rv >= quota.rv => Admission::STALE,
+                Some(known) => {
+                    let changed = (&known.hard, &known.used) != (&quota.hard, &quota.used);
+                    Admission::unless(changed, Admission::UNCHANGED)
+                }
+            },
+            Fact::QuotaGone { namespace, name } => {
+                let known = self.queues.coordinator.quotas.contains_key(&quota_key(namespace, name));
+                Admission::unless(known, Admission::UNKNOWN)
+            }
             Fact::ForeignUse { node, gpus } => {
                 let known = self.foreign.get(node);
                 let changed = known.map_or(!gpus.is_empty(), |known| known != gpus);
@@ -129,6 +142,7 @@ impl State {
             | Fact::Adopted(_)
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
+            | Fact::Dequeued
             | Fact::QueueReported(_) => Admission::Admitted,
         }
     }
@@ -222,11 +236,14 @@ impl State {
             | Fact::ForeignUse { .. }
             | Fact::Class(_)
             | Fact::ClassGone { .. }
+            | Fact::Quota(_)
+            | Fact::QuotaGone { .. }
             | Fact::Relisted { .. }
             | Fact::NodeChanged { .. }
             | Fact::Answered { .. }
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
+            | Fact::Dequeued
             | Fact::QueueReported(_)
             | Fact::Due => Admission::unless(job.is_some(), Admission::UNKNOWN),
         }
@@ -283,6 +300,10 @@ impl State {
     }
 }
 
+fn quota_key(namespace: &Text, name: &Text) -> (Text, Text) {
+    (namespace.clone(), name.clone())
+}
+
 impl Job {
     /// Returns true if the fact is about an object and older than what is known of it. Such facts stand in records of builds
     /// that admitted them; folding passes them over.
@@ -304,6 +325,8 @@ impl Job {
             | Fact::ForeignUse { .. }
             | Fact::Class(_)
             | Fact::ClassGone { .. }
+            | Fact::Quota(_)
+            | Fact::QuotaGone { .. }
             | Fact::NodeChanged { .. }
             | Fact::Relisted { .. }
             | Fact::Answered { .. }
@@ -312,6 +335,7 @@ impl Job {
             | Fact::Adopted(_)
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
+            | Fact::Dequeued
             | Fact::QueueReported(_) => false,
         }
     }

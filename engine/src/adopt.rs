@@ -46,6 +46,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         past_container_restarts: mirror.container_restarts,
         rounds: mirror.rounds,
         round_at: mirror.round_at,
+        dequeued_at: mirror.dequeued_at,
         orphan_since: Some(at),
         adopted: stamp,
         holding: Holding {
@@ -122,6 +123,7 @@ impl Job {
             mirror.container_restarts = self.past_container_restarts;
             mirror.rounds = self.rounds;
             mirror.round_at = self.round_at;
+            mirror.dequeued_at = self.dequeued_at;
             mirror.slot_counts = self.pinned_counts();
             let grown = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.grown_from?)));
             mirror.grown_from = grown.collect();

@@ -107,6 +107,10 @@ impl State {
                     }
                 }
             }
+            Event::UsersCounted(counts) => {
+                job.users = *counts;
+                job.status_stamp = stamp;
+            }
             Event::Achieved { group, run } => {
                 if let Some(group) = job.groups.get_mut(group) {
                     group.achieved = Some(run.clone());
@@ -219,7 +223,7 @@ impl State {
                 job.stalled.clone_from(message);
                 job.status_stamp = stamp;
             }
-            Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => {
+            Event::Dequeued { .. } | Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => {
                 return Err(ApplyError::Misplaced { event: event.name() });
             }
             Event::MessageChanged { message } => {

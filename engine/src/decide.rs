@@ -3,7 +3,7 @@
 //! Ranking: `AITrainingJob` specification, section 2.6, corrected: end requests and the time limit also act while a restart waits;
 //! the whole job is evaluated before any pod is created or deleted. The rules are grouped by what they lead to:
 //! [`endings`], [`restarts`], [`replacements`], [`refresh`], [`halts`], [`reconcile`]; [`report`] says what the pods of a group come to.
-//! [`observed`] decides jobs whose pods another controller creates.
+//! [`observed`] decides jobs whose pods another controller creates, [`crate::users`] what an object tells of the jobs made of it.
 
 mod endings;
 mod first_failure;
@@ -36,10 +36,11 @@ pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<Event> {
     if !job.known || job.gone {
         return reconcile::orphan(&context, job);
     }
+    let counted = state.count_users(key, job);
     if job.deleting {
-        return owned::finalize(state, key, job);
+        return owned::finalize(state, key, job).into_iter().chain(counted).collect();
     }
-    fence(job, state.stamp.term, rules(&context, job))
+    fence(job, state.stamp.term, rules(&context, job).into_iter().chain(counted).collect())
 }
 
 pub(crate) use self::first_failure::until as failures_awaited_until;
@@ -47,6 +48,7 @@ pub(crate) use self::first_failure::until as failures_awaited_until;
 /// Decides and applies until nothing follows or the phase changed: the events of one record. At its end the job's deadline stands.
 pub fn step(state: &mut State, key: &JobKey) -> Vec<Event> {
     let mut events = Vec::new();
+    state.refresh_quota(key);
     for _ in 0..MAX_ROUNDS {
         let round = decide(state, key, state.at);
         if round.is_empty() {

@@ -75,6 +75,8 @@ struct Rest {
     reported_end: Option<Box<ReportedEnd>>,
     holding: Holding,
     report: Option<Box<model::QueueReport>>,
+    users: model::UserCounts,
+    dequeued_at: Option<Timestamp>,
 }
 
 impl Job {
@@ -153,6 +155,9 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            users,
+            dequeued_at,
+            quota_short: _,
             unknown_classes: _,
             key,
         } = job;
@@ -180,6 +185,8 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            users,
+            dequeued_at,
         };
         let message = decision.as_mut().map(|decision| std::mem::take(message_of(decision))).unwrap_or_default();
         let (milestones, phases): (Vec<_>, Vec<_>) = milestones
@@ -249,6 +256,8 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            users,
+            dequeued_at,
         } = self.rest.as_deref().cloned().unwrap_or_default();
         let Course { spec, valid, phase, end_annotated, decision, milestones, trail, groups, finals } = &*self.course;
         let mut decision = decision.clone();
@@ -319,6 +328,9 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            users,
+            dequeued_at,
+            quota_short: None,
             unknown_classes: Vec::new(),
             key,
         }

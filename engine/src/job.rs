@@ -10,6 +10,7 @@ use model::fact::{EndRequest, Milestone, ReportedEnd};
 use model::{
     ClockStart, Config, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Missing, ObjectRef, Outcome, OwnedFact,
     OwnedRef, Phase, PodFact, PodPhase, QueueReport, ResourceVersion, SlotId, SpecFact, Stamp, Text, Timestamp, Uid,
+    UserCounts,
 };
 
 use crate::group::{Counter, Group, Slot};
@@ -129,6 +130,12 @@ pub struct Job {
     pub holding: Holding,
     /// Report of the jobs in it; present for a queue object only.
     pub report: Option<Box<QueueReport>>,
+    /// Counts of the jobs that are made of its object, as that tells them.
+    pub users: UserCounts,
+    /// Time of its turn, where it waits for one before it begins.
+    pub dequeued_at: Option<Timestamp>,
+    /// Why it cannot have its turn yet. Derived from the quotas of its namespace.
+    pub quota_short: Option<Text>,
     /// PriorityClasses that it names and that are not there. Derived from its spec and the classes.
     pub unknown_classes: Vec<Text>,
     /// Its own key, shared by the indexes that name it.

@@ -44,6 +44,7 @@ mod ranges;
 mod slots;
 pub mod state;
 mod text;
+mod users;
 pub mod wire;
 mod words;
 

@@ -72,6 +72,14 @@ impl State {
                 self.queues.classes.by_name.remove(name);
                 Ok(self.classes_changed())
             }
+            Fact::Quota(quota) => {
+                self.observe_quota(quota);
+                Ok(Dirty::new())
+            }
+            Fact::QuotaGone { namespace, name } => {
+                self.quota_gone(namespace, name);
+                Ok(Dirty::new())
+            }
             Fact::ForeignUse { node, gpus } => {
                 if gpus.is_empty() {
                     self.foreign.remove(node);
@@ -99,7 +107,7 @@ impl State {
                     Kind::Class if first => return Ok(self.classes_changed()),
                     Kind::Node if first => return Ok(self.nodes_are_listed()),
                     Kind::Foreign => self.queues.nodes_changed(None),
-                    Kind::Class | Kind::Node | Kind::Job | Kind::Pod | Kind::Service | Kind::Owned => {}
+                    Kind::Class | Kind::Quota | Kind::Node | Kind::Job | Kind::Pod | Kind::Service | Kind::Owned => {}
                 }
                 Ok(Dirty::new())
             }
@@ -117,6 +125,7 @@ impl State {
             | Fact::Published { .. }
             | Fact::Due
             | Fact::Adopted(_)
+            | Fact::Dequeued
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
             | Fact::QueueReported(_) => Err(FactError { fact: fact.name(), scope: "cluster" }),
@@ -244,6 +253,10 @@ impl State {
                 job.report = Some(report.clone());
                 job.status_stamp = stamp;
             }
+            Fact::Dequeued => {
+                job.dequeued_at = Some(at);
+                job.status_stamp = stamp;
+            }
             Fact::ShareChanged(change) => {
                 job.change_share(change, stamp, at);
                 if job.holding.stamp == stamp {
@@ -259,6 +272,8 @@ impl State {
             | Fact::ForeignUse { .. }
             | Fact::Class(_)
             | Fact::ClassGone { .. }
+            | Fact::Quota(_)
+            | Fact::QuotaGone { .. }
             | Fact::Relisted { .. }
             | Fact::QueuesAsked { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
         }

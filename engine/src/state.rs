@@ -10,6 +10,7 @@ use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::nodes::{Node, NodeView};
 use crate::queues::Queues;
+use crate::users::Users;
 
 /// Subject of a record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,6 +100,8 @@ pub struct State {
     pub terms: Vec<(Term, Position)>,
     /// Targets of jobs, and what the queues decide by.
     pub queues: Queues,
+    /// Jobs that are made of other objects.
+    pub(crate) users: Users,
     /// Behaviour by which facts and events are folded: that of the record, or this build's.
     pub(crate) behaviour: Behaviour,
     /// Oldest format that can hold what was folded in.
@@ -141,17 +144,6 @@ impl State {
         at.checked_sub(1).and_then(|n| self.terms.get(n)).is_some_and(|(term, _)| *term == stamp.term)
     }
 
-    /// Returns the number of jobs that have not ended and whose specs are made of this job's object.
-    pub(crate) fn needed_by(&self, key: &JobKey) -> usize {
-        let first = JobKey { name: Text::from(""), kind: Text::from(""), uid: model::Uid::from(""), ..key.clone() };
-        let near = self.jobs.live_from(Some(&first)).take_while(|(other, _)| other.namespace == key.namespace);
-        let needs = |job: &Job| {
-            let specs = [&job.spec, &job.valid].into_iter().flatten();
-            specs.flat_map(|spec| &spec.needs).any(|(kind, name)| (kind, name) == (&key.kind, &key.name))
-        };
-        near.filter(|(_, job)| job.known && !job.gone && !job.phase.is_terminal() && needs(job)).count()
-    }
-
     /// Returns what is known of the nodes, for classifying pods on them.
     pub(crate) fn node_view(&self) -> NodeView<'_> {
         NodeView::new(&self.nodes, &self.list_rvs, &self.config)
@@ -179,7 +171,9 @@ impl State {
             }
         }
         let counted = self.counts_foreign_pods();
-        self.queues.note(key, if forget { None } else { self.jobs.live(key) });
+        let left = if forget { None } else { self.jobs.live(key) };
+        self.queues.note(key, left);
+        self.users.note(key, left);
         if counted && !self.counts_foreign_pods() {
             // They are watched no longer.
             self.foreign.clear();
@@ -252,6 +246,7 @@ impl State {
             }
             self.refresh_classes(&shared);
             self.queues.note(&shared, self.jobs.live(&shared));
+            self.users.note(&shared, self.jobs.live(&shared));
             if self.is_finished(&shared) {
                 self.jobs.finish(&shared);
             }

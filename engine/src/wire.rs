@@ -26,9 +26,9 @@ use crate::state::{Scope, State};
 
 /// Newest format of bodies that this build reads and writes.
 ///
-/// 1: the first build. 2 to 4: the words and members of [`format`]. A body has the oldest format that can hold it, so that what an
+/// 1: the first build. 2 to 5: the words and members of [`format`]. A body has the oldest format that can hold it, so that what an
 /// older build can read stays readable there.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Behaviour of the engine that this build decides by.
 ///
 /// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job; the planned pod
@@ -199,6 +199,9 @@ impl State {
             }),
             foreign: &self.foreign,
             classes: self.queues.classes.by_name.values().cloned().collect(),
+            quotas: self.queues.coordinator.quotas.values().cloned().collect(),
+            turns: self.queues.coordinator.turns.as_ref(),
+            turn_at: self.queues.coordinator.turn_at,
         })?)
     }
 
@@ -222,6 +225,10 @@ impl State {
             ..Self::default()
         };
         state.queues.classes.by_name = body.classes.into_iter().map(|class| (class.name.clone(), class)).collect();
+        let quotas = body.quotas.into_iter();
+        state.queues.coordinator.quotas =
+            quotas.map(|quota| ((quota.namespace.clone(), quota.name.clone()), quota)).collect();
+        (state.queues.coordinator.turns, state.queues.coordinator.turn_at) = (body.turns, body.turn_at);
         if let Some(queues) = body.queues {
             state.queues.ledger = queues.ledger;
             state.queues.targets = queues.targets.into_iter().collect();

@@ -1,5 +1,7 @@
 //! Configuration that decisions depend on. It is a fact: recorded when a term begins and when it changes.
 
+use crate::coordination::QueueSelector;
+
 /// Settings the engine decides by. All durations are milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -37,6 +39,10 @@ pub struct Config {
     pub quiet_ms: u64,
     /// Time in which a job must have come whole after it was granted a share, in milliseconds.
     pub start_timeout_ms: u64,
+    /// Rule by which tenants take turns.
+    pub queue_selector: QueueSelector,
+    /// Least time between two turns in which a waiting job begins, in milliseconds.
+    pub turn_ms: u64,
 }
 
 impl Default for Config {
@@ -58,6 +64,8 @@ impl Default for Config {
             ignores_capacity: false,
             quiet_ms: 0,
             start_timeout_ms: 300_000,
+            queue_selector: QueueSelector::default(),
+            turn_ms: 100,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::id::{Incarnation, JobKey, SlotId, Text, Timestamp, Uid};
 use crate::owned::OwnedRef;
 use crate::phase::Phase;
 use crate::policy::RestartScope;
-use crate::queue::QueueReport;
+use crate::queue::{QueueReport, UserCounts};
 use crate::share::{LossKind, ShareChange, Target};
 
 /// Something the engine decided.
@@ -95,6 +95,15 @@ pub enum Event {
         /// The queue objects, each with its report.
         queues: Vec<(JobKey, QueueReport)>,
     },
+    /// It is the turn of a job that waited.
+    Dequeued {
+        /// The job.
+        job: JobKey,
+        /// Turns so far, as JSON of `scheduler::queues::Turns`.
+        turns: Text,
+    },
+    /// The jobs that are made of this object were counted anew.
+    UsersCounted(UserCounts),
     /// The same phase, shown with other words.
     MessageChanged {
         /// The new words.
@@ -121,6 +130,8 @@ impl Event {
             Self::Ended { .. } => "Ended",
             Self::PhaseChanged { .. } => "PhaseChanged",
             Self::Stalled { .. } => "Stalled",
+            Self::Dequeued { .. } => "Dequeued",
+            Self::UsersCounted(_) => "UsersCounted",
             Self::MessageChanged { .. } => "MessageChanged",
             Self::Allocated(_) => "Allocated",
             Self::Shared { .. } => "Shared",

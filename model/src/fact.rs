@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::command::{ObjectRef, Outcome};
 use crate::config::Config;
+use crate::coordination::QuotaFact;
 use crate::id::{Incarnation, Kind, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 use crate::mirror::Mirror;
 use crate::notes::Noted;
@@ -75,6 +76,15 @@ pub enum Fact {
         /// Its name.
         name: Text,
     },
+    /// A ResourceQuota as it stands.
+    Quota(Box<QuotaFact>),
+    /// A ResourceQuota is gone.
+    QuotaGone {
+        /// Its namespace.
+        namespace: Text,
+        /// Its name.
+        name: Text,
+    },
     /// A node of this job's pods changed; what it is now stands in the cluster record named as cause.
     NodeChanged {
         /// Its name.
@@ -116,6 +126,8 @@ pub enum Fact {
     ShareChanged(Box<ShareChange>),
     /// The jobs of the queue that this object is changed.
     QueueReported(Box<QueueReport>),
+    /// It was the job's turn: it may begin. The record named as cause decided it.
+    Dequeued,
 }
 
 impl Fact {
@@ -138,6 +150,8 @@ impl Fact {
             Self::NodeGone { .. } => "NodeGone",
             Self::Class(_) => "Class",
             Self::ClassGone { .. } => "ClassGone",
+            Self::Quota(_) => "Quota",
+            Self::QuotaGone { .. } => "QuotaGone",
             Self::NodeChanged { .. } => "NodeChanged",
             Self::Relisted { .. } => "Relisted",
             Self::Answered { .. } => "Answered",
@@ -147,6 +161,7 @@ impl Fact {
             Self::QueuesAsked { .. } => "QueuesAsked",
             Self::ShareChanged(_) => "ShareChanged",
             Self::QueueReported(_) => "QueueReported",
+            Self::Dequeued => "Dequeued",
         }
     }
 }

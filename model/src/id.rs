@@ -249,11 +249,13 @@ pub enum Kind {
     Foreign,
     /// PriorityClasses.
     Class,
+    /// ResourceQuotas, watched where jobs wait for their turn.
+    Quota,
 }
 
 impl Kind {
     /// Every kind that a term waits for, in the order in which recovery lists them.
-    pub const ALL: [Self; 6] = [Self::Node, Self::Class, Self::Job, Self::Owned, Self::Pod, Self::Service];
+    pub const ALL: [Self; 7] = [Self::Node, Self::Class, Self::Quota, Self::Job, Self::Owned, Self::Pod, Self::Service];
 }
 
 #[cfg(test)]

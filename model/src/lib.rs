@@ -16,6 +16,7 @@
 
 pub mod command;
 pub mod config;
+pub mod coordination;
 pub mod event;
 pub mod exit;
 pub mod fact;
@@ -33,6 +34,7 @@ pub mod spec;
 
 pub use command::{Command, Effect, ObjectRef, Outcome};
 pub use config::Config;
+pub use coordination::{Coordination, QueueSelector, QuotaFact};
 pub use event::{Allocation, Cause, CauseKind, Decision, Event, Replacement};
 pub use fact::{
     ClassFact, ContainerFact, ContainerState, Fact, GateFact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact,
@@ -47,7 +49,7 @@ pub use policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
     Retryable,
 };
-pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, WaitingJob, WithinQueue};
+pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, UserCounts, WaitingJob, WithinQueue};
 pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
 pub use share::{
     Charge, Demand, GpuRequest, LossKind, Resize, Share, ShareChange, ShareLoss, SizeRange, Target, Usage,

@@ -60,4 +60,6 @@ pub struct Mirror {
     pub failed_starts: u32,
     /// Time before which the job is granted no share: the back-off after a start that failed.
     pub start_after: Option<Timestamp>,
+    /// Time of the job's turn, where it waited for one.
+    pub dequeued_at: Option<Timestamp>,
 }

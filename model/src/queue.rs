@@ -88,6 +88,19 @@ pub struct QueueReport {
     pub waiting: Vec<WaitingJob>,
 }
 
+/// Jobs whose specs are made of one object, as that object tells them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UserCounts {
+    /// Number of jobs that neither run nor have ended.
+    pub pending: u32,
+    /// Number of jobs that run, or did and are restarting or ending.
+    pub running: u32,
+    /// Number of jobs that ended and are still there.
+    pub finished: u32,
+    /// GPUs that pods on nodes asked for and have not given back.
+    pub gpus: u32,
+}
+
 /// A job that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingJob {

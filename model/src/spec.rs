@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::coordination::Coordination;
 use crate::id::Text;
 use crate::owned::OwnedSpec;
 use crate::phase::Phase;
@@ -59,6 +60,10 @@ pub struct JobSpec {
     /// Set if another controller creates and deletes the job's pods. They are observed and counted; the job's object tells that
     /// controller whether it may have them.
     pub observes_pods: bool,
+    /// Set if its object tells how many jobs are made of it.
+    pub counts_users: bool,
+    /// Request for a turn; `None` for a job that may begin at once.
+    pub coordination: Option<Box<Coordination>>,
 }
 
 impl Default for JobSpec {
@@ -85,6 +90,8 @@ impl Default for JobSpec {
             demand: None,
             queue: None,
             observes_pods: false,
+            counts_users: false,
+            coordination: None,
         }
     }
 }

@@ -79,6 +79,7 @@ fn mirrored_term(object: &ObservedObject) -> Term {
         | ObservedObject::Owned(..)
         | ObservedObject::Node(_)
         | ObservedObject::Class(_)
+        | ObservedObject::Quota(_)
         | ObservedObject::Foreign(_) => Term::default(),
     }
 }

@@ -156,6 +156,7 @@ impl Operator {
             ObservedObject::Owned(key, fact) => facts.push_read(&key, Fact::Owned(fact), arrival),
             ObservedObject::Node(fact) => facts.cluster.push((Fact::Node(fact), arrival)),
             ObservedObject::Class(fact) => facts.cluster.push((Fact::Class(fact), arrival)),
+            ObservedObject::Quota(fact) => facts.cluster.push((Fact::Quota(fact), arrival)),
             ObservedObject::Foreign(pod) => self.foreign.applied(*pod),
             ObservedObject::Job(key, object) => self.applied_job(&key, &object, facts, arrival),
         }
@@ -186,6 +187,9 @@ impl Operator {
             ObservedObject::Owned(key, fact) => facts.push(&key, Fact::OwnedGone { uid: fact.uid }),
             ObservedObject::Node(fact) => facts.push_cluster(Fact::NodeGone { name: fact.name }),
             ObservedObject::Class(fact) => facts.push_cluster(Fact::ClassGone { name: fact.name }),
+            ObservedObject::Quota(fact) => {
+                facts.push_cluster(Fact::QuotaGone { namespace: fact.namespace, name: fact.name });
+            }
             ObservedObject::Foreign(pod) => self.foreign.gone(&pod.uid),
             ObservedObject::Job(key, _) => self.job_gone(&key, facts),
         }
@@ -250,6 +254,7 @@ impl Operator {
                 ObservedObject::Owned(_, fact) => present.uids.insert(fact.uid.clone()),
                 ObservedObject::Node(fact) => present.nodes.insert(fact.name.clone()),
                 ObservedObject::Class(fact) => present.classes.insert(fact.name.clone()),
+                ObservedObject::Quota(fact) => present.quotas.insert((fact.namespace.clone(), fact.name.clone())),
                 ObservedObject::Foreign(_) => false,
             };
         }

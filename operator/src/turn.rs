@@ -109,6 +109,12 @@ impl Operator {
             touched.push(key);
         }
         touched.extend(self.stage_queues(now, &mut records)?);
+        let mut shown_otherwise: Vec<JobKey> = self.state.with_changed_users().cloned().collect();
+        shown_otherwise.extend(self.state.take_stale_waits());
+        for key in shown_otherwise {
+            self.stage_job(&key, Vec::new(), now, &[], &mut records)?;
+            touched.push(key);
+        }
         Ok((records, touched))
     }
 
@@ -150,8 +156,9 @@ impl Operator {
         records: &mut Vec<Record>,
     ) -> Result<(), Error> {
         let scope = Scope::Job(key.clone());
-        let touches_node =
-            |(fact, _): &(Fact, Arrival)| matches!(fact, Fact::NodeChanged { .. } | Fact::ShareChanged(_));
+        let touches_node = |(fact, _): &(Fact, Arrival)| {
+            matches!(fact, Fact::NodeChanged { .. } | Fact::ShareChanged(_) | Fact::Dequeued)
+        };
         let mut causes: Vec<Position> = if facts.iter().any(touches_node) { causes.to_vec() } else { Vec::new() };
         for _ in 0..MAX_RECORDS {
             let before = (self.state.stamp, self.state.at);

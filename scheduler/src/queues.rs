@@ -83,6 +83,43 @@ impl Selector {
     }
 }
 
+/// Queues in the order of their first use, and whose turn it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turns {
+    queues: Vec<Text>,
+    selector: Selector,
+}
+
+/// Queues that are kept in order; of more, those where nothing waits are left out.
+const MAX_QUEUES: usize = 100;
+
+impl Turns {
+    /// Returns turns of which none was taken.
+    pub const fn new(selector: Selector) -> Self {
+        Self { queues: Vec::new(), selector }
+    }
+
+    /// Returns true if the selector is of the same rule.
+    pub fn is_of(&self, selector: &Selector) -> bool {
+        std::mem::discriminant(&self.selector) == std::mem::discriminant(selector)
+    }
+
+    /// Takes a turn: returns the queue to serve; `None` when all weights are 0. Queues that are not known yet come last, in the
+    /// order in which they are given.
+    pub fn take(&mut self, waiting: &[QueueLoad]) -> Option<Text> {
+        let load = |name: &Text| waiting.iter().find(|load| load.name == *name);
+        if self.queues.len() > MAX_QUEUES {
+            self.queues.retain(|name| load(name).is_some());
+        }
+        let new: Vec<Text> = waiting.iter().map(|load| load.name.clone()).collect();
+        self.queues.extend(new.into_iter().filter(|name| !self.queues.contains(name)).collect::<Vec<_>>());
+        let weight = |name: &Text| load(name).map_or(0, |load| load.weight);
+        let loads: Vec<QueueLoad> =
+            self.queues.iter().map(|name| QueueLoad { name: name.clone(), weight: weight(name) }).collect();
+        self.selector.pick(&loads).and_then(|place| self.queues.get(place).cloned())
+    }
+}
+
 impl RoundRobin {
     fn pick(&mut self, queues: &[QueueLoad]) -> Option<usize> {
         let first = self.last.as_ref().map_or(0, |(name, place)| {
@@ -255,6 +292,18 @@ mod tests {
         let mut selector = Selector::by_name("SmoothWeightedRoundRobin").unwrap();
         picks(&mut selector, &[5, 1, 1], 3);
         assert_eq!(picks(&mut selector, &[5, 1], 6), cycle("SmoothWeightedRoundRobin", &[5, 1], 6));
+    }
+
+    #[test]
+    fn turns_keep_the_order_in_which_queues_came() {
+        let mut turns = Turns::new(Selector::by_name("RoundRobin").unwrap());
+        let waiting = |names: &str| -> Vec<QueueLoad> {
+            names.chars().map(|name| QueueLoad { name: name.to_string().into(), weight: 1 }).collect()
+        };
+        let all: String = ["B", "AB", "AB", "ABC", "AC", "AC", ""]
+            .map(|names| turns.take(&waiting(names)).map_or_else(|| "-".to_owned(), |name| name.to_string()))
+            .concat();
+        assert_eq!(all, "BABACA-");
     }
 
     #[test]

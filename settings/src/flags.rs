@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use model::Config;
+use model::{Config, QueueSelector};
 use serde_json::Value;
 
 use crate::{duration, torch};
@@ -49,6 +49,8 @@ enum Setting {
     /// A number, or `none`.
     Limit(fn(&mut Config) -> &mut Option<u32>),
     Words(fn(&mut Config) -> &mut Vec<String>),
+    /// The name of a rule by which tenants take turns.
+    Selector(fn(&mut Config) -> &mut QueueSelector),
     /// Read by [`crate::torch`], where specs are translated.
     Translation,
     /// Accepted because command lines of the original operator have it; means nothing to decisions.
@@ -69,6 +71,8 @@ const FLAGS: &[(&str, Setting)] = &[
     ("restart-limit", Setting::Limit(|c| &mut c.restart_limit)),
     ("failure-window", Setting::Duration(|c| &mut c.failure_window_ms)),
     ("capacity-gate", Setting::OffSwitch(|c| &mut c.ignores_capacity)),
+    ("queue-selector", Setting::Selector(|c| &mut c.queue_selector)),
+    ("dequeue-period", Setting::Duration(|c| &mut c.turn_ms)),
     ("gpu-faults", Setting::Words(|c| &mut c.gpu_faults)),
     (torch::GANG, Setting::Translation),
     (torch::GATES, Setting::Translation),
@@ -161,6 +165,11 @@ fn set(config: &mut Config, name: &str, value: &Value) -> Result<(), Error> {
                 _ => return Err(bad("list of words")),
             };
         }
+        Setting::Selector(field) => {
+            let named = QueueSelector::ALL.into_iter().find(|selector| Some(selector.name()) == value.as_str());
+            let wanted = "queue selector; known are RoundRobin, WeightedRoundRobin, SmoothWeightedRoundRobin";
+            *field(config) = named.ok_or_else(|| bad(wanted))?;
+        }
         Setting::Translation => {
             torch::read(&BTreeMap::from([(name.to_owned(), value.clone())]))?;
         }
@@ -187,6 +196,7 @@ mod tests {
             "retry-period": "4s", "retry-period-max": "5s", "orphan-grace-period": "6s", "gpu-faults": "A, B",
             "thread-num": 1000,
             "restart-limit": "3", "failure-window": "500ms", "capacity-gate": "false",
+            "queue-selector": "WeightedRoundRobin", "dequeue_period": "1s",
         }));
         let want = Config {
             creating_restart_ms: 3_600_000,
@@ -203,6 +213,8 @@ mod tests {
             restart_limit: Some(3),
             failure_window_ms: 500,
             ignores_capacity: true,
+            queue_selector: QueueSelector::WeightedRoundRobin,
+            turn_ms: 1_000,
             ..Config::default()
         };
         assert_eq!(set, Ok(want));
@@ -220,6 +232,7 @@ mod tests {
             (json!({"node-grace-period": [1]}), "[1] is no duration"),
             (json!({"enable-creating-failed": "maybe"}), "is no boolean"),
             (json!({"capacity-gate": "of"}), "is no boolean"),
+            (json!({"queue-selector": "Random"}), "is no queue selector; known are RoundRobin"),
             (json!({"gpu-faults": [1]}), "is no list of words"),
             (json!({"restart-limit": -1}), "-1 is no number of restarts or `none`"),
             (json!({"restart-limit": "few"}), "is no number of restarts or `none`"),

@@ -14,6 +14,8 @@ use crate::flags::{Error, plain, switch};
 pub struct TorchSettings {
     /// Gate `DAGScheduling`: types start one after the other.
     pub ordered: bool,
+    /// Gate `JobCoordinator`: jobs wait for their turn, and until the quotas of their namespace have room.
+    pub coordinator: bool,
     /// Flag `enable-gang-scheduling`: Volcano's pod groups, where the cluster has them.
     pub gang: bool,
     /// Gate `TorchLocalMasterAddr`: the master finds itself at `localhost`.
@@ -29,6 +31,7 @@ impl Default for TorchSettings {
     fn default() -> Self {
         Self {
             ordered: true,
+            coordinator: true,
             gang: true,
             local_master: true,
             headless_host_network: false,
@@ -59,8 +62,8 @@ pub(crate) const GATES: &str = "feature-gates";
 /// Flag of [`TorchSettings::host_ports`].
 pub(crate) const HOST_PORTS: &str = "hostnetwork-port-range";
 
-/// Gates without an effect here: the queue and least numbers of members need none.
-const INERT: [&str; 2] = ["GangScheduling", "JobCoordinator"];
+/// Gates without an effect here: least numbers of members need none.
+const INERT: [&str; 1] = ["GangScheduling"];
 
 /// Reads the settings that flags ask for; what they leave out has its default. Other flags are passed over.
 ///
@@ -107,9 +110,10 @@ fn set_gate(settings: &mut TorchSettings, gate: &str) -> Option<()> {
     let on: bool = value.trim().parse().ok()?;
     match name.trim() {
         "DAGScheduling" => settings.ordered = on,
+        "JobCoordinator" => settings.coordinator = on,
         "TorchLocalMasterAddr" => settings.local_master = on,
         "HostNetWithHeadlessSvc" | "AllAlpha" => settings.headless_host_network = on,
-        "AllBeta" => (settings.ordered, settings.local_master) = (on, on),
+        "AllBeta" => (settings.ordered, settings.local_master, settings.coordinator) = (on, on, on),
         name if INERT.contains(&name) => {}
         _ => return None,
     }
@@ -144,8 +148,8 @@ mod tests {
             (json!({"node-grace-period": "1m"}), usual),
             (json!({"enable_gang-scheduling": false}), TorchSettings { gang: false, ..usual }),
             (
-                json!({"feature-gates": "DAGScheduling=false, JobCoordinator=true"}),
-                TorchSettings { ordered: false, ..usual },
+                json!({"feature-gates": "DAGScheduling=false, JobCoordinator=false"}),
+                TorchSettings { ordered: false, coordinator: false, ..usual },
             ),
             (json!({"feature-gates": "TorchLocalMasterAddr=false"}), TorchSettings { local_master: false, ..usual }),
             (json!({"feature-gates": "AllAlpha=true"}), TorchSettings { headless_host_network: true, ..usual }),

@@ -36,7 +36,7 @@ const FACTS: [&str; 18] = [
 const OWNED: [&str; 2] = ["Owned", "OwnedGone"];
 
 /// Kinds of facts that only jobs with GPUs, or queues, have.
-const QUEUED: [&str; 2] = ["ShareChanged", "QueueReported"];
+const QUEUED: [&str; 3] = ["ShareChanged", "QueueReported", "Dequeued"];
 
 #[test]
 fn every_phase_and_kind_of_fact() {

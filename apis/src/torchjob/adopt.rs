@@ -46,6 +46,8 @@ fn without_mirror(object: &Value, settings: TorchSettings, milestones: &mut Vec<
     if matches!(phase, Phase::Running | Phase::Restarting) {
         return Mirror { stamp, phase, ..Mirror::default() };
     }
+    // One that left its queue does not wait again.
+    let dequeued_at = milestones.last().filter(|last| last.phase == Phase::Queued).map(|last| last.at);
     milestones.clear();
-    Mirror { stamp, ..Mirror::default() }
+    Mirror { stamp, dequeued_at, ..Mirror::default() }
 }

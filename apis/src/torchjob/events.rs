@@ -25,7 +25,19 @@ pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
         }
     }
     found.extend(step.events.iter().filter_map(|event| decision(step, event)));
+    found.extend(step.events.iter().filter_map(|event| short_quota(step, event)));
     found
+}
+
+/// Reports a quota that has no room for the job.
+fn short_quota(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
+    step.job.quota_short.as_ref()?;
+    match event {
+        Event::PhaseChanged { to: Phase::Pending, message } | Event::MessageChanged { message } => {
+            Some(normal("QuotaNotSatisfied", message.to_string()))
+        }
+        _ => None,
+    }
 }
 
 fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {

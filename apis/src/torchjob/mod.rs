@@ -1,12 +1,13 @@
 //! TorchJob (`train.distributed.io/v1alpha1`), as torch-on-k8s served it.
 //!
-//! Each file has one direction: `spec` reads the job object with `run_policy`, `tasks`, `elastic_args` and `model_output`. `pods`,
+//! Each file has one direction: `spec` reads the job object with `run_policy`, `tasks`, `coordination`, `elastic_args` and `model_output`. `pods`,
 //! `services`, `pod_groups` and `network` render from it, with `elastic` for what stands on the objects of elastic jobs. `status`, `conditions` and `adopt` write and read its status, `events` reports records in
 //! this API's reasons, `crd` is its schema, `words` its vocabulary. Nothing here decides
 //! anything about a job's life. Tests: `tests/`, and beside the smaller files.
 
 mod adopt;
 mod conditions;
+mod coordination;
 mod crd;
 mod elastic;
 mod elastic_args;
@@ -165,6 +166,10 @@ impl JobApi for TorchJob {
     fn priority(&self, object: &Value) -> Option<i32> {
         let priority = at(object, &["spec", "schedulingPolicy", "priority"]).and_then(Value::as_i64);
         priority.and_then(|priority| i32::try_from(priority).ok())
+    }
+
+    fn takes_turns(&self) -> bool {
+        self.settings.coordinator
     }
 
     fn series(&self) -> Option<&'static Series> {

@@ -120,22 +120,28 @@ fn body(manifest: &Value, groups: &[GroupSpec], name: &str) -> Value {
     })
 }
 
-/// Returns what a pod requests, in thousandths: its containers together or an init container, whichever is more, and its overhead.
+/// Returns what a pod requests, in thousandths.
 fn requests(spec: &Value) -> BTreeMap<String, i128> {
-    let amounts = |of: Option<&Value>| -> Vec<(String, i128)> {
-        let members = of.and_then(Value::as_object).into_iter().flatten();
-        members.filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount)?.milli()))).collect()
-    };
-    let of_container = |container: &Value| amounts(at(container, &["resources", "requests"]));
+    totals(spec, |container| amounts(at(container, &["resources", "requests"])))
+}
+
+/// Returns amounts by name, in thousandths. One that is no quantity is left out.
+pub(super) fn amounts(of: Option<&Value>) -> Vec<(String, i128)> {
+    let members = of.and_then(Value::as_object).into_iter().flatten();
+    members.filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount)?.milli()))).collect()
+}
+
+/// Returns what a pod comes to, in thousandths: its containers together or an init container, whichever is more, and its overhead.
+pub(super) fn totals(spec: &Value, of_container: impl Fn(&Value) -> Vec<(String, i128)>) -> BTreeMap<String, i128> {
     let mut all: BTreeMap<String, i128> = BTreeMap::new();
     let add = |all: &mut BTreeMap<String, i128>, name: String, amount: i128| {
         let sum = all.entry(name).or_default();
         *sum = sum.saturating_add(amount);
     };
-    for (name, amount) in list_at(spec, &["containers"]).iter().flat_map(of_container) {
+    for (name, amount) in list_at(spec, &["containers"]).iter().flat_map(&of_container) {
         add(&mut all, name, amount);
     }
-    for (name, amount) in list_at(spec, &["initContainers"]).iter().flat_map(of_container) {
+    for (name, amount) in list_at(spec, &["initContainers"]).iter().flat_map(&of_container) {
         let sum = all.entry(name).or_default();
         *sum = amount.max(*sum);
     }

@@ -33,6 +33,8 @@ pub(super) struct RunPolicy<'a> {
     pub backoff_limit: Option<u32>,
     /// Least number of members of a pod group of the whole job.
     pub min_available: Option<u32>,
+    /// Priority in its queue; without it, that of its class.
+    pub priority: Option<i32>,
     /// Priority class of its pod groups.
     pub priority_class: Option<&'a str>,
     /// Queue of its pod groups.
@@ -56,11 +58,12 @@ pub(super) fn read<'a>(spec: &'a Value, findings: &mut Findings) -> RunPolicy<'a
     let policy = findings.object(spec, "spec", "schedulingPolicy").and_then(|_| spec.get("schedulingPolicy"));
     let policy = policy.unwrap_or(&Value::Null);
     let least = findings.integer(policy, &base, "minAvailable", i64::from(i32::MIN), second);
-    findings.integer(policy, &base, "priority", i64::from(i32::MIN), second);
+    let priority = findings.integer(policy, &base, "priority", i64::from(i32::MIN), second);
+    let priority = priority.and_then(|n| i32::try_from(n).ok());
     let mut text = |key: &str| findings.text(policy, &base, key).filter(|text| !text.is_empty());
     let (priority_class, queue) = (text("priorityClassName"), text("queue"));
     let min_available = least.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-    RunPolicy { clean, ttl_s, limit_s, backoff_limit, min_available, priority_class, queue }
+    RunPolicy { clean, ttl_s, limit_s, backoff_limit, min_available, priority, priority_class, queue }
 }
 
 /// Returns the name under which a field is written: the original's, or the usual one where that is absent. One that does not count is

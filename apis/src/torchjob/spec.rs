@@ -17,7 +17,7 @@ use super::crd::spec_schema;
 use super::run_policy::{self, RunPolicy};
 use super::tasks::{self, TaskSpec};
 use super::words::{CONTAINER, KIND, NETWORK_MODE, PORT, PORT_NAME, Task};
-use super::{elastic, elastic_args, model_output, pod_groups, services};
+use super::{coordination, elastic, elastic_args, model_output, pod_groups, services};
 use crate::api::RenderInput;
 use crate::fields::{Finding, Findings};
 use crate::objects::{annotation, at, list_at, name, namespace, text_at, uid};
@@ -75,6 +75,7 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
     let is_elastic = notes.elastic.is_some();
     let manifest = manifest(object, &tasks, (args, model, is_elastic), &run, settings);
     let mut spec = job_spec(groups, &run);
+    spec.coordination = settings.coordinator.then(|| Box::new(coordination::of(object, &tasks, &run)));
     spec.owned = pod_groups::objects(&manifest, &spec.groups);
     let key = JobKey {
         namespace: namespace(object),

@@ -28,6 +28,9 @@ pub(super) fn crd() -> Value {
         columns: vec![
             column("Queue", "string", ".spec.queue.name", 0, "The KAI Queue."),
             column("Phase", "string", ".status.phase", 0, "Where the queue stands."),
+            column("Pending", "integer", ".status.pendingJobs", 0, "Jobs that neither run nor have ended."),
+            column("Running", "integer", ".status.runningJobs", 0, "Jobs that run."),
+            column("GPUs", "integer", ".status.allocatedGPUs", 0, "GPUs of its jobs' pods on nodes."),
             column("Age", "date", ".metadata.creationTimestamp", 0, "When the queue was created."),
         ],
         spec: loosened(strict_spec()),
@@ -189,6 +192,13 @@ fn status() -> Value {
         ("phase", field("string", "Active or Terminating.")),
         ("observedGeneration", field("integer", "Generation of the spec that was read last.")),
         ("lastUpdateTime", time("When the phase changed.")),
+        (
+            "pendingJobs",
+            field("integer", "Number of its jobs that neither run nor have ended, suspended ones included."),
+        ),
+        ("runningJobs", field("integer", "Number of its jobs that run, or restart.")),
+        ("finishedJobs", field("integer", "Number of its jobs that ended and are still there.")),
+        ("allocatedGPUs", field("integer", "GPUs that pods of its jobs hold: those on nodes that have not ended.")),
         ("resourcesReady", field("boolean", "Whether the objects of the queue exist, besides its KAI Queue.")),
         ("resourceStatuses", list(&ready, "The objects of resources.")),
         (

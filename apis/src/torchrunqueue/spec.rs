@@ -53,7 +53,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         pods: None,
     }));
     owned.extend(queue.templates.iter().map(Templated::owned));
-    Some(JobSpec { owned, finalizer: true, ..translation::without_groups() })
+    Some(JobSpec { owned, finalizer: true, counts_users: true, ..translation::without_groups() })
 }
 
 /// Returns the name of the claim for the datasets of a queue.

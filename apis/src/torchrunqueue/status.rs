@@ -3,7 +3,7 @@
 //! It must not hold anything back that `adopt` needs. Tests: `tests.rs`.
 
 use engine::Job;
-use model::{JobKey, ObjectRef, Outcome, OwnedRef, Phase};
+use model::{JobKey, ObjectRef, Outcome, OwnedRef, Phase, UserCounts};
 use serde_json::{Map, Value, json};
 
 use super::TorchrunQueue;
@@ -30,6 +30,12 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
     }
     if let Some(last) = job.milestones.back() {
         status.insert("lastUpdateTime".to_owned(), time(last.at));
+    }
+    let UserCounts { pending, running, finished, gpus } = job.users;
+    for (name, number) in
+        [("pendingJobs", pending), ("runningJobs", running), ("finishedJobs", finished), ("allocatedGPUs", gpus)]
+    {
+        status.insert(name.to_owned(), json!(number));
     }
     status.insert("resourcesReady".to_owned(), json!(lacking(job).is_none()));
     let objects = manifest.as_ref().map(|manifest| list_at(manifest, &["objects"])).unwrap_or_default();

@@ -43,7 +43,7 @@ fn the_definition_is_structural_and_described() {
     let schema = schema(&TorchrunQueue);
     check_structure(&schema, "$");
     check_described(&schema, "$");
-    assert_eq!(columns(&TorchrunQueue), ["Queue", "Phase", "Age"]);
+    assert_eq!(columns(&TorchrunQueue), ["Queue", "Phase", "Pending", "Running", "GPUs", "Age"]);
     assert_eq!(TorchrunQueue.crd()["spec"]["names"]["shortNames"], json!(["trq", "jq"]));
 }
 

@@ -33,6 +33,8 @@ pub struct Present {
     pub nodes: BTreeSet<Text>,
     /// Names of its priority classes.
     pub classes: BTreeSet<Text>,
+    /// Namespaces and names of its quotas.
+    pub quotas: BTreeSet<(Text, Text)>,
 }
 
 impl State {
@@ -60,6 +62,7 @@ impl State {
             }
             Kind::Owned => self.owned_in(list).map(|(_, fact)| fact.rv).max(),
             Kind::Class => self.queues.classes.by_name.values().map(|class| class.rv).max(),
+            Kind::Quota => self.queues.coordinator.quotas.values().map(|quota| quota.rv).max(),
             Kind::Foreign => None,
         };
         self.list_rv(list.kind, list.of).max(seen.unwrap_or_default())
@@ -103,6 +106,11 @@ impl State {
                 let known = self.queues.classes.by_name.values();
                 let absent = known.filter(|class| class.rv <= rv && !present.classes.contains(&class.name));
                 gone.extend(absent.map(|class| (Scope::Cluster, Fact::ClassGone { name: class.name.clone() })));
+            }
+            Kind::Quota => {
+                let known = self.queues.coordinator.quotas.iter().filter(|(_, quota)| quota.rv <= rv);
+                let absent = known.map(|(key, _)| key).filter(|key| !present.quotas.contains(*key)).cloned();
+                gone.extend(absent.map(|(namespace, name)| (Scope::Cluster, Fact::QuotaGone { namespace, name })));
             }
             Kind::Owned | Kind::Foreign => {}
         }

@@ -451,7 +451,12 @@ fn a_list_ends_what_it_does_not_hold() {
     let mut state = known(&[pod("p1", 1, 30), claim("c0", KNOWN, true)]);
     state.jobs.get_mut(&key()).unwrap().deleting_pods.extend(["p0".into(), "x".into()]);
     state.take_in(&Scope::Cluster, &class(KNOWN, 1));
-    let here = |uid: &str| Present { uids: [uid.into()].into(), nodes: ["m".into()].into(), classes: [].into() };
+    let here = |uid: &str| Present {
+        uids: [uid.into()].into(),
+        nodes: ["m".into()].into(),
+        classes: [].into(),
+        quotas: [].into(),
+    };
     let job = || Scope::Job(key());
     let end = |uid: &str, rv: Option<u64>| (job(), Fact::PodGone { uid: uid.into(), rv: rv.map(ResourceVersion) });
     // (kind, uid it holds, whether its source shows the job, what ends)

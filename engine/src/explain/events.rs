@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use model::{Decision, Event, JobKey, LossKind, ShareChange, Target};
+use model::{Decision, Event, JobKey, LossKind, ShareChange, Target, UserCounts};
 
 /// An event in words; `None` for those that a phase change beside them says better.
 pub fn event_words(event: &Event) -> Option<String> {
@@ -66,6 +66,10 @@ pub fn event_words(event: &Event) -> Option<String> {
                 format!("{}/{} {}", job.namespace, job.name, share_words(change))
             };
             changes.iter().map(change).collect::<Vec<_>>().join("; ")
+        }
+        Event::Dequeued { job, .. } => format!("it is the turn of {}/{}", job.namespace, job.name),
+        Event::UsersCounted(UserCounts { pending, running, finished, gpus }) => {
+            format!("its jobs: {pending} pending, {running} running on {gpus} GPUs, {finished} finished")
         }
         Event::Stalled { message: Some(message) } => message.to_string(),
         Event::Stalled { message: None } | Event::MessageChanged { .. } | Event::Reported { .. } => return None,

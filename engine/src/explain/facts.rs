@@ -37,6 +37,8 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::ForeignUse { .. }
         | Fact::Class(_)
         | Fact::ClassGone { .. }
+        | Fact::Quota(_)
+        | Fact::QuotaGone { .. }
         | Fact::NodeChanged { .. }
         | Fact::Relisted { .. }
         | Fact::Answered { .. }
@@ -45,6 +47,7 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::Adopted(_)
         | Fact::QueuesAsked { .. }
         | Fact::ShareChanged(_)
+        | Fact::Dequeued
         | Fact::QueueReported(_) => None,
     }
 }
@@ -106,6 +109,9 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         Fact::NodeGone { name } => format!("node {name} is gone"),
         Fact::Class(class) => format!("priority class {} has the value {}", class.name, class.value),
         Fact::ClassGone { name } => format!("priority class {name} is gone"),
+        Fact::Quota(quota) => format!("ResourceQuota {} of namespace {} changed", quota.name, quota.namespace),
+        Fact::QuotaGone { namespace, name } => format!("ResourceQuota {name} of namespace {namespace} is gone"),
+        Fact::Dequeued => "it is the job's turn".to_owned(),
         Fact::NodeChanged { name } => format!("node {name} changed"),
         Fact::Answered { object, outcome } => answer_words(object, outcome),
         Fact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),

@@ -19,7 +19,7 @@ pub struct Classes {
 
 impl Classes {
     /// Returns the value of a class; `None` if there is no such class.
-    fn value(&self, name: &str) -> Option<i32> {
+    pub(super) fn value(&self, name: &str) -> Option<i32> {
         let built_in = || BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         self.by_name.get(name).map(|class| class.value).or_else(built_in)
     }

@@ -3,6 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`holder`] | the part of a job that queues decide by |
+//! | [`coordinator`] | turns of jobs that wait for one before anything else |
 //! | [`classes`] | priorities of jobs that tell none themselves |
 //! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
 //! | [`grant`] | targets become shares where there is room |
@@ -18,6 +19,7 @@
 //! of `simulator` after every call.
 
 mod classes;
+pub(crate) mod coordinator;
 pub mod forecast;
 mod grant;
 mod holder;
@@ -31,6 +33,7 @@ use scheduler::MemoryChange;
 use scheduler::desk::Ledger;
 
 pub use self::classes::Classes;
+use self::coordinator::Coordinator;
 use self::holder::Holder;
 pub use self::round::{ROOT_POLICY, Tenants};
 use crate::job::Job;
@@ -58,6 +61,8 @@ pub struct Queues {
     /// Jobs that hold places or ask for some.
     pub(crate) holders: BTreeMap<JobKey, Holder>,
     pub(crate) pace: Pace,
+    /// Turns.
+    pub(crate) coordinator: Coordinator,
 }
 
 /// The time for the next decision. Derived from what happened in this process: after a start everything is asked again.
@@ -90,6 +95,7 @@ impl Queues {
     /// Notes what a record changed of a job; `None` when it is forgotten.
     pub(crate) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
         self.note_object(key, job);
+        self.coordinator.note(key, job);
         let new = job.and_then(|job| Holder::of(job, &self.classes));
         let wants = new.as_ref().is_some_and(|holder| holder.wants);
         match self.targets.get(key) {
@@ -166,6 +172,7 @@ impl Queues {
 
     /// Asks for everything again, at the start of a term.
     pub(crate) fn begin_term(&mut self, quiet_until: Timestamp) {
+        self.coordinator.ask();
         self.pace = Pace {
             round: true,
             grants: true,
@@ -212,15 +219,18 @@ impl State {
         let round = pace.round.then(|| self.queues.next_round().max(self.at));
         let grants = pace.grants.then_some(self.at);
         let at = round.into_iter().chain(grants).chain(pace.wake).min();
-        at.filter(|_| !self.queues.is_idle())
+        let turn = self.queues.coordinator.due_at(self.config.turn_ms, self.at);
+        at.filter(|_| !self.queues.is_idle()).into_iter().chain(turn).min()
     }
 
     /// Returns the fact that begins a record of the queues, if one is due.
     pub fn queues_due(&self, now: Timestamp) -> Option<Fact> {
         let pace = &self.queues.pace;
         let wakes = pace.wake.is_some_and(|at| at <= now);
-        let round = (pace.round || wakes) && self.queues.next_round() <= now;
-        (!self.queues.is_idle() && (round || pace.grants)).then_some(Fact::QueuesAsked { round })
+        let is_idle = self.queues.is_idle();
+        let round = (pace.round || wakes) && self.queues.next_round() <= now && !is_idle;
+        let turn = self.queues.coordinator.due_at(self.config.turn_ms, now).is_some_and(|at| at <= now);
+        (round || turn || pace.grants && !is_idle).then_some(Fact::QueuesAsked { round })
     }
 
     /// Returns true if the pods of a job are created within a share only: it needs GPUs that some node offers, or names a queue. A
@@ -260,6 +270,7 @@ impl State {
             demand.priority.is_none().then(|| key.clone())
         };
         let named: Vec<JobKey> = self.jobs.live_from(None).filter_map(names_class).collect();
+        self.queues.coordinator.ask();
         let mut dirty = crate::state::Dirty::new();
         for key in named {
             if self.show_classes(&key) {
@@ -294,6 +305,10 @@ impl State {
         self.format = self.format.max(crate::wire::format::of_event(event));
         if let Event::Allocated(allocation) = event {
             self.apply_allocation(allocation);
+            return Ok(());
+        }
+        if let Event::Dequeued { turns, .. } = event {
+            self.apply_turn(turns);
             return Ok(());
         }
         if matches!(event, Event::Shared { .. } | Event::Reported { .. }) {
@@ -351,6 +366,13 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     if !changes.is_empty() {
         events.push(Event::Shared { changes });
     }
+    let turn = coordinator::decide(state, now);
+    if let Some(event) = &turn {
+        let applied = state.apply_queues(event);
+        debug_assert_eq!(applied, Ok(()), "decided event must apply");
+    }
+    state.turn_decided(turn.is_some(), now);
+    events.extend(turn);
     let queues = report::changed(state, waits.as_ref());
     if !queues.is_empty() {
         events.push(Event::Reported { queues });
@@ -364,6 +386,11 @@ pub fn follow_ups(events: &[Event]) -> impl Iterator<Item = (&JobKey, Fact)> {
         events.iter().filter_map(|event| if let Event::Shared { changes } = event { Some(changes) } else { None });
     let reports =
         events.iter().filter_map(|event| if let Event::Reported { queues } = event { Some(queues) } else { None });
+    let turns =
+        events.iter().filter_map(|event| if let Event::Dequeued { job, .. } = event { Some(job) } else { None });
     let changes = changes.flatten().map(|(key, change)| (key, Fact::ShareChanged(Box::new(change.clone()))));
-    changes.chain(reports.flatten().map(|(key, report)| (key, Fact::QueueReported(Box::new(report.clone())))))
+    let turns = turns.map(|job| (job, Fact::Dequeued));
+    turns
+        .chain(changes)
+        .chain(reports.flatten().map(|(key, report)| (key, Fact::QueueReported(Box::new(report.clone())))))
 }

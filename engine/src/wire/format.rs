@@ -19,6 +19,9 @@ pub(super) fn of_record(facts: &[Fact], events: &[Event]) -> u16 {
 pub(crate) fn of_fact(fact: &Fact) -> u16 {
     match fact {
         Fact::Spec(fact) => {
+            if fact.spec.as_ref().is_ok_and(|spec| spec.counts_users || spec.coordination.is_some()) {
+                return 5;
+            }
             let made_of = !fact.missing.is_empty() || !fact.needs.is_empty();
             if fact.fatal || fact.notes.is_some() || fact.spec.as_ref().is_ok_and(spec4) {
                 return 4;
@@ -31,12 +34,15 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
         }
+        Fact::Adopted(adopted) if adopted.mirror.dequeued_at.is_some() => 5,
         Fact::Adopted(adopted) if adoption4(adopted) => 4,
         Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
         Fact::Owned(fact) if fact.keep == Keep::Left || fact.gate.is_some() || fact.contents.is_some() => 4,
         Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
         Fact::Job(fact) if fact.reported_end.is_some() => 4,
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
+        Fact::Configured(config) if config5(config) => 5,
+        Fact::Relisted { kind: Kind::Quota, .. } | Fact::Quota(_) | Fact::QuotaGone { .. } | Fact::Dequeued => 5,
         Fact::Configured(config) if config4(config) => 4,
         Fact::Node(node) if !node.gpus.is_empty() || node.closed || !node.labels.is_empty() => 4,
         Fact::Relisted { kind: Kind::Foreign | Kind::Class, .. }
@@ -64,6 +70,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
 /// Returns the oldest format that can hold an event.
 pub(crate) fn of_event(event: &Event) -> u16 {
     match event {
+        Event::UsersCounted(_) | Event::Dequeued { .. } => 5,
         Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => 4,
         Event::Decided(of) if cause4(of) => 4,
         Event::OwnedPlanned { .. } | Event::OwnedDropped { .. } | Event::Achieved { .. } => 3,
@@ -176,6 +183,11 @@ fn cause4(decision: &Decision) -> bool {
 fn config4(config: &model::Config) -> bool {
     let model::Config { ignores_capacity, quiet_ms, start_timeout_ms, .. } = config;
     *ignores_capacity || *quiet_ms > 0 || *start_timeout_ms != model::Config::default().start_timeout_ms
+}
+
+fn config5(config: &model::Config) -> bool {
+    let usual = model::Config::default();
+    (config.queue_selector, config.turn_ms) != (usual.queue_selector, usual.turn_ms)
 }
 
 fn adoption3(adopted: &Adopted) -> bool {

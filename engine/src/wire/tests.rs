@@ -4,6 +4,7 @@ pub(crate) mod values;
 pub(crate) mod values2;
 pub(crate) mod values3;
 pub(crate) mod values4;
+pub(crate) mod values5;
 
 use model::JobKey;
 
@@ -22,9 +23,18 @@ const CHECKPOINT_3: &str = include_str!("tests/checkpoint3.json");
 const RECORD_4: &str = include_str!("tests/record4.json");
 const CHECKPOINT_4: &str = include_str!("tests/checkpoint4.json");
 
+/// The same for what format 5 adds.
+const RECORD_5: &str = include_str!("tests/record5.json");
+const CHECKPOINT_5: &str = include_str!("tests/checkpoint5.json");
+
 #[test]
 fn every_fact_and_event_is_written_as_ever_and_read_back() {
-    let later = [(values2::record(), RECORD_2), (values3::record(), RECORD_3), (values4::record(), RECORD_4)];
+    let later = [
+        (values2::record(), RECORD_2),
+        (values3::record(), RECORD_3),
+        (values4::record(), RECORD_4),
+        (values5::record(), RECORD_5),
+    ];
     for (record, text) in [(values::record(), RECORD)].into_iter().chain(later) {
         assert_eq!(String::from_utf8(record.encode().unwrap()).unwrap(), text);
         assert_eq!(Record::decode(record.position, record.term, text.as_bytes()).unwrap(), record);
@@ -36,7 +46,12 @@ fn every_fact_and_event_is_written_as_ever_and_read_back() {
 #[test]
 fn every_member_of_a_state_is_written_as_ever_and_read_back() {
     let text = |state: &State| String::from_utf8(state.to_checkpoint().unwrap()).unwrap();
-    let later = [(values2::state(), CHECKPOINT_2), (values3::state(), CHECKPOINT_3), (values4::state(), CHECKPOINT_4)];
+    let later = [
+        (values2::state(), CHECKPOINT_2),
+        (values3::state(), CHECKPOINT_3),
+        (values4::state(), CHECKPOINT_4),
+        (values5::state(), CHECKPOINT_5),
+    ];
     for (state, stored) in [(values::state(), CHECKPOINT)].into_iter().chain(later) {
         assert_eq!(text(&state), stored);
         assert_eq!(text(&State::from_checkpoint(stored.as_bytes()).unwrap()), stored);
@@ -72,6 +87,12 @@ fn a_record_has_the_oldest_format_that_can_hold_it() {
     for event in values4::events() {
         assert_eq!(version(old.facts.clone(), vec![event.clone()]), 4, "{event:?}");
     }
+    for fact in values5::facts().into_iter().chain(values5::cluster_facts()) {
+        assert_eq!(version(vec![fact.clone()], vec![]), 5, "{fact:?}");
+    }
+    for event in values5::events() {
+        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 5, "{event:?}");
+    }
     // A state remembers what it was folded from.
     let mut state = State::default();
     state.take_in(&Scope::Job(values::key()), &values2::facts()[0]);
@@ -82,8 +103,13 @@ fn a_record_has_the_oldest_format_that_can_hold_it() {
 
 #[test]
 fn a_mirror_survives_its_object() {
-    for fact in
-        values::record().facts.into_iter().chain(values2::facts()).chain(values3::facts()).chain(values4::facts())
+    for fact in values::record()
+        .facts
+        .into_iter()
+        .chain(values2::facts())
+        .chain(values3::facts())
+        .chain(values4::facts())
+        .chain(values5::facts())
     {
         let Fact::Adopted(adopted) = fact else { continue };
         assert_eq!(mirror_from_value(&mirror_value(&adopted.mirror)), Some(adopted.mirror));
@@ -153,8 +179,8 @@ fn members_added_later_are_passed_over_and_what_a_newer_build_wrote_is_refused_b
     let job = r#""job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"}"#;
     let in_job = |members: &str| format!(r#"{{"at":5,{job},{members}}}"#);
     for (newer, want) in [
-        (r#"{"v":5,"at":5}"#.to_owned(), Newer::Format(5)),
-        (r#"{"v":5,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(5)),
+        (r#"{"v":6,"at":5}"#.to_owned(), Newer::Format(6)),
+        (r#"{"v":6,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(6)),
         (format!(r#"{{"at":5,"behaviour":{},"facts":["Due"]}}"#, BEHAVIOUR + 1), Newer::Behaviour(BEHAVIOUR + 1)),
         (r#"{"behaviour":4000000000,"what":1}"#.to_owned(), Newer::Behaviour(4_000_000_000)),
         (in_job(r#""facts":["Unheard"]"#), word("Unheard")),

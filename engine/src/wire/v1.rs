@@ -124,6 +124,13 @@ pub(super) struct CheckpointRef<'a> {
     #[serde_as(as = "Vec<fact::ClassFact>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) classes: Vec<model::ClassFact>,
+    #[serde_as(as = "Vec<fact::QuotaFact>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) quotas: Vec<model::QuotaFact>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) turns: Option<&'a scheduler::queues::Turns>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) turn_at: Option<Timestamp>,
 }
 
 /// State of the queues, to be written.
@@ -175,6 +182,13 @@ pub(super) struct Checkpoint {
     #[serde_as(as = "Vec<fact::ClassFact>")]
     #[serde(default)]
     pub(super) classes: Vec<model::ClassFact>,
+    #[serde_as(as = "Vec<fact::QuotaFact>")]
+    #[serde(default)]
+    pub(super) quotas: Vec<model::QuotaFact>,
+    #[serde(default)]
+    pub(super) turns: Option<scheduler::queues::Turns>,
+    #[serde(default)]
+    pub(super) turn_at: Option<Timestamp>,
 }
 
 /// Writes jobs as pairs of key and job, in the order of their keys.

@@ -125,6 +125,13 @@ pub(crate) const CLASS: FieldMask = Only(&[
     ("globalDefault", All),
 ]);
 
+/// Members kept of a ResourceQuota.
+pub(crate) const QUOTA: FieldMask = Only(&[
+    ("metadata", Only(&[("name", All), ("namespace", All), ("uid", All), ("resourceVersion", All)])),
+    ("spec", Only(&[("hard", All)])),
+    ("status", Only(&[("used", All)])),
+]);
+
 /// A job object: whole, but for what only other tools read.
 pub(crate) const JOB: FieldMask = Except(&[(
     "metadata",

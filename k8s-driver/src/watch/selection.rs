@@ -92,6 +92,7 @@ impl Selection {
             ObservedObject::Job(..)
             | ObservedObject::Node(_)
             | ObservedObject::Class(_)
+            | ObservedObject::Quota(_)
             | ObservedObject::Foreign(_) => return true,
         };
         self.selected().is_none_or(|selected| selected.values().any(|jobs| jobs.contains(&owner.uid)))
@@ -111,6 +112,7 @@ fn job(seen: &ObservedObject) -> Option<&Uid> {
         | ObservedObject::Owned(..)
         | ObservedObject::Node(_)
         | ObservedObject::Class(_)
+        | ObservedObject::Quota(_)
         | ObservedObject::Foreign(_) => None,
     }
 }

@@ -84,6 +84,7 @@ pub(crate) fn in_scope(target: apis::WatchTarget, scope: &JobFilter) -> Source {
         Kind::Owned => projection::OWNED,
         Kind::Foreign => projection::FOREIGN,
         Kind::Class => projection::CLASS,
+        Kind::Quota => projection::QUOTA,
     };
     Source {
         path: collection(&resource.api_version, plural, namespace),
@@ -127,6 +128,7 @@ mod tests {
         let all = [
             ("/api/v1/nodes", ""),
             ("/apis/scheduling.k8s.io/v1/priorityclasses", ""),
+            ("/api/v1/resourcequotas", ""),
             ("/apis/elasticdeeplearning.ai/v1/aitrainingjobs", ""),
             ("/apis/elastic.pytorch.org/v1alpha1/elasticjobs", ""),
             ("/apis/kubeflow.org/v2beta1/mpijobs", ""),
@@ -163,6 +165,8 @@ mod tests {
         let scope = JobFilter { namespace: Some("ml".to_owned()), label_selector: "team=a".to_owned() };
         let some = [
             ("/api/v1/nodes", ""),
+            ("/apis/scheduling.k8s.io/v1/priorityclasses", ""),
+            ("/api/v1/namespaces/ml/resourcequotas", ""),
             ("/apis/elasticdeeplearning.ai/v1/namespaces/ml/aitrainingjobs", "team=a"),
             ("/apis/elastic.pytorch.org/v1alpha1/namespaces/ml/elasticjobs", "team=a"),
             ("/apis/kubeflow.org/v2beta1/namespaces/ml/mpijobs", "team=a"),

@@ -107,6 +107,7 @@ fn name(seen: &ObservedObject) -> String {
         ObservedObject::Owned(_, fact) => fact.object.name.to_string(),
         ObservedObject::Node(fact) => fact.name.to_string(),
         ObservedObject::Class(fact) => fact.name.to_string(),
+        ObservedObject::Quota(fact) => fact.name.to_string(),
         ObservedObject::Foreign(pod) => pod.uid.0.to_string(),
     }
 }

@@ -127,9 +127,15 @@ pub(super) struct Settings {
     /// Give TorchJobs pod groups of Volcano, where the cluster has them. [default: true]
     #[arg(long, env = "TRAINYARD_ENABLE_GANG_SCHEDULING", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "TorchJob")]
     enable_gang_scheduling: Option<bool>,
-    /// Gates of TorchJobs: `DAGScheduling`, `TorchLocalMasterAddr`, `HostNetWithHeadlessSvc`, each `=true` or `=false`.
+    /// Gates of TorchJobs: `DAGScheduling`, `JobCoordinator`, `TorchLocalMasterAddr`, `HostNetWithHeadlessSvc`, each `=true` or `=false`.
     #[arg(long, env = "TRAINYARD_FEATURE_GATES", value_name = "GATES", help_heading = "TorchJob")]
     feature_gates: Option<String>,
+    /// How the queues of TorchJobs take turns: `RoundRobin`, `WeightedRoundRobin` or `SmoothWeightedRoundRobin`. [default: `RoundRobin`]
+    #[arg(long, env = "TRAINYARD_QUEUE_SELECTOR", value_name = "NAME", help_heading = "TorchJob")]
+    queue_selector: Option<String>,
+    /// Least time between two TorchJobs that leave their queues. [default: 100ms]
+    #[arg(long, env = "TRAINYARD_DEQUEUE_PERIOD", value_name = "TIME", help_heading = "TorchJob")]
+    dequeue_period: Option<String>,
     /// Ports of TorchJobs' pods on the network of their nodes. [default: 20000-30000]
     #[arg(long, env = "TRAINYARD_HOSTNETWORK_PORT_RANGE", value_name = "RANGE", help_heading = "TorchJob")]
     hostnetwork_port_range: Option<String>,

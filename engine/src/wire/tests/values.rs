@@ -45,10 +45,12 @@ fn config() -> Config {
         gpu_faults: vec!["Xid".to_owned()],
         restart_limit: Some(10),
         failure_window_ms: 11,
-        // Members of format 4 as they are where nothing is written.
+        // Members of formats 4 and 5 as they are where nothing is written.
         ignores_capacity: false,
         quiet_ms: 0,
         start_timeout_ms: 300_000,
+        queue_selector: model::QueueSelector::RoundRobin,
+        turn_ms: 100,
     }
 }
 

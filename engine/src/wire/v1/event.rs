@@ -6,7 +6,7 @@ use model::{Incarnation, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, Usage};
+use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, Usage, UserCounts};
 use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
 
@@ -87,6 +87,11 @@ pub(crate) enum Event {
         #[serde_as(as = "Vec<(_, QueueReport)>")]
         queues: Vec<(model::JobKey, model::QueueReport)>,
     },
+    Dequeued {
+        job: model::JobKey,
+        turns: Text,
+    },
+    UsersCounted(#[serde_as(as = "UserCounts")] model::UserCounts),
 }
 
 #[serde_as]
@@ -253,4 +258,6 @@ pub(crate) struct Mirror {
     failed_starts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start_after: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dequeued_at: Option<Timestamp>,
 }

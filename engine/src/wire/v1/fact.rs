@@ -27,6 +27,7 @@ forms! {
     Missing: model::Missing,
     NodeFact: model::NodeFact,
     ClassFact: model::ClassFact,
+    QuotaFact: model::QuotaFact,
     Adopted: model::fact::Adopted,
     Milestone: model::fact::Milestone,
     ObjectRef: model::ObjectRef,
@@ -71,6 +72,11 @@ pub(crate) enum Fact {
     ClassGone {
         name: Text,
     },
+    Quota(#[serde_as(as = "Box<QuotaFact>")] Box<model::QuotaFact>),
+    QuotaGone {
+        namespace: Text,
+        name: Text,
+    },
     NodeChanged {
         name: Text,
     },
@@ -99,6 +105,7 @@ pub(crate) enum Fact {
     },
     ShareChanged(#[serde_as(as = "Box<ShareChange>")] Box<model::ShareChange>),
     QueueReported(#[serde_as(as = "Box<QueueReport>")] Box<model::QueueReport>),
+    Dequeued,
 }
 
 #[serde_as]
@@ -329,6 +336,18 @@ pub(super) struct ClassFact {
     #[serde(default, skip_serializing_if = "is_default")]
     #[serde(rename = "default")]
     is_default: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::QuotaFact")]
+pub(super) struct QuotaFact {
+    namespace: Text,
+    name: Text,
+    rv: ResourceVersion,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    hard: BTreeMap<Text, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    used: BTreeMap<Text, u64>,
 }
 
 #[serde_as]

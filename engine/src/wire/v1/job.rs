@@ -9,7 +9,7 @@ use serde_with::{Seq, serde_as};
 
 use super::event::{CauseKind, Decision, EndRequest, Phase};
 use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, ReportedEnd, SpecFact};
-use super::share::{Charge, QueueReport, Share, ShareLoss, Usage};
+use super::share::{Charge, QueueReport, Share, ShareLoss, Usage, UserCounts};
 use super::spec::OwnedRef;
 use super::{forms, is_default};
 use crate::{group, job};
@@ -118,6 +118,14 @@ pub(crate) struct Job {
     #[serde_as(as = "Option<Box<QueueReport>>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<Box<model::QueueReport>>,
+    #[serde_as(as = "UserCounts")]
+    #[serde(skip_serializing_if = "is_default")]
+    users: model::UserCounts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dequeued_at: Option<Timestamp>,
+    /// Derived: not written.
+    #[serde(skip)]
+    quota_short: Option<Text>,
     #[serde_as(as = "Holding")]
     #[serde(skip_serializing_if = "is_default")]
     holding: crate::holding::Holding,

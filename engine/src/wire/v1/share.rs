@@ -26,6 +26,7 @@ forms! {
     Reclaim: model::Reclaim,
     QueueReport: model::QueueReport,
     WaitingJob: model::WaitingJob,
+    UserCounts: model::UserCounts,
     LabelSelector: model::LabelSelector,
     LabelRequirement: model::LabelRequirement,
     LabelOperator: model::LabelOperator,
@@ -275,6 +276,19 @@ pub(super) struct QueueReport {
     #[serde_as(as = "Vec<WaitingJob>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<model::WaitingJob>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::UserCounts", default = "Default::default")]
+pub(super) struct UserCounts {
+    #[serde(skip_serializing_if = "is_default")]
+    pending: u32,
+    #[serde(skip_serializing_if = "is_default")]
+    running: u32,
+    #[serde(skip_serializing_if = "is_default")]
+    finished: u32,
+    #[serde(skip_serializing_if = "is_default")]
+    gpus: u32,
 }
 
 #[derive(Serialize, Deserialize)]

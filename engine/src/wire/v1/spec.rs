@@ -1,8 +1,8 @@
 //! Forms of what users and operators set: job specs, their errors, policies, and the configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use model::Text;
+use model::{Text, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
@@ -37,6 +37,8 @@ forms! {
     Keep: model::Keep,
     Ends: model::Ends,
     Milestones: model::Milestones,
+    Coordination: model::Coordination,
+    QueueSelector: model::QueueSelector,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,8 +51,10 @@ pub(super) enum Kind {
     Owned,
     Foreign,
     Class,
+    Quota,
 }
 
+#[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "model::Config", default = "Default::default")]
 pub(super) struct Config {
@@ -76,6 +80,16 @@ pub(super) struct Config {
     quiet_ms: u64,
     #[serde(skip_serializing_if = "is_start_timeout")]
     start_timeout_ms: u64,
+    #[serde_as(as = "QueueSelector")]
+    #[serde(skip_serializing_if = "is_default")]
+    queue_selector: model::QueueSelector,
+    #[serde(skip_serializing_if = "is_turn")]
+    turn_ms: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
+fn is_turn(value: &u64) -> bool {
+    *value == model::Config::default().turn_ms
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
@@ -137,6 +151,35 @@ pub(super) struct JobSpec {
     queue: Option<Box<model::QueueSpec>>,
     #[serde(default, skip_serializing_if = "is_default")]
     observes_pods: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    counts_users: bool,
+    #[serde_as(as = "Option<Box<Coordination>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    coordination: Option<Box<model::Coordination>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::Coordination")]
+pub(super) struct Coordination {
+    tenant: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    priority: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    class: Option<Text>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    tasks: u32,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    request: BTreeMap<Text, u64>,
+    submitted: Timestamp,
+}
+
+#[allow(clippy::enum_variant_names)] // the names that the flag has
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::QueueSelector")]
+pub(super) enum QueueSelector {
+    RoundRobin,
+    WeightedRoundRobin,
+    SmoothWeightedRoundRobin,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for

@@ -21,7 +21,7 @@ fn fattened(object: &Value) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata
         .insert("managedFields".to_owned(), json!([{"manager": "m", "fieldsV1": {"f:metadata": {"f:labels": {}}}}]));
-    metadata.insert("creationTimestamp".to_owned(), json!("2024-02-29T00:00:00Z"));
+    metadata.entry("creationTimestamp").or_insert_with(|| json!("2024-02-29T00:00:00Z"));
     if metadata.get("annotations").is_none_or(Value::is_null) {
         metadata.insert("annotations".to_owned(), json!({}));
     }
@@ -45,6 +45,7 @@ fn facts(registry: &Registry, object: &Value) -> String {
             format!("{owner:?} {:?}", apis.collect::<Vec<_>>())
         }
         "Node" => format!("{:?}", apis::node::fact(object)),
+        "ResourceQuota" => format!("{:?}", apis::quota::fact(object)),
         "PersistentVolumeClaim" | "Workload" => format!("{:?} {:?}", registry.owner(object), apis::owned::fact(object)),
         _ => {
             let api = registry.get(&Resource::of(object)).unwrap();
@@ -61,6 +62,7 @@ fn keep_of(kind: &str) -> FieldMask {
         "Service" => SERVICE,
         "Node" => NODE,
         "PersistentVolumeClaim" | "Workload" => OWNED,
+        "ResourceQuota" => QUOTA,
         _ => JOB,
     }
 }
@@ -76,7 +78,7 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
         };
         for object in outcome.steps.iter().flat_map(|step| &step.objects) {
             let kind = object["kind"].as_str().unwrap_or_default();
-            let of_all = ["Pod", "Service", "Node", "PersistentVolumeClaim", "Workload"];
+            let of_all = ["Pod", "Service", "Node", "PersistentVolumeClaim", "Workload", "ResourceQuota"];
             let known = of_all.contains(&kind) || registry.get(&Resource::of(object)).is_some();
             if !known || !seen.insert(object.to_string()) {
                 continue;

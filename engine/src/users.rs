@@ -1,0 +1,134 @@
+//! Users: the jobs whose specs are made of another job's object, counted for that object.
+//!
+//! Derived from the jobs at the end of each record; never stored. What an object tells of its users is recorded when it changes. Must
+//! not know an API. Tests: the scenarios of TorchrunQueue.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{Event, JobKey, Phase, PodPhase, Text, UserCounts};
+
+use crate::job::Job;
+use crate::state::State;
+
+/// Namespace, kind and name of an object.
+type Name = (Text, Text, Text);
+
+/// Jobs that are made of other objects, and the counts of each object.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Users {
+    /// Each job that is made of others, with what it counts as.
+    jobs: BTreeMap<JobKey, User>,
+    /// Sums by object. The object may not exist.
+    counts: BTreeMap<Name, UserCounts>,
+    /// Objects that tell their counts.
+    telling: BTreeSet<JobKey>,
+}
+
+/// A job that is made of others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct User {
+    needs: BTreeSet<(Text, Text)>,
+    counts: UserCounts,
+}
+
+impl User {
+    fn of(job: &Job) -> Option<Self> {
+        if !job.known || job.gone {
+            return None;
+        }
+        let specs = [&job.spec, &job.valid].into_iter().flatten();
+        let needs: BTreeSet<(Text, Text)> = specs.flat_map(|spec| &spec.needs).cloned().collect();
+        (!needs.is_empty()).then(|| Self { needs, counts: counts_of(job) })
+    }
+}
+
+/// Returns what one job counts as.
+fn counts_of(job: &Job) -> UserCounts {
+    let one = match job.phase {
+        Phase::Running | Phase::Restarting | Phase::Terminating => UserCounts { running: 1, ..UserCounts::default() },
+        Phase::Succeeded | Phase::Failed | Phase::TimedOut | Phase::Preempted | Phase::NodeFailed => {
+            UserCounts { finished: 1, ..UserCounts::default() }
+        }
+        Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Creating | Phase::Suspended => {
+            UserCounts { pending: 1, ..UserCounts::default() }
+        }
+    };
+    let has_ended = |phase| matches!(phase, PodPhase::Succeeded | PodPhase::Failed);
+    let pods = job.pods.values().filter(|pod| pod.fact.node.is_some() && !has_ended(pod.fact.phase));
+    let requests = pods.filter_map(|pod| job.spec()?.group(&pod.fact.slot.as_ref()?.group)?.gpu_request.as_ref());
+    UserCounts { gpus: requests.map(|request| request.count).fold(0, u32::saturating_add), ..one }
+}
+
+impl Users {
+    /// Notes what a record changed of a job; `None` when it is forgotten.
+    pub(crate) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
+        let tells = job.is_some_and(|job| job.known && !job.gone && job.spec().is_some_and(|spec| spec.counts_users));
+        if !tells {
+            self.telling.remove(key);
+        } else if !self.telling.contains(key) {
+            self.telling.insert(key.clone());
+        }
+        let user = job.and_then(User::of);
+        if self.jobs.get(key) == user.as_ref() {
+            return;
+        }
+        let old = match user.clone() {
+            Some(user) => self.jobs.insert(key.clone(), user),
+            None => self.jobs.remove(key),
+        };
+        if let Some(old) = old {
+            self.add(key, &old, u32::saturating_sub);
+        }
+        if let Some(new) = user {
+            self.add(key, &new, u32::saturating_add);
+        }
+    }
+
+    /// Adds what a job counts as to each object that it is made of, or takes it away.
+    fn add(&mut self, key: &JobKey, user: &User, sum: fn(u32, u32) -> u32) {
+        for (kind, name) in &user.needs {
+            let name = (key.namespace.clone(), kind.clone(), name.clone());
+            let old = self.counts.get(&name).copied().unwrap_or_default();
+            let new = UserCounts {
+                pending: sum(old.pending, user.counts.pending),
+                running: sum(old.running, user.counts.running),
+                finished: sum(old.finished, user.counts.finished),
+                gpus: sum(old.gpus, user.counts.gpus),
+            };
+            if new == UserCounts::default() {
+                self.counts.remove(&name);
+            } else {
+                self.counts.insert(name, new);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Returns the counts of the jobs that are made of an object.
+    pub(crate) fn user_counts(&self, key: &JobKey) -> UserCounts {
+        let name = (key.namespace.clone(), key.kind.clone(), key.name.clone());
+        self.users.counts.get(&name).copied().unwrap_or_default()
+    }
+
+    /// Returns the number of jobs that have not ended and are made of an object.
+    pub(crate) fn needed_by(&self, key: &JobKey) -> u32 {
+        let counts = self.user_counts(key);
+        counts.pending.saturating_add(counts.running)
+    }
+
+    /// Returns the objects whose users are others than they tell.
+    pub fn with_changed_users(&self) -> impl Iterator<Item = &JobKey> {
+        self.users.telling.iter().filter(|key| self.jobs.live(key).is_some_and(|job| self.tells_otherwise(key, job)))
+    }
+
+    fn tells_otherwise(&self, key: &JobKey, job: &Job) -> bool {
+        job.users != self.user_counts(key)
+    }
+
+    /// Decides what an object tells of its users.
+    pub(crate) fn count_users(&self, key: &JobKey, job: &Job) -> Option<Event> {
+        let tells = job.spec().is_some_and(|spec| spec.counts_users) && self.tells_otherwise(key, job);
+        tells.then(|| Event::UsersCounted(self.user_counts(key)))
+    }
+}

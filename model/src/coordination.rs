@@ -1,0 +1,65 @@
+//! Turns in which waiting jobs may begin: what a job asks for, the quotas of its namespace, and whose turn it is.
+//!
+//! Plain values. `engine::queues` decides by them; `apis` reads them.
+
+use std::collections::BTreeMap;
+
+use crate::id::{ResourceVersion, Text, Timestamp};
+
+/// Request of a job for its turn: no pod is created before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Coordination {
+    /// Queue in which it waits for its turn.
+    pub tenant: Text,
+    /// Priority that it tells itself, higher first; `None`: that of its class.
+    pub priority: Option<i32>,
+    /// Name of the PriorityClass that tells its priority; 0 where there is none.
+    pub class: Option<Text>,
+    /// Number of its tasks.
+    pub tasks: u32,
+    /// Amounts that its pods request together, in thousandths, by the name under which a ResourceQuota counts them.
+    pub request: BTreeMap<Text, u64>,
+    /// Creation time of the job's object.
+    pub submitted: Timestamp,
+}
+
+/// A ResourceQuota, reduced to what decisions read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaFact {
+    /// Its namespace.
+    pub namespace: Text,
+    /// Its name.
+    pub name: Text,
+    /// Its version.
+    pub rv: ResourceVersion,
+    /// Limits in thousandths, by name.
+    pub hard: BTreeMap<Text, u64>,
+    /// Amounts in use in thousandths, of the same names.
+    pub used: BTreeMap<Text, u64>,
+}
+
+/// Rule by which tenants take turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum QueueSelector {
+    /// Each in turn.
+    #[default]
+    RoundRobin,
+    /// By the number of waiting tasks, the turns of one in a row.
+    WeightedRoundRobin,
+    /// By the number of waiting tasks, turns spread evenly.
+    SmoothWeightedRoundRobin,
+}
+
+impl QueueSelector {
+    /// All rules.
+    pub const ALL: [Self; 3] = [Self::RoundRobin, Self::WeightedRoundRobin, Self::SmoothWeightedRoundRobin];
+
+    /// Returns its name, as flags have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "RoundRobin",
+            Self::WeightedRoundRobin => "WeightedRoundRobin",
+            Self::SmoothWeightedRoundRobin => "SmoothWeightedRoundRobin",
+        }
+    }
+}
