@@ -2,9 +2,9 @@
 //!
 //! Bringing one up to date needs no decision: [`crate::effects`] compares digests. It must not know what an object holds.
 
-use model::{Awaits, Event, JobKey, JobSpec, Keep, ObjectRef, OwnedRef, OwnedSpec, Phase, Text, When};
+use model::{Awaits, Event, JobKey, JobSpec, Keep, ObjectRef, OwnedRef, OwnedSpec, Phase, Text, Uid, When};
 
-use crate::job::{Job, Owned};
+use crate::job::{Job, Owned, Pod};
 use crate::state::State;
 
 /// Creates what the job's state asks for, and drops what it does not.
@@ -57,8 +57,8 @@ fn is_over(job: &Job, spec: &JobSpec, object: &OwnedRef, owned: &Owned) -> bool 
     }
 }
 
-/// Lets go of a job whose object is deleted and carries the finalizer: what has no owner reference goes first, once no other
-/// job needs this one.
+/// Lets go of a job whose object is deleted and carries the finalizer: what has no owner reference goes first, and the pods that use
+/// it, once no other job needs this one.
 pub(super) fn finalize(state: &State, key: &JobKey, job: &Job) -> Vec<Event> {
     if !job.finalized {
         return Vec::new();
@@ -76,7 +76,12 @@ pub(super) fn finalize(state: &State, key: &JobKey, job: &Job) -> Vec<Event> {
     }
     let objects: Vec<OwnedRef> =
         unowned(job).filter(|(_, owned)| owned.deletion.is_none()).map(|(o, _)| o.clone()).collect();
-    if objects.is_empty() { Vec::new() } else { vec![Event::OwnedDropped { objects }] }
+    // A claim stays while a pod uses it, and the garbage collector deletes no pod before the job's object is gone.
+    let uses = |pod: &&Pod| !pod.is_leaving() && !pod.fact.phase.is_terminal();
+    let uids: Vec<Uid> = job.pods.values().map(|pod| &**pod).filter(uses).map(|pod| pod.fact.uid.clone()).collect();
+    let pods = (!uids.is_empty()).then_some(Event::PodsDropped { uids });
+    let owned = (!objects.is_empty()).then_some(Event::OwnedDropped { objects });
+    pods.into_iter().chain(owned).collect()
 }
 
 /// Returns the objects that only the finalizer has deleted.
