@@ -23,6 +23,12 @@ pub struct Series {
     pub running: &'static str,
     /// Jobs that have not run yet.
     pub pending: &'static str,
+    /// Value of the label `kind` of the two below.
+    pub delays_kind: &'static str,
+    /// Seconds from when a job was seen first until its first pod ran.
+    pub first_pod_delay: &'static str,
+    /// Seconds from then until all its pods ran at once.
+    pub all_pods_delay: &'static str,
 }
 
 /// Change of a job by a record.
@@ -87,6 +93,9 @@ mod tests {
         restarted: "restarted",
         running: "running",
         pending: "pending",
+        delays_kind: "Job",
+        first_pod_delay: "first_pod",
+        all_pods_delay: "all_pods",
     };
 
     #[test]

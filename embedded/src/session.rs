@@ -142,7 +142,7 @@ mod tests {
     use cluster::{Mode, NodeSpec};
     use event_log::MemoryLog;
     use model::LossKind;
-    use operator::ShareStep;
+    use operator::{Launch, ShareStep};
     use serde_json::json;
 
     use super::*;
@@ -186,8 +186,14 @@ mod tests {
         assert_eq!(created, 2);
         let (key, phase) = session.jobs().pop().unwrap();
         assert_eq!(session.phase_word(&key, phase), "Succeed");
-        assert!(session.take_steps().iter().any(|step| step.phase == Phase::Running));
+        let steps = session.take_steps();
+        assert!(steps.iter().any(|step| step.phase == Phase::Running));
         assert!(session.take_steps().is_empty());
+        // Each once, although the pods have ended since.
+        let delays =
+            |of: fn(&Launch) -> Option<u64>| steps.iter().filter_map(|step| of(&step.launch)).collect::<Vec<_>>();
+        assert_eq!(delays(|launch| launch.first_pod_ms), [1000]);
+        assert_eq!(delays(|launch| launch.all_pods_ms), [1000]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod foreign;
 mod in_flight;
 mod inbox;
 mod intake;
+mod launch;
 mod log;
 mod manifests;
 mod needs;
@@ -39,5 +40,6 @@ mod throttle;
 mod turn;
 
 pub use error::Error;
+pub use launch::Launch;
 pub use operator::{Operator, Options};
 pub use step::{ShareStep, Step};

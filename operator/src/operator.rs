@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::foreign::ForeignPods;
 use crate::in_flight::InFlight;
 use crate::inbox::Inbox;
+use crate::launch::Launches;
 use crate::manifests::{Manifests, TranslatedSpecs};
 use crate::needs::Needs;
 use crate::recent::RecentEnds;
@@ -83,6 +84,7 @@ pub struct Operator {
     pub(crate) foreign: ForeignPods,
     pub(crate) manifests: Manifests,
     pub(crate) recent_ends: RecentEnds,
+    pub(crate) launches: Launches,
     /// Records of the turns since [`Operator::take_steps`].
     pub(crate) steps: Vec<Step>,
     /// Kubernetes Events to create with this turn's calls.
@@ -113,6 +115,7 @@ impl Operator {
             foreign: ForeignPods::default(),
             manifests: Manifests::default(),
             recent_ends: RecentEnds::default(),
+            launches: Launches::default(),
             steps: Vec::new(),
             events: Vec::new(),
         })

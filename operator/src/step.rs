@@ -5,6 +5,8 @@
 use engine::Job;
 use model::{JobKey, LossKind, Phase, Position, ShareChange, Text, Timestamp};
 
+use crate::launch::Launch;
+
 /// A record as the turn left it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
@@ -24,6 +26,8 @@ pub struct Step {
     pub message: Text,
     /// Change of the places that the job holds; absent where there is none.
     pub share: Option<ShareStep>,
+    /// Delays of its launch that ended.
+    pub launch: Launch,
 }
 
 /// Change by the queues of the places that a job holds.

@@ -163,6 +163,7 @@ impl Operator {
         for _ in 0..MAX_RECORDS {
             let before = (self.state.stamp, self.state.at);
             let from = self.state.jobs.summary(key).map_or(Phase::New, |job| job.phase);
+            let had_run = self.state.job(key).is_some_and(|job| job.first_running_at.is_some());
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
             let mut share = None;
@@ -196,8 +197,10 @@ impl Operator {
             let message = job.and_then(|j| j.milestones.back()).map(|m| m.message.clone()).unwrap_or_default();
             let adopted = news.iter().any(|fact| matches!(fact, Fact::Adopted(_)));
             let gone = news.iter().any(|fact| matches!(fact, Fact::JobGone));
+            let launch = job.filter(|_| !adopted).map(|job| self.launches.take(key, had_run, job, now));
             records.push(self.record(scope.clone(), now, news, std::mem::take(&mut causes), events));
-            self.steps.push(Step { position, job: key.clone(), from, phase, message, share, adopted, gone });
+            let launch = launch.unwrap_or_default();
+            self.steps.push(Step { position, job: key.clone(), from, phase, message, share, adopted, gone, launch });
             causes = vec![position];
             if ended {
                 break;

@@ -50,6 +50,9 @@ pub(super) const SERIES: Series = Series {
     restarted: "torch_on_k8s_jobs_restarted",
     running: "torch_on_k8s_jobs_running",
     pending: "torch_on_k8s_jobs_pending",
+    delays_kind: KIND,
+    first_pod_delay: "torch_on_k8s_jobs_first_pod_launch_delay_seconds",
+    all_pods_delay: "torch_on_k8s_jobs_all_pods_launch_delay_seconds",
 };
 
 /// Type of task.

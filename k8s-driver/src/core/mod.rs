@@ -228,6 +228,7 @@ impl Config {
         let Step { from, phase: to, adopted, gone, .. } = *step;
         if let Some(series) = self.registry.api_of(&step.job).and_then(|api| api.series()) {
             self.metrics.original(series, Course { from, to, adopted, gone });
+            self.metrics.launched(series, step.launch);
         }
         if step.phase == step.from || step.phase == Phase::New {
             return;

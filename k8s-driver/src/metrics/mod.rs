@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use apis::{Course, Series, Verb};
 use model::{Term, Text};
+use operator::Launch;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _, LabelValueEncoder, text,
@@ -270,6 +271,17 @@ impl Metrics {
     pub fn original(&self, series: &Series, course: Course) {
         for name in series.counted(course) {
             self.0.originals.count(name, series.kind);
+        }
+    }
+
+    /// Adds the delays of a job's launch under the names of an original operator.
+    pub fn launched(&self, series: &Series, launch: Launch) {
+        for (name, delay) in
+            [(series.first_pod_delay, launch.first_pod_ms), (series.all_pods_delay, launch.all_pods_ms)]
+        {
+            if let Some(delay) = delay {
+                self.0.originals.observe(name, series.delays_kind, Duration::from_millis(delay).as_secs_f64());
+            }
         }
     }
 

@@ -38,6 +38,8 @@ fn what_was_counted_is_in_the_text() {
     let series = apis::torchjob::TorchJob::default().series().copied().unwrap();
     let course = Course { from: model::Phase::Running, to: model::Phase::Succeeded, adopted: false, gone: false };
     metrics.original(&series, course);
+    metrics.launched(&series, Launch { first_pod_ms: Some(700), all_pods_ms: None });
+    metrics.launched(&series, Launch { first_pod_ms: Some(20_000), all_pods_ms: Some(40_000) });
     let originals = Figures::from([((series.running, series.kind), 3)]);
     metrics.summary(&Summary { log: stats, phases, calls_under_way: 2, originals, ..Summary::default() });
     let text = metrics.text();
@@ -57,6 +59,10 @@ fn what_was_counted_is_in_the_text() {
         r#"trainyard_jobs{kind="AITrainingJob",phase="new"} 1"#,
         r#"torch_on_k8s_jobs_successful{kind="torchjob"} 1"#,
         r#"torch_on_k8s_jobs_running{kind="torchjob"} 3"#,
+        r#"torch_on_k8s_jobs_first_pod_launch_delay_seconds_bucket{le="1.0",kind="TorchJob"} 1"#,
+        r#"torch_on_k8s_jobs_first_pod_launch_delay_seconds_count{kind="TorchJob"} 2"#,
+        r#"torch_on_k8s_jobs_all_pods_launch_delay_seconds_bucket{le="10.0",kind="TorchJob"} 0"#,
+        r#"torch_on_k8s_jobs_all_pods_launch_delay_seconds_sum{kind="TorchJob"} 40.0"#,
         "trainyard_calls_under_way 2",
         "trainyard_log_first_position 5",
         "trainyard_log_head_position 9",
