@@ -11,7 +11,7 @@ use simulator::sweep::{FinalState, final_state};
 /// Members of an object's metadata that the server alone sets.
 const SERVERS_OWN: [&str; 3] = ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
 /// Kinds that are the ground's, not the operator's.
-const GROUND: [&str; 4] = ["Node/", "Namespace/", "Event/", "PriorityClass/"];
+const GROUND: [&str; 5] = ["Node/", "Namespace/", "Event/", "PriorityClass/", "ResourceQuota/"];
 
 /// Returns the differences of two runs of a scenario, in words: first that on the embedded cluster, then that on the real one.
 pub fn differences(embedded: &Outcome, real: &Outcome) -> Vec<String> {

@@ -96,14 +96,15 @@ fn both_grounds_lead_to_the_same() {
         scheduler: false,
         kwok: false,
         arguments: [
-            // Nodes and pods are the scenarios': no controller may evaluate them here. Deletion and ownership are the server's.
+            // Nodes, pods and the use of quotas are the scenarios': nobody may evaluate them here. Deletion and ownership are the
+            // server's.
             (
                 Component::ControllerManager,
                 arguments(&[
-                    "--controllers=-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller",
+                    "--controllers=-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller,-resourcequota-controller",
                 ]),
             ),
-            (Component::ApiServer, arguments(&["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"])),
+            (Component::ApiServer, arguments(&["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,ResourceQuota"])),
         ]
         .into(),
         ..Options::default()

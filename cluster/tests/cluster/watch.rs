@@ -17,7 +17,15 @@ fn a_consumer_is_told_everything_once_and_then_changes_in_order() {
     let first = cluster.subscribe();
     assert_eq!(
         observed(&cluster.watch(first)),
-        ["listed Node 3", "listed Class 0", "listed Job 0", "listed Owned 0", "listed Pod 1", "listed Service 0"]
+        [
+            "listed Node 3",
+            "listed Class 0",
+            "listed Quota 0",
+            "listed Job 0",
+            "listed Owned 0",
+            "listed Pod 1",
+            "listed Service 0"
+        ]
     );
     create(&mut cluster, &train_manifest("t")).unwrap();
     create(&mut cluster, &pod_manifest("p", &[])).unwrap();
@@ -29,7 +37,15 @@ fn a_consumer_is_told_everything_once_and_then_changes_in_order() {
     assert!(cluster.watch(first).is_empty());
     assert_eq!(
         observed(&cluster.watch(second)),
-        ["listed Node 3", "listed Class 0", "listed Job 1", "listed Owned 0", "listed Pod 1", "listed Service 0"]
+        [
+            "listed Node 3",
+            "listed Class 0",
+            "listed Quota 0",
+            "listed Job 1",
+            "listed Owned 0",
+            "listed Pod 1",
+            "listed Service 0"
+        ]
     );
     cluster.unsubscribe(first);
     cluster.run("default", "p").unwrap();
@@ -82,7 +98,7 @@ fn a_held_kind_says_nothing_until_it_is_released() {
         let late = cluster.subscribe();
         assert_eq!(
             observed(&cluster.watch(late)),
-            ["listed Node 3", "listed Class 0", "listed Job 1", "listed Owned 0", "listed Service 0"]
+            ["listed Node 3", "listed Class 0", "listed Quota 0", "listed Job 1", "listed Owned 0", "listed Service 0"]
         );
         cluster.release(Kind::Pod, catch_up);
         assert_eq!(observed(&cluster.watch(watcher)), want, "{catch_up:?}");
