@@ -285,6 +285,16 @@ pub trait JobApi: Send + Sync {
         None
     }
 
+    /// Returns the units of work in all that a job's spec tells, for a job that reports its progress in them.
+    fn units(&self, _object: &Value) -> Option<u64> {
+        None
+    }
+
+    /// Returns the queue of policies by attained service that a job starts in: 0 is served first.
+    fn level(&self, _object: &Value) -> u32 {
+        0
+    }
+
     /// Returns the names of the metrics that its original operator had; `None` where they are not served.
     fn series(&self) -> Option<&'static Series> {
         None

@@ -14,7 +14,8 @@ use settings::Quantity;
 
 use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::kueue;
-use crate::objects::{at, label, list_at, text_at};
+use crate::objects::{annotation, at, label, list_at, text_at};
+use crate::progress;
 use crate::template::is_gpu;
 
 /// Label of a job that names its queue.
@@ -23,6 +24,10 @@ pub const QUEUE: &str = "trainyard.dev/queue";
 /// Label of a job that tells its priority: a whole number, higher first. Without it the priority is that of the spec, where its API has
 /// one, or that of the PriorityClasses of its pods.
 pub const PRIORITY: &str = "trainyard.dev/priority";
+
+/// Label of a job that names its category: jobs of one category in one namespace and queue learn their speeds from each other. Without
+/// it the name of the job does.
+pub const CATEGORY: &str = "trainyard.dev/category";
 
 /// Adds the demand of a job to its translated spec, if its pods request GPUs.
 pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) {
@@ -35,7 +40,15 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     let asks = requests.iter().any(Option::is_some);
     let (priority, problem) = priority(object, api.priority(object));
     let classes = if asks && priority.is_none() { classes(api, input, pods) } else { BTreeSet::new() };
-    let demand = asks.then(|| Demand { queue: queue(object), priority, classes, submitted: created(object) });
+    let demand = asks.then(|| Demand {
+        queue: queue(object),
+        priority,
+        classes,
+        submitted: created(object),
+        category: label(object, CATEGORY).filter(|name| !name.is_empty()).map(Text::from),
+        units: api.units(object),
+        level: api.level(object),
+    });
     let Ok(spec) = &mut fact.spec else { return };
     for (group, request) in spec.groups.iter_mut().zip(requests) {
         group.gpu_request = request;
@@ -50,7 +63,7 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     for group in spec.groups.iter_mut().filter(|group| !is_sized || group.gpu_request.is_none()) {
         group.sizes = None;
     }
-    fact.warnings.extend(problem.filter(|_| asks));
+    fact.warnings.extend(problem.into_iter().chain(progress::problem(object)).filter(|_| asks));
 }
 
 /// Returns the PriorityClasses that the pods of a job name, with an empty name for pods that name none; nothing where none names any.
@@ -72,7 +85,9 @@ pub(crate) fn first_pod(api: &dyn JobApi, input: RenderInput<'_>, group: &GroupS
 
 /// Returns what the demand of a job depends on besides its spec.
 pub fn made_of(object: &Value) -> Value {
-    json!([QUEUE, PRIORITY, kueue::QUEUE_NAME, kueue::PRIORITY_CLASS].map(|key| label(object, key)))
+    let labels = [QUEUE, PRIORITY, CATEGORY, kueue::QUEUE_NAME, kueue::PRIORITY_CLASS].map(|key| label(object, key));
+    let unread = progress::problem(object).and_then(|_| annotation(object, progress::PROGRESS));
+    json!([labels, unread])
 }
 
 /// Returns the queue that an object's labels name.

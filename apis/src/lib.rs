@@ -38,6 +38,7 @@ pub mod objects;
 pub mod observed;
 pub mod owned;
 pub mod pod;
+pub mod progress;
 pub mod quota;
 pub mod registry;
 pub mod remarks;

@@ -110,7 +110,7 @@ pub fn incarnation(object: &Value) -> Incarnation {
     Incarnation(annotation(object, INCARNATION).and_then(|n| n.parse().ok()).unwrap_or_default())
 }
 
-/// Reads a job object's metadata and mirror, but for annotations that end it and finalizers.
+/// Reads a job object's metadata, mirror and progress, but for annotations that end it and finalizers.
 pub fn job_fact(object: &Value) -> JobFact {
     JobFact {
         rv: resource_version(object),
@@ -121,6 +121,7 @@ pub fn job_fact(object: &Value) -> JobFact {
         finalizers: Vec::new(),
         finalized: false,
         reported_end: None,
+        progress: crate::progress::read(object).map(Box::new),
     }
 }
 

@@ -12,8 +12,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Look at jobs, here or on a cluster", &["ps", "top", "get", "logs", "wait", "explain", "history", "queue"]),
     ("Check and try without pods", &["validate", "simulate", "test", "scenario", "replay", "schedule"]),
     ("Logs of decisions", &["log", "diff"]),
-    ("Submit to a cluster", &["torchrun"]),
-    ("Serve a cluster", &["operator", "node-agent", "crd", "rbac"]),
+    ("Submit to a cluster", &["torchrun", "voda"]),
+    ("Serve a cluster", &["operator", "node-agent", "collect", "crd", "rbac"]),
     ("This program", &["version", "completion", "man", "sample", "help"]),
 ];
 

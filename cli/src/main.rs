@@ -26,8 +26,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 #[cfg(feature = "top")]
 use crate::commands::top;
 use crate::commands::{
-    completion, control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, scenario, schedule,
-    simulate, story, test, torchrun, validate, version, wait,
+    collect, completion, control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, scenario,
+    schedule, simulate, story, test, torchrun, validate, version, voda, wait,
 };
 
 /// With musl's own the operator takes up to 1.6 times the processor time.
@@ -99,6 +99,10 @@ enum Command {
     Diff(story::DiffArgs),
     /// Submit torchrun jobs to a cluster from a directory.
     Torchrun(Box<torchrun::TorchrunArgs>),
+    /// Submit jobs of the MPI operator as with Voda, and look after them.
+    Voda(Box<voda::VodaArgs>),
+    /// Write the progress of jobs, from the CSV files of their epochs.
+    Collect(collect::CollectArgs),
     /// Run the scheduler alone: policies, traces, vectors.
     Schedule(schedule::ScheduleArgs),
     /// Print the custom resource definitions that are served.
@@ -125,6 +129,9 @@ fn main() -> ExitCode {
     }
     if torchrun::is_plugin(std::env::args_os().next().as_deref()) {
         return finished(torchrun::plugin());
+    }
+    if voda::is_command(std::env::args_os().next().as_deref()) {
+        return finished(voda::command());
     }
     let command = help::grouped(Arguments::command());
     let matches = command.clone().get_matches_from(operator::hyphenated(std::env::args_os()));
@@ -161,6 +168,8 @@ fn main() -> ExitCode {
         Command::History(args) => story::history(&args),
         Command::Diff(args) => story::diff(&args),
         Command::Torchrun(args) => torchrun::run(&args),
+        Command::Voda(args) => voda::run(&args),
+        Command::Collect(args) => collect::run(&args),
         Command::Schedule(args) => schedule::run(&args),
         Command::Crd(args) => crd::run(&args),
         Command::Rbac => Ok(rbac::run()),

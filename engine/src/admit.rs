@@ -202,7 +202,8 @@ impl State {
                         || fact.end_requests != job.end_requests
                         || (fact.end_annotated && !job.end_annotated)
                         || (&fact.finalizers, fact.finalized) != (&job.finalizers, job.finalized)
-                        || fact.reported_end != job.reported_end;
+                        || fact.reported_end != job.reported_end
+                        || (fact.progress.is_some() && fact.progress != job.progress);
                     Admission::unless(changed, Admission::UNCHANGED)
                 }
                 Some(_) | None => Admission::unless(arrival.exists(fact.rv), Admission::STALE),

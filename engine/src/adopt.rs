@@ -48,6 +48,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         round_at: mirror.round_at,
         dequeued_at: mirror.dequeued_at,
         orphan_since: Some(at),
+        learnt: mirror.learnt.clone(),
         adopted: stamp,
         holding: Holding {
             share: mirror.share.clone(),
@@ -119,6 +120,7 @@ impl Job {
             mirror.usage = self.holding.usage;
             mirror.failed_starts = self.holding.failed_starts;
             mirror.start_after = self.holding.start_after;
+            mirror.learnt.clone_from(&self.learnt);
             mirror.admitted_at = self.admitted_at;
             mirror.container_restarts = self.past_container_restarts;
             mirror.rounds = self.rounds;

@@ -75,6 +75,8 @@ struct Rest {
     reported_end: Option<Box<ReportedEnd>>,
     holding: Holding,
     report: Option<Box<model::QueueReport>>,
+    progress: Option<Box<model::Progress>>,
+    learnt: Vec<model::Lesson>,
     users: model::UserCounts,
     dequeued_at: Option<Timestamp>,
 }
@@ -155,6 +157,8 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            progress,
+            learnt,
             users,
             dequeued_at,
             quota_short: _,
@@ -185,6 +189,8 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            progress,
+            learnt,
             users,
             dequeued_at,
         };
@@ -256,6 +262,8 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            progress,
+            learnt,
             users,
             dequeued_at,
         } = self.rest.as_deref().cloned().unwrap_or_default();
@@ -328,6 +336,8 @@ impl FinishedJob {
             reported_end,
             holding,
             report,
+            progress,
+            learnt,
             users,
             dequeued_at,
             quota_short: None,
@@ -389,11 +399,11 @@ mod tests {
 
     use super::*;
     use crate::wire::job_value;
-    use crate::wire::tests::{values, values2, values3};
+    use crate::wire::tests::{progress, values, values2, values3};
 
     #[test]
     fn a_job_that_wakes_is_the_one_that_was_finished() {
-        for state in [values::state(), values2::state(), values3::state()] {
+        for state in [values::state(), values2::state(), values3::state(), progress::state()] {
             let full = state.job(&values::key()).unwrap().into_owned();
             // What stands in the way is done; every other member is set.
             let mut job =

@@ -16,6 +16,7 @@ use model::{
 use crate::holding::Holding;
 use crate::job::Job;
 use crate::nodes::{Node, NodeView};
+use crate::queues::lessons;
 use crate::slots;
 use crate::state::{Behaviour, Dirty, Scope, State};
 
@@ -250,7 +251,9 @@ impl State {
                 crate::adopt::adopt(job, adopted, stamp, at);
             }
             Fact::QueueReported(report) => {
-                job.report = Some(report.clone());
+                let model::QueueReport { lessons, .. } = &**report;
+                lessons::add_all(&mut job.learnt, lessons);
+                job.report = Some(Box::new(model::QueueReport { lessons: Vec::new(), ..(**report).clone() }));
                 job.status_stamp = stamp;
             }
             Fact::Dequeued => {
@@ -317,6 +320,10 @@ impl Turn<'_> {
         job.finalizers.clone_from(&fact.finalizers);
         job.finalized = fact.finalized;
         job.reported_end.clone_from(&fact.reported_end);
+        // A report stands until there is another.
+        if fact.progress.is_some() {
+            job.progress.clone_from(&fact.progress);
+        }
         job.mirror = fact.mirror;
         job.acked_stamp = job.acked_stamp.max(fact.mirror);
     }

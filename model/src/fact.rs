@@ -12,6 +12,7 @@ use crate::mirror::Mirror;
 use crate::notes::Noted;
 use crate::owned::{Keep, OwnedRef};
 use crate::phase::Phase;
+use crate::progress::Progress;
 use crate::queue::QueueReport;
 use crate::share::ShareChange;
 use crate::spec::{FieldError, JobSpec};
@@ -185,6 +186,8 @@ pub struct JobFact {
     pub finalized: bool,
     /// End that the controller of its pods reports on it, where that is another one.
     pub reported_end: Option<Box<ReportedEnd>>,
+    /// Progress that its program reports; `None` where it reports none.
+    pub progress: Option<Box<Progress>>,
 }
 
 /// End of a job as another controller reports it.

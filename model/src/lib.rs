@@ -27,6 +27,7 @@ pub mod notes;
 pub mod owned;
 pub mod phase;
 pub mod policy;
+pub mod progress;
 pub mod queue;
 pub mod selector;
 pub mod share;
@@ -49,6 +50,7 @@ pub use policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
     Retryable,
 };
+pub use progress::{Lesson, Measurement, Measurements, Progress};
 pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, UserCounts, WaitingJob, WithinQueue};
 pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
 pub use share::{

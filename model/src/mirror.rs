@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
+use crate::progress::Lesson;
 use crate::share::{Charge, Share, Usage};
 
 /// Members written to `status.trainyard` (or an annotation where the schema is not ours).
@@ -60,6 +61,8 @@ pub struct Mirror {
     pub failed_starts: u32,
     /// Time before which the job is granted no share: the back-off after a start that failed.
     pub start_after: Option<Timestamp>,
+    /// What jobs that have ended taught; of a queue object only.
+    pub learnt: Vec<Lesson>,
     /// Time of the job's turn, where it waited for one.
     pub dequeued_at: Option<Timestamp>,
 }

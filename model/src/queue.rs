@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{Text, Timestamp};
+use crate::progress::Lesson;
 use crate::selector::LabelSelector;
 
 /// Settings of a queue.
@@ -86,6 +87,8 @@ pub struct QueueReport {
     pub usage: BTreeMap<Text, u32>,
     /// The first jobs that wait, in order.
     pub waiting: Vec<WaitingJob>,
+    /// What jobs taught that have ended since the report before.
+    pub lessons: Vec<Lesson>,
 }
 
 /// Jobs whose specs are made of one object, as that object tells them.

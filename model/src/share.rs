@@ -91,6 +91,12 @@ pub struct Demand {
     pub classes: BTreeSet<Text>,
     /// Creation time of the job's object.
     pub submitted: Timestamp,
+    /// Category of jobs that it learns from and teaches; `None`: its name tells.
+    pub category: Option<Text>,
+    /// Units of work in all, as the job says before it reports; `None`: not known.
+    pub units: Option<u64>,
+    /// Queue of policies by attained service that it starts in, 0 first.
+    pub level: u32,
 }
 
 /// Queue and GPUs that the places of a job count for, from the grant until they are free. An edit of the job takes effect afterwards.

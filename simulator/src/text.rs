@@ -248,6 +248,19 @@ pub fn describe(action: &Action) -> String {
             let changes: String = set.chain(removed).collect();
             format!("annotate {}{changes}", target.map(ToString::to_string).unwrap_or_default())
         }
+        Action::Progress(reports) => {
+            let one = |report: &crate::scenario::Report| {
+                let total = report.total.map(|total| format!(" of {total}")).unwrap_or_default();
+                format!(
+                    "{} {}{total} on {} GPUs in {}",
+                    report.job,
+                    report.done,
+                    report.gpus,
+                    milliseconds(report.took.0)
+                )
+            };
+            format!("progress {}", each(reports, one))
+        }
         Action::Patch(p) => patch(p),
         Action::Scale(scales) => format!("scale {}", each(scales, |s| format!("{} to {}", s.job, s.replicas))),
         Action::Delete(deletes) => format!("delete {}", each(deletes, |d| format!("{} {}", d.kind, d.name))),

@@ -5,12 +5,13 @@
 
 use apis::{ApiError, Resource};
 use cluster::{Cluster, NodeState};
+use model::Measurement;
 use serde_json::{Value, json};
 
 use crate::backend::ClusterBackend;
 use crate::runner::{Reason, Runner};
 use crate::scenario::{
-    Action, Annotate, DEFAULT_NAMESPACE, Exit, NodeChange, ObjectName, Patch, Pods, Target, in_namespace,
+    Action, Annotate, DEFAULT_NAMESPACE, Exit, NodeChange, ObjectName, Patch, Pods, Report, Target, in_namespace,
     names_manifest,
 };
 
@@ -62,6 +63,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
             }
             Action::Node(changes) => changes.0.iter().try_for_each(|change| self.node(change))?,
             Action::Annotate(annotate) => self.annotate(annotate)?,
+            Action::Progress(reports) => reports.0.iter().try_for_each(|report| self.report(report))?,
             Action::Patch(patch) => self.patch(patch)?,
             Action::Scale(scales) => {
                 for scale in &scales.0 {
@@ -248,6 +250,20 @@ impl<G: ClusterBackend> Runner<'_, G> {
         let removed = annotate.remove.0.iter().map(|key| (key.clone(), Value::Null));
         let annotations: serde_json::Map<String, Value> = set.chain(removed).collect();
         let patch = json!({"metadata": {"annotations": annotations}});
+        self.simulation.backend.merge_patch(&resource, &namespace, &name, &patch, false)?;
+        Ok(())
+    }
+
+    /// Adds to the progress that a job's object tells.
+    fn report(&mut self, report: &Report) -> Result<(), Reason> {
+        let (resource, namespace, name) = self.job(&report.job)?;
+        let object = self.simulation.backend.cluster().get(&resource, &namespace, &name);
+        let mut progress = object.and_then(|object| apis::progress::read(&object)).unwrap_or_default();
+        let units = report.done.saturating_sub(progress.done);
+        progress.sizes.entry(report.gpus).or_default().add(Measurement { units, took_ms: report.took.0 });
+        progress.done = report.done;
+        progress.total = report.total.or(progress.total);
+        let patch = apis::progress::patch(&progress);
         self.simulation.backend.merge_patch(&resource, &namespace, &name, &patch, false)?;
         Ok(())
     }

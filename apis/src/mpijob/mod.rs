@@ -108,6 +108,14 @@ impl JobApi for MpiJob {
         words::phase_word(phase)
     }
 
+    fn units(&self, object: &Value) -> Option<u64> {
+        spec::units(object)
+    }
+
+    fn level(&self, object: &Value) -> u32 {
+        spec::level(object)
+    }
+
     fn crd(&self) -> Value {
         crd::crd()
     }

@@ -1,7 +1,7 @@
 //! MPIJob object -> [`JobSpec`]: which jobs are scheduled here, their workers, and the manifest that their size and nodes are written
 //! from.
 //!
-//! Sizes come from the launcher's environment, in both of Voda's spellings. The fields that are steered are left out of the manifest, so
+//! Sizes, epochs and priority come from the launcher's environment, in Voda's spellings. The fields that are steered are left out of the manifest, so
 //! that a write of them is no edit. It must not render anything (that is `steering.rs`). Tests: `tests.rs`.
 
 use model::{
@@ -46,6 +46,8 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let base = join(REPLICAS, WORKER);
     let template = template::check(worker, &base, findings);
     let sizes = Sizes::read(spec, findings);
+    epochs(spec, findings);
+    priority(spec, findings);
     let written = findings.integer(worker, &base, "replicas", 0, MAX_WORKERS).and_then(|n| u32::try_from(n).ok());
     let range = sizes.and_then(Sizes::range);
     let replicas = range.map(|sizes| sizes.max).or(written);
@@ -119,7 +121,8 @@ impl Sizes {
 
     /// Reads the sizes. `None` when they contradict each other.
     fn read(spec: &Value, findings: &mut Findings) -> Option<Self> {
-        let mut read = |names: [&str; 2]| Self::variable(spec, names, findings);
+        let mut read =
+            |names: [&str; 2]| variable(spec, &names, 1, "must be a whole number of workers, at least 1", findings);
         let (min, num, max) =
             (read(["MIN_NUM_PROC", "MIN_NP"]), read(["NUM_PROC", "NP"]), read(["MAX_NUM_PROC", "MAX_NP"]));
         let sizes = Self { min, num: num.or(min), max };
@@ -136,21 +139,41 @@ impl Sizes {
         }
         Some(sizes)
     }
+}
 
-    /// Reads the variable of one of these names: the last one counts, as for the program.
-    fn variable(spec: &Value, names: [&str; 2], findings: &mut Findings) -> Option<u32> {
-        let template = at(spec, &["mpiReplicaSpecs", LAUNCHER, "template"])?;
-        let container = template::containers(template).first()?;
-        let is_named = |each: &&Value| text_at(each, &["name"]).is_some_and(|name| names.contains(&name));
-        let (n, found) = list_at(container, &["env"]).iter().enumerate().rfind(|(_, each)| is_named(each))?;
-        let value = found.get("value");
-        let number = value.and_then(Value::as_str).and_then(|text| text.trim().parse().ok()).filter(|n| *n > 0);
-        if number.is_none() {
-            let base = format!("{REPLICAS}.{LAUNCHER}.template.spec.containers[0].env[{n}]");
-            findings.error(join(&base, "value"), value, "must be a whole number of workers, at least 1");
-        }
-        number
+/// Reads the variable of the launcher's first container that has one of these names: the last one counts, as for the program. `meant`:
+/// what a number below `min`, or another text, is not.
+fn variable(spec: &Value, names: &[&str], min: u32, meant: &str, findings: &mut Findings) -> Option<u32> {
+    let template = at(spec, &["mpiReplicaSpecs", LAUNCHER, "template"])?;
+    let container = template::containers(template).first()?;
+    let is_named = |each: &&Value| text_at(each, &["name"]).is_some_and(|name| names.contains(&name));
+    let (n, found) = list_at(container, &["env"]).iter().enumerate().rfind(|(_, each)| is_named(each))?;
+    let value = found.get("value");
+    let number = value.and_then(Value::as_str).and_then(|text| text.trim().parse().ok()).filter(|n| *n >= min);
+    if number.is_none() {
+        let base = format!("{REPLICAS}.{LAUNCHER}.template.spec.containers[0].env[{n}]");
+        findings.error(join(&base, "value"), value, meant);
     }
+    number
+}
+
+fn epochs(spec: &Value, findings: &mut Findings) -> Option<u32> {
+    variable(spec, &["EPOCHS"], 0, "must be a whole number of epochs", findings).filter(|epochs| *epochs > 0)
+}
+
+fn priority(spec: &Value, findings: &mut Findings) -> Option<u32> {
+    variable(spec, &["JOB_PRIORITY"], 0, "must be a whole number, 0 or more; 0 is served first", findings)
+}
+
+/// Returns the epochs that the environment of the launcher names.
+pub(super) fn units(object: &Value) -> Option<u64> {
+    epochs(object.get("spec")?, &mut Findings::default()).map(u64::from)
+}
+
+/// Returns the queue of policies by attained service that the environment of the launcher names.
+pub(super) fn level(object: &Value) -> u32 {
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    priority(spec, &mut Findings::default()).unwrap_or_default()
 }
 
 /// Returns what the workers are rendered from: their template as its user wrote it.

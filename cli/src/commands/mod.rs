@@ -1,5 +1,7 @@
 //! One module per command: its arguments, and what it does with the crates below.
 
+mod cluster;
+pub(crate) mod collect;
 pub(crate) mod completion;
 pub(crate) mod control;
 pub(crate) mod crd;
@@ -22,4 +24,5 @@ pub(crate) mod top;
 pub(crate) mod torchrun;
 pub(crate) mod validate;
 pub(crate) mod version;
+pub(crate) mod voda;
 pub(crate) mod wait;

@@ -4,6 +4,7 @@
 
 mod attempts;
 mod closing;
+mod collect;
 mod command;
 mod control;
 mod data_dir;
@@ -26,4 +27,5 @@ mod torchjob;
 mod torchrun;
 mod validate;
 mod verbs;
+mod voda;
 mod watch;

@@ -111,6 +111,7 @@ fn object_fact(rv: u64, mirror: Stamp) -> JobFact {
         finalizers: vec![],
         finalized: false,
         reported_end: None,
+        progress: None,
     }
 }
 

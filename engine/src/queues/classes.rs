@@ -60,7 +60,7 @@ mod tests {
 
     fn demand(priority: Option<i32>, classes: &[&str]) -> Demand {
         let classes = classes.iter().map(|name| Text::from(*name)).collect();
-        Demand { queue: None, priority, classes, submitted: Timestamp(0) }
+        Demand { queue: None, priority, classes, submitted: Timestamp(0), category: None, units: None, level: 0 }
     }
 
     #[test]

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Charge, JobSpec, PodPhase, Resize, Share, SizeRange, SlotId, Term, Text, Timestamp, Usage};
+use model::{Charge, JobKey, JobSpec, PodPhase, Resize, Share, SizeRange, SlotId, Term, Text, Timestamp, Usage};
 
-use super::Classes;
+use super::{Classes, lessons};
 use crate::holding::asked;
 use crate::job::Job;
 
@@ -27,6 +27,12 @@ pub(crate) struct Holder {
     pub(super) slots: Vec<(SlotId, u32)>,
     /// Numbers of these slots that it may be granted.
     pub(super) sizes: SizeRange,
+    /// Category of jobs that it learns from.
+    pub(super) category: Text,
+    /// Units of work in all, as it says before it reports.
+    pub(super) units: Option<u64>,
+    /// Queue of policies by attained service that it starts in.
+    pub(super) level: u32,
     /// Use of GPUs up to the last change of its share.
     pub(super) usage: Usage,
     pub(super) share: Share,
@@ -50,7 +56,7 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// Returns the part of a job; `None` when it neither holds nor asks for anything.
-    pub(super) fn of(job: &Job, classes: &Classes) -> Option<Self> {
+    pub(super) fn of(key: &JobKey, job: &Job, classes: &Classes) -> Option<Self> {
         let asks = job.spec().and_then(|spec| Some((spec, spec.demand.as_ref()?)));
         let Some((spec, demand)) = asks else { return Self::without_demand(job) };
         let holding = &job.holding;
@@ -102,6 +108,9 @@ impl Holder {
             asks: true,
             slots,
             sizes: sizes_of(job, spec),
+            category: lessons::category(key, demand.category.as_ref()),
+            units: demand.units,
+            level: demand.level,
             usage: job.holding.usage,
             share: job.holding.share.clone(),
             start_after: job.holding.start_after,
@@ -136,9 +145,10 @@ impl Holder {
     /// Returns true if targets follow from both alike.
     pub(super) fn asks_alike(&self, other: &Self) -> bool {
         let asked = |holder: &Self| {
-            let Self { charge, priority, submitted, wants, resource, width, slots, sizes, share, start_after, .. } =
-                holder.clone();
-            (charge, priority, submitted, wants, resource, width, (slots, sizes), share, start_after)
+            let holder = holder.clone();
+            let Self { charge, priority, level, submitted, wants, resource, width, slots, sizes, .. } = holder;
+            let asks = (charge, (priority, level), submitted, wants, resource, width, (slots, sizes));
+            (asks, (holder.category, holder.units), holder.share, holder.start_after)
         };
         asked(self) == asked(other)
     }

@@ -3,6 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`holder`] | the part of a job that queues decide by |
+//! | [`lessons`] | speeds that jobs report, and what follows for others of their category |
 //! | [`coordinator`] | turns of jobs that wait for one before anything else |
 //! | [`classes`] | priorities of jobs that tell none themselves |
 //! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
@@ -23,6 +24,7 @@ pub(crate) mod coordinator;
 pub mod forecast;
 mod grant;
 mod holder;
+pub(crate) mod lessons;
 pub mod report;
 mod round;
 
@@ -35,6 +37,7 @@ use scheduler::desk::Ledger;
 pub use self::classes::Classes;
 use self::coordinator::Coordinator;
 use self::holder::Holder;
+use self::lessons::Learning;
 pub use self::round::{ROOT_POLICY, Tenants};
 use crate::job::Job;
 use crate::nodes::Node;
@@ -60,6 +63,7 @@ pub struct Queues {
     pub(crate) objects: BTreeMap<Text, (JobKey, Box<QueueSpec>)>,
     /// Jobs that hold places or ask for some.
     pub(crate) holders: BTreeMap<JobKey, Holder>,
+    pub(crate) learning: Learning,
     pub(crate) pace: Pace,
     /// Turns.
     pub(crate) coordinator: Coordinator,
@@ -95,8 +99,12 @@ impl Queues {
     /// Notes what a record changed of a job; `None` when it is forgotten.
     pub(crate) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
         self.note_object(key, job);
+        let objects = &self.objects;
+        let news = self.learning.note(key, job, |queue| objects.contains_key(queue));
+        self.pace.round |= news.speeds;
+        self.pace.grants |= news.lesson;
+        let new = job.and_then(|job| Holder::of(key, job, &self.classes));
         self.coordinator.note(key, job);
-        let new = job.and_then(|job| Holder::of(job, &self.classes));
         let wants = new.as_ref().is_some_and(|holder| holder.wants);
         match self.targets.get(key) {
             Some(target) if !wants || job.is_some_and(|job| job.holding.share == target.share) => {
@@ -303,6 +311,9 @@ impl State {
     /// Folds an event of the queues in. Changes of shares reach each job by a fact of its own.
     pub(crate) fn apply_queues(&mut self, event: &Event) -> Result<(), ApplyError> {
         self.format = self.format.max(crate::wire::format::of_event(event));
+        if matches!(event, Event::Reported { .. }) {
+            self.queues.learning.told();
+        }
         if let Event::Allocated(allocation) = event {
             self.apply_allocation(allocation);
             return Ok(());
@@ -374,6 +385,7 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     state.turn_decided(turn.is_some(), now);
     events.extend(turn);
     let queues = report::changed(state, waits.as_ref());
+    state.queues.learning.told();
     if !queues.is_empty() {
         events.push(Event::Reported { queues });
     }

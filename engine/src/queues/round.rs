@@ -15,6 +15,7 @@ use scheduler::placement::{Node, Packing};
 use scheduler::{GpuMicros, GpuType, Micros};
 
 use super::holder::Holder;
+use super::lessons::Known;
 use super::{Queues, ROOT};
 use crate::nodes::NodeTrouble;
 use crate::state::State;
@@ -241,16 +242,16 @@ pub(super) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    fn new(state: &State, key: &'a JobKey, holder: &'a Holder, seen: Option<&Share>) -> Self {
+    fn new(state: &State, known: &Known<'_>, key: &'a JobKey, holder: &'a Holder, seen: Option<&Share>) -> Self {
         let queues = &state.queues;
         let before = decided(queues, key, holder, seen);
         let held = held(queues, key, holder, seen.unwrap_or(&holder.share));
         let workers = holder.workers(&held);
-        let known = |node: Text| {
+        let or_future = |node: Text| {
             let is_future = state.config.ignores_capacity && node.is_empty();
             if is_future { future(&holder.resource) } else { node }
         };
-        let held = workers.iter().filter_map(|(_, node)| node.clone().map(known)).collect();
+        let held = workers.iter().filter_map(|(_, node)| node.clone().map(or_future)).collect();
         let all = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
         let gpu_type = queues.gpu_type(&holder.resource);
         let speeds = Prior::default().speeds(&[gpu_type], all.saturating_mul(holder.width));
@@ -261,7 +262,7 @@ impl<'a> Asked<'a> {
             workers: workers.into_iter().map(|(slot, _)| slot).collect(),
             held,
             changed: holder.changed,
-            belief: Belief { speeds, ..Belief::default() },
+            belief: known.belief(key, holder, gpu_type, speeds),
             before,
         }
     }
@@ -296,7 +297,7 @@ impl<'a> Asked<'a> {
             sizes: self.sizes(held, all),
             width: self.holder.width,
             priority: self.holder.priority,
-            level: 0,
+            level: self.holder.level,
             submitted: micros(self.holder.submitted),
             usage: self.usage(now),
             belief: &self.belief,
@@ -414,7 +415,8 @@ impl<'a> Inquiry<'a> {
     pub(super) fn new(state: &'a State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Self {
         let (nodes, closed) = nodes(state, now);
         let asking = state.queues.holders.iter().filter(|(_, holder)| holder.wants);
-        let asked = asking.map(|(key, holder)| Asked::new(state, key, holder, seen.get(key))).collect();
+        let known = Known::of(state);
+        let asked = asking.map(|(key, holder)| Asked::new(state, &known, key, holder, seen.get(key))).collect();
         let foreign = foreign(state).map(|(node, gpus)| Foreign::new(node, gpus)).collect();
         Self { nodes, closed, tenants: Tenants::new(state), foreign, asked }
     }

@@ -6,8 +6,8 @@
 use model::fact::Adopted;
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Dependency, Edits, Event, Fact, GroupSpec, JobSpec, Keep,
-    Kind, Mirror, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, Reached, Running, Usage,
+    Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Demand, Dependency, Edits, Event, Fact, GroupSpec, JobSpec,
+    Keep, Kind, Mirror, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, Reached, Running, Usage,
 };
 
 /// Returns the oldest format that can hold a record of these facts and events.
@@ -19,7 +19,7 @@ pub(super) fn of_record(facts: &[Fact], events: &[Event]) -> u16 {
 pub(crate) fn of_fact(fact: &Fact) -> u16 {
     match fact {
         Fact::Spec(fact) => {
-            if fact.spec.as_ref().is_ok_and(|spec| spec.counts_users || spec.coordination.is_some()) {
+            if fact.spec.as_ref().is_ok_and(|spec| spec5(spec) || spec.counts_users || spec.coordination.is_some()) {
                 return 5;
             }
             let made_of = !fact.missing.is_empty() || !fact.needs.is_empty();
@@ -34,13 +34,16 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
         }
+        Fact::Adopted(adopted) if !adopted.mirror.learnt.is_empty() => 5,
         Fact::Adopted(adopted) if adopted.mirror.dequeued_at.is_some() => 5,
         Fact::Adopted(adopted) if adoption4(adopted) => 4,
         Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
         Fact::Owned(fact) if fact.keep == Keep::Left || fact.gate.is_some() || fact.contents.is_some() => 4,
         Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
+        Fact::Job(fact) if fact.progress.is_some() => 5,
         Fact::Job(fact) if fact.reported_end.is_some() => 4,
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
+        Fact::QueueReported(report) if !report.lessons.is_empty() => 5,
         Fact::Configured(config) if config5(config) => 5,
         Fact::Relisted { kind: Kind::Quota, .. } | Fact::Quota(_) | Fact::QuotaGone { .. } | Fact::Dequeued => 5,
         Fact::Configured(config) if config4(config) => 4,
@@ -70,6 +73,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
 /// Returns the oldest format that can hold an event.
 pub(crate) fn of_event(event: &Event) -> u16 {
     match event {
+        Event::Reported { queues } if queues.iter().any(|(_, report)| !report.lessons.is_empty()) => 5,
         Event::UsersCounted(_) | Event::Dequeued { .. } => 5,
         Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => 4,
         Event::Decided(of) if cause4(of) => 4,
@@ -151,6 +155,12 @@ fn spec4(spec: &JobSpec) -> bool {
         || spec.retryable.as_ref().is_some_and(|retryable| retryable.main_ended)
         || matches!(spec.phase_rules.running, Running::Any(_))
         || spec.groups.iter().any(group)
+}
+
+/// Returns true for a spec with members that format 5 adds.
+fn spec5(spec: &JobSpec) -> bool {
+    let demand = |demand: &Demand| demand.category.is_some() || demand.units.is_some() || demand.level > 0;
+    spec.demand.as_ref().is_some_and(demand)
 }
 
 /// Returns true for an owned object with words that format 4 adds.

@@ -11,6 +11,7 @@ mod event;
 mod fact;
 mod job;
 mod notes;
+mod progress;
 mod share;
 mod spec;
 

@@ -110,6 +110,8 @@ pub enum Action {
     Node(OneOrMany<NodeChange>),
     /// A user changes annotations.
     Annotate(Annotate),
+    /// The program of a job reports its progress.
+    Progress(OneOrMany<Report>),
     /// A user patches an object.
     Patch(Patch),
     /// A user sets the replicas of a job, as `kubectl scale` does.
@@ -164,6 +166,7 @@ impl Action {
             Self::Gone(_) => "gone",
             Self::Node(_) => "node",
             Self::Annotate(_) => "annotate",
+            Self::Progress(_) => "progress",
             Self::Patch(_) => "patch",
             Self::Scale(_) => "scale",
             Self::Delete(_) => "delete",
@@ -256,6 +259,23 @@ pub struct Annotate {
     /// Annotations to take away.
     #[serde(default)]
     pub remove: OneOrMany<String>,
+}
+
+/// Progress of a job since its report before.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// The job.
+    pub job: ObjectName,
+    /// Units of work that it has done since it was created.
+    pub done: u64,
+    /// Units of work in all, where the job knows.
+    #[serde(default)]
+    pub total: Option<u64>,
+    /// GPUs that it used since the report before.
+    pub gpus: u32,
+    /// Time that the units since then took.
+    pub took: Millis,
 }
 
 /// A scalar taken as text, however it is written.

@@ -41,6 +41,7 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             finalizers: Vec::new(),
             finalized: false,
             reported_end: None,
+            progress: None,
         })),
         "Spec" => Fact::Spec(Box::new((**job.spec.as_ref()?).clone())),
         "JobGone" => Fact::JobGone,

@@ -2,7 +2,7 @@
 
 /// The value of a decimal such as `12`, `1.785` or `2.5e3`, times ten to the power of `places`, rounded half up; `None` when
 /// it is not a number, negative, or too large.
-pub(super) fn fixed(text: &str, places: u32) -> Option<u64> {
+pub(crate) fn fixed(text: &str, places: u32) -> Option<u64> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
         None => (text, 0),

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use self::decimal::fixed;
 use crate::out::Failure;
 
 /// Arguments of `trainyard schedule`.

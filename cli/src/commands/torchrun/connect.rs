@@ -15,9 +15,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, failed};
-use super::job::{self, JOBS};
+use super::job::{self, API, JOBS};
 use super::sync_pod::exit_code;
+use crate::commands::cluster::{Cluster, failed};
 use crate::out::{self, Failure, Stream};
 
 /// Bytes that are read at once.
@@ -85,7 +85,7 @@ impl FromStr for Ports {
 
 /// Runs a program in a worker.
 pub(super) async fn exec(cluster: &Cluster, args: &ExecArgs) -> Result<ExitCode, Failure> {
-    let object = cluster.get(&cluster.path(JOBS, &args.job)).await?;
+    let object = cluster.get(&cluster.path(API, JOBS, &args.job)).await?;
     let pod = job::running_worker(cluster, &object, args.rank).await?;
     let found = job::workers(cluster, &object).await?.into_iter().find(|worker| job::rank(worker) == args.rank);
     let container = found.as_ref().map(|pod| TorchrunJob.main_containers(pod)).unwrap_or_default();
@@ -147,7 +147,7 @@ async fn pass_on(from: Option<impl tokio::io::AsyncRead + Unpin>, to: Stream) {
 
 /// Connects ports.
 pub(super) async fn port_forward(cluster: &Cluster, args: &PortForwardArgs) -> Result<ExitCode, Failure> {
-    let object = cluster.get(&cluster.path(JOBS, &args.job)).await?;
+    let object = cluster.get(&cluster.path(API, JOBS, &args.job)).await?;
     let pod = job::running_worker(cluster, &object, args.rank).await?;
     for ports in &args.ports {
         let listener = TcpListener::bind(("127.0.0.1", ports.here)).await;

@@ -7,10 +7,12 @@ use apis::torchrunjob::{NAME_LABEL, ROLE_LABEL, SYNC, WORKER};
 use model::Timestamp;
 use serde_json::Value;
 
-use super::cluster::Cluster;
 use crate::columns;
+use crate::commands::cluster::Cluster;
 use crate::out::Failure;
 
+/// Path of group and version of the jobs.
+pub(super) const API: &str = "/apis/torchrun.ai/v1alpha1";
 /// Plural of the jobs.
 pub(super) const JOBS: &str = "torchrunjobs";
 /// Plural of the queues.

@@ -16,8 +16,8 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::cluster::{Cluster, failed};
-use super::job::{self, JOBS, text};
+use super::job::{self, API, JOBS, text};
+use crate::commands::cluster::{Cluster, failed};
 use crate::out::{self, Failure};
 
 /// Interval between two looks at a job that is followed.
@@ -49,7 +49,7 @@ pub(crate) struct LogsArgs {
 
 /// Prints the logs.
 pub(super) async fn run(cluster: &Cluster, args: &LogsArgs) -> Result<ExitCode, Failure> {
-    let path = cluster.path(JOBS, &args.job);
+    let path = cluster.path(API, JOBS, &args.job);
     let (lines, mut inbox) = mpsc::channel::<String>(LINE_CHANNEL_CAPACITY);
     let printer = tokio::spawn(async move {
         while let Some(line) = inbox.recv().await {
@@ -103,7 +103,7 @@ pub(super) async fn run(cluster: &Cluster, args: &LogsArgs) -> Result<ExitCode, 
 pub(super) async fn follow(cluster: &Cluster, job: &str) -> Result<ExitCode, Failure> {
     let args = LogsArgs { job: job.to_owned(), follow: true, rank: Vec::new(), tail: None, sync: false };
     run(cluster, &args).await?;
-    let Some(object) = cluster.find(&cluster.path(JOBS, job)).await? else {
+    let Some(object) = cluster.find(&cluster.path(API, JOBS, job)).await? else {
         return Err(Failure::missing(format!("TorchrunJob {job} was deleted")));
     };
     out::line(&format!("TorchrunJob {job} is {}", job::phase(&object)));

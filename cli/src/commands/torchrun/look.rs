@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::cluster::{API, Cluster};
-use super::job::{self, JOBS, text};
+use super::job::{self, API, JOBS, text};
 use crate::columns;
+use crate::commands::cluster::Cluster;
 use crate::commands::ps::{Shape, yaml};
 use crate::out::{self, Failure};
 
@@ -57,7 +57,7 @@ pub(super) async fn list(cluster: &Cluster, args: &ListArgs) -> Result<ExitCode,
 
 /// Shows a job.
 pub(super) async fn status(cluster: &Cluster, args: &StatusArgs) -> Result<ExitCode, Failure> {
-    let object = cluster.get(&cluster.path(JOBS, &args.job)).await?;
+    let object = cluster.get(&cluster.path(API, JOBS, &args.job)).await?;
     match args.output {
         Shape::Json => out::line(&object.to_string()),
         Shape::Yaml => out::print(&yaml(&object)?),

@@ -5,7 +5,6 @@
 //! an operator decides: it writes objects and connects to pods. Tests: `cli/tests/process_nodes/plugin.rs`,
 //! `cli/tests/local/torchrun.rs`.
 
-mod cluster;
 mod connect;
 mod job;
 mod logs;
@@ -23,8 +22,8 @@ use clap::{Args, Command, FromArgMatches as _, Subcommand};
 use serde_json::json;
 use tokio::runtime::Builder;
 
-use self::cluster::{Cluster, ClusterArgs};
-use self::job::{JOBS, text};
+use self::job::{API, JOBS, text};
+use super::cluster::{Cluster, ClusterArgs};
 use super::completion::{self, CompletionArgs};
 use crate::out::{self, Failure};
 
@@ -126,7 +125,7 @@ pub(crate) fn run(args: &TorchrunArgs) -> Result<ExitCode, Failure> {
 }
 
 async fn suspend(cluster: &Cluster, job: &str, suspend: bool) -> Result<ExitCode, Failure> {
-    let path = cluster.path(JOBS, job);
+    let path = cluster.path(API, JOBS, job);
     let object = cluster.get(&path).await?;
     if job::has_ended(&object) {
         return Err(Failure::missing(format!("TorchrunJob {job} has ended: it is {}", job::phase(&object))));
@@ -141,7 +140,7 @@ async fn suspend(cluster: &Cluster, job: &str, suspend: bool) -> Result<ExitCode
 }
 
 async fn delete(cluster: &Cluster, job: &str) -> Result<ExitCode, Failure> {
-    let deleted = cluster.delete(&cluster.path(JOBS, job)).await?;
+    let deleted = cluster.delete(&cluster.path(API, JOBS, job)).await?;
     let is_leaving = !text(&deleted, "/metadata/deletionTimestamp").is_empty();
     out::line(&format!("TorchrunJob {job} {}", if is_leaving { "is being deleted" } else { "is deleted" }));
     Ok(ExitCode::SUCCESS)

@@ -14,14 +14,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use settings::{Quantity, duration};
 
-use super::cluster::{API, Cluster, ClusterArgs};
-use super::job::{self, JOBS, QUEUES, queue, text};
+use super::job::{self, API, JOBS, QUEUES, queue, text};
 use super::logs;
 use super::manifest::{self, Submission};
 use super::sync_pod::SyncPod;
 use super::upload::upload;
 use crate::archive::{self, Archive, DEFAULT_MAX_BYTES, Source};
 use crate::columns::counted;
+use crate::commands::cluster::{Cluster, ClusterArgs};
 use crate::commands::ps::yaml;
 use crate::out::{self, Failure};
 
@@ -142,9 +142,9 @@ pub(super) async fn submit(cluster: &ClusterArgs, args: &SubmitArgs) -> Result<E
     let Submission { job, queues } = manifest::submission(args, &cluster.namespace)?;
     let name = text(&job, "/metadata/name").to_owned();
     for queue in &queues {
-        cluster.apply(&cluster.path(QUEUES, text(queue, "/metadata/name")), queue).await?;
+        cluster.apply(&cluster.path(API, QUEUES, text(queue, "/metadata/name")), queue).await?;
     }
-    let found = cluster.find(&cluster.path(QUEUES, queue(&job))).await?;
+    let found = cluster.find(&cluster.path(API, QUEUES, queue(&job))).await?;
     if found.is_none() {
         out::warn(&format!(
             "there is no TorchrunQueue {} in namespace {}: the job waits for it",
@@ -158,7 +158,7 @@ pub(super) async fn submit(cluster: &ClusterArgs, args: &SubmitArgs) -> Result<E
     let archive = is_uploaded.then(|| args.upload.pack()).transpose()?;
     let path = format!("{API}/namespaces/{}/{JOBS}", cluster.namespace);
     if cluster.create(&path, &job).await?.is_none() {
-        let present = cluster.get(&cluster.path(JOBS, &name)).await?;
+        let present = cluster.get(&cluster.path(API, JOBS, &name)).await?;
         if !manifest::asks_for_the_same(&job, &present) {
             return Err(Failure::missing(format!(
                 "there is a TorchrunJob {name} that asks for something else: choose another --name, or delete it. New files for it: kubectl torchrun sync {name}"
@@ -233,12 +233,12 @@ fn dry_run(cluster: &ClusterArgs, args: &SubmitArgs) -> Result<ExitCode, Failure
 
 /// Uploads the files of a job again, or goes on with an upload that broke.
 pub(super) async fn sync(cluster: &Cluster, args: &SyncArgs) -> Result<ExitCode, Failure> {
-    let path = cluster.path(JOBS, &args.job);
+    let path = cluster.path(API, JOBS, &args.job);
     let object = cluster.get(&path).await?;
     if job::has_ended(&object) {
         return Err(Failure::missing(format!("TorchrunJob {} has ended: it is {}", args.job, job::phase(&object))));
     }
-    let found = cluster.find(&cluster.path(QUEUES, queue(&object))).await?;
+    let found = cluster.find(&cluster.path(API, QUEUES, queue(&object))).await?;
     let workspace = manifest::workspace(&object, found.as_ref())?;
     let Some((generation, is_uploaded)) = workspace else {
         return Err(Failure::missing(format!(

@@ -12,9 +12,9 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::cluster::Cluster;
-use super::job::{self, JOBS, text};
+use super::job::{self, API, JOBS, text};
 use super::upload::{Broken, Input, Receiver};
+use crate::commands::cluster::Cluster;
 use crate::out::{self, Failure};
 
 /// Interval between two looks at a job.
@@ -71,7 +71,7 @@ impl<'a> SyncPod<'a> {
 
     /// Looks at the job and its pods.
     async fn look(&self) -> Result<Standing, Failure> {
-        let Some(object) = self.cluster.find(&self.cluster.path(JOBS, &self.job)).await? else {
+        let Some(object) = self.cluster.find(&self.cluster.path(API, JOBS, &self.job)).await? else {
             return Err(Failure::missing(format!("TorchrunJob {} was deleted", self.job)));
         };
         let pods = job::sync_pods(self.cluster, &object).await?;

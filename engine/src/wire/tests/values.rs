@@ -255,6 +255,7 @@ pub(super) fn job_facts() -> [JobFact; 2] {
         finalizers: vec![],
         finalized: false,
         reported_end: None,
+        progress: None,
     };
     [
         full,
@@ -267,6 +268,7 @@ pub(super) fn job_facts() -> [JobFact; 2] {
             finalizers: vec![],
             finalized: false,
             reported_end: None,
+            progress: None,
         },
     ]
 }

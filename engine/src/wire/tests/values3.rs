@@ -95,6 +95,7 @@ fn job_fact() -> JobFact {
         finalizers: vec![],
         finalized: false,
         reported_end: None,
+        progress: None,
     }
 }
 

@@ -91,7 +91,15 @@ fn spec(spec: JobSpec) -> Fact {
 }
 
 fn demand() -> Demand {
-    Demand { queue: Some("q".into()), priority: Some(-3), classes: BTreeSet::new(), submitted: Timestamp(4) }
+    Demand {
+        queue: Some("q".into()),
+        priority: Some(-3),
+        classes: BTreeSet::new(),
+        submitted: Timestamp(4),
+        category: None,
+        units: None,
+        level: 0,
+    }
 }
 
 fn class() -> ClassFact {
@@ -124,6 +132,7 @@ fn report() -> QueueReport {
         pending: 2,
         usage: BTreeMap::from([("nvidia.com/gpu".into(), 5)]),
         waiting: vec![waiting],
+        lessons: vec![],
     }
 }
 

@@ -6,6 +6,7 @@ use model::{Incarnation, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
+use super::progress::Lesson;
 use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, Usage, UserCounts};
 use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
@@ -258,6 +259,9 @@ pub(crate) struct Mirror {
     failed_starts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start_after: Option<Timestamp>,
+    #[serde_as(as = "Vec<Lesson>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    learnt: Vec<model::Lesson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dequeued_at: Option<Timestamp>,
 }

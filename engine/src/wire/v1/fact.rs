@@ -8,6 +8,7 @@ use serde_with::serde_as;
 
 use super::event::{EndRequest, Mirror, Phase};
 use super::notes::Noted;
+use super::progress::Progress;
 use super::share::{QueueReport, ShareChange};
 use super::spec::{Config, FieldError, JobSpec, Keep, Kind, OwnedRef};
 use super::{forms, is_default};
@@ -131,6 +132,9 @@ pub(super) struct JobFact {
     #[serde_as(as = "Option<Box<ReportedEnd>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reported_end: Option<Box<model::fact::ReportedEnd>>,
+    #[serde_as(as = "Option<Box<Progress>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    progress: Option<Box<model::Progress>>,
 }
 
 #[serde_as]

@@ -9,6 +9,7 @@ use serde_with::{Seq, serde_as};
 
 use super::event::{CauseKind, Decision, EndRequest, Phase};
 use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, ReportedEnd, SpecFact};
+use super::progress::{Lesson, Progress};
 use super::share::{Charge, QueueReport, Share, ShareLoss, Usage, UserCounts};
 use super::spec::OwnedRef;
 use super::{forms, is_default};
@@ -118,6 +119,12 @@ pub(crate) struct Job {
     #[serde_as(as = "Option<Box<QueueReport>>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     report: Option<Box<model::QueueReport>>,
+    #[serde_as(as = "Option<Box<Progress>>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Box<model::Progress>>,
+    #[serde_as(as = "Vec<Lesson>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    learnt: Vec<model::Lesson>,
     #[serde_as(as = "UserCounts")]
     #[serde(skip_serializing_if = "is_default")]
     users: model::UserCounts,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_with::serde_as;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::progress::Lesson;
 use super::{forms, is_default};
 
 forms! {
@@ -82,6 +83,12 @@ pub(super) struct Demand {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     classes: BTreeSet<Text>,
     submitted: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    category: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    units: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    level: u32,
 }
 
 /// Written as an object of groups, each a list of runs.
@@ -276,6 +283,9 @@ pub(super) struct QueueReport {
     #[serde_as(as = "Vec<WaitingJob>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<model::WaitingJob>,
+    #[serde_as(as = "Vec<Lesson>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lessons: Vec<model::Lesson>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,6 +1,6 @@
-//! The cluster that the plugin talks to: objects as JSON, and connections to pods.
+//! The cluster that `torchrun`, `voda` and `collect` talk to: objects as JSON, and connections to pods.
 //!
-//! Owns requests and the words of their failures. It must not know what a verb is for. Tests: `cli/tests/process_nodes/plugin.rs`.
+//! Owns requests and the words of their failures. It must not know what a command is for. Tests: `cli/tests/process_nodes/plugin.rs`.
 
 use std::path::PathBuf;
 
@@ -13,8 +13,6 @@ use serde_json::{Value, json};
 
 use crate::out::Failure;
 
-/// Group and version of the jobs.
-pub(super) const API: &str = "/apis/torchrun.ai/v1alpha1";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 /// Field manager of what is applied.
@@ -37,23 +35,23 @@ pub(crate) struct ClusterArgs {
 
 impl ClusterArgs {
     /// Returns the namespace that was named, or another one.
-    pub(super) fn namespace_or<'a>(&'a self, other: &'a str) -> &'a str {
+    pub(crate) fn namespace_or<'a>(&'a self, other: &'a str) -> &'a str {
         self.namespace.as_deref().unwrap_or(other)
     }
 }
 
 /// A connection to a cluster.
 #[derive(Clone)]
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     client: Client,
     /// For connections to pods, which begin as HTTP/1.1.
     upgrading: Client,
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
 }
 
 impl Cluster {
     /// Connects.
-    pub(super) async fn connect(args: &ClusterArgs) -> Result<Self, Failure> {
+    pub(crate) async fn connect(args: &ClusterArgs) -> Result<Self, Failure> {
         let options = api_server::Options {
             kubeconfig: args.kubeconfig.clone(),
             context: args.context.clone(),
@@ -65,9 +63,9 @@ impl Cluster {
         Ok(Self { client: connection.client, upgrading, namespace })
     }
 
-    /// Path of an object of the jobs' group in the namespace.
-    pub(super) fn path(&self, plural: &str, name: &str) -> String {
-        format!("{API}/namespaces/{}/{plural}/{name}", self.namespace)
+    /// Path of an object in the namespace. `api`: path of its group and version.
+    pub(crate) fn path(&self, api: &str, plural: &str, name: &str) -> String {
+        format!("{api}/namespaces/{}/{plural}/{name}", self.namespace)
     }
 
     async fn send(&self, method: Method, path: &str, content: &str, body: &Value) -> Result<Value, kube::Error> {
@@ -77,8 +75,15 @@ impl Cluster {
         self.client.request(request.map_err(kube::Error::HttpError)?).await
     }
 
+    /// Sends a request. A refusal comes with its code; without an answer that is 502.
+    pub(crate) async fn answer(&self, method: Method, path: &str, body: &Value) -> Result<Value, (u16, String)> {
+        let content = if method == Method::PATCH { MERGE } else { "application/json" };
+        let sent = self.send(method, path, content, body).await;
+        sent.map_err(|error| (code_of(&error).unwrap_or(502), error_chain(&error)))
+    }
+
     /// Reads an object or a list; `None` where there is none.
-    pub(super) async fn find(&self, path: &str) -> Result<Option<Value>, Failure> {
+    pub(crate) async fn find(&self, path: &str) -> Result<Option<Value>, Failure> {
         match self.send(Method::GET, path, "application/json", &Value::Null).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if code_of(&error) == Some(404) => Ok(None),
@@ -87,13 +92,13 @@ impl Cluster {
     }
 
     /// Reads an object.
-    pub(super) async fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
         let got = self.send(Method::GET, path, "application/json", &Value::Null).await;
         got.map_err(|error| failed(&error))
     }
 
     /// Creates an object in a collection; `None` where one of its name is there.
-    pub(super) async fn create(&self, path: &str, object: &Value) -> Result<Option<Value>, Failure> {
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<Option<Value>, Failure> {
         match self.send(Method::POST, path, "application/json", object).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if code_of(&error) == Some(409) => Ok(None),
@@ -102,36 +107,36 @@ impl Cluster {
     }
 
     /// Merges into an object.
-    pub(super) async fn merge(&self, path: &str, patch: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn merge(&self, path: &str, patch: &Value) -> Result<Value, Failure> {
         self.send(Method::PATCH, path, MERGE, patch).await.map_err(|error| failed(&error))
     }
 
     /// Applies an object, as `kubectl apply --server-side` does.
-    pub(super) async fn apply(&self, path: &str, object: &Value) -> Result<Value, Failure> {
+    pub(crate) async fn apply(&self, path: &str, object: &Value) -> Result<Value, Failure> {
         let path = format!("{path}?fieldManager={MANAGER}");
         self.send(Method::PATCH, &path, APPLY, object).await.map_err(|error| failed(&error))
     }
 
     /// Deletes an object. What it owns goes with it.
-    pub(super) async fn delete(&self, path: &str) -> Result<Value, Failure> {
+    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failure> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         self.send(Method::DELETE, path, "application/json", &options).await.map_err(|error| failed(&error))
     }
 
     /// Returns the pods of the namespace with some labels.
-    pub(super) async fn pods(&self, selector: &str) -> Result<Vec<Value>, Failure> {
+    pub(crate) async fn pods(&self, selector: &str) -> Result<Vec<Value>, Failure> {
         let selector = selector.replace('=', "%3D").replace(',', "%2C");
         let list = self.get(&format!("/api/v1/namespaces/{}/pods?labelSelector={selector}", self.namespace)).await?;
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
     /// Pods, to read what they print.
-    pub(super) fn pod_logs(&self) -> Api<Pod> {
+    pub(crate) fn pod_logs(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// Pods, to connect to them.
-    pub(super) fn pod_connections(&self) -> Api<Pod> {
+    pub(crate) fn pod_connections(&self) -> Api<Pod> {
         Api::namespaced(self.upgrading.clone(), &self.namespace)
     }
 }
@@ -144,7 +149,7 @@ fn code_of(error: &kube::Error) -> Option<u16> {
 }
 
 /// A request that failed, in the API server's words. What is not there was looked for.
-pub(super) fn failed(error: &kube::Error) -> Failure {
+pub(crate) fn failed(error: &kube::Error) -> Failure {
     let text = error_chain(error);
     match code_of(error) {
         Some(404) => Failure::missing(text),

@@ -1,0 +1,153 @@
+//! `trainyard voda`, called `voda` as well: jobs of the MPI operator as Voda's users submit them, by its command line or its HTTP routes.
+//!
+//! Owns the verbs and their arguments. A manifest becomes an MPIJob in `manifest`; `jobs` writes and lists objects, `table` is what
+//! people read, `allocation` the pure part of Voda's resource allocator, `serve` the routes. It writes objects and reads them: what an
+//! operator decides is not its own. Tests: beside each file, and `cli/tests/local/voda.rs`.
+
+mod allocation;
+mod jobs;
+mod manifest;
+mod serve;
+mod table;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Command, FromArgMatches as _, Subcommand};
+use jiff::tz::TimeZone;
+use tokio::runtime::Builder;
+
+use self::jobs::{ApiServer, Refusal, Voda};
+use super::cluster::{Cluster, ClusterArgs};
+use crate::out::{self, Failure};
+
+/// The name by which this program is Voda's command.
+pub(crate) const COMMAND: &str = "voda";
+
+/// Arguments of `trainyard voda`.
+#[derive(Debug, Args)]
+#[command(
+    about = "Submit MPIJobs as with Voda, and look after them.",
+    after_help = "As a command of its own: ln -s $(which trainyard) ~/bin/voda
+
+Examples:
+  voda create -f mnist.yaml --queue voda
+  voda get jobs
+  voda algorithm ElasticTiresias --queue voda
+  voda serve --queue voda"
+)]
+pub(crate) struct VodaArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// The queue: of jobs that name none, and the one whose algorithm is set.
+    #[arg(long, short, global = true, value_name = "NAME")]
+    queue: Option<String>,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Create a job of a manifest: its name gets the time at its end.
+    Create {
+        /// The manifest of an MPIJob; - for standard input.
+        #[arg(long, short, value_name = "FILE")]
+        filename: PathBuf,
+    },
+    /// Delete jobs, by their full names.
+    Delete {
+        /// Names of the jobs.
+        #[arg(required = true, value_name = "NAME")]
+        jobs: Vec<String>,
+    },
+    /// List jobs.
+    Get {
+        #[command(subcommand)]
+        what: Listed,
+    },
+    /// Set the algorithm of the queue.
+    Algorithm {
+        /// Name of a policy, with its arguments: `trainyard schedule policies` lists them.
+        name: String,
+    },
+    /// Set the time between two decisions of the queue where it has many jobs.
+    Ratelimit {
+        /// Time in seconds.
+        seconds: i64,
+    },
+    /// Serve Voda's HTTP routes, without authentication: to this machine, if not told otherwise.
+    Serve(serve::ServeArgs),
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+enum Listed {
+    /// The jobs of the namespace, in Voda's columns.
+    Jobs,
+}
+
+/// Returns whether this program was called by the name of Voda's command.
+pub(crate) fn is_command(program: Option<&OsStr>) -> bool {
+    program.and_then(|program| Path::new(program).file_stem()).is_some_and(|name| name == COMMAND)
+}
+
+/// Runs this program as Voda's command.
+pub(crate) fn command() -> Result<ExitCode, Failure> {
+    let command = VodaArgs::augment_args(Command::new(COMMAND)).version(env!("CARGO_PKG_VERSION")).max_term_width(80);
+    run(&VodaArgs::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit()))
+}
+
+/// Does what a verb says.
+pub(crate) fn run(args: &VodaArgs) -> Result<ExitCode, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let cluster = Cluster::connect(&args.cluster).await?;
+        let voda = Voda { namespace: cluster.namespace.clone(), queue: args.queue.clone(), objects: cluster };
+        let done = match &args.verb {
+            Verb::Create { filename } => voda.create(&read(filename)?, local::now(), &TimeZone::system()).await,
+            Verb::Delete { jobs } => return delete(&voda, jobs).await,
+            Verb::Get { what: Listed::Jobs } => voda.jobs(local::now()).await,
+            Verb::Algorithm { name } => voda.set_algorithm(name).await,
+            Verb::Ratelimit { seconds } => voda.set_rate_limit(*seconds).await,
+            Verb::Serve(serve) => return serve::run(voda, serve).await,
+        };
+        out::line(done.map_err(failure)?.trim_end());
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Deletes each job; one that is not there does not keep the others.
+async fn delete<O: ApiServer>(voda: &Voda<O>, jobs: &[String]) -> Result<ExitCode, Failure> {
+    let mut code = ExitCode::SUCCESS;
+    for job in jobs {
+        match voda.delete(job).await {
+            Ok(done) => out::line(&done),
+            Err(refusal) if refusal.code == 404 => {
+                out::warn(&refusal.text);
+                code = ExitCode::from(out::FOUND);
+            }
+            Err(refusal) => return Err(failure(refusal)),
+        }
+    }
+    Ok(code)
+}
+
+fn failure(refusal: Refusal) -> Failure {
+    match refusal.code {
+        404 => Failure::missing(refusal.text),
+        429 | 500.. => Failure::passing(refusal.text),
+        _ => Failure::new(refusal.text),
+    }
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::new(format!("{}: {error}", file.display()));
+    if file != Path::new("-") {
+        return fs::read_to_string(file).map_err(failed);
+    }
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}

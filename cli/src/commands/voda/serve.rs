@@ -1,0 +1,222 @@
+//! Voda's HTTP routes: the training service, the scheduler and the resource allocator, each on its port.
+//!
+//! Nothing here asks who calls, as with Voda, so it listens on this machine unless it is told an address. It reads and writes objects
+//! of the API server and keeps nothing. Tests: at the end.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post, put};
+use clap::Args;
+use jiff::tz::TimeZone;
+use k8s_driver::listener;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::allocation;
+use super::jobs::{ApiServer, Refusal, Voda};
+use crate::out::{self, Failure};
+
+/// Arguments of `voda serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "There is no authentication, as with Voda: whoever reaches a port may submit
+jobs with the rights of this process. Give --address only where a NetworkPolicy
+says who does.
+
+Examples:
+  trainyard voda serve --queue voda
+  trainyard voda serve --queue voda --address 0.0.0.0")]
+pub(crate) struct ServeArgs {
+    /// Address to listen on.
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    address: IpAddr,
+    /// Port of the training service.
+    #[arg(long, value_name = "PORT", default_value_t = 55_587)]
+    training_port: u16,
+    /// Port of the scheduler.
+    #[arg(long, value_name = "PORT", default_value_t = 55_588)]
+    scheduler_port: u16,
+    /// Port of the resource allocator.
+    #[arg(long, value_name = "PORT", default_value_t = 55_589)]
+    allocator_port: u16,
+}
+
+/// Serves until it is stopped.
+pub(super) async fn run<O: ApiServer>(voda: Voda<O>, args: &ServeArgs) -> Result<ExitCode, Failure> {
+    let voda = Arc::new(voda);
+    let bind = async |what: &str, port: u16| {
+        let address = SocketAddr::new(args.address, port);
+        let failed = |error| Failure::new(format!("cannot listen on {address} for {what}: {error}"));
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        out::line(&format!("{what}: http://{}", listener.local_addr()?));
+        Ok::<_, Failure>(listener)
+    };
+    let training_listener = bind("training service", args.training_port).await?;
+    let scheduler_listener = bind("scheduler", args.scheduler_port).await?;
+    let allocator_listener = bind("resource allocator", args.allocator_port).await?;
+    let stop = CancellationToken::new();
+    let served = async {
+        tokio::join!(
+            listener::plain(training_listener, training(Arc::clone(&voda)), stop.clone()),
+            listener::plain(scheduler_listener, scheduler(Arc::clone(&voda)), stop.clone()),
+            listener::plain(allocator_listener, allocator(), stop.clone()),
+        );
+    };
+    let stopped = async {
+        let stopped = tokio::signal::ctrl_c().await;
+        stop.cancel();
+        stopped
+    };
+    let ((), stopped) = tokio::join!(served, stopped);
+    stopped?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (code, self.text + "\n").into_response()
+    }
+}
+
+type Answer = Result<String, Refusal>;
+
+/// Routes of the training service.
+fn training<O: ApiServer>(voda: Arc<Voda<O>>) -> Router {
+    let create = async |State(voda): State<Arc<Voda<O>>>, body: String| -> Answer {
+        voda.create(&body, local::now(), &TimeZone::system()).await
+    };
+    let delete = async |State(voda): State<Arc<Voda<O>>>, body: Bytes| -> Answer {
+        let name: String = read(&body)?;
+        voda.delete(&name).await
+    };
+    Router::new()
+        .route("/", any(async || "Trainyard: training service of Voda\n"))
+        .route("/training", post(create).delete(delete))
+        .with_state(voda)
+}
+
+/// Routes of the scheduler.
+fn scheduler<O: ApiServer>(voda: Arc<Voda<O>>) -> Router {
+    let jobs = async |State(voda): State<Arc<Voda<O>>>| -> Answer { voda.jobs(local::now()).await };
+    let algorithm = async |State(voda): State<Arc<Voda<O>>>, body: Bytes| -> Answer {
+        let name: String = read(&body)?;
+        voda.set_algorithm(&name).await
+    };
+    let rate_limit =
+        async |State(voda): State<Arc<Voda<O>>>, body: Bytes| -> Answer { voda.set_rate_limit(read(&body)?).await };
+    Router::new()
+        .route("/training", get(jobs))
+        .route("/algorithm", put(algorithm))
+        .route("/ratelimit", put(rate_limit))
+        .with_state(voda)
+}
+
+/// Routes of the resource allocator. A refusal is no map of numbers: Voda's scheduler would take an empty one for an allocation.
+fn allocator() -> Router {
+    let allocate = async |body: Bytes| match allocation::answer(&body) {
+        Ok(answer) => (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], json!(answer).to_string()),
+        Err(refusal) => {
+            let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            (code, [(header::CONTENT_TYPE, "application/json")], json!({"error": refusal.text}).to_string())
+        }
+    };
+    Router::new().route("/allocation", post(allocate))
+}
+
+/// Reads the JSON of a body. The answer to what is none tells how far it was read, as Go tells it.
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| {
+        let lines = body.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1));
+        let offset = lines.map(<[u8]>::len).sum::<usize>().saturating_add(error.column());
+        Refusal::new(400, json!({"Offset": offset}).to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::Request;
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
+    use super::super::jobs::tests::voda;
+    use super::super::manifest::tests::MANIFEST;
+    use super::*;
+
+    async fn ask(router: Router, method: &str, path: &str, body: &str) -> (u16, String) {
+        let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned())).unwrap();
+        let answer = router.oneshot(request).await.unwrap();
+        let code = answer.status().as_u16();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_training_service_creates_and_deletes() {
+        let voda = Arc::new(voda(Some("q")));
+        let routes = || training(Arc::clone(&voda));
+        let (code, text) = ask(routes(), "POST", "/training", MANIFEST).await;
+        assert_eq!(code, 200, "{text}");
+        let name = text.lines().next().unwrap().strip_prefix("Training job created: ").unwrap().to_owned();
+        assert_eq!(text, format!("Training job created: {name}\nView your logs by:\n    kubectl logs {name}-launcher"));
+        for (method, path, body, want) in [
+            ("GET", "/", "", (200, "Trainyard: training service of Voda\n".to_owned())),
+            ("GET", "/training", "", (405, String::new())),
+            (
+                "POST",
+                "/training",
+                "kind: Pod",
+                (
+                    400,
+                    "apiVersion and kind: must be those of an MPIJob in kubeflow.org/v1 or kubeflow.org/v2beta1\n"
+                        .to_owned(),
+                ),
+            ),
+            ("DELETE", "/training", &name, (400, "{\"Offset\":1}\n".to_owned())),
+            ("DELETE", "/training", "\"other\"", (404, "Training job not found: other\n".to_owned())),
+            ("DELETE", "/training", &format!("\"{name}\""), (200, format!("Training job deleted: {name}"))),
+            ("GET", "/nothing", "", (404, String::new())),
+        ] {
+            assert_eq!(ask(routes(), method, path, body).await, want, "{method} {path} {body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_scheduler_lists_and_is_set() {
+        let voda = Arc::new(voda(Some("q")));
+        let routes = || scheduler(Arc::clone(&voda));
+        let (code, text) = ask(routes(), "GET", "/training", "").await;
+        assert!(code == 200 && text.starts_with("NAME  "), "{text}");
+        for (path, body, want) in [
+            ("/algorithm", "\"AFS-L\"", (200, "Scheduler: q\nScheduling Algorithm: AFS-L".to_owned())),
+            ("/algorithm", "AFS-L", (400, "{\"Offset\":1}\n".to_owned())),
+            ("/ratelimit", "45", (200, "Scheduler: q\nRe-scheduling ratelimit (sec): 45".to_owned())),
+            ("/ratelimit", "\"45\"", (400, "{\"Offset\":4}\n".to_owned())),
+        ] {
+            assert_eq!(ask(routes(), "PUT", path, body).await, want, "{path} {body}");
+        }
+        let (code, text) = ask(routes(), "PUT", "/algorithm", "\"Fifo\"").await;
+        assert!(code == 400 && text.starts_with("unknown policy \"Fifo\"; known are FIFO, "), "{text}");
+        assert_eq!(ask(routes(), "PUT", "/ratelimit", "-1").await.0, 400);
+    }
+
+    #[tokio::test]
+    async fn the_allocator_answers_numbers_or_an_error() {
+        let job = r#"{"job_name": "a", "config": {"min_num_proc": 1, "max_num_proc": 4}}"#;
+        let body = |algorithm: &str| {
+            format!(r#"{{"SchedulerID": "x", "NumGpu": 3, "AlgorithmName": "{algorithm}", "ReadyJobs": [{job}]}}"#)
+        };
+        assert_eq!(ask(allocator(), "POST", "/allocation", &body("ElasticFIFO")).await, (200, "{\"a\":3}".to_owned()));
+        let (code, text) = ask(allocator(), "POST", "/allocation", &body("Nothing")).await;
+        assert!(code == 400 && text.starts_with("{\"error\":\"unknown policy"), "{text}");
+    }
+}

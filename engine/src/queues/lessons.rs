@@ -1,0 +1,288 @@
+//! Lessons: speeds that jobs report, and those that jobs which have ended taught their queue.
+//!
+//! Owns the category of a job, how much a queue keeps, and the estimates that follow for a job. A live job's report stands on its
+//! object; a lesson moves to the queue's object when its job ends, so that each counts once. Must not decide. Tests: at the end of
+//! this file, and the scenarios `progress-*`.
+
+use std::collections::BTreeMap;
+
+use model::{JobKey, Lesson, Measurements, Progress, Text, Timestamp, Uid};
+use scheduler::desk::{Belief, Lessons};
+use scheduler::learning::{Measured, Report};
+use scheduler::{GpuType, Micros, Speeds};
+
+use super::ROOT;
+use super::holder::Holder;
+use crate::job::Job;
+use crate::state::State;
+
+/// Lessons that a queue keeps; the one that was taught longest ago goes first.
+const MAX_LESSONS: usize = 64;
+/// Numbers of GPUs that a lesson keeps; the one with the fewest units goes first.
+const MAX_SIZES: usize = 8;
+/// Jobs that a lesson names.
+const MAX_JOBS: usize = 8;
+
+/// Subject of lessons: queue, category and resource.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Subject {
+    queue: Text,
+    category: Text,
+    resource: Text,
+}
+
+/// Report of a live job, with what it teaches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reported {
+    subject: Subject,
+    progress: Progress,
+}
+
+/// Reports of live jobs, and lessons that queues were not told of yet. Derived from jobs; the lessons last until the end of a turn.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Learning {
+    reports: BTreeMap<JobKey, Reported>,
+    untold: Vec<(Uid, Reported)>,
+}
+
+/// Consequence of a change of a job for decisions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// Set if targets may follow from it: a number of GPUs was measured first, or the work in all became another.
+    pub(super) speeds: bool,
+    /// Set if a queue is to be told of a lesson.
+    pub(super) lesson: bool,
+}
+
+impl Reported {
+    fn of(key: &JobKey, job: &Job) -> Option<Self> {
+        let progress = job.progress.as_deref()?.clone();
+        let spec = job.spec()?;
+        let named = spec.demand.as_ref()?.category.as_ref();
+        let (_, request) = spec.gpu_groups().next()?;
+        let subject = Subject {
+            queue: job.queue().cloned().unwrap_or_else(|| Text::from(ROOT)),
+            category: category(key, named),
+            resource: request.resource.clone(),
+        };
+        Some(Self { subject, progress })
+    }
+
+    fn speeds_like(&self, other: &Self) -> bool {
+        let known = |reported: &Self| (reported.subject.clone(), reported.progress.total);
+        known(self) == known(other) && self.progress.sizes.keys().eq(other.progress.sizes.keys())
+    }
+}
+
+/// Returns the category of a job: the one that it names, or else its name without the time that Voda adds to it.
+pub(super) fn category(key: &JobKey, named: Option<&Text>) -> Text {
+    let name = named.map_or_else(|| without_time(&key.name), |named| &**named);
+    Text::from(format!("{}/{name}", key.namespace))
+}
+
+/// Returns a name without `-YYYYMMDD-hhmmss` at its end.
+fn without_time(name: &str) -> &str {
+    let part = |name: &'_ str, digits: usize| -> Option<usize> {
+        let (rest, last) = name.rsplit_once('-')?;
+        (last.len() == digits && last.bytes().all(|byte| byte.is_ascii_digit())).then_some(rest.len())
+    };
+    let date = part(name, 6).and_then(|end| part(name.get(..end)?, 8)).and_then(|end| name.get(..end));
+    date.filter(|rest| !rest.is_empty()).unwrap_or(name)
+}
+
+impl Learning {
+    /// Notes what a record changed of a job; `None` when it is forgotten. `is_queue`: whether a queue of that name has an object.
+    pub(super) fn note(&mut self, key: &JobKey, job: Option<&Job>, is_queue: impl Fn(&str) -> bool) -> News {
+        let has_ended = job.is_none_or(|job| job.gone || job.phase.is_terminal());
+        let new = job.and_then(|job| Reported::of(key, job));
+        if has_ended {
+            let last = self.reports.remove(key).map(|before| new.unwrap_or(before));
+            let lesson = last.filter(|last| is_queue(&last.subject.queue) && !last.progress.sizes.is_empty());
+            let is_lesson = lesson.is_some();
+            self.untold.extend(lesson.map(|lesson| (key.uid.clone(), lesson)));
+            return News { speeds: false, lesson: is_lesson };
+        }
+        let Some(new) = new.filter(|new| self.reports.get(key) != Some(new)) else { return News::default() };
+        let speeds = self.reports.get(key).is_none_or(|before| !before.speeds_like(&new));
+        self.reports.insert(key.clone(), new);
+        News { speeds, lesson: false }
+    }
+
+    /// Returns the lessons that a queue was not told of yet.
+    pub(super) fn untold(&self, queue: &str, at: Timestamp) -> Vec<Lesson> {
+        let of_queue = self.untold.iter().filter(|(_, reported)| &*reported.subject.queue == queue);
+        let lesson = |(job, Reported { subject, progress }): &(Uid, Reported)| {
+            let Subject { category, resource, .. } = subject.clone();
+            Lesson { category, resource, jobs: vec![job.clone()], at, sizes: progress.sizes.clone() }
+        };
+        of_queue.map(lesson).collect()
+    }
+
+    /// Notes that queues were told of all lessons.
+    pub(super) fn told(&mut self) {
+        self.untold.clear();
+    }
+}
+
+/// Adds lessons to what a queue knows.
+pub(crate) fn add_all(learnt: &mut Vec<Lesson>, lessons: &[Lesson]) {
+    for lesson in lessons {
+        add(learnt, lesson);
+    }
+    while learnt.len() > MAX_LESSONS {
+        let oldest = (0..learnt.len()).min_by_key(|n| learnt.get(*n).map(|lesson| lesson.at)).unwrap_or_default();
+        learnt.remove(oldest);
+    }
+}
+
+/// Adds a lesson, in the order of categories and resources.
+fn add(learnt: &mut Vec<Lesson>, lesson: &Lesson) {
+    let subject = |lesson: &Lesson| (lesson.category.clone(), lesson.resource.clone());
+    match learnt.binary_search_by_key(&subject(lesson), subject) {
+        Ok(n) => {
+            let Some(known) = learnt.get_mut(n) else { return };
+            if lesson.jobs.iter().any(|job| known.jobs.contains(job)) {
+                return;
+            }
+            known.jobs.extend(lesson.jobs.iter().cloned());
+            let old = known.jobs.len().saturating_sub(MAX_JOBS);
+            known.jobs.drain(..old);
+            known.at = known.at.max(lesson.at);
+            for (gpus, measurement) in &lesson.sizes {
+                known.sizes.entry(*gpus).or_default().add(*measurement);
+            }
+            shorten(&mut known.sizes);
+        }
+        Err(n) => {
+            let mut new = lesson.clone();
+            shorten(&mut new.sizes);
+            learnt.insert(n, new);
+        }
+    }
+}
+
+fn shorten(sizes: &mut Measurements) {
+    while sizes.len() > MAX_SIZES {
+        let fewest = sizes.iter().min_by_key(|(_, measurement)| measurement.units).map(|(gpus, _)| *gpus);
+        let Some(fewest) = fewest else { return };
+        sizes.remove(&fewest);
+    }
+}
+
+/// All that is known of the speeds of jobs.
+pub(super) struct Known<'a> {
+    reports: &'a BTreeMap<JobKey, Reported>,
+    subjects: BTreeMap<Subject, Measured>,
+}
+
+impl<'a> Known<'a> {
+    pub(super) fn of(state: &'a State) -> Self {
+        let queues = &state.queues;
+        let reports = &queues.learning.reports;
+        let mut subjects: BTreeMap<Subject, Measured> = BTreeMap::new();
+        let mut record = |subject: Subject, sizes: &Measurements| {
+            let gpu_type = queues.gpu_type(&subject.resource);
+            record(subjects.entry(subject).or_default(), gpu_type, sizes);
+        };
+        for (name, (key, _)) in &queues.objects {
+            for lesson in state.jobs.live(key).into_iter().flat_map(|job| &job.learnt) {
+                let Lesson { category, resource, jobs: _, at: _, sizes } = lesson.clone();
+                record(Subject { queue: name.clone(), category, resource }, &sizes);
+            }
+        }
+        for reported in reports.values() {
+            record(reported.subject.clone(), &reported.progress.sizes);
+        }
+        Self { reports, subjects }
+    }
+
+    /// Returns the estimates of a job. Where nothing was measured they are those of a job of which nothing is known.
+    pub(super) fn belief(&self, key: &JobKey, holder: &Holder, gpu_type: GpuType, prior: Speeds) -> Belief {
+        let subject = Subject {
+            queue: Text::from(holder.queue()),
+            category: holder.category.clone(),
+            resource: holder.resource.clone(),
+        };
+        let measured = self.subjects.get(&subject).filter(|measured| !measured.is_empty());
+        let Some(measured) = measured else { return Belief { speeds: prior, ..Belief::default() } };
+        let progress = self.reports.get(key).map(|reported| &reported.progress);
+        let total = progress.and_then(|progress| progress.total);
+        let mut lessons = Lessons::new(prior, holder.units.or(total));
+        if let Some(progress) = progress {
+            lessons.progress.total = total.or(holder.units);
+            lessons.progress.done = progress.done;
+            record(&mut lessons.progress.measured, gpu_type, &progress.sizes);
+        }
+        lessons.correct_total();
+        lessons.belief(measured, None)
+    }
+}
+
+fn record(measured: &mut Measured, gpu_type: GpuType, sizes: &Measurements) {
+    for (gpus, measurement) in sizes {
+        let took = Micros(measurement.took_ms.saturating_mul(1000));
+        measured.record(Report { gpu_type, gpus: *gpus, units: measurement.units, took });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Measurement;
+
+    use super::*;
+
+    /// A lesson of a job whose uid is the time.
+    fn lesson(category: &str, at: u64, sizes: &[(u32, u64)]) -> Lesson {
+        let sizes = sizes.iter().map(|(gpus, units)| (*gpus, Measurement { units: *units, took_ms: *units }));
+        Lesson {
+            category: category.into(),
+            resource: "nvidia.com/gpu".into(),
+            jobs: vec![Uid::from(&*at.to_string())],
+            at: Timestamp(at),
+            sizes: sizes.collect(),
+        }
+    }
+
+    #[test]
+    fn the_category_is_the_name_without_the_time_that_voda_adds() {
+        let of = |name: &str, named: Option<&str>| {
+            let key = JobKey { namespace: "ns".into(), name: name.into(), kind: "K".into(), uid: "u".into() };
+            category(&key, named.map(Text::from).as_ref()).to_string()
+        };
+        for (name, want) in [
+            ("vgg16-20220117-045648", "ns/vgg16"),
+            ("vgg16", "ns/vgg16"),
+            ("vgg-16-20220117-0456480", "ns/vgg-16-20220117-0456480"),
+            ("vgg-2022011-045648", "ns/vgg-2022011-045648"),
+            ("vgg-20220117x045648", "ns/vgg-20220117x045648"),
+            ("-20220117-045648", "ns/-20220117-045648"),
+        ] {
+            assert_eq!(of(name, None), want);
+        }
+        assert_eq!(of("a-20220117-045648", Some("bert")), "ns/bert");
+    }
+
+    #[test]
+    fn lessons_of_a_category_add_up() {
+        let mut learnt = Vec::new();
+        add_all(&mut learnt, &[lesson("b", 5, &[(2, 3)]), lesson("a", 4, &[(1, 1)])]);
+        add_all(&mut learnt, &[lesson("b", 2, &[(2, 4), (4, 1)])]);
+        let jobs = vec!["5".into(), "2".into()];
+        let both = Lesson { jobs, ..lesson("b", 5, &[(2, 7), (4, 1)]) };
+        assert_eq!(learnt, [lesson("a", 4, &[(1, 1)]), both.clone()]);
+        add_all(&mut learnt, &[lesson("b", 2, &[(2, 4)])]);
+        assert_eq!(learnt[1], both, "a job teaches once");
+    }
+
+    #[test]
+    fn a_queue_keeps_the_newest_lessons_and_the_sizes_with_most_units() {
+        let mut learnt = Vec::new();
+        for n in 0..70 {
+            add_all(&mut learnt, &[lesson(&format!("c{n:02}"), n, &[(1, 1)])]);
+        }
+        assert_eq!((learnt.len(), &*learnt[0].category), (MAX_LESSONS, "c06"));
+        let sizes: Vec<(u32, u64)> = (1..=10).map(|gpus| (gpus, u64::from(20_u32.saturating_sub(gpus)))).collect();
+        add_all(&mut learnt, &[lesson("c06", 99, &sizes)]);
+        assert_eq!(learnt[0].sizes.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}
