@@ -10,8 +10,6 @@ use std::process::Command;
 
 use crate::run::{Problem, cargo, has_target, io, is_there, succeed, target};
 
-/// Size that the binary stays below.
-const MAX_BYTES: u64 = 30_000_000;
 /// Memory that was free for one second goes back to the system.
 const MALLOC: (&str, &str) = ("JEMALLOC_SYS_WITH_MALLOC_CONF", "dirty_decay_ms:1000,muzzy_decay_ms:0");
 
@@ -46,12 +44,7 @@ pub(crate) fn build(flags: &[String]) -> Result<Built, Problem> {
     let objcopy = |args: &[&str]| succeed(Command::new("objcopy").current_dir(&directory).args(args));
     objcopy(&["--only-keep-debug", &compiled.to_string_lossy(), tables])?;
     objcopy(&["--strip-all", "--add-gnu-debuglink=trainyard.debug", &compiled.to_string_lossy(), binary])?;
-    let built = Built { binary: directory.join(binary), tables: directory.join(tables), target: triple };
-    let size = bytes(&built.binary)?;
-    if size > MAX_BYTES {
-        return Err(Problem::failed(format!("{} has {size} bytes, more than {MAX_BYTES}", built.binary.display())));
-    }
-    Ok(built)
+    Ok(Built { binary: directory.join(binary), tables: directory.join(tables), target: triple })
 }
 
 /// The standard library and the C compiler for the target.
@@ -71,9 +64,5 @@ fn require(triple: &str) -> Result<(), Problem> {
 /// Size of a file, in megabytes, as text.
 #[allow(clippy::cast_precision_loss)] // a file of one program is far below 2^52 bytes
 pub(crate) fn megabytes(path: &Path) -> Result<String, Problem> {
-    Ok(format!("{:.1} MB", bytes(path)? as f64 / 1e6))
-}
-
-fn bytes(path: &Path) -> Result<u64, Problem> {
-    Ok(path.metadata().map_err(io(path.display()))?.len())
+    Ok(format!("{:.1} MB", path.metadata().map_err(io(path.display()))?.len() as f64 / 1e6))
 }
