@@ -4,6 +4,7 @@
 //! ignored. Tests: `tests/local/signals.rs`.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,8 +16,11 @@ const REQUESTS: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, 
 /// Signals that no handler can be installed for, or that a fault of the process itself raises.
 const NOT_CAUGHT: [i32; 6] = [4, 7, 8, 9, 11, 19];
 
-/// The last signal of Linux; 32 and 33 belong to the C library.
+/// The last signal of Linux.
 const LAST: i32 = 64;
+
+/// Signals of the C library, which refuses handlers for them. musl has one more than glibc.
+const RESERVED: RangeInclusive<i32> = if cfg!(target_env = "musl") { 32..=34 } else { 32..=33 };
 
 /// Returns whether this process was asked to end by a signal.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +52,7 @@ pub(crate) fn catch_requests() -> io::Result<Asked> {
 /// When a handler cannot be installed.
 pub(crate) fn reset_at_exec() -> io::Result<()> {
     let unused = Arc::default();
-    for signal in (1..=LAST).filter(|signal| !NOT_CAUGHT.contains(signal) && !matches!(signal, 32 | 33)) {
+    for signal in (1..=LAST).filter(|signal| !NOT_CAUGHT.contains(signal) && !RESERVED.contains(signal)) {
         signal_hook::flag::register(signal, Arc::clone(&unused))?;
     }
     Ok(())
