@@ -108,8 +108,8 @@ pub trait JobApi: Send + Sync {
         false
     }
 
-    /// Returns true if its jobs wait for their turn. What turns are decided by is watched only then.
-    fn takes_turns(&self) -> bool {
+    /// Returns true if its jobs wait until a coordinator dequeues them. What that is decided by is watched only then.
+    fn has_coordinator(&self) -> bool {
         false
     }
 

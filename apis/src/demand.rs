@@ -54,7 +54,7 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
         group.gpu_request = request;
     }
     if demand.as_ref().is_some_and(|demand| demand.queue.is_some()) {
-        // A queue of ours takes the place of the turns of tenants.
+        // A queue of ours takes the place of the coordinator's.
         spec.coordination = None;
     }
     spec.demand = demand;

@@ -192,11 +192,11 @@ impl ServedResource {
 impl Registry {
     /// Returns every type of object that the operator reads or writes: the jobs of each API, then what every cluster has.
     pub fn resources(&self) -> Vec<ServedResource> {
-        let takes_turns = self.iter().any(|api| api.takes_turns());
-        let has_classes = takes_turns || self.iter().any(|api| api.is_queue());
+        let has_coordinator = self.iter().any(|api| api.has_coordinator());
+        let has_classes = has_coordinator || self.iter().any(|api| api.is_queue());
         let is_used = |core: &&Core| match core.kind {
             Some(Kind::Class) => has_classes,
-            Some(Kind::Quota) => takes_turns,
+            Some(Kind::Quota) => has_coordinator,
             Some(Kind::Job | Kind::Pod | Kind::Service | Kind::Node | Kind::Owned | Kind::Foreign) | None => true,
         };
         let core = CORE.iter().filter(is_used).map(|core| {

@@ -55,9 +55,9 @@ impl WatchTarget {
     fn shows(&self, api: &dyn JobApi) -> bool {
         match self.kind {
             Kind::Node | Kind::Foreign => false,
-            // Queues and turns alone are decided by them.
-            Kind::Class => api.is_queue() || api.takes_turns(),
-            Kind::Quota => api.takes_turns(),
+            // Queues and coordinators alone decide by them.
+            Kind::Class => api.is_queue() || api.has_coordinator(),
+            Kind::Quota => api.has_coordinator(),
             Kind::Job => self.resource == api.resource(),
             Kind::Pod | Kind::Service => self.selector == api.selector(),
             Kind::Owned => {

@@ -32,7 +32,7 @@ const OF_JOBS: [(&str, &str); 4] = [
     ("persistentvolumeclaims", "PersistentVolumeClaim"),
     ("configmaps", "ConfigMap"),
 ];
-/// What jobs wait for, with its plural.
+/// Plural and kind of quotas.
 const QUOTAS: (&str, &str) = ("resourcequotas", "ResourceQuota");
 /// `ConfigMap` that the control plane puts into every namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";

@@ -205,7 +205,7 @@ impl Watches {
         let selector = api.selector();
         let labels: BTreeMap<&str, &str> = selector.labels().map(|(key, value)| (&**key, &**value)).collect();
         let metadata = json!({"name": mark_of(api), "labels": labels, "ownerReferences": owner});
-        if api.takes_turns() {
+        if api.has_coordinator() {
             let quota =
                 json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": MARK}, "spec": {"hard": {}}});
             self.server.create(&collection("v1", "resourcequotas", Some(&self.namespace)), &quota)?;

@@ -96,7 +96,7 @@ fn both_grounds_lead_to_the_same() {
         scheduler: false,
         kwok: false,
         arguments: [
-            // Nodes, pods and the use of quotas are the scenarios': nobody may evaluate them here. Deletion and ownership are the
+            // Nodes, pods and the use of quotas are the scenarios': no controller may evaluate them here. Deletion and ownership are the
             // server's.
             (
                 Component::ControllerManager,

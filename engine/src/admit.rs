@@ -9,8 +9,7 @@ mod names;
 
 use model::fact::Adopted;
 use model::{
-    Fact, JobFact, JobKey, NodeFact, ObjectRef, OwnedFact, Phase, PodFact, ResourceVersion, ServiceFact, Stamp, Text,
-    Uid,
+    Fact, JobFact, JobKey, NodeFact, ObjectRef, OwnedFact, Phase, PodFact, ResourceVersion, ServiceFact, Stamp, Uid,
 };
 
 pub use self::lists::{ListView, Present, absent_waits};
@@ -105,7 +104,7 @@ impl State {
             Fact::ClassGone { name } => {
                 Admission::unless(self.queues.classes.by_name.contains_key(name), Admission::UNKNOWN)
             }
-            Fact::Quota(quota) => match self.queues.coordinator.quotas.get(&quota_key(&quota.namespace, &quota.name)) {
+            Fact::Quota(quota) => match self.queues.coordinator.quota(&quota.namespace, &quota.name) {
                 None => Admission::unless(arrival.exists(quota.rv), Admission::STALE),
                 Some(known) if known.rv >= quota.rv => Admission::STALE,
                 Some(known) => {
@@ -114,7 +113,7 @@ impl State {
                 }
             },
             Fact::QuotaGone { namespace, name } => {
-                let known = self.queues.coordinator.quotas.contains_key(&quota_key(namespace, name));
+                let known = self.queues.coordinator.quota(namespace, name).is_some();
                 Admission::unless(known, Admission::UNKNOWN)
             }
             Fact::ForeignUse { node, gpus } => {
@@ -299,10 +298,6 @@ impl State {
     pub(crate) fn is_stale_node(&self, fact: &NodeFact) -> bool {
         self.nodes.get(&fact.name).is_some_and(|known| known.fact.rv >= fact.rv)
     }
-}
-
-fn quota_key(namespace: &Text, name: &Text) -> (Text, Text) {
-    (namespace.clone(), name.clone())
 }
 
 impl Job {

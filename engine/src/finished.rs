@@ -399,11 +399,11 @@ mod tests {
 
     use super::*;
     use crate::wire::job_value;
-    use crate::wire::tests::{progress, values, values2, values3};
+    use crate::wire::tests::{values, values2, values3, values5};
 
     #[test]
     fn a_job_that_wakes_is_the_one_that_was_finished() {
-        for state in [values::state(), values2::state(), values3::state(), progress::state()] {
+        for state in [values::state(), values2::state(), values3::state(), values5::state()] {
             let full = state.job(&values::key()).unwrap().into_owned();
             // What stands in the way is done; every other member is set.
             let mut job =

@@ -43,9 +43,9 @@ pub enum Hold<'a> {
     Unread(&'a OwnedRef),
     /// Another group has not come far enough.
     After(&'a Dependency),
-    /// It is not the job's turn yet.
-    Turn {
-        /// Queue in which it waits.
+    /// The coordinator has not dequeued the job.
+    Enqueued {
+        /// Its queue.
         tenant: &'a Text,
         /// The quota that has no room for it.
         short: Option<&'a Text>,
@@ -92,8 +92,8 @@ impl fmt::Display for Hold<'_> {
                 Reached::Succeeded => write!(f, "waiting until all pods of {group} have succeeded"),
                 Reached::Started => write!(f, "waiting until all pods of {group} run, or have ended"),
             },
-            Self::Turn { tenant, short: None } => write!(f, "waiting in queue {tenant} for its turn"),
-            Self::Turn { tenant, short: Some(why) } => write!(f, "waiting in queue {tenant}: {why}"),
+            Self::Enqueued { tenant, short: None } => write!(f, "waiting in queue {tenant}"),
+            Self::Enqueued { tenant, short: Some(why) } => write!(f, "waiting in queue {tenant}: {why}"),
             Self::Closed(why) => f.write_str(why),
         }
     }
@@ -126,12 +126,12 @@ impl Job {
 
     /// Returns the hold of other objects or groups on the pods of a group.
     pub(crate) fn hold_besides_share<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
-        let turn = self.awaited_turn();
-        let turn = turn.map(|turn| Hold::Turn { tenant: &turn.tenant, short: self.quota_short.as_ref() });
+        let enqueued = self.enqueued();
+        let enqueued = enqueued.map(|of| Hold::Enqueued { tenant: &of.tenant, short: self.quota_short.as_ref() });
         let owned = || spec.owned.iter().find_map(|owned| self.hold_of(owned));
         let gate = || if group.once { None } else { self.hold_of_gate() };
         let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);
-        turn.or_else(owned).or_else(gate).or_else(after).or_else(|| group.closed.as_ref().map(Hold::Closed))
+        enqueued.or_else(owned).or_else(gate).or_else(after).or_else(|| group.closed.as_ref().map(Hold::Closed))
     }
 
     /// Returns the hold that an object puts on every pod of the job.

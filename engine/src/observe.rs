@@ -74,11 +74,11 @@ impl State {
                 Ok(self.classes_changed())
             }
             Fact::Quota(quota) => {
-                self.observe_quota(quota);
+                self.queues.coordinator.set_quota((**quota).clone());
                 Ok(Dirty::new())
             }
             Fact::QuotaGone { namespace, name } => {
-                self.quota_gone(namespace, name);
+                self.queues.coordinator.remove_quota(namespace, name);
                 Ok(Dirty::new())
             }
             Fact::ForeignUse { node, gpus } => {

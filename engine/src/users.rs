@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Event, JobKey, Phase, PodPhase, Text, UserCounts};
+use model::{Event, JobKey, Text, UserCounts};
 
 use crate::job::Job;
 use crate::state::State;
@@ -44,19 +44,18 @@ impl User {
 
 /// Returns what one job counts as.
 fn counts_of(job: &Job) -> UserCounts {
-    let one = match job.phase {
-        Phase::Running | Phase::Restarting | Phase::Terminating => UserCounts { running: 1, ..UserCounts::default() },
-        Phase::Succeeded | Phase::Failed | Phase::TimedOut | Phase::Preempted | Phase::NodeFailed => {
-            UserCounts { finished: 1, ..UserCounts::default() }
-        }
-        Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Creating | Phase::Suspended => {
-            UserCounts { pending: 1, ..UserCounts::default() }
-        }
-    };
-    let has_ended = |phase| matches!(phase, PodPhase::Succeeded | PodPhase::Failed);
-    let pods = job.pods.values().filter(|pod| pod.fact.node.is_some() && !has_ended(pod.fact.phase));
+    let mut counts = UserCounts::default();
+    if job.phase.is_terminal() {
+        counts.finished = 1;
+    } else if job.phase.is_waiting() {
+        counts.pending = 1;
+    } else {
+        counts.running = 1;
+    }
+    let pods = job.pods.values().filter(|pod| pod.fact.node.is_some() && !pod.fact.phase.is_terminal());
     let requests = pods.filter_map(|pod| job.spec()?.group(&pod.fact.slot.as_ref()?.group)?.gpu_request.as_ref());
-    UserCounts { gpus: requests.map(|request| request.count).fold(0, u32::saturating_add), ..one }
+    counts.gpus = requests.map(|request| request.count).fold(0, u32::saturating_add);
+    counts
 }
 
 impl Users {

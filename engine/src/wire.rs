@@ -199,9 +199,9 @@ impl State {
             }),
             foreign: &self.foreign,
             classes: self.queues.classes.by_name.values().cloned().collect(),
-            quotas: self.queues.coordinator.quotas.values().cloned().collect(),
+            quotas: self.queues.coordinator.quotas().cloned().collect(),
             turns: self.queues.coordinator.turns.as_ref(),
-            turn_at: self.queues.coordinator.turn_at,
+            dequeued_at: self.queues.coordinator.dequeued_at,
         })?)
     }
 
@@ -225,10 +225,9 @@ impl State {
             ..Self::default()
         };
         state.queues.classes.by_name = body.classes.into_iter().map(|class| (class.name.clone(), class)).collect();
-        let quotas = body.quotas.into_iter();
-        state.queues.coordinator.quotas =
-            quotas.map(|quota| ((quota.namespace.clone(), quota.name.clone()), quota)).collect();
-        (state.queues.coordinator.turns, state.queues.coordinator.turn_at) = (body.turns, body.turn_at);
+        let coordinator = &mut state.queues.coordinator;
+        body.quotas.into_iter().for_each(|quota| coordinator.set_quota(quota));
+        (coordinator.turns, coordinator.dequeued_at) = (body.turns, body.dequeued_at);
         if let Some(queues) = body.queues {
             state.queues.ledger = queues.ledger;
             state.queues.targets = queues.targets.into_iter().collect();

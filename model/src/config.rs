@@ -39,10 +39,10 @@ pub struct Config {
     pub quiet_ms: u64,
     /// Time in which a job must have come whole after it was granted a share, in milliseconds.
     pub start_timeout_ms: u64,
-    /// Rule by which tenants take turns.
+    /// Rule by which the coordinator serves queues.
     pub queue_selector: QueueSelector,
-    /// Least time between two turns in which a waiting job begins, in milliseconds.
-    pub turn_ms: u64,
+    /// Least time between two jobs that the coordinator dequeues, in milliseconds.
+    pub dequeue_period_ms: u64,
 }
 
 impl Default for Config {
@@ -65,7 +65,7 @@ impl Default for Config {
             quiet_ms: 0,
             start_timeout_ms: 300_000,
             queue_selector: QueueSelector::default(),
-            turn_ms: 100,
+            dequeue_period_ms: 100,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Turns in which waiting jobs may begin: what a job asks for, the quotas of its namespace, and whose turn it is.
+//! The coordinator of jobs: the request of a job that is enqueued, ResourceQuotas, and the rule by which queues are served.
 //!
 //! Plain values. `engine::queues` decides by them; `apis` reads them.
 
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use crate::id::{ResourceVersion, Text, Timestamp};
 
-/// Request of a job for its turn: no pod is created before.
+/// Request of a job that is enqueued: no pod is created before it is dequeued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coordination {
-    /// Queue in which it waits for its turn.
+    /// Name of its queue.
     pub tenant: Text,
     /// Priority that it tells itself, higher first; `None`: that of its class.
     pub priority: Option<i32>,
@@ -38,15 +38,15 @@ pub struct QuotaFact {
     pub used: BTreeMap<Text, u64>,
 }
 
-/// Rule by which tenants take turns.
+/// Rule by which queues are served.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueSelector {
-    /// Each in turn.
+    /// Each after the other.
     #[default]
     RoundRobin,
-    /// By the number of waiting tasks, the turns of one in a row.
+    /// By the number of waiting tasks, one queue several times in a row.
     WeightedRoundRobin,
-    /// By the number of waiting tasks, turns spread evenly.
+    /// By the number of waiting tasks, spread evenly.
     SmoothWeightedRoundRobin,
 }
 

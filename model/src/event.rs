@@ -95,11 +95,11 @@ pub enum Event {
         /// The queue objects, each with its report.
         queues: Vec<(JobKey, QueueReport)>,
     },
-    /// It is the turn of a job that waited.
+    /// The coordinator dequeues a job.
     Dequeued {
         /// The job.
         job: JobKey,
-        /// Turns so far, as JSON of `scheduler::queues::Turns`.
+        /// Queues and the turns that they had, as JSON of `scheduler::queues::Turns`.
         turns: Text,
     },
     /// The jobs that are made of this object were counted anew.

@@ -127,7 +127,7 @@ pub enum Fact {
     ShareChanged(Box<ShareChange>),
     /// The jobs of the queue that this object is changed.
     QueueReported(Box<QueueReport>),
-    /// It was the job's turn: it may begin. The record named as cause decided it.
+    /// The coordinator dequeued the job; the record named as cause decided it.
     Dequeued,
 }
 

@@ -249,7 +249,7 @@ pub enum Kind {
     Foreign,
     /// PriorityClasses.
     Class,
-    /// ResourceQuotas, watched where jobs wait for their turn.
+    /// ResourceQuotas, watched where an API has a coordinator.
     Quota,
 }
 

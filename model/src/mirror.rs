@@ -63,6 +63,6 @@ pub struct Mirror {
     pub start_after: Option<Timestamp>,
     /// What jobs that have ended taught; of a queue object only.
     pub learnt: Vec<Lesson>,
-    /// Time of the job's turn, where it waited for one.
+    /// Time at which the coordinator dequeued the job; absent where it did not wait for that.
     pub dequeued_at: Option<Timestamp>,
 }

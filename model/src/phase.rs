@@ -26,7 +26,7 @@ pub enum Phase {
     Preempted,
     /// Ended because of a lost node.
     NodeFailed,
-    /// It has no pods for now, because it was asked to wait.
+    /// It has no pods, because it was asked to wait.
     Suspended,
     /// Pods that run once prepare what its other pods wait for.
     Preparing,
@@ -52,6 +52,11 @@ impl Phase {
         Self::Preparing,
         Self::Queued,
     ];
+
+    /// Returns true if a job in this phase waits for pods that have not run yet, or has none.
+    pub const fn is_waiting(self) -> bool {
+        matches!(self, Self::New | Self::Pending | Self::Creating | Self::Suspended | Self::Preparing | Self::Queued)
+    }
 
     /// Returns true if a job in this phase has ended for good.
     pub const fn is_terminal(self) -> bool {

@@ -62,7 +62,7 @@ pub struct JobSpec {
     pub observes_pods: bool,
     /// Set if its object tells how many jobs are made of it.
     pub counts_users: bool,
-    /// Request for a turn; `None` for a job that may begin at once.
+    /// Request to the coordinator; `None` for a job that does not wait for it.
     pub coordination: Option<Box<Coordination>>,
 }
 

@@ -156,10 +156,10 @@ impl Operator {
         records: &mut Vec<Record>,
     ) -> Result<(), Error> {
         let scope = Scope::Job(key.clone());
-        let touches_node = |(fact, _): &(Fact, Arrival)| {
+        let has_cause = |(fact, _): &(Fact, Arrival)| {
             matches!(fact, Fact::NodeChanged { .. } | Fact::ShareChanged(_) | Fact::Dequeued)
         };
-        let mut causes: Vec<Position> = if facts.iter().any(touches_node) { causes.to_vec() } else { Vec::new() };
+        let mut causes: Vec<Position> = if facts.iter().any(has_cause) { causes.to_vec() } else { Vec::new() };
         for _ in 0..MAX_RECORDS {
             let before = (self.state.stamp, self.state.at);
             let from = self.state.jobs.summary(key).map_or(Phase::New, |job| job.phase);

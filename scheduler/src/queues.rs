@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use model::Text;
+use model::{QueueSelector, Text};
 use serde::{Deserialize, Serialize};
 
 use crate::units::Micros;
@@ -54,22 +54,13 @@ pub struct Smooth {
     current: BTreeMap<Text, i128>,
 }
 
-/// No selector has this name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown queue selector {0:?}; known are RoundRobin, WeightedRoundRobin, SmoothWeightedRoundRobin")]
-pub struct UnknownSelector(pub String);
-
 impl Selector {
-    /// A selector by name, in its initial state.
-    ///
-    /// # Errors
-    /// There is none of that name.
-    pub fn by_name(name: &str) -> Result<Self, UnknownSelector> {
-        match name {
-            "RoundRobin" => Ok(Self::RoundRobin(RoundRobin::default())),
-            "WeightedRoundRobin" => Ok(Self::WeightedRoundRobin(Weighted::default())),
-            "SmoothWeightedRoundRobin" => Ok(Self::SmoothWeightedRoundRobin(Smooth::default())),
-            _ => Err(UnknownSelector(name.to_owned())),
+    /// Returns a selector of a rule, in its initial state.
+    pub fn new(rule: QueueSelector) -> Self {
+        match rule {
+            QueueSelector::RoundRobin => Self::RoundRobin(RoundRobin::default()),
+            QueueSelector::WeightedRoundRobin => Self::WeightedRoundRobin(Weighted::default()),
+            QueueSelector::SmoothWeightedRoundRobin => Self::SmoothWeightedRoundRobin(Smooth::default()),
         }
     }
 
@@ -94,14 +85,14 @@ pub struct Turns {
 const MAX_QUEUES: usize = 100;
 
 impl Turns {
-    /// Returns turns of which none was taken.
-    pub const fn new(selector: Selector) -> Self {
-        Self { queues: Vec::new(), selector }
+    /// Returns turns by a rule, of which none was taken.
+    pub fn new(rule: QueueSelector) -> Self {
+        Self { queues: Vec::new(), selector: Selector::new(rule) }
     }
 
-    /// Returns true if the selector is of the same rule.
-    pub fn is_of(&self, selector: &Selector) -> bool {
-        std::mem::discriminant(&self.selector) == std::mem::discriminant(selector)
+    /// Returns true if turns are taken by a rule.
+    pub fn is_by(&self, rule: QueueSelector) -> bool {
+        std::mem::discriminant(&self.selector) == std::mem::discriminant(&Selector::new(rule))
     }
 
     /// Takes a turn: returns the queue to serve; `None` when all weights are 0. Queues that are not known yet come last, in the
@@ -232,21 +223,21 @@ mod tests {
         (0..times).map(|_| selector.pick(&queues).map_or_else(|| "-".into(), |i| queues[i].name.to_string())).collect()
     }
 
-    fn cycle(name: &str, weights: &[u64], times: usize) -> String {
-        picks(&mut Selector::by_name(name).unwrap(), weights, times)
+    fn cycle(rule: QueueSelector, weights: &[u64], times: usize) -> String {
+        picks(&mut Selector::new(rule), weights, times)
     }
 
     #[test]
     fn round_robin_skips_empty_queues() {
-        assert_eq!(cycle("RoundRobin", &[1, 5, 1], 7), "ABCABCA");
-        assert_eq!(cycle("RoundRobin", &[1, 0, 1], 5), "ACACA");
-        assert_eq!(cycle("RoundRobin", &[0, 0], 2), "--");
-        assert_eq!(cycle("RoundRobin", &[], 1), "-");
+        assert_eq!(cycle(QueueSelector::RoundRobin, &[1, 5, 1], 7), "ABCABCA");
+        assert_eq!(cycle(QueueSelector::RoundRobin, &[1, 0, 1], 5), "ACACA");
+        assert_eq!(cycle(QueueSelector::RoundRobin, &[0, 0], 2), "--");
+        assert_eq!(cycle(QueueSelector::RoundRobin, &[], 1), "-");
     }
 
     #[test]
     fn round_robin_goes_on_when_queues_come_and_go() {
-        let mut selector = Selector::by_name("RoundRobin").unwrap();
+        let mut selector = Selector::new(QueueSelector::RoundRobin);
         assert_eq!(picks(&mut selector, &[1, 1], 1), "A");
         assert_eq!(picks(&mut selector, &[1, 1, 1], 3), "BCA");
         let without_a = &loads(&[1, 1, 1])[1..];
@@ -262,14 +253,14 @@ mod tests {
             (&[6, 4], "AABAB"),
             (&[2, 2], "AB"),
         ] {
-            let twice = cycle("WeightedRoundRobin", weights, cycle_of.len() * 2);
+            let twice = cycle(QueueSelector::WeightedRoundRobin, weights, cycle_of.len() * 2);
             assert_eq!(twice, cycle_of.repeat(2), "{weights:?}");
         }
     }
 
     #[test]
     fn weighted_survives_weights_that_fall() {
-        let mut selector = Selector::by_name("WeightedRoundRobin").unwrap();
+        let mut selector = Selector::new(QueueSelector::WeightedRoundRobin);
         assert_eq!(picks(&mut selector, &[u64::MAX - 1, 1], 1), "A");
         assert_eq!(picks(&mut selector, &[0, 0], 1), "-");
         assert_eq!(picks(&mut selector, &[1, 1], 4), "ABAB"); // at once, not after 2^64 passes
@@ -280,7 +271,7 @@ mod tests {
         for (weights, cycle_of) in
             [(&[5, 1, 1][..], "AABACAA"), (&[4, 3, 2], "ABCABACBA"), (&[3, 0, 1], "AACA"), (&[6, 4], "ABABAABABA")]
         {
-            let mut selector = Selector::by_name("SmoothWeightedRoundRobin").unwrap();
+            let mut selector = Selector::new(QueueSelector::SmoothWeightedRoundRobin);
             assert_eq!(picks(&mut selector, weights, cycle_of.len()), cycle_of, "{weights:?}");
             let Selector::SmoothWeightedRoundRobin(state) = &selector else { panic!() };
             assert!(state.current.values().all(|&c| c == 0), "{weights:?}");
@@ -289,14 +280,14 @@ mod tests {
 
     #[test]
     fn smooth_starts_anew_when_a_queue_is_gone() {
-        let mut selector = Selector::by_name("SmoothWeightedRoundRobin").unwrap();
+        let mut selector = Selector::new(QueueSelector::SmoothWeightedRoundRobin);
         picks(&mut selector, &[5, 1, 1], 3);
-        assert_eq!(picks(&mut selector, &[5, 1], 6), cycle("SmoothWeightedRoundRobin", &[5, 1], 6));
+        assert_eq!(picks(&mut selector, &[5, 1], 6), cycle(QueueSelector::SmoothWeightedRoundRobin, &[5, 1], 6));
     }
 
     #[test]
     fn turns_keep_the_order_in_which_queues_came() {
-        let mut turns = Turns::new(Selector::by_name("RoundRobin").unwrap());
+        let mut turns = Turns::new(QueueSelector::RoundRobin);
         let waiting = |names: &str| -> Vec<QueueLoad> {
             names.chars().map(|name| QueueLoad { name: name.to_string().into(), weight: 1 }).collect()
         };

@@ -49,7 +49,7 @@ enum Setting {
     /// A number, or `none`.
     Limit(fn(&mut Config) -> &mut Option<u32>),
     Words(fn(&mut Config) -> &mut Vec<String>),
-    /// The name of a rule by which tenants take turns.
+    /// The name of a rule by which the coordinator serves queues.
     Selector(fn(&mut Config) -> &mut QueueSelector),
     /// Read by [`crate::torch`], where specs are translated.
     Translation,
@@ -72,7 +72,7 @@ const FLAGS: &[(&str, Setting)] = &[
     ("failure-window", Setting::Duration(|c| &mut c.failure_window_ms)),
     ("capacity-gate", Setting::OffSwitch(|c| &mut c.ignores_capacity)),
     ("queue-selector", Setting::Selector(|c| &mut c.queue_selector)),
-    ("dequeue-period", Setting::Duration(|c| &mut c.turn_ms)),
+    ("dequeue-period", Setting::Duration(|c| &mut c.dequeue_period_ms)),
     ("gpu-faults", Setting::Words(|c| &mut c.gpu_faults)),
     (torch::GANG, Setting::Translation),
     (torch::GATES, Setting::Translation),
@@ -214,7 +214,7 @@ mod tests {
             failure_window_ms: 500,
             ignores_capacity: true,
             queue_selector: QueueSelector::WeightedRoundRobin,
-            turn_ms: 1_000,
+            dequeue_period_ms: 1_000,
             ..Config::default()
         };
         assert_eq!(set, Ok(want));

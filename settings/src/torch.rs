@@ -14,7 +14,7 @@ use crate::flags::{Error, plain, switch};
 pub struct TorchSettings {
     /// Gate `DAGScheduling`: types start one after the other.
     pub ordered: bool,
-    /// Gate `JobCoordinator`: jobs wait for their turn, and until the quotas of their namespace have room.
+    /// Gate `JobCoordinator`: jobs wait until the coordinator dequeues them, and the quotas of their namespace have room.
     pub coordinator: bool,
     /// Flag `enable-gang-scheduling`: Volcano's pod groups, where the cluster has them.
     pub gang: bool,

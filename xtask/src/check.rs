@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::cluster::{self, Building};
-use crate::run::{Problem, cargo, shown, succeed};
+use crate::run::{Problem, TEST_PROGRAMS, cargo, shown, succeed};
 use crate::{dependencies, purity, smoke};
 
 /// How one step went.
@@ -31,7 +31,7 @@ const STEPS: [(&str, Step); 10] = [
         let skipped = "SKIPPED: the target wasm32-unknown-unknown is not installed (rustup target add it)";
         Ok(purity::wasm()?.unwrap_or_else(|| skipped.to_owned()))
     }),
-    ("test programs", |_| quiet(&["test", "--workspace", "--quiet", "--no-run"])),
+    ("test programs", |_| quiet(&TEST_PROGRAMS)),
     // What the tests run against. Before them, so that what is missing is said on its own.
     ("control plane", |building| {
         building.take().map_or(Ok(()), Building::finish)?;

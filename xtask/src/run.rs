@@ -70,8 +70,11 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// `cargo build` of programs of this workspace into the debug profile, with the features of all of it: what the tests compile
-/// and what is compiled here is the same.
+/// Arguments of `cargo` that compile all tests, and the programs that they run. The programs are there as [`built`] names them.
+pub(crate) const TEST_PROGRAMS: [&str; 4] = ["test", "--workspace", "--quiet", "--no-run"];
+
+/// `cargo build` of programs of this workspace into the debug profile, without the features that only tests need. After
+/// [`TEST_PROGRAMS`] it would compile much of the workspace again.
 pub(crate) fn cargo_build(programs: &[&str]) -> Command {
     let mut command = cargo(&["build", "--workspace"]);
     command.args(programs.iter().flat_map(|name| ["--bin", name]));

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::run::{Problem, Scratch, Watched, argument, build_quietly, built, io, is_there, root, succeed, watch};
+use crate::run::{
+    Problem, Scratch, TEST_PROGRAMS, Watched, argument, built, cargo, io, is_there, root, succeed, watch,
+};
 use crate::venv;
 use crate::wheel::{self, Platforms};
 
@@ -14,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs the samples with the debug build that the tests left.
 pub(crate) fn run() -> Result<String, Problem> {
-    build_quietly(&["trainyard"])?;
+    succeed(&mut cargo(&TEST_PROGRAMS))?;
     let user = User { binary: built("trainyard"), scratch: Scratch::new("smoke")? };
     user.quickstart()?;
     user.simulated()?;

@@ -24,7 +24,7 @@ use crate::fields::Finding;
 use crate::objects::{annotation, at, label, list_at, text_at};
 use crate::selector::Selector;
 
-pub use words::{API_VERSION, KIND};
+pub use words::{ACCELERATOR, API_VERSION, KIND, LAUNCHER, MAX_VARIABLES, PHASE, WORKER};
 
 /// The MPIJob API.
 #[derive(Debug, Clone, Copy, Default)]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::crd::spec_schema;
 use super::steering;
-use super::words::{ACCELERATOR, LAUNCHER, MANAGER, SUSPEND, WORKER, WORKER_LOWER};
+use super::words::{ACCELERATOR, LAUNCHER, MANAGER, MAX_VARIABLES, SUSPEND, WORKER, WORKER_LOWER};
 use crate::demand::QUEUE;
 use crate::fields::{Findings, join};
 use crate::kueue::QUEUE_NAME;
@@ -123,8 +123,7 @@ impl Sizes {
     fn read(spec: &Value, findings: &mut Findings) -> Option<Self> {
         let mut read =
             |names: [&str; 2]| variable(spec, &names, 1, "must be a whole number of workers, at least 1", findings);
-        let (min, num, max) =
-            (read(["MIN_NUM_PROC", "MIN_NP"]), read(["NUM_PROC", "NP"]), read(["MAX_NUM_PROC", "MAX_NP"]));
+        let (min, num, max) = (read(["MIN_NUM_PROC", "MIN_NP"]), read(["NUM_PROC", "NP"]), read(MAX_VARIABLES));
         let sizes = Self { min, num: num.or(min), max };
         let path = |name: &str| format!("{REPLICAS}.{LAUNCHER}.template.spec.containers[0].env[{name}]");
         let at_most = |smaller: Option<u32>, larger: Option<u32>| smaller.zip(larger).is_none_or(|(a, b)| a <= b);

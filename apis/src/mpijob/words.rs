@@ -13,11 +13,11 @@ pub const KIND: &str = "MPIJob";
 /// Plural of the resource.
 pub(super) const PLURAL: &str = "mpijobs";
 /// Replica type of the pods that train.
-pub(super) const WORKER: &str = "Worker";
+pub const WORKER: &str = "Worker";
 /// Name of their group in the engine.
 pub(super) const WORKER_LOWER: &str = "worker";
 /// Replica type of the pod that starts the others.
-pub(super) const LAUNCHER: &str = "Launcher";
+pub const LAUNCHER: &str = "Launcher";
 /// Label of every pod of the MPI operator.
 pub(super) const OPERATOR_LABEL: &str = "training.kubeflow.org/operator-name";
 /// Its value, and that of `runPolicy.managedBy`, where the MPI operator reconciles the job.
@@ -29,11 +29,13 @@ pub(super) const JOB_LABEL: &str = "training.kubeflow.org/job-name";
 /// Label of a pod that tells its part.
 pub(super) const ROLE_LABEL: &str = "training.kubeflow.org/job-role";
 /// Label, or node selector of the workers, that tells the type of GPU: Voda's mark of a job that it schedules.
-pub(super) const ACCELERATOR: &str = "vodascheduler/accelerator";
+pub const ACCELERATOR: &str = "vodascheduler/accelerator";
+/// Variables of the launcher with the most workers, in both spellings.
+pub const MAX_VARIABLES: [&str; 2] = ["MAX_NUM_PROC", "MAX_NP"];
 /// Annotation by which a user suspends a job. The field `runPolicy.suspend` tells the MPI operator what was decided.
 pub(super) const SUSPEND: &str = "trainyard.dev/suspend";
 /// Annotation with the state of the job in this API's words.
-pub(super) const PHASE: &str = "trainyard.dev/phase";
+pub const PHASE: &str = "trainyard.dev/phase";
 /// Annotation with the reason of that state.
 pub(super) const MESSAGE: &str = "trainyard.dev/message";
 /// Annotation with the digest of the fields that were written with the mirror.

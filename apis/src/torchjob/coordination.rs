@@ -1,6 +1,7 @@
-//! What a job asks its turn for: the queue that it waits in, its priority, and what its pods request by the names of ResourceQuotas.
+//! Reads the request of a job to the coordinator: its queue and priority, and the amounts that its pods request, by the names of
+//! `ResourceQuota`.
 //!
-//! It must not know whose turn it is: `engine::queues` decides that. Tests: `tests/spec.rs`, scenarios `to24-*` to `to27-*`.
+//! It must not decide which job is dequeued: `engine::queues` does. Tests: `tests/spec.rs`, scenarios `to24-*` to `to27-*`.
 
 use std::collections::BTreeMap;
 

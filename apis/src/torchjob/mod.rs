@@ -168,7 +168,7 @@ impl JobApi for TorchJob {
         priority.and_then(|priority| i32::try_from(priority).ok())
     }
 
-    fn takes_turns(&self) -> bool {
+    fn has_coordinator(&self) -> bool {
         self.settings.coordinator
     }
 

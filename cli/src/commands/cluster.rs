@@ -119,8 +119,9 @@ impl Cluster {
 
     /// Deletes an object. What it owns goes with it.
     pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failure> {
-        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
-        self.send(Method::DELETE, path, "application/json", &options).await.map_err(|error| failed(&error))
+        self.send(Method::DELETE, path, "application/json", &delete_in_background())
+            .await
+            .map_err(|error| failed(&error))
     }
 
     /// Returns the pods of the namespace with some labels.
@@ -146,6 +147,11 @@ fn code_of(error: &kube::Error) -> Option<u16> {
         kube::Error::Api(status) => Some(status.code),
         _ => None,
     }
+}
+
+/// Options of a deletion after which what the object owns goes.
+pub(crate) fn delete_in_background() -> Value {
+    json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
 }
 
 /// A request that failed, in the API server's words. What is not there was looked for.

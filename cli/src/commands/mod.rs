@@ -17,6 +17,7 @@ pub(crate) mod run;
 pub(crate) mod scenario;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
+mod stop;
 pub(crate) mod story;
 pub(crate) mod test;
 #[cfg(feature = "top")]

@@ -15,6 +15,7 @@ use clap::Args;
 use k8s_driver::{DryRun, Handles};
 
 use self::settings::{Ignored, Settings};
+use super::stop::StopSignals;
 use crate::logging::{self, LogFormat};
 use crate::out::Failure;
 
@@ -86,14 +87,10 @@ pub(crate) fn run(args: &OperatorArgs) -> Result<ExitCode, Failure> {
 
 /// The first signal ends in good order, the second at once.
 async fn stop_on_signals(handles: &Handles) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut signals = StopSignals::catch()?;
     let mut first: Option<Instant> = None;
     loop {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        signals.next().await;
         match first {
             None => {
                 tracing::info!("asked to stop: calls under way are finished, the lease is released");

@@ -20,7 +20,7 @@ fn program(name: &str) -> Command {
     Binaries::ensure().unwrap_or_else(|error| panic!("{error}")).command(name)
 }
 
-/// What a command prints, which must succeed.
+/// Runs a command, which must succeed, and returns what it prints.
 fn printed(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", said(&output));

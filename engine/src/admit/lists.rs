@@ -62,7 +62,7 @@ impl State {
             }
             Kind::Owned => self.owned_in(list).map(|(_, fact)| fact.rv).max(),
             Kind::Class => self.queues.classes.by_name.values().map(|class| class.rv).max(),
-            Kind::Quota => self.queues.coordinator.quotas.values().map(|quota| quota.rv).max(),
+            Kind::Quota => self.queues.coordinator.quotas().map(|quota| quota.rv).max(),
             Kind::Foreign => None,
         };
         self.list_rv(list.kind, list.of).max(seen.unwrap_or_default())
@@ -108,8 +108,9 @@ impl State {
                 gone.extend(absent.map(|class| (Scope::Cluster, Fact::ClassGone { name: class.name.clone() })));
             }
             Kind::Quota => {
-                let known = self.queues.coordinator.quotas.iter().filter(|(_, quota)| quota.rv <= rv);
-                let absent = known.map(|(key, _)| key).filter(|key| !present.quotas.contains(*key)).cloned();
+                let known = self.queues.coordinator.quotas().filter(|quota| quota.rv <= rv);
+                let names = known.map(|quota| (quota.namespace.clone(), quota.name.clone()));
+                let absent = names.filter(|name| !present.quotas.contains(name));
                 gone.extend(absent.map(|(namespace, name)| (Scope::Cluster, Fact::QuotaGone { namespace, name })));
             }
             Kind::Owned | Kind::Foreign => {}

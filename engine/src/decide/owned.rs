@@ -26,7 +26,7 @@ pub(super) fn reconcile(job: &Job, spec: &JobSpec) -> Vec<Event> {
 
 fn is_due(job: &Job, spec: &JobSpec, owned: &OwnedSpec) -> bool {
     match owned.when {
-        When::Accepted if job.awaited_turn().is_some() => false,
+        When::Accepted if job.enqueued().is_some() => false,
         When::Accepted if owned.awaits == Awaits::ExistsIfServed => {
             let is_refused = job.attempts.contains_key(&ObjectRef::Owned(owned.object.clone()));
             !job.phase.is_terminal() && !is_refused && !job.has_lasting_pods()

@@ -162,12 +162,8 @@ fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
 
 /// Returns the phase, with its message, of a job that waits and none of whose lasting pods may be created yet.
 fn held(job: &Job, spec: &JobSpec) -> Option<(Phase, Text)> {
-    let waits = matches!(
-        job.phase,
-        Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Creating | Phase::Suspended
-    );
     let lasting = || spec.groups.iter().filter(|group| !group.once && group.replicas > 0);
-    if !waits || job.has_lasting_pods() || lasting().next().is_none() {
+    if !job.phase.is_waiting() || job.has_lasting_pods() || lasting().next().is_none() {
         return None;
     }
     let holds: Option<Vec<Hold<'_>>> = lasting().map(|group| job.hold(spec, group)).collect();

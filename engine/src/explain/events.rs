@@ -67,7 +67,7 @@ pub fn event_words(event: &Event) -> Option<String> {
             };
             changes.iter().map(change).collect::<Vec<_>>().join("; ")
         }
-        Event::Dequeued { job, .. } => format!("it is the turn of {}/{}", job.namespace, job.name),
+        Event::Dequeued { job, .. } => format!("{}/{} is dequeued", job.namespace, job.name),
         Event::UsersCounted(UserCounts { pending, running, finished, gpus }) => {
             format!("its jobs: {pending} pending, {running} running on {gpus} GPUs, {finished} finished")
         }

@@ -111,7 +111,7 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         Fact::ClassGone { name } => format!("priority class {name} is gone"),
         Fact::Quota(quota) => format!("ResourceQuota {} of namespace {} changed", quota.name, quota.namespace),
         Fact::QuotaGone { namespace, name } => format!("ResourceQuota {name} of namespace {namespace} is gone"),
-        Fact::Dequeued => "it is the job's turn".to_owned(),
+        Fact::Dequeued => "the coordinator dequeued the job".to_owned(),
         Fact::NodeChanged { name } => format!("node {name} changed"),
         Fact::Answered { object, outcome } => answer_words(object, outcome),
         Fact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),

@@ -1,65 +1,53 @@
-//! Turns: which of the jobs that wait for one may begin next. The rule of torch-on-k8s' coordinator: tenants take turns, a job of the
-//! highest priority first, and only one that every ResourceQuota of its namespace has room for.
+//! The coordinator: which enqueued job is dequeued next, by the rule of torch-on-k8s. Queues are served in turn, in a queue the job of the
+//! highest priority first, and only one that every `ResourceQuota` of its namespace has room for.
 //!
-//! A job that had its turn waits never again. What it asked for counts against the quotas until it runs, at most for a minute: its
-//! pods may not be there yet. Priorities are those of [`super::classes`], whose turn it is says [`scheduler::queues`]. It must not grant
-//! places on nodes: that is [`super::grant`], and comes afterwards. Tests: the scenarios `to24-*` to `to27-*`.
+//! A dequeued job is never enqueued again. Its request counts against the quotas until it runs, at most for a minute: its pods may not be
+//! there yet. Priorities are those of [`super::classes`], the turns of queues those of [`scheduler::queues`]. It must not grant places on
+//! nodes: that is [`super::grant`], and comes afterwards. Tests: the scenarios `to24-*` to `to27-*`.
 
 use std::collections::BTreeMap;
 
-use model::{Coordination, Event, JobKey, Phase, QuotaFact, Text, Timestamp};
-use scheduler::queues::{QueueLoad, Selector, Turns, Waiting, first_in_line};
+use model::{Coordination, Event, JobKey, QuotaFact, Text, Timestamp};
+use scheduler::queues::{QueueLoad, Turns, Waiting, first_in_line};
 
 use super::Classes;
 use super::round::micros;
 use crate::job::Job;
 use crate::state::State;
 
-/// Time in milliseconds for which the request of a job counts that had its turn and does not run yet.
+/// Time in milliseconds for which the request of a dequeued job counts that does not run yet.
 const ASSUMED_MS: u64 = 60_000;
 
-/// Jobs that wait for their turn, and what decides it.
+/// Amounts in thousandths, by the name under which a quota counts them.
+type Amounts = BTreeMap<Text, u64>;
+
+/// Enqueued jobs, and what decides which of them is dequeued.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Coordinator {
     /// ResourceQuotas by namespace and name.
-    pub(crate) quotas: BTreeMap<(Text, Text), QuotaFact>,
-    /// Turns so far.
+    quotas: BTreeMap<(Text, Text), QuotaFact>,
+    /// Turns of the queues so far.
     pub(crate) turns: Option<Turns>,
-    /// Time of the last turn.
-    pub(crate) turn_at: Option<Timestamp>,
-    /// Jobs that wait.
-    waiting: BTreeMap<JobKey, Coordination>,
-    /// Jobs that had their turn and do not run yet, with its time.
-    assumed: BTreeMap<JobKey, (Timestamp, BTreeMap<Text, u64>)>,
-    /// Set if somebody may be served. Derived from what happened in this process.
+    /// Time at which a job was dequeued last.
+    pub(crate) dequeued_at: Option<Timestamp>,
+    /// Enqueued jobs.
+    enqueued: BTreeMap<JobKey, Coordination>,
+    /// Requests of jobs that were dequeued and do not run yet, with the time of that.
+    assumed: BTreeMap<JobKey, (Timestamp, Amounts)>,
+    /// Set if a job may be dequeued. Derived from what happened in this process.
     asked: bool,
     /// Set if jobs may wait for another reason than they show.
     stale: bool,
-    /// Time at which somebody may be served if nothing happens before.
+    /// Time at which a job may be dequeued if nothing happens before.
     wake: Option<Timestamp>,
 }
 
 impl Job {
-    /// Returns the request of a job that waits for its turn.
-    pub(crate) fn awaited_turn(&self) -> Option<&Coordination> {
+    /// Returns the request of an enqueued job.
+    pub(crate) fn enqueued(&self) -> Option<&Coordination> {
         let coordination = self.spec()?.coordination.as_deref()?;
         let has_begun = self.dequeued_at.is_some() || self.has_lasting_pods() || self.has_planned_pods();
-        (!has_begun && !has_run(self.phase) && self.gate().is_none()).then_some(coordination)
-    }
-}
-
-/// Returns true for a job that runs, did, or has ended.
-const fn has_run(phase: Phase) -> bool {
-    match phase {
-        Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Creating | Phase::Suspended => false,
-        Phase::Running
-        | Phase::Restarting
-        | Phase::Terminating
-        | Phase::Succeeded
-        | Phase::Failed
-        | Phase::TimedOut
-        | Phase::Preempted
-        | Phase::NodeFailed => true,
+        (!has_begun && self.phase.is_waiting() && self.gate().is_none()).then_some(coordination)
     }
 }
 
@@ -69,16 +57,16 @@ impl Coordinator {
         let is_active =
             |job: &&Job| job.known && !job.gone && !job.deleting && job.quarantine.is_none() && job.ending().is_none();
         let job = job.filter(is_active);
-        let waiting = job.and_then(Job::awaited_turn);
-        if self.waiting.get(key) != waiting {
+        let enqueued = job.and_then(Job::enqueued);
+        if self.enqueued.get(key) != enqueued {
             self.ask();
-            match waiting {
-                Some(waiting) => self.waiting.insert(key.clone(), waiting.clone()),
-                None => self.waiting.remove(key),
+            match enqueued {
+                Some(enqueued) => self.enqueued.insert(key.clone(), enqueued.clone()),
+                None => self.enqueued.remove(key),
             };
         }
         let assumed = job
-            .filter(|job| !has_run(job.phase))
+            .filter(|job| job.phase.is_waiting())
             .and_then(|job| Some((job.dequeued_at?, job.spec()?.coordination.as_ref()?.request.clone())));
         if self.assumed.get(key) != assumed.as_ref() {
             self.ask();
@@ -94,51 +82,73 @@ impl Coordinator {
         (self.asked, self.stale) = (true, true);
     }
 
-    fn next_turn(&self, turn_ms: u64) -> Timestamp {
-        self.turn_at.map_or_else(Timestamp::default, |last| last.plus_ms(turn_ms))
+    /// Returns a quota that is known.
+    pub(crate) fn quota(&self, namespace: &Text, name: &Text) -> Option<&QuotaFact> {
+        self.quotas.get(&(namespace.clone(), name.clone()))
     }
 
-    /// Returns the time at which a turn is to be decided if nothing happens before.
-    pub(super) fn due_at(&self, turn_ms: u64, now: Timestamp) -> Option<Timestamp> {
-        let asked = self.asked.then(|| self.next_turn(turn_ms).max(now));
-        asked.into_iter().chain(self.wake).min().filter(|_| !self.waiting.is_empty())
+    /// Returns the known quotas.
+    pub(crate) fn quotas(&self) -> impl Iterator<Item = &QuotaFact> {
+        self.quotas.values()
     }
 
-    /// Returns why a quota has no room for a job; `None` when all have.
-    fn short(&self, key: &JobKey, request: &BTreeMap<Text, u64>, now: Timestamp) -> Option<Text> {
-        let of_namespace = self.quotas.range((key.namespace.clone(), Text::from(""))..);
-        let mut quotas = of_namespace.take_while(|((namespace, _), _)| *namespace == key.namespace).map(|(_, q)| q);
-        quotas.find_map(|quota| self.short_of(quota, key, request, now))
+    /// Takes a quota in.
+    pub(crate) fn set_quota(&mut self, quota: QuotaFact) {
+        self.quotas.insert((quota.namespace.clone(), quota.name.clone()), quota);
+        self.ask();
     }
 
-    fn short_of(&self, quota: &QuotaFact, key: &JobKey, request: &BTreeMap<Text, u64>, now: Timestamp) -> Option<Text> {
-        let is_assumed = |(other, (at, _)): &(&JobKey, &(Timestamp, BTreeMap<Text, u64>))| {
-            other.namespace == key.namespace && *other != key && now.since_ms(*at) <= ASSUMED_MS
-        };
-        let assumed = |name: &Text| {
-            let others = self.assumed.iter().filter(is_assumed);
-            others
-                .filter_map(|(_, (_, request))| request.get(name))
-                .fold(0u64, |sum, amount| sum.saturating_add(*amount))
-        };
-        let used = |name: &Text| quota.used.get(name).copied().unwrap_or_default();
-        let words = |name: &Text, hard: u64, needs: u64, left: u64| {
-            let amount = |milli| amount(name, milli);
-            let (needs, left, hard) = (amount(needs), amount(left), amount(hard));
-            Text::from(format!(
-                "ResourceQuota {}: {name}: the job requests {needs}, {left} of {hard} are left",
-                quota.name
-            ))
-        };
-        let needs = |name: &Text| request.get(name).copied().unwrap_or_default();
-        if let Some((name, hard)) = quota.hard.iter().find(|(name, hard)| **hard < used(name)) {
-            return Some(words(name, *hard, needs(name), 0));
+    /// Notes that a quota is gone.
+    pub(crate) fn remove_quota(&mut self, namespace: &Text, name: &Text) {
+        self.quotas.remove(&(namespace.clone(), name.clone()));
+        self.ask();
+    }
+
+    fn next_dequeue(&self, period_ms: u64) -> Timestamp {
+        self.dequeued_at.map_or_else(Timestamp::default, |last| last.plus_ms(period_ms))
+    }
+
+    /// Returns the time at which a job may be dequeued if nothing happens before.
+    pub(super) fn due_at(&self, period_ms: u64, now: Timestamp) -> Option<Timestamp> {
+        let asked = self.asked.then(|| self.next_dequeue(period_ms).max(now));
+        asked.into_iter().chain(self.wake).min().filter(|_| !self.enqueued.is_empty())
+    }
+
+    /// Returns what dequeued jobs requested and may not use yet, by namespace.
+    fn assumed(&self, now: Timestamp) -> BTreeMap<&Text, Amounts> {
+        let mut all: BTreeMap<&Text, Amounts> = BTreeMap::new();
+        for (key, (_, request)) in self.assumed.iter().filter(|(_, (at, _))| now.since_ms(*at) <= ASSUMED_MS) {
+            let sums = all.entry(&key.namespace).or_default();
+            for (name, amount) in request {
+                let sum = sums.entry(name.clone()).or_default();
+                *sum = sum.saturating_add(*amount);
+            }
         }
-        quota.hard.iter().find_map(|(name, hard)| {
-            let left = hard.saturating_sub(used(name)).saturating_sub(assumed(name));
-            (needs(name) > left).then(|| words(name, *hard, needs(name), left))
-        })
+        all
     }
+
+    /// Returns which quota has no room for an enqueued job, in words; `None` when all have. `assumed`: by namespace.
+    fn short(&self, key: &JobKey, request: &Amounts, assumed: &BTreeMap<&Text, Amounts>) -> Option<Text> {
+        let of_namespace = self.quotas.range((key.namespace.clone(), Text::from(""))..);
+        let mut quotas = of_namespace.take_while(|((namespace, _), _)| *namespace == key.namespace);
+        quotas.find_map(|(_, quota)| short_of(quota, request, assumed.get(&key.namespace)))
+    }
+}
+
+fn short_of(quota: &QuotaFact, request: &Amounts, assumed: Option<&Amounts>) -> Option<Text> {
+    let of = |amounts: &Amounts, name: &Text| amounts.get(name).copied().unwrap_or_default();
+    let words = |(name, hard): (&Text, &u64), left: u64| {
+        let [needs, left, hard] = [of(request, name), left, *hard].map(|milli| amount(name, milli));
+        Text::from(format!("ResourceQuota {}: {name}: the job requests {needs}, {left} of {hard} are left", quota.name))
+    };
+    if let Some(limit) = quota.hard.iter().find(|(name, hard)| **hard < of(&quota.used, name)) {
+        return Some(words(limit, 0));
+    }
+    quota.hard.iter().find_map(|(name, hard)| {
+        let promised = assumed.map_or(0, |assumed| of(assumed, name));
+        let left = hard.saturating_sub(of(&quota.used, name)).saturating_sub(promised);
+        (of(request, name) > left).then(|| words((name, hard), left))
+    })
 }
 
 /// Writes an amount in thousandths as Kubernetes does. Whole bytes have the largest unit that leaves no fraction.
@@ -153,40 +163,45 @@ fn amount(name: &str, milli: u64) -> String {
     UNITS.iter().filter(|_| is_bytes).find_map(in_unit).unwrap_or_else(|| whole.to_string())
 }
 
-/// Returns the priority of a job that waits. The default class of the cluster does not count.
-fn priority(classes: &Classes, waiting: &Coordination) -> i64 {
-    let of_class = || waiting.class.as_ref().and_then(|class| classes.value(class)).unwrap_or_default();
-    i64::from(waiting.priority.unwrap_or_else(of_class))
+/// Returns the priority of an enqueued job. The default class of the cluster does not count.
+fn priority(classes: &Classes, enqueued: &Coordination) -> i64 {
+    let of_class = || enqueued.class.as_ref().and_then(|class| classes.value(class)).unwrap_or_default();
+    i64::from(enqueued.priority.unwrap_or_else(of_class))
 }
 
-/// Decides whose turn it is, if one is due.
+/// Decides which job is dequeued, if one may be.
 pub(super) fn decide(state: &State, now: Timestamp) -> Option<Event> {
     let coordinator = &state.queues.coordinator;
-    if coordinator.waiting.is_empty() || now < coordinator.next_turn(state.config.turn_ms) {
+    if coordinator.enqueued.is_empty() || now < coordinator.next_dequeue(state.config.dequeue_period_ms) {
         return None;
     }
-    let has_room = |(key, waiting): &(&JobKey, &Coordination)| coordinator.short(key, &waiting.request, now).is_none();
-    let mut in_line: Vec<(&JobKey, &Coordination)> = coordinator.waiting.iter().collect();
-    in_line.sort_by_key(|(key, waiting)| (waiting.submitted, *key));
+    let assumed = coordinator.assumed(now);
+    let mut in_line: Vec<(&JobKey, &Coordination)> = coordinator.enqueued.iter().collect();
+    in_line.sort_by_key(|(key, enqueued)| (enqueued.submitted, *key));
+    // A queue none of whose jobs has room does not get a turn.
     let mut loads: Vec<QueueLoad> = Vec::new();
-    for (_, waiting) in &in_line {
-        let served = in_line.iter().any(|each| each.1.tenant == waiting.tenant && has_room(each));
-        let weight = if served { u64::from(waiting.tasks.max(1)) } else { 0 };
-        match loads.iter_mut().find(|load| load.name == waiting.tenant) {
-            Some(load) => load.weight = load.weight.saturating_add(weight),
-            None => loads.push(QueueLoad { name: waiting.tenant.clone(), weight }),
+    let mut with_room: BTreeMap<&Text, Vec<(&JobKey, &Coordination)>> = BTreeMap::new();
+    for (key, enqueued) in in_line {
+        let tasks = u64::from(enqueued.tasks.max(1));
+        match loads.iter_mut().find(|load| load.name == enqueued.tenant) {
+            Some(load) => load.weight = load.weight.saturating_add(tasks),
+            None => loads.push(QueueLoad { name: enqueued.tenant.clone(), weight: tasks }),
+        }
+        if coordinator.short(key, &enqueued.request, &assumed).is_none() {
+            with_room.entry(&enqueued.tenant).or_default().push((key, enqueued));
         }
     }
-    let selector = Selector::by_name(state.config.queue_selector.name()).ok()?;
-    let mut turns =
-        coordinator.turns.clone().filter(|turns| turns.is_of(&selector)).unwrap_or_else(|| Turns::new(selector));
+    for load in loads.iter_mut().filter(|load| !with_room.contains_key(&load.name)) {
+        load.weight = 0;
+    }
+    let rule = state.config.queue_selector;
+    let mut turns = coordinator.turns.clone().filter(|turns| turns.is_by(rule)).unwrap_or_else(|| Turns::new(rule));
     let tenant = turns.take(&loads)?;
-    let served: Vec<&(&JobKey, &Coordination)> =
-        in_line.iter().filter(|each| each.1.tenant == tenant && has_room(each)).collect();
-    let waiting = |(key, waiting): &&(&JobKey, &Coordination)| Waiting {
+    let served = with_room.get(&tenant)?;
+    let waiting = |(key, enqueued): &(&JobKey, &Coordination)| Waiting {
         id: Text::from(format!("{}/{}", key.namespace, key.name)),
-        priority: priority(&state.queues.classes, waiting),
-        enqueued: micros(waiting.submitted),
+        priority: priority(&state.queues.classes, enqueued),
+        enqueued: micros(enqueued.submitted),
     };
     let first = first_in_line(&served.iter().map(waiting).collect::<Vec<_>>())?;
     let (job, _) = served.get(first)?;
@@ -194,74 +209,53 @@ pub(super) fn decide(state: &State, now: Timestamp) -> Option<Event> {
 }
 
 impl State {
-    /// Notes that a decision of turns was made, so that the next one is due in time.
-    pub(super) fn turn_decided(&mut self, is_taken: bool, now: Timestamp) {
-        let turn_ms = self.config.turn_ms;
+    /// Notes that it was decided which job is dequeued, so that the next one is in time.
+    pub(super) fn dequeue_decided(&mut self, is_dequeued: bool, now: Timestamp) {
+        let period_ms = self.config.dequeue_period_ms;
         let coordinator = &mut self.queues.coordinator;
-        if !is_taken && now < coordinator.next_turn(turn_ms) {
+        if !is_dequeued && now < coordinator.next_dequeue(period_ms) {
             return;
         }
-        (coordinator.asked, coordinator.stale) = (is_taken, true);
+        (coordinator.asked, coordinator.stale) = (is_dequeued, true);
         let expires = coordinator.assumed.values().map(|(at, _)| at.plus_ms(ASSUMED_MS.saturating_add(1)));
         coordinator.wake = expires.filter(|at| *at > now).min();
     }
 
-    /// Folds a turn in.
-    pub(super) fn apply_turn(&mut self, turns: &str) {
+    /// Folds in that a job was dequeued.
+    pub(super) fn apply_dequeue(&mut self, turns: &str) {
         let at = self.at;
         let coordinator = &mut self.queues.coordinator;
         if let Ok(turns) = serde_json::from_str(turns) {
             coordinator.turns = Some(turns);
         }
-        coordinator.turn_at = Some(at);
+        coordinator.dequeued_at = Some(at);
     }
 
-    /// Takes a quota in.
-    pub(crate) fn observe_quota(&mut self, quota: &QuotaFact) {
-        let key = (quota.namespace.clone(), quota.name.clone());
-        self.queues.coordinator.quotas.insert(key, quota.clone());
-        self.queues.coordinator.ask();
-    }
-
-    /// Notes that a quota is gone.
-    pub(crate) fn quota_gone(&mut self, namespace: &Text, name: &Text) {
-        self.queues.coordinator.quotas.remove(&(namespace.clone(), name.clone()));
-        self.queues.coordinator.ask();
-    }
-
-    /// Returns the jobs that wait for their turn for another reason than they show. Asked again, there are none until something
-    /// happens.
+    /// Returns the enqueued jobs that wait for another reason than they show. Asked again, there are none until something happens.
     pub fn take_stale_waits(&mut self) -> Vec<JobKey> {
         if !std::mem::take(&mut self.queues.coordinator.stale) {
             return Vec::new();
         }
         let coordinator = &self.queues.coordinator;
-        let is_stale = |(key, waiting): &(&JobKey, &Coordination)| {
+        let assumed = coordinator.assumed(self.at);
+        let is_stale = |(key, enqueued): &(&JobKey, &Coordination)| {
             let shown = self.jobs.live(key).and_then(|job| job.quota_short.as_ref());
-            coordinator.short(key, &waiting.request, self.at).as_ref() != shown
+            coordinator.short(key, &enqueued.request, &assumed).as_ref() != shown
         };
-        coordinator.waiting.iter().filter(is_stale).map(|(key, _)| key.clone()).collect()
+        coordinator.enqueued.iter().filter(is_stale).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Brings the reason for which a job cannot have its turn in step with the quotas. Called before it is decided.
+    /// Brings the reason for which a job is not dequeued in step with the quotas. Called before it is decided.
     pub(crate) fn refresh_quota(&mut self, key: &JobKey) {
         let Some(job) = self.jobs.live(key) else { return };
         let coordinator = &self.queues.coordinator;
-        let short = job.awaited_turn().and_then(|waiting| coordinator.short(key, &waiting.request, self.at));
+        let short = job
+            .enqueued()
+            .and_then(|enqueued| coordinator.short(key, &enqueued.request, &coordinator.assumed(self.at)));
         if job.quota_short != short
             && let Some(job) = self.jobs.get_mut(key)
         {
             job.quota_short = short;
         }
-    }
-
-    /// Returns the number of jobs that wait for their turn, by tenant.
-    pub fn waiting_by_tenant(&self) -> BTreeMap<&Text, u32> {
-        let mut counts: BTreeMap<&Text, u32> = BTreeMap::new();
-        for waiting in self.queues.coordinator.waiting.values() {
-            let count = counts.entry(&waiting.tenant).or_default();
-            *count = count.saturating_add(1);
-        }
-        counts
     }
 }

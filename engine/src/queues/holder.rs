@@ -144,12 +144,15 @@ impl Holder {
 
     /// Returns true if targets follow from both alike.
     pub(super) fn asks_alike(&self, other: &Self) -> bool {
-        let asked = |holder: &Self| {
-            let holder = holder.clone();
-            let Self { charge, priority, level, submitted, wants, resource, width, slots, sizes, .. } = holder;
-            let asks = (charge, (priority, level), submitted, wants, resource, width, (slots, sizes));
-            (asks, (holder.category, holder.units), holder.share, holder.start_after)
-        };
+        /// Members that targets follow from, in two parts.
+        fn asked(holder: &Holder) -> (impl PartialEq + '_, impl PartialEq + '_) {
+            let Holder { charge, priority, level, submitted, wants, resource, width, slots, sizes, .. } = holder;
+            let Holder { category, units, share, start_after, .. } = holder;
+            (
+                (charge, priority, level, submitted, wants, resource, width, slots, sizes),
+                (category, units, share, start_after),
+            )
+        }
         asked(self) == asked(other)
     }
 

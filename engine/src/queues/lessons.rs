@@ -220,7 +220,7 @@ impl<'a> Known<'a> {
 
 fn record(measured: &mut Measured, gpu_type: GpuType, sizes: &Measurements) {
     for (gpus, measurement) in sizes {
-        let took = Micros(measurement.took_ms.saturating_mul(1000));
+        let took = Micros::from_millis(measurement.took_ms);
         measured.record(Report { gpu_type, gpus: *gpus, units: measurement.units, took });
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`holder`] | the part of a job that queues decide by |
 //! | [`lessons`] | speeds that jobs report, and what follows for others of their category |
-//! | [`coordinator`] | turns of jobs that wait for one before anything else |
+//! | [`coordinator`] | enqueued jobs, which wait for nothing else before |
 //! | [`classes`] | priorities of jobs that tell none themselves |
 //! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
 //! | [`grant`] | targets become shares where there is room |
@@ -65,7 +65,7 @@ pub struct Queues {
     pub(crate) holders: BTreeMap<JobKey, Holder>,
     pub(crate) learning: Learning,
     pub(crate) pace: Pace,
-    /// Turns.
+    /// Enqueued jobs.
     pub(crate) coordinator: Coordinator,
 }
 
@@ -227,8 +227,8 @@ impl State {
         let round = pace.round.then(|| self.queues.next_round().max(self.at));
         let grants = pace.grants.then_some(self.at);
         let at = round.into_iter().chain(grants).chain(pace.wake).min();
-        let turn = self.queues.coordinator.due_at(self.config.turn_ms, self.at);
-        at.filter(|_| !self.queues.is_idle()).into_iter().chain(turn).min()
+        let dequeue = self.queues.coordinator.due_at(self.config.dequeue_period_ms, self.at);
+        at.filter(|_| !self.queues.is_idle()).into_iter().chain(dequeue).min()
     }
 
     /// Returns the fact that begins a record of the queues, if one is due.
@@ -237,8 +237,8 @@ impl State {
         let wakes = pace.wake.is_some_and(|at| at <= now);
         let is_idle = self.queues.is_idle();
         let round = (pace.round || wakes) && self.queues.next_round() <= now && !is_idle;
-        let turn = self.queues.coordinator.due_at(self.config.turn_ms, now).is_some_and(|at| at <= now);
-        (round || turn || pace.grants && !is_idle).then_some(Fact::QueuesAsked { round })
+        let dequeue = self.queues.coordinator.due_at(self.config.dequeue_period_ms, now).is_some_and(|at| at <= now);
+        (round || dequeue || pace.grants && !is_idle).then_some(Fact::QueuesAsked { round })
     }
 
     /// Returns true if the pods of a job are created within a share only: it needs GPUs that some node offers, or names a queue. A
@@ -319,7 +319,7 @@ impl State {
             return Ok(());
         }
         if let Event::Dequeued { turns, .. } = event {
-            self.apply_turn(turns);
+            self.apply_dequeue(turns);
             return Ok(());
         }
         if matches!(event, Event::Shared { .. } | Event::Reported { .. }) {
@@ -377,13 +377,13 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     if !changes.is_empty() {
         events.push(Event::Shared { changes });
     }
-    let turn = coordinator::decide(state, now);
-    if let Some(event) = &turn {
+    let dequeued = coordinator::decide(state, now);
+    if let Some(event) = &dequeued {
         let applied = state.apply_queues(event);
         debug_assert_eq!(applied, Ok(()), "decided event must apply");
     }
-    state.turn_decided(turn.is_some(), now);
-    events.extend(turn);
+    state.dequeue_decided(dequeued.is_some(), now);
+    events.extend(dequeued);
     let queues = report::changed(state, waits.as_ref());
     state.queues.learning.told();
     if !queues.is_empty() {
@@ -398,11 +398,11 @@ pub fn follow_ups(events: &[Event]) -> impl Iterator<Item = (&JobKey, Fact)> {
         events.iter().filter_map(|event| if let Event::Shared { changes } = event { Some(changes) } else { None });
     let reports =
         events.iter().filter_map(|event| if let Event::Reported { queues } = event { Some(queues) } else { None });
-    let turns =
+    let dequeued =
         events.iter().filter_map(|event| if let Event::Dequeued { job, .. } = event { Some(job) } else { None });
     let changes = changes.flatten().map(|(key, change)| (key, Fact::ShareChanged(Box::new(change.clone()))));
-    let turns = turns.map(|job| (job, Fact::Dequeued));
-    turns
+    let dequeued = dequeued.map(|job| (job, Fact::Dequeued));
+    dequeued
         .chain(changes)
         .chain(reports.flatten().map(|(key, report)| (key, Fact::QueueReported(Box::new(report.clone())))))
 }

@@ -37,7 +37,7 @@ pub(super) struct Decided {
 
 /// Returns a time of the engine as the scheduler counts it.
 pub(super) const fn micros(at: Timestamp) -> Micros {
-    Micros(at.0.saturating_mul(1000))
+    Micros::from_millis(at.0)
 }
 
 /// Returns the first millisecond that is not before a time of the scheduler.
@@ -116,7 +116,7 @@ fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
             model::Reclaim::LowerPriority => desk::Reclaim::LowerPriority,
             model::Reclaim::Any => desk::Reclaim::Any,
         },
-        min_run: Micros(spec.min_run_ms.saturating_mul(1000)),
+        min_run: Micros::from_millis(spec.min_run_ms),
         paused: spec.paused,
         // A policy that may halt any job has an order of its own; a reservation in the queue's order would start the halted job again.
         backfill: match spec.within {
@@ -273,15 +273,14 @@ impl<'a> Asked<'a> {
 
     /// Returns its use of GPUs up to a time. Of a start or halt that is only forecast nothing but the time counts.
     fn usage(&self, now: Timestamp) -> Usage {
-        let micros_of = |ms: u64| Micros(ms.saturating_mul(1000));
         let is_as_seen = self.changed == self.holder.changed;
         let used = if is_as_seen { self.holder.used(now) } else { self.holder.usage };
         let changed = self.changed.map(micros);
         let since = used.since.map(micros).filter(|_| is_as_seen).or(changed);
         Usage {
             attained: GpuMicros(used.gpu_ms.saturating_mul(1000)),
-            ran: micros_of(used.held_ms),
-            spell: micros_of(used.spell_ms),
+            ran: Micros::from_millis(used.held_ms),
+            spell: Micros::from_millis(used.spell_ms),
             first_start: used.first_start.map(micros),
             since: since.unwrap_or_else(|| micros(self.holder.submitted)),
             changed,

@@ -19,7 +19,7 @@ pub(super) fn of_record(facts: &[Fact], events: &[Event]) -> u16 {
 pub(crate) fn of_fact(fact: &Fact) -> u16 {
     match fact {
         Fact::Spec(fact) => {
-            if fact.spec.as_ref().is_ok_and(|spec| spec5(spec) || spec.counts_users || spec.coordination.is_some()) {
+            if fact.spec.as_ref().is_ok_and(spec5) {
                 return 5;
             }
             let made_of = !fact.missing.is_empty() || !fact.needs.is_empty();
@@ -34,8 +34,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
         }
-        Fact::Adopted(adopted) if !adopted.mirror.learnt.is_empty() => 5,
-        Fact::Adopted(adopted) if adopted.mirror.dequeued_at.is_some() => 5,
+        Fact::Adopted(adopted) if adoption5(&adopted.mirror) => 5,
         Fact::Adopted(adopted) if adoption4(adopted) => 4,
         Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
         Fact::Owned(fact) if fact.keep == Keep::Left || fact.gate.is_some() || fact.contents.is_some() => 4,
@@ -160,7 +159,7 @@ fn spec4(spec: &JobSpec) -> bool {
 /// Returns true for a spec with members that format 5 adds.
 fn spec5(spec: &JobSpec) -> bool {
     let demand = |demand: &Demand| demand.category.is_some() || demand.units.is_some() || demand.level > 0;
-    spec.demand.as_ref().is_some_and(demand)
+    spec.counts_users || spec.coordination.is_some() || spec.demand.as_ref().is_some_and(demand)
 }
 
 /// Returns true for an owned object with words that format 4 adds.
@@ -195,9 +194,13 @@ fn config4(config: &model::Config) -> bool {
     *ignores_capacity || *quiet_ms > 0 || *start_timeout_ms != model::Config::default().start_timeout_ms
 }
 
+fn adoption5(mirror: &Mirror) -> bool {
+    mirror.dequeued_at.is_some() || !mirror.learnt.is_empty()
+}
+
 fn config5(config: &model::Config) -> bool {
     let usual = model::Config::default();
-    (config.queue_selector, config.turn_ms) != (usual.queue_selector, usual.turn_ms)
+    (config.queue_selector, config.dequeue_period_ms) != (usual.queue_selector, usual.dequeue_period_ms)
 }
 
 fn adoption3(adopted: &Adopted) -> bool {

@@ -1,6 +1,5 @@
 //! Tests of the wire: what is written stays the same to the byte, and what is newer is refused by name.
 
-pub(crate) mod progress;
 pub(crate) mod values;
 pub(crate) mod values2;
 pub(crate) mod values3;
@@ -24,10 +23,6 @@ const CHECKPOINT_3: &str = include_str!("tests/checkpoint3.json");
 const RECORD_4: &str = include_str!("tests/record4.json");
 const CHECKPOINT_4: &str = include_str!("tests/checkpoint4.json");
 /// The same for what format 5 adds.
-const PROGRESS_RECORD: &str = include_str!("tests/progress_record.json");
-const PROGRESS_CHECKPOINT: &str = include_str!("tests/progress_checkpoint.json");
-
-/// The same for what format 5 adds.
 const RECORD_5: &str = include_str!("tests/record5.json");
 const CHECKPOINT_5: &str = include_str!("tests/checkpoint5.json");
 
@@ -37,7 +32,6 @@ fn every_fact_and_event_is_written_as_ever_and_read_back() {
         (values2::record(), RECORD_2),
         (values3::record(), RECORD_3),
         (values4::record(), RECORD_4),
-        (progress::record(), PROGRESS_RECORD),
         (values5::record(), RECORD_5),
     ];
     for (record, text) in [(values::record(), RECORD)].into_iter().chain(later) {
@@ -55,7 +49,6 @@ fn every_member_of_a_state_is_written_as_ever_and_read_back() {
         (values2::state(), CHECKPOINT_2),
         (values3::state(), CHECKPOINT_3),
         (values4::state(), CHECKPOINT_4),
-        (progress::state(), PROGRESS_CHECKPOINT),
         (values5::state(), CHECKPOINT_5),
     ];
     for (state, stored) in [(values::state(), CHECKPOINT)].into_iter().chain(later) {
@@ -93,12 +86,6 @@ fn a_record_has_the_oldest_format_that_can_hold_it() {
     for event in values4::events() {
         assert_eq!(version(old.facts.clone(), vec![event.clone()]), 4, "{event:?}");
     }
-    for fact in progress::facts() {
-        assert_eq!(version(vec![fact.clone()], vec![]), 5, "{fact:?}");
-    }
-    for event in progress::events() {
-        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 5, "{event:?}");
-    }
     for fact in values5::facts().into_iter().chain(values5::cluster_facts()) {
         assert_eq!(version(vec![fact.clone()], vec![]), 5, "{fact:?}");
     }
@@ -115,7 +102,7 @@ fn a_record_has_the_oldest_format_that_can_hold_it() {
 
 #[test]
 fn a_mirror_survives_its_object() {
-    let later = values2::facts().into_iter().chain(values3::facts()).chain(values4::facts()).chain(progress::facts());
+    let later = values2::facts().into_iter().chain(values3::facts()).chain(values4::facts());
     let later = later.chain(values5::facts());
     for fact in values::record().facts.into_iter().chain(later) {
         let Fact::Adopted(adopted) = fact else { continue };

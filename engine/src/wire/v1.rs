@@ -131,7 +131,7 @@ pub(super) struct CheckpointRef<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) turns: Option<&'a scheduler::queues::Turns>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) turn_at: Option<Timestamp>,
+    pub(super) dequeued_at: Option<Timestamp>,
 }
 
 /// State of the queues, to be written.
@@ -189,7 +189,7 @@ pub(super) struct Checkpoint {
     #[serde(default)]
     pub(super) turns: Option<scheduler::queues::Turns>,
     #[serde(default)]
-    pub(super) turn_at: Option<Timestamp>,
+    pub(super) dequeued_at: Option<Timestamp>,
 }
 
 /// Writes jobs as pairs of key and job, in the order of their keys.

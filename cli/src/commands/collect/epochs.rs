@@ -17,7 +17,7 @@ const SECONDS: &str = "epoch_time_sec";
 /// The column of the number of epochs in all; it may be missing.
 const TOTAL: &str = "total_epochs";
 
-/// What a file tells.
+/// Epochs of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Epochs {
     /// The progress of the job.

@@ -19,6 +19,7 @@ use model::Progress;
 use tokio::runtime::Builder;
 
 use super::cluster::{Cluster, ClusterArgs};
+use super::stop::StopSignals;
 use crate::out::{self, Failure};
 
 /// Size in bytes above which a file is not read.
@@ -46,7 +47,7 @@ pub(crate) struct CollectArgs {
     /// Look once.
     #[arg(long)]
     once: bool,
-    /// Print what the files tell, and write nothing.
+    /// Print the progress of each job, and write nothing.
     #[arg(long)]
     print: bool,
     #[command(flatten)]
@@ -67,6 +68,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode, Failure> {
     let api = found.ok_or_else(|| Failure::new(format!("--kind {}: no such kind of job is served", args.kind)))?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        let mut signals = StopSignals::catch()?;
         let cluster = Cluster::connect(&args.cluster).await?;
         loop {
             match collect(&cluster, &**api, reader.read(&args.metrics)?).await {
@@ -79,10 +81,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode, Failure> {
             }
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_secs(args.interval)) => {}
-                stopped = tokio::signal::ctrl_c() => {
-                    stopped?;
-                    return Ok(ExitCode::SUCCESS);
-                }
+                () = signals.next() => return Ok(ExitCode::SUCCESS),
             }
         }
     })

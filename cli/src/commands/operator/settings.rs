@@ -130,10 +130,10 @@ pub(super) struct Settings {
     /// Gates of TorchJobs: `DAGScheduling`, `JobCoordinator`, `TorchLocalMasterAddr`, `HostNetWithHeadlessSvc`, each `=true` or `=false`.
     #[arg(long, env = "TRAINYARD_FEATURE_GATES", value_name = "GATES", help_heading = "TorchJob")]
     feature_gates: Option<String>,
-    /// How the queues of TorchJobs take turns: `RoundRobin`, `WeightedRoundRobin` or `SmoothWeightedRoundRobin`. [default: `RoundRobin`]
+    /// Rule by which the coordinator serves the queues of TorchJobs: `RoundRobin`, `WeightedRoundRobin`, `SmoothWeightedRoundRobin`. [default: `RoundRobin`]
     #[arg(long, env = "TRAINYARD_QUEUE_SELECTOR", value_name = "NAME", help_heading = "TorchJob")]
     queue_selector: Option<String>,
-    /// Least time between two TorchJobs that leave their queues. [default: 100ms]
+    /// Least time between two TorchJobs that the coordinator dequeues. [default: 100ms]
     #[arg(long, env = "TRAINYARD_DEQUEUE_PERIOD", value_name = "TIME", help_heading = "TorchJob")]
     dequeue_period: Option<String>,
     /// Ports of TorchJobs' pods on the network of their nodes. [default: 20000-30000]

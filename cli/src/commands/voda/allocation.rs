@@ -77,7 +77,9 @@ impl Job {
     fn view(&self) -> JobView {
         let Sizes { num_proc, min_num_proc: min, max_num_proc: max, epochs } = self.config;
         let num = if num_proc == 0 { min } else { num_proc };
-        let time = |text: &Option<String>| text.as_deref().and_then(Timestamp::parse_rfc3339).map(micros);
+        let time = |text: &Option<String>| {
+            text.as_deref().and_then(Timestamp::parse_rfc3339).map(|at| Micros::from_millis(at.0))
+        };
         let first = time(&self.time_metrics.first_start_timestamp);
         let is_never = |text: &String| text.as_str() >= NEVER;
         let seconds = |value: &Value| fixed(&value.to_string(), 6).map(Micros);
@@ -108,10 +110,6 @@ impl Info {
         let speed = |gpus: u32| self.speedup.get(&gpus.to_string()).and_then(|value| fixed(&value.to_string(), 9));
         Curve::new((0..=max.min(MAX_GPUS)).map(|gpus| Speed(speed(gpus).unwrap_or_default())))
     }
-}
-
-const fn micros(at: Timestamp) -> Micros {
-    Micros(at.0.saturating_mul(1000))
 }
 
 /// Answers a request: GPUs by the name of the job.

@@ -1,9 +1,10 @@
-//! What Voda's routes and command line do: jobs are created, deleted and listed, and settings of their queue changed.
+//! Requests of Voda's routes and command line: create, delete and list jobs, change settings of their queue.
 //!
 //! Owns the answers, in Voda's words where it had some, and the codes of what is refused. Objects are those of the API server; nothing is
 //! kept. Tests: at the end.
 
 use apis::mpijob;
+use apis::names::is_dns_subdomain;
 use apis::objects::list_at;
 use http::Method;
 use jiff::tz::TimeZone;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::manifest;
 use super::table::table;
-use crate::commands::cluster::Cluster;
+use crate::commands::cluster::{Cluster, delete_in_background};
 
 /// Names that are tried for a job: the time in them is that of the next second.
 const MAX_NAMES: u32 = 5;
@@ -92,13 +93,10 @@ impl<O: ApiServer> Voda<O> {
 
     /// Deletes a job, by its full name.
     pub(super) async fn delete(&self, name: &str) -> Result<String, Refusal> {
-        let is_name =
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
-        if !is_name {
+        if !is_dns_subdomain(name) {
             return Err(Refusal::new(404, format!("Training job not found: {name}")));
         }
-        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
-        match self.objects.send(Method::DELETE, &self.path(name), &options).await {
+        match self.objects.send(Method::DELETE, &self.path(name), &delete_in_background()).await {
             Ok(_) => Ok(format!("Training job deleted: {name}")),
             Err(refusal) if refusal.code == 404 => Err(Refusal::new(404, format!("Training job not found: {name}"))),
             Err(refusal) => Err(refusal),

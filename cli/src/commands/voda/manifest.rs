@@ -2,51 +2,50 @@
 //!
 //! Takes `kubeflow.org/v1` as Voda's users have it, and `v2beta1`. It must not talk to a cluster. Tests: at the end.
 
-use apis::objects::{at, list_at, text_at};
-use apis::{JobApi as _, mpijob};
+use apis::JobApi as _;
+use apis::demand::QUEUE;
+use apis::mpijob::{self, ACCELERATOR, LAUNCHER, MAX_VARIABLES, WORKER};
+use apis::objects::{at, label, list_at, text_at};
+use model::json::merge_patch;
 use serde_json::{Value, json};
 
 /// Version of Voda's manifests.
 const OLD_VERSION: &str = "kubeflow.org/v1";
-/// Label, and node selector of the workers, with the type of GPU.
-const ACCELERATOR: &str = "vodascheduler/accelerator";
 /// The groups of a job.
-const REPLICAS: [&str; 2] = ["Launcher", "Worker"];
+const REPLICAS: [&str; 2] = [LAUNCHER, WORKER];
 /// The GPUs that Voda schedules.
 const GPU: &str = "nvidia.com/gpu";
-/// Variables with the most workers, in both spellings.
-const MAX: [&str; 2] = ["MAX_NUM_PROC", "MAX_NP"];
 
 /// Returns the MPIJob of a manifest in YAML or JSON, without the time in its name. `queue`: of a job that names none.
 ///
 /// # Errors
-/// What cannot be accepted, one line each.
+/// Returns an error that names what cannot be accepted, one field a line.
 pub(super) fn job(text: &str, namespace: &str, queue: Option<&str>) -> Result<Value, String> {
     let mut job: Value = serde_saphyr::from_str(text).map_err(|error| format!("not a manifest: {error}"))?;
     check(&job, namespace)?;
     if text_at(&job, &["apiVersion"]) == Some(OLD_VERSION) {
         convert(&mut job);
     }
-    let selector = ["spec", "mpiReplicaSpecs", "Worker", "template", "spec", "nodeSelector", ACCELERATOR];
+    let selector = ["spec", "mpiReplicaSpecs", WORKER, "template", "spec", "nodeSelector", ACCELERATOR];
     let Some(accelerator) = text_at(&job, &selector).map(str::to_owned) else {
         return Err(format!("{}: missing; name the type of GPU that the workers need", selector.join(".")));
     };
-    job["metadata"]["namespace"] = json!(namespace);
-    set(&mut job, &["metadata", "labels"], ACCELERATOR, json!(accelerator));
-    if let Some(queue) = queue.filter(|_| apis::objects::label(&job, apis::demand::QUEUE).is_none()) {
-        set(&mut job, &["metadata", "labels"], apis::demand::QUEUE, json!(queue));
+    let labels = json!({ACCELERATOR: accelerator});
+    let template = json!({"template": {"metadata": {"labels": labels}}});
+    let own = json!({
+        "metadata": {"namespace": namespace, "labels": labels},
+        // The MPI operator creates no pods before their time.
+        "spec": {"runPolicy": {"suspend": true}, "mpiReplicaSpecs": {LAUNCHER: template, WORKER: template}},
+    });
+    merge_patch(&mut job, &own);
+    if let Some(queue) = queue.filter(|_| label(&job, QUEUE).is_none()) {
+        merge_patch(&mut job, &json!({"metadata": {"labels": {QUEUE: queue}}}));
     }
-    for replica in REPLICAS {
-        let labels = ["spec", "mpiReplicaSpecs", replica, "template", "metadata", "labels"];
-        set(&mut job, &labels, ACCELERATOR, json!(accelerator));
-    }
-    if let Some(worker) = container(&mut job, "Worker")
+    if let Some(worker) = container(&mut job, WORKER)
         && at(worker, &["resources", "limits", GPU]).is_none()
     {
-        set(worker, &["resources", "limits"], GPU, json!(1));
+        merge_patch(worker, &json!({"resources": {"limits": {GPU: 1}}}));
     }
-    // The MPI operator creates no pods before their time.
-    set(&mut job, &["spec", "runPolicy"], "suspend", json!(true));
     let fact = mpijob::MpiJob.spec_fact(&job);
     match fact.spec {
         Err(errors) => Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
@@ -57,7 +56,7 @@ pub(super) fn job(text: &str, namespace: &str, queue: Option<&str>) -> Result<Va
 /// Returns a job with its full name, which its launcher is told.
 pub(super) fn named(mut job: Value, name: &str) -> Value {
     job["metadata"]["name"] = json!(name);
-    if let Some(launcher) = container(&mut job, "Launcher").and_then(Value::as_object_mut) {
+    if let Some(launcher) = container(&mut job, LAUNCHER).and_then(Value::as_object_mut) {
         let environment = launcher.entry("env").or_insert_with(|| json!([]));
         if let Some(list) = environment.as_array_mut() {
             list.retain(|each| text_at(each, &["name"]) != Some("JOB_NAME"));
@@ -93,14 +92,15 @@ fn check(job: &Value, namespace: &str) -> Result<(), String> {
             ));
         }
     }
-    if at(job, &["spec", "mpiReplicaSpecs", "Worker", "replicas"]).and_then(Value::as_u64).is_none() {
+    if at(job, &["spec", "mpiReplicaSpecs", WORKER, "replicas"]).and_then(Value::as_u64).is_none() {
         return Err("spec.mpiReplicaSpecs.Worker.replicas: missing".to_owned());
     }
-    let launcher = list_at(job, &["spec", "mpiReplicaSpecs", "Launcher", "template", "spec", "containers"]);
+    let launcher = list_at(job, &["spec", "mpiReplicaSpecs", LAUNCHER, "template", "spec", "containers"]);
     let environment = launcher.first().map_or(&[][..], |launcher| list_at(launcher, &["env"]));
-    let is_bounded = environment.iter().any(|each| text_at(each, &["name"]).is_some_and(|name| MAX.contains(&name)));
+    let is_bounded =
+        environment.iter().any(|each| text_at(each, &["name"]).is_some_and(|name| MAX_VARIABLES.contains(&name)));
     if !is_bounded {
-        return Err(format!("environment of the launcher: {} is missing", MAX[0]));
+        return Err(format!("environment of the launcher: {} is missing", MAX_VARIABLES[0]));
     }
     Ok(())
 }
@@ -121,21 +121,6 @@ fn convert(job: &mut Value) {
 
 fn container<'a>(job: &'a mut Value, replica: &str) -> Option<&'a mut Value> {
     job.pointer_mut(&format!("/spec/mpiReplicaSpecs/{replica}/template/spec/containers/0"))
-}
-
-/// Sets a member of an object inside, and makes the objects on the way.
-fn set(value: &mut Value, path: &[&str], key: &str, member: Value) {
-    let mut inner = value;
-    for step in path {
-        let Some(members) = inner.as_object_mut() else { return };
-        inner = members.entry((*step).to_owned()).or_insert_with(|| json!({}));
-        if inner.is_null() {
-            *inner = json!({});
-        }
-    }
-    if let Some(members) = inner.as_object_mut() {
-        members.insert(key.to_owned(), member);
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Voda's HTTP routes: the training service, the scheduler and the resource allocator, each on its port.
 //!
-//! Nothing here asks who calls, as with Voda, so it listens on this machine unless it is told an address. It reads and writes objects
-//! of the API server and keeps nothing. Tests: at the end.
+//! The routes have no authentication, as with Voda, so they listen on this machine unless an address is given. Requests read and write
+//! objects of the API server; nothing is kept. Tests: at the end.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -23,13 +23,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::allocation;
 use super::jobs::{ApiServer, Refusal, Voda};
+use crate::commands::stop::StopSignals;
 use crate::out::{self, Failure};
 
 /// Arguments of `voda serve`.
 #[derive(Debug, Args)]
-#[command(after_help = "There is no authentication, as with Voda: whoever reaches a port may submit
-jobs with the rights of this process. Give --address only where a NetworkPolicy
-says who does.
+#[command(after_help = "There is no authentication, as with Voda: a client that reaches a port can
+submit jobs with the rights of this process. Give --address only where a
+NetworkPolicy limits the clients.
 
 Examples:
   trainyard voda serve --queue voda
@@ -51,6 +52,7 @@ pub(crate) struct ServeArgs {
 
 /// Serves until it is stopped.
 pub(super) async fn run<O: ApiServer>(voda: Voda<O>, args: &ServeArgs) -> Result<ExitCode, Failure> {
+    let mut signals = StopSignals::catch()?;
     let voda = Arc::new(voda);
     let bind = async |what: &str, port: u16| {
         let address = SocketAddr::new(args.address, port);
@@ -71,12 +73,10 @@ pub(super) async fn run<O: ApiServer>(voda: Voda<O>, args: &ServeArgs) -> Result
         );
     };
     let stopped = async {
-        let stopped = tokio::signal::ctrl_c().await;
+        signals.next().await;
         stop.cancel();
-        stopped
     };
-    let ((), stopped) = tokio::join!(served, stopped);
-    stopped?;
+    tokio::join!(served, stopped);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use apis::mpijob;
 use apis::objects::{STATE, annotated_mirror, annotation, at, label, text_at, time_at};
 use model::Timestamp;
 use serde_json::Value;
@@ -30,8 +31,8 @@ fn line(fields: &[String; 7]) -> String {
 
 /// Returns the fields of a job; `None` for one that is not scheduled here.
 fn row(job: &Value, now: Timestamp) -> Option<[String; 7]> {
-    let scheduler = label(job, "vodascheduler/accelerator").or_else(|| label(job, apis::demand::QUEUE))?;
-    let status = annotation(job, "trainyard.dev/phase").filter(|phase| !phase.is_empty()).unwrap_or("Submitted");
+    let scheduler = label(job, mpijob::ACCELERATOR).or_else(|| label(job, apis::demand::QUEUE))?;
+    let status = annotation(job, mpijob::PHASE).filter(|phase| !phase.is_empty()).unwrap_or("Submitted");
     let replicas = at(job, &["spec", "mpiReplicaSpecs", "Worker", "replicas"]).and_then(Value::as_u64);
     let workers = if status == "Running" { replicas.unwrap_or_default() } else { 0 };
     let created = time_at(job, &["metadata", "creationTimestamp"]).unwrap_or(now);

@@ -50,7 +50,7 @@ fn config() -> Config {
         quiet_ms: 0,
         start_timeout_ms: 300_000,
         queue_selector: model::QueueSelector::RoundRobin,
-        turn_ms: 100,
+        dequeue_period_ms: 100,
     }
 }
 

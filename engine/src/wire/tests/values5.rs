@@ -1,16 +1,17 @@
 //! A record with every word and member that format 5 adds, and a state with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Config, Coordination, Event, Fact, JobSpec, Kind, Mirror, QueueSelector, QuotaFact, ResourceVersion, Timestamp,
-    UserCounts,
+    Config, Coordination, Demand, Event, Fact, JobFact, JobSpec, Kind, Lesson, Measurement, Measurements, Mirror,
+    Progress, QueueReport, QueueSelector, QuotaFact, ResourceVersion, Timestamp, UserCounts,
 };
-use scheduler::queues::{QueueLoad, Selector, Turns};
+use scheduler::queues::{QueueLoad, Turns};
 
 use super::values::{self, key, spec_fact, stamp};
+use crate::Scope;
 use crate::job::Job;
 use crate::state::State;
 use crate::wire::Record;
@@ -28,10 +29,10 @@ fn coordination() -> Coordination {
     }
 }
 
-fn coordinated() -> Vec<JobSpec> {
+fn coordinated() -> [JobSpec; 2] {
     let bare = Coordination { priority: None, class: None, tasks: 0, request: BTreeMap::new(), ..coordination() };
-    let of = |coordination| JobSpec { coordination: Some(Box::new(coordination)), ..JobSpec::default() };
-    vec![of(coordination()), of(bare)]
+    [coordination(), bare]
+        .map(|coordination| JobSpec { coordination: Some(Box::new(coordination)), ..JobSpec::default() })
 }
 
 fn quota() -> QuotaFact {
@@ -45,25 +46,60 @@ fn quota() -> QuotaFact {
     }
 }
 
-fn adopted() -> Adopted {
-    Adopted {
-        mirror: Mirror { dequeued_at: Some(Timestamp(8)), ..Mirror::default() },
-        restarts: BTreeMap::new(),
-        milestones: Vec::new(),
-        started_at: None,
-        running_at: None,
-        ended_at: None,
-        finals: BTreeMap::new(),
-        remarks: false,
+fn sizes() -> Measurements {
+    [(2, Measurement { units: 3, took_ms: 4 }), (8, Measurement { units: 5, took_ms: 6 })].into()
+}
+
+fn progress() -> Progress {
+    Progress { done: 8, total: Some(60), sizes: sizes() }
+}
+
+fn lesson() -> Lesson {
+    Lesson {
+        category: "ns/c".into(),
+        resource: "nvidia.com/gpu".into(),
+        jobs: vec!["u1".into()],
+        at: Timestamp(7),
+        sizes: sizes(),
+    }
+}
+
+fn report() -> QueueReport {
+    QueueReport { lessons: vec![lesson()], ..QueueReport::default() }
+}
+
+fn demand() -> Demand {
+    Demand {
+        queue: None,
+        priority: None,
+        classes: BTreeSet::new(),
+        submitted: Timestamp(4),
+        category: None,
+        units: None,
+        level: 0,
     }
 }
 
 /// Facts about a job or the queues each of which needs format 5.
 pub(super) fn facts() -> Vec<Fact> {
     let counting = JobSpec { counts_users: true, ..JobSpec::default() };
-    let specs = coordinated().into_iter().chain([counting]);
+    let demands = [
+        Demand { category: Some("c".into()), ..demand() },
+        Demand { units: Some(60), ..demand() },
+        Demand { level: 1, ..demand() },
+    ];
+    let demanding = demands.map(|demand| JobSpec { demand: Some(demand), ..JobSpec::default() });
+    let specs = coordinated().into_iter().chain([counting]).chain(demanding);
     let mut facts: Vec<Fact> = specs.map(|spec| Fact::Spec(Box::new(spec_fact(spec)))).collect();
-    facts.extend([Fact::Adopted(Box::new(adopted())), Fact::Dequeued]);
+    let [_, bare] = values::job_facts();
+    let job = |progress| Fact::Job(Box::new(JobFact { progress: Some(Box::new(progress)), ..bare.clone() }));
+    let mirrors = [
+        Mirror { dequeued_at: Some(Timestamp(8)), ..values::mirror() },
+        Mirror { learnt: vec![lesson()], ..values::mirror() },
+    ];
+    facts.extend(mirrors.map(|mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }))));
+    facts.extend([job(progress()), job(Progress::default())]);
+    facts.extend([Fact::QueueReported(Box::new(report())), Fact::Dequeued]);
     facts
 }
 
@@ -71,7 +107,7 @@ pub(super) fn facts() -> Vec<Fact> {
 pub(super) fn cluster_facts() -> Vec<Fact> {
     let selectors = [QueueSelector::WeightedRoundRobin, QueueSelector::SmoothWeightedRoundRobin];
     let selected = selectors.map(|queue_selector| Config { queue_selector, ..Config::default() });
-    let configs = selected.into_iter().chain([Config { turn_ms: 5, ..Config::default() }]);
+    let configs = selected.into_iter().chain([Config { dequeue_period_ms: 5, ..Config::default() }]);
     let mut facts: Vec<Fact> = configs.map(|config| Fact::Configured(Box::new(config))).collect();
     facts.extend([
         Fact::Quota(Box::new(quota())),
@@ -88,34 +124,34 @@ pub(super) fn events() -> Vec<Event> {
         Event::UsersCounted(COUNTS),
         Event::UsersCounted(UserCounts::default()),
         Event::Dequeued { job: key(), turns: "{}".into() },
+        Event::Reported { queues: vec![(key(), report())] },
     ]
 }
 
 /// A record of all of them.
 pub(super) fn record() -> Record {
     let facts = facts().into_iter().chain(cluster_facts()).collect();
-    Record { facts, events: events(), ..values::record() }
-}
-
-fn turns(selector: &str) -> Option<Turns> {
-    let mut turns = Turns::new(Selector::by_name(selector).ok()?);
-    let loads = ["a", "b"].map(|name| QueueLoad { name: name.into(), weight: 2 });
-    turns.take(&loads).map(|_| turns)
+    Record { scope: Scope::Queues, facts, events: events(), ..values::record() }
 }
 
 /// A state with every member that format 5 adds.
 pub(crate) fn state() -> State {
-    let spec = coordinated().remove(0);
+    let demand = Demand { category: Some("c".into()), units: Some(60), level: 1, ..demand() };
+    let [coordinated, _] = coordinated();
     let job = Job {
         users: COUNTS,
         dequeued_at: Some(Timestamp(8)),
-        valid: Some(Arc::new(spec_fact(spec))),
+        valid: Some(Arc::new(spec_fact(JobSpec { demand: Some(demand), ..coordinated }))),
+        progress: Some(Box::new(progress())),
+        learnt: vec![lesson()],
         ..Job::default()
     };
     let mut state =
-        State { stamp: stamp(19), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 5, ..State::default() };
+        State { stamp: stamp(21), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 5, ..State::default() };
+    let mut turns = Turns::new(QueueSelector::SmoothWeightedRoundRobin);
+    turns.take(&["a", "b"].map(|name| QueueLoad { name: name.into(), weight: 2 }));
     let coordinator = &mut state.queues.coordinator;
-    coordinator.quotas.insert(("ns".into(), "q".into()), quota());
-    (coordinator.turns, coordinator.turn_at) = (turns("SmoothWeightedRoundRobin"), Some(Timestamp(9)));
+    coordinator.set_quota(quota());
+    (coordinator.turns, coordinator.dequeued_at) = (Some(turns), Some(Timestamp(9)));
     state
 }

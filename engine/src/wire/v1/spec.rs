@@ -83,13 +83,13 @@ pub(super) struct Config {
     #[serde_as(as = "QueueSelector")]
     #[serde(skip_serializing_if = "is_default")]
     queue_selector: model::QueueSelector,
-    #[serde(skip_serializing_if = "is_turn")]
-    turn_ms: u64,
+    #[serde(skip_serializing_if = "is_dequeue_period")]
+    dequeue_period_ms: u64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
-fn is_turn(value: &u64) -> bool {
-    *value == model::Config::default().turn_ms
+fn is_dequeue_period(value: &u64) -> bool {
+    *value == model::Config::default().dequeue_period_ms
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
