@@ -1,9 +1,10 @@
 //! The coordinator: which enqueued job is dequeued next, by the rule of torch-on-k8s. Queues are served in turn, in a queue the job of the
 //! highest priority first, and only one that every `ResourceQuota` of its namespace has room for.
 //!
-//! A dequeued job is never enqueued again. Its request counts against the quotas until it runs, at most for a minute: its pods may not be
-//! there yet. Priorities are those of [`super::classes`], the turns of queues those of [`scheduler::queues`]. It must not grant places on
-//! nodes: that is [`super::grant`], and comes afterwards. Tests: the scenarios `to24-*` to `to27-*`.
+//! A dequeued job is never enqueued again. Its request counts against the quotas until it runs and has all of its pods, at most for a
+//! minute: the server counts pods only once they exist, and workers come after their master. Priorities are those of
+//! [`super::classes`], the turns of queues those of [`scheduler::queues`]. It must not grant places on nodes: that is
+//! [`super::grant`], and comes afterwards. Tests: the scenarios `to24-*` to `to27-*`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use super::round::micros;
 use crate::job::Job;
 use crate::state::State;
 
-/// Time in milliseconds for which the request of a dequeued job counts that does not run yet.
+/// Time in milliseconds for which the request of a dequeued job counts at most.
 const ASSUMED_MS: u64 = 60_000;
 
 /// Amounts in thousandths, by the name under which a quota counts them.
@@ -32,7 +33,7 @@ pub(crate) struct Coordinator {
     pub(crate) dequeued_at: Option<Timestamp>,
     /// Enqueued jobs.
     enqueued: BTreeMap<JobKey, Coordination>,
-    /// Requests of jobs that were dequeued and do not run yet, with the time of that.
+    /// Requests of dequeued jobs that do not run, or lack pods, with the time of the dequeue.
     assumed: BTreeMap<JobKey, (Timestamp, Amounts)>,
     /// Set if a job may be dequeued. Derived from what happened in this process.
     asked: bool,
@@ -48,6 +49,12 @@ impl Job {
         let coordination = self.spec()?.coordination.as_deref()?;
         let has_begun = self.dequeued_at.is_some() || self.has_lasting_pods() || self.has_planned_pods();
         (!has_begun && self.phase.is_waiting() && self.gate().is_none()).then_some(coordination)
+    }
+
+    /// Returns true for a job that does not run, or lacks pods.
+    fn is_starting(&self) -> bool {
+        let lacks_pods = || self.has_planned_pods() || self.spec_groups().any(|(_, group)| !group.missing.is_empty());
+        self.phase.is_waiting() || !self.phase.is_terminal() && lacks_pods()
     }
 }
 
@@ -66,7 +73,7 @@ impl Coordinator {
             };
         }
         let assumed = job
-            .filter(|job| job.phase.is_waiting())
+            .filter(|job| job.is_starting())
             .and_then(|job| Some((job.dequeued_at?, job.spec()?.coordination.as_ref()?.request.clone())));
         if self.assumed.get(key) != assumed.as_ref() {
             self.ask();
@@ -114,7 +121,7 @@ impl Coordinator {
         asked.into_iter().chain(self.wake).min().filter(|_| !self.enqueued.is_empty())
     }
 
-    /// Returns what dequeued jobs requested and may not use yet, by namespace.
+    /// Returns the requests of dequeued jobs that count, by namespace.
     fn assumed(&self, now: Timestamp) -> BTreeMap<&Text, Amounts> {
         let mut all: BTreeMap<&Text, Amounts> = BTreeMap::new();
         for (key, (_, request)) in self.assumed.iter().filter(|(_, (at, _))| now.since_ms(*at) <= ASSUMED_MS) {
