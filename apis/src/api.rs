@@ -261,6 +261,16 @@ pub trait JobApi: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the container whose log tells how long a step of the training takes; `None` where none does.
+    fn log_container(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Reads the time of a step of the training from the end of a log, in microseconds.
+    fn latency_us(&self, _log: &str) -> Option<u64> {
+        None
+    }
+
     /// Returns the finalizer that this API puts on pods; `None` when it has none.
     fn pod_finalizer(&self) -> Option<&'static str> {
         None

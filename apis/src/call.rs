@@ -51,6 +51,8 @@ pub enum Verb {
     ApplyStatus,
     /// Read; changes nothing.
     Get,
+    /// Read the end of a pod's log; changes nothing. The body names the container, and the answer is a text.
+    Log,
 }
 
 /// One call to the API server. Every write is idempotent by construction: fixed name, uid or resourceVersion precondition.

@@ -138,7 +138,8 @@ fn attempts(api: &dyn JobApi, key: &JobKey, job: &Job, words: impl Fn(&Outcome) 
         | ObjectRef::Job
         | ObjectRef::Owned(_)
         | ObjectRef::Finalizer
-        | ObjectRef::Notes => object.to_string(),
+        | ObjectRef::Notes
+        | ObjectRef::Log => object.to_string(),
     };
     job.attempts
         .iter()

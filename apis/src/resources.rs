@@ -126,14 +126,16 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
     for verb in api.writes() {
         let (verb, reason) = match verb {
             Verb::Patch if api.finalizer().is_some() => ("patch", "Puts the finalizer on an object, and takes it off."),
-            Verb::Patch if api.pod_finalizer().is_some() => ("patch", "Notes on a job how far its scaling is."),
+            Verb::Patch if api.pod_finalizer().is_some() => {
+                ("patch", "Notes on a job how far its scaling is, and writes the number of workers of an autoscaler.")
+            }
             Verb::Patch if api.is_foreign() => {
                 ("patch", "Writes what was decided, for the controller of the pods, and the job's state beside it.")
             }
             Verb::Patch => ("patch", "Writes the annotation that older tools read."),
             Verb::Delete => ("delete", "Deletes a job whose time to live has passed."),
             Verb::Create => ("create", "Creates what a job of another kind leaves to be served."),
-            Verb::ApplyStatus | Verb::PatchStatus | Verb::Get => continue,
+            Verb::ApplyStatus | Verb::PatchStatus | Verb::Get | Verb::Log => continue,
         };
         own.verbs.push(verb);
         own.reasons.push(reason);
@@ -209,6 +211,10 @@ impl Registry {
             if let (Some(reason), Some(right)) = (reason, served.rights.first_mut()) {
                 right.verbs.push("patch");
                 right.reasons = vec![reason];
+            }
+            if core.kind == Some(Kind::Pod) && self.iter().any(|api| api.log_container().is_some()) {
+                let reasons = vec!["The autoscaler of TorchElastic measures by the last line of a worker's log."];
+                served.rights.push(Right { subresource: "log", verbs: vec!["get"], reasons });
             }
             served
         });

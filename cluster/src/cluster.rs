@@ -63,6 +63,8 @@ pub struct Cluster {
     pub(crate) runtime: Box<dyn PodRuntime>,
     /// Last applied manifest of each object: applying again removes members that the new manifest dropped.
     pub(crate) applied: BTreeMap<Key, Arc<Value>>,
+    /// Last line that pods printed, by uid, where the caller says what pods do.
+    pub(crate) logs: BTreeMap<Text, String>,
     /// Uids of pods of which the runtime said that nothing runs any more.
     pub(crate) ended: BTreeSet<Text>,
     /// True if something changed that may let a waiting pod be bound.
@@ -112,6 +114,7 @@ impl Cluster {
             faults: FailRules::default(),
             runtime,
             applied: BTreeMap::new(),
+            logs: BTreeMap::new(),
             ended: BTreeSet::new(),
             binding_due: true,
             redefined: true,

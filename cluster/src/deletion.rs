@@ -106,6 +106,7 @@ impl Cluster {
         let object = self.commit_removal(&kind, key)?;
         let uid = text(&object, &["metadata", "uid"]);
         self.ended.remove(uid);
+        self.logs.remove(uid);
         for dependent in self.store.dependents(uid) {
             self.collect(&dependent);
         }

@@ -102,7 +102,16 @@ impl Cluster {
             Verb::PatchStatus => self.patch(&served, &key, body()?, preconditions, Part::Status, Unknown::Drop),
             Verb::ApplyStatus => self.apply_status(&served, &key, body()?, preconditions),
             Verb::Get => self.stored(&served.kind, &key),
+            Verb::Log => self.log_of(&served.kind, &key, text(body()?, &["container"])),
         }
+    }
+
+    /// Returns the last line that a container of a pod printed; empty where it printed nothing.
+    fn log_of(&self, kind: &ServedKind, key: &Key, container: &str) -> ApiAnswer {
+        let pod = self.stored(kind, key)?;
+        let said = self.logs.get(text(&pod, &["metadata", "uid"])).cloned();
+        let line = said.or_else(|| self.runtime.last_line(&key.namespace, &key.name, container));
+        Ok(Arc::new(Value::from(line.unwrap_or_default())))
     }
 
     pub(crate) fn serve(&self, resource: &Resource) -> Result<Served, ApiError> {

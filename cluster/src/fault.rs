@@ -33,7 +33,7 @@ impl FailVerb {
             Verb::Create => Self::Create,
             Verb::Delete => Self::Delete,
             Verb::Patch | Verb::PatchStatus | Verb::ApplyStatus => Self::Patch,
-            Verb::Get => Self::Get,
+            Verb::Get | Verb::Log => Self::Get,
         }
     }
 }

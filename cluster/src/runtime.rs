@@ -25,6 +25,10 @@ pub trait PodRuntime: Send {
     fn start(&mut self, pod: &Value);
     /// Stops a pod: politely, and after `grace_seconds` (0: at once) by force.
     fn stop(&mut self, namespace: &str, name: &str, uid: &str, grace_seconds: u32);
+    /// Returns the last line that a container of a pod printed; `None` where there is none, or what runs pods does not know it.
+    fn last_line(&self, _namespace: &str, _name: &str, _container: &str) -> Option<String> {
+        None
+    }
     /// Takes the reports that have come in since the last call, oldest first.
     fn poll(&mut self) -> Vec<PodReport>;
 }

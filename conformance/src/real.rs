@@ -252,7 +252,7 @@ impl Real {
         sent.body = call.body.as_ref().map(|body| self.names.object_out(body));
         let answer = self.server.make(sent, &self.registry);
         match call.verb {
-            Verb::Get => {}
+            Verb::Get | Verb::Log => {}
             Verb::Delete if self.registry.get(&call.resource).is_some() => {
                 self.wrote(&Kind::ALL);
                 // The embedded cluster collects at once what a deleted job owned.
@@ -269,7 +269,7 @@ impl Real {
             let message = format!("{:?} {} {}: {error}", call.verb, call.resource.kind, call.name);
             self.refusals.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         }
-        let noted = call.verb != Verb::Get && call.object.is_some() && answer.is_ok();
+        let noted = !matches!(call.verb, Verb::Get | Verb::Log) && call.object.is_some() && answer.is_ok();
         let answer = answer.map(|object| match self.names.object_back(&object) {
             Some(back) => Arc::new(back),
             None => object,

@@ -97,7 +97,7 @@ impl Server {
         let prepared = harness::prepare(call, registry)?;
         let (request, shape) = prepared.into_request();
         match self.runtime.block_on(api_server::exchange(&self.client, request, CALL_TIMEOUT)) {
-            Ok(answer) => harness::answer(shape.as_ref(), answer.status.as_u16(), &answer.body),
+            Ok(answer) => harness::answer(&shape, answer.status.as_u16(), &answer.body),
             Err(error) => Err(harness::no_answer(error.to_string())),
         }
     }

@@ -24,6 +24,7 @@ fn inexpressible(action: &Action) -> Option<&'static str> {
     match action {
         Action::StoreUnchecked(_) => Some("plants objects past the server's checks"),
         Action::Fail(fail) if fail.verb == FailVerb::List => Some("makes lists fail"),
+        Action::Log(_) => Some("reads a log, and the nodes of the control plane serve none"),
         Action::Together(actions) => actions.iter().find_map(inexpressible),
         _ => None,
     }

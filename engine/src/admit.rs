@@ -142,6 +142,7 @@ impl State {
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
             | Fact::Dequeued
+            | Fact::Measured { .. }
             | Fact::QueueReported(_) => Admission::Admitted,
         }
     }
@@ -244,6 +245,7 @@ impl State {
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
             | Fact::Dequeued
+            | Fact::Measured { .. }
             | Fact::QueueReported(_)
             | Fact::Due => Admission::unless(job.is_some(), Admission::UNKNOWN),
         }
@@ -332,6 +334,7 @@ impl Job {
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
             | Fact::Dequeued
+            | Fact::Measured { .. }
             | Fact::QueueReported(_) => false,
         }
     }

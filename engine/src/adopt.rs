@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use model::fact::Adopted;
 use model::{Incarnation, Mirror, SlotId, Stamp, Text, Timestamp, Uid};
 
+use crate::autoscaler::JobAutoscaler;
 use crate::holding::Holding;
 use crate::job::Job;
 use crate::ranges;
@@ -47,6 +48,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         rounds: mirror.rounds,
         round_at: mirror.round_at,
         dequeued_at: mirror.dequeued_at,
+        autoscaler: mirror.scaling.clone().map(|scaling| Box::new(JobAutoscaler::new(*scaling, at))),
         orphan_since: Some(at),
         learnt: mirror.learnt.clone(),
         adopted: stamp,
@@ -104,6 +106,7 @@ impl Job {
             retry_at: self.retry_at.filter(|_| !ended),
             first_creating_at: self.creating_at.filter(|_| !ended),
             first_running_at: self.first_running_at,
+            scaling: self.autoscaler.as_ref().map(|own| Box::new(own.scaling.clone())),
             ..Mirror::default()
         };
         if self.deleting_pods.len() > MAX_WAIT_UIDS {

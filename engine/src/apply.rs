@@ -111,6 +111,13 @@ impl State {
                 job.users = *counts;
                 job.status_stamp = stamp;
             }
+            Event::Autoscaled(step) => {
+                job.autoscale(step, at);
+                if let Some(scaling) = &step.scaling {
+                    job.status_stamp = stamp;
+                    job.note(stamp, at, crate::autoscaler::words(scaling));
+                }
+            }
             Event::Achieved { group, run } => {
                 if let Some(group) = job.groups.get_mut(group) {
                     group.achieved = Some(run.clone());

@@ -2,9 +2,10 @@
 //!
 //! Ranking: `AITrainingJob` specification, section 2.6, corrected: end requests and the time limit also act while a restart waits;
 //! the whole job is evaluated before any pod is created or deleted. The rules are grouped by what they lead to:
-//! [`endings`], [`restarts`], [`replacements`], [`refresh`], [`halts`], [`reconcile`]; [`report`] says what the pods of a group come to.
+//! [`endings`], [`restarts`], [`replacements`], [`refresh`], [`halts`], [`reconcile`], [`autoscale`]; [`report`] says what the pods of a group come to.
 //! [`observed`] decides jobs whose pods another controller creates, [`crate::users`] what an object tells of the jobs made of it.
 
+mod autoscale;
 mod endings;
 mod first_failure;
 mod halts;
@@ -134,7 +135,9 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if let Some(events) = restarts::misshapen(job, spec) {
         return events;
     }
-    reconcile::active_job(context, job, spec)
+    let mut events = reconcile::active_job(context, job, spec);
+    events.extend(autoscale::next_step(context, job, spec));
+    events
 }
 
 /// Holds decisions back until the term is fenced. A term acts on a job only once it stands in the job's mirror; of what was decided before, only the first phase is shown.

@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 
 use model::{
-    Awaits, Command, Effect, JobKey, Keep, ObjectRef, Outcome, OwnedFact, OwnedSpec, Phase, RestartScope, Stamp, Term,
-    Text, Uid, When,
+    Awaits, Command, Effect, JobKey, Keep, ObjectRef, Outcome, OwnedFact, OwnedSpec, Phase, RestartScope, ScalingStep,
+    Stamp, Term, Text, Uid, When,
 };
 
 use crate::job::{Job, PendingDeletion, Pod};
@@ -57,6 +57,10 @@ impl State {
         if job.needs_status() {
             commands.push(Command::WriteStatus { stamp: job.status_stamp, rv: job.rv });
         }
+        // A read changes nothing.
+        let reads = job.autoscaler.as_ref().is_some_and(|own| own.next == ScalingStep::ReadLog);
+        let pod = job.measured_pod().filter(|_| reads);
+        commands.extend(pod.map(|pod| Command::ReadLog { pod: pod.fact.name.clone() }));
         if !job.is_fenced(self.stamp.term) {
             return;
         }

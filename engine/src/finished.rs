@@ -16,6 +16,7 @@ use model::{
 
 use self::course::{Course, Gone};
 use self::words::Words;
+use crate::autoscaler::JobAutoscaler;
 use crate::holding::Holding;
 use crate::job::{Attempt, Job, Owned, Pod, Service, Trail};
 use crate::jobs::JobSummary;
@@ -79,6 +80,7 @@ struct Rest {
     learnt: Vec<model::Lesson>,
     users: model::UserCounts,
     dequeued_at: Option<Timestamp>,
+    autoscaler: Option<Box<JobAutoscaler>>,
 }
 
 impl Job {
@@ -161,6 +163,7 @@ impl FinishedJob {
             learnt,
             users,
             dequeued_at,
+            autoscaler,
             quota_short: _,
             unknown_classes: _,
             key,
@@ -193,6 +196,7 @@ impl FinishedJob {
             learnt,
             users,
             dequeued_at,
+            autoscaler,
         };
         let message = decision.as_mut().map(|decision| std::mem::take(message_of(decision))).unwrap_or_default();
         let (milestones, phases): (Vec<_>, Vec<_>) = milestones
@@ -266,6 +270,7 @@ impl FinishedJob {
             learnt,
             users,
             dequeued_at,
+            autoscaler,
         } = self.rest.as_deref().cloned().unwrap_or_default();
         let Course { spec, valid, phase, end_annotated, decision, milestones, trail, groups, finals } = &*self.course;
         let mut decision = decision.clone();
@@ -340,6 +345,7 @@ impl FinishedJob {
             learnt,
             users,
             dequeued_at,
+            autoscaler,
             quota_short: None,
             unknown_classes: Vec::new(),
             key,
@@ -399,11 +405,11 @@ mod tests {
 
     use super::*;
     use crate::wire::job_value;
-    use crate::wire::tests::{values, values2, values3, values5};
+    use crate::wire::tests::{values, values2, values3, values5, values6};
 
     #[test]
     fn a_job_that_wakes_is_the_one_that_was_finished() {
-        for state in [values::state(), values2::state(), values3::state(), values5::state()] {
+        for state in [values::state(), values2::state(), values3::state(), values5::state(), values6::state()] {
             let full = state.job(&values::key()).unwrap().into_owned();
             // What stands in the way is done; every other member is set.
             let mut job =

@@ -13,6 +13,7 @@ use model::{
     Text, Timestamp, Uid, UserCounts,
 };
 
+use crate::autoscaler::JobAutoscaler;
 use crate::group::{Counter, Group, Slot};
 use crate::holding::Holding;
 
@@ -138,6 +139,8 @@ pub struct Job {
     pub users: UserCounts,
     /// Time of its turn, where it waits for one before it begins.
     pub dequeued_at: Option<Timestamp>,
+    /// Its autoscaler, once it has one.
+    pub autoscaler: Option<Box<JobAutoscaler>>,
     /// Why it cannot have its turn yet. Derived from the quotas of its namespace.
     pub quota_short: Option<Text>,
     /// PriorityClasses that it names and that are not there. Derived from its spec and the classes.

@@ -22,6 +22,7 @@
 pub mod admit;
 mod adopt;
 mod apply;
+mod autoscaler;
 mod classify;
 mod deadline;
 mod decide;

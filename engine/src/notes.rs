@@ -3,7 +3,7 @@
 //! Derived from what stands there and from the job's pods, never stored: a note that was written is one that stands there. It must
 //! not know an API's keys. Tests: the scenarios of TorchJob.
 
-use model::{Checkpoint, Elastic, Noted, Notes, Phase, SpecFact, Text, Timestamp};
+use model::{Checkpoint, Elastic, Noted, Notes, Phase, ScalingStep, SpecFact, Text, Timestamp};
 
 use crate::group::Group;
 use crate::job::{Job, Pod};
@@ -30,7 +30,11 @@ impl Job {
         // What is rendered follows the spec that is in force. An edit may have to wait for the end of the pods.
         let manifest = |spec: &Option<std::sync::Arc<SpecFact>>| spec.as_ref().map(|spec| spec.manifest.clone());
         let marked = noted.marked == Some(false) && manifest(&self.spec) == manifest(&self.valid);
-        let notes = Notes { failed_over, marked, ..notes };
+        let restarted =
+            self.autoscaler.as_ref().is_some_and(|own| own.next == ScalingStep::RestartPods) && self.is_of_one_size();
+        let restarts = (restarted && noted.restarts != Some(false)).then_some(false);
+        let replicas = self.autoscaler.as_ref().and_then(|own| own.wanted());
+        let notes = Notes { failed_over, marked, restarts, replicas, ..notes };
         (notes != Notes::default()).then_some(notes)
     }
 

@@ -9,8 +9,8 @@ mod services;
 
 use model::command::Outcome;
 use model::{
-    Awaits, Edits, Fact, JobFact, JobKey, JudgedNode, Kind, NodeFact, ObjectRef, OwnedSpec, Phase, SlotId, SpecFact,
-    Stamp, Timestamp,
+    Awaits, Edits, Fact, JobFact, JobKey, JudgedNode, Kind, NodeFact, ObjectRef, OwnedSpec, Phase, ScalingStep, SlotId,
+    SpecFact, Stamp, Timestamp,
 };
 
 use crate::holding::Holding;
@@ -127,6 +127,7 @@ impl State {
             | Fact::Due
             | Fact::Adopted(_)
             | Fact::Dequeued
+            | Fact::Measured { .. }
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
             | Fact::QueueReported(_) => Err(FactError { fact: fact.name(), scope: "cluster" }),
@@ -256,6 +257,11 @@ impl State {
                 job.report = Some(Box::new(model::QueueReport { lessons: Vec::new(), ..(**report).clone() }));
                 job.status_stamp = stamp;
             }
+            Fact::Measured { latency_us } => {
+                if let Some(own) = job.autoscaler.as_mut().filter(|own| own.next == ScalingStep::ReadLog) {
+                    own.next = ScalingStep::Judge { latency_us: *latency_us };
+                }
+            }
             Fact::Dequeued => {
                 job.dequeued_at = Some(at);
                 job.status_stamp = stamp;
@@ -334,10 +340,12 @@ impl Turn<'_> {
         let too_late = job.valid.is_some() && job.ending().is_some();
         if fact.spec.is_ok() && !too_late {
             let edited = job.valid.is_some();
+            let before = job.spec().and_then(crate::autoscaler::settings).map(|(_, replicas)| replicas);
             job.valid = Some(job.sized(in_force(job, &fact)));
             // What was refused may be accepted now.
             job.attempts.retain(|_, attempt| !matches!(attempt.last, Outcome::Refused { .. }));
             slots::rebuild_slots(job, edited, self);
+            job.follow_edit(before);
             let waits = matches!(job.phase, Phase::New | Phase::Suspended)
                 || job.phase.is_terminal()
                 || (matches!(job.phase, Phase::Pending | Phase::Preparing)

@@ -32,6 +32,7 @@
 //! | `private` | who may read what a run writes |
 //! | `leftovers` | processes that an earlier run left |
 //! | `signals` | what supervisors and shims do not listen to |
+//! | `log_files` | which file holds what a container printed |
 //! | `tail` | log files to the terminal |
 //! | `wire` | what these processes say to each other |
 //!
@@ -51,6 +52,7 @@ mod handle;
 mod last_words;
 mod leftovers;
 mod lifecycle;
+mod log_files;
 mod mounts;
 mod names;
 mod nearest;
@@ -78,6 +80,7 @@ pub use error::Error;
 pub use execution::Execution;
 pub use gpus::VisibleGpus;
 pub use last_words::of_file as last_output;
+pub use log_files::newest_log;
 pub use nearest::{has_program, nearest_program};
 pub use options::{BackOff, Options, Output, PathIn, Peer, Peers, Prepare, Sink, Waker};
 pub use private::keep_files_private;

@@ -20,6 +20,8 @@ use crate::error::Error;
 use crate::execution::{Execution, Stop};
 use crate::gpus::Gpus;
 use crate::handle::{Handle, Hub};
+use crate::last_words;
+use crate::log_files::newest_log;
 use crate::mounts::Mounts;
 use crate::names::{self, Names};
 use crate::objects::Objects;
@@ -288,6 +290,11 @@ impl PodRuntime for Processes {
             Value::Object(serde_json::Map::new())
         };
         inner.report(namespace, name, uid, status, true);
+    }
+
+    fn last_line(&self, namespace: &str, name: &str, container: &str) -> Option<String> {
+        let path = newest_log(&self.lock().options.data_dir, namespace, name, container, false).ok()??;
+        last_words::of_file(&path).lines().next_back().map(str::to_owned)
     }
 
     fn poll(&mut self) -> Vec<PodReport> {

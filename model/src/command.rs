@@ -29,6 +29,8 @@ pub enum ObjectRef {
     Finalizer,
     /// The notes on the job's object.
     Notes,
+    /// The log of the pod that the job is measured by.
+    Log,
 }
 
 impl fmt::Display for ObjectRef {
@@ -44,6 +46,7 @@ impl fmt::Display for ObjectRef {
             Self::Owned(object) => object.fmt(f),
             Self::Finalizer => f.write_str("finalizer"),
             Self::Notes => f.write_str("annotations"),
+            Self::Log => f.write_str("log"),
         }
     }
 }
@@ -152,6 +155,11 @@ pub enum Command {
         /// The job's resourceVersion last observed: a precondition.
         rv: ResourceVersion,
     },
+    /// Read the last line of a pod's log.
+    ReadLog {
+        /// Name of the pod.
+        pod: Text,
+    },
     /// Write the status and the mirror.
     WriteStatus {
         /// The stamp the mirror carries.
@@ -179,6 +187,7 @@ impl Command {
             | Self::ReadOwned { object } => ObjectRef::Owned(object.clone()),
             Self::SetFinalizer { .. } => ObjectRef::Finalizer,
             Self::WriteNotes { .. } => ObjectRef::Notes,
+            Self::ReadLog { .. } => ObjectRef::Log,
             Self::WriteStatus { .. } => ObjectRef::Status,
         }
     }

@@ -1,5 +1,6 @@
 //! Events: decisions, in the past tense. Folding them never needs the rules that made them.
 
+use crate::autoscaler::Autoscaled;
 use crate::fact::EndRequest;
 use crate::id::{Incarnation, JobKey, SlotId, Text, Timestamp, Uid};
 use crate::owned::OwnedRef;
@@ -104,6 +105,8 @@ pub enum Event {
     },
     /// The jobs that are made of this object were counted anew.
     UsersCounted(UserCounts),
+    /// The autoscaler took a step.
+    Autoscaled(Box<Autoscaled>),
     /// The same phase, shown with other words.
     MessageChanged {
         /// The new words.
@@ -132,6 +135,7 @@ impl Event {
             Self::Stalled { .. } => "Stalled",
             Self::Dequeued { .. } => "Dequeued",
             Self::UsersCounted(_) => "UsersCounted",
+            Self::Autoscaled(_) => "Autoscaled",
             Self::MessageChanged { .. } => "MessageChanged",
             Self::Allocated(_) => "Allocated",
             Self::Shared { .. } => "Shared",

@@ -129,6 +129,11 @@ pub enum Fact {
     QueueReported(Box<QueueReport>),
     /// The coordinator dequeued the job; the record named as cause decided it.
     Dequeued,
+    /// The log of a pod was read.
+    Measured {
+        /// Time that one step of the training took, in microseconds; `None` where the log does not tell one.
+        latency_us: Option<u64>,
+    },
 }
 
 impl Fact {
@@ -163,6 +168,7 @@ impl Fact {
             Self::ShareChanged(_) => "ShareChanged",
             Self::QueueReported(_) => "QueueReported",
             Self::Dequeued => "Dequeued",
+            Self::Measured { .. } => "Measured",
         }
     }
 }

@@ -14,6 +14,7 @@
 )]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects))]
 
+pub mod autoscaler;
 pub mod command;
 pub mod config;
 pub mod coordination;
@@ -33,6 +34,7 @@ pub mod selector;
 pub mod share;
 pub mod spec;
 
+pub use autoscaler::{Autoscaled, Autoscaler, Scaling, ScalingCondition, ScalingStep};
 pub use command::{Command, Effect, ObjectRef, Outcome};
 pub use config::Config;
 pub use coordination::{Coordination, QueueSelector, QuotaFact};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::autoscaler::Scaling;
 use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
@@ -65,4 +66,6 @@ pub struct Mirror {
     pub learnt: Vec<Lesson>,
     /// Time at which the coordinator dequeued the job; absent where it did not wait for that.
     pub dequeued_at: Option<Timestamp>,
+    /// State of the job's autoscaler; absent where it has none.
+    pub scaling: Option<Box<Scaling>>,
 }

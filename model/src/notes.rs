@@ -14,6 +14,8 @@ pub struct Noted {
     pub elastic: Option<Elastic>,
     /// Set if the labels, annotations and owners stand there that the API puts on the object; `None` where it puts none there.
     pub marked: Option<bool>,
+    /// Set if pods that were started for another number of pods may be restarted, unset if not; `None` where it is not said.
+    pub restarts: Option<bool>,
 }
 
 /// Notes of an elastic job.
@@ -59,4 +61,8 @@ pub struct Notes {
     pub generation: Option<u64>,
     /// Set if what [`Noted::marked`] tells of is to be written.
     pub marked: bool,
+    /// [`Noted::restarts`].
+    pub restarts: Option<bool>,
+    /// Number of pods of the autoscaled group, which is written into the spec.
+    pub replicas: Option<u32>,
 }

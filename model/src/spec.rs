@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::autoscaler::Autoscaler;
 use crate::coordination::Coordination;
 use crate::id::Text;
 use crate::owned::OwnedSpec;
@@ -64,6 +65,8 @@ pub struct JobSpec {
     pub counts_users: bool,
     /// Request to the coordinator; `None` for a job that does not wait for it.
     pub coordination: Option<Box<Coordination>>,
+    /// Bounds of a group that is resized by what its pods report; `None`: none is.
+    pub autoscaler: Option<Box<Autoscaler>>,
 }
 
 impl Default for JobSpec {
@@ -92,6 +95,7 @@ impl Default for JobSpec {
             observes_pods: false,
             counts_users: false,
             coordination: None,
+            autoscaler: None,
         }
     }
 }

@@ -1,59 +1,13 @@
-//! The files that containers print to: which one is meant, and reading it from where it is wanted, to its end or beyond.
+//! Reads the files that containers print to, from where it is wanted, to their end or beyond.
 //!
 //! Must not know HTTP. Tests: at the end.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::Path;
 
 /// How much is read at once, in bytes.
 const PIECE: usize = 64 * 1024;
-
-/// A container's run: the pod's incarnation, and how often the container had been started in it before.
-type Run = (u32, u32);
-
-/// The file of a container's newest run, or of the run before that in the same pod.
-///
-/// # Errors
-/// When the directory cannot be read.
-pub(crate) fn find(
-    data_directory: &Path,
-    namespace: &str,
-    pod: &str,
-    container: &str,
-    previous: bool,
-) -> io::Result<Option<PathBuf>> {
-    if ![namespace, pod, container].into_iter().all(local::is_plain_name) {
-        return Ok(None);
-    }
-    let folder = data_directory.join("logs").join(namespace).join(pod);
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut newest: Option<(SystemTime, Run)> = None;
-    for entry in entries {
-        let entry = entry?;
-        let Some(run) = entry.file_name().to_str().and_then(|name| run_of(name, container)) else { continue };
-        let changed = entry.metadata()?.modified()?;
-        // Later pods of a name count from zero again, so time goes before numbers.
-        newest = newest.max(Some((changed, run)));
-    }
-    let Some((_, (incarnation, restart))) = newest else { return Ok(None) };
-    let Some(restart) = restart.checked_sub(u32::from(previous)) else { return Ok(None) };
-    let run = if restart == 0 { incarnation.to_string() } else { format!("{incarnation}.{restart}") };
-    let path = folder.join(format!("{container}-{run}.log"));
-    Ok(path.exists().then_some(path))
-}
-
-/// The run a file holds, if it is this container's.
-fn run_of(file: &str, container: &str) -> Option<Run> {
-    let run = file.strip_prefix(container)?.strip_prefix('-')?.strip_suffix(".log")?;
-    let (incarnation, restart) = run.split_once('.').unwrap_or((run, "0"));
-    Some((incarnation.parse().ok()?, restart.parse().ok()?))
-}
 
 /// A file that is read piece by piece, while it may still grow.
 #[derive(Debug)]
@@ -127,6 +81,9 @@ fn start_of_last(file: &mut File, lines: u64) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
     use super::*;
 
     fn write(directory: &Path, file: &str, text: &str) -> PathBuf {
@@ -135,35 +92,6 @@ mod tests {
         let path = folder.join(file);
         fs::write(&path, text).unwrap();
         path
-    }
-
-    fn age(path: &Path, seconds: u64) {
-        let then = SystemTime::now() - std::time::Duration::from_secs(seconds);
-        File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
-    }
-
-    #[test]
-    fn the_newest_run_is_meant_unless_the_one_before_is() {
-        let directory = tempfile::tempdir().unwrap();
-        let root = directory.path();
-        let at = |container: &str, previous: bool| {
-            let found = find(root, "ns", "p", container, previous).unwrap();
-            found.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
-        };
-        assert_eq!(at("c", false), None);
-        age(&write(root, "c-7.log", ""), 50);
-        assert_eq!((at("c", false).as_deref(), at("c", true)), (Some("c-7.log"), None));
-        age(&write(root, "c-0.log", ""), 40);
-        age(&write(root, "c-0.1.log", ""), 30);
-        age(&write(root, "c-0.2.log", ""), 30);
-        write(root, "c-x-3.log", "");
-        write(root, "c-note.txt", "");
-        assert_eq!((at("c", false).as_deref(), at("c", true).as_deref()), (Some("c-0.2.log"), Some("c-0.1.log")));
-        assert_eq!(at("c-x", false).as_deref(), Some("c-x-3.log"));
-        for name in ["", ".", "..", "../ns", "a/b"] {
-            assert_eq!(find(root, "ns", name, "c", false).unwrap(), None, "{name}");
-            assert_eq!(find(root, name, "p", "c", false).unwrap(), None, "{name}");
-        }
     }
 
     #[test]

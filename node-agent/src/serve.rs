@@ -32,7 +32,7 @@ use crate::Error;
 use crate::access::{ENTER, Gate, READ, User};
 use crate::exec::{self, Sessions};
 use crate::forward;
-use crate::logs::{self, Reader};
+use crate::logs::Reader;
 
 /// Maximum number of answers at a time; less than there are connections.
 const MAX_READERS: usize = 32;
@@ -148,7 +148,7 @@ async fn container_logs(
             format!("{MAX_READERS} readers are being answered; try again later"),
         );
     };
-    let opened = match logs::find(&files.data_directory, &namespace, &pod, &container, is_set("previous")) {
+    let opened = match local::newest_log(&files.data_directory, &namespace, &pod, &container, is_set("previous")) {
         Ok(Some(path)) => Reader::open(&path, lines, limit),
         Ok(None) => {
             let which = if is_set("previous") { "an earlier run of container" } else { "container" };

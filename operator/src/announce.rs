@@ -34,6 +34,7 @@ impl Operator {
             | Command::ReleasePod { .. }
             | Command::WriteEndAnnotation
             | Command::WriteNotes { .. }
+            | Command::ReadLog { .. }
             | Command::WriteStatus { .. } => return,
         };
         let (kind_of_event, reason, message) = match answer {

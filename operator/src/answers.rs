@@ -54,6 +54,14 @@ impl Operator {
         let object = command.object();
         self.announce(key, &command, &answer);
         let outcome = match (&command, answer) {
+            // A log that cannot be read tells nothing.
+            (Command::ReadLog { .. }, answer) => {
+                let api = self.registry.api_of(key);
+                let log = answer.ok();
+                let latency_us = api.zip(log).and_then(|(api, log)| api.latency_us(log.as_str()?));
+                facts.push(key, Fact::Measured { latency_us });
+                return;
+            }
             (Command::CreateOwned { object } | Command::ReadOwned { object }, Ok(held))
                 if self.is_left(key, object) =>
             {

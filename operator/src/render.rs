@@ -148,6 +148,10 @@ impl Operator {
                     ..call(Verb::Patch, api.resource(), key, &key.name)
                 }
             }
+            Command::ReadLog { pod } => ApiCall {
+                body: Some(serde_json::json!({"container": api.log_container()})),
+                ..call(Verb::Log, pods(), key, pod)
+            },
             Command::WriteEndAnnotation => {
                 let Some(patch) = self.state.jobs.live(key).and_then(|job| api.end_annotation(key, job)) else {
                     return Ok(None);

@@ -122,7 +122,8 @@ impl ClusterBackend for EmbeddedCluster {
         let find = |cluster: &Cluster| cluster.get(&call.resource, &call.namespace, &call.name);
         let known = find(&self.cluster);
         let answer = self.cluster.execute(call);
-        let noted = call.verb != Verb::Get && call.object.is_some() && self.cluster.revision() != before;
+        let noted =
+            !matches!(call.verb, Verb::Get | Verb::Log) && call.object.is_some() && self.cluster.revision() != before;
         let changed = noted.then(|| find(&self.cluster).or(known).map(|o| uid_of(&o)).unwrap_or_default());
         Executed { answer, changed }
     }

@@ -15,6 +15,7 @@ pub fn command_kind(call: &ApiCall) -> String {
         Verb::Create => "Create",
         Verb::Delete => "Delete",
         Verb::Patch | Verb::PatchStatus | Verb::ApplyStatus => "Patch",
+        Verb::Log => "GetLogOf",
         Verb::Get => "Get",
     };
     format!("{verb}{}", call.resource.kind)
@@ -31,7 +32,7 @@ fn command(done: &ExecutedCall) -> Value {
     if let Some(seconds) = call.grace_seconds {
         out.insert("gracePeriodSeconds".to_owned(), seconds.into());
     }
-    if let Some(body) = &call.body {
+    if let Some(body) = call.body.as_ref().filter(|_| call.verb != Verb::Log) {
         let member = if call.verb == Verb::Create { "object" } else { "patch" };
         out.insert(member.to_owned(), body.clone());
     }

@@ -261,6 +261,13 @@ pub fn describe(action: &Action) -> String {
             };
             format!("progress {}", each(reports, one))
         }
+        Action::Log(logs) => {
+            let one = |log: &crate::scenario::LogLines| {
+                let times = if log.times == 1 { String::new() } else { format!(" {} times", log.times) };
+                format!("{}{times} {:?}", log.pod, log.lines)
+            };
+            format!("log {}", each(logs, one))
+        }
         Action::Patch(p) => patch(p),
         Action::Scale(scales) => format!("scale {}", each(scales, |s| format!("{} to {}", s.job, s.replicas))),
         Action::Delete(deletes) => format!("delete {}", each(deletes, |d| format!("{} {}", d.kind, d.name))),

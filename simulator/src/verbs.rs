@@ -64,6 +64,14 @@ impl<G: ClusterBackend> Runner<'_, G> {
             Action::Node(changes) => changes.0.iter().try_for_each(|change| self.node(change))?,
             Action::Annotate(annotate) => self.annotate(annotate)?,
             Action::Progress(reports) => reports.0.iter().try_for_each(|report| self.report(report))?,
+            Action::Log(logs) => {
+                for log in &logs.0 {
+                    let (namespace, name) = self.pod(&log.pod)?;
+                    if let Some(line) = log.lines.last().filter(|_| log.times > 0) {
+                        self.manual(|c| c.print(&namespace, &name, line))?;
+                    }
+                }
+            }
             Action::Patch(patch) => self.patch(patch)?,
             Action::Scale(scales) => {
                 for scale in &scales.0 {

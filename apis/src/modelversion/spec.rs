@@ -190,5 +190,5 @@ fn noted(object: &Value, manifest: &Value) -> Noted {
     let is_labelled = label(object, MODEL_LABEL) == text_at(manifest, &["model"])
         && annotation(object, POD_ANNOTATION) == text_at(manifest, &["pod"]);
     let failed_over = annotation(object, FAILOVER).and_then(Timestamp::parse_rfc3339);
-    Noted { failed_over, marked: owner.map(|uid| is_labelled && is_owner(&uid)), elastic: None }
+    Noted { failed_over, marked: owner.map(|uid| is_labelled && is_owner(&uid)), ..Noted::default() }
 }

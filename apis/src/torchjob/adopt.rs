@@ -9,6 +9,7 @@ use model::{CauseKind, Mirror, Phase, Text};
 use serde_json::Value;
 use settings::TorchSettings;
 
+use super::autoscaler;
 use super::conditions::milestones;
 use super::spec;
 use crate::adopt;
@@ -38,16 +39,17 @@ fn finals(object: &Value) -> BTreeMap<Text, (u32, u32)> {
 fn without_mirror(object: &Value, settings: TorchSettings, milestones: &mut Vec<Milestone>) -> Mirror {
     let phase = milestones.last().map(|last| last.phase).unwrap_or_default();
     let stamp = mirror_stamp(object);
+    let scaling = autoscaler::adopt(object);
     if phase.is_terminal() {
         let kind = if phase == Phase::Succeeded { CauseKind::Completed } else { CauseKind::PodFailed };
         let decision = adopt::ending(phase, kind, milestones, spec::fact(object, settings));
-        return Mirror { stamp, phase, decision: Some(decision), ..Mirror::default() };
+        return Mirror { stamp, phase, decision: Some(decision), scaling, ..Mirror::default() };
     }
     if matches!(phase, Phase::Running | Phase::Restarting) {
-        return Mirror { stamp, phase, ..Mirror::default() };
+        return Mirror { stamp, phase, scaling, ..Mirror::default() };
     }
     // One that left its queue does not wait again.
     let dequeued_at = milestones.last().filter(|last| last.phase == Phase::Queued).map(|last| last.at);
     milestones.clear();
-    Mirror { stamp, dequeued_at, ..Mirror::default() }
+    Mirror { stamp, dequeued_at, scaling, ..Mirror::default() }
 }

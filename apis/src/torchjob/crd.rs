@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
+use super::autoscaler;
 use super::conditions::UPDATED;
 use super::run_policy::{CLEAN_NAMES, LIMIT_NAMES, PROCESSES_NAMES, TTL_NAMES};
 use super::words::{GROUP, KIND, PLURAL, VERSION};
@@ -151,6 +152,25 @@ fn task_spec() -> Value {
     })
 }
 
+/// Returns the schema of the state of autoscalers.
+fn elastic_scaling() -> Value {
+    json!({
+        "type": "object",
+        "description": "State of the autoscaler of TorchElastic, by type of task.",
+        "additionalProperties": {
+            "type": "object",
+            "properties": {
+                "elasticCondition": field("string", "Start, Continue, ReachMaxMetric, ReachMaxReplicas or Stop."),
+                "continue": field("boolean", "Set while the number of pods may change."),
+                "curReplicas": field("integer", "Number of pods that it set last."),
+                "lastReplicas": field("integer", "Number of pods before."),
+                "lastUpdateTime": time("When it changed last."),
+                "message": field("string", "Why, where the condition does not say it."),
+            },
+        },
+    })
+}
+
 /// Returns the schema of the status.
 fn status() -> Value {
     let counts = [
@@ -168,6 +188,7 @@ fn status() -> Value {
             ),
         ),
         ("taskStatuses", crd::replica_statuses(&counts)),
+        (autoscaler::STATUSES, elastic_scaling()),
         ("startTime", time("When the job's pods were first asked for.")),
         ("completionTime", time("When the job ended.")),
         ("modelVersionName", field("string", "The ModelVersion that is made of the model of a job that succeeded.")),

@@ -3,9 +3,11 @@
 //!
 //! Owns the keys and their values. It must not decide when a pod is replaced or let go: the engine does. Tests: `tests/elastic.rs`.
 
+use model::json::merge_patch;
 use model::{Checkpoint, Elastic, Noted, Notes, Timestamp};
 use serde_json::{Map, Value, json};
 
+use super::autoscaler;
 use super::network::Network;
 use super::tasks::PATH;
 use super::words::{CONTAINER, ELASTIC, Task};
@@ -43,14 +45,16 @@ const INCREASE: &str = "distributed.io/generation-to-increase";
 const WAITER_IMAGE: &str = "docker.io/alpine:3.10";
 
 /// Annotations that specs are made of.
-pub(super) const ANNOTATIONS: [&str; 6] = [FAILOVER, SCALE_STATE, REQUESTED, COMPLETED, READY, AT_ONCE];
+pub(super) const ANNOTATIONS: [&str; 7] =
+    [FAILOVER, SCALE_STATE, REQUESTED, COMPLETED, READY, AT_ONCE, autoscaler::RESTART];
 
 /// Reads the notes on a job object.
 pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
     let failed_over = annotation(object, FAILOVER).and_then(Timestamp::parse_rfc3339);
+    let restarts = annotation(object, autoscaler::RESTART).and_then(|text| text.parse().ok());
     let (key, on) = ELASTIC;
     if annotation(object, key) != Some(on) {
-        return Noted { failed_over, ..Noted::default() };
+        return Noted { failed_over, restarts, ..Noted::default() };
     }
     let is_true = |key: &str| annotation(object, key) == Some("true");
     let mut checkpoint = |key: &str| {
@@ -75,7 +79,7 @@ pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
         requested,
         completed: completed.map(|checkpoint| checkpoint.version),
     };
-    Noted { failed_over, elastic: Some(elastic), marked: None }
+    Noted { failed_over, elastic: Some(elastic), marked: None, restarts }
 }
 
 /// Returns the generation of an object; 1 where it has none.
@@ -91,6 +95,7 @@ pub(super) fn patch(source: RenderInput<'_>, notes: &Notes, now: Timestamp) -> V
     };
     add(FAILOVER, notes.failed_over.map(Timestamp::to_rfc3339));
     add(READY, notes.starts.map(|starts| starts.to_string()));
+    add(autoscaler::RESTART, notes.restarts.map(|restarts| restarts.to_string()));
     add(AT_ONCE, notes.at_once.map(|at_once| at_once.to_string()));
     let word = |scaling: bool| SCALE_STATES.into_iter().find(|(_, state)| *state == scaling).map(|(word, _)| word);
     add(SCALE_STATE, notes.scaling.and_then(word).map(str::to_owned));
@@ -103,11 +108,17 @@ pub(super) fn patch(source: RenderInput<'_>, notes: &Notes, now: Timestamp) -> V
     });
     add(REQUESTED, requested);
     let mut patch = json!({"metadata": {"annotations": annotations}});
-    // The key as the user spelt it.
-    let key = text_at(source.manifest, &["masterKey"]);
-    if let (Some(generation), Some(key), Some(patch)) = (notes.generation, key, patch.as_object_mut()) {
-        let template = json!({"metadata": {"annotations": {INCREASE: generation.to_string()}}});
-        patch.insert("spec".to_owned(), json!({PATH.trim_start_matches("spec."): {key: {"template": template}}}));
+    // Keys as the user spelt them.
+    let mut set = |key: &str, value: Value| {
+        if let Some(key) = text_at(source.manifest, &[key]) {
+            merge_patch(&mut patch, &json!({"spec": {PATH.trim_start_matches("spec."): {key: value}}}));
+        }
+    };
+    if let Some(generation) = notes.generation {
+        set("masterKey", json!({"template": {"metadata": {"annotations": {INCREASE: generation.to_string()}}}}));
+    }
+    if let Some(replicas) = notes.replicas {
+        set("workerKey", json!({"numTasks": replicas}));
     }
     patch
 }
@@ -124,7 +135,8 @@ pub(super) fn events(notes: &Notes) -> Vec<JobEvent> {
     });
     let scaled =
         (notes.scaling == Some(false)).then(|| normal("ScaleSucceed", "all pods are of one generation".to_owned()));
-    asked.into_iter().chain(scaled).collect()
+    let resized = notes.replicas.map(|replicas| normal("SuccessfulRescale", format!("Worker: new size: {replicas}")));
+    asked.into_iter().chain(scaled).chain(resized).collect()
 }
 
 /// Returns the generation of an elastic job's object in its manifest; `None` for another job.

@@ -7,8 +7,16 @@ use serde_json::{Value, json};
 use super::run_policy::{PROCESSES_NAMES, written};
 use crate::fields::{Findings, join};
 
-/// Returns the launcher's arguments of a job with `workers` workers; `None` where it is not asked for.
-pub(super) fn read(spec: &Value, job: &str, workers: u32, findings: &mut Findings) -> Option<Vec<Value>> {
+/// The launcher of a job.
+pub(super) struct Launcher {
+    /// Its arguments.
+    pub args: Vec<Value>,
+    /// Minimum and maximum number of workers, as far as they are written.
+    pub bounds: (Option<u32>, Option<u32>),
+}
+
+/// Returns the launcher of a job with `workers` workers; `None` where it is not asked for.
+pub(super) fn read(spec: &Value, job: &str, workers: u32, findings: &mut Findings) -> Option<Launcher> {
     const PATH: &str = "spec.torchElasticPolicy";
     let is_on = findings.boolean(spec, "spec", "enableTorchElastic").unwrap_or_default();
     let Some(policy) = findings.object(spec, "spec", "torchElasticPolicy").and_then(|_| spec.get("torchElasticPolicy"))
@@ -39,14 +47,17 @@ pub(super) fn read(spec: &Value, job: &str, workers: u32, findings: &mut Finding
     let processes = findings.integer(policy, PATH, key, 1, most).unwrap_or(1);
     let (backend, endpoint) = (backend?, endpoint?);
     let workers = i64::from(workers);
+    let written = |bound: Option<i64>| bound.and_then(|bound| u32::try_from(bound).ok());
+    let bounds = (written(min), written(max));
     let (min, max) = (min.unwrap_or(workers), max.unwrap_or(workers));
-    is_on.then(|| {
-        vec![
+    is_on.then(|| Launcher {
+        args: vec![
             json!(format!("--rdzv_backend={backend}")),
             json!(format!("--rdzv_endpoint={endpoint}")),
             json!(format!("--rdzv_id={job}")),
             json!(format!("--nproc_per_node={processes}")),
             json!(format!("--nnodes={min}:{max}")),
-        ]
+        ],
+        bounds,
     })
 }

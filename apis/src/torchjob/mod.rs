@@ -2,10 +2,11 @@
 //!
 //! Each file has one direction: `spec` reads the job object with `run_policy`, `tasks`, `coordination`, `elastic_args` and `model_output`. `pods`,
 //! `services`, `pod_groups` and `network` render from it, with `elastic` for what stands on the objects of elastic jobs. `status`, `conditions` and `adopt` write and read its status, `events` reports records in
-//! this API's reasons, `crd` is its schema, `words` its vocabulary. Nothing here decides
+//! this API's reasons, `autoscaler` reads its bounds and logs, `crd` is its schema, `words` its vocabulary. Nothing here decides
 //! anything about a job's life. Tests: `tests/`, and beside the smaller files.
 
 mod adopt;
+mod autoscaler;
 mod conditions;
 mod coordination;
 mod crd;
@@ -132,6 +133,14 @@ impl JobApi for TorchJob {
 
     fn noted(&self, notes: &Notes) -> Vec<JobEvent> {
         elastic::events(notes)
+    }
+
+    fn log_container(&self) -> Option<&'static str> {
+        Some(autoscaler::CONTAINER)
+    }
+
+    fn latency_us(&self, log: &str) -> Option<u64> {
+        autoscaler::latency_us(log)
     }
 
     fn pod_finalizer(&self) -> Option<&'static str> {

@@ -17,7 +17,7 @@ use super::crd::spec_schema;
 use super::run_policy::{self, RunPolicy};
 use super::tasks::{self, TaskSpec};
 use super::words::{CONTAINER, KIND, NETWORK_MODE, PORT, PORT_NAME, Task};
-use super::{coordination, elastic, elastic_args, model_output, pod_groups, services};
+use super::{autoscaler, coordination, elastic, elastic_args, model_output, pod_groups, services};
 use crate::api::RenderInput;
 use crate::fields::{Finding, Findings};
 use crate::objects::{annotation, at, list_at, name, namespace, text_at, uid};
@@ -68,13 +68,19 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
     let tasks = tasks::read(spec, job, findings)?;
     check_minimums(spec, &tasks, findings);
     let workers = tasks.iter().find(|task| task.task == Task::Worker).map_or(0, |task| task.replicas);
-    let args = elastic_args::read(spec, job.unwrap_or_default(), workers, findings);
+    let launcher = elastic_args::read(spec, job.unwrap_or_default(), workers, findings);
+    let autoscaler = launcher.as_ref().and_then(|launcher| autoscaler::settings(&tasks, launcher.bounds));
+    let args = launcher.map(|launcher| launcher.args);
     let model = model_output::read(spec, findings);
     let notes = elastic::read(object, findings);
     let groups = tasks::groups(object, &tasks, args.is_some(), &notes, settings);
     let is_elastic = notes.elastic.is_some();
-    let manifest = manifest(object, &tasks, (args, model, is_elastic), &run, settings);
-    let mut spec = job_spec(groups, &run);
+    let mut manifest = manifest(object, &tasks, (args, model, is_elastic), &run, settings);
+    let workers = tasks.iter().find(|task| task.task == Task::Worker && autoscaler.is_some());
+    if let (Some(workers), Some(manifest)) = (workers, manifest.as_object_mut()) {
+        manifest.insert("workerKey".to_owned(), json!(workers.key));
+    }
+    let mut spec = JobSpec { autoscaler, ..job_spec(groups, &run) };
     spec.coordination = settings.coordinator.then(|| Box::new(coordination::of(object, &tasks, &run)));
     spec.owned = pod_groups::objects(&manifest, &spec.groups);
     let key = JobKey {

@@ -7,7 +7,7 @@ use model::{JobKey, Phase};
 use serde_json::{Map, Value, json};
 
 use super::TorchJob;
-use super::{conditions, model_output};
+use super::{autoscaler, conditions, model_output};
 use crate::conditions::{of_remark, time};
 use crate::objects::MIRROR;
 use crate::remarks;
@@ -19,6 +19,7 @@ pub(super) fn status(api: TorchJob, key: &JobKey, job: &Job) -> Value {
     all.extend(conditions::render(&job.milestones));
     status.insert("conditions".to_owned(), Value::Array(all));
     status.insert("taskStatuses".to_owned(), Value::Object(task_statuses(job)));
+    status.extend(autoscaler::statuses(job).map(|statuses| (autoscaler::STATUSES.to_owned(), statuses)));
     let started_at = job.admitted_at.or_else(|| job.started_at.filter(|_| job.ending().is_some()));
     for (name, at) in [("startTime", started_at), ("completionTime", job.ended_at)] {
         if let Some(at) = at {

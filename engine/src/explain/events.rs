@@ -67,6 +67,10 @@ pub fn event_words(event: &Event) -> Option<String> {
             };
             changes.iter().map(change).collect::<Vec<_>>().join("; ")
         }
+        Event::Autoscaled(step) => match &step.scaling {
+            Some(scaling) => crate::autoscaler::words(scaling),
+            None => format!("autoscaler: {}", crate::autoscaler::step_words(step.next)),
+        },
         Event::Dequeued { job, .. } => format!("{}/{} is dequeued", job.namespace, job.name),
         Event::UsersCounted(UserCounts { pending, running, finished, gpus }) => {
             format!("its jobs: {pending} pending, {running} running on {gpus} GPUs, {finished} finished")

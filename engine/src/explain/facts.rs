@@ -48,6 +48,7 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::QueuesAsked { .. }
         | Fact::ShareChanged(_)
         | Fact::Dequeued
+        | Fact::Measured { .. }
         | Fact::QueueReported(_) => None,
     }
 }
@@ -112,6 +113,8 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         Fact::Quota(quota) => format!("ResourceQuota {} of namespace {} changed", quota.name, quota.namespace),
         Fact::QuotaGone { namespace, name } => format!("ResourceQuota {name} of namespace {namespace} is gone"),
         Fact::Dequeued => "the coordinator dequeued the job".to_owned(),
+        Fact::Measured { latency_us: Some(us) } => format!("a step of the training took {} ms", us / 1000),
+        Fact::Measured { latency_us: None } => "the log of the pod tells no time of a step".to_owned(),
         Fact::NodeChanged { name } => format!("node {name} changed"),
         Fact::Answered { object, outcome } => answer_words(object, outcome),
         Fact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),

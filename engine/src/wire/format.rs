@@ -19,6 +19,10 @@ pub(super) fn of_record(facts: &[Fact], events: &[Event]) -> u16 {
 pub(crate) fn of_fact(fact: &Fact) -> u16 {
     match fact {
         Fact::Spec(fact) => {
+            let restarts = fact.notes.as_ref().is_some_and(|notes| notes.restarts.is_some());
+            if restarts || fact.spec.as_ref().is_ok_and(|spec| spec.autoscaler.is_some()) {
+                return 6;
+            }
             if fact.spec.as_ref().is_ok_and(spec5) {
                 return 5;
             }
@@ -30,10 +34,13 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         }
         Fact::Pod(fact) if fact.protected.is_some() => 4,
         Fact::Pod(fact) => format(pod(fact), false),
+        Fact::Measured { .. } => 6,
+        Fact::Answered { object, .. } if *object == ObjectRef::Log => 6,
         Fact::Answered { object, .. } if *object == ObjectRef::Notes => 4,
         Fact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
         }
+        Fact::Adopted(adopted) if adopted.mirror.scaling.is_some() => 6,
         Fact::Adopted(adopted) if adoption5(&adopted.mirror) => 5,
         Fact::Adopted(adopted) if adoption4(adopted) => 4,
         Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
@@ -72,6 +79,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
 /// Returns the oldest format that can hold an event.
 pub(crate) fn of_event(event: &Event) -> u16 {
     match event {
+        Event::Autoscaled(_) => 6,
         Event::Reported { queues } if queues.iter().any(|(_, report)| !report.lessons.is_empty()) => 5,
         Event::UsersCounted(_) | Event::Dequeued { .. } => 5,
         Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => 4,

@@ -5,6 +5,7 @@ pub(crate) mod values2;
 pub(crate) mod values3;
 pub(crate) mod values4;
 pub(crate) mod values5;
+pub(crate) mod values6;
 
 use model::JobKey;
 
@@ -25,6 +26,9 @@ const CHECKPOINT_4: &str = include_str!("tests/checkpoint4.json");
 /// The same for what format 5 adds.
 const RECORD_5: &str = include_str!("tests/record5.json");
 const CHECKPOINT_5: &str = include_str!("tests/checkpoint5.json");
+/// The same for what format 6 adds.
+const RECORD_6: &str = include_str!("tests/record6.json");
+const CHECKPOINT_6: &str = include_str!("tests/checkpoint6.json");
 
 #[test]
 fn every_fact_and_event_is_written_as_ever_and_read_back() {
@@ -33,6 +37,7 @@ fn every_fact_and_event_is_written_as_ever_and_read_back() {
         (values3::record(), RECORD_3),
         (values4::record(), RECORD_4),
         (values5::record(), RECORD_5),
+        (values6::record(), RECORD_6),
     ];
     for (record, text) in [(values::record(), RECORD)].into_iter().chain(later) {
         assert_eq!(String::from_utf8(record.encode().unwrap()).unwrap(), text);
@@ -50,6 +55,7 @@ fn every_member_of_a_state_is_written_as_ever_and_read_back() {
         (values3::state(), CHECKPOINT_3),
         (values4::state(), CHECKPOINT_4),
         (values5::state(), CHECKPOINT_5),
+        (values6::state(), CHECKPOINT_6),
     ];
     for (state, stored) in [(values::state(), CHECKPOINT)].into_iter().chain(later) {
         assert_eq!(text(&state), stored);
@@ -92,6 +98,12 @@ fn a_record_has_the_oldest_format_that_can_hold_it() {
     for event in values5::events() {
         assert_eq!(version(old.facts.clone(), vec![event.clone()]), 5, "{event:?}");
     }
+    for fact in values6::facts() {
+        assert_eq!(version(vec![fact.clone()], vec![]), 6, "{fact:?}");
+    }
+    for event in values6::events() {
+        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 6, "{event:?}");
+    }
     // A state remembers what it was folded from.
     let mut state = State::default();
     state.take_in(&Scope::Job(values::key()), &values2::facts()[0]);
@@ -103,7 +115,7 @@ fn a_record_has_the_oldest_format_that_can_hold_it() {
 #[test]
 fn a_mirror_survives_its_object() {
     let later = values2::facts().into_iter().chain(values3::facts()).chain(values4::facts());
-    let later = later.chain(values5::facts());
+    let later = later.chain(values5::facts()).chain(values6::facts());
     for fact in values::record().facts.into_iter().chain(later) {
         let Fact::Adopted(adopted) = fact else { continue };
         assert_eq!(mirror_from_value(&mirror_value(&adopted.mirror)), Some(adopted.mirror));
@@ -173,8 +185,8 @@ fn members_added_later_are_passed_over_and_what_a_newer_build_wrote_is_refused_b
     let job = r#""job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"}"#;
     let in_job = |members: &str| format!(r#"{{"at":5,{job},{members}}}"#);
     for (newer, want) in [
-        (r#"{"v":6,"at":5}"#.to_owned(), Newer::Format(6)),
-        (r#"{"v":6,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(6)),
+        (r#"{"v":7,"at":5}"#.to_owned(), Newer::Format(7)),
+        (r#"{"v":7,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(7)),
         (format!(r#"{{"at":5,"behaviour":{},"facts":["Due"]}}"#, BEHAVIOUR + 1), Newer::Behaviour(BEHAVIOUR + 1)),
         (r#"{"behaviour":4000000000,"what":1}"#.to_owned(), Newer::Behaviour(4_000_000_000)),
         (in_job(r#""facts":["Unheard"]"#), word("Unheard")),

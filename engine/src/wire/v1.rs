@@ -7,6 +7,7 @@
 //!
 //! Forms must not change what is written. Tests: `wire::tests`, with stored texts that have every member.
 
+mod autoscaler;
 mod event;
 mod fact;
 mod job;

@@ -75,7 +75,7 @@ impl DryRun {
                 "metadata": {"resourceVersion": body.pointer("/metadata/resourceVersion")},
                 "status": body.pointer("/status"),
             }),
-            Verb::Delete | Verb::Patch | Verb::PatchStatus | Verb::Get => Value::Null,
+            Verb::Delete | Verb::Patch | Verb::PatchStatus | Verb::Get | Verb::Log => Value::Null,
         }))
     }
 }
@@ -92,6 +92,7 @@ fn verb(verb: Verb) -> &'static str {
         Verb::PatchStatus => "patch status",
         Verb::ApplyStatus => "apply status",
         Verb::Get => "get",
+        Verb::Log => "get the log of",
     }
 }
 

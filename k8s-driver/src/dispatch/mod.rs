@@ -170,7 +170,7 @@ impl Dispatcher {
     /// Sends a call. Only a dry run may give no answer.
     async fn exchange(&self, prepared: Prepared) -> (Option<ApiAnswer>, Health) {
         if let Some(dry_run) = &self.dry_run
-            && prepared.verb != Verb::Get
+            && !matches!(prepared.verb, Verb::Get | Verb::Log)
         {
             return (dry_run.answer(&prepared).map(Ok), Health::Healthy);
         }
@@ -180,7 +180,7 @@ impl Dispatcher {
                 let code = answer.status.as_u16();
                 let pause = answer.headers.get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok());
                 let health = Health::of(code, pause);
-                (Some(request::answer(read.as_ref(), code, &answer.body)), health)
+                (Some(request::answer(&read, code, &answer.body)), health)
             }
             Err(error) => (Some(Err(request::no_answer(error.to_string()))), Health::NoAnswer),
         }

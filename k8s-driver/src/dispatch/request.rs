@@ -22,6 +22,11 @@ pub(crate) const RECORD_ANNOTATION: &str = "trainyard.dev/record";
 /// Field manager of server-side apply, and of every other write.
 pub(crate) const FIELD_MANAGER: &str = "trainyard";
 
+/// Maximum number of bytes that are read of a log. More than a line of a training has.
+const MAX_LOG_BYTES: &str = "16384";
+
+/// Accepts any type: a log is a text, and an error an object.
+const ANY: &str = "*/*";
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
@@ -49,7 +54,18 @@ pub struct Prepared {
     pub head: Request<()>,
     /// The body, as it is sent.
     pub body: Vec<u8>,
-    read: Option<ObjectType>,
+    read: AnswerType,
+}
+
+/// What is read of a response.
+#[derive(Debug)]
+pub enum AnswerType {
+    /// Nothing.
+    Nothing,
+    /// An object.
+    Object(ObjectType),
+    /// A text.
+    Text,
 }
 
 /// Creates the request of a call.
@@ -68,6 +84,7 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
     let whole = fields(registry, &call.resource);
     let (method, uri, content, accept, body, fields) = match call.verb {
         Verb::Get => (Method::GET, one, None, JSON, None, Some(whole)),
+        Verb::Log => (Method::GET, log_path(&one, &call), None, ANY, None, None),
         Verb::Create => {
             let body = creation(call.body.take(), stamp)?;
             // The metadata suffices for a created object, unless it was scheduled from the start.
@@ -106,8 +123,13 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
     }
     let head = request.body(()).map_err(|error| invalid(error.to_string()))?;
     let ApiCall { id, job, object, verb, resource, name, .. } = call;
-    let read =
-        fields.map(|fields| ObjectType { api_version: resource.api_version, kind: resource.kind.clone(), fields });
+    let read = match fields {
+        Some(fields) => {
+            AnswerType::Object(ObjectType { api_version: resource.api_version, kind: resource.kind.clone(), fields })
+        }
+        None if verb == Verb::Log => AnswerType::Text,
+        None => AnswerType::Nothing,
+    };
     Ok(Prepared {
         id,
         expects_answer: object.is_some(),
@@ -126,11 +148,15 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
 ///
 /// # Errors
 /// The server's error; with code 0 if the response cannot be read.
-pub fn answer(read: Option<&ObjectType>, status: u16, body: &[u8]) -> ApiAnswer {
+pub fn answer(read: &AnswerType, status: u16, body: &[u8]) -> ApiAnswer {
     if !(200..300).contains(&status) {
         return Err(decode::refusal(status, body));
     }
-    let Some(object_type) = read else { return Ok(Arc::new(Value::Null)) };
+    let object_type = match read {
+        AnswerType::Nothing => return Ok(Arc::new(Value::Null)),
+        AnswerType::Text => return Ok(Arc::new(Value::from(String::from_utf8_lossy(body)))),
+        AnswerType::Object(object_type) => object_type,
+    };
     // The write was done. An unreadable response counts as no answer.
     decode::object(body, object_type).map(Arc::new).map_err(|error| no_answer(format!("unreadable answer: {error}")))
 }
@@ -142,7 +168,7 @@ pub fn no_answer(message: String) -> ApiError {
 
 impl Prepared {
     /// Returns the request, and the type its response is read as.
-    pub fn into_request(self) -> (Request<Body>, Option<ObjectType>) {
+    pub fn into_request(self) -> (Request<Body>, AnswerType) {
         let body = self.body;
         (self.head.map(|()| Body::from(body)), self.read)
     }
@@ -155,6 +181,13 @@ fn fields(registry: &Registry, resource: &Resource) -> FieldMask {
         _ if registry.get(resource).is_some() => projection::JOB,
         _ => projection::OWNED,
     }
+}
+
+/// Returns the path of the last line of a pod's log.
+fn log_path(pod: &str, call: &ApiCall) -> String {
+    let body = call.body.as_ref();
+    let container = body.and_then(|body| objects::text_at(body, &["container"])).unwrap_or_default();
+    query(&format!("{pod}/log"), &[("container", container), ("tailLines", "1"), ("limitBytes", MAX_LOG_BYTES)])
 }
 
 fn query(path: &str, pairs: &[(&str, &str)]) -> String {

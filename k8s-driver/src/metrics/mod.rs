@@ -178,6 +178,7 @@ const fn verb_word(verb: Verb) -> &'static str {
         Verb::PatchStatus => "patch_status",
         Verb::ApplyStatus => "apply_status",
         Verb::Get => "get",
+        Verb::Log => "get_log",
     }
 }
 

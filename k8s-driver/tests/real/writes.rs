@@ -52,7 +52,7 @@ impl Caller {
         let (request, read) = prepared.into_request();
         let limit = std::time::Duration::from_secs(30);
         let answer = self.runtime.block_on(api_server::exchange(&self.client, request, limit)).unwrap();
-        harness::answer(read.as_ref(), answer.status.as_u16(), &answer.body).map(|object| (*object).clone())
+        harness::answer(&read, answer.status.as_u16(), &answer.body).map(|object| (*object).clone())
     }
 
     fn code(&self, call: ApiCall) -> u16 {

@@ -112,6 +112,8 @@ pub enum Action {
     Annotate(Annotate),
     /// The program of a job reports its progress.
     Progress(OneOrMany<Report>),
+    /// A pod prints lines.
+    Log(OneOrMany<LogLines>),
     /// A user patches an object.
     Patch(Patch),
     /// A user sets the replicas of a job, as `kubectl scale` does.
@@ -167,6 +169,7 @@ impl Action {
             Self::Node(_) => "node",
             Self::Annotate(_) => "annotate",
             Self::Progress(_) => "progress",
+            Self::Log(_) => "log",
             Self::Patch(_) => "patch",
             Self::Scale(_) => "scale",
             Self::Delete(_) => "delete",
@@ -276,6 +279,23 @@ pub struct Report {
     pub gpus: u32,
     /// Time that the units since then took.
     pub took: Millis,
+}
+
+/// Lines that a container of a pod prints.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogLines {
+    /// The pod.
+    pub pod: ObjectName,
+    /// The lines, oldest first.
+    pub lines: Vec<String>,
+    /// Number of times that it prints them.
+    #[serde(default = "once")]
+    pub times: u32,
+}
+
+const fn once() -> u32 {
+    1
 }
 
 /// A scalar taken as text, however it is written.

@@ -63,11 +63,14 @@ fn written_notes_are_read_as_they_were_meant() {
         generation: Some(5),
         failed_over: Some(Timestamp(T0)),
         marked: false,
+        restarts: Some(false),
+        replicas: None,
     };
     let written = patch(&done);
     let read = noted(&annotated(&written["metadata"]["annotations"]));
     assert_eq!((read.failed_over, read.elastic.unwrap().requested), (done.failed_over, done.requested));
     assert_eq!((read.elastic.unwrap().starts, read.elastic.unwrap().scaling), (true, Some(true)));
+    assert_eq!(read.restarts, Some(false));
     assert_eq!(
         written["spec"],
         json!({"torchTaskSpecs": {"Master": {"template": {"metadata": {"annotations":

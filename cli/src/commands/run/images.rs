@@ -57,6 +57,10 @@ impl PodRuntime for ImagePullFaults {
         self.inner.stop(namespace, name, uid, grace_seconds);
     }
 
+    fn last_line(&self, namespace: &str, name: &str, container: &str) -> Option<String> {
+        self.inner.last_line(namespace, name, container)
+    }
+
     fn poll(&mut self) -> Vec<PodReport> {
         let at = now();
         let (due, later) = std::mem::take(&mut self.later).into_iter().partition(|(from, _)| *from <= at);

@@ -206,8 +206,8 @@ fn notes() -> Vec<Noted> {
     };
     let asked = Elastic { requested: Some(Checkpoint { version: 1, done: false }), ..Elastic::default() };
     vec![
-        Noted { failed_over: Some(Timestamp(1000)), elastic: Some(elastic), marked: None },
-        Noted { failed_over: None, elastic: Some(asked), marked: None },
+        Noted { failed_over: Some(Timestamp(1000)), elastic: Some(elastic), ..Noted::default() },
+        Noted { elastic: Some(asked), ..Noted::default() },
         Noted::default(),
         Noted { marked: Some(false), ..Noted::default() },
         Noted { marked: Some(true), ..Noted::default() },

@@ -6,6 +6,7 @@ use model::{Incarnation, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
+use super::autoscaler::{Autoscaled, Scaling};
 use super::progress::Lesson;
 use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, Usage, UserCounts};
 use super::spec::{OwnedRef, RestartScope};
@@ -93,6 +94,7 @@ pub(crate) enum Event {
         turns: Text,
     },
     UsersCounted(#[serde_as(as = "UserCounts")] model::UserCounts),
+    Autoscaled(#[serde_as(as = "Box<Autoscaled>")] Box<model::Autoscaled>),
 }
 
 #[serde_as]
@@ -264,4 +266,7 @@ pub(crate) struct Mirror {
     learnt: Vec<model::Lesson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dequeued_at: Option<Timestamp>,
+    #[serde_as(as = "Option<Box<Scaling>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scaling: Option<Box<model::Scaling>>,
 }

@@ -107,6 +107,10 @@ pub(crate) enum Fact {
     ShareChanged(#[serde_as(as = "Box<ShareChange>")] Box<model::ShareChange>),
     QueueReported(#[serde_as(as = "Box<QueueReport>")] Box<model::QueueReport>),
     Dequeued,
+    Measured {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        latency_us: Option<u64>,
+    },
 }
 
 #[serde_as]
@@ -403,6 +407,7 @@ pub(super) enum ObjectRef {
     Owned(#[serde_as(as = "OwnedRef")] model::OwnedRef),
     Finalizer,
     Notes,
+    Log,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use model::{Incarnation, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
 use serde::{Deserialize, Serialize};
 use serde_with::{Seq, serde_as};
 
+use super::autoscaler::JobAutoscaler;
 use super::event::{CauseKind, Decision, EndRequest, Phase};
 use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, ReportedEnd, SpecFact};
 use super::progress::{Lesson, Progress};
@@ -130,6 +131,9 @@ pub(crate) struct Job {
     users: model::UserCounts,
     #[serde(skip_serializing_if = "Option::is_none")]
     dequeued_at: Option<Timestamp>,
+    #[serde_as(as = "Option<Box<JobAutoscaler>>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    autoscaler: Option<Box<crate::autoscaler::JobAutoscaler>>,
     /// Derived: not written.
     #[serde(skip)]
     quota_short: Option<Text>,

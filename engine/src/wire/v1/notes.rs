@@ -23,6 +23,8 @@ pub(super) struct Noted {
     elastic: Option<model::Elastic>,
     #[serde(skip_serializing_if = "Option::is_none")]
     marked: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    restarts: Option<bool>,
 }
 
 #[serde_as]

@@ -6,6 +6,7 @@ use model::{Text, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
+use super::autoscaler::Autoscaler;
 use super::share::{Demand, GpuRequest, QueueSpec, SizeRange};
 use super::{forms, is_default};
 
@@ -156,6 +157,9 @@ pub(super) struct JobSpec {
     #[serde_as(as = "Option<Box<Coordination>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coordination: Option<Box<model::Coordination>>,
+    #[serde_as(as = "Option<Box<Autoscaler>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    autoscaler: Option<Box<model::Autoscaler>>,
 }
 
 #[derive(Serialize, Deserialize)]

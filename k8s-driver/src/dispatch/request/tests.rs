@@ -73,7 +73,7 @@ fn kubernetes_events_follow_from_no_record_and_need_no_answer() {
         ..call(Verb::Create, Resource::new("v1", "Event"), "j.1", Some(json!({"metadata": {"name": "j.1"}})))
     };
     let prepared = prepare(event.clone(), &Registry::all()).unwrap();
-    assert!(!prepared.expects_answer && prepared.read.is_none());
+    assert!(!prepared.expects_answer && matches!(prepared.read, AnswerType::Nothing));
     let (line, _, body) = sent(event);
     assert_eq!(line, "POST /api/v1/namespaces/ns/events?fieldManager=trainyard");
     assert_eq!(body, json!({"metadata": {"name": "j.1"}}));
@@ -138,7 +138,7 @@ fn an_answer_to_a_status_write_shows_the_mirror() {
         prepare(call(Verb::ApplyStatus, jobs(), "j", Some(json!({"status": {}}))), &Registry::all()).unwrap();
     let whole = json!({"metadata": {"name": "j", "uid": "ju", "resourceVersion": "32", "managedFields": []},
         "spec": {"replicaSpecs": {}}, "status": {"phase": "Running", "trainyard": {"term": 3, "position": 7}}});
-    let read = answer(prepared.read.as_ref(), 200, whole.to_string().as_bytes()).unwrap();
+    let read = answer(&prepared.read, 200, whole.to_string().as_bytes()).unwrap();
     assert_eq!(apis::objects::mirror_stamp(&read), model::Stamp { term: model::Term(3), position: model::Position(7) });
     assert_eq!((&read["metadata"]["resourceVersion"], read.get("spec")), (&json!("32"), None));
 }
@@ -151,8 +151,19 @@ fn reads_read_what_is_judged() {
     let prepared = prepare(call(Verb::Get, pods(), "p", None), &Registry::all()).unwrap();
     let whole =
         json!({"kind": "Pod", "metadata": {"name": "p", "managedFields": []}, "spec": {"nodeName": "n", "x": 1}});
-    let read = answer(prepared.read.as_ref(), 200, whole.to_string().as_bytes()).unwrap();
+    let read = answer(&prepared.read, 200, whole.to_string().as_bytes()).unwrap();
     assert_eq!(*read, json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "n"}}));
+}
+
+#[test]
+fn a_log_is_read_as_text() {
+    let read = call(Verb::Log, pods(), "p", Some(json!({"container": "torch"})));
+    let (line, types, body) = sent(read.clone());
+    let want = "GET /api/v1/namespaces/ns/pods/p/log?container=torch&tailLines=1&limitBytes=16384";
+    assert_eq!((line.as_str(), types.as_str(), body), (want, " <- */*", Value::Null));
+    let prepared = prepare(read, &Registry::all()).unwrap();
+    assert_eq!(*answer(&prepared.read, 200, b"Epoch: \xff\n").unwrap(), json!("Epoch: \u{fffd}\n"));
+    assert_eq!(answer(&prepared.read, 404, b"{}").unwrap_err().code, 404);
 }
 
 #[test]
@@ -175,11 +186,11 @@ fn what_no_request_can_be_made_of_is_refused() {
 
 #[test]
 fn answers_are_objects_refusals_or_silence() {
-    let object_type = ObjectType { api_version: "v1".into(), kind: "Pod".into(), fields: projection::POD };
+    let read = AnswerType::Object(ObjectType { api_version: "v1".into(), kind: "Pod".into(), fields: projection::POD });
     let refused = br#"{"kind":"Status","reason":"NotFound","message":"pods \"p\" not found","code":404}"#;
-    let error = answer(Some(&object_type), 404, refused).unwrap_err();
+    let error = answer(&read, 404, refused).unwrap_err();
     assert_eq!((error.code, &*error.reason), (404, "NotFound"));
     // Cut short on the way: it may have been done, and what it looks like is not known.
-    assert_eq!(answer(Some(&object_type), 201, b"{\"kind\":").unwrap_err().code, 0);
-    assert_eq!(*answer(None, 200, b"anything").unwrap(), Value::Null);
+    assert_eq!(answer(&read, 201, b"{\"kind\":").unwrap_err().code, 0);
+    assert_eq!(*answer(&AnswerType::Nothing, 200, b"anything").unwrap(), Value::Null);
 }
