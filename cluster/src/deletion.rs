@@ -57,7 +57,7 @@ impl Cluster {
         };
         let grace = if self.ended.contains(text(&object, &["metadata", "uid"])) { 0 } else { grace };
         self.stop_pod(kind, &object, grace);
-        if grace == 0 && !has_finalizers(&object) {
+        if grace == 0 && !self.is_kept(key, &object) {
             return Ok(self.remove(key).unwrap_or(object));
         }
         Ok(self.mark_deleted(kind, key, grace, self.now.plus_ms(grace.saturating_mul(1000))).unwrap_or(object))
@@ -91,7 +91,7 @@ impl Cluster {
     /// Ends the grace period of an object that is being deleted: it goes, unless finalizers keep it.
     pub(crate) fn finish(&mut self, kind: &ServedKind, key: &Key) -> Option<Arc<Value>> {
         let object = self.store.get(key)?;
-        if !has_finalizers(object) {
+        if !self.is_kept(key, object) {
             return self.remove(key);
         }
         if grace_of(object) == 0 {
@@ -110,8 +110,32 @@ impl Cluster {
         for dependent in self.store.dependents(uid) {
             self.collect(&dependent);
         }
+        if key.kind == KindId::POD {
+            self.free_claims(&key.namespace, &object);
+        }
         self.finish_namespace(&key.namespace);
         Some(object)
+    }
+
+    /// Returns true for an object that stays when it is deleted: it has finalizers, or is a claim that a pod on a node uses. Claims
+    /// have their protection without the finalizer that an API server shows.
+    pub(crate) fn is_kept(&self, key: &Key, object: &Value) -> bool {
+        let uses = |pod: &Value| {
+            let is_placed = !text(pod, &["spec", "nodeName"]).is_empty();
+            is_placed && claims_of(pod).any(|name| name == &*key.name)
+        };
+        let is_used = || self.store.of_kind(KindId::POD).any(|(pod, it)| pod.namespace == key.namespace && uses(it));
+        has_finalizers(object) || (key.kind == KindId::CLAIM && is_used())
+    }
+
+    /// Removes the claims that were deleted while a pod used them that is gone now.
+    fn free_claims(&mut self, namespace: &Text, pod: &Value) {
+        for name in claims_of(pod) {
+            let key = Key::new(KindId::CLAIM, namespace, name);
+            if self.store.get(&key).is_some_and(|claim| is_deleting(claim) && !self.is_kept(&key, claim)) {
+                self.remove(&key);
+            }
+        }
     }
 
     fn stop_pod(&mut self, kind: &ServedKind, pod: &Value, grace: u64) {
@@ -227,4 +251,10 @@ impl Cluster {
             self.remove(&key);
         }
     }
+}
+
+/// Returns the names of the claims that a pod uses.
+fn claims_of(pod: &Value) -> impl Iterator<Item = &str> {
+    let volumes = items(pod, &["spec", "volumes"]).iter();
+    volumes.map(|volume| text(volume, &["persistentVolumeClaim", "claimName"])).filter(|name| !name.is_empty())
 }

@@ -16,7 +16,7 @@ use crate::error::refusal;
 use crate::kinds::{KindId, Served, ServedKind};
 use crate::merge::{at, changes_nothing, map_mut, object_mut, text};
 use crate::rules;
-use crate::store::{Key, has_finalizers, is_deleting};
+use crate::store::{Key, is_deleting};
 
 /// Members of `metadata` that only the server writes.
 const SERVER_METADATA: [&str; 8] = [
@@ -290,7 +290,7 @@ impl Cluster {
         let committed = self.commit_edit(kind, key, |object| *object = new);
         let object = committed.ok_or_else(|| refusal::not_found(kind, &key.name))?;
         let grace = at(&object, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_u64);
-        if is_deleting(&object) && !has_finalizers(&object) && grace.unwrap_or_default() == 0 {
+        if is_deleting(&object) && !self.is_kept(key, &object) && grace.unwrap_or_default() == 0 {
             return Ok(self.remove(key).unwrap_or(object));
         }
         Ok(object)

@@ -76,9 +76,10 @@ pub(super) fn finalize(state: &State, key: &JobKey, job: &Job) -> Vec<Event> {
     }
     let objects: Vec<OwnedRef> =
         unowned(job).filter(|(_, owned)| owned.deletion.is_none()).map(|(o, _)| o.clone()).collect();
-    // A claim stays while a pod uses it, and the garbage collector deletes no pod before the job's object is gone.
-    let uses = |pod: &&Pod| !pod.is_leaving() && !pod.fact.phase.is_terminal();
-    let uids: Vec<Uid> = job.pods.values().map(|pod| &**pod).filter(uses).map(|pod| pod.fact.uid.clone()).collect();
+    // A claim stays while there is a pod that uses it, ended or not, and the garbage collector deletes no pod before the job's object is
+    // gone.
+    let stays = |pod: &&Pod| !pod.is_leaving();
+    let uids: Vec<Uid> = job.pods.values().map(|pod| &**pod).filter(stays).map(|pod| pod.fact.uid.clone()).collect();
     let pods = (!uids.is_empty()).then_some(Event::PodsDropped { uids });
     let owned = (!objects.is_empty()).then_some(Event::OwnedDropped { objects });
     pods.into_iter().chain(owned).collect()

@@ -87,9 +87,10 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
         Verb::Log => (Method::GET, log_path(&one, &call), None, ANY, None, None),
         Verb::Create => {
             let body = creation(call.body.take(), stamp)?;
-            // The metadata suffices for a created object, unless it was scheduled from the start.
+            // The metadata suffices for a created object, unless it was scheduled from the start, or is a job: its spec is read.
             let placed = objects::at(&body, &["spec", "nodeName"]).is_some();
-            let accept = if placed { JSON } else { METADATA };
+            let is_job = registry.get(&call.resource).is_some();
+            let accept = if placed || is_job { JSON } else { METADATA };
             let fields = call.object.is_some().then_some(whole);
             (Method::POST, query(&all, &written), Some(JSON), accept, Some(body), fields)
         }

@@ -60,6 +60,9 @@ fn creates_name_the_record_they_follow_from() {
     let (_, types, sent_body) = sent(call(Verb::Create, pods(), "p", Some(placed)));
     assert_eq!(types, "application/json <- application/json");
     assert_eq!(sent_body["metadata"]["annotations"], json!({"trainyard.dev/record": "5/42"}));
+    let version = Resource::new("model.distributed.io/v1alpha1", "ModelVersion");
+    let (_, types, _) = sent(call(Verb::Create, version, "v", Some(json!({"metadata": {"name": "v"}}))));
+    assert_eq!(types, "application/json <- application/json", "its spec is read");
     let agent = prepare(call(Verb::Create, pods(), "p", Some(json!({}))), &Registry::all()).unwrap();
     let agent = agent.head.headers()[header::USER_AGENT].to_str().unwrap().to_owned();
     assert_eq!(agent, format!("trainyard/{} (record 5/42)", env!("CARGO_PKG_VERSION")));
