@@ -38,9 +38,9 @@ enum Found {
 pub(crate) async fn run(client: Client, registry: Registry, status: StatusReporter) {
     loop {
         let mut complete = true;
-        for api in registry.iter() {
+        for api in checked(&registry) {
             let path = collection(&api.resource().api_version, api.plural(), None);
-            match check(&client, &**api).await {
+            match check(&client, api).await {
                 Found::Nothing => complete = false,
                 Found::Complete => status.crd_problem(&path, None),
                 Found::Lacking(problem) => {
@@ -52,6 +52,11 @@ pub(crate) async fn run(client: Client, registry: Registry, status: StatusReport
         }
         tokio::time::sleep(if complete { INTERVAL } else { RETRY_INTERVAL }).await;
     }
+}
+
+/// Returns the APIs whose status this operator writes. Other projects' definitions need nothing of ours: a mirror there is an annotation.
+fn checked(registry: &Registry) -> impl Iterator<Item = &dyn JobApi> {
+    registry.iter().map(|api| &**api).filter(|api| !api.is_foreign())
 }
 
 async fn check(client: &Client, api: &dyn JobApi) -> Found {
@@ -105,6 +110,15 @@ mod tests {
                 "x-kubernetes-group-version-kind": [{"group": "elasticdeeplearning.ai", "kind": "AITrainingJob", "version": "v1"}],
                 "x-kubernetes-preserve-unknown-fields": true,
                 "properties": {"status": status}}}}})
+    }
+
+    #[test]
+    fn definitions_of_other_projects_are_not_checked() {
+        let registry = Registry::all();
+        let kinds: Vec<String> = checked(&registry).map(|api| api.resource().kind.to_string()).collect();
+        assert!(kinds.iter().any(|kind| kind == "TorchJob"), "{kinds:?}");
+        assert!(!kinds.iter().any(|kind| kind == "MPIJob"), "{kinds:?}");
+        assert_eq!(kinds.len() + 1, registry.iter().count());
     }
 
     const WITH_STATUS: &str = "/apis/elasticdeeplearning.ai/v1/namespaces/{namespace}/aitrainingjobs/{name}/status";
