@@ -114,6 +114,15 @@ mod tests {
     }
 
     #[test]
+    fn no_two_names_differ_in_case_alone() {
+        let mut lower = std::collections::BTreeMap::new();
+        for name in Entrant::names() {
+            let other = lower.insert(name.to_ascii_lowercase(), name.clone());
+            assert_eq!(other, None, "{name}");
+        }
+    }
+
+    #[test]
     fn settings_keep_their_commas() {
         let list = Entrant::list("srtf, gain:a=0.3,b=4 ,tiresias-sim:fifo,max-min").unwrap();
         let names: Vec<&str> = list.iter().map(|e| e.name.as_str()).collect();

@@ -40,7 +40,7 @@ impl Policy for AfsL {
 
 impl Policy for AfsAuthors {
     fn name(&self) -> &'static str {
-        "afs-l"
+        "afs-l-authors"
     }
 
     fn is_elastic(&self) -> bool {

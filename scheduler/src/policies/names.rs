@@ -14,8 +14,9 @@ use crate::policies::simple::{Elastic, Key, Simple};
 use crate::policy::Policy;
 use crate::units::{GpuMicros, Micros};
 
-/// Names accepted by [`by_name`], in the order they are best shown: Voda's eight, references, our own. Voda's are also
-/// known by the names that published results use for them (`voda-fifo`, `voda-afs-l`, ...).
+/// Names accepted by [`by_name`], in the order they are best shown: Voda's eight, references, our own. No two differ in
+/// case alone. Voda's are also known by the names that published results use for them (`voda-fifo`, `voda-afs-l`, ...).
+/// `afs-l`, in that case, is an alias of `afs-l-authors`: queues and published results name it so.
 pub const NAMES: &[&str] = &[
     "FIFO",
     "ElasticFIFO",
@@ -32,7 +33,7 @@ pub const NAMES: &[&str] = &[
     "sjf",
     "max-min",
     "optimus",
-    "afs-l",
+    "afs-l-authors",
     "afs-p",
     "sia",
     "gain",
@@ -104,7 +105,7 @@ pub fn by_name(description: &str) -> Result<Box<dyn Policy>, NameError> {
         "sjf" => settings.none(Ordered { order: Order::Sjf })?,
         "max-min" => settings.none(MaxMin)?,
         "optimus" => settings.none(Optimus)?,
-        "afs-l" => settings.none(AfsAuthors)?,
+        "afs-l-authors" | "afs-l" => settings.none(AfsAuthors)?,
         "afs-p" => {
             settings.only(&["lease"], "lease")?;
             Box::new(AfsP { lease: Micros::from_secs(settings.whole("lease", 7200)?) })
@@ -238,6 +239,18 @@ mod tests {
         }
         let aliases = ["voda-fifo", "voda-tiresias-nopromote", "voda-elastic-tiresias-nopromote", "voda-ffdl"];
         assert!(aliases.iter().all(|name| by_name(name).is_ok()));
+    }
+
+    #[test]
+    fn no_two_names_differ_in_case_alone() {
+        let lower: std::collections::BTreeSet<String> = NAMES.iter().map(|name| name.to_ascii_lowercase()).collect();
+        assert_eq!(lower.len(), NAMES.len(), "{NAMES:?}");
+    }
+
+    #[test]
+    fn both_spellings_of_afs_l_keep_their_meaning() {
+        assert_eq!(by_name("AFS-L").unwrap().name(), "AFS-L");
+        assert_eq!(by_name("afs-l").unwrap().name(), "afs-l-authors");
     }
 
     #[test]

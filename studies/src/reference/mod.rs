@@ -42,7 +42,7 @@ pub fn by_name(name: &str) -> Option<Box<dyn Policy>> {
     Some(match name {
         "fifo-shrink" => Box::new(Shrink { order: ShrinkOrder::Submitted }),
         "srsf-shrink" => Box::new(Shrink { order: ShrinkOrder::Srsf }),
-        "tiresias" => Box::new(PolluxTiresias::default()),
+        "tiresias-pollux" | "tiresias" => Box::new(PolluxTiresias::default()),
         "voda-tiresias" => Box::new(Tiresias { queues: ported(Some(8)) }),
         "voda-tiresias-nopromote" => Box::new(Tiresias { queues: ported(None) }),
         "voda-elastic-tiresias" => Box::new(ElasticTiresias { queues: ported(Some(8)), compaction: 10 }),
@@ -59,11 +59,12 @@ fn ported(promote_knob: Option<u32>) -> Queues {
     Queues { limits: vec![GpuMicros(GpuMicros::from_gpu_secs(3600).0 - 1)], promote_knob }
 }
 
-/// Names that [`by_name`] knows; `tiresias-las-50h` stands for any number of GPU-hours.
+/// Names that [`by_name`] knows; `tiresias-las-50h` stands for any number of GPU-hours. `tiresias`, as published results name
+/// it, is an alias of `tiresias-pollux`.
 pub const NAMES: &[&str] = &[
     "fifo-shrink",
     "srsf-shrink",
-    "tiresias",
+    "tiresias-pollux",
     "tiresias-las-50h",
     "tiresias-sim:dlas",
     "tiresias-sim:dlas-gpu",

@@ -25,7 +25,7 @@ impl Default for PolluxTiresias {
 
 impl Policy for PolluxTiresias {
     fn name(&self) -> &'static str {
-        "tiresias"
+        "tiresias-pollux"
     }
 
     fn is_elastic(&self) -> bool {

@@ -41,7 +41,7 @@ const POLICIES: [[&str; 3]; 19] = [
     ["sjf", "shortest job first, halts nothing", "reference"],
     ["max-min", "equal shares, filled up step by step", "reference"],
     ["optimus", "the largest saving of time for each GPU", "Optimus"],
-    ["afs-l", "elastic, by length and gain, as its authors do", "NSDI'21"],
+    ["afs-l-authors", "AFS-L as its authors have it; alias afs-l", "NSDI'21"],
     ["afs-p", "elastic without lengths; GPUs are leased", "NSDI'21"],
     ["sia", "goodput over several GPU types, by prices", "SOSP'23"],
     ["gain", "value gained for each GPU, less costs of change", "Trainyard"],
