@@ -154,7 +154,8 @@ pub(crate) fn pack(source: &Source<'_>, to: File) -> Result<Archive, Failure> {
     Ok(Archive { file, bytes, digest, files: entries.iter().filter(|entry| !entry.metadata.is_dir()).count() })
 }
 
-fn digest(file: &mut File) -> io::Result<String> {
+/// Returns the SHA-256 of what follows in a file, in hexadecimal digits.
+pub(crate) fn digest(file: &mut File) -> io::Result<String> {
     let (mut reader, mut hash, mut piece) = (BufReader::with_capacity(PIECE, file), Sha256::new(), vec![0; PIECE]);
     loop {
         match reader.read(&mut piece)? {

@@ -17,9 +17,24 @@ pub(crate) struct VersionArgs {
     output: Output,
 }
 
+/// Commit of the build, where it is known.
+const COMMIT: Option<&str> = option_env!("TRAINYARD_COMMIT");
+/// Its date.
+const COMMIT_DATE: Option<&str> = option_env!("TRAINYARD_COMMIT_DATE");
+
+/// Returns program and version on one line, with the commit where it is known.
+pub(crate) fn words() -> String {
+    let built = match (COMMIT, COMMIT_DATE) {
+        (Some(commit), Some(date)) => format!(" (commit {commit} of {date})"),
+        (Some(commit), None) => format!(" (commit {commit})"),
+        (None, _) => String::new(),
+    };
+    format!("trainyard {}{built}", env!("CARGO_PKG_VERSION"))
+}
+
 /// Prints the version, the commit, and the served kinds.
 pub(crate) fn run(args: &VersionArgs) -> ExitCode {
-    let (commit, date) = (option_env!("TRAINYARD_COMMIT"), option_env!("TRAINYARD_COMMIT_DATE"));
+    let (commit, date) = (COMMIT, COMMIT_DATE);
     let kinds: Vec<(String, String)> = Registry::all()
         .iter()
         .map(|api| (api.resource().kind.to_string(), api.resource().api_version.to_string()))
@@ -31,12 +46,7 @@ pub(crate) fn run(args: &VersionArgs) -> ExitCode {
         out::line(&json!({"version": version, "commit": commit, "date": date, "kinds": kinds}).to_string());
         return ExitCode::SUCCESS;
     }
-    let built = match (commit, date) {
-        (Some(commit), Some(date)) => format!(" (commit {commit} of {date})"),
-        (Some(commit), None) => format!(" (commit {commit})"),
-        (None, _) => String::new(),
-    };
-    out::line(&format!("trainyard {}{built}", env!("CARGO_PKG_VERSION")));
+    out::line(&words());
     for (kind, version) in kinds {
         out::line(&format!("serves {kind} ({version})"));
     }

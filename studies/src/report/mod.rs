@@ -34,25 +34,64 @@ pub struct Error {
     pub problem: String,
 }
 
+/// A file that a report was made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// Its name, as it was given.
+    pub name: String,
+    /// Its size, with the unit.
+    pub size: String,
+    /// Digest of its contents, with the name of the hash.
+    pub digest: String,
+}
+
+/// What a report was made by and from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// The command line.
+    pub command: String,
+    /// Program and version, with the commit where it is known.
+    pub version: String,
+    /// The files.
+    pub inputs: Vec<Input>,
+}
+
 const STYLE: &str = "
 :root { color-scheme: light; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1b1f24; background: #fff; }
+* { box-sizing: border-box; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1b1f24; background: #fff;
+  overflow-wrap: anywhere; }
 h1 { font-size: 1.5rem; margin-bottom: .2rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .4rem; }
 p.what, p.note { color: #57606a; margin: .2rem 0; }
+.scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid #d8dee4; text-align: right; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid #d8dee4; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } td.best { font-weight: 600; background: #e6f4ea; }
-figure { margin: 1rem 0; } svg { width: 100%; height: auto; }
+figure { margin: .6rem 0; } svg { display: block; width: 100%; height: auto; } svg.narrow { display: none; }
+ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: .1rem 1rem; margin: .4rem 0; padding: 0; font-size: .9rem; }
+ul.legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .4rem; vertical-align: -.05rem; }
+.bars .name { font-weight: 600; margin-top: .5rem; }
+.bars .row { display: flex; align-items: center; gap: .5rem; font-size: .9rem; font-variant-numeric: tabular-nums; }
+.bars .what { flex: 0 0 2.8rem; color: #57606a; } .bars .track { flex: 1 1 auto; min-width: 0; }
+.bars .bar { display: block; height: .8rem; min-width: 1px; } .bars .value { flex: 0 0 6.5rem; text-align: right; }
+footer { margin: 3rem 0 2rem; border-top: 1px solid #d8dee4; font-size: .85rem; color: #57606a; }
+footer pre { white-space: pre-wrap; margin: .2rem 0; } footer dt { font-weight: 600; } footer dd { margin: 0 0 .1rem 1rem; }
+@media (max-width: 700px) { svg.wide { display: none; } svg.narrow { display: block; max-width: 480px; } }
 ";
 
 /// The report.
 ///
 /// `config` says in words how the studies were played. Plots of GPUs by job need outcomes that kept their changes; they
-/// are left out of the report for those that did not.
+/// are left out of the report for those that did not. All plots over time have one axis of time.
 ///
 /// # Errors
 /// The plotting library failed.
-pub fn html(workload: &Workload, config: &str, studies: &[Shown<'_>]) -> Result<String, Error> {
+pub fn html(
+    workload: &Workload,
+    config: &str,
+    studies: &[Shown<'_>],
+    provenance: &Provenance,
+) -> Result<String, Error> {
     let mut page = String::new();
     let title = format!("Scheduling study: {}", workload.name);
     let _ = write!(
@@ -71,29 +110,76 @@ pub fn html(workload: &Workload, config: &str, studies: &[Shown<'_>]) -> Result<
     }
     page.push_str(&table(studies));
     let gpus = workload.cluster.gpus();
-    let mut figure = |heading: &str, note: &str, svg: &str| {
-        let _ = write!(page, "<h2>{heading}</h2>\n<p class=\"note\">{}</p>\n<figure>{svg}</figure>\n", escape(note));
+    let mut section = |heading: &str, note: &str, figure: &str| {
+        let _ = write!(page, "<h2>{heading}</h2>\n<p class=\"note\">{}</p>\n{figure}\n", escape(note));
     };
-    figure("Policies", "Mean and 99th percentile of the completion time.", &plots::bars(studies)?);
-    figure(
-        "Completion times",
-        "Share of the jobs that took at most this time, from submission to end.",
-        &plots::cdf(studies)?,
-    );
-    figure("Queue", "Jobs that hold no GPU.", &plots::over_time("queue", "waiting jobs", studies, |s| s.waiting)?);
-    let held = plots::over_time("utilisation", "GPUs held", studies, |s| s.gpus)?;
-    figure(
-        "Utilisation",
-        &format!("GPUs held by jobs, of {gpus}. Held is not the same as useful: see efficiency above."),
-        &held,
-    );
+    section("Policies", "Mean and 99th percentile of the completion time.", &bars(studies));
+    let names = plots::policies(studies);
+    let share = "Share of the jobs that took at most this time, from submission to end.";
+    section("Completion times", share, &figure(&plots::cdf(studies)?, &names));
+    let waiting = plots::over_time("queue", studies, |s| s.waiting)?;
+    section("Queue", "Number of jobs that hold no GPU.", &figure(&waiting, &names));
+    let held = plots::over_time("utilisation", studies, |s| s.gpus)?;
+    let note = format!("GPUs held by jobs, of {gpus}. Held is not the same as useful: see efficiency above.");
+    section("Utilisation", &note, &figure(&held, &names));
     for study in studies.iter().filter(|s| !s.outcome.changes.is_empty()) {
-        let note = "The jobs that held most GPU time in colours, all others in grey.";
+        let note = "GPUs held. The jobs that held most GPU time are in colours, all others in grey.";
         let heading = format!("GPUs over time by job: {}", escape(study.name));
-        figure(&heading, note, &plots::by_job(workload, study.outcome)?);
+        let (plot, jobs) = plots::by_job(workload, studies, study.outcome)?;
+        section(&heading, note, &figure(&plot, &jobs));
     }
+    page.push_str(&foot(provenance));
     page.push_str("</body></html>\n");
     Ok(page)
+}
+
+/// A plot with its legend, which is text of the page: it wraps, and no name is cut.
+fn figure(plot: &str, legend: &[(String, String)]) -> String {
+    let mut text = format!("<figure>{plot}<ul class=\"legend\">");
+    for (name, colour) in legend {
+        let _ = write!(text, "<li><i style=\"background:{colour}\"></i>{}</li>", escape(name));
+    }
+    text.push_str("</ul></figure>");
+    text
+}
+
+/// Mean and 99th percentile of every policy as bars from zero, on one scale.
+fn bars(studies: &[Shown<'_>]) -> String {
+    let values = |s: &Shown<'_>| [("mean", s.summary.average_completion()), ("p99", seconds(s.summary.completion.p99))];
+    let most = studies.iter().flat_map(values).map(|(_, value)| value).fold(f64::MIN_POSITIVE, f64::max);
+    let mut text = String::from("<div class=\"bars\">");
+    for (study, (_, colour)) in studies.iter().zip(plots::policies(studies)) {
+        let _ = write!(text, "<div class=\"name\">{}</div>", escape(study.name));
+        for ((what, value), opacity) in values(study).into_iter().zip(["1", ".4"]) {
+            let _ = write!(
+                text,
+                "<div class=\"row\"><span class=\"what\">{what}</span><span class=\"track\"><span class=\"bar\" \
+                 style=\"width:{:.1}%;background:{colour};opacity:{opacity}\"></span></span>\
+                 <span class=\"value\">{value:.0} s</span></div>",
+                value / most * 100.0
+            );
+        }
+    }
+    text.push_str("</div>");
+    text
+}
+
+/// What the report was made by and from.
+fn foot(provenance: &Provenance) -> String {
+    let Provenance { command, version, inputs } = provenance;
+    let mut text = format!(
+        "<footer><h2>Provenance</h2>\n<p class=\"note\">Made by {}:</p>\n<pre>{}</pre>\n",
+        escape(version),
+        escape(command)
+    );
+    text.push_str("<dl>\n");
+    for Input { name, size, digest } in inputs {
+        let [name, size, digest] = [name, size, digest].map(|part| escape(part));
+        let _ = writeln!(text, "<dt>{name}</dt><dd>{size}</dd><dd>{digest}</dd>");
+    }
+    text.push_str("</dl>\n");
+    text.push_str("</footer>\n");
+    text
 }
 
 /// The figures of each study; the best of a column is marked where less or more is plainly better.
@@ -113,7 +199,7 @@ fn table(studies: &[Shown<'_>]) -> String {
         ("restarts/job", 2, None, |s| ratio(u128::from(s.restarts), s.jobs as u128)),
         ("worst fairness", 2, Some(true), |s| s.worst_fairness),
     ];
-    let mut text = String::from("<table><thead><tr><th>policy</th>");
+    let mut text = String::from("<div class=\"scroll\"><table><thead><tr><th>policy</th>");
     for (heading, ..) in &columns {
         let _ = write!(text, "<th>{heading}</th>");
     }
@@ -129,7 +215,7 @@ fn table(studies: &[Shown<'_>]) -> String {
         }
         text.push_str("</tr>\n");
     }
-    text.push_str("</tbody></table>\n");
+    text.push_str("</tbody></table></div>\n");
     text
 }
 
@@ -167,8 +253,19 @@ mod tests {
         let summaries = [0, 1].map(|i| Summary::of(&workload, &outcomes[i]));
         let studies: Vec<Shown<'_>> =
             (0..2).map(|i| Shown { name: names[i], outcome: &outcomes[i], summary: &summaries[i] }).collect();
-        let page = html(&workload, "a < b", &studies).unwrap();
-        assert_eq!(page.matches("<svg").count(), 6, "bars, cdf, queue, utilisation, and one by job for each policy");
+        let provenance = Provenance {
+            command: "trainyard schedule compare --trace '<t>.csv'".to_owned(),
+            version: "trainyard 1.0 (commit abc)".to_owned(),
+            inputs: vec![Input { name: "<t>.csv".into(), size: "9 bytes".into(), digest: "SHA-256 00ff".into() }],
+        };
+        let page = html(&workload, "a < b", &studies, &provenance).unwrap();
+        let plots = 5; // cdf, queue, utilisation, and one by job for each policy
+        assert_eq!(page.matches("<svg class=\"wide\"").count(), plots);
+        assert_eq!(page.matches("<svg class=\"narrow\"").count(), plots, "each again for a narrow screen");
+        let foot = page.split("<footer>").nth(1).unwrap();
+        for part in ["trainyard 1.0 (commit abc)", "--trace '&lt;t&gt;.csv'", "<dd>9 bytes</dd>", "SHA-256 00ff"] {
+            assert!(foot.contains(part), "{part}: {foot}");
+        }
         assert!(page.contains("&lt;t&gt;.csv") && page.contains("a &lt; b"));
         assert!(page.contains("<td class=\"best\">"), "the better mean is marked");
         for word in ["<script", "src=", "@import", "url(", "<link", "<c>", "a&b"] {

@@ -249,7 +249,8 @@ fn lock(dir: &Path) -> Result<File, Failure> {
             });
         }
     }
-    let text = format!("{}\n{}\n", std::process::id(), command_line());
+    let command: String = quoted(std::env::args()).chars().take(MAX_COMMAND_LENGTH).collect();
+    let text = format!("{}\n{command}\n", std::process::id());
     file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).map_err(|e| failed(&path, &e))?;
     Ok(file)
 }
@@ -266,15 +267,15 @@ fn check_older_run(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The command line of this process, on one line.
-fn command_line() -> String {
-    let words: Vec<String> = std::env::args()
+/// Returns the words of a command on one line.
+pub(crate) fn quoted(words: impl Iterator<Item = String>) -> String {
+    let words: Vec<String> = words
         .map(|word| {
             let plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control());
             if plain { word } else { format!("{word:?}") }
         })
         .collect();
-    words.join(" ").chars().take(MAX_COMMAND_LENGTH).collect()
+    words.join(" ")
 }
 
 fn write_marker(dir: &Path, marker: &Marker) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ use studies::rows::{self, RowHead};
 use studies::sim::{self, Outcome, Settings};
 use studies::summary::{Summary, ratio, seconds};
 
+use super::provenance;
 use super::study::{Setup, write};
 use crate::out::{self, Failure};
 
@@ -73,7 +74,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
         let shown: Vec<Shown<'_>> = (played.iter())
             .map(|p| Shown { name: &p.entrant.name, outcome: &p.outcome, summary: &p.summary })
             .collect();
-        write(path, report::html(&workload, &settings.words(), &shown)?.as_bytes())?;
+        let provenance = provenance::of(args.setup.files())?;
+        write(path, report::html(&workload, &settings.words(), &shown, &provenance)?.as_bytes())?;
     }
     let rows = result_rows(&workload, &settings, &played);
     match args.output {

@@ -8,6 +8,8 @@ mod decimal;
 mod eval;
 mod policies;
 #[cfg(feature = "studies")]
+mod provenance;
+#[cfg(feature = "studies")]
 mod recorded;
 #[cfg(feature = "studies")]
 mod study;

@@ -17,8 +17,8 @@ use studies::rows;
 use studies::sim::{self, Knowledge, Settings, SizeKnowledge, SpeedKnowledge};
 use studies::summary::{Summary, seconds};
 
-use super::check;
 use super::recorded::{self, Recorded, RecordedArgs};
+use super::{check, provenance};
 use crate::commands::simulate::duration;
 use crate::out::{self, Failure};
 
@@ -100,12 +100,23 @@ fn open(path: &Path) -> Result<(String, File), Failure> {
     Ok((name, file))
 }
 
+/// Returns whether a description of a cluster names a file.
+fn is_table(spec: &Path) -> bool {
+    spec.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"))
+}
+
 impl Setup {
+    /// Returns the files that are read.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let cluster = self.cluster.as_deref().map(Path::new).filter(|spec| is_table(spec));
+        [self.trace.as_deref(), self.profile.as_deref(), cluster].into_iter().flatten()
+    }
+
     /// Reads the files and joins them. Rows left out are reported on standard error.
     pub(super) fn workload(&self) -> Result<Workload, Failure> {
         let on_bad = if self.skip_bad { OnBadRow::Skip } else { OnBadRow::Refuse };
         let cluster = match (&self.cluster, self.gpus) {
-            (Some(spec), _) if Path::new(spec).extension().is_some_and(|e| e.eq_ignore_ascii_case("csv")) => {
+            (Some(spec), _) if is_table(Path::new(spec)) => {
                 let (name, file) = open(Path::new(spec))?;
                 Cluster::read(&name, file)?
             }
@@ -241,7 +252,8 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode, Failure> {
     let summary = Summary::of(&workload, &outcome);
     if let Some(path) = &args.report {
         let shown = Shown { name: &entrant.name, outcome: &outcome, summary: &summary };
-        let page = report::html(&workload, &settings.words(), &[shown])?;
+        let provenance = provenance::of(args.setup.files().chain(args.recorded.log.as_deref()))?;
+        let page = report::html(&workload, &settings.words(), &[shown], &provenance)?;
         write(path, page.as_bytes())?;
     }
     let mut jobs = Vec::new();
