@@ -113,7 +113,7 @@ enum Command {
     Version(version::VersionArgs),
     /// Run scenarios, each held to what it expects.
     Test(test::TestArgs),
-    /// Help with writing scenarios: their JSON Schema.
+    /// Help with writing scenarios: from a log, and their JSON Schema.
     Scenario(scenario::ScenarioArgs),
     /// Print a script that completes commands and options.
     Completion(completion::CompletionArgs),
@@ -151,7 +151,7 @@ fn main() -> ExitCode {
         Command::Logs(args) => logs::run(&args),
         Command::Wait(args) => wait::run(&args),
         Command::Test(args) => test::run(&args),
-        Command::Scenario(args) => Ok(scenario::run(&args)),
+        Command::Scenario(args) => scenario::run(&args),
         Command::Completion(args) => Ok(completion::completion(&args, command, "trainyard")),
         Command::Man(args) => completion::man(&args, &command),
         Command::Version(args) => Ok(version::run(&args)),

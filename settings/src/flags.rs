@@ -110,6 +110,42 @@ pub fn config(flags: &BTreeMap<String, Value>) -> Result<Config, Error> {
     Ok(config)
 }
 
+/// Returns the flags that make a configuration of the default one, and the members that no flag sets, in words.
+pub fn of(config: &Config) -> (BTreeMap<String, Value>, Option<String>) {
+    let (mut own, mut default) = (config.clone(), Config::default());
+    let mut flags = BTreeMap::new();
+    for (name, setting) in FLAGS {
+        let value = match setting {
+            Setting::Duration(field) => {
+                (*field(&mut own) != *field(&mut default)).then(|| Value::from(format!("{}ms", *field(&mut own))))
+            }
+            Setting::Switch(field) => (*field(&mut own) != *field(&mut default)).then(|| Value::from(*field(&mut own))),
+            Setting::OffSwitch(field) => {
+                (*field(&mut own) != *field(&mut default)).then(|| Value::from(!*field(&mut own)))
+            }
+            Setting::Limit(field) => (*field(&mut own) != *field(&mut default))
+                .then(|| field(&mut own).map_or_else(|| Value::from("none"), Value::from)),
+            Setting::Words(field) => {
+                (*field(&mut own) != *field(&mut default)).then(|| Value::from(field(&mut own).clone()))
+            }
+            Setting::Selector(field) => {
+                (*field(&mut own) != *field(&mut default)).then(|| Value::from(field(&mut own).name()))
+            }
+            Setting::Translation | Setting::Inert => None,
+        };
+        if let Some(value) = value {
+            flags.insert((*name).to_owned(), value);
+        }
+    }
+    let untold = [
+        ("quiet time of a term", config.quiet_ms, default.quiet_ms),
+        ("start deadline", config.start_timeout_ms, default.start_timeout_ms),
+    ];
+    let untold = untold.into_iter().filter(|(_, own, usual)| own != usual);
+    let words: Vec<String> = untold.map(|(name, own, _)| format!("{name} {own}ms")).collect();
+    (flags, (!words.is_empty()).then(|| words.join(", ")))
+}
+
 /// Returns the name of a flag with its words joined by `-`.
 pub(crate) fn plain(name: &str) -> String {
     name.trim_start_matches('-').replace('_', "-")
@@ -217,7 +253,11 @@ mod tests {
             dequeue_period_ms: 1_000,
             ..Config::default()
         };
-        assert_eq!(set, Ok(want));
+        assert_eq!(set, Ok(want.clone()));
+        let (flags, untold) = super::of(&want);
+        assert_eq!((config(&flags), flags.len(), untold), (Ok(want), 16, None));
+        let quiet = Config { quiet_ms: 5, ..Config::default() };
+        assert_eq!(super::of(&quiet), (BTreeMap::new(), Some("quiet time of a term 5ms".to_owned())));
         assert_eq!(of(json!({})), Ok(Config::default()));
         assert_eq!(of(json!({"restart-limit": "none"})), Ok(Config::default()));
         assert_eq!(of(json!({"restart-limit": 0})).unwrap().restart_limit, Some(0));

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apis::ApiError;
+use event_log::MemoryDisk;
 use model::{JobKey, Phase, Text};
 use serde_json::Value;
 
@@ -122,6 +123,8 @@ pub struct Outcome {
     pub log_records: u64,
     /// Digest of the log's last record.
     pub log_digest: String,
+    /// Disk of that log.
+    pub log: MemoryDisk,
     /// Appends and calls that took place.
     pub counted: (u32, u32),
     /// Every record of a job in the log, oldest first; only of a run without an extra crash.
@@ -266,6 +269,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
         outcome.phases.retain(|_, phases| !phases.is_empty());
         outcome.objects = self.simulation.backend.cluster().objects();
         (outcome.log_records, outcome.log_digest) = self.simulation.log_summary();
+        outcome.log = self.simulation.disk();
         outcome.counted = self.simulation.crash_plan().lock().counted();
         if self.traced {
             outcome.transitions = self.simulation.transitions()?;

@@ -186,6 +186,11 @@ impl<B: ClusterBackend> Simulation<B> {
         })
     }
 
+    /// Returns the disk of the log in use. It can be opened once the simulation is over.
+    pub fn disk(&self) -> MemoryDisk {
+        self.replicas.get(self.leader).cloned().unwrap_or_default().disk
+    }
+
     /// Returns every record of a job in the log in use, folded again.
     ///
     /// # Errors

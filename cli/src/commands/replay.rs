@@ -22,26 +22,32 @@ const MAX_LISTED_JOBS: usize = 100;
 #[command(after_help = "Examples:
   trainyard replay trainyard-data     decide every record again, and compare
   trainyard replay story.jsonl
-  trainyard replay scenario.yaml")]
+  trainyard replay scenario.yaml --log story.jsonl")]
 pub(crate) struct ReplayArgs {
     /// A scenario (`.yaml`), an exported log (`.jsonl`, `.jsonl.gz`) or a log directory.
     file: PathBuf,
     /// Text for people, or one JSON object.
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
+    /// Write the log of a scenario's run as JSON lines to this file.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
 }
 
 /// Replays.
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let ending = args.file.extension().and_then(|e| e.to_str()).unwrap_or_default();
     if args.file.is_dir() || matches!(ending, "jsonl" | "gz") {
+        if args.log.is_some() {
+            return Err(Failure::new(format!("--log: {} is a log, not a scenario", args.file.display())));
+        }
         replay_log(&args.file, args.output)
     } else {
-        replay_scenario(&args.file, args.output)
+        replay_scenario(&args.file, args.output, args.log.as_deref())
     }
 }
 
-fn replay_scenario(file: &Path, output: Output) -> Result<ExitCode, Failure> {
+fn replay_scenario(file: &Path, output: Output, log: Option<&Path>) -> Result<ExitCode, Failure> {
     let scenario = simulator::load(file)?;
     let run = simulator::run(&scenario);
     let expected = !scenario.expect.is_empty();
@@ -52,6 +58,9 @@ fn replay_scenario(file: &Path, output: Output) -> Result<ExitCode, Failure> {
             out::warn(&format!("not as expected: {difference}"));
         }
     })?;
+    if let Some(log) = log {
+        records::export(&outcome.log.open()?, log)?;
+    }
     match output {
         Output::Json => {
             let mut value = outcome.to_json();

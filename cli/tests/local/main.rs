@@ -12,6 +12,7 @@ mod detached;
 mod elastic;
 mod events;
 mod files;
+mod from_log;
 mod golden;
 mod help;
 mod logs;

@@ -8,7 +8,7 @@ cluster: {nodes: [{name: n1}], kubelet: manual}
 ";
 
 /// A scenario of the repository.
-fn scenario(name: &str) -> String {
+pub(crate) fn scenario(name: &str) -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/scenarios").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -1,0 +1,45 @@
+//! API calls that were refused or not answered, as steps that make them fail again.
+
+use engine::Job;
+use model::{ObjectRef, Outcome};
+use serde_json::{Value, json};
+
+/// What an answer means to a scenario.
+#[derive(Debug, PartialEq)]
+pub(super) enum Answer {
+    /// Nothing: the cluster of a scenario answers alike.
+    Usual,
+    /// The call fails.
+    Fails(Value),
+    /// No step leads to it.
+    Untold(String),
+}
+
+/// Reads an answer about an object of a job.
+pub(super) fn read(object: &ObjectRef, outcome: &Outcome, job: Option<&Job>, kind: &str) -> Answer {
+    let code = match outcome {
+        Outcome::Done | Outcome::Forced | Outcome::Gone => return Answer::Usual,
+        Outcome::Taken { .. } => {
+            return Answer::Untold(format!("the name of {object} was taken by an object of another owner"));
+        }
+        Outcome::Refused { code, .. } | Outcome::Unknown { code } => *code,
+    };
+    let (verb, kind) = match object {
+        ObjectRef::Pod(slot) => {
+            // A creation that was given up is read before it is tried again; a read follows no other call.
+            let planned = job.is_none_or(|job| job.planned_pods.contains(slot));
+            (if planned { "create" } else { "get" }, "Pod")
+        }
+        ObjectRef::Service(_) => ("create", "Service"),
+        ObjectRef::PodUid(_) => ("delete", "Pod"),
+        ObjectRef::ServiceUid(_) => ("delete", "Service"),
+        ObjectRef::Status | ObjectRef::EndAnnotation | ObjectRef::Finalizer | ObjectRef::Notes => ("patch", kind),
+        ObjectRef::Log => return Answer::Untold("the log of a pod could not be read".to_owned()),
+        ObjectRef::Job => ("delete", kind),
+        ObjectRef::Owned(owned) => {
+            let planned = job.and_then(|job| job.owned.get(owned)).is_some_and(|owned| owned.planned);
+            (if planned { "create" } else { "patch" }, &*owned.kind)
+        }
+    };
+    Answer::Fails(json!({"fail": {"verb": verb, "kind": kind, "code": code}}))
+}

@@ -1,0 +1,82 @@
+//! What a scenario is written from: the moments at which something happened to a job, and what stood around it.
+
+use std::collections::BTreeMap;
+
+use model::{JobKey, Position, Text, Timestamp};
+use serde_json::Value;
+
+/// Remark on a call of which the log does not tell whether it took effect.
+pub(super) const NOT_APPLIED: &str =
+    "whether the failed call took effect is not recorded; the scenario takes it that it did not";
+/// The same, where the other assumption led elsewhere than the log.
+const APPLIED: &str = "whether the failed call took effect is not recorded; the scenario takes it that it did";
+
+/// What happened at one position of the log.
+#[derive(Debug, Clone)]
+pub(super) struct Moment {
+    pub(super) position: Position,
+    pub(super) at: Timestamp,
+    /// Actions seen in one turn.
+    pub(super) actions: Vec<Value>,
+    /// Set if the actions are those of a node.
+    pub(super) node: Option<Text>,
+    /// What no action does.
+    pub(super) remarks: Vec<String>,
+    /// Time since just before a deadline that passed in the same turn, in milliseconds; 0 where none did.
+    pub(super) overdue: u64,
+}
+
+/// What a scenario is written from.
+#[derive(Debug, Clone)]
+pub(super) struct Story {
+    pub(super) key: JobKey,
+    pub(super) flags: BTreeMap<String, Value>,
+    pub(super) nodes: Vec<Value>,
+    /// Set if the MPI operator creates the job's pods.
+    pub(super) of_mpi_operator: bool,
+    pub(super) manifests: Vec<Value>,
+    pub(super) moments: Vec<Moment>,
+    /// Last record of the job.
+    pub(super) end: (Position, Timestamp),
+    pub(super) phases: Vec<&'static str>,
+    /// The job's state at the end in its API's word; `None` once its object is gone.
+    pub(super) state: Option<String>,
+}
+
+impl Story {
+    /// Returns every remark with the positions that it is about.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let mut all: Vec<(&str, Vec<String>)> = Vec::new();
+        for moment in &self.moments {
+            for remark in &moment.remarks {
+                let position = moment.position.to_string();
+                match all.iter_mut().find(|(known, _)| known == remark) {
+                    Some((_, positions)) => positions.push(position),
+                    None => all.push((remark, vec![position])),
+                }
+            }
+        }
+        let line = |(remark, mut positions): (&str, Vec<String>)| {
+            positions.dedup();
+            let records = if positions.len() == 1 { "record" } else { "records" };
+            format!("{records} {}: {remark}", positions.join(", "))
+        };
+        all.into_iter().map(line).collect()
+    }
+
+    /// Takes it that calls whose outcome is not recorded took effect. Returns false where there are none.
+    pub(super) fn assume_applied(&mut self) -> bool {
+        let mut any = false;
+        for moment in &mut self.moments {
+            let uncertain = moment.remarks.iter_mut().find(|remark| *remark == NOT_APPLIED);
+            if let (Some(remark), Some(fail)) =
+                (uncertain, moment.actions.first_mut().and_then(|step| step.get_mut("fail")))
+            {
+                APPLIED.clone_into(remark);
+                fail["applied"] = true.into();
+                any = true;
+            }
+        }
+        any
+    }
+}
