@@ -51,16 +51,21 @@ impl ServerArgs {
         self.server.is_some()
     }
 
+    /// Returns how the cluster is reached.
+    pub(crate) fn connection(&self) -> api_server::Options {
+        api_server::Options {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            ..api_server::Options::default()
+        }
+    }
+
     fn options(&self) -> LocateOptions {
         LocateOptions {
             server: self.server.clone().filter(|server| server != "auto"),
             token_file: self.token_file.clone(),
             authority: self.certificate_authority.clone(),
-            connection: api_server::Options {
-                kubeconfig: self.kubeconfig.clone(),
-                context: self.context.clone(),
-                ..api_server::Options::default()
-            },
+            connection: self.connection(),
             namespace: self.operator_namespace.clone(),
             lease: self.operator_lease.clone(),
         }

@@ -1,13 +1,16 @@
-//! The cluster that `torchrun`, `voda` and `collect` talk to: objects as JSON, and connections to pods.
+//! The cluster that `torchrun`, `voda`, `collect` and `logs` talk to: objects as JSON, and connections to pods.
 //!
 //! Owns requests and the words of their failures. It must not know what a command is for. Tests: `cli/tests/process_nodes/plugin.rs`.
 
+use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use futures_util::{AsyncBufReadExt as _, Stream};
 use http::{Method, Request};
 use k8s_driver::api_server::{self, error_chain};
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::LogParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -57,9 +60,14 @@ impl Cluster {
             context: args.context.clone(),
             ..api_server::Options::default()
         };
-        let connection = api_server::connect(&options).await?;
-        let upgrading = api_server::connect_upgradable(&options).await?.client;
-        let namespace = args.namespace.clone().unwrap_or(connection.namespace);
+        Self::connect_to(&options, args.namespace.clone()).await
+    }
+
+    /// Connects to a cluster; without a namespace that of the context is meant.
+    pub(crate) async fn connect_to(options: &api_server::Options, namespace: Option<String>) -> Result<Self, Failure> {
+        let connection = api_server::connect(options).await?;
+        let upgrading = api_server::connect_upgradable(options).await?.client;
+        let namespace = namespace.unwrap_or(connection.namespace);
         Ok(Self { client: connection.client, upgrading, namespace })
     }
 
@@ -131,9 +139,19 @@ impl Cluster {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Pods, to read what they print.
-    pub(crate) fn pod_logs(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+    /// Returns the lines that a container of a pod printed; `None` where there are none: the pod is gone, or the run that is asked for.
+    pub(crate) async fn pod_lines(
+        &self,
+        pod: &str,
+        params: &LogParams,
+    ) -> Result<Option<impl Stream<Item = io::Result<String>> + Unpin + use<>>, Failure> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        match pods.log_stream(pod, params).await {
+            Ok(stream) => Ok(Some(stream.lines())),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(kube::Error::Api(status)) if status.code == 400 && params.previous => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
     }
 
     /// Pods, to connect to them.

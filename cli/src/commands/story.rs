@@ -50,6 +50,11 @@ impl LogLocation {
         !self.server.given() && self.data_dir().is_none_or(|dir| holder(dir).is_none())
     }
 
+    /// Returns how the cluster of a live operator is reached.
+    pub(crate) fn connection(&self) -> k8s_driver::api_server::Options {
+        self.server.connection()
+    }
+
     /// Returns the time that a state is looked at: now, or the end of a log that is kept.
     pub(crate) fn now(&self, state: &State) -> Timestamp {
         if self.log.is_some() { state.at } else { local::now() }

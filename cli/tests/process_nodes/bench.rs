@@ -106,8 +106,31 @@ impl Bench {
         self.wait("pod", pod, phase, |pod| text(pod, "/status/phase") == phase)
     }
 
+    /// Runs this program. Returns its exit code, its output and its errors.
+    pub(crate) fn trainyard(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(PROGRAM);
+        command.args(words).env("KUBECONFIG", self.plane.kubeconfig()).current_dir(self.directory.path());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    }
+
     /// An operator with no more rights than `deploy/` gives it; it ends with what is returned.
     pub(crate) fn operator(&self) -> Process {
+        self.operator_at("none")
+    }
+
+    /// The same, and it serves its log. Returns once it does.
+    pub(crate) fn operator_with_log(&self) -> Process {
+        let operator = self.operator_at("127.0.0.1:0");
+        until("the operator serves its log", || match self.trainyard(&["ps", "--server", "auto"]) {
+            (Some(0), ..) => Ok(()),
+            (_, _, error) => Err(error),
+        });
+        operator
+    }
+
+    fn operator_at(&self, log_address: &str) -> Process {
         for file in ["namespace", "service-account", "roles", "rbac"] {
             self.plane.apply(&deployed(&format!("{file}.yaml"))).unwrap_or_else(|error| panic!("{file}: {error}"));
         }
@@ -116,7 +139,7 @@ impl Bench {
         command.arg("operator").arg("--kubeconfig").arg(self.plane.kubeconfig_for(account).unwrap());
         command.arg("--data-directory").arg(self.directory.path().join("operator"));
         command.args(["--leader-elect-resource-namespace=trainyard-system"]);
-        command.args(["--health-address=none", "--log-address=none"]);
+        command.args(["--health-address=none", &format!("--log-address={log_address}")]);
         Process(self.plane.spawn("operator", command).unwrap())
     }
 }

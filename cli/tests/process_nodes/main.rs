@@ -5,6 +5,7 @@
 //! at a time: five at once are too much for a small machine.
 
 mod bench;
+mod logs;
 mod plugin;
 
 use std::time::Duration;

@@ -1,6 +1,9 @@
-//! `trainyard logs`: what the pods of a job wrote, from the files of a data directory.
+//! `trainyard logs`: what the pods of a job wrote, from the files of a data directory, or from the API server of a cluster.
 //!
-//! Owns which file is meant, and following it. The files are `local`'s, the job is the log's. Tests: `tests/local/logs.rs`.
+//! Owns which pods and which file are meant, and following it. The files are `local`'s, the job is the log's; [`cluster`] reads pods
+//! of a cluster. Tests: `tests/local/logs.rs`.
+
+mod cluster;
 
 use std::fs::{self, File};
 use std::io;
@@ -8,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use apis::Registry;
 use clap::Args;
 use engine::failures::Failures;
 use engine::{Job, Scope, State};
@@ -29,12 +33,15 @@ const JOB_POLL_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = "Without --rank and --all: the pod that failed first, or else rank 0.
 
+On a cluster (--server) the operator's log tells the ranks, and the API server
+of the kubeconfig what pods wrote. --previous then is the run before of a
+container that was restarted in its pod, not of a pod that was replaced.
+
 Examples:
   trainyard logs train -f             follow rank 0 until the job has ended
   trainyard logs train --rank 2 --previous
   trainyard logs train --all --tail 5
-
-On a cluster, pods keep their own logs: kubectl logs POD")]
+  trainyard logs train --server auto --all -f")]
 pub(crate) struct LogsArgs {
     /// The job: NAMESPACE/NAME, or NAME in namespace default. May be left out where there is one job.
     job: Option<String>,
@@ -81,12 +88,13 @@ struct Output {
 
 /// Prints output of pods.
 pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
-    let Some(data_dir) = args.location.data_dir() else {
+    let data_dir = args.location.data_dir();
+    if data_dir.is_none() && !args.location.is_remote() {
         return Err(Failure::new(
-            "this log holds what was decided, not what pods wrote. Of a cluster: kubectl logs POD; `trainyard get JOB` lists \
-             the pods. Of a run: --data-dir DIR",
+            "this log holds what was decided, not what pods wrote. Of a cluster: --server auto, or kubectl logs POD. Of a run: \
+             --data-dir DIR",
         ));
-    };
+    }
     let (state, failures) = read(args)?;
     let key = jobs::find(&state, args.job.as_deref())?;
     let Some(job) = state.job(&key) else { return Ok(ExitCode::from(out::FOUND)) };
@@ -96,6 +104,11 @@ pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
         places.iter().find(|place| *place.name == *pod.name)
     });
     let chosen = choose(args, &key, &places, failed.filter(|_| job.phase.is_terminal()))?;
+    let Some(data_dir) = data_dir else {
+        let registry = Registry::all();
+        let Some(api) = registry.api_of(&key) else { return Ok(ExitCode::from(out::FOUND)) };
+        return cluster::print(args, &key, api, &chosen);
+    };
     let shown: Vec<Shown> = chosen.iter().map(|place| shown(args, data_dir, &key, &job, place)).collect();
     if args.follow {
         return follow(args, &key, &shown);
@@ -111,10 +124,15 @@ pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
     if any {
         return Ok(ExitCode::SUCCESS);
     }
-    let name = jobs::written(&key);
+    Ok(nothing(args, &key))
+}
+
+/// Says that there is no output, and returns the exit code for that.
+fn nothing(args: &LogsArgs, key: &JobKey) -> ExitCode {
+    let name = jobs::written(key);
     let what = if args.previous { "no run before the last one" } else { "no output yet" };
     out::warn(&format!("{name}: {what}; where the job is: trainyard get {name}{}", args.location.option()));
-    Ok(ExitCode::from(out::FOUND))
+    ExitCode::from(out::FOUND)
 }
 
 /// Reads the log: the state, and what failed of each job.

@@ -8,16 +8,14 @@ use std::time::Duration;
 
 use apis::{JobApi as _, torchrunjob::TorchrunJob};
 use clap::Args;
-use futures_util::{AsyncBufReadExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
+use futures_util::TryStreamExt as _;
 use kube::api::LogParams;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::job::{self, API, JOBS, text};
-use crate::commands::cluster::{Cluster, failed};
+use crate::commands::cluster::Cluster;
 use crate::out::{self, Failure};
 
 /// Interval between two looks at a job that is followed.
@@ -74,7 +72,7 @@ pub(super) async fn run(cluster: &Cluster, args: &LogsArgs) -> Result<ExitCode, 
                 if !has_started(&pod) || !read.insert(text(&pod, "/metadata/uid").to_owned()) {
                     continue;
                 }
-                let reader = follow_pod(cluster.pod_logs(), pod, args.follow, args.tail, lines.clone());
+                let reader = follow_pod(cluster.clone(), pod, args.follow, args.tail, lines.clone());
                 if args.follow {
                     readers.spawn(reader);
                 } else {
@@ -131,7 +129,7 @@ fn has_started(pod: &Value) -> bool {
 }
 
 async fn follow_pod(
-    api: Api<Pod>,
+    cluster: Cluster,
     pod: Value,
     follow: bool,
     tail: Option<i64>,
@@ -144,14 +142,9 @@ async fn follow_pod(
         tail_lines: tail,
         ..LogParams::default()
     };
-    let stream = match api.log_stream(name, &params).await {
-        Ok(stream) => stream,
-        // It is gone, and so is what it wrote.
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
-        Err(error) => return Err(failed(&error)),
-    };
-    let mut stream = stream.lines();
-    while let Some(line) = stream.try_next().await? {
+    // One that is gone takes what it wrote with it.
+    let Some(mut written) = cluster.pod_lines(name, &params).await? else { return Ok(()) };
+    while let Some(line) = written.try_next().await? {
         if lines.send(format!("{name} | {line}")).await.is_err() {
             break;
         }

@@ -1,0 +1,177 @@
+//! What the pods of a job on a cluster write, from the API server.
+//!
+//! Owns which run of which pod is read, and following those that come later. The job and its ranks are the operator's log's.
+//! Tests: `cli/tests/process_nodes/logs.rs`.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apis::JobApi;
+use futures_util::TryStreamExt as _;
+use kube::api::LogParams;
+use model::JobKey;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::LogsArgs;
+use crate::commands::cluster::Cluster;
+use crate::jobs::Place;
+use crate::out::{self, Failure};
+
+/// Interval between two looks at a job that is followed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Lines that wait to be printed.
+const LINE_CHANNEL_CAPACITY: usize = 1024;
+
+/// A job whose pods are read.
+#[derive(Clone)]
+struct Source<'a> {
+    cluster: Cluster,
+    api: Arc<dyn JobApi>,
+    key: &'a JobKey,
+    args: &'a LogsArgs,
+}
+
+/// A run of a container.
+struct Run {
+    pod: String,
+    container: String,
+    /// Uid of the pod, and restarts of the container.
+    id: (String, u64),
+}
+
+/// Prints what these pods wrote; returns whether there was anything to read.
+pub(super) fn print(
+    args: &LogsArgs,
+    key: &JobKey,
+    api: &Arc<dyn JobApi>,
+    places: &[&Place],
+) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let connection = args.location.connection();
+        let cluster = Cluster::connect_to(&connection, Some(key.namespace.to_string())).await?;
+        let source = Source { cluster, api: Arc::clone(api), key, args };
+        if args.follow {
+            return source.follow(places).await;
+        }
+        let mut any = false;
+        for place in places {
+            // Rank by rank.
+            if let Some(run) = source.run_of(&place.name).await? {
+                any |= read(&source.cluster, run, params(args), args.all, &mut |line| {
+                    out::line(&line);
+                    std::future::ready(true)
+                })
+                .await?;
+            }
+        }
+        Ok(if any { ExitCode::SUCCESS } else { super::nothing(args, key) })
+    })
+}
+
+fn params(args: &LogsArgs) -> LogParams {
+    LogParams {
+        follow: args.follow,
+        previous: args.previous,
+        tail_lines: args.tail.and_then(|lines| i64::try_from(lines).ok()),
+        ..LogParams::default()
+    }
+}
+
+impl Source<'_> {
+    /// Returns the run of a pod's container that can be read now: one that was started.
+    async fn run_of(&self, pod: &str) -> Result<Option<Run>, Failure> {
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.cluster.namespace);
+        let Some(object) = self.cluster.find(&path).await? else { return Ok(None) };
+        let main = self.api.main_containers(&object).into_iter().next().map(str::to_owned);
+        let container = self.args.container.clone().or(main).unwrap_or_default();
+        let statuses = ["/status/containerStatuses", "/status/initContainerStatuses"]
+            .map(|list| object.pointer(list).and_then(Value::as_array));
+        let mut statuses = statuses.into_iter().flatten().flatten();
+        let Some(status) = statuses.find(|status| status["name"] == container.as_str()) else { return Ok(None) };
+        let restarts = status["restartCount"].as_u64().unwrap_or_default();
+        let waits = status["state"].get("waiting").is_some_and(|waiting| !waiting.is_null());
+        if restarts == 0 && (waits || status["state"].is_null()) {
+            return Ok(None);
+        }
+        let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Ok(Some(Run { pod: pod.to_owned(), container, id: (uid, restarts) }))
+    }
+
+    /// Returns whether the job has ended, or its object is gone.
+    async fn is_over(&self) -> Result<bool, Failure> {
+        let version = format!("/apis/{}", self.api.resource().api_version);
+        let path = self.cluster.path(&version, self.api.plural(), &self.key.name);
+        let Some(object) = self.cluster.find(&path).await? else { return Ok(true) };
+        let is_other = object.pointer("/metadata/uid").and_then(Value::as_str) != Some(&*self.key.uid.0);
+        Ok(is_other || self.api.adopt(&object).mirror.phase.is_terminal())
+    }
+
+    /// Prints what is written until the job has ended.
+    async fn follow(&self, places: &[&Place]) -> Result<ExitCode, Failure> {
+        let (lines, mut inbox) = mpsc::channel::<String>(LINE_CHANNEL_CAPACITY);
+        let printer = tokio::spawn(async move {
+            while let Some(line) = inbox.recv().await {
+                out::line(&line);
+            }
+        });
+        let (mut known, mut pods, mut readers) = (BTreeSet::new(), BTreeSet::new(), JoinSet::new());
+        loop {
+            // Pods are looked at after the job: nothing begins once it has ended.
+            let is_over = self.is_over().await?;
+            for place in places {
+                let Some(run) = self.run_of(&place.name).await?.filter(|run| known.insert(run.id.clone())) else {
+                    continue;
+                };
+                let mut params = params(self.args);
+                if !pods.insert(run.pod.clone()) {
+                    // Of a later run nothing is left out.
+                    params.tail_lines = None;
+                }
+                let (cluster, lines, label) = (self.cluster.clone(), lines.clone(), self.args.all);
+                readers.spawn(async move {
+                    read(&cluster, run, params, label, &mut |line| {
+                        let lines = lines.clone();
+                        async move { lines.send(line).await.is_ok() }
+                    })
+                    .await
+                });
+            }
+            while let Some(done) = readers.try_join_next() {
+                done??;
+            }
+            if is_over {
+                break;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        drop(lines);
+        while let Some(done) = readers.join_next().await {
+            done??;
+        }
+        printer.await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Passes on the lines of a run, until `each` says that no more are wanted. Returns whether the API server has that run.
+async fn read<Passed: Future<Output = bool>>(
+    cluster: &Cluster,
+    run: Run,
+    params: LogParams,
+    label: bool,
+    each: &mut impl FnMut(String) -> Passed,
+) -> Result<bool, Failure> {
+    let params = LogParams { container: Some(run.container).filter(|name| !name.is_empty()), ..params };
+    let Some(mut lines) = cluster.pod_lines(&run.pod, &params).await? else { return Ok(false) };
+    while let Some(line) = lines.try_next().await? {
+        if !each(if label { format!("{} | {line}", run.pod) } else { line }).await {
+            break;
+        }
+    }
+    Ok(true)
+}
