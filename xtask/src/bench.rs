@@ -16,12 +16,16 @@ use std::time::{Duration, Instant};
 
 use crate::run::{Problem, Scratch, Watched, cargo, io, is_there, output, succeed, target, text, watch};
 
-const TOPICS: [&str; 10] =
-    ["fold", "replay", "append", "transition", "instructions", "memory", "over", "queues", "size", "simulate"];
+const TOPICS: [&str; 11] =
+    ["fold", "replay", "ask", "append", "transition", "instructions", "memory", "over", "queues", "size", "simulate"];
 /// Records of the log that is folded.
 const RECORDS: u64 = 1_000_000;
 /// Records of its beginning, whose replay may take no less memory than that of the whole.
 const FEW_RECORDS: usize = 100_000;
+/// Maximum time of an answer about a job, in milliseconds.
+const ASK_AIM_MS: f64 = 50.0;
+/// Runs of which the fastest counts.
+const TRIES: u32 = 3;
 const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Measures the topics named, or all but those that stand apart.
@@ -76,6 +80,7 @@ impl Bench {
                     succeed(self.example().arg("fold").arg("--file").arg(log))?;
                 }
                 "replay" => self.replay()?,
+                "ask" => self.ask()?,
                 "append" => {
                     println!();
                     let mut append = Command::new(self.release.join("examples").join("append_bench"));
@@ -120,6 +125,37 @@ impl Bench {
         let growth = ratio(long.peak_kib, short.peak_kib);
         row("growth for ten times the records", &format!("{growth:.2}"), "<= 1.50", Some(growth <= 1.5));
         row("seconds for the longer one", &format!("{:.1}", long.seconds), "", None);
+        Ok(())
+    }
+
+    /// A question about a job must not take longer than a prompt: on the whole log, and on one that begins with its present state.
+    fn ask(&mut self) -> Result<(), Problem> {
+        let export = self.log()?;
+        let log = self.scratch.join("log");
+        self.measure(&["log", "import", path(&export), "--to", path(&log)])?;
+        heading(&format!(
+            "ask: `trainyard ps` and `explain` of a log directory with {RECORDS} records, best of {TRIES}"
+        ));
+        for place in ["the whole log", "compacted"] {
+            if place == "compacted" {
+                self.measure(&["log", "compact", path(&log)])?;
+            }
+            let listed =
+                output(Command::new(self.release.join("trainyard")).args(["ps", "-o", "name", "--log"]).arg(&log))?;
+            let names = text(&listed);
+            let job = names.lines().next().ok_or_else(|| Problem::failed("the log has no live job".to_owned()))?;
+            for words in [vec!["ps"], vec!["explain", job]] {
+                let question: Vec<&str> = words.iter().copied().chain(["--log", path(&log)]).collect();
+                let mut best = f64::INFINITY;
+                for _ in 0..TRIES {
+                    best = best.min(self.measure(&question)?.seconds);
+                }
+                let verb = words.first().copied().unwrap_or_default();
+                let met = best * 1000.0 < ASK_AIM_MS;
+                let aim = format!("< {ASK_AIM_MS:.0}");
+                row(&format!("{verb}, {place}, milliseconds"), &format!("{:.0}", best * 1000.0), &aim, Some(met));
+            }
+        }
         Ok(())
     }
 

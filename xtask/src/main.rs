@@ -24,8 +24,8 @@ use run::Problem;
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test              everything a change has to pass: format, lints, purity, wasm build, tests, a run as a user
-  bench [TOPIC]...  what is promised against what is measured, one table per topic (all: fold replay append transition
-                    instructions memory over queues size simulate)
+  bench [TOPIC]...  what is promised against what is measured, one table per topic (all: fold replay ask append
+                    transition instructions memory over queues size simulate)
   bench cluster     the operator on a real control plane beside a bare client (--quick, --large; --help tells more)
   bench schedule    how long each policy takes to decide, by jobs and GPUs (or those named: gain AFS-L ...)
   cluster up        a real Kubernetes control plane on this machine (--nodes 20 --gpus 8 --process-nodes 0)
