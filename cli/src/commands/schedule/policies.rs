@@ -24,7 +24,7 @@ pub(super) struct PoliciesArgs {
     output: Output,
 }
 
-/// Name, what it does, and its origin.
+/// Name, what it does, and its origin: a system, or the publication in whose simulator the rule stands.
 const POLICIES: [[&str; 3]; 19] = [
     ["FIFO", "by submission, at the minimum, skipping the big", "Voda"],
     ["ElasticFIFO", "the same, and the rest in turns", "Voda"],
@@ -34,13 +34,13 @@ const POLICIES: [[&str; 3]; 19] = [
     ["ElasticTiresias", "the same, shrunk when many wait, else grown", "TPDS'22"],
     ["FfDLOptimizer", "the largest sum of speeds", "MASCOTS'20"],
     ["AFS-L", "elastic, by length and gain, as Voda has it", "NSDI'21"],
-    ["fifo-strict", "by submission; what is too big holds up the rest", "reference"],
-    ["fifo-backfill", "by submission; later ones pass where they fit", "reference"],
-    ["srtf", "shortest remaining time, may halt others", "reference"],
-    ["srsf", "shortest remaining time x GPUs, may halt others", "reference"],
-    ["sjf", "shortest job first, halts nothing", "reference"],
-    ["max-min", "equal shares, filled up step by step", "reference"],
-    ["optimus", "the largest saving of time for each GPU", "Optimus"],
+    ["fifo-strict", "by submission; what is too big holds up the rest", "NSDI'19"],
+    ["fifo-backfill", "by submission; later ones pass where they fit", "NSDI'19"],
+    ["srtf", "shortest remaining time, may halt others", "NSDI'19"],
+    ["srsf", "shortest remaining time x GPUs, may halt others", "NSDI'19"],
+    ["sjf", "fewest GPUs first, may halt others", "NSDI'19"],
+    ["max-min", "equal shares, filled up step by step", "NSDI'21"],
+    ["optimus", "the largest saving of time for each GPU", "EuroSys'18"],
     ["afs-l-authors", "AFS-L as its authors have it; alias afs-l", "NSDI'21"],
     ["afs-p", "elastic without lengths; GPUs are leased", "NSDI'21"],
     ["sia", "goodput over several GPU types, by prices", "SOSP'23"],
@@ -77,7 +77,7 @@ mod tests {
     fn every_policy_has_a_line_that_fits() {
         assert_eq!(POLICIES.map(|[name, ..]| name), scheduler::NAMES);
         for [name, about, origin] in POLICIES {
-            assert!(about.len() <= 49 && origin.len() <= 10, "{name}");
+            assert!(about.len() <= 49 && origin.len() <= 10 && !origin.is_empty(), "{name}");
         }
     }
 }
