@@ -160,7 +160,9 @@ impl State {
                 if is_stale {
                     return Admission::STALE;
                 }
-                let echo = PodFact { rv: known.rv, ..(**pod).clone() } == *known;
+                // The version counts where the pod is to be released: it is the precondition.
+                let is_held = pod.protected.is_some() && pod.deleting.is_some() && pod.rv != known.rv;
+                let echo = PodFact { rv: known.rv, ..(**pod).clone() } == *known && !is_held;
                 Admission::unless(!echo, Admission::UNCHANGED)
             }
             Fact::Service(service) => {
