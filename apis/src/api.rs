@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Notes, OwnedRef, Phase, SlotId,
+    Event, Fact, FieldError, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Notes, OwnedRef, Phase, PodMark, SlotId,
     SpecFact, Text, Timestamp,
 };
 use serde_json::{Value, json};
@@ -259,6 +259,11 @@ pub trait JobApi: Send + Sync {
     /// Returns the Kubernetes Events that report written notes.
     fn noted(&self, _notes: &Notes) -> Vec<JobEvent> {
         Vec::new()
+    }
+
+    /// Renders the merge patch of a pod that puts a mark on it.
+    fn pod_mark(&self, _mark: &PodMark) -> Value {
+        json!({})
     }
 
     /// Returns the container whose log tells how long a step of the training takes; `None` where none does.

@@ -25,6 +25,7 @@ pub mod elasticjob;
 pub mod events;
 pub mod fields;
 pub mod foreign;
+pub mod kruise;
 pub mod kubernetes;
 pub mod kueue;
 pub mod manifest;

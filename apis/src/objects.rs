@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 pub const INCARNATION: &str = "trainyard.dev/incarnation";
 /// Annotation: shape of a pod, that is what of the number of replicas is written into it.
 pub const SHAPE: &str = "trainyard.dev/shape";
+/// Annotation of pods: number of pods that they were told to train with, where that can change while they run.
+pub const SIZE: &str = "trainyard.dev/size";
 
 /// Annotation on an object that a job owns: digest of the contents it was last given.
 pub const DIGEST: &str = "trainyard.dev/digest";

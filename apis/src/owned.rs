@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{JobApi, RenderInput};
 use crate::call::Resource;
+use crate::kruise;
 use crate::kueue::{self, WORKLOAD};
 use crate::objects::{
     DIGEST, KEEP, OWNED_BY, annotation, at, deleting_at, name, owned_by, owner_reference, resource_version, text_at,
@@ -146,6 +147,10 @@ fn state(api_version: &str, kind: &str, object: &Value) -> State {
         let (ready, gate) = kueue::state(object);
         return State { ready, failed: None, gate: Some(gate) };
     }
+    if resource == kruise::REQUEST.resource() {
+        let (ready, failed) = kruise::state(object);
+        return State { ready, failed, gate: None };
+    }
     if resource != CLAIM.resource() {
         return State { ready: true, failed: None, gate: None };
     }
@@ -197,7 +202,11 @@ pub fn complete(
         Keep::Finalized => belong("finalized"),
         Keep::Left => {}
         Keep::WithJob | Keep::UntilEnd => {
-            metadata.insert("ownerReferences".to_owned(), json!([owner_reference(api_version, source.job)]));
+            let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
+            let own = owner_reference(api_version, source.job);
+            if let Some(owners) = owners.as_array_mut().filter(|owners| !owners.contains(&own)) {
+                owners.push(own);
+            }
         }
     }
     if !annotations.is_empty() {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::api::JobApi;
 use crate::node::true_conditions;
 use crate::objects::{
-    SHAPE, annotation, deleting_at, incarnation, list_at, name, resource_version, text_at, time_at, uid,
+    SHAPE, SIZE, annotation, deleting_at, incarnation, list_at, name, resource_version, text_at, time_at, uid,
 };
 
 /// Conditions that every healthy pod goes through.
@@ -77,6 +77,7 @@ pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
             .collect(),
         restarts: restarts(object),
         shape: annotation(object, SHAPE).map(Text::from),
+        size: annotation(object, SIZE).map(Text::from),
         protected: api.pod_finalizer().and_then(|own| protected(own, object)),
     })
 }

@@ -209,6 +209,7 @@ mod tests {
             "Owned persistentvolumeclaims app=torchrun",
             "Owned configmaps app=torchrun",
             "Owned podgroups group-name=train.distributed.io",
+            "Owned containerrecreaterequests group-name=train.distributed.io",
             "Owned queues app=torchrun",
             "Pod pods GroupName=elasticdeeplearning.ai",
             "Pod pods group-name=elastic.pytorch.org",

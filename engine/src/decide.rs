@@ -45,6 +45,7 @@ pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<Event> {
 }
 
 pub(crate) use self::first_failure::until as failures_awaited_until;
+pub(crate) use self::refresh::old_pods;
 
 /// Decides and applies until nothing follows or the phase changed: the events of one record. At its end the job's deadline stands.
 pub fn step(state: &mut State, key: &JobKey) -> Vec<Event> {
@@ -129,7 +130,7 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if let Some(events) = halts::without_share(context, job, spec) {
         return events;
     }
-    if let Some(events) = refresh::old_pods(job, spec) {
+    if let Some(events) = refresh::renew(job, spec) {
         return events;
     }
     if let Some(events) = restarts::misshapen(job, spec) {
@@ -147,6 +148,7 @@ fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
         || !job.planned_services.is_empty()
         || job.has_outdated_objects()
         || job.missing_notes().is_some()
+        || job.spec().is_some_and(|spec| !job.marks(spec).is_empty())
         || job.holding.has_target;
     if job.is_fenced(term) || (events.is_empty() && !waiting) {
         return events;

@@ -86,6 +86,10 @@ impl State {
             commands.push(Command::CreateService { slot: slot.clone() });
         }
         Self::own_objects(job, commands);
+        for (uid, mark) in job.spec().map(|spec| job.marks(spec)).unwrap_or_default() {
+            let Some(pod) = job.pods.get(&uid) else { continue };
+            commands.push(Command::MarkPod { name: pod.fact.name.clone(), uid, mark });
+        }
         commands.extend(job.missing_notes().map(|notes| Command::WriteNotes { notes, rv: job.rv }));
     }
 
@@ -109,6 +113,8 @@ impl State {
                 commands.push(Command::UpdateOwned { object, uid, rv: fact.rv });
             }
         }
+        let restarts = job.owned.iter().filter(|(object, owned)| owned.planned && job.restarts_pods(object));
+        commands.extend(restarts.map(|(object, _)| Command::CreateOwned { object: object.clone() }));
         if !job.phase.is_terminal() {
             commands.extend(job.unread().map(|object| Command::ReadOwned { object: object.clone() }));
         }

@@ -176,6 +176,7 @@ impl Job {
     pub(crate) fn is_optional(&self, object: &OwnedRef) -> bool {
         let wanted = self.spec().and_then(|spec| spec.owned.iter().find(|owned| owned.object == *object));
         wanted.is_some_and(|owned| matches!(owned.awaits, Awaits::ExistsIfServed | Awaits::Admitted))
+            || self.restarts_pods(object)
     }
 
     /// Returns true for an owned object that was given up, because the cluster does not serve its type.

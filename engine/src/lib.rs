@@ -35,6 +35,7 @@ pub mod gates;
 pub mod group;
 pub mod holding;
 pub mod holds;
+mod in_place;
 pub mod job;
 mod jobs;
 pub mod nodes;

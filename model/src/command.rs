@@ -155,6 +155,15 @@ pub enum Command {
         /// The job's resourceVersion last observed: a precondition.
         rv: ResourceVersion,
     },
+    /// Mark a pod whose containers are restarted in place.
+    MarkPod {
+        /// Its uid: a precondition.
+        uid: Uid,
+        /// Its name.
+        name: Text,
+        /// The mark.
+        mark: PodMark,
+    },
     /// Read the last line of a pod's log.
     ReadLog {
         /// Name of the pod.
@@ -176,7 +185,9 @@ impl Command {
         match self {
             Self::CreatePod { slot, .. } | Self::ReadPod { slot } => ObjectRef::Pod(slot.clone()),
             Self::CreateService { slot } => ObjectRef::Service(slot.clone()),
-            Self::DeletePod { uid, .. } | Self::ReleasePod { uid, .. } => ObjectRef::PodUid(uid.clone()),
+            Self::DeletePod { uid, .. } | Self::ReleasePod { uid, .. } | Self::MarkPod { uid, .. } => {
+                ObjectRef::PodUid(uid.clone())
+            }
             Self::DeleteService { uid, .. } => ObjectRef::ServiceUid(uid.clone()),
             Self::WriteEndAnnotation => ObjectRef::EndAnnotation,
             Self::DeleteJob => ObjectRef::Job,
@@ -191,6 +202,15 @@ impl Command {
             Self::WriteStatus { .. } => ObjectRef::Status,
         }
     }
+}
+
+/// A mark on a pod whose containers are restarted in place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodMark {
+    /// The number of pods that it trains with, before the restart.
+    Size(Text),
+    /// The shape that it has, after the restart.
+    Shape(Text),
 }
 
 /// A consequence of the state: a command to dispatch, or the time of the next look.

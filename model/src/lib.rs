@@ -35,7 +35,7 @@ pub mod share;
 pub mod spec;
 
 pub use autoscaler::{Autoscaled, Autoscaler, Scaling, ScalingCondition, ScalingStep};
-pub use command::{Command, Effect, ObjectRef, Outcome};
+pub use command::{Command, Effect, ObjectRef, Outcome, PodMark};
 pub use config::Config;
 pub use coordination::{Coordination, QueueSelector, QuotaFact};
 pub use event::{Allocation, Cause, CauseKind, Decision, Event, Replacement};

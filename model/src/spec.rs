@@ -65,6 +65,9 @@ pub struct JobSpec {
     pub counts_users: bool,
     /// Request to the coordinator; `None` for a job that does not wait for it.
     pub coordination: Option<Box<Coordination>>,
+    /// Type of the objects by which another system restarts the containers of an old pod, where the cluster serves it; `None`: old pods
+    /// are created again. API version and kind.
+    pub restarts_by: Option<(Text, Text)>,
     /// Bounds of a group that is resized by what its pods report; `None`: none is.
     pub autoscaler: Option<Box<Autoscaler>>,
 }
@@ -95,6 +98,7 @@ impl Default for JobSpec {
             observes_pods: false,
             counts_users: false,
             coordination: None,
+            restarts_by: None,
             autoscaler: None,
         }
     }
@@ -151,6 +155,8 @@ pub struct GroupSpec {
     pub min: Option<u32>,
     /// Shape of its pods: what of the number of replicas is written into each. Pods of another shape are replaced together.
     pub shape: Option<Text>,
+    /// Number of pods that each of its pods trains with, where that is noted on them.
+    pub size: Option<Text>,
     /// States of other groups that its pods wait for.
     pub after: Vec<Dependency>,
     /// Set if its pods run once for each shape: a success counts through halts and restarts, and survives a lost log.
@@ -184,6 +190,7 @@ impl Default for GroupSpec {
             gpus: false,
             min: None,
             shape: None,
+            size: None,
             after: Vec::new(),
             once: false,
             drops_succeeded: false,

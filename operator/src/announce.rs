@@ -35,6 +35,7 @@ impl Operator {
             | Command::WriteEndAnnotation
             | Command::WriteNotes { .. }
             | Command::ReadLog { .. }
+            | Command::MarkPod { .. }
             | Command::WriteStatus { .. } => return,
         };
         let (kind_of_event, reason, message) = match answer {

@@ -36,6 +36,7 @@ impl Operator {
                 Purpose::Command(command) => self.answer(&key, command, answer, facts),
                 Purpose::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
                 Purpose::ReadOwned(command) => self.updated(&key, &command, answer, facts),
+                Purpose::ReadMarked(command) => self.marked(&key, &command, answer, facts),
                 Purpose::ReadJob { known, .. } => {
                     if let Ok(job) = answer {
                         let have = objects::resource_version(&job);
@@ -113,6 +114,10 @@ impl Operator {
                 Ok(_) | Err(ApiError { code: 404 | 409, .. }),
             ) => {
                 self.in_flight.read_next(key, Purpose::ReadOwned(command));
+                return;
+            }
+            (Command::MarkPod { .. }, Ok(_) | Err(ApiError { code: 404 | 409, .. })) => {
+                self.in_flight.read_next(key, Purpose::ReadMarked(command));
                 return;
             }
             (Command::DeleteOwned { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
@@ -209,6 +214,19 @@ impl Operator {
             self.announce_taken(key, command, &held, unseen);
         }
         facts.push(key, Fact::Answered { object: object.clone(), outcome });
+    }
+
+    /// Takes in the read of a pod after a mark was put on it.
+    fn marked(&mut self, key: &JobKey, command: &Command, answer: ApiAnswer, facts: &mut Intake) {
+        match (command, answer) {
+            (_, Ok(pod)) => self.take_object(&pod, facts),
+            (Command::MarkPod { uid, .. }, Err(ApiError { code: 404, .. })) => {
+                facts.push(key, Fact::PodGone { uid: uid.clone(), rv: None });
+            }
+            (_, Err(error)) => {
+                facts.push(key, Fact::Answered { object: command.object(), outcome: outcome_of(error) });
+            }
+        }
     }
 
     /// Takes in the read of an owned object after a patch of it.

@@ -148,6 +148,11 @@ impl Operator {
                     ..call(Verb::Patch, api.resource(), key, &key.name)
                 }
             }
+            Command::MarkPod { uid, name, mark } => ApiCall {
+                body: Some(api.pod_mark(mark)),
+                uid: Some(uid.clone()),
+                ..call(Verb::Patch, pods(), key, name)
+            },
             Command::ReadLog { pod } => ApiCall {
                 body: Some(serde_json::json!({"container": api.log_container()})),
                 ..call(Verb::Log, pods(), key, pod)
@@ -191,9 +196,12 @@ impl Operator {
             | Purpose::ReadOwned(Command::UpdateOwned { object, .. } | Command::ReportOwned { object, .. }) => {
                 self.owned_call(Verb::Get, key, object)
             }
-            Purpose::ReadJob { .. } | Purpose::ReadTaken(_) | Purpose::ReadOwned(_) | Purpose::Command(_) => {
-                call(Verb::Get, api.resource(), key, &key.name)
-            }
+            Purpose::ReadMarked(Command::MarkPod { name, .. }) => get("Pod", name),
+            Purpose::ReadJob { .. }
+            | Purpose::ReadMarked(_)
+            | Purpose::ReadTaken(_)
+            | Purpose::ReadOwned(_)
+            | Purpose::Command(_) => call(Verb::Get, api.resource(), key, &key.name),
         })
     }
 

@@ -15,7 +15,7 @@ use crate::api::{JobEvent, PodSlot, RenderInput};
 use crate::events::normal;
 use crate::fields::Findings;
 use crate::modelversion::words::FAILOVER;
-use crate::objects::{annotation, at, text_at};
+use crate::objects::{SIZE, annotation, at, text_at};
 use crate::replicas::slot_name;
 use crate::template::{append_list, containers};
 
@@ -24,7 +24,7 @@ pub(super) const PROTECTOR: &str = "distributed.io/preempt-protector";
 /// Label of pods and of the master's service: generation of the job's object.
 pub(super) const GENERATION: &str = "distributed.io/job-generation";
 /// Annotation of pods: number of pods that train.
-const WORLD_SIZE: &str = "distributed.io/world-size";
+pub(super) const WORLD_SIZE: &str = "distributed.io/world-size";
 
 /// Annotation on a job: pods are being replaced, or were.
 const SCALE_STATE: &str = "distributed.io/scale-state";
@@ -162,7 +162,9 @@ pub(super) fn add(source: RenderInput<'_>, pod: PodSlot<'_>, generation: u64, re
         insert(metadata, "labels", GENERATION, json!(generation.to_string()));
         if trains {
             let size = Network::of(source).world_size();
-            insert(metadata, "annotations", WORLD_SIZE, json!(size.to_string()));
+            for key in [WORLD_SIZE, SIZE] {
+                insert(metadata, "annotations", key, json!(size.to_string()));
+            }
         }
     }
     if !trains {

@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use model::{Decision, Event, Fact, Phase, SlotId};
+use model::{Decision, Event, Fact, OwnedFact, Phase, SlotId};
 use serde_json::{Value, json};
 
 use super::model_output;
 use super::tasks::TEMPLATE_POLICY;
 use crate::api::{JobEvent, JobStep};
 use crate::events::{exit, exit_code, normal, overridden_policies, warning};
+use crate::kruise::REQUEST;
 use crate::modelversion;
 
 /// Returns the Events that report a record.
@@ -20,6 +21,7 @@ pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
         match fact {
             // The exit code counts while a sidecar still runs.
             Fact::Pod(pod) if pod.deleting.is_none() => found.extend(exit(&step.key.namespace, pod)),
+            Fact::Owned(request) if &*request.object.kind == REQUEST.kind => found.extend(restarted(request)),
             Fact::Spec(spec) => found.extend(overridden_policies(spec, TEMPLATE_POLICY)),
             _ => {}
         }
@@ -27,6 +29,24 @@ pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
     found.extend(step.events.iter().filter_map(|event| decision(step, event)));
     found.extend(step.events.iter().filter_map(|event| short_quota(step, event)));
     found
+}
+
+/// Reports the end of a request to restart the containers of a pod.
+fn restarted(request: &OwnedFact) -> Option<JobEvent> {
+    let name = &request.object.name;
+    let event = match &request.failed {
+        Some(why) => warning("FailedRestartContainer", format!("pod {name}: {why}; it is created again")),
+        None if request.ready => {
+            normal("ContainerRecreateSucceed", format!("pod {name}: its containers were restarted"))
+        }
+        None => return None,
+    };
+    Some(JobEvent { salt: salt(request.rv.0), ..event })
+}
+
+/// Returns the salt of an Event that a number tells from others.
+fn salt(number: u64) -> u32 {
+    u32::try_from(number.checked_rem(u64::from(u32::MAX)).unwrap_or_default()).unwrap_or_default()
 }
 
 /// Reports a quota that has no room for the job.
@@ -55,7 +75,9 @@ fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
                 format!("the master wrote the model on node {found}, not {written}; its version names {found}");
             Some(warning("ModelVersionNodeChanged", message))
         }
-        Event::OwnedDropped { .. } => Some(normal("JobTerminated", "the job has ended; its pod groups go".to_owned())),
+        Event::OwnedDropped { objects } if objects.iter().any(|object| &*object.kind != REQUEST.kind) => {
+            Some(normal("JobTerminated", "the job has ended; its pod groups go".to_owned()))
+        }
         Event::Lost { slots } => Some(failed(step, slots.iter().map(|(slot, _)| slot))),
         Event::PhaseChanged { to, message } => phase_changed(step, *to, message),
         Event::Decided(decision) => {
@@ -88,7 +110,6 @@ fn failed<'a>(step: &JobStep<'a>, slots: impl Iterator<Item = &'a SlotId>) -> Jo
 
 fn phase_changed(step: &JobStep<'_>, to: Phase, message: &str) -> Option<JobEvent> {
     let at = step.job.milestones.back().map(|last| last.at.0).unwrap_or_default();
-    let salt = u32::try_from(at.checked_rem(u64::from(u32::MAX)).unwrap_or_default()).unwrap_or_default();
     let event = match to {
         Phase::Pending => normal("JobEnqueued", message.to_owned()),
         Phase::Queued => normal("JobDequeued", "pods may be created".to_owned()),
@@ -97,5 +118,5 @@ fn phase_changed(step: &JobStep<'_>, to: Phase, message: &str) -> Option<JobEven
         }
         _ => return None,
     };
-    Some(JobEvent { salt, ..event })
+    Some(JobEvent { salt: salt(at), ..event })
 }

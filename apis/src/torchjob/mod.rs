@@ -1,7 +1,7 @@
 //! TorchJob (`train.distributed.io/v1alpha1`), as torch-on-k8s served it.
 //!
 //! Each file has one direction: `spec` reads the job object with `run_policy`, `tasks`, `coordination`, `elastic_args` and `model_output`. `pods`,
-//! `services`, `pod_groups` and `network` render from it, with `elastic` for what stands on the objects of elastic jobs. `status`, `conditions` and `adopt` write and read its status, `events` reports records in
+//! `services`, `pod_groups` and `network` render from it, with `elastic` for what stands on the objects of elastic jobs and `restarts` for requests to restart their containers. `status`, `conditions` and `adopt` write and read its status, `events` reports records in
 //! this API's reasons, `autoscaler` reads its bounds and logs, `crd` is its schema, `words` its vocabulary. Nothing here decides
 //! anything about a job's life. Tests: `tests/`, and beside the smaller files.
 
@@ -17,6 +17,7 @@ mod model_output;
 mod network;
 mod pod_groups;
 mod pods;
+mod restarts;
 mod run_policy;
 mod services;
 mod spec;
@@ -28,13 +29,14 @@ mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobKey, Notes, OwnedRef, Phase, SlotId, SpecFact, Text, Timestamp};
+use model::{FieldError, JobKey, Notes, OwnedRef, Phase, PodMark, SlotId, SpecFact, Text, Timestamp};
 use serde_json::{Value, json};
 use settings::TorchSettings;
 
 use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::fields::Finding;
+use crate::kruise;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::modelversion;
 use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
@@ -116,13 +118,14 @@ impl JobApi for TorchJob {
     }
 
     fn owned_types(&self) -> &'static [OwnedType] {
-        &[pod_groups::POD_GROUP, SERVICE, WORKLOAD, RESOURCE_FLAVOR]
+        &[pod_groups::POD_GROUP, kruise::REQUEST, SERVICE, WORKLOAD, RESOURCE_FLAVOR]
     }
 
     fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
         match &*object.kind {
             kind if kind == SERVICE.kind => services::of_master(source),
             modelversion::KIND => Ok(model_output::render(source, job)),
+            kind if kind == kruise::REQUEST.kind => restarts::request(source, job, object),
             _ => pod_groups::pod_group(source, object),
         }
     }
@@ -133,6 +136,10 @@ impl JobApi for TorchJob {
 
     fn noted(&self, notes: &Notes) -> Vec<JobEvent> {
         elastic::events(notes)
+    }
+
+    fn pod_mark(&self, mark: &PodMark) -> Value {
+        restarts::mark(mark)
     }
 
     fn log_container(&self) -> Option<&'static str> {

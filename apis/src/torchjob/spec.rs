@@ -20,6 +20,7 @@ use super::words::{CONTAINER, KIND, NETWORK_MODE, PORT, PORT_NAME, Task};
 use super::{autoscaler, coordination, elastic, elastic_args, model_output, pod_groups, services};
 use crate::api::RenderInput;
 use crate::fields::{Finding, Findings};
+use crate::kruise;
 use crate::objects::{annotation, at, list_at, name, namespace, text_at, uid};
 use crate::replicas;
 use crate::schema;
@@ -80,7 +81,9 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
     if let (Some(workers), Some(manifest)) = (workers, manifest.as_object_mut()) {
         manifest.insert("workerKey".to_owned(), json!(workers.key));
     }
-    let mut spec = JobSpec { autoscaler, ..job_spec(groups, &run) };
+    let request = kruise::REQUEST;
+    let restarts_by = is_elastic.then(|| (Text::from(request.api_version), Text::from(request.kind)));
+    let mut spec = JobSpec { autoscaler, restarts_by, ..job_spec(groups, &run) };
     spec.coordination = settings.coordinator.then(|| Box::new(coordination::of(object, &tasks, &run)));
     spec.owned = pod_groups::objects(&manifest, &spec.groups);
     let key = JobKey {

@@ -192,6 +192,9 @@ pub(super) fn groups(
     let is_elastic = notes.elastic.is_some();
     // Pods of an older generation of the object are replaced.
     let shape = notes.elastic.map(|elastic| Text::from(elastic.generation.to_string()));
+    let trains = |each: &&TaskSpec<'_>| each.task != Task::AiMaster;
+    let sum = tasks.iter().filter(trains).fold(0u32, |sum, each| sum.saturating_add(each.replicas));
+    let size = shape.as_ref().map(|_| Text::from(sum.to_string()));
     let group = |each: &TaskSpec<'_>| {
         let upstream = match each.task {
             Task::AiMaster => None,
@@ -217,6 +220,7 @@ pub(super) fn groups(
             // The service of the master is an object of the job.
             services: each.task != Task::Master && !is_torch_elastic && each.port().is_some(),
             shape: shape.clone().filter(|_| each.task != Task::AiMaster),
+            size: size.clone().filter(|_| each.task != Task::AiMaster),
             gpus: each.gpus,
             after: after.into_iter().collect(),
             // Those of the kubelet.

@@ -55,6 +55,7 @@ fn pod_fact(uid: &str, index: u32, rv: u64) -> PodFact {
         restarts: 0,
         shape: None,
         protected: None,
+        size: None,
     }
 }
 

@@ -53,7 +53,7 @@ fn is_over(job: &Job, spec: &JobSpec, object: &OwnedRef, owned: &Owned) -> bool 
         }
         Some(wanted) => wanted.keep == Keep::UntilEnd && job.phase.is_terminal(),
         // Nothing else would delete it, or free the quota that it holds.
-        None => fact.keep == Keep::Finalized || fact.gate.is_some(),
+        None => fact.keep == Keep::Finalized || fact.gate.is_some() || job.has_restarted(spec, object),
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
     match fact {
         Fact::Spec(fact) => {
             let restarts = fact.notes.as_ref().is_some_and(|notes| notes.restarts.is_some());
-            if restarts || fact.spec.as_ref().is_ok_and(|spec| spec.autoscaler.is_some()) {
+            if restarts || fact.spec.as_ref().is_ok_and(spec6) {
                 return 6;
             }
             if fact.spec.as_ref().is_ok_and(spec5) {
@@ -32,6 +32,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
             }
             format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
         }
+        Fact::Pod(fact) if fact.size.is_some() => 6,
         Fact::Pod(fact) if fact.protected.is_some() => 4,
         Fact::Pod(fact) => format(pod(fact), false),
         Fact::Measured { .. } => 6,
@@ -168,6 +169,12 @@ fn spec4(spec: &JobSpec) -> bool {
 fn spec5(spec: &JobSpec) -> bool {
     let demand = |demand: &Demand| demand.category.is_some() || demand.units.is_some() || demand.level > 0;
     spec.counts_users || spec.coordination.is_some() || spec.demand.as_ref().is_some_and(demand)
+}
+
+/// Returns true for a spec with members that format 6 adds.
+fn spec6(spec: &JobSpec) -> bool {
+    let has_size = spec.groups.iter().any(|group| group.size.is_some());
+    spec.autoscaler.is_some() || spec.restarts_by.is_some() || has_size
 }
 
 /// Returns true for an owned object with words that format 4 adds.

@@ -42,6 +42,7 @@ const METADATA: FieldMask = Only(&[
         Only(&[
             (objects::INCARNATION, All),
             (objects::SHAPE, All),
+            (objects::SIZE, All),
             (objects::DIGEST, All),
             (objects::OWNED_BY, All),
             (objects::KEEP, All),
@@ -104,6 +105,8 @@ pub(crate) const OWNED: FieldMask = Only(&[
         "status",
         Only(&[
             ("phase", All),
+            ("message", All),
+            ("containerRecreateStates", Each(&Only(&[("name", All), ("phase", All), ("message", All)]))),
             ("conditions", All),
             ("admission", Only(&[("podSetAssignments", Each(&Only(&[("name", All), ("flavors", All)])))])),
             ("admissionChecks", Each(&Only(&[("podSetUpdates", All)]))),

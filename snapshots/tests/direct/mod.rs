@@ -129,6 +129,7 @@ fn stranger(slot: SlotId, name: &str, rv: ResourceVersion) -> model::PodFact {
         restarts: 0,
         shape: None,
         protected: None,
+        size: None,
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use model::fact::Adopted;
 use model::{
-    Autoscaled, Autoscaler, Event, Fact, JobSpec, Measurement, Mirror, Noted, ObjectRef, Outcome, Scaling,
-    ScalingCondition, ScalingStep, SpecFact, Timestamp,
+    Autoscaled, Autoscaler, Event, Fact, GroupSpec, JobSpec, Measurement, Mirror, Noted, ObjectRef, Outcome, PodFact,
+    PodPhase, Scaling, ScalingCondition, ScalingStep, SpecFact, Timestamp,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -51,6 +51,11 @@ pub(super) fn facts() -> Vec<Fact> {
     let adopted = mirrors.map(|mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() })));
     let mut facts = vec![Fact::Spec(Box::new(spec)), noted(true), noted(false)];
     facts.extend(adopted);
+    let restarted = JobSpec { restarts_by: Some(("v1".into(), "Restart".into())), ..JobSpec::default() };
+    let sized = GroupSpec { size: Some("3".into()), ..GroupSpec::default() };
+    let sized = JobSpec { groups: vec![sized], ..JobSpec::default() };
+    facts.extend([restarted, sized].map(|spec| Fact::Spec(Box::new(spec_fact(spec)))));
+    facts.push(Fact::Pod(Box::new(PodFact { size: Some("3".into()), ..values::pod(PodPhase::Running) })));
     facts.extend([Fact::Measured { latency_us: Some(123_000) }, Fact::Measured { latency_us: None }]);
     facts.push(Fact::Answered { object: ObjectRef::Log, outcome: Outcome::Done });
     facts

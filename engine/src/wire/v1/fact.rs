@@ -272,6 +272,8 @@ pub(super) struct PodFact {
     shape: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     protected: Option<Vec<Text>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<Text>,
 }
 
 #[serde_as]

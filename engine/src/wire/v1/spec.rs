@@ -160,6 +160,8 @@ pub(super) struct JobSpec {
     #[serde_as(as = "Option<Box<Autoscaler>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     autoscaler: Option<Box<model::Autoscaler>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restarts_by: Option<(Text, Text)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -239,6 +241,8 @@ pub(super) struct GroupSpec {
     #[serde_as(as = "Option<SizeRange>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sizes: Option<model::SizeRange>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<Text>,
 }
 
 #[serde_as]

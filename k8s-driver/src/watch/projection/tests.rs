@@ -46,7 +46,9 @@ fn facts(registry: &Registry, object: &Value) -> String {
         }
         "Node" => format!("{:?}", apis::node::fact(object)),
         "ResourceQuota" => format!("{:?}", apis::quota::fact(object)),
-        "PersistentVolumeClaim" | "Workload" => format!("{:?} {:?}", registry.owner(object), apis::owned::fact(object)),
+        "PersistentVolumeClaim" | "Workload" | "ContainerRecreateRequest" => {
+            format!("{:?} {:?}", registry.owner(object), apis::owned::fact(object))
+        }
         _ => {
             let api = registry.get(&Resource::of(object)).unwrap();
             let read = (api.job_fact(object), api.spec_fact(object), api.adopt(object));
@@ -61,7 +63,7 @@ fn keep_of(kind: &str) -> FieldMask {
         "Pod" => POD,
         "Service" => SERVICE,
         "Node" => NODE,
-        "PersistentVolumeClaim" | "Workload" => OWNED,
+        "PersistentVolumeClaim" | "Workload" | "ContainerRecreateRequest" => OWNED,
         "ResourceQuota" => QUOTA,
         _ => JOB,
     }
@@ -78,7 +80,8 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
         };
         for object in outcome.steps.iter().flat_map(|step| &step.objects) {
             let kind = object["kind"].as_str().unwrap_or_default();
-            let of_all = ["Pod", "Service", "Node", "PersistentVolumeClaim", "Workload", "ResourceQuota"];
+            let owned = ["PersistentVolumeClaim", "Workload", "ContainerRecreateRequest"];
+            let of_all = [&owned[..], &["Pod", "Service", "Node", "ResourceQuota"]].concat();
             let known = of_all.contains(&kind) || registry.get(&Resource::of(object)).is_some();
             if !known || !seen.insert(object.to_string()) {
                 continue;
@@ -101,6 +104,7 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
         ("TorchrunJob", 100),
         ("PersistentVolumeClaim", 20),
         ("Workload", 20),
+        ("ContainerRecreateRequest", 5),
     ];
     for (kind, least) in others.map(|(kind, least)| (kind.to_owned(), least)).into_iter().chain(jobs) {
         let (count, whole, small) = kinds[&kind];

@@ -258,6 +258,7 @@ mod tests {
             restarts: 0,
             shape: None,
             protected: None,
+            size: None,
         }
     }
 
