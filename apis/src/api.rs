@@ -266,7 +266,7 @@ pub trait JobApi: Send + Sync {
         json!({})
     }
 
-    /// Returns the container whose log tells how long a step of the training takes; `None` where none does.
+    /// Returns the container in whose log the time of a step of the training stands; `None` where there is none.
     fn log_container(&self) -> Option<&'static str> {
         None
     }

@@ -55,6 +55,13 @@ pub enum Verb {
     Log,
 }
 
+impl Verb {
+    /// Returns true if calls of this verb change nothing.
+    pub const fn is_read(self) -> bool {
+        matches!(self, Self::Get | Self::Log)
+    }
+}
+
 /// One call to the API server. Every write is idempotent by construction: fixed name, uid or resourceVersion precondition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiCall {

@@ -269,7 +269,7 @@ impl Real {
             let message = format!("{:?} {} {}: {error}", call.verb, call.resource.kind, call.name);
             self.refusals.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         }
-        let noted = !matches!(call.verb, Verb::Get | Verb::Log) && call.object.is_some() && answer.is_ok();
+        let noted = !call.verb.is_read() && call.object.is_some() && answer.is_ok();
         let answer = answer.map(|object| match self.names.object_back(&object) {
             Some(back) => Arc::new(back),
             None => object,

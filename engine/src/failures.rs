@@ -151,24 +151,13 @@ mod tests {
                 lost_peer: false,
             },
         };
+        let name = Text::from(format!("j-w-{index}"));
+        let slot = SlotId { group: "w".into(), index };
         Fact::Pod(Box::new(PodFact {
-            uid: format!("u{index}").as_str().into(),
-            name: format!("j-w-{index}").into(),
-            slot: Some(SlotId { group: "w".into(), index }),
-            rv: ResourceVersion(7),
             incarnation: Incarnation(2),
             phase: PodPhase::Failed,
-            node: None,
-            started: None,
-            deleting: None,
             containers: vec![container("side", false, 9, None), container("main", true, code, Some(message))],
-            reason: None,
-            message: None,
-            conditions: Vec::new(),
-            restarts: 0,
-            shape: None,
-            protected: None,
-            size: None,
+            ..PodFact::accepted(format!("u{index}").as_str().into(), name, Some(slot), ResourceVersion(7))
         }))
     }
 

@@ -80,11 +80,11 @@ pub use error::Error;
 pub use execution::Execution;
 pub use gpus::VisibleGpus;
 pub use last_words::of_file as last_output;
-pub use log_files::newest_log;
+pub use log_files::{log_file, log_run, newest_log};
 pub use nearest::{has_program, nearest_program};
 pub use options::{BackOff, Options, Output, PathIn, Peer, Peers, Prepare, Sink, Waker};
 pub use private::keep_files_private;
-pub use processes::{Processes, log_file};
+pub use processes::Processes;
 pub use security::{Unhonoured, unhonoured};
 pub use volumes::is_plain_name;
 

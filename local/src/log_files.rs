@@ -1,4 +1,4 @@
-//! Finds the files that containers print to.
+//! Names and finds the files that containers print to.
 //!
 //! Must not read them. Tests: at the end.
 
@@ -7,8 +7,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A container's run: the pod's incarnation, and how often the container had been started in it before.
+use crate::plan::log_path;
+
+/// A container's run: the pod's incarnation, and the restarts of the container in it.
 type Run = (u32, u32);
+
+/// The log file of a container: of the pod's `incarnation` (annotation `trainyard.dev/incarnation`), and of the
+/// `restart`-th run inside that pod, counted from 0.
+#[must_use]
+pub fn log_file(
+    data_dir: &Path,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    incarnation: u32,
+    restart: u32,
+) -> PathBuf {
+    let run = if restart == 0 { incarnation.to_string() } else { format!("{incarnation}.{restart}") };
+    log_path(data_dir, namespace, pod, container, &run)
+}
 
 /// Returns the file of a container's newest run, or of the run before that in the same pod.
 ///
@@ -33,23 +50,24 @@ pub fn newest_log(
     let mut newest: Option<(SystemTime, Run)> = None;
     for entry in entries {
         let entry = entry?;
-        let Some(run) = entry.file_name().to_str().and_then(|name| run_of(name, container)) else { continue };
+        let name = entry.file_name();
+        let of_container = |(of, run): (&str, Run)| (of == container).then_some(run);
+        let Some(run) = name.to_str().and_then(log_run).and_then(of_container) else { continue };
         let changed = entry.metadata()?.modified()?;
         // Later pods of a name count from zero again, so time goes before numbers.
         newest = newest.max(Some((changed, run)));
     }
     let Some((_, (incarnation, restart))) = newest else { return Ok(None) };
     let Some(restart) = restart.checked_sub(u32::from(previous)) else { return Ok(None) };
-    let run = if restart == 0 { incarnation.to_string() } else { format!("{incarnation}.{restart}") };
-    let path = folder.join(format!("{container}-{run}.log"));
+    let path = log_file(data_directory, namespace, pod, container, incarnation, restart);
     Ok(path.exists().then_some(path))
 }
 
-/// Returns the run that a file holds, if it is this container's.
-fn run_of(file: &str, container: &str) -> Option<Run> {
-    let run = file.strip_prefix(container)?.strip_prefix('-')?.strip_suffix(".log")?;
+/// Returns the container that a file of this name is of, with its run: the pod's incarnation, and the container's restarts in it.
+pub fn log_run(file: &str) -> Option<(&str, (u32, u32))> {
+    let (container, run) = file.strip_suffix(".log")?.rsplit_once('-')?;
     let (incarnation, restart) = run.split_once('.').unwrap_or((run, "0"));
-    Some((incarnation.parse().ok()?, restart.parse().ok()?))
+    Some((container, (incarnation.parse().ok()?, restart.parse().ok()?)))
 }
 
 #[cfg(test)]

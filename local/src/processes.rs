@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,28 +25,13 @@ use crate::mounts::Mounts;
 use crate::names::{self, Names};
 use crate::objects::Objects;
 use crate::options::{Options, Output, Sink};
-use crate::plan::{PlanError, Planner, log_path};
+use crate::plan::{PlanError, Planner};
 use crate::tail::Tail;
 use crate::wire::{Order, Program};
 use crate::{leftovers, private, status, volumes};
 
 /// Maximum time for which dropping the runtime waits for its pods.
 const DROP_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// The log file of a container: of the pod's `incarnation` (annotation `trainyard.dev/incarnation`), and of the
-/// `restart`-th run inside that pod, counted from 0.
-#[must_use]
-pub fn log_file(
-    data_dir: &Path,
-    namespace: &str,
-    pod: &str,
-    container: &str,
-    incarnation: u32,
-    restart: u32,
-) -> PathBuf {
-    let run = if restart == 0 { incarnation.to_string() } else { format!("{incarnation}.{restart}") };
-    log_path(data_dir, namespace, pod, container, &run)
-}
 
 /// Pods as processes of this machine. Clones are the same runtime, so that one can be given to the cluster and another
 /// can provide objects and faults; when the last is dropped, every process of every pod is ended.

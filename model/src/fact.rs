@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use crate::command::{ObjectRef, Outcome};
 use crate::config::Config;
 use crate::coordination::QuotaFact;
-use crate::id::{Incarnation, Kind, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
+use crate::id::{Kind, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 use crate::mirror::Mirror;
 use crate::notes::Noted;
 use crate::owned::{Keep, OwnedRef};
 use crate::phase::Phase;
+use crate::pod::PodFact;
 use crate::progress::Progress;
 use crate::queue::QueueReport;
 use crate::share::ShareChange;
@@ -256,106 +257,6 @@ pub struct Missing {
     pub name: Text,
     /// Why it cannot be used; absent when it does not exist.
     pub problem: Option<Text>,
-}
-
-/// Phase of a pod.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PodPhase {
-    /// Accepted, not all containers have started.
-    #[default]
-    Pending,
-    /// At least one container runs.
-    Running,
-    /// All containers ended well.
-    Succeeded,
-    /// All containers ended, at least one badly.
-    Failed,
-    /// Its node cannot be reached.
-    Unknown,
-}
-
-impl PodPhase {
-    /// Returns true if the pod has ended.
-    pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed)
-    }
-}
-
-/// A pod, reduced to what decisions read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodFact {
-    /// Its uid.
-    pub uid: Uid,
-    /// Its name.
-    pub name: Text,
-    /// Its group and index; `None` when its labels name no slot.
-    pub slot: Option<SlotId>,
-    /// Its version.
-    pub rv: ResourceVersion,
-    /// Which creation decision of the slot it came from.
-    pub incarnation: Incarnation,
-    /// Its phase.
-    pub phase: PodPhase,
-    /// The node it is bound to.
-    pub node: Option<Text>,
-    /// Time at which its node accepted it.
-    pub started: Option<Timestamp>,
-    /// Its deletionTimestamp: when its grace period is over.
-    pub deleting: Option<Timestamp>,
-    /// Its normal containers' states; init containers are left out.
-    pub containers: Vec<ContainerFact>,
-    /// Its status reason, for example `Evicted`.
-    pub reason: Option<Text>,
-    /// Its status message, or why it cannot be scheduled.
-    pub message: Option<Text>,
-    /// Condition types that are True, other than the usual progress conditions.
-    pub conditions: Vec<Text>,
-    /// Restarts of its containers by the kubelet, init containers included.
-    pub restarts: u32,
-    /// The shape it was made in, where its API tells shapes.
-    pub shape: Option<Text>,
-    /// Number of pods that it was told to train with, where its API notes that on it.
-    pub size: Option<Text>,
-    /// Other finalizers of a pod that its API's finalizer holds back; `None` for a pod that has not that one.
-    pub protected: Option<Vec<Text>>,
-}
-
-/// A container, reduced to what decisions read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContainerFact {
-    /// Its name.
-    pub name: Text,
-    /// Set if its result counts for the pod.
-    pub main: bool,
-    /// Its state.
-    pub state: ContainerState,
-}
-
-/// State of a container.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ContainerState {
-    /// Not started.
-    Waiting {
-        /// Why, for example `ImagePullBackOff`.
-        reason: Text,
-        /// The node's words on it, cut when long.
-        message: Option<Text>,
-    },
-    /// Running.
-    Running,
-    /// Ended.
-    Terminated {
-        /// Exit code.
-        code: i32,
-        /// Why, for example `OOMKilled`; empty when it is not said.
-        reason: Text,
-        /// Its termination message, cut when long. Kept of a failure, and where it names a possible device failure.
-        message: Option<Text>,
-        /// Time of its failure; absent where it did not fail, or the time is unknown.
-        finished: Option<Timestamp>,
-        /// Set if it failed because another pod was gone, as its message says.
-        lost_peer: bool,
-    },
 }
 
 /// A service, reduced to what decisions read.

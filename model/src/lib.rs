@@ -27,6 +27,7 @@ pub mod mirror;
 pub mod notes;
 pub mod owned;
 pub mod phase;
+pub mod pod;
 pub mod policy;
 pub mod progress;
 pub mod queue;
@@ -39,15 +40,13 @@ pub use command::{Command, Effect, ObjectRef, Outcome, PodMark};
 pub use config::Config;
 pub use coordination::{Coordination, QueueSelector, QuotaFact};
 pub use event::{Allocation, Cause, CauseKind, Decision, Event, Replacement};
-pub use fact::{
-    ClassFact, ContainerFact, ContainerState, Fact, GateFact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact,
-    PodFact, PodPhase, ServiceFact, SpecFact,
-};
+pub use fact::{ClassFact, Fact, GateFact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact, ServiceFact, SpecFact};
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;
 pub use notes::{Checkpoint, Elastic, Noted, Notes};
 pub use owned::{Awaits, GateReport, Keep, OwnedRef, OwnedSpec, When};
 pub use phase::Phase;
+pub use pod::{ContainerFact, ContainerState, PodFact, PodPhase};
 pub use policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
     Retryable,

@@ -35,8 +35,7 @@ impl Operator {
             match purpose {
                 Purpose::Command(command) => self.answer(&key, command, answer, facts),
                 Purpose::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
-                Purpose::ReadOwned(command) => self.updated(&key, &command, answer, facts),
-                Purpose::ReadMarked(command) => self.marked(&key, &command, answer, facts),
+                Purpose::ReadPatched(command) => self.patched(&key, &command, answer, facts),
                 Purpose::ReadJob { known, .. } => {
                     if let Ok(job) = answer {
                         let have = objects::resource_version(&job);
@@ -110,14 +109,10 @@ impl Operator {
             }
             // What the patch changed is read: its answer may tell no more than a version.
             (
-                Command::UpdateOwned { .. } | Command::ReportOwned { .. },
+                Command::UpdateOwned { .. } | Command::ReportOwned { .. } | Command::MarkPod { .. },
                 Ok(_) | Err(ApiError { code: 404 | 409, .. }),
             ) => {
-                self.in_flight.read_next(key, Purpose::ReadOwned(command));
-                return;
-            }
-            (Command::MarkPod { .. }, Ok(_) | Err(ApiError { code: 404 | 409, .. })) => {
-                self.in_flight.read_next(key, Purpose::ReadMarked(command));
+                self.in_flight.read_next(key, Purpose::ReadPatched(command));
                 return;
             }
             (Command::DeleteOwned { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
@@ -216,25 +211,15 @@ impl Operator {
         facts.push(key, Fact::Answered { object: object.clone(), outcome });
     }
 
-    /// Takes in the read of a pod after a mark was put on it.
-    fn marked(&mut self, key: &JobKey, command: &Command, answer: ApiAnswer, facts: &mut Intake) {
-        match (command, answer) {
-            (_, Ok(pod)) => self.take_object(&pod, facts),
-            (Command::MarkPod { uid, .. }, Err(ApiError { code: 404, .. })) => {
-                facts.push(key, Fact::PodGone { uid: uid.clone(), rv: None });
-            }
-            (_, Err(error)) => {
-                facts.push(key, Fact::Answered { object: command.object(), outcome: outcome_of(error) });
-            }
-        }
-    }
-
-    /// Takes in the read of an owned object after a patch of it.
-    fn updated(&mut self, key: &JobKey, command: &Command, answer: ApiAnswer, facts: &mut Intake) {
+    /// Takes in the read of a pod or an owned object after a patch of it.
+    fn patched(&mut self, key: &JobKey, command: &Command, answer: ApiAnswer, facts: &mut Intake) {
         match (command, answer) {
             (_, Ok(object)) => self.take_object(&object, facts),
             (Command::UpdateOwned { uid, .. } | Command::ReportOwned { uid, .. }, Err(ApiError { code: 404, .. })) => {
                 facts.push(key, Fact::OwnedGone { uid: uid.clone() });
+            }
+            (Command::MarkPod { uid, .. }, Err(ApiError { code: 404, .. })) => {
+                facts.push(key, Fact::PodGone { uid: uid.clone(), rv: None });
             }
             (_, Err(error)) => {
                 facts.push(key, Fact::Answered { object: command.object(), outcome: outcome_of(error) });

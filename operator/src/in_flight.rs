@@ -15,10 +15,8 @@ pub(crate) enum Purpose {
     Command(Command),
     /// The name of the object to create is taken: reads the object that holds it.
     ReadTaken(Command),
-    /// An owned object was patched, or stands in a newer version: reads it.
-    ReadOwned(Command),
-    /// A pod was marked, or stands in a newer version: reads it.
-    ReadMarked(Command),
+    /// A pod or an owned object was patched, or stands in a newer version: reads it.
+    ReadPatched(Command),
     /// A write met a newer version of the job, or changed more than its answer tells: reads the job.
     ReadJob {
         /// Version that was known when the read was sent.
@@ -32,10 +30,7 @@ impl Purpose {
     /// Returns the object that the call is about.
     pub(crate) fn object(&self) -> ObjectRef {
         match self {
-            Self::Command(command)
-            | Self::ReadTaken(command)
-            | Self::ReadOwned(command)
-            | Self::ReadMarked(command) => command.object(),
+            Self::Command(command) | Self::ReadTaken(command) | Self::ReadPatched(command) => command.object(),
             Self::ReadJob { of, .. } => of.clone(),
         }
     }

@@ -193,15 +193,13 @@ impl Operator {
             Purpose::ReadTaken(Command::CreatePod { slot, .. }) => get("Pod", &api.slot_name(key, slot)),
             Purpose::ReadTaken(Command::CreateService { slot }) => get("Service", &api.slot_name(key, slot)),
             Purpose::ReadTaken(Command::CreateOwned { object })
-            | Purpose::ReadOwned(Command::UpdateOwned { object, .. } | Command::ReportOwned { object, .. }) => {
+            | Purpose::ReadPatched(Command::UpdateOwned { object, .. } | Command::ReportOwned { object, .. }) => {
                 self.owned_call(Verb::Get, key, object)
             }
-            Purpose::ReadMarked(Command::MarkPod { name, .. }) => get("Pod", name),
-            Purpose::ReadJob { .. }
-            | Purpose::ReadMarked(_)
-            | Purpose::ReadTaken(_)
-            | Purpose::ReadOwned(_)
-            | Purpose::Command(_) => call(Verb::Get, api.resource(), key, &key.name),
+            Purpose::ReadPatched(Command::MarkPod { name, .. }) => get("Pod", name),
+            Purpose::ReadJob { .. } | Purpose::ReadTaken(_) | Purpose::ReadPatched(_) | Purpose::Command(_) => {
+                call(Verb::Get, api.resource(), key, &key.name)
+            }
         })
     }
 

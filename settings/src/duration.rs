@@ -1,6 +1,6 @@
 //! Durations as Go writes them: `98s`, `1h30m`, `500ms`, `1.5h`.
 //!
-//! Owns reading them into milliseconds. It must not know what a duration is for. Tests: at the end of this file.
+//! Owns reading them into milliseconds, and writing them. It must not know what a duration is for. Tests: at the end of this file.
 
 /// Why a text is no duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +86,15 @@ fn scaled(number: &str, unit_ms: u64) -> Option<u64> {
     whole.checked_mul(unit_ms)?.checked_add(fraction_ms)
 }
 
+/// Writes a duration in milliseconds without loss: `0s`, `1m500ms`, `2h`.
+pub fn text(ms: u64) -> String {
+    let (hours, minutes, seconds, rest) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60, ms % 1000);
+    let parts = [(hours, "h"), (minutes, "m"), (seconds, "s"), (rest, "ms")];
+    let shown = parts.iter().filter(|(n, _)| *n > 0);
+    let text = shown.fold(String::new(), |text, (n, unit)| text + &n.to_string() + unit);
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +116,13 @@ mod tests {
             ("1h0m1s1ms", 3_601_001),
         ] {
             assert_eq!(parse_ms(text), Ok(ms), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_back() {
+        for ms in [0, 1, 999, 1000, 61_000, 3_600_000, 3_723_004] {
+            assert_eq!(parse_ms(&text(ms)), Ok(ms), "{}", text(ms));
         }
     }
 

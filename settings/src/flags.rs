@@ -137,12 +137,12 @@ pub fn of(config: &Config) -> (BTreeMap<String, Value>, Option<String>) {
             flags.insert((*name).to_owned(), value);
         }
     }
-    let untold = [
+    let unset = [
         ("quiet time of a term", config.quiet_ms, default.quiet_ms),
         ("start deadline", config.start_timeout_ms, default.start_timeout_ms),
     ];
-    let untold = untold.into_iter().filter(|(_, own, usual)| own != usual);
-    let words: Vec<String> = untold.map(|(name, own, _)| format!("{name} {own}ms")).collect();
+    let unset = unset.into_iter().filter(|(_, own, usual)| own != usual);
+    let words: Vec<String> = unset.map(|(name, own, _)| format!("{name} {own}ms")).collect();
     (flags, (!words.is_empty()).then(|| words.join(", ")))
 }
 
@@ -254,8 +254,8 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(set, Ok(want.clone()));
-        let (flags, untold) = super::of(&want);
-        assert_eq!((config(&flags), flags.len(), untold), (Ok(want), 16, None));
+        let (flags, unset) = super::of(&want);
+        assert_eq!((config(&flags), flags.len(), unset), (Ok(want), 16, None));
         let quiet = Config { quiet_ms: 5, ..Config::default() };
         assert_eq!(super::of(&quiet), (BTreeMap::new(), Some("quiet time of a term 5ms".to_owned())));
         assert_eq!(of(json!({})), Ok(Config::default()));

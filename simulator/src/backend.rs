@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use apis::{ApiAnswer, ApiCall, ApiError, Resource, Verb};
+use apis::{ApiAnswer, ApiCall, ApiError, Resource};
 use cluster::{CatchUp, Cluster, FailRule};
 use embedded::{Backend, EmbeddedCluster};
 use model::{Kind, ResourceVersion, Timestamp};
@@ -122,8 +122,7 @@ impl ClusterBackend for EmbeddedCluster {
         let find = |cluster: &Cluster| cluster.get(&call.resource, &call.namespace, &call.name);
         let known = find(&self.cluster);
         let answer = self.cluster.execute(call);
-        let noted =
-            !matches!(call.verb, Verb::Get | Verb::Log) && call.object.is_some() && self.cluster.revision() != before;
+        let noted = !call.verb.is_read() && call.object.is_some() && self.cluster.revision() != before;
         let changed = noted.then(|| find(&self.cluster).or(known).map(|o| uid_of(&o)).unwrap_or_default());
         Executed { answer, changed }
     }

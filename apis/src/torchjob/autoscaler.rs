@@ -31,7 +31,7 @@ const CONDITIONS: [(&str, ScalingCondition); 5] = [
 
 /// Upper bound of a measurement in microseconds. A longer step is no measurement: the original dropped it.
 const MAX_US: u64 = 1_000_000;
-/// Word of a line that tells a measurement.
+/// Word of a line with a measurement.
 const MARK: &str = "Epoch";
 /// Number of fields of such a line, which tabs separate.
 const FIELDS: usize = 6;

@@ -44,7 +44,7 @@ fn restarted(request: &OwnedFact) -> Option<JobEvent> {
     Some(JobEvent { salt: salt(request.rv.0), ..event })
 }
 
-/// Returns the salt of an Event that a number tells from others.
+/// Returns the salt of an Event that is distinguished by a number.
 fn salt(number: u64) -> u32 {
     u32::try_from(number.checked_rem(u64::from(u32::MAX)).unwrap_or_default()).unwrap_or_default()
 }

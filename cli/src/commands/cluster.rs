@@ -2,11 +2,10 @@
 //!
 //! Owns requests and the words of their failures. It must not know what a command is for. Tests: `cli/tests/process_nodes/plugin.rs`.
 
-use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use futures_util::{AsyncBufReadExt as _, Stream};
+use futures_util::{AsyncBufReadExt as _, TryStreamExt as _};
 use http::{Method, Request};
 use k8s_driver::api_server::{self, error_chain};
 use k8s_openapi::api::core::v1::Pod;
@@ -14,7 +13,7 @@ use kube::api::LogParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::out::Failure;
+use crate::out::{self, Failure};
 
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
@@ -139,19 +138,20 @@ impl Cluster {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Returns the lines that a container of a pod printed; `None` where there are none: the pod is gone, or the run that is asked for.
-    pub(crate) async fn pod_lines(
-        &self,
-        pod: &str,
-        params: &LogParams,
-    ) -> Result<Option<impl Stream<Item = io::Result<String>> + Unpin + use<>>, Failure> {
+    /// Prints the lines of a pod's container as they come, each after the pod's name where `label` is set. Returns false where there
+    /// are none: the pod is gone, or the run that is asked for.
+    pub(crate) async fn print_log(&self, pod: &str, params: &LogParams, label: bool) -> Result<bool, Failure> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        match pods.log_stream(pod, params).await {
-            Ok(stream) => Ok(Some(stream.lines())),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(kube::Error::Api(status)) if status.code == 400 && params.previous => Ok(None),
-            Err(error) => Err(failed(&error)),
+        let mut lines = match pods.log_stream(pod, params).await {
+            Ok(stream) => stream.lines(),
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
+            Err(kube::Error::Api(status)) if status.code == 400 && params.previous => return Ok(false),
+            Err(error) => return Err(failed(&error)),
+        };
+        while let Some(line) = lines.try_next().await? {
+            out::line(&if label { format!("{pod} | {line}") } else { line });
         }
+        Ok(true)
     }
 
     /// Pods, to connect to them.

@@ -6,7 +6,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Both signals. One that comes while nobody waits is kept.
+/// Both signals. One that comes while no caller waits is kept.
 #[derive(Debug)]
 pub(super) struct StopSignals {
     terminate: Signal,

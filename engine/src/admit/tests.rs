@@ -38,24 +38,10 @@ fn slot(index: u32) -> SlotId {
 }
 
 fn pod_fact(uid: &str, index: u32, rv: u64) -> PodFact {
+    let name = format!("j-g-{index}").into();
     PodFact {
-        uid: uid.into(),
-        name: format!("j-g-{index}").into(),
-        slot: Some(slot(index)),
-        rv: ResourceVersion(rv),
         incarnation: Incarnation(1),
-        phase: PodPhase::Pending,
-        node: None,
-        started: None,
-        deleting: None,
-        containers: Vec::new(),
-        reason: None,
-        message: None,
-        conditions: Vec::new(),
-        restarts: 0,
-        shape: None,
-        protected: None,
-        size: None,
+        ..PodFact::accepted(uid.into(), name, Some(slot(index)), ResourceVersion(rv))
     }
 }
 

@@ -170,7 +170,7 @@ impl Dispatcher {
     /// Sends a call. Only a dry run may give no answer.
     async fn exchange(&self, prepared: Prepared) -> (Option<ApiAnswer>, Health) {
         if let Some(dry_run) = &self.dry_run
-            && !matches!(prepared.verb, Verb::Get | Verb::Log)
+            && !prepared.verb.is_read()
         {
             return (dry_run.answer(&prepared).map(Ok), Health::Healthy);
         }

@@ -113,23 +113,10 @@ fn owned(job: &engine::Job, rv: ResourceVersion) -> model::OwnedFact {
 /// A pod that was never decided.
 fn stranger(slot: SlotId, name: &str, rv: ResourceVersion) -> model::PodFact {
     model::PodFact {
-        uid: Uid::from("pod-x"),
-        name: name.into(),
-        slot: Some(slot),
-        rv,
         incarnation: model::Incarnation(1),
         phase: model::PodPhase::Running,
         node: Some("n1".into()),
-        started: None,
-        deleting: None,
-        containers: Vec::new(),
-        reason: None,
-        message: None,
-        conditions: Vec::new(),
-        restarts: 0,
-        shape: None,
-        protected: None,
-        size: None,
+        ..model::PodFact::accepted(Uid::from("pod-x"), name.into(), Some(slot), rv)
     }
 }
 

@@ -177,8 +177,7 @@ fn foot(provenance: &Provenance) -> String {
         let [name, size, digest] = [name, size, digest].map(|part| escape(part));
         let _ = writeln!(text, "<dt>{name}</dt><dd>{size}</dd><dd>{digest}</dd>");
     }
-    text.push_str("</dl>\n");
-    text.push_str("</footer>\n");
+    text.push_str("</dl>\n</footer>\n");
     text
 }
 

@@ -3,6 +3,7 @@
 //! Tests: through the page.
 
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::TextStyle;
@@ -38,6 +39,7 @@ const COLOURS: [RGBColor; 16] = [
     RGBColor(47, 79, 79),
 ];
 const GREY: RGBColor = RGBColor(200, 205, 210);
+
 /// A drawing in one of the two widths in which each plot stands in the page.
 struct Format {
     /// Class of the drawing.
@@ -109,6 +111,35 @@ impl Format {
     const fn label_height(&self) -> u32 {
         self.font * 3
     }
+
+    /// Begins a chart; `letters` is the length of the longest label of the vertical axis.
+    fn chart<'a, 'b>(&self, area: &'a Area<'b>, letters: usize) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+        let mut chart = ChartBuilder::on(area);
+        chart
+            .margin(8)
+            .margin_right(self.label_width(3))
+            .x_label_area_size(self.label_height())
+            .y_label_area_size(self.label_width(letters));
+        chart
+    }
+
+    /// Draws the axes of a chart. The horizontal one has a name.
+    fn axes<'a, X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
+        &self,
+        chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>,
+        name: &str,
+        x: &dyn Fn(&f64) -> String,
+        y: &dyn Fn(&f64) -> String,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let mut mesh = chart.configure_mesh();
+        mesh.max_light_lines(1)
+            .x_labels(self.labels)
+            .y_labels(6)
+            .label_style(self.style())
+            .axis_desc_style(self.style());
+        mesh.x_desc(name).x_label_formatter(x).y_label_formatter(y).draw()?;
+        Ok(())
+    }
 }
 
 /// Distribution of completion times.
@@ -122,23 +153,9 @@ pub(super) fn cdf(studies: &[Shown<'_>]) -> Result<String, Error> {
     let ends = all.iter().filter_map(|t| Some((seconds(*t.first()?), seconds(*t.last()?))));
     let (least, most) = ends.fold((f64::MAX, 1.0_f64), |(l, m), (a, b)| (l.min(a.max(0.1)), m.max(b)));
     svg("completion times", |area, format| {
-        let mut chart = ChartBuilder::on(area)
-            .margin(8)
-            .margin_right(format.label_width(3))
-            .x_label_area_size(format.label_height())
-            .y_label_area_size(format.label_width(3))
-            .build_cartesian_2d((least.min(most)..most * 1.01).log_scale(), 0.0..1.0)?;
-        chart
-            .configure_mesh()
-            .max_light_lines(1)
-            .x_labels(format.labels)
-            .y_labels(6)
-            .label_style(format.style())
-            .axis_desc_style(format.style())
-            .x_desc("seconds (logarithmic)")
-            .x_label_formatter(&|x| short(*x))
-            .y_label_formatter(&|y| format!("{y:.1}"))
-            .draw()?;
+        let seconds_axis = (least.min(most)..most * 1.01).log_scale();
+        let mut chart = format.chart(area, 3).build_cartesian_2d(seconds_axis, 0.0..1.0)?;
+        format.axes(&mut chart, "seconds (logarithmic)", &|x| short(*x), &|y| format!("{y:.1}"))?;
         for (i, times) in all.iter().enumerate() {
             let step = times.len().div_ceil(format.bins * 2).max(1);
             let share = |k: usize| ratio(k as u128 + 1, times.len() as u128);
@@ -176,23 +193,10 @@ fn timed<'a>(
 ) -> Result<Timed<'a>, Box<dyn std::error::Error>> {
     let (first, last) = (bins.middle_hours(0), bins.middle_hours(bins.count - 1));
     let digits = if last - first >= 20.0 { 0 } else { usize::from(last - first < 0.5) + 1 };
-    let mut chart = ChartBuilder::on(area)
-        .margin(8)
-        .margin_right(format.label_width(3))
-        .x_label_area_size(format.label_height())
-        .y_label_area_size(format.label_width(format!("{most:.0}").len().max(3)))
-        .build_cartesian_2d(first..last, 0.0..most)?;
-    chart
-        .configure_mesh()
-        .max_light_lines(1)
-        .x_labels(format.labels)
-        .y_labels(6)
-        .label_style(format.style())
-        .axis_desc_style(format.style())
-        .x_desc("hours")
-        .x_label_formatter(&|x| format!("{x:.digits$}"))
-        .y_label_formatter(&|y| if most < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
-        .draw()?;
+    let letters = format!("{most:.0}").len().max(3);
+    let mut chart = format.chart(area, letters).build_cartesian_2d(first..last, 0.0..most)?;
+    let values = |y: &f64| if most < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") };
+    format.axes(&mut chart, "hours", &|x| format!("{x:.digits$}"), &values)?;
     Ok(chart)
 }
 

@@ -1,4 +1,4 @@
-//! What the pods of a job on a cluster write, from the API server.
+//! Prints the output of a job's pods on a cluster, from the API server.
 //!
 //! Owns which run of which pod is read, and following those that come later. The job and its ranks are the operator's log's.
 //! Tests: `cli/tests/process_nodes/logs.rs`.
@@ -9,22 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apis::JobApi;
-use futures_util::TryStreamExt as _;
 use kube::api::LogParams;
 use model::JobKey;
 use serde_json::Value;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::LogsArgs;
 use crate::commands::cluster::Cluster;
 use crate::jobs::Place;
-use crate::out::{self, Failure};
+use crate::out::Failure;
 
 /// Interval between two looks at a job that is followed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Lines that wait to be printed.
-const LINE_CHANNEL_CAPACITY: usize = 1024;
 
 /// A job whose pods are read.
 #[derive(Clone)]
@@ -62,19 +58,16 @@ pub(super) fn print(
         for place in places {
             // Rank by rank.
             if let Some(run) = source.run_of(&place.name).await? {
-                any |= read(&source.cluster, run, params(args), args.all, &mut |line| {
-                    out::line(&line);
-                    std::future::ready(true)
-                })
-                .await?;
+                any |= source.cluster.print_log(&run.pod, &params(args, &run), args.all).await?;
             }
         }
         Ok(if any { ExitCode::SUCCESS } else { super::nothing(args, key) })
     })
 }
 
-fn params(args: &LogsArgs) -> LogParams {
+fn params(args: &LogsArgs, run: &Run) -> LogParams {
     LogParams {
+        container: Some(run.container.clone()).filter(|name| !name.is_empty()),
         follow: args.follow,
         previous: args.previous,
         tail_lines: args.tail.and_then(|lines| i64::try_from(lines).ok()),
@@ -113,12 +106,6 @@ impl Source<'_> {
 
     /// Prints what is written until the job has ended.
     async fn follow(&self, places: &[&Place]) -> Result<ExitCode, Failure> {
-        let (lines, mut inbox) = mpsc::channel::<String>(LINE_CHANNEL_CAPACITY);
-        let printer = tokio::spawn(async move {
-            while let Some(line) = inbox.recv().await {
-                out::line(&line);
-            }
-        });
         let (mut known, mut pods, mut readers) = (BTreeSet::new(), BTreeSet::new(), JoinSet::new());
         loop {
             // Pods are looked at after the job: nothing begins once it has ended.
@@ -127,19 +114,13 @@ impl Source<'_> {
                 let Some(run) = self.run_of(&place.name).await?.filter(|run| known.insert(run.id.clone())) else {
                     continue;
                 };
-                let mut params = params(self.args);
+                let mut params = params(self.args, &run);
                 if !pods.insert(run.pod.clone()) {
                     // Of a later run nothing is left out.
                     params.tail_lines = None;
                 }
-                let (cluster, lines, label) = (self.cluster.clone(), lines.clone(), self.args.all);
-                readers.spawn(async move {
-                    read(&cluster, run, params, label, &mut |line| {
-                        let lines = lines.clone();
-                        async move { lines.send(line).await.is_ok() }
-                    })
-                    .await
-                });
+                let (cluster, label) = (self.cluster.clone(), self.args.all);
+                readers.spawn(async move { cluster.print_log(&run.pod, &params, label).await });
             }
             while let Some(done) = readers.try_join_next() {
                 done??;
@@ -149,29 +130,9 @@ impl Source<'_> {
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
-        drop(lines);
         while let Some(done) = readers.join_next().await {
             done??;
         }
-        printer.await?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Passes on the lines of a run, until `each` says that no more are wanted. Returns whether the API server has that run.
-async fn read<Passed: Future<Output = bool>>(
-    cluster: &Cluster,
-    run: Run,
-    params: LogParams,
-    label: bool,
-    each: &mut impl FnMut(String) -> Passed,
-) -> Result<bool, Failure> {
-    let params = LogParams { container: Some(run.container).filter(|name| !name.is_empty()), ..params };
-    let Some(mut lines) = cluster.pod_lines(&run.pod, &params).await? else { return Ok(false) };
-    while let Some(line) = lines.try_next().await? {
-        if !each(if label { format!("{} | {line}", run.pod) } else { line }).await {
-            break;
-        }
-    }
-    Ok(true)
 }

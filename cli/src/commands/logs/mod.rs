@@ -1,4 +1,4 @@
-//! `trainyard logs`: what the pods of a job wrote, from the files of a data directory, or from the API server of a cluster.
+//! `trainyard logs`: prints the output of a job's pods, from the files of a data directory, or from the API server of a cluster.
 //!
 //! Owns which pods and which file are meant, and following it. The files are `local`'s, the job is the log's; [`cluster`] reads pods
 //! of a cluster. Tests: `tests/local/logs.rs`.
@@ -218,14 +218,9 @@ fn outputs(directory: &Path, container: Option<&str>) -> Vec<Output> {
     let mut found: Vec<(String, Output)> = files
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
-            let (container, run) = name.strip_suffix(".log")?.rsplit_once('-')?;
-            let (incarnation, restart) = run.split_once('.').unwrap_or((run, "0"));
-            let output = Output {
-                written: entry.metadata().ok()?.modified().ok()?,
-                incarnation: incarnation.parse().ok()?,
-                restart: restart.parse().ok()?,
-                path: entry.path(),
-            };
+            let (container, (incarnation, restart)) = local::log_run(&name)?;
+            let output =
+                Output { written: entry.metadata().ok()?.modified().ok()?, incarnation, restart, path: entry.path() };
             Some((container.to_owned(), output))
         })
         .collect();

@@ -1,4 +1,4 @@
-//! What a report of studies was made by and from: the command, the build, and the files with their digests.
+//! Collects the provenance of a report of studies: the command, the build, and the input files with their digests.
 
 use std::fs::File;
 use std::io;

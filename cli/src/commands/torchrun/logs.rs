@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use apis::{JobApi as _, torchrunjob::TorchrunJob};
 use clap::Args;
-use futures_util::TryStreamExt as _;
 use kube::api::LogParams;
 use serde_json::Value;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::job::{self, API, JOBS, text};
@@ -20,8 +18,6 @@ use crate::out::{self, Failure};
 
 /// Interval between two looks at a job that is followed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Lines that wait to be printed.
-const LINE_CHANNEL_CAPACITY: usize = 1024;
 
 /// Arguments of `logs`.
 #[derive(Debug, Args)]
@@ -48,12 +44,6 @@ pub(crate) struct LogsArgs {
 /// Prints the logs.
 pub(super) async fn run(cluster: &Cluster, args: &LogsArgs) -> Result<ExitCode, Failure> {
     let path = cluster.path(API, JOBS, &args.job);
-    let (lines, mut inbox) = mpsc::channel::<String>(LINE_CHANNEL_CAPACITY);
-    let printer = tokio::spawn(async move {
-        while let Some(line) = inbox.recv().await {
-            out::line(&line);
-        }
-    });
     let (mut read, mut readers) = (BTreeSet::new(), JoinSet::new());
     let mut found = 0;
     loop {
@@ -72,7 +62,7 @@ pub(super) async fn run(cluster: &Cluster, args: &LogsArgs) -> Result<ExitCode, 
                 if !has_started(&pod) || !read.insert(text(&pod, "/metadata/uid").to_owned()) {
                     continue;
                 }
-                let reader = follow_pod(cluster.clone(), pod, args.follow, args.tail, lines.clone());
+                let reader = print_pod(cluster.clone(), pod, args.follow, args.tail);
                 if args.follow {
                     readers.spawn(reader);
                 } else {
@@ -86,11 +76,9 @@ pub(super) async fn run(cluster: &Cluster, args: &LogsArgs) -> Result<ExitCode, 
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    drop(lines);
     while let Some(done) = readers.join_next().await {
         done??;
     }
-    printer.await?;
     if found == 0 {
         out::error_line(&format!("TorchrunJob {} has no pods", args.job));
     }
@@ -128,14 +116,7 @@ fn has_started(pod: &Value) -> bool {
     main.is_some_and(|status| status["restartCount"].as_u64() > Some(0) || status["state"].get("waiting").is_none())
 }
 
-async fn follow_pod(
-    cluster: Cluster,
-    pod: Value,
-    follow: bool,
-    tail: Option<i64>,
-    lines: mpsc::Sender<String>,
-) -> Result<(), Failure> {
-    let name = text(&pod, "/metadata/name");
+async fn print_pod(cluster: Cluster, pod: Value, follow: bool, tail: Option<i64>) -> Result<(), Failure> {
     let params = LogParams {
         container: Some(main_container(&pod).to_owned()),
         follow,
@@ -143,11 +124,6 @@ async fn follow_pod(
         ..LogParams::default()
     };
     // One that is gone takes what it wrote with it.
-    let Some(mut written) = cluster.pod_lines(name, &params).await? else { return Ok(()) };
-    while let Some(line) = written.try_next().await? {
-        if lines.send(format!("{name} | {line}")).await.is_err() {
-            break;
-        }
-    }
+    cluster.print_log(text(&pod, "/metadata/name"), &params, true).await?;
     Ok(())
 }

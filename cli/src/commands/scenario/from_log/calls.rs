@@ -4,15 +4,15 @@ use engine::Job;
 use model::{ObjectRef, Outcome};
 use serde_json::{Value, json};
 
-/// What an answer means to a scenario.
+/// Part of a scenario that an answer becomes.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    /// Nothing: the cluster of a scenario answers alike.
+    /// None: the cluster of a scenario answers alike.
     Usual,
     /// The call fails.
     Fails(Value),
-    /// No step leads to it.
-    Untold(String),
+    /// No step leads to it: a remark.
+    Inexpressible(String),
 }
 
 /// Reads an answer about an object of a job.
@@ -20,7 +20,7 @@ pub(super) fn read(object: &ObjectRef, outcome: &Outcome, job: Option<&Job>, kin
     let code = match outcome {
         Outcome::Done | Outcome::Forced | Outcome::Gone => return Answer::Usual,
         Outcome::Taken { .. } => {
-            return Answer::Untold(format!("the name of {object} was taken by an object of another owner"));
+            return Answer::Inexpressible(format!("the name of {object} was taken by an object of another owner"));
         }
         Outcome::Refused { code, .. } | Outcome::Unknown { code } => *code,
     };
@@ -34,7 +34,7 @@ pub(super) fn read(object: &ObjectRef, outcome: &Outcome, job: Option<&Job>, kin
         ObjectRef::PodUid(_) => ("delete", "Pod"),
         ObjectRef::ServiceUid(_) => ("delete", "Service"),
         ObjectRef::Status | ObjectRef::EndAnnotation | ObjectRef::Finalizer | ObjectRef::Notes => ("patch", kind),
-        ObjectRef::Log => return Answer::Untold("the log of a pod could not be read".to_owned()),
+        ObjectRef::Log => return Answer::Inexpressible("the log of a pod could not be read".to_owned()),
         ObjectRef::Job => ("delete", kind),
         ObjectRef::Owned(owned) => {
             let planned = job.and_then(|job| job.owned.get(owned)).is_some_and(|owned| owned.planned);

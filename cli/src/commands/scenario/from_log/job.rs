@@ -1,4 +1,4 @@
-//! The records about the job itself: what happened to its object, its pods and what else it owns.
+//! Turns records about the job itself into steps: changes of its object, its pods and what else it owns.
 //!
 //! Owns which facts came from outside: what follows from the operator's own calls is no step.
 
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::calls::{self, Answer};
 use super::manifest::Unknown;
 use super::pods;
+use super::recorded::RecordedStep;
 use super::recording::Recording;
-use super::story::Moment;
 use crate::jobs::written;
 
 impl Recording {
@@ -66,7 +66,7 @@ impl Recording {
                 Fact::Answered { object, outcome } => match calls::read(object, outcome, job, &self.key.kind) {
                     Answer::Usual => {}
                     Answer::Fails(step) => self.fail(record, step),
-                    Answer::Untold(remark) => remarks.push(remark),
+                    Answer::Inexpressible(remark) => remarks.push(remark),
                 },
                 Fact::Measured { .. } => {
                     remarks.push("a line of a pod's log was read; the log does not hold it".to_owned());
@@ -77,18 +77,18 @@ impl Recording {
         }
         if !actions.is_empty() {
             // A node that changed in the same turn.
-            let caused = |moment: &Moment| moment.node.is_some() && record.causes.contains(&moment.position);
-            while self.moments.last().is_some_and(caused) {
-                let cause = self.moments.pop();
-                actions.splice(0..0, cause.into_iter().flat_map(|moment| moment.actions));
+            let caused = |step: &RecordedStep| step.node.is_some() && record.causes.contains(&step.position);
+            while self.steps.last().is_some_and(caused) {
+                let cause = self.steps.pop();
+                actions.splice(0..0, cause.into_iter().flat_map(|step| step.actions));
             }
         }
         self.push(record, actions, remarks, None);
         let deadline = job.and_then(|job| job.deadline).filter(|deadline| *deadline <= record.at);
-        if let Some((moment, deadline)) = self.moments.last_mut().zip(deadline)
-            && moment.position == record.position
+        if let Some((step, deadline)) = self.steps.last_mut().zip(deadline)
+            && step.position == record.position
         {
-            moment.overdue = record.at.since_ms(deadline) + 1;
+            step.overdue = record.at.since_ms(deadline) + 1;
         }
         Ok(())
     }

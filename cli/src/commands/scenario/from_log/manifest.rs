@@ -1,4 +1,4 @@
-//! The manifest of a recorded job, and the edits of it.
+//! Finds the manifest of a recorded job, and the edits of it.
 //!
 //! A log holds the translation of each spec, not the object. Owns the search for an object that translates to what was recorded:
 //! among the documents given, the object of a data directory, and small changes of the version before. The translation of the job's
@@ -13,6 +13,7 @@ use apis::demand::QUEUE;
 use apis::objects::{MARKED_FOR, STATE};
 use apis::{JobApi, Registry, Resource};
 use engine::{Record, Scope};
+use model::json::{merge_patch, merge_patch_of};
 use model::{Fact, JobKey, Position, SpecFact, Term, Text, Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -27,7 +28,7 @@ const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 /// Why there is no manifest.
 #[derive(Debug)]
 pub(super) enum Unknown {
-    /// Nobody gave one.
+    /// None was given.
     Absent,
     /// None translates to what was recorded: differences of the one that stands first.
     Other(Vec<String>),
@@ -79,7 +80,7 @@ impl Manifests {
                 && text(object, "/metadata/namespace") == &*key.namespace
         };
         let (mut versions, mut others): (Vec<Value>, Vec<Value>) = given.into_iter().partition(is_job);
-        // Other jobs are none of this one's story.
+        // Other jobs are no part of the scenario.
         let registry = Registry::all();
         others.retain(|object| {
             registry.get(&Resource::of(object)).is_none_or(|api| !registry.is_job(&api.resource().kind))
@@ -142,7 +143,7 @@ impl Manifests {
         self.generation = generation(after);
         let candidates = self.versions.iter().cloned().chain(candidates(&self.current, before, after));
         let next = candidates.into_iter().find(|version| agrees(&self.translated(version), after))?;
-        let patch = difference(&self.current, &next)?;
+        let patch = merge_patch_of(&self.current, &next)?;
         self.current = next;
         Some(patch)
     }
@@ -274,10 +275,10 @@ fn candidates(current: &Value, before: &SpecFact, after: &SpecFact) -> Vec<Value
     found.extend(scale(current, &scaled));
     let manifest = |fact: &SpecFact| serde_json::from_str::<Value>(&fact.manifest).unwrap_or_default();
     let spec = |manifest: &Value| json!({"spec": manifest.get("spec").cloned().unwrap_or_default()});
-    if let Some(patch) = difference(&spec(&manifest(before)), &spec(&manifest(after))) {
+    if let Some(patch) = merge_patch_of(&spec(&manifest(before)), &spec(&manifest(after))) {
         for base in std::iter::once(current.clone()).chain(scale(current, &scaled)) {
             let mut version = base;
-            model::json::merge_patch(&mut version, &patch);
+            merge_patch(&mut version, &patch);
             found.push(version);
         }
     }
@@ -326,37 +327,9 @@ fn numbers(value: &Value, at: &str, number: u32, found: &mut Vec<String>) {
     }
 }
 
-/// Returns the merge patch that makes one value of another; `None` where they are alike.
-pub(super) fn difference(from: &Value, to: &Value) -> Option<Value> {
-    let (Value::Object(old), Value::Object(new)) = (from, to) else {
-        return (from != to).then(|| to.clone());
-    };
-    let mut patch = Map::new();
-    for name in old.keys().filter(|name| !new.contains_key(*name)) {
-        patch.insert(name.clone(), Value::Null);
-    }
-    for (name, value) in new {
-        if let Some(change) = difference(old.get(name).unwrap_or(&Value::Null), value) {
-            patch.insert(name.clone(), change);
-        }
-    }
-    (!patch.is_empty()).then_some(Value::Object(patch))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_difference_is_a_patch_that_makes_it() {
-        let (from, to) = (json!({"a": {"b": 1, "c": [1]}, "d": 1}), json!({"a": {"b": 2, "c": [1]}, "e": {"f": 1}}));
-        let patch = difference(&from, &to).unwrap();
-        assert_eq!(patch, json!({"a": {"b": 2}, "d": null, "e": {"f": 1}}));
-        let mut patched = from;
-        model::json::merge_patch(&mut patched, &patch);
-        assert_eq!(patched, to);
-        assert_eq!(difference(&to, &to), None);
-    }
 
     #[test]
     fn a_group_is_scaled_where_its_number_stands() {

@@ -1,6 +1,6 @@
-//! `trainyard scenario from-log`: what a log recorded of one job, as a scenario that does the same to it again.
+//! `trainyard scenario from-log`: writes a scenario that does to a job again what a log recorded of it.
 //!
-//! Owns the command: which job, which files, what is said. [`recording`] and [`job`] turn facts into steps, [`manifest`] finds the manifest and
+//! Owns the command: which job, which files, the warnings. [`recording`] and [`job`] turn facts into steps, [`manifest`] finds the manifest and
 //! its edits, [`text`] writes the file. Nothing is guessed: what no step can do is a remark, and the scenario is run before it is
 //! handed over, so that a difference is known. Tests: `tests/local/from_log.rs`.
 
@@ -9,8 +9,8 @@ mod job;
 mod manifest;
 mod nodes;
 mod pods;
+mod recorded;
 mod recording;
-mod story;
 mod text;
 
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ pub(super) fn run(args: &FromLogArgs) -> Result<ExitCode, Failure> {
         recording.after(state, &record);
         Ok(Flow::Go)
     })?;
-    let Some(mut story) = recording.finish(&state) else {
+    let Some(mut scenario) = recording.finish(&state) else {
         return Err(Failure::new(format!(
             "{}: the log begins after {}: what happened before its first record is not in it",
             args.log.display(),
@@ -94,21 +94,21 @@ pub(super) fn run(args: &FromLogArgs) -> Result<ExitCode, Failure> {
         )));
     };
     let log = args.log.display().to_string();
-    let mut differing = differences(&text::write(&story, &log, &[]), args.output.as_deref())?;
-    let mut other = story.clone();
+    let mut differing = differences(&text::write(&scenario, &log, &[]), args.output.as_deref())?;
+    let mut other = scenario.clone();
     if !differing.is_empty() && other.assume_applied() {
         let otherwise = differences(&text::write(&other, &log, &[]), args.output.as_deref())?;
         if otherwise.is_empty() {
-            (story, differing) = (other, otherwise);
+            (scenario, differing) = (other, otherwise);
         }
     }
-    for remark in story.remarks() {
+    for remark in scenario.remarks() {
         out::warn(&remark);
     }
     for difference in &differing {
         out::warn(&format!("the scenario does not do what the log recorded: {difference}"));
     }
-    let text = text::write(&story, &log, &differing);
+    let text = text::write(&scenario, &log, &differing);
     match &args.output {
         None => out::print(&text),
         Some(path) => {

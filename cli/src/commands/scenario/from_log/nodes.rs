@@ -1,7 +1,8 @@
-//! What happened to nodes, as actions of a scenario, and the nodes that a scenario begins with.
+//! Turns changes of nodes into actions of a scenario, and lists the nodes that a scenario begins with.
 
 use std::collections::BTreeMap;
 
+use model::json::merge_patch_of;
 use model::{NodeFact, Text};
 use serde_json::{Map, Value, json};
 
@@ -36,7 +37,7 @@ pub(super) fn at_the_start(fact: &NodeFact) -> Vec<Value> {
     change(Some(&listed), fact)
 }
 
-/// Returns what happened to a node: one that was not known comes into being.
+/// Returns the change of a node as actions. A node that was not known comes into being.
 pub(super) fn change(before: Option<&NodeFact>, fact: &NodeFact) -> Vec<Value> {
     let name = &*fact.name;
     let mut node = Map::new();
@@ -70,7 +71,7 @@ pub(super) fn change(before: Option<&NodeFact>, fact: &NodeFact) -> Vec<Value> {
     let no_labels = BTreeMap::new();
     let old = before.map_or(&no_labels, |before| &before.labels);
     if *old != fact.labels
-        && let Some(patch) = super::manifest::difference(&labels(old), &labels(&fact.labels))
+        && let Some(patch) = merge_patch_of(&labels(old), &labels(&fact.labels))
     {
         actions.push(json!({"patch": {"kind": "Node", "name": name, "metadata": {"labels": patch}}}));
     }

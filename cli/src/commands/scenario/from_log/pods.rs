@@ -1,4 +1,4 @@
-//! What happened to a pod between two facts about it, as actions of a scenario.
+//! Turns the difference of two facts about a pod into actions of a scenario.
 //!
 //! Owns the choice of the verb: the plain ones where they lead to the same fact, a patch of the pod's status where none does.
 
@@ -10,17 +10,17 @@ const USUAL_WAITS: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 /// Reason of a pod that its node threw out.
 const EVICTED: &str = "Evicted";
 
-/// What happened to a pod.
+/// Actions and remarks that a change of a pod becomes.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Change {
     /// Actions, in order.
     pub(super) actions: Vec<Value>,
-    /// What no action does.
+    /// Changes that no action makes.
     pub(super) remarks: Vec<String>,
 }
 
-/// Returns what happened to a pod, from what was known of it (nothing, for one that was just created) to a new fact. `name` is what
-/// scenarios call it.
+/// Returns the change from one fact about a pod to the next; `before` is absent for one that was just created. `name` is its name in
+/// scenarios.
 pub(super) fn change(before: Option<&PodFact>, fact: &PodFact, name: &str, at: Timestamp) -> Change {
     let mut change = Change::default();
     let was = before.map_or(PodPhase::Pending, |before| before.phase);
@@ -139,7 +139,7 @@ fn waits(before: Option<&PodFact>, fact: &PodFact, name: &str, at: Timestamp) ->
     if before.and_then(reason).as_deref() == Some(&now) {
         return None;
     }
-    let since = super::text::duration(fact.started.map_or(0, |started| at.since_ms(started)));
+    let since = settings::duration::text(fact.started.map_or(0, |started| at.since_ms(started)));
     Some(json!({"wait": {"pod": name, "reason": now, "since": since}}))
 }
 
@@ -197,13 +197,6 @@ fn shown(state: &ContainerState) -> Value {
 
 /// Returns the status that a fact was read from, as far as it holds it.
 fn status(fact: &PodFact) -> Value {
-    let phase = match fact.phase {
-        PodPhase::Pending => "Pending",
-        PodPhase::Running => "Running",
-        PodPhase::Succeeded => "Succeeded",
-        PodPhase::Failed => "Failed",
-        PodPhase::Unknown => "Unknown",
-    };
     // Facts hold the sum of the restarts.
     let mut restarts = fact.restarts;
     let containers: Vec<Value> = fact
@@ -225,7 +218,7 @@ fn status(fact: &PodFact) -> Value {
     } else {
         conditions.push(json!({"type": "PodScheduled", "status": "True"}));
     }
-    json!({"phase": phase, "reason": fact.reason.as_deref(), "message": message, "conditions": conditions,
+    json!({"phase": fact.phase.name(), "reason": fact.reason.as_deref(), "message": message, "conditions": conditions,
         "containerStatuses": containers})
 }
 
@@ -242,23 +235,10 @@ mod tests {
             state: state.clone(),
         };
         PodFact {
-            uid: Uid::from("u"),
-            name: "p".into(),
-            slot: None,
-            rv: model::ResourceVersion(1),
-            incarnation: model::Incarnation(0),
             phase,
             node: Some("n1".into()),
-            started: None,
-            deleting: None,
             containers: states.iter().map(container).collect(),
-            reason: None,
-            message: None,
-            conditions: Vec::new(),
-            restarts: 0,
-            shape: None,
-            protected: None,
-            size: None,
+            ..PodFact::accepted(Uid::from("u"), "p".into(), None, model::ResourceVersion(1))
         }
     }
 

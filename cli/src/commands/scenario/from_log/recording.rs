@@ -1,4 +1,4 @@
-//! One job's part of a log, taken in record by record and turned into the moments of a scenario.
+//! Turns one job's part of a log into the steps of a scenario, record by record.
 //!
 //! Owns the beginning, the cluster around the job, and the order of steps. The job's own records are [`super::job`]'s.
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::manifest::{Manifests, Unknown};
 use super::nodes;
-use super::story::{Moment, NOT_APPLIED, Story};
+use super::recorded::{NOT_APPLIED, RecordedScenario, RecordedStep};
 
 /// The steps so far.
 pub(super) struct Recording {
@@ -21,7 +21,7 @@ pub(super) struct Recording {
     pub(super) manifests: Manifests,
     /// Flags by which specs were translated: no record holds them.
     pub(super) given: BTreeMap<String, Value>,
-    pub(super) moments: Vec<Moment>,
+    pub(super) steps: Vec<RecordedStep>,
     pub(super) first: Option<Value>,
     /// Nodes as they stood when the job came.
     pub(super) nodes_before: BTreeMap<Text, NodeFact>,
@@ -48,7 +48,7 @@ impl Recording {
             api,
             manifests,
             given: flags,
-            moments: Vec::new(),
+            steps: Vec::new(),
             first: None,
             nodes_before: BTreeMap::new(),
             used_nodes: BTreeSet::new(),
@@ -65,7 +65,7 @@ impl Recording {
     /// Takes a record in; `state` is that before it.
     ///
     /// # Errors
-    /// When the job begins and its manifest is not known.
+    /// Returns an error if the job begins and its manifest is not known.
     pub(super) fn take(&mut self, state: &State, record: &Record) -> Result<(), Unknown> {
         match &record.scope {
             Scope::Cluster => self.cluster(state, record),
@@ -106,7 +106,7 @@ impl Recording {
     }
 
     /// Ends the recording; `None` if the log has no beginning of the job.
-    pub(super) fn finish(mut self, state: &State) -> Option<Story> {
+    pub(super) fn finish(mut self, state: &State) -> Option<RecordedScenario> {
         let first = self.first.take()?;
         let job = state.job(&self.key);
         let shown = job.filter(|job| !job.gone).map(|job| {
@@ -122,34 +122,33 @@ impl Recording {
             .filter(|(name, fact)| counts(name, Some(fact)))
             .map(|(name, fact)| (name.clone(), Some(fact)))
             .collect();
-        let came = |moment: &Moment| moment.node.clone();
-        let later: BTreeSet<Text> = self.moments.iter().filter_map(came).collect();
+        let came = |step: &RecordedStep| step.node.clone();
+        let later: BTreeSet<Text> = self.steps.iter().filter_map(came).collect();
         for name in &self.used_nodes {
             // A node that no record tells of was there from the start.
             if !later.contains(name) {
                 listed.entry(name.clone()).or_insert(None);
             }
         }
-        let mut moments = std::mem::take(&mut self.moments);
-        moments
-            .retain(|moment| moment.node.as_ref().is_none_or(|name| self.has_gpus || self.used_nodes.contains(name)));
+        let mut steps = std::mem::take(&mut self.steps);
+        steps.retain(|step| step.node.as_ref().is_none_or(|name| self.has_gpus || self.used_nodes.contains(name)));
         let stood: Vec<Value> = listed.values().flatten().flat_map(|fact| nodes::at_the_start(fact)).collect();
-        if let Some(Moment { position, at, .. }) = moments.first().filter(|_| !stood.is_empty()) {
+        if let Some(RecordedStep { position, at, .. }) = steps.first().filter(|_| !stood.is_empty()) {
             let (position, at) = (*position, *at);
-            let start = Moment { position, at, actions: stood, node: None, remarks: Vec::new(), overdue: 0 };
-            moments.insert(0, start);
+            let start = RecordedStep { position, at, actions: stood, node: None, remarks: Vec::new(), overdue: 0 };
+            steps.insert(0, start);
         }
-        let (mut flags, untold) = settings::flags::of(&self.config);
+        let (mut flags, unset) = settings::flags::of(&self.config);
         flags.extend(self.given);
-        if let (Some(untold), Some(start)) = (untold, moments.first_mut()) {
-            start.remarks.push(format!("no flag sets this of the operator's configuration: {untold}"));
+        if let (Some(unset), Some(start)) = (unset, steps.first_mut()) {
+            start.remarks.push(format!("no flag sets this of the operator's configuration: {unset}"));
         }
-        Some(Story {
+        Some(RecordedScenario {
             flags,
             of_mpi_operator: self.observes_pods,
             nodes: listed.iter().map(|(name, fact)| nodes::listed(name, *fact)).collect(),
             manifests: self.manifests.others().iter().cloned().chain([first]).collect(),
-            moments,
+            steps,
             end: self.end,
             phases: self.phases,
             state: shown,
@@ -160,7 +159,7 @@ impl Recording {
     pub(super) fn push(&mut self, record: &Record, actions: Vec<Value>, remarks: Vec<String>, node: Option<Text>) {
         if !actions.is_empty() || !remarks.is_empty() {
             let (position, at) = (record.position, record.at);
-            self.moments.push(Moment { position, at, actions, node, remarks, overdue: 0 });
+            self.steps.push(RecordedStep { position, at, actions, node, remarks, overdue: 0 });
         }
     }
 
@@ -223,31 +222,30 @@ impl Recording {
         Ok(())
     }
 
-    /// Has a call fail: before the moment that led to it, behind others that fail there.
+    /// Has a call fail: before the step that led to it, behind others that fail there.
     pub(super) fn fail(&mut self, record: &Record, step: Value) {
-        let is_fail = |moment: &Moment| moment.actions.first().is_some_and(|action| action.get("fail").is_some());
-        let led =
-            self.moments.iter().rposition(|moment| !moment.actions.is_empty() && !is_fail(moment)).unwrap_or_default();
-        let at = self.moments.get(led).map_or(record.at, |moment| moment.at);
+        let is_fail = |step: &RecordedStep| step.actions.first().is_some_and(|action| action.get("fail").is_some());
+        let led = self.steps.iter().rposition(|step| !step.actions.is_empty() && !is_fail(step)).unwrap_or_default();
+        let at = self.steps.get(led).map_or(record.at, |step| step.at);
         let remarks = if step.pointer("/fail/code").and_then(Value::as_u64).is_some_and(|code| code == 0 || code >= 500)
         {
             vec![NOT_APPLIED.to_owned()]
         } else {
             Vec::new()
         };
-        self.moments.insert(
+        self.steps.insert(
             led,
-            Moment { position: record.position, at, actions: vec![step], node: None, remarks, overdue: 0 },
+            RecordedStep { position: record.position, at, actions: vec![step], node: None, remarks, overdue: 0 },
         );
     }
 
     /// The operator began its term without the records of the job.
     pub(super) fn log_was_lost(&mut self, record: &Record) {
         let crash = self
-            .moments
+            .steps
             .iter_mut()
             .rev()
-            .find_map(|moment| moment.actions.first_mut().filter(|action| action.get("crash").is_some()));
+            .find_map(|step| step.actions.first_mut().filter(|action| action.get("crash").is_some()));
         match crash {
             Some(action) => *action = json!({"loseLog": {}}),
             None => self.push(record, vec![json!({"loseLog": {}})], Vec::new(), None),

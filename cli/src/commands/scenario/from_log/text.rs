@@ -1,4 +1,4 @@
-//! The file: YAML, with a comment for each moment.
+//! Writes the file: YAML, with a comment for each step.
 //!
 //! Owns the spelling alone.
 
@@ -6,60 +6,61 @@ use std::fmt::Write as _;
 
 use model::Timestamp;
 use serde_json::{Value, json};
+use settings::duration;
 
-use super::story::Story;
+use super::recorded::RecordedScenario;
 use crate::jobs::written;
 
 /// Words that YAML reads as something else than text.
 const RESERVED: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
 
 /// Returns a scenario as a file. `differences` are what its run and the log differ in.
-pub(super) fn write(story: &Story, log: &str, differences: &[String]) -> String {
-    let key = &story.key;
+pub(super) fn write(scenario: &RecordedScenario, log: &str, differences: &[String]) -> String {
+    let key = &scenario.key;
     let job = written(key);
-    let first = story.moments.first().map(|moment| moment.position.0).unwrap_or_default();
+    let first = scenario.steps.first().map(|step| step.position.0).unwrap_or_default();
     let mut text = String::new();
-    let about = format!("{} {job}, records {first} to {} of {log}", key.kind, story.end.0);
+    let about = format!("{} {job}, records {first} to {} of {log}", key.kind, scenario.end.0);
     let _ = writeln!(text, "# {} (`trainyard scenario from-log`)", comment(&about));
     for difference in differences {
         let _ = writeln!(text, "# The scenario does not do what the log recorded: {}", comment(difference));
     }
     let _ = writeln!(text, "description: {}", Value::from(format!("{} {job} as it was recorded", key.kind)));
-    if !story.flags.is_empty() {
-        let _ = writeln!(text, "flags: {}", flow(&json!(story.flags)));
+    if !scenario.flags.is_empty() {
+        let _ = writeln!(text, "flags: {}", flow(&json!(scenario.flags)));
     }
-    if !story.nodes.is_empty() {
-        let _ = writeln!(text, "nodes: {}", flow(&json!(story.nodes)));
+    if !scenario.nodes.is_empty() {
+        let _ = writeln!(text, "nodes: {}", flow(&json!(scenario.nodes)));
     }
-    if story.of_mpi_operator {
+    if scenario.of_mpi_operator {
         text += "with: [mpi-operator]\n";
     }
     text += "manifests:\n";
-    for manifest in &story.manifests {
+    for manifest in &scenario.manifests {
         let yaml = serde_saphyr::to_string(manifest).unwrap_or_else(|_| manifest.to_string());
         for (n, line) in yaml.trim_end().lines().enumerate() {
             let _ = writeln!(text, "{}{line}", if n == 0 { "  - " } else { "    " });
         }
     }
     text += "steps:\n";
-    let mut now = story.moments.first().map(|moment| moment.at).unwrap_or_default();
+    let mut now = scenario.steps.first().map(|step| step.at).unwrap_or_default();
     let start = now;
-    for moment in &story.moments {
+    for step in &scenario.steps {
         // A deadline passes in the turn in which it met something else.
-        let last = moment.overdue;
-        if moment.at.0 > now.0 + last && !moment.actions.is_empty() {
-            let _ = writeln!(text, "  - advance: {}", duration(moment.at.since_ms(now) - last));
-            now = Timestamp(moment.at.0 - last);
+        let last = step.overdue;
+        if step.at.0 > now.0 + last && !step.actions.is_empty() {
+            let _ = writeln!(text, "  - advance: {}", duration::text(step.at.since_ms(now) - last));
+            now = Timestamp(step.at.0 - last);
         }
-        let in_turn = (moment.at > now && !moment.actions.is_empty())
-            .then(|| json!({"advance": duration(moment.at.since_ms(now))}));
-        now = if moment.actions.is_empty() { now } else { moment.at };
-        let since = duration(moment.at.since_ms(start));
-        let _ = writeln!(text, "  # record {}, {since} after the first", moment.position);
-        for remark in &moment.remarks {
+        let in_turn = (step.at > now && !step.actions.is_empty())
+            .then(|| json!({"advance": duration::text(step.at.since_ms(now))}));
+        now = if step.actions.is_empty() { now } else { step.at };
+        let since = duration::text(step.at.since_ms(start));
+        let _ = writeln!(text, "  # record {}, {since} after the first", step.position);
+        for remark in &step.remarks {
             let _ = writeln!(text, "  # not in the scenario: {}", comment(remark));
         }
-        let actions: Vec<&Value> = in_turn.iter().chain(&moment.actions).collect();
+        let actions: Vec<&Value> = in_turn.iter().chain(&step.actions).collect();
         match actions.as_slice() {
             [] => {}
             [one] => {
@@ -73,13 +74,13 @@ pub(super) fn write(story: &Story, log: &str, differences: &[String]) -> String 
             }
         }
     }
-    if story.end.1 > now {
-        let _ = writeln!(text, "  - advance: {}", duration(story.end.1.since_ms(now)));
+    if scenario.end.1 > now {
+        let _ = writeln!(text, "  - advance: {}", duration::text(scenario.end.1.since_ms(now)));
     }
     text += "expect:\n";
     let full = key.to_string();
-    let _ = writeln!(text, "  phases: {}", flow(&json!({&full: story.phases})));
-    let last = match &story.state {
+    let _ = writeln!(text, "  phases: {}", flow(&json!({&full: scenario.phases})));
+    let last = match &scenario.state {
         // An API of another project, whose status is not the job's state.
         Some(state) if state.is_empty() => json!({}),
         Some(state) => json!({"job": job, "state": state}),
@@ -123,28 +124,9 @@ fn word(text: &str) -> String {
     if is_plain { text.to_owned() } else { Value::from(text).to_string() }
 }
 
-/// Returns a duration as scenarios write it, without loss.
-pub(super) fn duration(ms: u64) -> String {
-    let (hours, minutes, seconds, rest) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60, ms % 1000);
-    let mut text = String::new();
-    for (number, unit) in [(hours, "h"), (minutes, "m"), (seconds, "s"), (rest, "ms")] {
-        if number > 0 {
-            let _ = write!(text, "{number}{unit}");
-        }
-    }
-    if text.is_empty() { "0s".to_owned() } else { text }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_read_back() {
-        for ms in [0, 1, 999, 1000, 61_000, 3_600_000, 3_723_004] {
-            assert_eq!(settings::duration::parse_ms(&duration(ms)), Ok(ms), "{}", duration(ms));
-        }
-    }
 
     #[test]
     fn texts_are_read_back_as_texts() {

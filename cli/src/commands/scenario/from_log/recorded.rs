@@ -1,4 +1,4 @@
-//! What a scenario is written from: the moments at which something happened to a job, and what stood around it.
+//! A scenario before it is written: the steps, each with its place in the log, and the cluster around the job.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,31 @@ pub(super) const NOT_APPLIED: &str =
 /// The same, where the other assumption led elsewhere than the log.
 const APPLIED: &str = "whether the failed call took effect is not recorded; the scenario takes it that it did";
 
-/// What happened at one position of the log.
+/// Actions that one record of the log becomes.
 #[derive(Debug, Clone)]
-pub(super) struct Moment {
+pub(super) struct RecordedStep {
     pub(super) position: Position,
     pub(super) at: Timestamp,
     /// Actions seen in one turn.
     pub(super) actions: Vec<Value>,
     /// Set if the actions are those of a node.
     pub(super) node: Option<Text>,
-    /// What no action does.
+    /// Changes that no action makes.
     pub(super) remarks: Vec<String>,
     /// Time since just before a deadline that passed in the same turn, in milliseconds; 0 where none did.
     pub(super) overdue: u64,
 }
 
-/// What a scenario is written from.
+/// A scenario before it is written.
 #[derive(Debug, Clone)]
-pub(super) struct Story {
+pub(super) struct RecordedScenario {
     pub(super) key: JobKey,
     pub(super) flags: BTreeMap<String, Value>,
     pub(super) nodes: Vec<Value>,
     /// Set if the MPI operator creates the job's pods.
     pub(super) of_mpi_operator: bool,
     pub(super) manifests: Vec<Value>,
-    pub(super) moments: Vec<Moment>,
+    pub(super) steps: Vec<RecordedStep>,
     /// Last record of the job.
     pub(super) end: (Position, Timestamp),
     pub(super) phases: Vec<&'static str>,
@@ -43,13 +43,13 @@ pub(super) struct Story {
     pub(super) state: Option<String>,
 }
 
-impl Story {
+impl RecordedScenario {
     /// Returns every remark with the positions that it is about.
     pub(super) fn remarks(&self) -> Vec<String> {
         let mut all: Vec<(&str, Vec<String>)> = Vec::new();
-        for moment in &self.moments {
-            for remark in &moment.remarks {
-                let position = moment.position.to_string();
+        for step in &self.steps {
+            for remark in &step.remarks {
+                let position = step.position.to_string();
                 match all.iter_mut().find(|(known, _)| known == remark) {
                     Some((_, positions)) => positions.push(position),
                     None => all.push((remark, vec![position])),
@@ -67,10 +67,10 @@ impl Story {
     /// Takes it that calls whose outcome is not recorded took effect. Returns false where there are none.
     pub(super) fn assume_applied(&mut self) -> bool {
         let mut any = false;
-        for moment in &mut self.moments {
-            let uncertain = moment.remarks.iter_mut().find(|remark| *remark == NOT_APPLIED);
+        for step in &mut self.steps {
+            let uncertain = step.remarks.iter_mut().find(|remark| *remark == NOT_APPLIED);
             if let (Some(remark), Some(fail)) =
-                (uncertain, moment.actions.first_mut().and_then(|step| step.get_mut("fail")))
+                (uncertain, step.actions.first_mut().and_then(|step| step.get_mut("fail")))
             {
                 APPLIED.clone_into(remark);
                 fail["applied"] = true.into();
