@@ -174,7 +174,12 @@ pub(crate) fn delete_in_background() -> Value {
 
 /// A request that failed, in the API server's words. What is not there was looked for.
 pub(crate) fn failed(error: &kube::Error) -> Failure {
-    let text = error_chain(error);
+    let text = match error {
+        kube::Error::Service(_) | kube::Error::HyperError(_) => {
+            format!("the connection to the API server broke: {}", error_chain(error))
+        }
+        _ => error_chain(error),
+    };
     match code_of(error) {
         Some(404) => Failure::missing(text),
         // An API server that starts, or has too much to do, and a connection that breaks.

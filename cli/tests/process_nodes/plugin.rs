@@ -2,6 +2,7 @@
 //! changed files are delivered to running workers, and every verb is used.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Child;
@@ -218,7 +219,6 @@ fn ports_are_forwarded(place: &Place<'_>) {
 }
 
 fn get(port: u16, path: &str) -> std::io::Result<String> {
-    use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())?;
@@ -263,11 +263,17 @@ fn an_upload_that_breaks_loses_nothing_and_is_repeated() {
     first.wait().unwrap();
     let before = arrived();
     assert!((1 << 20..33 << 20).contains(&before), "{before}");
-    let second = bench.plugin_command(place.directory.path(), &SUBMIT).spawn().unwrap();
+    let mut second = bench.plugin_command(place.directory.path(), &SUBMIT).spawn().unwrap();
+    // What the first one had sent may arrive after its end: the bytes alone do not say that the second one is at its upload.
+    let mut printed = BufReader::new(second.stdout.take().unwrap());
+    let mut said = String::new();
+    printed.read_line(&mut said).unwrap();
+    assert_eq!(said, "TorchrunJob vit is submitted\n");
     until_arrived(before + (1 << 20));
     bench.restart(Component::ApiServer);
+    printed.read_to_string(&mut said).unwrap();
     let output = second.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    said += &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("generation 1 of its workspace is delivered: 5 files"), "{said}");
     assert_eq!(fs::read(claim.join("noise.bin")).unwrap(), noise, "every byte is there");
