@@ -53,12 +53,15 @@ pub enum Verb {
     Get,
     /// Read the end of a pod's log; changes nothing. The body names the container, and the answer is a text.
     Log,
+    /// List a type of object, a page at a time; changes nothing. The body is the query: `continue` and `fieldSelector`. An empty
+    /// namespace stands for all.
+    List,
 }
 
 impl Verb {
     /// Returns true if calls of this verb change nothing.
     pub const fn is_read(self) -> bool {
-        matches!(self, Self::Get | Self::Log)
+        matches!(self, Self::Get | Self::Log | Self::List)
     }
 }
 

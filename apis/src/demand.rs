@@ -9,7 +9,7 @@ use model::{
     Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, LabelRequirement, LabelSelector, SlotId, SpecFact,
     Text, Timestamp,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use settings::Quantity;
 
 use crate::api::{JobApi, PodSlot, RenderInput};
@@ -166,21 +166,28 @@ pub fn place(pod: &mut Value, nodes: &[&str], queue: Option<&Text>, selector: Op
     if terms.is_empty() {
         return;
     }
-    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let affinity = spec.entry("affinity").or_insert_with(|| json!({}));
-    let Some(affinity) = affinity.as_object_mut() else { return };
-    let rules = affinity.entry("nodeAffinity").or_insert_with(|| json!({}));
-    let Some(rules) = rules.as_object_mut() else { return };
-    if queue.is_none() {
-        let preferred = rules.entry("preferredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!([]));
-        if let Some(preferred) = preferred.as_array_mut() {
-            preferred
-                .extend(terms.into_iter().map(|(list, rules)| json!({"weight": 100, "preference": {list: rules}})));
-        }
-        return;
+    if queue.is_some() {
+        return require(pod, terms);
     }
-    let required = rules.entry("requiredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!({}));
-    let Some(required) = required.as_object_mut() else { return };
+    let preferred = node_affinity(pod)
+        .map(|rules| rules.entry("preferredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!([])));
+    if let Some(preferred) = preferred.and_then(Value::as_array_mut) {
+        preferred.extend(terms.into_iter().map(|(list, rules)| json!({"weight": 100, "preference": {list: rules}})));
+    }
+}
+
+/// Returns the rules of a rendered pod about its node.
+fn node_affinity(pod: &mut Value) -> Option<&mut Map<String, Value>> {
+    let spec = pod.get_mut("spec").and_then(Value::as_object_mut)?;
+    let affinity = spec.entry("affinity").or_insert_with(|| json!({})).as_object_mut()?;
+    affinity.entry("nodeAffinity").or_insert_with(|| json!({})).as_object_mut()
+}
+
+/// Has a rendered pod run on a node that one of some terms selects: each is a list of a node selector term, and what is added to it.
+pub(crate) fn require(pod: &mut Value, terms: Vec<(&'static str, Vec<Value>)>) {
+    let required = node_affinity(pod)
+        .map(|rules| rules.entry("requiredDuringSchedulingIgnoredDuringExecution").or_insert_with(|| json!({})));
+    let Some(required) = required.and_then(Value::as_object_mut) else { return };
     let alternatives = required.entry("nodeSelectorTerms").or_insert_with(|| json!([]));
     let Some(alternatives) = alternatives.as_array_mut() else { return };
     if alternatives.is_empty() {

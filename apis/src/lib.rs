@@ -15,6 +15,7 @@
 
 mod adopt;
 pub mod aitrainingjob;
+mod amounts;
 pub mod api;
 pub mod call;
 pub mod class;
@@ -25,6 +26,7 @@ pub mod elasticjob;
 pub mod events;
 pub mod fields;
 pub mod foreign;
+pub mod free_storage;
 pub mod kruise;
 pub mod kubernetes;
 pub mod kueue;
@@ -64,6 +66,7 @@ pub use api::{JobApi, JobEvent, JobStep, Needed, Upload};
 pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};
 pub use fields::{Finding, Severity};
 pub use foreign::ForeignPod;
+pub use free_storage::FreeStorage;
 pub use observed::ObservedObject;
 pub use owned::OwnedType;
 pub use registry::Registry;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use model::{FieldError, QuotaFact, Text};
+use model::{FieldError, LabelOperator, LabelRequirement, LabelSelector, QuotaFact, Text};
 use serde_json::Value;
 use settings::Quantity;
 
-use crate::objects::{at, name, namespace, resource_version};
+use crate::objects::{at, list_at, name, namespace, resource_version, text_at};
 
 /// Type of the objects: API version and kind.
 pub const TYPE: (&str, &str) = ("v1", "ResourceQuota");
@@ -23,7 +23,24 @@ pub fn fact(object: &Value) -> Result<QuotaFact, FieldError> {
     let hard = amounts(at(object, &["spec", "hard"]));
     let mut used = amounts(at(object, &["status", "used"]));
     used.retain(|name, _| hard.contains_key(name));
-    Ok(QuotaFact { namespace: namespace(object), name, rv: resource_version(object), hard, used })
+    let scopes = scopes(object.get("spec").unwrap_or(&Value::Null));
+    Ok(QuotaFact { namespace: namespace(object), name, rv: resource_version(object), hard, used, scopes })
+}
+
+/// Reads the scopes that pods must be in to count: those of `scopes`, and those of `scopeSelector` with their values.
+fn scopes(spec: &Value) -> LabelSelector {
+    let named = list_at(spec, &["scopes"]).iter().filter_map(Value::as_str);
+    let named = named.map(|scope| (scope, LabelOperator::Exists, &[][..]));
+    let selected = list_at(spec, &["scopeSelector", "matchExpressions"]).iter().filter_map(|expression| {
+        let operator = LabelOperator::named(text_at(expression, &["operator"])?)?;
+        Some((text_at(expression, &["scopeName"])?, operator, list_at(expression, &["values"])))
+    });
+    let requirement = |(scope, operator, values): (&str, LabelOperator, &[Value])| LabelRequirement {
+        key: Text::from(scope),
+        operator,
+        values: values.iter().filter_map(Value::as_str).map(Text::from).collect(),
+    };
+    LabelSelector { requirements: named.chain(selected).map(requirement).collect() }
 }
 
 /// Reads amounts by name, in thousandths. One that is no quantity is left out.
@@ -57,5 +74,19 @@ mod tests {
         assert_eq!(of(&read.hard), [("cpu".to_owned(), 2500), ("pods".to_owned(), 4000)]);
         assert_eq!(of(&read.used), [("cpu".to_owned(), 1000)], "of what it limits");
         assert_eq!(fact(&json!({})).unwrap_err().path, "metadata.name");
+        assert_eq!(read.scopes, LabelSelector::default());
+    }
+
+    #[test]
+    fn scopes_are_requirements() {
+        let expression = json!({"scopeName": "PriorityClass", "operator": "In", "values": ["high", "low"]});
+        let quota = json!({
+            "metadata": {"name": "q"},
+            "spec": {"scopes": ["NotBestEffort"], "scopeSelector": {"matchExpressions": [expression]}},
+        });
+        let read = fact(&quota).unwrap().scopes.requirements;
+        let words = |one: &LabelRequirement| format!("{} {} {:?}", one.key, one.operator.name(), one.values);
+        let words: Vec<String> = read.iter().map(words).collect();
+        assert_eq!(words, ["NotBestEffort Exists []", r#"PriorityClass In ["high", "low"]"#]);
     }
 }

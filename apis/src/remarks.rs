@@ -139,7 +139,8 @@ fn attempts(api: &dyn JobApi, key: &JobKey, job: &Job, words: impl Fn(&Outcome) 
         | ObjectRef::Owned(_)
         | ObjectRef::Finalizer
         | ObjectRef::Notes
-        | ObjectRef::Log => object.to_string(),
+        | ObjectRef::Log
+        | ObjectRef::StorageNode => object.to_string(),
     };
     job.attempts
         .iter()

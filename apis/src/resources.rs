@@ -135,7 +135,7 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
             Verb::Patch => ("patch", "Writes the annotation that older tools read."),
             Verb::Delete => ("delete", "Deletes a job whose time to live has passed."),
             Verb::Create => ("create", "Creates what a job of another kind leaves to be served."),
-            Verb::ApplyStatus | Verb::PatchStatus | Verb::Get | Verb::Log => continue,
+            Verb::ApplyStatus | Verb::PatchStatus | Verb::Get | Verb::Log | Verb::List => continue,
         };
         own.verbs.push(verb);
         own.reasons.push(reason);

@@ -102,6 +102,7 @@ impl Cluster {
             Verb::PatchStatus => self.patch(&served, &key, body()?, preconditions, Part::Status, Unknown::Drop),
             Verb::ApplyStatus => self.apply_status(&served, &key, body()?, preconditions),
             Verb::Get => self.stored(&served.kind, &key),
+            Verb::List => Ok(Arc::new(self.page(served.kind.id, &call.namespace))),
             Verb::Log => self.log_of(&served.kind, &key, text(body()?, &["container"])),
         }
     }
@@ -112,6 +113,14 @@ impl Cluster {
         let said = self.logs.get(text(&pod, &["metadata", "uid"])).cloned();
         let line = said.or_else(|| self.runtime.last_line(&key.namespace, &key.name, container));
         Ok(Arc::new(Value::from(line.unwrap_or_default())))
+    }
+
+    /// Lists a kind in a namespace, or in all where that is empty, on one page.
+    fn page(&self, kind: KindId, namespace: &str) -> Value {
+        let is_there = |key: &&Key| namespace.is_empty() || &*key.namespace == namespace;
+        let items: Vec<&Value> =
+            self.store.of_kind(kind).filter(|(key, _)| is_there(key)).map(|(_, object)| &**object).collect();
+        json!({"metadata": {}, "items": items})
     }
 
     pub(crate) fn serve(&self, resource: &Resource) -> Result<Served, ApiError> {

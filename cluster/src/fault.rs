@@ -34,6 +34,7 @@ impl FailVerb {
             Verb::Delete => Self::Delete,
             Verb::Patch | Verb::PatchStatus | Verb::ApplyStatus => Self::Patch,
             Verb::Get | Verb::Log => Self::Get,
+            Verb::List => Self::List,
         }
     }
 }

@@ -252,7 +252,7 @@ impl Real {
         sent.body = call.body.as_ref().map(|body| self.names.object_out(body));
         let answer = self.server.make(sent, &self.registry);
         match call.verb {
-            Verb::Get | Verb::Log => {}
+            Verb::Get | Verb::Log | Verb::List => {}
             Verb::Delete if self.registry.get(&call.resource).is_some() => {
                 self.wrote(&Kind::ALL);
                 // The embedded cluster collects at once what a deleted job owned.

@@ -108,8 +108,9 @@ impl State {
                 None => Admission::unless(arrival.exists(quota.rv), Admission::STALE),
                 Some(known) if known.rv >= quota.rv => Admission::STALE,
                 Some(known) => {
-                    let changed = (&known.hard, &known.used) != (&quota.hard, &quota.used);
-                    Admission::unless(changed, Admission::UNCHANGED)
+                    let is_same =
+                        (&known.hard, &known.used, &known.scopes) == (&quota.hard, &quota.used, &quota.scopes);
+                    Admission::unless(!is_same, Admission::UNCHANGED)
                 }
             },
             Fact::QuotaGone { namespace, name } => {
@@ -143,6 +144,7 @@ impl State {
             | Fact::ShareChanged(_)
             | Fact::Dequeued
             | Fact::Measured { .. }
+            | Fact::NodeFound { .. }
             | Fact::QueueReported(_) => Admission::Admitted,
         }
     }
@@ -248,6 +250,7 @@ impl State {
             | Fact::ShareChanged(_)
             | Fact::Dequeued
             | Fact::Measured { .. }
+            | Fact::NodeFound { .. }
             | Fact::QueueReported(_)
             | Fact::Due => Admission::unless(job.is_some(), Admission::UNKNOWN),
         }
@@ -337,6 +340,7 @@ impl Job {
             | Fact::ShareChanged(_)
             | Fact::Dequeued
             | Fact::Measured { .. }
+            | Fact::NodeFound { .. }
             | Fact::QueueReported(_) => false,
         }
     }

@@ -118,6 +118,7 @@ impl State {
                     job.note(stamp, at, crate::autoscaler::words(scaling));
                 }
             }
+            Event::NodeDropped => job.drop_node(stamp, at),
             Event::Achieved { group, run } => {
                 if let Some(group) = job.groups.get_mut(group) {
                     group.achieved = Some(run.clone());

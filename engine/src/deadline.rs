@@ -29,6 +29,7 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
     if job.ending().is_none() {
         job.time_limit_at().into_iter().chain(job.retry_at).for_each(&mut at_or_after);
         job.start_deadline(config).into_iter().for_each(&mut at_or_after);
+        job.unplaced_until().into_iter().for_each(&mut at_or_after);
         job.autoscaler.iter().filter_map(|own| own.wakes_at()).for_each(&mut at_or_after);
         job.groups.values().flat_map(|group| group.delays.values().copied()).for_each(&mut at_or_after);
     }

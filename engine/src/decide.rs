@@ -136,6 +136,9 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     if let Some(events) = restarts::misshapen(job, spec) {
         return events;
     }
+    if let Some(events) = job.unplaced(context.now) {
+        return events;
+    }
     let mut events = reconcile::active_job(context, job, spec);
     events.extend(autoscale::next_step(context, job, spec));
     events

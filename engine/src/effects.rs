@@ -61,6 +61,7 @@ impl State {
         let reads = job.autoscaler.as_ref().is_some_and(|own| own.next == ScalingStep::ReadLog);
         let pod = job.measured_pod().filter(|_| reads);
         commands.extend(pod.map(|pod| Command::ReadLog { pod: pod.fact.name.clone() }));
+        commands.extend(job.seeks_node().then_some(Command::FindNode));
         if !job.is_fenced(self.stamp.term) {
             return;
         }

@@ -20,6 +20,7 @@ use crate::autoscaler::JobAutoscaler;
 use crate::holding::Holding;
 use crate::job::{Attempt, Job, Owned, Pod, Service, Trail};
 use crate::jobs::JobSummary;
+use crate::storage::JobStorage;
 
 /// A job that has ended. Its object is there, and what is left of its pods and services stays.
 #[derive(Debug, Clone)]
@@ -81,6 +82,7 @@ struct Rest {
     users: model::UserCounts,
     dequeued_at: Option<Timestamp>,
     autoscaler: Option<Box<JobAutoscaler>>,
+    storage: Option<Box<JobStorage>>,
 }
 
 impl Job {
@@ -164,6 +166,7 @@ impl FinishedJob {
             users,
             dequeued_at,
             autoscaler,
+            storage,
             quota_short: _,
             unknown_classes: _,
             key,
@@ -197,6 +200,7 @@ impl FinishedJob {
             users,
             dequeued_at,
             autoscaler,
+            storage,
         };
         let message = decision.as_mut().map(|decision| std::mem::take(message_of(decision))).unwrap_or_default();
         let (milestones, phases): (Vec<_>, Vec<_>) = milestones
@@ -271,6 +275,7 @@ impl FinishedJob {
             users,
             dequeued_at,
             autoscaler,
+            storage,
         } = self.rest.as_deref().cloned().unwrap_or_default();
         let Course { spec, valid, phase, end_annotated, decision, milestones, trail, groups, finals } = &*self.course;
         let mut decision = decision.clone();
@@ -346,6 +351,7 @@ impl FinishedJob {
             users,
             dequeued_at,
             autoscaler,
+            storage,
             quota_short: None,
             unknown_classes: Vec::new(),
             key,

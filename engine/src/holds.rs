@@ -52,6 +52,8 @@ pub enum Hold<'a> {
     },
     /// The spec says so, in these words.
     Closed(&'a Text),
+    /// A node with free storage is searched, or noted on the job's object.
+    NodeSought,
     /// No queue granted it places.
     NoShare {
         /// Its queue; `None` is the root.
@@ -95,6 +97,7 @@ impl fmt::Display for Hold<'_> {
             Self::Enqueued { tenant, short: None } => write!(f, "waiting in queue {tenant}"),
             Self::Enqueued { tenant, short: Some(why) } => write!(f, "waiting in queue {tenant}: {why}"),
             Self::Closed(why) => f.write_str(why),
+            Self::NodeSought => f.write_str("waiting until a node with free storage is chosen"),
         }
     }
 }
@@ -131,7 +134,9 @@ impl Job {
         let owned = || spec.owned.iter().find_map(|owned| self.hold_of(owned));
         let gate = || if group.once { None } else { self.hold_of_gate() };
         let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);
-        enqueued.or_else(owned).or_else(gate).or_else(after).or_else(|| group.closed.as_ref().map(Hold::Closed))
+        let closed = || group.closed.as_ref().map(Hold::Closed);
+        let node = || self.awaits_node(spec, group).then_some(Hold::NodeSought);
+        enqueued.or_else(owned).or_else(gate).or_else(after).or_else(closed).or_else(node)
     }
 
     /// Returns the hold that an object puts on every pod of the job.

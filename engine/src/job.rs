@@ -16,6 +16,7 @@ use model::{
 use crate::autoscaler::JobAutoscaler;
 use crate::group::{Counter, Group, Slot};
 use crate::holding::Holding;
+use crate::storage::JobStorage;
 
 /// Milestones kept per job; older ones are dropped.
 pub const MAX_MILESTONES: usize = 16;
@@ -141,6 +142,8 @@ pub struct Job {
     pub dequeued_at: Option<Timestamp>,
     /// Its autoscaler, once it has one.
     pub autoscaler: Option<Box<JobAutoscaler>>,
+    /// The node that was searched for its storage, once it was.
+    pub storage: Option<Box<JobStorage>>,
     /// Why it cannot have its turn yet. Derived from the quotas of its namespace.
     pub quota_short: Option<Text>,
     /// PriorityClasses that it names and that are not there. Derived from its spec and the classes.

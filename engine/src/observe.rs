@@ -128,6 +128,7 @@ impl State {
             | Fact::Adopted(_)
             | Fact::Dequeued
             | Fact::Measured { .. }
+            | Fact::NodeFound { .. }
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
             | Fact::QueueReported(_) => Err(FactError { fact: fact.name(), scope: "cluster" }),
@@ -262,6 +263,7 @@ impl State {
                     own.next = ScalingStep::Judge { latency_us: *latency_us };
                 }
             }
+            Fact::NodeFound { node } => job.storage_found(node, stamp, at),
             Fact::Dequeued => {
                 job.dequeued_at = Some(at);
                 job.status_stamp = stamp;
@@ -286,6 +288,7 @@ impl State {
             | Fact::Relisted { .. }
             | Fact::QueuesAsked { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
         }
+        job.note_unplaced(at);
         let tells_of_gates = matches!(
             fact,
             Fact::Spec(_)

@@ -31,6 +31,8 @@ pub enum ObjectRef {
     Notes,
     /// The log of the pod that the job is measured by.
     Log,
+    /// The search for the node with the most free storage.
+    StorageNode,
 }
 
 impl fmt::Display for ObjectRef {
@@ -47,6 +49,7 @@ impl fmt::Display for ObjectRef {
             Self::Finalizer => f.write_str("finalizer"),
             Self::Notes => f.write_str("annotations"),
             Self::Log => f.write_str("log"),
+            Self::StorageNode => f.write_str("search for a node with free storage"),
         }
     }
 }
@@ -169,6 +172,8 @@ pub enum Command {
         /// Name of the pod.
         pod: Text,
     },
+    /// Search for the node with the most free storage: list nodes, and the pods on them.
+    FindNode,
     /// Write the status and the mirror.
     WriteStatus {
         /// The stamp the mirror carries.
@@ -199,6 +204,7 @@ impl Command {
             Self::SetFinalizer { .. } => ObjectRef::Finalizer,
             Self::WriteNotes { .. } => ObjectRef::Notes,
             Self::ReadLog { .. } => ObjectRef::Log,
+            Self::FindNode => ObjectRef::StorageNode,
             Self::WriteStatus { .. } => ObjectRef::Status,
         }
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::id::{ResourceVersion, Text, Timestamp};
+use crate::selector::LabelSelector;
 
 /// Request of a job that is enqueued: no pod is created before it is dequeued.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +20,19 @@ pub struct Coordination {
     pub tasks: u32,
     /// Amounts that its pods request together, in thousandths, by the name under which a ResourceQuota counts them.
     pub request: BTreeMap<Text, u64>,
+    /// The same amounts by the scopes of the pods, for a ResourceQuota that counts only some pods.
+    pub scoped: Vec<ScopedRequest>,
     /// Creation time of the job's object.
     pub submitted: Timestamp,
+}
+
+/// Amounts that those pods of a job request which are in the same scopes of a ResourceQuota.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScopedRequest {
+    /// Scopes that the pods are in, each with its value: the class for `PriorityClass`, else nothing.
+    pub scopes: BTreeMap<Text, Text>,
+    /// The amounts, as in [`Coordination::request`].
+    pub request: BTreeMap<Text, u64>,
 }
 
 /// A ResourceQuota, reduced to what decisions read.
@@ -36,6 +48,8 @@ pub struct QuotaFact {
     pub hard: BTreeMap<Text, u64>,
     /// Amounts in use in thousandths, of the same names.
     pub used: BTreeMap<Text, u64>,
+    /// Scopes that a pod must be in to count. The key of a requirement is the name of a scope.
+    pub scopes: LabelSelector,
 }
 
 /// Rule by which queues are served.

@@ -107,6 +107,8 @@ pub enum Event {
     UsersCounted(UserCounts),
     /// The autoscaler took a step.
     Autoscaled(Box<Autoscaled>),
+    /// The pod for which a node was searched could not be placed there: it may run on any.
+    NodeDropped,
     /// The same phase, shown with other words.
     MessageChanged {
         /// The new words.
@@ -136,6 +138,7 @@ impl Event {
             Self::Dequeued { .. } => "Dequeued",
             Self::UsersCounted(_) => "UsersCounted",
             Self::Autoscaled(_) => "Autoscaled",
+            Self::NodeDropped => "NodeDropped",
             Self::MessageChanged { .. } => "MessageChanged",
             Self::Allocated(_) => "Allocated",
             Self::Shared { .. } => "Shared",

@@ -135,6 +135,11 @@ pub enum Fact {
         /// Time that one step of the training took, in microseconds; `None` where the log does not tell one.
         latency_us: Option<u64>,
     },
+    /// A node with free storage was searched for.
+    NodeFound {
+        /// The node with the most; empty where no node tells how much it has.
+        node: Text,
+    },
 }
 
 impl Fact {
@@ -170,6 +175,7 @@ impl Fact {
             Self::QueueReported(_) => "QueueReported",
             Self::Dequeued => "Dequeued",
             Self::Measured { .. } => "Measured",
+            Self::NodeFound { .. } => "NodeFound",
         }
     }
 }

@@ -38,7 +38,7 @@ pub mod spec;
 pub use autoscaler::{Autoscaled, Autoscaler, Scaling, ScalingCondition, ScalingStep};
 pub use command::{Command, Effect, ObjectRef, Outcome, PodMark};
 pub use config::Config;
-pub use coordination::{Coordination, QueueSelector, QuotaFact};
+pub use coordination::{Coordination, QueueSelector, QuotaFact, ScopedRequest};
 pub use event::{Allocation, Cause, CauseKind, Decision, Event, Replacement};
 pub use fact::{ClassFact, Fact, GateFact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact, ServiceFact, SpecFact};
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};

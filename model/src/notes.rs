@@ -3,7 +3,7 @@
 //! What stands on the object comes with the spec. What is to be written is derived from that and from the state of the job
 //! (`engine::notes`), never stored: a lost log loses nothing.
 
-use crate::id::Timestamp;
+use crate::id::{Text, Timestamp};
 
 /// Notes that stand on the object of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Noted {
     pub marked: Option<bool>,
     /// Set if pods that were started for another number of pods may be restarted, unset if not; `None` where it is not said.
     pub restarts: Option<bool>,
+    /// Node with the most free storage, on which [`crate::JobSpec::storage_group`] runs; empty once its pod may run on any.
+    pub storage_node: Option<Text>,
 }
 
 /// Notes of an elastic job.
@@ -65,4 +67,6 @@ pub struct Notes {
     pub restarts: Option<bool>,
     /// Number of pods of the autoscaled group, which is written into the spec.
     pub replicas: Option<u32>,
+    /// Set if the node that the job's state tells is to be written as [`Noted::storage_node`].
+    pub storage_node: bool,
 }

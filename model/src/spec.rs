@@ -68,6 +68,8 @@ pub struct JobSpec {
     /// Type of the objects by which another system restarts the containers of an old pod, where the cluster serves it; `None`: old pods
     /// are created again. API version and kind.
     pub restarts_by: Option<(Text, Text)>,
+    /// Group whose first pod runs on the node with the most free storage, which is searched before the pod is created.
+    pub storage_group: Option<Text>,
     /// Bounds of a group that is resized by what its pods report; `None`: none is.
     pub autoscaler: Option<Box<Autoscaler>>,
 }
@@ -99,6 +101,7 @@ impl Default for JobSpec {
             counts_users: false,
             coordination: None,
             restarts_by: None,
+            storage_group: None,
             autoscaler: None,
         }
     }

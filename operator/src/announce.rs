@@ -35,6 +35,7 @@ impl Operator {
             | Command::WriteEndAnnotation
             | Command::WriteNotes { .. }
             | Command::ReadLog { .. }
+            | Command::FindNode
             | Command::MarkPod { .. }
             | Command::WriteStatus { .. } => return,
         };

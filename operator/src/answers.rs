@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use apis::{ApiAnswer, ApiError, ObservedObject, objects};
+use apis::{ApiAnswer, ApiError, FreeStorage, ObservedObject, objects};
 use engine::admit::{NameHolder, Whose};
 use engine::{Admission, State};
 use model::{Command, Fact, JobKey, Keep, Kind, ObjectRef, Outcome, OwnedFact, OwnedRef, Stamp, Text};
@@ -36,6 +36,7 @@ impl Operator {
                 Purpose::Command(command) => self.answer(&key, command, answer, facts),
                 Purpose::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
                 Purpose::ReadPatched(command) => self.patched(&key, &command, answer, facts),
+                Purpose::ListPage { free, pods, .. } => self.page_listed(&key, free, pods, answer, facts),
                 Purpose::ReadJob { known, .. } => {
                     if let Ok(job) = answer {
                         let have = objects::resource_version(&job);
@@ -60,6 +61,10 @@ impl Operator {
                 let log = answer.ok();
                 let latency_us = api.zip(log).and_then(|(api, log)| api.latency_us(log.as_str()?));
                 facts.push(key, Fact::Measured { latency_us });
+                return;
+            }
+            (Command::FindNode, answer) => {
+                self.page_listed(key, FreeStorage::default(), false, answer, facts);
                 return;
             }
             (Command::CreateOwned { object } | Command::ReadOwned { object }, Ok(held))
@@ -165,6 +170,32 @@ impl Operator {
             (_, Err(error)) => outcome_of(error),
         };
         facts.push(key, Fact::Answered { object, outcome });
+    }
+
+    /// Takes in a page of nodes, or of pods, and asks for the next one; after the last one the node is found.
+    fn page_listed(&mut self, key: &JobKey, mut free: FreeStorage, pods: bool, answer: ApiAnswer, facts: &mut Intake) {
+        let page = match answer {
+            Ok(page) => page,
+            Err(error) => {
+                // The token of a page may have expired.
+                let outcome = if error.code == 410 { Outcome::Unknown { code: 410 } } else { outcome_of(error) };
+                facts.push(key, Fact::Answered { object: ObjectRef::StorageNode, outcome });
+                return;
+            }
+        };
+        if pods {
+            free.add_pods(&page);
+        } else {
+            free.add_nodes(&page);
+        }
+        let next = objects::text_at(&page, &["metadata", "continue"]).unwrap_or_default();
+        if next.is_empty() && (pods || free.is_empty()) {
+            let node = free.most().cloned().unwrap_or_else(|| Text::from(""));
+            facts.push(key, Fact::NodeFound { node });
+            return;
+        }
+        let pods = pods || next.is_empty();
+        self.in_flight.read_next(key, Purpose::ListPage { free, pods, page: next.to_owned() });
     }
 
     /// Returns true if the object that a status write returned shows the written mirror. An accepted write proves nothing: a

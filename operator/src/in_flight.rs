@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apis::CallId;
+use apis::{CallId, FreeStorage};
 use model::{Command, JobKey, ObjectRef, ResourceVersion};
 
 /// Purpose of a call.
@@ -24,6 +24,15 @@ pub(crate) enum Purpose {
         /// The part of the job that was written.
         of: ObjectRef,
     },
+    /// The search for a node goes on: lists the next page.
+    ListPage {
+        /// What the pages before tell.
+        free: FreeStorage,
+        /// True for pods; the nodes come before them.
+        pods: bool,
+        /// Token of the page; empty for the first one.
+        page: String,
+    },
 }
 
 impl Purpose {
@@ -32,6 +41,7 @@ impl Purpose {
         match self {
             Self::Command(command) | Self::ReadTaken(command) | Self::ReadPatched(command) => command.object(),
             Self::ReadJob { of, .. } => of.clone(),
+            Self::ListPage { .. } => ObjectRef::StorageNode,
         }
     }
 }

@@ -140,9 +140,11 @@ impl Operator {
             },
             Command::WriteNotes { notes, rv } => {
                 let at = self.state.at;
-                let Some(input) = self.render_input(key) else { return Ok(None) };
+                let Some(job) = self.state.jobs.live(key) else { return Ok(None) };
+                let valid = job.valid.clone();
+                let Some(input) = valid.and_then(|valid| self.manifests.input(key, valid)) else { return Ok(None) };
                 ApiCall {
-                    body: Some(api.notes(input, notes, at)),
+                    body: Some(api.notes(input, job, notes, at)),
                     uid: Some(key.uid.clone()),
                     rv: Some(*rv),
                     ..call(Verb::Patch, api.resource(), key, &key.name)
@@ -157,6 +159,7 @@ impl Operator {
                 body: Some(serde_json::json!({"container": api.log_container()})),
                 ..call(Verb::Log, pods(), key, pod)
             },
+            Command::FindNode => list_page(key, false, ""),
             Command::WriteEndAnnotation => {
                 let Some(patch) = self.state.jobs.live(key).and_then(|job| api.end_annotation(key, job)) else {
                     return Ok(None);
@@ -197,6 +200,7 @@ impl Operator {
                 self.owned_call(Verb::Get, key, object)
             }
             Purpose::ReadPatched(Command::MarkPod { name, .. }) => get("Pod", name),
+            Purpose::ListPage { pods, page, .. } => list_page(key, *pods, page),
             Purpose::ReadJob { .. } | Purpose::ReadTaken(_) | Purpose::ReadPatched(_) | Purpose::Command(_) => {
                 call(Verb::Get, api.resource(), key, &key.name)
             }
@@ -229,6 +233,16 @@ impl Operator {
         let spec = self.state.jobs.live(key)?.valid.clone()?;
         self.manifests.input(key, spec)
     }
+}
+
+/// Renders the list of a page of nodes, or of the pods that have not ended, of all namespaces.
+fn list_page(key: &JobKey, pods: bool, page: &str) -> ApiCall {
+    let mut query = serde_json::json!({ "continue": page });
+    if let Some(query) = query.as_object_mut().filter(|_| pods) {
+        query.insert("fieldSelector".to_owned(), Value::from("status.phase!=Succeeded,status.phase!=Failed"));
+    }
+    let resource = Resource::new("v1", if pods { "Pod" } else { "Node" });
+    ApiCall { body: Some(query), namespace: "".into(), ..call(Verb::List, resource, key, "") }
 }
 
 /// Returns a call without body and preconditions, about an object in the job's namespace.

@@ -16,6 +16,7 @@ pub fn command_kind(call: &ApiCall) -> String {
         Verb::Delete => "Delete",
         Verb::Patch | Verb::PatchStatus | Verb::ApplyStatus => "Patch",
         Verb::Log => "GetLogOf",
+        Verb::List => "List",
         Verb::Get => "Get",
     };
     format!("{verb}{}", call.resource.kind)

@@ -35,8 +35,8 @@ const FACTS: [&str; 18] = [
 /// Kinds of facts about objects besides pods and services of slots. Jobs of some APIs own none.
 const OWNED: [&str; 2] = ["Owned", "OwnedGone"];
 
-/// Kinds of facts that only jobs with GPUs, with an autoscaler, or queues have.
-const RARE: [&str; 4] = ["ShareChanged", "QueueReported", "Dequeued", "Measured"];
+/// Kinds of facts that only jobs with GPUs, with an autoscaler, with a model in local storage, or queues have.
+const RARE: [&str; 5] = ["ShareChanged", "QueueReported", "Dequeued", "Measured", "NodeFound"];
 
 #[test]
 fn every_phase_and_kind_of_fact() {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::autoscaler;
 use super::network::Network;
+use super::storage_node::STORAGE_NODE;
 use super::tasks::PATH;
 use super::words::{CONTAINER, ELASTIC, Task};
 use crate::api::{JobEvent, PodSlot, RenderInput};
@@ -45,8 +46,8 @@ const INCREASE: &str = "distributed.io/generation-to-increase";
 const WAITER_IMAGE: &str = "docker.io/alpine:3.10";
 
 /// Annotations that specs are made of.
-pub(super) const ANNOTATIONS: [&str; 7] =
-    [FAILOVER, SCALE_STATE, REQUESTED, COMPLETED, READY, AT_ONCE, autoscaler::RESTART];
+pub(super) const ANNOTATIONS: [&str; 8] =
+    [FAILOVER, SCALE_STATE, REQUESTED, COMPLETED, READY, AT_ONCE, autoscaler::RESTART, STORAGE_NODE];
 
 /// Reads the notes on a job object.
 pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
@@ -79,7 +80,7 @@ pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
         requested,
         completed: completed.map(|checkpoint| checkpoint.version),
     };
-    Noted { failed_over, elastic: Some(elastic), marked: None, restarts }
+    Noted { failed_over, elastic: Some(elastic), restarts, ..Noted::default() }
 }
 
 /// Returns the generation of an object; 1 where it has none.
@@ -88,7 +89,7 @@ pub(super) fn generation(object: &Value) -> u64 {
 }
 
 /// Renders the merge patch that writes notes on a job object.
-pub(super) fn patch(source: RenderInput<'_>, notes: &Notes, now: Timestamp) -> Value {
+pub(super) fn patch(source: RenderInput<'_>, job: &engine::Job, notes: &Notes, now: Timestamp) -> Value {
     let mut annotations = Map::new();
     let mut add = |key: &str, value: Option<String>| {
         annotations.extend(value.map(|value| (key.to_owned(), json!(value))));
@@ -107,6 +108,8 @@ pub(super) fn patch(source: RenderInput<'_>, notes: &Notes, now: Timestamp) -> V
         value.to_string()
     });
     add(REQUESTED, requested);
+    let node = || job.storage_node().map(ToString::to_string).unwrap_or_default();
+    add(STORAGE_NODE, notes.storage_node.then(node));
     let mut patch = json!({"metadata": {"annotations": annotations}});
     // Keys as the user spelt them.
     let mut set = |key: &str, value: Value| {

@@ -22,6 +22,7 @@ mod run_policy;
 mod services;
 mod spec;
 mod status;
+mod storage_node;
 mod tasks;
 mod words;
 
@@ -115,6 +116,7 @@ impl JobApi for TorchJob {
 
     fn complete_pod(&self, source: RenderInput<'_>, job: &engine::Job, slot: &SlotId, pod: &mut Value) {
         pod_groups::join(source, job, slot, pod);
+        storage_node::pin(job, slot, pod);
     }
 
     fn owned_types(&self) -> &'static [OwnedType] {
@@ -130,8 +132,8 @@ impl JobApi for TorchJob {
         }
     }
 
-    fn notes(&self, source: RenderInput<'_>, notes: &Notes, at: Timestamp) -> Value {
-        elastic::patch(source, notes, at)
+    fn notes(&self, source: RenderInput<'_>, job: &engine::Job, notes: &Notes, at: Timestamp) -> Value {
+        elastic::patch(source, job, notes, at)
     }
 
     fn noted(&self, notes: &Notes) -> Vec<JobEvent> {

@@ -49,6 +49,13 @@ pub(super) fn read(spec: &Value, findings: &mut Findings) -> Option<Value> {
     }
 }
 
+/// Returns true for a model in local storage that names no node.
+pub(super) fn seeks_node(spec: &Value) -> bool {
+    let version = at(spec, &["modelVersion", "spec"]).unwrap_or(&Value::Null);
+    let storage = Storage::read(version, PATH, true, &mut Findings::default());
+    matches!(storage, Storage::At(Place::Local { node: None, .. }, _))
+}
+
 /// Returns the version of a job for its manifest: its name and its spec; `None` for a job that leaves none.
 pub(super) fn version(object: &Value) -> Option<Value> {
     let written = at(object, &["spec", "modelVersion"]).filter(|version| version.is_object())?;

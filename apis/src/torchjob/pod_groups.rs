@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use model::{Awaits, FieldError, GroupSpec, Keep, OwnedRef, OwnedSpec, SlotId, When};
 use serde_json::{Map, Value, json};
-use settings::Quantity;
 
 use super::words::{GROUP, GROUP_LABEL, Task};
+use crate::amounts::{amounts, totals};
 use crate::api::RenderInput;
-use crate::objects::{at, list_at, text_at};
+use crate::objects::{at, text_at};
 use crate::owned::{self, Access, OwnedType};
 
 /// Type of the groups.
@@ -123,32 +123,6 @@ fn body(manifest: &Value, groups: &[GroupSpec], name: &str) -> Value {
 /// Returns what a pod requests, in thousandths.
 fn requests(spec: &Value) -> BTreeMap<String, i128> {
     totals(spec, |container| amounts(at(container, &["resources", "requests"])))
-}
-
-/// Returns amounts by name, in thousandths. One that is no quantity is left out.
-pub(super) fn amounts(of: Option<&Value>) -> Vec<(String, i128)> {
-    let members = of.and_then(Value::as_object).into_iter().flatten();
-    members.filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount)?.milli()))).collect()
-}
-
-/// Returns what a pod comes to, in thousandths: its containers together or an init container, whichever is more, and its overhead.
-pub(super) fn totals(spec: &Value, of_container: impl Fn(&Value) -> Vec<(String, i128)>) -> BTreeMap<String, i128> {
-    let mut all: BTreeMap<String, i128> = BTreeMap::new();
-    let add = |all: &mut BTreeMap<String, i128>, name: String, amount: i128| {
-        let sum = all.entry(name).or_default();
-        *sum = sum.saturating_add(amount);
-    };
-    for (name, amount) in list_at(spec, &["containers"]).iter().flat_map(&of_container) {
-        add(&mut all, name, amount);
-    }
-    for (name, amount) in list_at(spec, &["initContainers"]).iter().flat_map(&of_container) {
-        let sum = all.entry(name).or_default();
-        *sum = amount.max(*sum);
-    }
-    for (name, amount) in amounts(at(spec, &["overhead"])) {
-        add(&mut all, name, amount);
-    }
-    all
 }
 
 /// Writes an amount in thousandths exactly.

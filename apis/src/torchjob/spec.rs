@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use model::{
-    Budget, CleanBy, ClockStart, Ends, GroupSpec, JobEndPolicy, JobKey, JobSpec, Milestones, PhaseRules, Reach,
+    Budget, CleanBy, ClockStart, Ends, GroupSpec, JobEndPolicy, JobKey, JobSpec, Milestones, Noted, PhaseRules, Reach,
     Retryable, Running, SpecFact, Text, Uid,
 };
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use super::crd::spec_schema;
 use super::run_policy::{self, RunPolicy};
 use super::tasks::{self, TaskSpec};
 use super::words::{CONTAINER, KIND, NETWORK_MODE, PORT, PORT_NAME, Task};
-use super::{autoscaler, coordination, elastic, elastic_args, model_output, pod_groups, services};
+use super::{autoscaler, coordination, elastic, elastic_args, model_output, pod_groups, services, storage_node};
 use crate::api::RenderInput;
 use crate::fields::{Finding, Findings};
 use crate::kruise;
@@ -42,7 +42,9 @@ pub(super) fn fact(object: &Value, settings: TorchSettings) -> SpecFact {
         Some(_) | None => (Err(errors), Text::from("{}")),
     };
     let fatal = spec.is_err();
-    let notes = Some(Box::new(elastic::read(object, &mut Findings::default())));
+    let storage_node = storage_node::read(object);
+    let notes = Noted { storage_node, ..elastic::read(object, &mut Findings::default()) };
+    let notes = Some(Box::new(notes));
     SpecFact { warnings, fatal, notes, ..SpecFact::of(spec, manifest) }
 }
 
@@ -83,7 +85,8 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
     }
     let request = kruise::REQUEST;
     let restarts_by = is_elastic.then(|| (Text::from(request.api_version), Text::from(request.kind)));
-    let mut spec = JobSpec { autoscaler, restarts_by, ..job_spec(groups, &run) };
+    let storage_group = model_output::seeks_node(spec).then(|| Task::Master.lower().into());
+    let mut spec = JobSpec { autoscaler, restarts_by, storage_group, ..job_spec(groups, &run) };
     spec.coordination = settings.coordinator.then(|| Box::new(coordination::of(object, &tasks, &run)));
     spec.owned = pod_groups::objects(&manifest, &spec.groups);
     let key = JobKey {

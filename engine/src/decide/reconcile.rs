@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{Event, JobSpec, Phase, Running, SlotId, Text, Timestamp, Uid};
+use model::{Event, JobSpec, Phase, PodPhase, Running, SlotId, Text, Timestamp, Uid};
 
 use crate::classify::DecisionContext;
 use crate::group::Group;
@@ -222,7 +222,9 @@ fn by_any(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
         let in_slot = job.slot(id).is_some_and(|slot| slot.pod.as_ref() == Some(&pod.fact.uid));
         let shape = job.spec().and_then(|spec| spec.group(&id.group)?.shape.as_ref());
         let has_failed = || pod.fact.phase.is_terminal() && pod.fact.shape.as_ref() == shape;
-        in_slot && (!is_elastic || has_failed())
+        // Nor has one that waited for its node for too long.
+        let is_unplaced = pod.fact.phase == PodPhase::Pending && pod.fact.node.is_none();
+        in_slot && !is_unplaced && (!is_elastic || has_failed())
     };
     let deleting = job.deleting_pods.iter().filter_map(|uid| job.pods.get(uid));
     let replaced = deleting.filter(|pod| is_replaced(pod)).count();

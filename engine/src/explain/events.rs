@@ -71,6 +71,7 @@ pub fn event_words(event: &Event) -> Option<String> {
             Some(scaling) => crate::autoscaler::words(scaling),
             None => format!("autoscaler: {}", crate::autoscaler::step_words(step.next)),
         },
+        Event::NodeDropped => crate::storage::DROPPED.to_owned(),
         Event::Dequeued { job, .. } => format!("{}/{} is dequeued", job.namespace, job.name),
         Event::UsersCounted(UserCounts { pending, running, finished, gpus }) => {
             format!("its jobs: {pending} pending, {running} running on {gpus} GPUs, {finished} finished")

@@ -49,6 +49,7 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::ShareChanged(_)
         | Fact::Dequeued
         | Fact::Measured { .. }
+        | Fact::NodeFound { .. }
         | Fact::QueueReported(_) => None,
     }
 }
@@ -115,6 +116,8 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         Fact::Dequeued => "the coordinator dequeued the job".to_owned(),
         Fact::Measured { latency_us: Some(us) } => format!("a step of the training took {} ms", us / 1000),
         Fact::Measured { latency_us: None } => "the log of the pod tells no time of a step".to_owned(),
+        Fact::NodeFound { node } if node.is_empty() => "no node tells how much storage it has".to_owned(),
+        Fact::NodeFound { node } => format!("node {node} has the most free storage"),
         Fact::NodeChanged { name } => format!("node {name} changed"),
         Fact::Answered { object, outcome } => answer_words(object, outcome),
         Fact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),

@@ -24,10 +24,19 @@ impl Classes {
         self.by_name.get(name).map(|class| class.value).or_else(built_in)
     }
 
-    /// Returns the value of a pod that names no class: that of the default class, of several the lowest.
+    /// Returns the class of a pod that names none: the default class, of several the one of the lowest value.
+    fn default_class(&self) -> Option<&ClassFact> {
+        self.by_name.values().filter(|class| class.is_default).min_by_key(|class| class.value)
+    }
+
+    /// Returns the name of that class.
+    pub(super) fn default_name(&self) -> Option<&Text> {
+        self.default_class().map(|class| &class.name)
+    }
+
+    /// Returns the value of that class.
     fn default_value(&self) -> i32 {
-        let defaults = self.by_name.values().filter(|class| class.is_default);
-        defaults.map(|class| class.value).min().unwrap_or_default()
+        self.default_class().map(|class| class.value).unwrap_or_default()
     }
 
     /// Returns the priority of a job.

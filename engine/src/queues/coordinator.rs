@@ -6,9 +6,10 @@
 //! [`super::classes`], the turns of queues those of [`scheduler::queues`]. It must not grant places on nodes: that is
 //! [`super::grant`], and comes afterwards. Tests: the scenarios `to24-*` to `to27-*`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use model::{Coordination, Event, JobKey, QuotaFact, Text, Timestamp};
+use model::{Coordination, Event, JobKey, QuotaFact, ScopedRequest, Text, Timestamp};
 use scheduler::queues::{QueueLoad, Turns, Waiting, first_in_line};
 
 use super::Classes;
@@ -18,6 +19,9 @@ use crate::state::State;
 
 /// Time in milliseconds for which the request of a dequeued job counts at most.
 const ASSUMED_MS: u64 = 60_000;
+
+/// Scope of pods by their PriorityClass.
+const PRIORITY_CLASS: &str = "PriorityClass";
 
 /// Amounts in thousandths, by the name under which a quota counts them.
 type Amounts = BTreeMap<Text, u64>;
@@ -34,7 +38,7 @@ pub(crate) struct Coordinator {
     /// Enqueued jobs.
     enqueued: BTreeMap<JobKey, Coordination>,
     /// Requests of dequeued jobs that do not run, or lack pods, with the time of the dequeue.
-    assumed: BTreeMap<JobKey, (Timestamp, Amounts)>,
+    assumed: BTreeMap<JobKey, (Timestamp, Coordination)>,
     /// Set if a job may be dequeued. Derived from what happened in this process.
     asked: bool,
     /// Set if jobs may wait for another reason than they show.
@@ -74,7 +78,7 @@ impl Coordinator {
         }
         let assumed = job
             .filter(|job| job.is_starting())
-            .and_then(|job| Some((job.dequeued_at?, job.spec()?.coordination.as_ref()?.request.clone())));
+            .and_then(|job| Some((job.dequeued_at?, job.spec()?.coordination.as_deref()?.clone())));
         if self.assumed.get(key) != assumed.as_ref() {
             self.ask();
             match assumed {
@@ -121,41 +125,87 @@ impl Coordinator {
         asked.into_iter().chain(self.wake).min().filter(|_| !self.enqueued.is_empty())
     }
 
-    /// Returns the requests of dequeued jobs that count, by namespace.
-    fn assumed(&self, now: Timestamp) -> BTreeMap<&Text, Amounts> {
-        let mut all: BTreeMap<&Text, Amounts> = BTreeMap::new();
+    /// Returns the quotas of a namespace, or of all, as they limit jobs.
+    fn limits<'a>(&'a self, classes: &'a Classes, namespace: Option<&Text>, now: Timestamp) -> Vec<Limit<'a>> {
+        let mut assumed: BTreeMap<&Text, Vec<&Coordination>> = BTreeMap::new();
         for (key, (_, request)) in self.assumed.iter().filter(|(_, (at, _))| now.since_ms(*at) <= ASSUMED_MS) {
-            let sums = all.entry(&key.namespace).or_default();
-            for (name, amount) in request {
-                let sum = sums.entry(name.clone()).or_default();
-                *sum = sum.saturating_add(*amount);
-            }
+            assumed.entry(&key.namespace).or_default().push(request);
         }
-        all
-    }
-
-    /// Returns which quota has no room for an enqueued job, in words; `None` when all have. `assumed`: by namespace.
-    fn short(&self, key: &JobKey, request: &Amounts, assumed: &BTreeMap<&Text, Amounts>) -> Option<Text> {
-        let of_namespace = self.quotas.range((key.namespace.clone(), Text::from(""))..);
-        let mut quotas = of_namespace.take_while(|((namespace, _), _)| *namespace == key.namespace);
-        quotas.find_map(|(_, quota)| short_of(quota, request, assumed.get(&key.namespace)))
+        let quotas = self.quotas.values().filter(|quota| namespace.is_none_or(|name| *name == quota.namespace));
+        let limit = |quota: &'a QuotaFact| {
+            let promised = Amounts::new();
+            let mut limit = Limit { quota, classes, promised };
+            let requests = assumed.get(&quota.namespace).into_iter().flatten();
+            limit.promised = sum(requests.filter_map(|request| limit.counted(request)).map(Cow::into_owned));
+            limit
+        };
+        quotas.map(limit).collect()
     }
 }
 
-fn short_of(quota: &QuotaFact, request: &Amounts, assumed: Option<&Amounts>) -> Option<Text> {
-    let of = |amounts: &Amounts, name: &Text| amounts.get(name).copied().unwrap_or_default();
-    let words = |(name, hard): (&Text, &u64), left: u64| {
-        let [needs, left, hard] = [of(request, name), left, *hard].map(|milli| amount(name, milli));
-        Text::from(format!("ResourceQuota {}: {name}: the job requests {needs}, {left} of {hard} are left", quota.name))
-    };
-    if let Some(limit) = quota.hard.iter().find(|(name, hard)| **hard < of(&quota.used, name)) {
-        return Some(words(limit, 0));
+/// Returns which quota has no room for an enqueued job, in words; `None` when all have.
+fn short(limits: &[Limit<'_>], key: &JobKey, request: &Coordination) -> Option<Text> {
+    let mut of_namespace = limits.iter().filter(|limit| limit.quota.namespace == key.namespace);
+    of_namespace.find_map(|limit| limit.short_of(&*limit.counted(request)?))
+}
+
+/// A quota, and the classes of pods that it may count by.
+struct Limit<'a> {
+    quota: &'a QuotaFact,
+    classes: &'a Classes,
+    /// Amounts of dequeued jobs whose pods do not exist yet.
+    promised: Amounts,
+}
+
+impl Limit<'_> {
+    /// Returns the amounts of a job's pods that count; `None` where no pod does.
+    fn counted<'a>(&self, of: &'a Coordination) -> Option<Cow<'a, Amounts>> {
+        let scopes = &self.quota.scopes;
+        if scopes.requirements.is_empty() {
+            return Some(Cow::Borrowed(&of.request));
+        }
+        let counts = |part: &&ScopedRequest| scopes.selects(&self.scopes_of(part));
+        let mut counted = of.scoped.iter().filter(counts).map(|part| part.request.clone()).peekable();
+        counted.peek()?;
+        Some(Cow::Owned(sum(counted)))
     }
-    quota.hard.iter().find_map(|(name, hard)| {
-        let promised = assumed.map_or(0, |assumed| of(assumed, name));
-        let left = hard.saturating_sub(of(&quota.used, name)).saturating_sub(promised);
-        (of(request, name) > left).then(|| words((name, hard), left))
-    })
+
+    /// Returns the scopes of pods as the API server creates them: one that names no class gets the default class.
+    fn scopes_of(&self, part: &ScopedRequest) -> BTreeMap<Text, Text> {
+        let mut scopes = part.scopes.clone();
+        if let Some(class) = self.classes.default_name() {
+            scopes.entry(Text::from(PRIORITY_CLASS)).or_insert_with(|| class.clone());
+        }
+        scopes
+    }
+
+    /// Returns what there is too little of for a request, in words.
+    fn short_of(&self, request: &Amounts) -> Option<Text> {
+        let quota = self.quota;
+        let of = |amounts: &Amounts, name: &Text| amounts.get(name).copied().unwrap_or_default();
+        let words = |(name, hard): (&Text, &u64), left: u64| {
+            let [needs, left, hard] = [of(request, name), left, *hard].map(|milli| amount(name, milli));
+            let quota = &quota.name;
+            Text::from(format!("ResourceQuota {quota}: {name}: the job requests {needs}, {left} of {hard} are left"))
+        };
+        if let Some(limit) = quota.hard.iter().find(|(name, hard)| **hard < of(&quota.used, name)) {
+            return Some(words(limit, 0));
+        }
+        quota.hard.iter().find_map(|(name, hard)| {
+            let left = hard.saturating_sub(of(&quota.used, name)).saturating_sub(of(&self.promised, name));
+            (of(request, name) > left).then(|| words((name, hard), left))
+        })
+    }
+}
+
+/// Adds amounts up.
+fn sum(all: impl Iterator<Item = Amounts>) -> Amounts {
+    let mut sums = Amounts::new();
+    for (name, amount) in all.flatten() {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+    sums
 }
 
 /// Writes an amount in thousandths as Kubernetes does. Whole bytes have the largest unit that leaves no fraction.
@@ -182,7 +232,7 @@ pub(super) fn decide(state: &State, now: Timestamp) -> Option<Event> {
     if coordinator.enqueued.is_empty() || now < coordinator.next_dequeue(state.config.dequeue_period_ms) {
         return None;
     }
-    let assumed = coordinator.assumed(now);
+    let limits = coordinator.limits(&state.queues.classes, None, now);
     let mut in_line: Vec<(&JobKey, &Coordination)> = coordinator.enqueued.iter().collect();
     in_line.sort_by_key(|(key, enqueued)| (enqueued.submitted, *key));
     // A queue none of whose jobs has room does not get a turn.
@@ -194,7 +244,7 @@ pub(super) fn decide(state: &State, now: Timestamp) -> Option<Event> {
             Some(load) => load.weight = load.weight.saturating_add(tasks),
             None => loads.push(QueueLoad { name: enqueued.tenant.clone(), weight: tasks }),
         }
-        if coordinator.short(key, &enqueued.request, &assumed).is_none() {
+        if short(&limits, key, enqueued).is_none() {
             with_room.entry(&enqueued.tenant).or_default().push((key, enqueued));
         }
     }
@@ -244,10 +294,10 @@ impl State {
             return Vec::new();
         }
         let coordinator = &self.queues.coordinator;
-        let assumed = coordinator.assumed(self.at);
+        let limits = coordinator.limits(&self.queues.classes, None, self.at);
         let is_stale = |(key, enqueued): &(&JobKey, &Coordination)| {
             let shown = self.jobs.live(key).and_then(|job| job.quota_short.as_ref());
-            coordinator.short(key, &enqueued.request, &assumed).as_ref() != shown
+            short(&limits, key, enqueued).as_ref() != shown
         };
         coordinator.enqueued.iter().filter(is_stale).map(|(key, _)| key.clone()).collect()
     }
@@ -255,10 +305,9 @@ impl State {
     /// Brings the reason for which a job is not dequeued in step with the quotas. Called before it is decided.
     pub(crate) fn refresh_quota(&mut self, key: &JobKey) {
         let Some(job) = self.jobs.live(key) else { return };
-        let coordinator = &self.queues.coordinator;
-        let short = job
-            .enqueued()
-            .and_then(|enqueued| coordinator.short(key, &enqueued.request, &coordinator.assumed(self.at)));
+        let (coordinator, classes) = (&self.queues.coordinator, &self.queues.classes);
+        let limits = || coordinator.limits(classes, Some(&key.namespace), self.at);
+        let short = job.enqueued().and_then(|enqueued| short(&limits(), key, enqueued));
         if job.quota_short != short
             && let Some(job) = self.jobs.get_mut(key)
         {

@@ -7,7 +7,7 @@ use model::fact::Adopted;
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
     Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Demand, Dependency, Edits, Event, Fact, GroupSpec, JobSpec,
-    Keep, Kind, Mirror, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, Reached, Running, Usage,
+    Keep, Kind, Mirror, Noted, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, Reached, Running, Usage,
 };
 
 /// Returns the oldest format that can hold a record of these facts and events.
@@ -19,8 +19,8 @@ pub(super) fn of_record(facts: &[Fact], events: &[Event]) -> u16 {
 pub(crate) fn of_fact(fact: &Fact) -> u16 {
     match fact {
         Fact::Spec(fact) => {
-            let restarts = fact.notes.as_ref().is_some_and(|notes| notes.restarts.is_some());
-            if restarts || fact.spec.as_ref().is_ok_and(spec6) {
+            let noted = |notes: &Noted| notes.restarts.is_some() || notes.storage_node.is_some();
+            if fact.notes.as_deref().is_some_and(noted) || fact.spec.as_ref().is_ok_and(spec6) {
                 return 6;
             }
             if fact.spec.as_ref().is_ok_and(spec5) {
@@ -32,11 +32,13 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
             }
             format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
         }
+        Fact::Quota(quota) if !quota.scopes.requirements.is_empty() => 6,
         Fact::Pod(fact) if fact.size.is_some() => 6,
         Fact::Pod(fact) if fact.protected.is_some() => 4,
         Fact::Pod(fact) => format(pod(fact), false),
-        Fact::Measured { .. } => 6,
-        Fact::Answered { object, .. } if *object == ObjectRef::Log => 6,
+        Fact::Measured { .. }
+        | Fact::NodeFound { .. }
+        | Fact::Answered { object: ObjectRef::Log | ObjectRef::StorageNode, .. } => 6,
         Fact::Answered { object, .. } if *object == ObjectRef::Notes => 4,
         Fact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
@@ -80,7 +82,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
 /// Returns the oldest format that can hold an event.
 pub(crate) fn of_event(event: &Event) -> u16 {
     match event {
-        Event::Autoscaled(_) => 6,
+        Event::Autoscaled(_) | Event::NodeDropped => 6,
         Event::Reported { queues } if queues.iter().any(|(_, report)| !report.lessons.is_empty()) => 5,
         Event::UsersCounted(_) | Event::Dequeued { .. } => 5,
         Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => 4,
@@ -174,7 +176,8 @@ fn spec5(spec: &JobSpec) -> bool {
 /// Returns true for a spec with members that format 6 adds.
 fn spec6(spec: &JobSpec) -> bool {
     let has_size = spec.groups.iter().any(|group| group.size.is_some());
-    spec.autoscaler.is_some() || spec.restarts_by.is_some() || has_size
+    let scoped = spec.coordination.as_ref().is_some_and(|coordination| !coordination.scoped.is_empty());
+    spec.autoscaler.is_some() || spec.restarts_by.is_some() || has_size || scoped || spec.storage_group.is_some()
 }
 
 /// Returns true for an owned object with words that format 4 adds.

@@ -75,7 +75,7 @@ impl DryRun {
                 "metadata": {"resourceVersion": body.pointer("/metadata/resourceVersion")},
                 "status": body.pointer("/status"),
             }),
-            Verb::Delete | Verb::Patch | Verb::PatchStatus | Verb::Get | Verb::Log => Value::Null,
+            Verb::Delete | Verb::Patch | Verb::PatchStatus | Verb::Get | Verb::Log | Verb::List => Value::Null,
         }))
     }
 }
@@ -93,6 +93,7 @@ fn verb(verb: Verb) -> &'static str {
         Verb::ApplyStatus => "apply status",
         Verb::Get => "get",
         Verb::Log => "get the log of",
+        Verb::List => "list",
     }
 }
 

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiCall, ApiError, CallId, Registry, Resource, Verb, objects};
 use http::{HeaderValue, Method, Request, header};
+use kube::api::ListParams;
 use kube::client::Body;
 use model::{JobKey, ObjectRef, Stamp, Text};
 use serde_json::{Map, Value, json};
 
 use crate::client::transport::USER_AGENT;
 use crate::watch::decode::{self, ObjectType};
+use crate::watch::listing::LIST_PAGE_SIZE;
 use crate::watch::projection::{self, FieldMask};
 use crate::watch::sources::collection;
 
@@ -66,6 +68,8 @@ pub enum AnswerType {
     Object(ObjectType),
     /// A text.
     Text,
+    /// A page of a list.
+    Page(ObjectType),
 }
 
 /// Creates the request of a call.
@@ -85,6 +89,7 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
     let (method, uri, content, accept, body, fields) = match call.verb {
         Verb::Get => (Method::GET, one, None, JSON, None, Some(whole)),
         Verb::Log => (Method::GET, log_path(&one, &call), None, ANY, None, None),
+        Verb::List => (Method::GET, list_path(&all, &call)?, None, JSON, None, None),
         Verb::Create => {
             let body = creation(call.body.take(), stamp)?;
             // The metadata suffices for a created object, unless it was scheduled from the start, or is a job: its spec is read.
@@ -129,6 +134,10 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
             AnswerType::Object(ObjectType { api_version: resource.api_version, kind: resource.kind.clone(), fields })
         }
         None if verb == Verb::Log => AnswerType::Text,
+        None if verb == Verb::List => {
+            let fields = if &*resource.kind == "Node" { projection::NODE } else { projection::FOREIGN };
+            AnswerType::Page(ObjectType { api_version: resource.api_version, kind: resource.kind.clone(), fields })
+        }
         None => AnswerType::Nothing,
     };
     Ok(Prepared {
@@ -153,13 +162,18 @@ pub fn answer(read: &AnswerType, status: u16, body: &[u8]) -> ApiAnswer {
     if !(200..300).contains(&status) {
         return Err(decode::refusal(status, body));
     }
+    let unreadable = |error: &dyn std::fmt::Display| no_answer(format!("unreadable answer: {error}"));
     let object_type = match read {
         AnswerType::Nothing => return Ok(Arc::new(Value::Null)),
         AnswerType::Text => return Ok(Arc::new(Value::from(String::from_utf8_lossy(body)))),
+        AnswerType::Page(object_type) => {
+            let page = decode::page(body, object_type).map_err(|error| unreadable(&error))?;
+            return Ok(Arc::new(json!({"metadata": {"continue": page.next}, "items": page.items})));
+        }
         AnswerType::Object(object_type) => object_type,
     };
     // The write was done. An unreadable response counts as no answer.
-    decode::object(body, object_type).map(Arc::new).map_err(|error| no_answer(format!("unreadable answer: {error}")))
+    decode::object(body, object_type).map(Arc::new).map_err(|error| unreadable(&error))
 }
 
 /// Returns the error of a call without an answer: it may have been applied.
@@ -189,6 +203,20 @@ fn log_path(pod: &str, call: &ApiCall) -> String {
     let body = call.body.as_ref();
     let container = body.and_then(|body| objects::text_at(body, &["container"])).unwrap_or_default();
     query(&format!("{pod}/log"), &[("container", container), ("tailLines", "1"), ("limitBytes", MAX_LOG_BYTES)])
+}
+
+/// Returns the path of a page of a list.
+fn list_path(all: &str, call: &ApiCall) -> Result<String, ApiError> {
+    let member = |key| call.body.as_ref().and_then(|body| objects::text_at(body, &[key])).unwrap_or_default();
+    let written = |key| Some(member(key).to_owned()).filter(|text| !text.is_empty());
+    let params = ListParams {
+        field_selector: written("fieldSelector"),
+        continue_token: written("continue"),
+        limit: Some(LIST_PAGE_SIZE),
+        ..ListParams::default()
+    };
+    let request = kube::core::Request::new(all).list(&params).map_err(|error| invalid(error.to_string()))?;
+    Ok(request.uri().to_string())
 }
 
 fn query(path: &str, pairs: &[(&str, &str)]) -> String {

@@ -179,6 +179,7 @@ const fn verb_word(verb: Verb) -> &'static str {
         Verb::ApplyStatus => "apply_status",
         Verb::Get => "get",
         Verb::Log => "get_log",
+        Verb::List => "list",
     }
 }
 

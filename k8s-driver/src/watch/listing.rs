@@ -16,7 +16,7 @@ use crate::watch::projection;
 use crate::watch::sources::collection;
 
 /// Number of objects in one page of a list.
-const LIST_PAGE_SIZE: u32 = 500;
+pub(crate) const LIST_PAGE_SIZE: u32 = 500;
 
 const ACCEPT_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 

@@ -31,7 +31,7 @@ pub(crate) mod coverage;
 pub(crate) mod decode;
 mod error;
 pub(crate) mod lines;
-mod listing;
+pub(crate) mod listing;
 pub(crate) mod projection;
 pub(crate) mod selection;
 pub(crate) mod sources;

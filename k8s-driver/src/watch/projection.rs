@@ -131,7 +131,7 @@ pub(crate) const CLASS: FieldMask = Only(&[
 /// Members kept of a ResourceQuota.
 pub(crate) const QUOTA: FieldMask = Only(&[
     ("metadata", Only(&[("name", All), ("namespace", All), ("uid", All), ("resourceVersion", All)])),
-    ("spec", Only(&[("hard", All)])),
+    ("spec", Only(&[("hard", All), ("scopes", All), ("scopeSelector", All)])),
     ("status", Only(&[("used", All)])),
 ]);
 

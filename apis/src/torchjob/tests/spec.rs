@@ -171,3 +171,32 @@ fn the_launcher_needs_a_place_to_meet() {
     let alone = edited(&[("/spec/enableTorchElastic", json!(true))]);
     assert_eq!(warnings(&alone), ["spec.torchElasticPolicy: enableTorchElastic has no effect without it (missing)"]);
 }
+
+#[test]
+fn tasks_count_for_quotas_by_their_scopes() {
+    let spec_of = |task: &str| format!("/spec/torchTaskSpecs/{task}/template/spec");
+    let terms = json!([{"topologyKey": "zone", "namespaceSelector": {}}]);
+    let edits = [
+        (format!("{}/priorityClassName", spec_of("Master")), json!("high")),
+        (format!("{}/activeDeadlineSeconds", spec_of("Master")), json!(60)),
+        (format!("{}/containers/0/resources", spec_of("Worker")), json!({})),
+        (
+            format!("{}/affinity", spec_of("Worker")),
+            json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}),
+        ),
+    ];
+    let edits: Vec<(&str, Value)> = edits.iter().map(|(path, value)| (path.as_str(), value.clone())).collect();
+    let coordination = spec(&edited(&edits)).coordination.unwrap();
+    let words = |part: &model::ScopedRequest| {
+        let scopes = part.scopes.iter().map(|(scope, value)| format!("{scope}={value}")).collect::<Vec<_>>().join(" ");
+        (scopes, part.request.get("pods").copied(), part.request.get("cpu").copied())
+    };
+    let master = "NotBestEffort= PriorityClass=high Terminating=".to_owned();
+    let worker = "BestEffort= CrossNamespacePodAffinity= NotTerminating=".to_owned();
+    let parts: Vec<_> = coordination.scoped.iter().map(words).collect();
+    assert_eq!(parts, [(master, Some(1000), Some(500)), (worker, Some(2000), None)]);
+    assert_eq!(coordination.request.get("pods"), Some(&3000), "of all tasks");
+    let alike = spec(&base()).coordination.unwrap();
+    assert_eq!(alike.scoped.len(), 1, "tasks in the same scopes stand together");
+    assert_eq!(alike.scoped[0].request, alike.request);
+}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Config, Coordination, Demand, Event, Fact, JobFact, JobSpec, Kind, Lesson, Measurement, Measurements, Mirror,
-    Progress, QueueReport, QueueSelector, QuotaFact, ResourceVersion, Timestamp, UserCounts,
+    Config, Coordination, Demand, Event, Fact, JobFact, JobSpec, Kind, LabelSelector, Lesson, Measurement,
+    Measurements, Mirror, Progress, QueueReport, QueueSelector, QuotaFact, ResourceVersion, Timestamp, UserCounts,
 };
 use scheduler::queues::{QueueLoad, Turns};
 
@@ -18,13 +18,14 @@ use crate::wire::Record;
 
 const COUNTS: UserCounts = UserCounts { pending: 1, running: 2, finished: 3, gpus: 4 };
 
-fn coordination() -> Coordination {
+pub(super) fn coordination() -> Coordination {
     Coordination {
         tenant: "q".into(),
         priority: Some(-5),
         class: Some("high".into()),
         tasks: 3,
         request: BTreeMap::from([("cpu".into(), 1500)]),
+        scoped: Vec::new(),
         submitted: Timestamp(7),
     }
 }
@@ -35,7 +36,7 @@ fn coordinated() -> [JobSpec; 2] {
         .map(|coordination| JobSpec { coordination: Some(Box::new(coordination)), ..JobSpec::default() })
 }
 
-fn quota() -> QuotaFact {
+pub(super) fn quota() -> QuotaFact {
     let amounts = |amount| BTreeMap::from([("cpu".into(), amount)]);
     QuotaFact {
         namespace: "ns".into(),
@@ -43,6 +44,7 @@ fn quota() -> QuotaFact {
         rv: ResourceVersion(9),
         hard: amounts(2000),
         used: amounts(500),
+        scopes: LabelSelector::default(),
     }
 }
 

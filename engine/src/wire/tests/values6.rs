@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use model::fact::Adopted;
 use model::{
-    Autoscaled, Autoscaler, Event, Fact, GroupSpec, JobSpec, Measurement, Mirror, Noted, ObjectRef, Outcome, PodFact,
-    PodPhase, Scaling, ScalingCondition, ScalingStep, SpecFact, Timestamp,
+    Autoscaled, Autoscaler, Coordination, Event, Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement,
+    LabelSelector, Measurement, Mirror, Noted, ObjectRef, Outcome, PodFact, PodPhase, QuotaFact, Scaling,
+    ScalingCondition, ScalingStep, ScopedRequest, SpecFact, Timestamp,
 };
 
 use super::values::{self, key, spec_fact, stamp};
+use super::values5;
 use crate::autoscaler::JobAutoscaler;
 use crate::job::Job;
 use crate::state::State;
+use crate::storage::JobStorage;
 use crate::wire::Record;
 
 const STEPS: [ScalingStep; 7] = [
@@ -54,10 +57,25 @@ pub(super) fn facts() -> Vec<Fact> {
     let restarted = JobSpec { restarts_by: Some(("v1".into(), "Restart".into())), ..JobSpec::default() };
     let sized = GroupSpec { size: Some("3".into()), ..GroupSpec::default() };
     let sized = JobSpec { groups: vec![sized], ..JobSpec::default() };
-    facts.extend([restarted, sized].map(|spec| Fact::Spec(Box::new(spec_fact(spec)))));
+    let part = |scopes| ScopedRequest { scopes, request: BTreeMap::from([("cpu".into(), 500)]) };
+    let scopes = BTreeMap::from([("PriorityClass".into(), "high".into()), ("BestEffort".into(), "".into())]);
+    let empty = ScopedRequest { scopes: BTreeMap::new(), request: BTreeMap::new() };
+    let scoped = Coordination { scoped: vec![part(scopes), empty], ..values5::coordination() };
+    let scoped = JobSpec { coordination: Some(Box::new(scoped)), ..JobSpec::default() };
+    facts.extend([restarted, sized, scoped].map(|spec| Fact::Spec(Box::new(spec_fact(spec)))));
     facts.push(Fact::Pod(Box::new(PodFact { size: Some("3".into()), ..values::pod(PodPhase::Running) })));
     facts.extend([Fact::Measured { latency_us: Some(123_000) }, Fact::Measured { latency_us: None }]);
-    facts.push(Fact::Answered { object: ObjectRef::Log, outcome: Outcome::Done });
+    let operator = LabelOperator::Exists;
+    let requirement = LabelRequirement { key: "BestEffort".into(), operator, values: vec![] };
+    let scopes = LabelSelector { requirements: vec![requirement] };
+    facts.push(Fact::Quota(Box::new(QuotaFact { scopes, ..values5::quota() })));
+    let answered = |object| Fact::Answered { object, outcome: Outcome::Done };
+    facts.extend([ObjectRef::Log, ObjectRef::StorageNode].map(answered));
+    let stored = JobSpec { storage_group: Some("master".into()), ..JobSpec::default() };
+    let notes = Noted { storage_node: Some("n".into()), ..Noted::default() };
+    let placed = SpecFact { notes: Some(Box::new(notes)), ..spec_fact(JobSpec::default()) };
+    facts.extend([spec_fact(stored), placed].map(|spec| Fact::Spec(Box::new(spec))));
+    facts.extend(["n", ""].map(|node| Fact::NodeFound { node: node.into() }));
     facts
 }
 
@@ -66,7 +84,7 @@ pub(super) fn events() -> Vec<Event> {
     let scaling = scaling(ScalingCondition::Continue);
     let step = |next| Event::Autoscaled(Box::new(Autoscaled { scaling: None, latency_us: None, next }));
     let whole = Autoscaled { scaling: Some(scaling), latency_us: Some(9), next: ScalingStep::Rest };
-    STEPS.map(step).into_iter().chain([Event::Autoscaled(Box::new(whole))]).collect()
+    STEPS.map(step).into_iter().chain([Event::Autoscaled(Box::new(whole)), Event::NodeDropped]).collect()
 }
 
 /// A record of all of them.
@@ -84,6 +102,7 @@ pub(crate) fn state() -> State {
         resizes: true,
         reverts: 1,
     };
-    let job = Job { autoscaler: Some(Box::new(own)), ..Job::default() };
+    let storage = JobStorage { found: Some("n".into()), unplaced_since: Some(Timestamp(9)) };
+    let job = Job { autoscaler: Some(Box::new(own)), storage: Some(Box::new(storage)), ..Job::default() };
     State { stamp: stamp(22), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 6, ..State::default() }
 }

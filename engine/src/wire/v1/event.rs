@@ -95,6 +95,7 @@ pub(crate) enum Event {
     },
     UsersCounted(#[serde_as(as = "UserCounts")] model::UserCounts),
     Autoscaled(#[serde_as(as = "Box<Autoscaled>")] Box<model::Autoscaled>),
+    NodeDropped,
 }
 
 #[serde_as]

@@ -9,7 +9,7 @@ use serde_with::serde_as;
 use super::event::{EndRequest, Mirror, Phase};
 use super::notes::Noted;
 use super::progress::Progress;
-use super::share::{QueueReport, ShareChange};
+use super::share::{LabelSelector, QueueReport, ShareChange};
 use super::spec::{Config, FieldError, JobSpec, Keep, Kind, OwnedRef};
 use super::{forms, is_default};
 
@@ -110,6 +110,10 @@ pub(crate) enum Fact {
     Measured {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         latency_us: Option<u64>,
+    },
+    NodeFound {
+        #[serde(default, skip_serializing_if = "str::is_empty")]
+        node: Text,
     },
 }
 
@@ -348,6 +352,7 @@ pub(super) struct ClassFact {
     is_default: bool,
 }
 
+#[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "model::QuotaFact")]
 pub(super) struct QuotaFact {
@@ -358,6 +363,9 @@ pub(super) struct QuotaFact {
     hard: BTreeMap<Text, u64>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     used: BTreeMap<Text, u64>,
+    #[serde_as(as = "LabelSelector")]
+    #[serde(default, skip_serializing_if = "is_default")]
+    scopes: model::LabelSelector,
 }
 
 #[serde_as]
@@ -410,6 +418,7 @@ pub(super) enum ObjectRef {
     Finalizer,
     Notes,
     Log,
+    StorageNode,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -28,6 +28,7 @@ forms! {
     Service: job::Service,
     Owned: job::Owned,
     Holding: crate::holding::Holding,
+    JobStorage: crate::storage::JobStorage,
     Attempt: job::Attempt,
     Node: crate::nodes::Node,
 }
@@ -134,6 +135,9 @@ pub(crate) struct Job {
     #[serde_as(as = "Option<Box<JobAutoscaler>>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     autoscaler: Option<Box<crate::autoscaler::JobAutoscaler>>,
+    #[serde_as(as = "Option<Box<JobStorage>>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage: Option<Box<crate::storage::JobStorage>>,
     /// Derived: not written.
     #[serde(skip)]
     quota_short: Option<Text>,
@@ -319,6 +323,15 @@ pub(super) struct Owned {
     #[serde_as(as = "Option<Box<PendingDeletion>>")]
     #[serde(rename = "doom", skip_serializing_if = "Option::is_none")]
     deletion: Option<Box<job::PendingDeletion>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "crate::storage::JobStorage")]
+pub(super) struct JobStorage {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    found: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unplaced_since: Option<Timestamp>,
 }
 
 #[serde_as]

@@ -1,6 +1,6 @@
 //! Forms of notes on a job's object.
 
-use model::Timestamp;
+use model::{Text, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
@@ -25,6 +25,8 @@ pub(super) struct Noted {
     marked: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     restarts: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage_node: Option<Text>,
 }
 
 #[serde_as]

@@ -39,6 +39,7 @@ forms! {
     Ends: model::Ends,
     Milestones: model::Milestones,
     Coordination: model::Coordination,
+    ScopedRequest: model::ScopedRequest,
     QueueSelector: model::QueueSelector,
 }
 
@@ -162,8 +163,11 @@ pub(super) struct JobSpec {
     autoscaler: Option<Box<model::Autoscaler>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     restarts_by: Option<(Text, Text)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    storage_group: Option<Text>,
 }
 
+#[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "model::Coordination")]
 pub(super) struct Coordination {
@@ -176,7 +180,19 @@ pub(super) struct Coordination {
     tasks: u32,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     request: BTreeMap<Text, u64>,
+    #[serde_as(as = "Vec<ScopedRequest>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    scoped: Vec<model::ScopedRequest>,
     submitted: Timestamp,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::ScopedRequest")]
+pub(super) struct ScopedRequest {
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    scopes: BTreeMap<Text, Text>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    request: BTreeMap<Text, u64>,
 }
 
 #[allow(clippy::enum_variant_names)] // the names that the flag has

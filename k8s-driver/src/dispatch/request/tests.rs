@@ -170,6 +170,22 @@ fn a_log_is_read_as_text() {
 }
 
 #[test]
+fn a_list_is_read_page_by_page() {
+    let query = json!({"continue": "a/b=", "fieldSelector": "status.phase!=Failed"});
+    let list = apis::ApiCall { namespace: "".into(), ..call(Verb::List, pods(), "", Some(query)) };
+    let (line, types, body) = sent(list.clone());
+    let want = "GET /api/v1/pods?&fieldSelector=status.phase%21%3DFailed&limit=500&continue=a%2Fb%3D";
+    assert_eq!((line.as_str(), types.as_str(), body), (want, " <- application/json", Value::Null));
+    let prepared = prepare(list, &Registry::all()).unwrap();
+    let page = json!({"metadata": {"continue": "c"}, "items": [{"spec": {"nodeName": "n", "x": 1}}]});
+    let read = answer(&prepared.read, 200, page.to_string().as_bytes()).unwrap();
+    assert_eq!(read["metadata"]["continue"], "c");
+    assert_eq!(read["items"][0]["spec"], json!({"nodeName": "n"}));
+    let first = call(Verb::List, Resource::new("v1", "Node"), "", Some(json!({"continue": ""})));
+    assert_eq!(sent(apis::ApiCall { namespace: "".into(), ..first }).0, "GET /api/v1/nodes?&limit=500");
+}
+
+#[test]
 fn what_no_request_can_be_made_of_is_refused() {
     for (call, words) in [
         (call(Verb::Get, Resource::new("v1", "Secret"), "x", None), "v1 Secret is not served"),

@@ -35,6 +35,7 @@ pub(super) fn read(object: &ObjectRef, outcome: &Outcome, job: Option<&Job>, kin
         ObjectRef::ServiceUid(_) => ("delete", "Service"),
         ObjectRef::Status | ObjectRef::EndAnnotation | ObjectRef::Finalizer | ObjectRef::Notes => ("patch", kind),
         ObjectRef::Log => return Answer::Inexpressible("the log of a pod could not be read".to_owned()),
+        ObjectRef::StorageNode => ("list", "Node"),
         ObjectRef::Job => ("delete", kind),
         ObjectRef::Owned(owned) => {
             let planned = job.and_then(|job| job.owned.get(owned)).is_some_and(|owned| owned.planned);
