@@ -24,7 +24,7 @@ pub fn differences(embedded: &Outcome, real: &Outcome) -> Vec<String> {
             differences.push(format!("step {number} enters {:?}, on the real server {:?}", a.phases, b.phases));
         }
     }
-    let (wanted, found) = (ours(embedded), ours(real));
+    let (wanted, found) = (ours(embedded), uids_of(real).renamed(ours(real)));
     for (address, wanted) in &wanted.objects {
         match found.objects.get(address) {
             None => differences.push(format!("{address} is missing on the real server")),
@@ -34,6 +34,40 @@ pub fn differences(embedded: &Outcome, real: &Outcome) -> Vec<String> {
     let more = found.objects.keys().filter(|address| !wanted.objects.contains_key(*address));
     differences.extend(more.map(|address| format!("{address} is there on the real server only")));
     differences
+}
+
+/// Digits of a uid that names hold: of versions of models and of the pods that build them.
+const UID_DIGITS: usize = 5;
+
+/// Beginnings of uids on the real server, and what the embedded cluster has there: the kind.
+struct Uids(Vec<(String, String)>);
+
+/// Returns the uids of objects that names hold.
+fn uids_of(real: &Outcome) -> Uids {
+    let begin = |text: &str| text.get(..UID_DIGITS).map(str::to_owned);
+    let pair = |object: &Value| {
+        let kind = object["kind"].as_str().filter(|kind| ["TorchJob", "ModelVersion"].contains(kind))?;
+        Some((begin(object.pointer("/metadata/uid")?.as_str()?)?, begin(&kind.to_lowercase())?))
+    };
+    Uids(real.objects.iter().filter_map(|object| pair(object)).collect())
+}
+
+impl Uids {
+    /// Returns a state with the embedded cluster's beginnings of uids in its names.
+    fn renamed(&self, state: FinalState) -> FinalState {
+        let rename = |text: String| {
+            self.0.iter().fold(text, |text, (from, to)| {
+                ["-", ":"]
+                    .iter()
+                    .fold(text, |text, before| text.replace(&format!("{before}{from}"), &format!("{before}{to}")))
+            })
+        };
+        let object = |object: Value| serde_json::from_str(&rename(object.to_string())).unwrap_or(object);
+        FinalState {
+            phases: state.phases.into_iter().map(|(job, phase)| (rename(job), phase)).collect(),
+            objects: state.objects.into_iter().map(|(address, found)| (rename(address), object(found))).collect(),
+        }
+    }
 }
 
 fn ours(outcome: &Outcome) -> FinalState {
@@ -67,6 +101,7 @@ fn missing(wanted: &Value, found: &Value, path: &str, differences: &mut Vec<Stri
         (Value::Object(wanted), Value::Null) if wanted.is_empty() => {}
         (Value::Array(wanted), Value::Null) if wanted.is_empty() => {}
         (Value::String(wanted), Value::Null) if wanted.is_empty() && path.contains(".env[") => {}
+        (Value::String(wanted), Value::Null) if wanted.is_empty() && path.ends_with(".storageClassName") => {}
         // Quantities become texts.
         (Value::Number(wanted), Value::String(found))
             if path.contains(".resources.") && wanted.to_string() == *found => {}

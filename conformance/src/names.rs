@@ -1,8 +1,9 @@
-//! Names of a scenario and their names on a server that runs several: namespaces and nodes carry a prefix there.
+//! Names of a scenario and their names on a server that runs several: namespaces, nodes and volumes carry a prefix there.
 //!
 //! Owns the translation of whole objects in both directions. Nothing else of an object is changed, and nothing that the
 //! operator wrote. Tests: at the end of this file.
 
+use apis::objects::OWNED_BY;
 use model::{JobKey, Text};
 use serde_json::Value;
 
@@ -60,8 +61,13 @@ fn translate(object: &Value, name: impl Fn(&str) -> Option<String>) -> Option<Va
     match &*kind {
         "Node" => places = vec!["/metadata/name", "/metadata/labels/kubernetes.io~1hostname"],
         "Pod" => places.push("/spec/nodeName"),
+        "PersistentVolumeClaim" => places.push("/spec/volumeName"),
+        "PersistentVolume" => places = vec!["/metadata/name"],
         _ => {}
     }
+    // The namespace of the owner stands first.
+    let owner = format!("/metadata/annotations/{}", OWNED_BY.replace('/', "~1"));
+    places.push(&owner);
     for place in places {
         if let Some(Value::String(text)) = object.pointer_mut(place)
             && !text.is_empty()
@@ -88,6 +94,15 @@ mod tests {
         assert_eq!(out.pointer("/metadata/name"), Some(&json!("p")));
         assert_eq!(names.object_back(&out), Some(pod));
         assert_eq!(Names::new("s71").object_back(&out), None);
+        let owner = json!({OWNED_BY: "default/ModelVersion/v/u"});
+        let volume = json!({"kind": "PersistentVolume", "metadata": {"name": "v", "annotations": owner}});
+        let out = names.object_out(&volume);
+        assert_eq!(out.pointer("/metadata/name"), Some(&json!("s7-v")));
+        assert_eq!(
+            out.pointer("/metadata/annotations/trainyard.dev~1owned-by"),
+            Some(&json!("s7-default/ModelVersion/v/u"))
+        );
+        assert_eq!(names.object_back(&out), Some(volume));
         let node = json!({"kind": "Node", "metadata": {"name": "n1"}});
         assert_eq!(names.object_out(&node).pointer("/metadata/name"), Some(&json!("s7-n1")));
     }

@@ -6,6 +6,8 @@
 //! Only this backend and the garbage collector writes to its part of the server. So the copy that is looked at is read
 //! again only after a write, when it is needed; and watches are waited for only where something was written.
 
+mod collector;
+
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +34,8 @@ const OF_JOBS: [(&str, &str); 4] = [
     ("persistentvolumeclaims", "PersistentVolumeClaim"),
     ("configmaps", "ConfigMap"),
 ];
+/// Path of volumes, which have no namespace, and their type.
+const VOLUMES: (&str, &str) = ("/api/v1/persistentvolumes", "PersistentVolume");
 /// Plural and kind of quotas.
 const QUOTAS: (&str, &str) = ("resourcequotas", "ResourceQuota");
 /// `ConfigMap` that the control plane puts into every namespace.
@@ -60,6 +64,8 @@ pub struct Real {
     refusals: Refusals,
     /// Deadline of each pod that is being deleted, by uid, in the scenario's time.
     deletions: RefCell<BTreeMap<String, Timestamp>>,
+    /// Set while claims are being deleted.
+    deletes_claims: bool,
 }
 
 impl Drop for Real {
@@ -95,7 +101,19 @@ impl Real {
         let now = cluster::Options::default().now;
         let (namespaces, copy) = (namespaces.clone(), OnceCell::new());
         let (faults, deletions) = (FailRules::default(), RefCell::default());
-        let mut real = Self { server, registry, names, namespaces, now, copy, watches, faults, refusals, deletions };
+        let mut real = Self {
+            server,
+            registry,
+            names,
+            namespaces,
+            now,
+            copy,
+            watches,
+            faults,
+            refusals,
+            deletions,
+            deletes_claims: false,
+        };
         real.manual(&mut |cluster| {
             for node in nodes {
                 cluster.add_node(node);
@@ -112,6 +130,9 @@ impl Real {
         for node in nodes.iter().map(|node| text(node, "/metadata/name")) {
             let _gone = self.server.delete(&format!("/api/v1/nodes/{node}"), &json!({}));
         }
+        for volume in self.volumes().unwrap_or_default() {
+            let _gone = self.server.delete(&format!("{}/{}", VOLUMES.0, text(&volume, "/metadata/name")), &json!({}));
+        }
     }
 
     /// The scenario's nodes, as the server has them.
@@ -119,9 +140,17 @@ impl Real {
         self.server.list(&format!("/api/v1/nodes?labelSelector={}", self.names.mark()), "v1", "Node")
     }
 
+    /// The scenario's volumes, as the server has them.
+    fn volumes(&self) -> Result<Vec<Arc<Value>>, ApiError> {
+        let mut all = self.server.list(VOLUMES.0, "v1", VOLUMES.1)?;
+        all.retain(|volume| self.names.back(text(volume, "/metadata/name")).is_some());
+        Ok(all)
+    }
+
     /// Reads everything as it stands, in the scenario's names.
     fn read(&self) -> Result<Cluster, ApiError> {
         let mut found = self.nodes()?;
+        found.extend(self.volumes()?);
         for namespace in &self.namespaces {
             let namespace = self.names.out(namespace);
             for api in self.registry.iter() {
@@ -160,7 +189,7 @@ impl Real {
             ("v1", "Service") => self.wrote(&[Kind::Service]),
             ("v1", "Node") => self.wrote(&[Kind::Node]),
             ("v1", "ResourceQuota") => self.wrote(&[Kind::Quota]),
-            ("v1", "PersistentVolumeClaim") => self.wrote(&[Kind::Owned]),
+            ("v1", "PersistentVolume" | "PersistentVolumeClaim" | "ConfigMap") => self.wrote(&[Kind::Owned]),
             _ => self.wrote(&[Kind::Job]),
         }
     }
@@ -190,7 +219,12 @@ impl Real {
                 ObservedObject::Pod(key, pod)
             }
             ObservedObject::Service(key, service) => ObservedObject::Service(self.names.key_back(key)?, service),
-            ObservedObject::Owned(key, owned) => ObservedObject::Owned(self.names.key_back(key)?, owned),
+            ObservedObject::Owned(key, mut owned) => {
+                if &*owned.object.kind == VOLUMES.1 {
+                    owned.object.name = self.names.back(&owned.object.name)?.into();
+                }
+                ObservedObject::Owned(self.names.key_back(key)?, owned)
+            }
             ObservedObject::Node(mut node) => {
                 node.name = self.names.back(&node.name)?.into();
                 ObservedObject::Node(node)
@@ -210,6 +244,9 @@ impl Real {
         if *resource == Resource::new("v1", "Node") {
             return Ok(format!("/api/v1/nodes/{}", self.names.out(name)));
         }
+        if *resource == Resource::new("v1", VOLUMES.1) {
+            return Ok(format!("{}/{}", VOLUMES.0, self.names.out(name)));
+        }
         let of_jobs = OF_JOBS
             .iter()
             .chain([&QUOTAS])
@@ -224,35 +261,29 @@ impl Real {
         Ok(format!("{}/{name}", collection(&resource.api_version, plural, Some(&self.names.out(namespace)))))
     }
 
-    /// Waits until nothing is left of what an object owned but what is being deleted.
-    fn await_collection(&self, namespace: &str, uid: &str) -> Result<(), ApiError> {
-        let until = Instant::now() + GC_TIMEOUT;
-        let namespace = self.names.out(namespace);
-        while Instant::now() < until {
-            let mut left = 0;
-            for (plural, kind) in OF_JOBS {
-                let all = self.server.list(&collection("v1", plural, Some(&namespace)), "v1", kind)?;
-                let owned = |object: &Value| {
-                    let owners = objects::list_at(object, &["metadata", "ownerReferences"]);
-                    owners.iter().any(|owner| owner.get("uid").and_then(Value::as_str) == Some(uid))
-                };
-                left += all.iter().filter(|object| owned(object) && objects::deleting_at(object).is_none()).count();
-            }
-            if left == 0 {
-                return Ok(());
-            }
-            std::thread::sleep(GC_POLL_INTERVAL);
-        }
-        Err(ApiError { code: 0, reason: "".into(), message: format!("{uid} still owns objects in {namespace}") })
+    /// Returns a page of a list with what is the scenario's.
+    fn page_back(&self, page: &Value) -> Value {
+        let items = objects::list_at(page, &["items"]).iter();
+        let items: Vec<Value> =
+            items.filter(|item| !is_mark_object(item)).filter_map(|item| self.names.object_back(item)).collect();
+        json!({"metadata": page.get("metadata"), "items": items})
     }
 
     fn carry_out(&mut self, call: &ApiCall) -> Executed {
         let mut sent = call.clone();
-        sent.namespace = self.names.out(&call.namespace).into();
+        if &*call.resource.kind == VOLUMES.1 {
+            sent.name = self.names.out(&call.name).into();
+        } else if !call.namespace.is_empty() {
+            sent.namespace = self.names.out(&call.namespace).into();
+        }
         sent.body = call.body.as_ref().map(|body| self.names.object_out(body));
         let answer = self.server.make(sent, &self.registry);
         match call.verb {
             Verb::Get | Verb::Log | Verb::List => {}
+            Verb::Delete if &*call.resource.kind == "PersistentVolumeClaim" => {
+                self.deletes_claims = true;
+                self.wrote(&[Kind::Owned]);
+            }
             Verb::Delete if self.registry.get(&call.resource).is_some() => {
                 self.wrote(&Kind::ALL);
                 // The embedded cluster collects at once what a deleted job owned.
@@ -270,7 +301,11 @@ impl Real {
             self.refusals.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         }
         let noted = !call.verb.is_read() && call.object.is_some() && answer.is_ok();
-        let answer = answer.map(|object| match self.names.object_back(&object) {
+        let back = |object: &Value| match call.verb {
+            Verb::List => Some(self.page_back(object)),
+            _ => self.names.object_back(object),
+        };
+        let answer = answer.map(|object| match back(&object) {
             Some(back) => Arc::new(back),
             None => object,
         });
@@ -289,6 +324,10 @@ impl Backend for Real {
     }
 
     fn observe(&mut self, _registry: &Registry, _foreign: bool) -> Vec<Observation<ObservedObject>> {
+        if self.deletes_claims {
+            self.await_claims().unwrap_or_else(|error| panic!("the server: {error}"));
+            self.wrote(&[Kind::Owned]);
+        }
         let observations = self.watches.observe().unwrap_or_else(|error| panic!("the watches: {error}"));
         if !observations.is_empty() {
             self.copy.take();

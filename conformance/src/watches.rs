@@ -24,6 +24,8 @@ use crate::server::Server;
 pub const MARK: &str = "zz-mark";
 /// Time limit of a watch to report a write.
 const MARK_TIMEOUT: Duration = Duration::from_secs(300);
+/// Path of the volumes.
+const VOLUMES: &str = "/api/v1/persistentvolumes";
 /// Path of the priority classes.
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 
@@ -145,9 +147,8 @@ impl Watches {
         let behind = std::mem::take(&mut self.behind);
         let begun = std::mem::take(&mut self.begun);
         let targets = self.registry.watch_targets().into_iter().filter(|target| behind.contains(&target.kind));
-        // The server lacks the types of other products, and a type without a namespace has no mark in this one: only that they were
-        // listed can be waited for.
-        let lacks = |target: &WatchTarget| target.kind == Kind::Owned && (target.optional || !target.namespaced);
+        // The server lacks the types of other products: only that they were listed can be waited for.
+        let lacks = |target: &WatchTarget| target.kind == Kind::Owned && target.optional;
         let (lacking, targets): (Vec<_>, Vec<_>) = targets.partition(lacks);
         let listed = |target: WatchTarget| Awaited { target, jobs: BTreeSet::new(), version: ResourceVersion(0) };
         let lists = lacking.into_iter().filter(|target| begun.contains(&target.kind)).map(listed);
@@ -222,17 +223,25 @@ impl Watches {
                 json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec});
             self.server.create(&collection("v1", "persistentvolumeclaims", Some(&self.namespace)), &claim)?;
         }
-        if api.owned_types().contains(&apis::owned::CONFIG_MAP) {
+        if api.owned_types().iter().any(|owned| owned.plural == "persistentvolumes") {
+            let uid = objects::at(&job, &["metadata", "uid"]).and_then(Value::as_str).unwrap_or_default();
+            let owner = format!("{}/{kind}/{MARK}/{uid}", self.namespace);
+            let metadata = json!({"name": self.node, "labels": labels, "annotations": {objects::OWNED_BY: owner}});
+            let spec = json!({"capacity": {"storage": "1Mi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/none"}});
+            let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
+            self.server.create(VOLUMES, &volume)?;
+        }
+        if api.owned_types().iter().any(|owned| owned.plural == "configmaps") {
             let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
             self.server.create(&collection("v1", "configmaps", Some(&self.namespace)), &map)?;
         }
         Ok(())
     }
 
-    /// Takes the marks away again that are in no namespace: a node, and a priority class of its name.
+    /// Takes the marks away again that are in no namespace: a node, and a priority class and a volume of its name.
     pub fn take_down(&mut self) {
         self.kinds.clear();
-        for path in [format!("/api/v1/nodes/{}", self.node), format!("{CLASSES}/{}", self.node)] {
+        for path in ["/api/v1/nodes", CLASSES, VOLUMES].map(|all| format!("{all}/{}", self.node)) {
             let _gone = self.server.send(Method::DELETE, &path, None);
         }
     }
@@ -249,6 +258,7 @@ impl Watches {
         let api = self.registry.iter().find(|api| jobs.contains(&api.resource().kind));
         let (path, patch) = match (target.kind, api) {
             (Kind::Job | Kind::Quota, _) => (path(MARK.to_owned()), note),
+            (Kind::Owned, Some(_)) if !target.namespaced => (format!("{VOLUMES}/{}", self.node), note),
             (Kind::Pod | Kind::Service | Kind::Owned, Some(api)) => (path(mark_of(&**api)), note),
             (Kind::Class, _) => (format!("{CLASSES}/{}", self.node), note),
             // Heartbeats of nodes are left out by the driver: it reports conditions.

@@ -42,11 +42,7 @@ fn namespaces(scenario: &Scenario) -> BTreeSet<String> {
 }
 
 fn run(server: &Server, number: usize, scenario: &Scenario) -> Result<Vec<String>, String> {
-    let nodes = scenario.nodes.iter().map(|node| {
-        let spec = NodeSpec::named(&node.name);
-        if node.gpus > 0 { spec.with("nvidia.com/gpu", &node.gpus.to_string()) } else { spec }
-    });
-    let nodes: Vec<NodeSpec> = nodes.collect();
+    let nodes: Vec<NodeSpec> = scenario.nodes.iter().map(NodeSpec::from).collect();
     let refusals = Refusals::default();
     let real = Real::new(server.clone(), &format!("s{number}"), &namespaces(scenario), &nodes, refusals.clone());
     let real = real.map_err(|error| format!("the ground: {error}"))?;
@@ -80,13 +76,14 @@ fn of_embedded_cluster(file: &fixtures::Named) -> Option<&'static str> {
     if scenario.manifests.iter().any(|manifest| manifest["kind"] == "TrainingQueue") {
         return Some("queues have no namespace, and would be there for all scenarios");
     }
-    let has_model = |manifest: &serde_json::Value| {
-        manifest["kind"] == "ModelVersion" || manifest.pointer("/spec/modelVersion").is_some()
-    };
-    if scenario.manifests.iter().any(has_model) {
-        return Some("volumes have no namespace, and a controller would bind them to their claims");
+    if scenario.manifests.iter().any(|manifest| manifest["globalDefault"] == true) {
+        return Some("pods of all scenarios would be of the default class");
     }
-    (file.name == "size-of-the-claim-is-edited").then_some("the storage class would have to let claims grow")
+    match &*file.name {
+        "size-of-the-claim-is-edited" => Some("the storage class would have to let claims grow"),
+        "to39-model-of-a-job" | "model-version-outlives-its-job" => Some("names hold the uid of a job"),
+        _ => None,
+    }
 }
 
 #[test]
@@ -97,12 +94,12 @@ fn both_grounds_lead_to_the_same() {
         scheduler: false,
         kwok: false,
         arguments: [
-            // Nodes, pods and the use of quotas are the scenarios': no controller may evaluate them here. Deletion and ownership are the
+            // Nodes, pods, bound claims and the use of quotas are the scenarios': no controller may evaluate them here. Deletion and ownership are the
             // server's.
             (
                 Component::ControllerManager,
                 arguments(&[
-                    "--controllers=-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller,-resourcequota-controller",
+                    "--controllers=-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller,-resourcequota-controller,-persistentvolume-binder-controller",
                 ]),
             ),
             (Component::ApiServer, arguments(&["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,ResourceQuota"])),

@@ -115,14 +115,7 @@ impl Simulation {
     /// When a served API's definition does not register.
     pub fn new(nodes: &[NodeSpec], config: Config) -> Result<Self, Error> {
         let gpus = nodes.iter().map(|node| node.gpus).max().unwrap_or_default();
-        let nodes = nodes.iter().map(|node| {
-            let spec = cluster::NodeSpec {
-                labels: node.labels.clone(),
-                closed: node.closed,
-                ..cluster::NodeSpec::named(&node.name)
-            };
-            if node.gpus > 0 { spec.with("nvidia.com/gpu", &node.gpus.to_string()) } else { spec }
-        });
+        let nodes = nodes.iter().map(cluster::NodeSpec::from);
         let cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });
         let backend = EmbeddedCluster::serving(cluster, &Registry::all()).map_err(embedded::Error::from)?;
         let has_gpus = gpus > 0;

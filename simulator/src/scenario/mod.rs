@@ -86,6 +86,14 @@ impl NodeSpec {
     }
 }
 
+impl From<&NodeSpec> for cluster::NodeSpec {
+    fn from(node: &NodeSpec) -> Self {
+        let (labels, closed) = (node.labels.clone(), node.closed);
+        let spec = Self { labels, closed, ..Self::named(&node.name) };
+        if node.gpus > 0 { spec.with("nvidia.com/gpu", &node.gpus.to_string()) } else { spec }
+    }
+}
+
 /// Action of a step. One verb per step.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
