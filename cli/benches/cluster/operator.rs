@@ -75,7 +75,7 @@ impl Operator {
         command.arg("--log-address=127.0.0.1:0");
         command.arg("--data-directory").arg(start.data.clone().unwrap_or_else(|| own.path().join("data")));
         command.arg("--kubeconfig").arg(&test_bed.account);
-        command.args(&start.arguments);
+        command.args(test_bed.kind.arguments()).args(&start.arguments);
         let child = plane.spawn(name, command)?;
         let id = ProcessId::of(child.id()).ok_or("the operator is gone at once")?;
         let log = plane.directory().join(format!("logs/{name}.log"));

@@ -64,9 +64,11 @@ impl FromStr for Shape {
 /// The APIs whose jobs are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "lower")]
+#[allow(clippy::enum_variant_names)] // the names that the flag has
 pub(crate) enum JobKind {
     AiTrainingJob,
     ElasticJob,
+    TorchJob,
 }
 
 impl JobKind {
@@ -75,6 +77,7 @@ impl JobKind {
         let kind = match self {
             Self::AiTrainingJob => "AITrainingJob",
             Self::ElasticJob => "ElasticJob",
+            Self::TorchJob => "TorchJob",
         };
         let found = Registry::all().iter().find(|api| *api.resource().kind == *kind).cloned();
         found.ok_or_else(|| format!("this build serves no {kind}").into())
@@ -86,12 +89,22 @@ impl JobKind {
         Ok(collection(&api.resource().api_version, api.plural(), Some(namespace)))
     }
 
+    /// Arguments of its operator. The bare client creates all pods at once; so does an operator whose jobs and types do not wait for each
+    /// other.
+    pub(crate) fn arguments(self) -> Vec<String> {
+        match self {
+            Self::AiTrainingJob | Self::ElasticJob => Vec::new(),
+            Self::TorchJob => vec!["--feature-gates=DAGScheduling=false,JobCoordinator=false".to_owned()],
+        }
+    }
+
     /// A job's manifest. `annotations` are its pods'; kwok reads them.
     pub(crate) fn job(self, namespace: &str, name: &str, pods: u32, plain: bool, annotations: &Value) -> Value {
         match self {
             Self::AiTrainingJob => job(namespace, name, pods, plain, annotations),
             // Its pods always have services.
             Self::ElasticJob => elastic_job(namespace, name, pods, annotations),
+            Self::TorchJob => torch_job(namespace, name, pods, annotations),
         }
     }
 }
@@ -114,6 +127,27 @@ fn elastic_job(namespace: &str, name: &str, pods: u32, annotations: &Value) -> V
                     "spec": {"containers": [{"name": "elasticjob-worker", "image": "none"}]},
                 },
             }},
+        },
+    })
+}
+
+/// A master, and workers that others reach as well: each pod has a service.
+fn torch_job(namespace: &str, name: &str, pods: u32, annotations: &Value) -> Value {
+    let ports = json!([{"name": "torchjob-port", "containerPort": 23456}]);
+    let template = json!({
+        "metadata": {"annotations": annotations},
+        "spec": {"containers": [{"name": "torch", "image": "none", "ports": ports}]},
+    });
+    json!({
+        "apiVersion": "train.distributed.io/v1alpha1",
+        "kind": "TorchJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "cleanPodPolicy": "All",
+            "torchTaskSpecs": {
+                "Master": {"template": template},
+                "Worker": {"numTasks": pods.saturating_sub(1), "template": template},
+            },
         },
     })
 }
@@ -164,29 +198,37 @@ pub(crate) fn creations(manifest: &Value) -> Result<Vec<ApiCall>, AnyError> {
     let cause = Stamp { term: Term(1), position: Position(1) };
     let mut calls = Vec::new();
     let mut services = Vec::new();
+    let creation = |object, kind: &str, name: Text, mut body: Value| {
+        if let Some(metadata) = body["metadata"].as_object_mut() {
+            metadata.remove("ownerReferences");
+        }
+        ApiCall {
+            id: 0,
+            job: key.clone(),
+            object: Some(object),
+            cause,
+            verb: Verb::Create,
+            resource: Resource::new("v1", kind),
+            namespace: key.namespace.clone(),
+            name,
+            body: Some(body),
+            uid: None,
+            rv: None,
+            grace_seconds: None,
+        }
+    };
+    for owned in spec.owned.iter().filter(|owned| &*owned.object.kind == "Service") {
+        let service =
+            api.owned(source, &engine::Job::default(), &owned.object).map_err(|error| format!("{error:?}"))?;
+        let (object, name) = (ObjectRef::Owned(owned.object.clone()), owned.object.name.clone());
+        services.push(creation(object, "Service", name, service));
+    }
     for group in &spec.groups {
         let slots: Vec<SlotId> = (0..group.replicas).map(|index| SlotId { group: group.name.clone(), index }).collect();
         let wanted: Vec<PodSlot<'_>> =
             slots.iter().map(|slot| PodSlot { slot, group, incarnation: Incarnation(1), count: 0 }).collect();
-        let call = |slot: &SlotId, object, kind, mut body: Value| {
-            if let Some(metadata) = body["metadata"].as_object_mut() {
-                metadata.remove("ownerReferences");
-            }
-            ApiCall {
-                id: 0,
-                job: key.clone(),
-                object: Some(object),
-                cause,
-                verb: Verb::Create,
-                resource: Resource::new("v1", kind),
-                namespace: key.namespace.clone(),
-                name: Text::from(api.slot_name(&key, slot)),
-                body: Some(body),
-                uid: None,
-                rv: None,
-                grace_seconds: None,
-            }
-        };
+        let call =
+            |slot: &SlotId, object, kind, body| creation(object, kind, Text::from(api.slot_name(&key, slot)), body);
         for (slot, pod) in slots.iter().zip(api.pods(source, &wanted)) {
             calls.push(call(slot, ObjectRef::Pod(slot.clone()), "Pod", pod.map_err(|error| format!("{error:?}"))?));
         }
