@@ -381,3 +381,23 @@ fn a_growth_that_is_not_granted_yet_changes_no_budget() {
         assert_eq!(sizes.len(), 1, "{sizes:?}");
     }
 }
+
+#[test]
+fn a_start_that_is_not_granted_yet_is_decided_alike_at_the_same_time() {
+    let held = |id: &str, submitted, gpus| {
+        let job = job(id, 1, submitted).with(|job| job.sizes = Sizes { min: 1, num: 1, max: 8 });
+        job.with(|job| job.held = vec!["n1".into(); gpus])
+    };
+    for policy in ["ElasticFIFO", "ElasticTiresias", "FfDLOptimizer", "AFS-L", "max-min"] {
+        let rights = Queue { min_run: Micros::ZERO, within: WithinQueue::Any, ..queue(policy) };
+        let queue = Queue { backfill: Backfill::Policy, ..rights };
+        let mut world = World::alone(&[8], queue, vec![held("a", 0, 3), held("b", 1, 5), held("new", 2, 0)]);
+        let new = world.jobs[2].clone();
+        world.round();
+        let decided = world.sizes();
+        // What "b" lost is not free yet.
+        world.jobs[2] = new;
+        world.round();
+        assert_eq!(world.sizes(), decided, "{policy}");
+    }
+}

@@ -181,7 +181,8 @@ impl Line<'_> {
         self.members().chunk_by(|&a, &b| priority(a) == priority(b)).map(<[usize]>::to_vec).collect()
     }
 
-    /// Asks the policy about one class, again with a minimum set apart for each that must keep it and got nothing.
+    /// Asks the policy about one class, again without each that would have less than it keeps: it has that. A policy is not told of it as
+    /// a minimum, because what is left would then be handed out beyond it, to others than asked about the same jobs before.
     fn class(
         &self,
         members: &[usize],
@@ -200,12 +201,13 @@ impl Line<'_> {
             let raw = self.ask(&places, pool, blocked, memory)?;
             let with_kept = |(&place, &grant): (&usize, &Grant)| Some((place, self.kept_by(place)?, grant));
             let kept: Vec<(usize, Grant, Grant)> = places.iter().zip(&raw).filter_map(with_kept).collect();
-            if !kept.iter().any(|(_, _, grant)| grant.is_none()) {
+            let is_less = |kept: &Grant, grant: &Grant| grant.gpu_type != kept.gpu_type || grant.gpus < kept.gpus;
+            if !kept.iter().any(|(_, kept, grant)| is_less(kept, grant)) {
                 self.round(&places, &raw, pool, grants);
                 return Ok(());
             }
             // Those that just keep it would be the next to be left out: the policy need not be asked about each in turn.
-            let is_least = |&&(_, kept, grant): &&(usize, Grant, Grant)| grant.is_none() || grant == kept;
+            let is_least = |&&(_, kept, grant): &&(usize, Grant, Grant)| is_less(&kept, &grant) || grant == kept;
             let missing: Vec<(usize, Grant)> =
                 kept.iter().filter(is_least).map(|&(place, kept, _)| (place, kept)).collect();
             for (place, kept) in missing {
@@ -230,8 +232,7 @@ impl Line<'_> {
         let view = |&place: &usize| {
             let seat = self.seat(place)?;
             let growth = if blocked.contains(&seat.home) { seat.held.gpus } else { u32::MAX };
-            let kept = self.kept_by(place).map_or(0, |kept| in_steps(kept.gpus, step));
-            let min = seat.view.min.max(kept);
+            let min = seat.view.min;
             let max = seat.view.max.min(in_steps(growth.min(self.limits.cap(place)), step)).max(min);
             Some(JobView { min, max, num: seat.view.num.clamp(min, max), ..seat.view.clone() })
         };
