@@ -18,6 +18,7 @@ pub mod simulation;
 pub mod state;
 pub mod sweep;
 pub mod text;
+pub mod trainer;
 mod verbs;
 
 pub use backend::ClusterBackend;

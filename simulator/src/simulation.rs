@@ -382,7 +382,7 @@ impl<B: ClusterBackend> Simulation<B> {
     }
 
     /// Returns the next deadline.
-    fn next_wake(&self) -> Option<Timestamp> {
+    pub fn next_wake(&self) -> Option<Timestamp> {
         let operator = self.operator.as_ref().and_then(Operator::next_wake);
         [operator, self.backend.next_wake()].into_iter().flatten().min()
     }

@@ -3,7 +3,7 @@
 //! They act after each step, until neither they nor the operator have anything to do. They work on any cluster, through the writes of a
 //! user, and keep no state: what they do follows from the objects. Tests: the scenarios that name them.
 
-mod mpi_operator;
+pub mod mpi_operator;
 
 use apis::ApiError;
 
@@ -22,7 +22,7 @@ impl Controller {
     ///
     /// # Errors
     /// When the API server refuses a write.
-    pub(crate) fn reconcile<B: ClusterBackend>(self, backend: &mut B) -> Result<bool, ApiError> {
+    pub fn reconcile<B: ClusterBackend>(self, backend: &mut B) -> Result<bool, ApiError> {
         match self {
             Self::MpiOperator => mpi_operator::reconcile(backend),
         }

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 
 use crate::backend::ClusterBackend;
 
-const JOB: &str = "training.kubeflow.org/job-name";
-const ROLE: &str = "training.kubeflow.org/job-role";
+/// Label of a pod with the name of its job.
+pub const JOB: &str = "training.kubeflow.org/job-name";
+/// Label of a pod with its part in the job: launcher or worker.
+pub const ROLE: &str = "training.kubeflow.org/job-role";
 
 /// Does what is to be done now, for all jobs. Returns true if it changed something.
 pub(super) fn reconcile<B: ClusterBackend>(backend: &mut B) -> Result<bool, ApiError> {
