@@ -18,6 +18,7 @@ use serde_json::Value;
 use settings::Quantity;
 
 use self::places::Places;
+use crate::controllers::mpi_operator::JOB;
 
 /// GPUs in use by place.
 type Sums = BTreeMap<String, i128>;
@@ -96,9 +97,11 @@ impl Audit {
                 violations.push(format!("{place}: {gpus} in use, {limit} allowed"));
             }
         }
-        violations.extend(of("Pod").filter_map(|pod| without_share(pod, &objects)));
         let new: Vec<&Value> =
             of("Pod").map(|pod| &**pod).filter(|pod| self.seen.insert(uid(pod).to_owned())).collect();
+        // Another controller deletes the pods of an MPIJob some time after the job has lost its share.
+        let is_own = |pod: &&Arc<Value>| label(pod, JOB).is_none() || new.iter().any(|new| uid(new) == uid(pod));
+        violations.extend(of("Pod").filter(is_own).filter_map(|pod| without_share(pod, &objects)));
         violations.extend(new.into_iter().filter_map(|pod| without_admission(pod, &objects)));
         violations.extend(self.places.check(&objects));
         violations

@@ -345,6 +345,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
             if !changed {
                 return Ok(());
             }
+            self.simulation.audit();
             self.simulation.settle()?;
         }
         Err(Reason::Meaning(format!("operator and controllers are still busy after {MAX_ROUNDS} rounds")))

@@ -3,11 +3,12 @@
 //!
 //! A failure prints its seed; `WALK_SEED=n cargo test -p snapshots walks` repeats that walk alone. Each API has a generator of its own
 //! (`aitrainingjob`, `elasticjob`, `torchjob`, `torchrunjob`); what must hold in the end is in `rest`, and what each call must obey in the generator. `queues` has
-//! several jobs in several queues, and the audit after every call. What happens to all alike is in `events`.
+//! several jobs in several queues, those of `mpi` among them, and the audit after every call. What happens to all alike is in `events`.
 
 mod aitrainingjob;
 mod elasticjob;
 mod events;
+mod mpi;
 mod queues;
 mod rest;
 mod torchjob;

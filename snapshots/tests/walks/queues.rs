@@ -1,33 +1,37 @@
-//! Several jobs of two APIs in two queues of a cohort and in the root queue, on four nodes with GPUs.
+//! Several jobs of two APIs, or of three with `MPIJob`s, in two queues of a cohort and in the root queue, on four nodes with GPUs.
 //!
 //! In half of the walks one queue selects nodes by a label, which comes and goes. In a quarter the operator has no capacity gate.
 //!
 //! After every call and every event the audit adds up the GPUs of all pods and compares them with nodes, quotas and cohorts. At rest
 //! every gang has all of its pods or none, and nothing waits while nothing runs.
 
+mod at_rest;
+
 use std::collections::BTreeMap;
 
 use apis::Resource;
 use cluster::{CatchUp, NodeState};
-use engine::Job;
-use engine::queues::report;
-use model::{Config, JobKey, Kind, Phase};
+use model::{Config, Kind, Phase};
 use proptest::test_runner::TestRng;
 use serde_json::{Value, json};
 use simulator::crash::{Crash, LogAfterCrash};
 use simulator::scenario::{Boundary, NodeSpec};
 use simulator::simulation::Simulation;
 
-use super::{below, core, events, pick, rest, rng, seeds};
+use super::{below, core, events, mpi, pick, rng, seeds};
 
+/// Policies of queues without `MPIJob`s.
+const POLICIES: [&str; 5] = ["fifo-backfill", "fifo-backfill", "ElasticFIFO", "Tiresias", "ElasticTiresias"];
 const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 /// GPUs of each node.
 const GPUS: u32 = 4;
 /// Jobs of one walk.
 const JOBS: usize = 6;
+/// Rounds of operator and MPI operator until nothing moves.
+const MAX_ROUNDS: usize = 100;
 /// Steps of one walk.
 const STEPS: usize = 60;
-const RESOURCE: &str = "nvidia.com/gpu";
+pub(super) const RESOURCE: &str = "nvidia.com/gpu";
 /// Label of nodes that a queue may select.
 const POOL: &str = "pool";
 
@@ -39,6 +43,8 @@ struct Walk {
     submitted: usize,
     /// Set if jobs are deleted. Then no log is lost: a pod counts for the queue of its job, and only the log knows a job that is gone.
     deletes: bool,
+    /// Present in walks with `MPIJob`s.
+    mpi: Option<mpi::Others>,
     story: Vec<String>,
     stopped: Option<String>,
 }
@@ -47,17 +53,17 @@ fn queue_type() -> Resource {
     Resource::new("trainyard.dev/v1alpha1", "TrainingQueue")
 }
 
-fn queue(rng: &mut TestRng, name: &str, nominal: usize, borrowing: usize) -> Value {
+fn queue(rng: &mut TestRng, name: &str, nominal: usize, borrowing: usize, policies: &[&str]) -> Value {
     let within = pick(rng, &["Never", "LowerPriority", "LowerPriority", "Any"]);
     let reclaim = pick(rng, &["Never", "LowerPriority", "Any", "Any"]);
     let seconds = [0, 30, 120][below(rng, 3)];
-    let policy = pick(rng, &["fifo-backfill", "fifo-backfill", "ElasticFIFO", "Tiresias", "ElasticTiresias"]);
+    let policy = pick(rng, policies);
     json!({"apiVersion": "trainyard.dev/v1alpha1", "kind": "TrainingQueue", "metadata": {"name": name},
         "spec": {"cohort": "pool", "policy": policy, "quota": {RESOURCE: {"nominal": nominal, "borrowing": borrowing}},
             "preemption": {"withinQueue": within, "reclaim": reclaim, "minRunSeconds": seconds}}})
 }
 
-fn job(rng: &mut TestRng, n: usize, queues: &[&str]) -> Value {
+fn job(rng: &mut TestRng, n: usize, queues: &[&str], has_mpi: bool) -> Value {
     let mut labels = json!({});
     match pick(rng, queues).as_str() {
         "" => {}
@@ -67,6 +73,9 @@ fn job(rng: &mut TestRng, n: usize, queues: &[&str]) -> Value {
         labels["trainyard.dev/priority"] = json!("10");
     }
     let metadata = json!({"name": format!("j{n}"), "namespace": "default", "labels": labels});
+    if has_mpi && below(rng, 4) > 0 {
+        return mpi::job(rng, metadata);
+    }
     let replicas = 1 + below(rng, 3);
     let limits = json!({RESOURCE: 1 + below(rng, 4)});
     let template = |container: &str| json!({"spec": {"containers": [{"name": container, "image": "i", "resources": {"limits": limits}}]}});
@@ -93,7 +102,7 @@ fn job(rng: &mut TestRng, n: usize, queues: &[&str]) -> Value {
 }
 
 impl Walk {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, has_mpi: bool) -> Self {
         let mut rng = rng(seed);
         let labels = std::collections::BTreeMap::from([(POOL.to_owned(), "a".to_owned())]);
         let node = |name: &&str| NodeSpec { gpus: GPUS, labels: labels.clone(), ..NodeSpec::new(name) };
@@ -103,19 +112,22 @@ impl Walk {
         let config = Config { node_grace_ms, ignores_capacity, ..Config::default() };
         let mut simulation = Simulation::new(&nodes, config).expect("a simulation can be created");
         simulation.settle().expect("an empty simulation is idle");
-        let mut queues = [queue(&mut rng, "a", 8, 4), queue(&mut rng, "b", 4, 8)];
-        if below(&mut rng, 2) == 0 {
+        let policies: &[&str] = if has_mpi { &mpi::POLICIES } else { &POLICIES };
+        let mut queues = [queue(&mut rng, "a", 8, 4, policies), queue(&mut rng, "b", 4, 8, policies)];
+        // Without the gate the workers of an MPIJob may come to run on nodes that their queue does not select.
+        if below(&mut rng, 2) == 0 && !(has_mpi && ignores_capacity) {
             queues[1]["spec"]["nodes"] = json!({"selector": {"matchLabels": {POOL: "a"}}});
         }
         // Without the capacity gate jobs of the root queue are not held back, and one may keep another from coming whole for ever.
         let named: &[&str] = if ignores_capacity { &["a", "b"] } else { &["a", "a", "b", "b", ""] };
-        let manifests: Vec<Value> = (0..JOBS).map(|n| job(&mut rng, n, named)).collect();
+        let manifests: Vec<Value> = (0..JOBS).map(|n| job(&mut rng, n, named, has_mpi)).collect();
         let story = queues.iter().chain(&manifests).map(ToString::to_string).collect();
         for queue in &queues {
             simulation.backend.cluster.apply(queue).expect("the queue is accepted");
         }
         let deletes = below(&mut rng, 2) == 0;
-        Self { rng, simulation, manifests, submitted: 0, deletes, story, stopped: None }
+        let mpi = has_mpi.then(mpi::Others::default);
+        Self { rng, simulation, manifests, submitted: 0, deletes, mpi, story, stopped: None }
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -136,6 +148,7 @@ impl Walk {
         let description = match what {
             // A pod is bound where its share says, and a job is submitted instead.
             6 | 34..=38 => self.submit(),
+            26 if self.mpi.is_some() => "nothing".to_owned(),
             39 => self.edit_queue(),
             40 => self.edit_job(),
             46 => {
@@ -157,31 +170,62 @@ impl Walk {
                 format!("crash {boundary:?} {nth} after {after}")
             }
             22 | 23 | 42..=45 => {
-                self.note(|simulation| simulation.advance(200_000));
+                self.advance(200_000);
                 "advance 200000".to_owned()
             }
             _ => {
                 let (description, passes) = events::happen(&mut self.rng, &mut self.simulation, what, &pod, node);
                 if let Some(ms) = passes {
-                    self.note(|simulation| simulation.advance(ms));
+                    self.advance(ms);
                 }
                 description
             }
         };
         self.story.push(description);
+        self.audit();
+        if self.below(3) > 0 {
+            self.settle();
+        }
+    }
+
+    fn audit(&mut self) {
         self.note(|simulation| {
             simulation.audit();
             Ok(())
         });
-        if self.below(3) > 0 {
-            self.note(Simulation::settle);
+    }
+
+    /// Lets time pass, for programs as well.
+    fn advance(&mut self, ms: u64) {
+        self.note(|simulation| simulation.advance(ms));
+        self.train();
+    }
+
+    fn train(&mut self) {
+        if let Some(others) = &mut self.mpi {
+            others.train(&mut self.simulation);
         }
+    }
+
+    /// Has the operator act, and the MPI operator after it, until nothing moves.
+    fn settle(&mut self) {
+        for _ in 0..MAX_ROUNDS {
+            self.note(Simulation::settle);
+            if self.mpi.is_none() || self.stopped.is_some() || !mpi::reconcile(&mut self.simulation) {
+                return self.train();
+            }
+            self.audit();
+        }
+        self.stopped.get_or_insert_with(|| "operator and MPI operator are never idle".to_owned());
     }
 
     fn submit(&mut self) -> String {
         let Some(manifest) = self.manifests.get(self.submitted) else { return "nothing".to_owned() };
         self.submitted += 1;
         self.simulation.backend.cluster.apply(manifest).expect("the manifest is accepted");
+        if let Some(others) = self.mpi.as_mut().filter(|_| Resource::of(manifest) == mpi::resource()) {
+            others.submit(&mut self.rng, manifest);
+        }
         format!("submit {}", manifest["metadata"]["name"])
     }
 
@@ -216,6 +260,11 @@ impl Walk {
             0 | 1 => {
                 let labels = json!({"trainyard.dev/queue": pick(&mut self.rng, &["a", "b", "none"])});
                 let patch = json!({"metadata": {"labels": labels}});
+                drop(self.simulation.backend.cluster.merge_patch(&resource, "default", &name, &patch, false));
+                format!("{name}: {patch}")
+            }
+            _ if resource == mpi::resource() => {
+                let patch = mpi::edit(&mut self.rng);
                 drop(self.simulation.backend.cluster.merge_patch(&resource, "default", &name, &patch, false));
                 format!("{name}: {patch}")
             }
@@ -264,105 +313,36 @@ impl Walk {
         }
         // A start has 300 s to come whole, and the back-off after one that does not is up to 600 s.
         for _ in 0..30 {
-            self.note(Simulation::settle);
+            self.settle();
             self.simulation.backend.cluster.gone_all();
-            self.note(Simulation::settle);
+            self.settle();
             drop(self.simulation.backend.cluster.run_all());
-            self.note(|simulation| simulation.advance(100_000));
+            self.train();
+            self.advance(100_000);
         }
+        self.settle();
         self.simulation.backend.cluster.gone_all();
-        self.note(Simulation::settle);
-    }
-
-    /// What holds at rest.
-    fn check(&self) -> Result<(), String> {
-        if let Some(problem) = &self.stopped {
-            return Err(problem.clone());
-        }
-        let operator = self.simulation.operator().ok_or("no operator")?;
-        let state = operator.state();
-        if operator.calls_in_flight() > 0 {
-            return Err("calls are in flight".to_owned());
-        }
-        let mut active = 0;
-        for (key, job) in state.jobs.iter().filter(|(key, job)| job.known && !job.gone && &*key.kind != "TrainingQueue")
-        {
-            if let Some(why) = &job.quarantine {
-                return Err(format!("{}: quarantined: {why}", key.name));
-            }
-            if !job.planned_pods.is_empty() || !job.deleting_pods.is_empty() {
-                return Err(format!("{} is not at rest: {:?} {:?}", key.name, job.planned_pods, job.deleting_pods));
-            }
-            if !job.phase.is_terminal() && !job.deleting {
-                active += usize::from(self.whole_or_nothing(key, &job)?);
-            }
-        }
-        let states = report::states(state, state.at);
-        let may_wait = |reason: &str| matches!(reason, "NoQueue" | "Infeasible" | "Paused");
-        let waits = states.iter().flat_map(|queue| &queue.report.waiting).find(|job| !may_wait(&job.reason));
-        if let Some(waits) = waits.filter(|_| active == 0) {
-            return Err(format!("nothing runs, and {} waits: {}", waits.name, waits.message));
-        }
-        rest::replay(&self.simulation)
-    }
-
-    /// Adds what each job holds to the story.
-    fn describe(&mut self) {
-        let Some(operator) = self.simulation.operator() else { return };
-        let state = operator.state();
-        let line = |(key, job): (&JobKey, std::borrow::Cow<'_, Job>)| {
-            let holding = &job.holding;
-            let earlier: Vec<String> =
-                holding.released.iter().map(|(stamp, share)| format!("{share} until {stamp}")).collect();
-            let target = state.queues.targets.get(key).map(|target| target.share.to_string());
-            let pods: Vec<String> = job
-                .pods
-                .values()
-                .map(|pod| format!("{} {:?} {:?}", pod.fact.name, pod.fact.phase, pod.fact.node))
-                .collect();
-            format!(
-                "{} {:?} gated {} told {} holds {} (stamp {}, acked {}), held {earlier:?}, target {target:?}, pods {pods:?}",
-                key.name, job.phase, holding.gated, holding.has_target, holding.share, holding.stamp, job.acked_stamp
-            )
-        };
-        self.story.push(format!("{}: {:?}", state.stamp, state.queues_wake()));
-        self.story.extend(state.jobs.iter().map(line));
-    }
-
-    /// Returns true if a job runs. It has all of its pods, or none.
-    fn whole_or_nothing(&self, key: &JobKey, job: &Job) -> Result<bool, String> {
-        // A job whose spec cannot be accepted after its log was lost keeps the places that its object tells.
-        let Some(spec) = job.spec() else { return Ok(!job.holding.share.is_empty()) };
-        let pods = self.simulation.backend.cluster.objects_of(&core("Pod"));
-        let owned = |pod: &&std::sync::Arc<Value>| pod["metadata"]["ownerReferences"][0]["uid"] == *key.uid.0;
-        let live =
-            |pod: &&std::sync::Arc<Value>| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let have = pods.iter().filter(owned).filter(live).count();
-        let done: usize = job.groups.values().map(|group| group.done.len() + group.lost.len()).sum();
-        let want: u32 = spec.groups.iter().map(|group| group.replicas).sum();
-        let want = usize::try_from(want).unwrap_or_default();
-        let share = job.holding.share.len();
-        if have == 0 {
-            // The place of a pod that has ended is kept until the job ends.
-            return Ok(share > 0 && share == done);
-        }
-        // A job that was edited to be larger keeps what it has until there is room for all of it.
-        let is_growing = share > 0 && share < want && have + done >= share;
-        if have > want || have + done < want && !is_growing {
-            return Err(format!("{}: {:?} with {have} pods and {done} done, of {want}", key.name, job.phase));
-        }
-        Ok(true)
+        self.settle();
     }
 }
 
 #[test]
 fn after_any_walk_the_queues_are_at_rest() {
+    walk(false);
+}
+
+#[test]
+fn after_any_walk_the_queues_of_mpi_jobs_are_at_rest() {
+    walk(true);
+}
+
+fn walk(has_mpi: bool) {
     let (seeds, one) = seeds();
     let mut wrong = Vec::new();
     let mut ends: BTreeMap<Phase, u32> = BTreeMap::new();
     let mut halts = 0;
     for seed in &seeds {
-        let mut walk = Walk::new(*seed);
+        let mut walk = Walk::new(*seed, has_mpi);
         let steps = STEPS / 3 + walk.below(STEPS);
         for _ in 0..steps {
             walk.step();
