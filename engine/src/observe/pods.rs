@@ -200,9 +200,10 @@ impl Turn<'_> {
         if job.phase == Phase::Restarting && job.creating_at.is_none() && all_placed(job) {
             job.creating_at = Some(self.at);
         }
-        // What an ended job shows is final.
-        if before != job.groups.get(&id.group).map(|g| g.counters) && job.ended_at.is_none() && job.phase != Phase::New
-        {
+        // What an ended job shows is final. Another controller that creates the pods shows their numbers itself.
+        let is_shown = job.ended_at.is_none() && job.phase != Phase::New;
+        let is_own = job.spec().is_none_or(|spec| !spec.observes_pods);
+        if before != job.groups.get(&id.group).map(|g| g.counters) && is_shown && is_own {
             job.status_stamp = self.stamp;
         }
     }
