@@ -112,8 +112,20 @@ impl Info {
     }
 }
 
-/// Answers a request: GPUs by the name of the job.
-pub(super) fn answer(body: &[u8]) -> Result<BTreeMap<String, u32>, Refusal> {
+/// The answer to a request, and what it was about.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) algorithm: String,
+    /// Number of jobs.
+    pub(super) jobs: usize,
+    /// GPUs to be given.
+    pub(super) gpus: u32,
+    /// GPUs by the name of the job.
+    pub(super) given: BTreeMap<String, u32>,
+}
+
+/// Answers a request.
+pub(super) fn answer(body: &[u8]) -> Result<Answer, Refusal> {
     let request: Request = serde_json::from_slice(body).map_err(|error| Refusal::new(400, error.to_string()))?;
     let policy = by_name(&request.algorithm).map_err(|error| Refusal::new(400, error.to_string()))?;
     let gpus = u32::try_from(request.gpus)
@@ -122,12 +134,12 @@ pub(super) fn answer(body: &[u8]) -> Result<BTreeMap<String, u32>, Refusal> {
     let snapshot = Snapshot { now: Micros::ZERO, capacity: &[(GpuType(0), gpus)], jobs: &jobs };
     let allocation = allocate(&*policy, snapshot, &mut Memory::default());
     let allocation = allocation.map_err(|error| Refusal::new(500, error.to_string()))?;
-    let mut answer = BTreeMap::new();
+    let mut given = BTreeMap::new();
     for (job, grant) in jobs.iter().zip(&allocation.grants) {
-        let gpus: &mut u32 = answer.entry(job.id.to_string()).or_default();
+        let gpus: &mut u32 = given.entry(job.id.to_string()).or_default();
         *gpus = (*gpus).max(grant.gpus);
     }
-    Ok(answer)
+    Ok(Answer { algorithm: request.algorithm, jobs: jobs.len(), gpus, given })
 }
 
 #[cfg(test)]
@@ -148,7 +160,7 @@ mod tests {
 
     fn asked(algorithm: &str, gpus: i64, jobs: &[Value]) -> Result<Value, u16> {
         let request = json!({"SchedulerID": "gtx", "NumGpu": gpus, "AlgorithmName": algorithm, "ReadyJobs": jobs});
-        answer(request.to_string().as_bytes()).map(|answer| json!(answer)).map_err(|refusal| refusal.code)
+        answer(request.to_string().as_bytes()).map(|answer| json!(answer.given)).map_err(|refusal| refusal.code)
     }
 
     #[test]

@@ -27,6 +27,10 @@ fn time(at: Timestamp, zone: &TimeZone) -> String {
     instant.to_zoned_datetime(zone.clone()).strftime("%Y%m%d-%H%M%S").to_string()
 }
 
+fn queue_path(queue: &str) -> String {
+    format!("/apis/{}/trainingqueues/{queue}", apis::trainingqueue::API_VERSION)
+}
+
 /// A request that is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
@@ -103,10 +107,21 @@ impl<O: ApiServer> Voda<O> {
         }
     }
 
-    /// Lists jobs.
-    pub(super) async fn jobs(&self, now: Timestamp) -> Result<String, Refusal> {
+    /// Returns the jobs of the namespace.
+    pub(super) async fn list(&self) -> Result<Vec<Value>, Refusal> {
         let list = self.objects.send(Method::GET, &self.path(""), &Value::Null).await?;
-        Ok(table(list_at(&list, &["items"]), now))
+        Ok(list_at(&list, &["items"]).to_vec())
+    }
+
+    /// Lists jobs in Voda's columns.
+    pub(super) async fn jobs(&self, now: Timestamp) -> Result<String, Refusal> {
+        Ok(table(&self.list().await?, now))
+    }
+
+    /// Returns the object of the queue; `None` where none is named.
+    pub(super) async fn queue(&self) -> Result<Option<Value>, Refusal> {
+        let Some(queue) = &self.queue else { return Ok(None) };
+        self.objects.send(Method::GET, &queue_path(queue), &Value::Null).await.map(Some)
     }
 
     /// Sets the policy of the queue.
@@ -133,8 +148,7 @@ impl<O: ApiServer> Voda<O> {
         let Some(queue) = &self.queue else {
             return Err(Refusal::new(400, "name the queue with --queue: the root queue has no settings"));
         };
-        let path = format!("/apis/{}/trainingqueues/{queue}", apis::trainingqueue::API_VERSION);
-        self.objects.send(Method::PATCH, &path, &json!({"spec": spec})).await?;
+        self.objects.send(Method::PATCH, &queue_path(queue), &json!({"spec": spec})).await?;
         Ok(queue)
     }
 }

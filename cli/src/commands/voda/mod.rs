@@ -1,12 +1,13 @@
 //! `trainyard voda`, called `voda` as well: jobs of the MPI operator as Voda's users submit them, by its command line or its HTTP routes.
 //!
 //! Owns the verbs and their arguments. A manifest becomes an MPIJob in `manifest`; `jobs` writes and lists objects, `table` is what
-//! people read, `allocation` the pure part of Voda's resource allocator, `serve` the routes. It writes objects and reads them: what an
+//! people read, `allocation` the pure part of Voda's resource allocator, `serve` the routes, `metrics` its figures. It writes objects and reads them: what an
 //! operator decides is not its own. Tests: beside each file, and `cli/tests/local/voda.rs`.
 
 mod allocation;
 mod jobs;
 mod manifest;
+mod metrics;
 mod serve;
 mod table;
 

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::allocation;
 use super::jobs::{ApiServer, Refusal, Voda};
+use super::metrics::Metrics;
 use crate::commands::stop::StopSignals;
 use crate::out::{self, Failure};
 
@@ -53,7 +55,7 @@ pub(crate) struct ServeArgs {
 /// Serves until it is stopped.
 pub(super) async fn run<O: ApiServer>(voda: Voda<O>, args: &ServeArgs) -> Result<ExitCode, Failure> {
     let mut signals = StopSignals::catch()?;
-    let voda = Arc::new(voda);
+    let served = Arc::new(Served { metrics: Metrics::new(&voda.namespace), voda });
     let bind = async |what: &str, port: u16| {
         let address = SocketAddr::new(args.address, port);
         let failed = |error| Failure::new(format!("cannot listen on {address} for {what}: {error}"));
@@ -65,18 +67,18 @@ pub(super) async fn run<O: ApiServer>(voda: Voda<O>, args: &ServeArgs) -> Result
     let scheduler_listener = bind("scheduler", args.scheduler_port).await?;
     let allocator_listener = bind("resource allocator", args.allocator_port).await?;
     let stop = CancellationToken::new();
-    let served = async {
+    let serving = async {
         tokio::join!(
-            listener::plain(training_listener, training(Arc::clone(&voda)), stop.clone()),
-            listener::plain(scheduler_listener, scheduler(Arc::clone(&voda)), stop.clone()),
-            listener::plain(allocator_listener, allocator(), stop.clone()),
+            listener::plain(training_listener, training(Arc::clone(&served)), stop.clone()),
+            listener::plain(scheduler_listener, scheduler(Arc::clone(&served)), stop.clone()),
+            listener::plain(allocator_listener, allocator(Arc::clone(&served)), stop.clone()),
         );
     };
     let stopped = async {
         signals.next().await;
         stop.cancel();
     };
-    tokio::join!(served, stopped);
+    tokio::join!(serving, stopped);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -89,47 +91,79 @@ impl IntoResponse for Refusal {
 
 type Answer = Result<String, Refusal>;
 
+/// What the routes share.
+struct Served<O> {
+    voda: Voda<O>,
+    metrics: Metrics,
+}
+
+/// Type of the answers to `GET /metrics`.
+const METRICS_TYPE: [(header::HeaderName, &str); 1] =
+    [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
+
 /// Routes of the training service.
-fn training<O: ApiServer>(voda: Arc<Voda<O>>) -> Router {
-    let create = async |State(voda): State<Arc<Voda<O>>>, body: String| -> Answer {
-        voda.create(&body, local::now(), &TimeZone::system()).await
+fn training<O: ApiServer>(served: Arc<Served<O>>) -> Router {
+    let create = async |State(served): State<Arc<Served<O>>>, body: String| -> Answer {
+        let begun = Instant::now();
+        let created = served.voda.create(&body, local::now(), &TimeZone::system()).await;
+        served.metrics.create(begun.elapsed(), created.is_ok());
+        created
     };
-    let delete = async |State(voda): State<Arc<Voda<O>>>, body: Bytes| -> Answer {
+    let delete = async |State(served): State<Arc<Served<O>>>, body: Bytes| -> Answer {
+        let begun = Instant::now();
         let name: String = read(&body)?;
-        voda.delete(&name).await
+        let deleted = served.voda.delete(&name).await;
+        served.metrics.delete(begun.elapsed(), deleted.is_ok());
+        deleted
     };
+    let metrics = async |State(served): State<Arc<Served<O>>>| (METRICS_TYPE, served.metrics.training());
     Router::new()
         .route("/", any(async || "Trainyard: training service of Voda\n"))
         .route("/training", post(create).delete(delete))
-        .with_state(voda)
+        .route("/metrics", get(metrics))
+        .with_state(served)
 }
 
 /// Routes of the scheduler.
-fn scheduler<O: ApiServer>(voda: Arc<Voda<O>>) -> Router {
-    let jobs = async |State(voda): State<Arc<Voda<O>>>| -> Answer { voda.jobs(local::now()).await };
-    let algorithm = async |State(voda): State<Arc<Voda<O>>>, body: Bytes| -> Answer {
+fn scheduler<O: ApiServer>(served: Arc<Served<O>>) -> Router {
+    let jobs = async |State(served): State<Arc<Served<O>>>| -> Answer { served.voda.jobs(local::now()).await };
+    let algorithm = async |State(served): State<Arc<Served<O>>>, body: Bytes| -> Answer {
         let name: String = read(&body)?;
-        voda.set_algorithm(&name).await
+        served.voda.set_algorithm(&name).await
     };
-    let rate_limit =
-        async |State(voda): State<Arc<Voda<O>>>, body: Bytes| -> Answer { voda.set_rate_limit(read(&body)?).await };
+    let rate_limit = async |State(served): State<Arc<Served<O>>>, body: Bytes| -> Answer {
+        served.voda.set_rate_limit(read(&body)?).await
+    };
+    let metrics = async |State(served): State<Arc<Served<O>>>| -> Result<_, Refusal> {
+        let (jobs, queue) = (served.voda.list().await?, served.voda.queue().await?);
+        Ok((METRICS_TYPE, served.metrics.scheduler(&jobs, queue.as_ref())))
+    };
     Router::new()
         .route("/training", get(jobs))
         .route("/algorithm", put(algorithm))
         .route("/ratelimit", put(rate_limit))
-        .with_state(voda)
+        .route("/metrics", get(metrics))
+        .with_state(served)
 }
 
 /// Routes of the resource allocator. A refusal is no map of numbers: Voda's scheduler would take an empty one for an allocation.
-fn allocator() -> Router {
-    let allocate = async |body: Bytes| match allocation::answer(&body) {
-        Ok(answer) => (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], json!(answer).to_string()),
-        Err(refusal) => {
-            let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            (code, [(header::CONTENT_TYPE, "application/json")], json!({"error": refusal.text}).to_string())
+fn allocator<O: ApiServer>(served: Arc<Served<O>>) -> Router {
+    const JSON: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
+    let allocate = async |State(served): State<Arc<Served<O>>>, body: Bytes| {
+        let begun = Instant::now();
+        match allocation::answer(&body) {
+            Ok(answer) => {
+                served.metrics.allocate(&answer.algorithm, answer.jobs, answer.gpus.into(), begun.elapsed());
+                (StatusCode::OK, JSON, json!(answer.given).to_string())
+            }
+            Err(refusal) => {
+                let code = StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                (code, JSON, json!({"error": refusal.text}).to_string())
+            }
         }
     };
-    Router::new().route("/allocation", post(allocate))
+    let metrics = async |State(served): State<Arc<Served<O>>>| (METRICS_TYPE, served.metrics.allocator());
+    Router::new().route("/allocation", post(allocate)).route("/metrics", get(metrics)).with_state(served)
 }
 
 /// Reads the JSON of a body. The answer to what is none tells how far it was read, as Go tells it.
@@ -148,9 +182,13 @@ mod tests {
     use http_body_util::BodyExt as _;
     use tower::ServiceExt as _;
 
-    use super::super::jobs::tests::voda;
+    use super::super::jobs::tests::{Memory, voda};
     use super::super::manifest::tests::MANIFEST;
     use super::*;
+
+    fn served() -> Arc<Served<Memory>> {
+        Arc::new(Served { voda: voda(Some("q")), metrics: Metrics::new("ns") })
+    }
 
     async fn ask(router: Router, method: &str, path: &str, body: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned())).unwrap();
@@ -162,8 +200,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_training_service_creates_and_deletes() {
-        let voda = Arc::new(voda(Some("q")));
-        let routes = || training(Arc::clone(&voda));
+        let served = served();
+        let routes = || training(Arc::clone(&served));
         let (code, text) = ask(routes(), "POST", "/training", MANIFEST).await;
         assert_eq!(code, 200, "{text}");
         let name = text.lines().next().unwrap().strip_prefix("Training job created: ").unwrap().to_owned();
@@ -188,12 +226,15 @@ mod tests {
         ] {
             assert_eq!(ask(routes(), method, path, body).await, want, "{method} {path} {body}");
         }
+        let (code, text) = ask(routes(), "GET", "/metrics", "").await;
+        let want = "voda_scheduler_training_service_jobs_created_total 1\n";
+        assert!(code == 200 && text.contains(want), "{text}");
     }
 
     #[tokio::test]
     async fn the_scheduler_lists_and_is_set() {
-        let voda = Arc::new(voda(Some("q")));
-        let routes = || scheduler(Arc::clone(&voda));
+        let served = served();
+        let routes = || scheduler(Arc::clone(&served));
         let (code, text) = ask(routes(), "GET", "/training", "").await;
         assert!(code == 200 && text.starts_with("NAME  "), "{text}");
         for (path, body, want) in [
@@ -207,6 +248,7 @@ mod tests {
         let (code, text) = ask(routes(), "PUT", "/algorithm", "\"Fifo\"").await;
         assert!(code == 400 && text.starts_with("unknown policy \"Fifo\"; known are FIFO, "), "{text}");
         assert_eq!(ask(routes(), "PUT", "/ratelimit", "-1").await.0, 400);
+        assert_eq!(ask(routes(), "GET", "/metrics", "").await, (200, "# EOF\n".to_owned()), "without jobs");
     }
 
     #[tokio::test]
@@ -215,8 +257,13 @@ mod tests {
         let body = |algorithm: &str| {
             format!(r#"{{"SchedulerID": "x", "NumGpu": 3, "AlgorithmName": "{algorithm}", "ReadyJobs": [{job}]}}"#)
         };
-        assert_eq!(ask(allocator(), "POST", "/allocation", &body("ElasticFIFO")).await, (200, "{\"a\":3}".to_owned()));
-        let (code, text) = ask(allocator(), "POST", "/allocation", &body("Nothing")).await;
+        let served = served();
+        let routes = || allocator(Arc::clone(&served));
+        assert_eq!(ask(routes(), "POST", "/allocation", &body("ElasticFIFO")).await, (200, "{\"a\":3}".to_owned()));
+        let (code, text) = ask(routes(), "POST", "/allocation", &body("Nothing")).await;
         assert!(code == 400 && text.starts_with("{\"error\":\"unknown policy"), "{text}");
+        let (_, text) = ask(routes(), "GET", "/metrics", "").await;
+        let want = "voda_scheduler_resource_allocator_labeled_num_gpus_sum{algorithm=\"ElasticFIFO\"} 3.0\n";
+        assert!(text.contains(want), "{text}");
     }
 }
