@@ -16,8 +16,20 @@ use std::time::{Duration, Instant};
 
 use crate::run::{Problem, Scratch, Watched, cargo, io, is_there, output, succeed, target, text, watch};
 
-const TOPICS: [&str; 11] =
-    ["fold", "replay", "ask", "append", "transition", "instructions", "memory", "over", "queues", "size", "simulate"];
+const TOPICS: [&str; 12] = [
+    "fold",
+    "replay",
+    "ask",
+    "append",
+    "transition",
+    "instructions",
+    "memory",
+    "over",
+    "queues",
+    "mpi",
+    "size",
+    "simulate",
+];
 /// Records of the log that is folded.
 const RECORDS: u64 = 1_000_000;
 /// Records of its beginning, whose replay may take no less memory than that of the whole.

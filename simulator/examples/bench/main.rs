@@ -7,6 +7,7 @@
 mod export;
 mod fold;
 mod memory;
+mod mpi_jobs;
 mod queues;
 mod replicated_jobs;
 mod size;
@@ -30,6 +31,7 @@ const USAGE: &str = "usage: bench TOPIC [OPTION VALUE]...
   memory [--jobs N]               memory per live 8-pod job
   over [--jobs N]                 memory per 8-pod job that is over and still exists
   queues                          one round of the queues, by jobs and GPUs
+  mpi                             one round of a queue with 200 MPIJobs, and the writes of a resize
   size                            log bytes of one 8-pod job's life";
 
 /// Options of all topics.
@@ -76,6 +78,7 @@ fn run() -> Result<(), AnyError> {
         "memory" => memory::run(options.jobs, JobStage::Running),
         "over" => memory::run(options.jobs, JobStage::Over),
         "queues" => queues::run(),
+        "mpi" => mpi_jobs::run(),
         "size" => size::run(),
         _ => Err(USAGE.into()),
     }

@@ -83,12 +83,12 @@ fn calls() -> Result<(), AnyError> {
     Ok(())
 }
 
-fn running(state: &State) -> Vec<JobKey> {
+pub(crate) fn running(state: &State) -> Vec<JobKey> {
     state.jobs.iter().filter(|(_, job)| !job.holding.share.is_empty()).map(|(key, _)| key.clone()).collect()
 }
 
 /// The state after some jobs and their pods are gone.
-fn after(state: &State, ended: &[&JobKey]) -> Result<State, AnyError> {
+pub(crate) fn after(state: &State, ended: &[&JobKey]) -> Result<State, AnyError> {
     let mut state = state.clone();
     for key in ended {
         let pods: Vec<_> = state.job(key).map(|job| job.pods.keys().cloned().collect()).unwrap_or_default();
@@ -103,7 +103,7 @@ fn after(state: &State, ended: &[&JobKey]) -> Result<State, AnyError> {
 }
 
 /// The median time of one decision in milliseconds, and its events.
-fn time(state: &State, is_round: bool) -> (f64, Vec<Event>) {
+pub(crate) fn time(state: &State, is_round: bool) -> (f64, Vec<Event>) {
     let mut times = Vec::new();
     let mut events = Vec::new();
     for _ in 0..TIMES {
