@@ -252,7 +252,7 @@ pub trait JobApi: Send + Sync {
     }
 
     /// Renders the merge patch of a job object that writes notes, at this time.
-    fn notes(&self, _source: RenderInput<'_>, _job: &engine::Job, _notes: &Notes, _at: Timestamp) -> Value {
+    fn notes(&self, _source: RenderInput<'_>, _notes: &Notes, _at: Timestamp) -> Value {
         json!({})
     }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use model::{FieldError, LabelOperator, LabelRequirement, LabelSelector, QuotaFact, Text};
 use serde_json::Value;
-use settings::Quantity;
 
 use crate::objects::{at, list_at, name, namespace, resource_version, text_at};
 
@@ -43,14 +42,10 @@ fn scopes(spec: &Value) -> LabelSelector {
     LabelSelector { requirements: named.chain(selected).map(requirement).collect() }
 }
 
-/// Reads amounts by name, in thousandths. One that is no quantity is left out.
+/// Reads amounts by name, in thousandths.
 fn amounts(object: Option<&Value>) -> BTreeMap<Text, u64> {
-    let members = object.and_then(Value::as_object).into_iter().flatten();
-    members.filter_map(|(name, amount)| Some((Text::from(name.as_str()), milli(amount)?))).collect()
-}
-
-fn milli(amount: &Value) -> Option<u64> {
-    Some(u64::try_from(Quantity::read(amount)?.milli().max(0)).unwrap_or(u64::MAX))
+    let milli = |amount: i128| u64::try_from(amount.max(0)).unwrap_or(u64::MAX);
+    crate::amounts::amounts(object).into_iter().map(|(name, amount)| (Text::from(name), milli(amount))).collect()
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub mod queues;
 mod ranges;
 mod slots;
 pub mod state;
-mod storage;
+pub mod storage;
 mod text;
 mod users;
 pub mod wire;

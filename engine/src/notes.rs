@@ -34,7 +34,7 @@ impl Job {
             self.autoscaler.as_ref().is_some_and(|own| own.next == ScalingStep::RestartPods) && self.is_of_one_size();
         let restarts = (restarted && noted.restarts != Some(false)).then_some(false);
         let replicas = self.autoscaler.as_ref().and_then(|own| own.wanted());
-        let storage_node = self.has_unwritten_node();
+        let storage_node = self.unwritten_node().cloned();
         let notes = Notes { failed_over, marked, restarts, replicas, storage_node, ..notes };
         (notes != Notes::default()).then_some(notes)
     }

@@ -11,8 +11,8 @@ use crate::job::{Job, Pod};
 
 /// Time in milliseconds for which a pod may wait for its node.
 const PLACE_TIMEOUT_MS: u64 = 60_000;
-/// What is told of a pod that waited for longer.
-pub(crate) const DROPPED: &str =
+/// Message about a pod that waited for longer.
+pub const DROPPED: &str =
     "the pod could not be placed on the node with the most free storage within a minute: it may run on any node";
 
 /// The node that was searched for a job.
@@ -42,7 +42,9 @@ impl Job {
             let slot = self.groups.get(&group.name).and_then(|group| group.slot(0));
             slot.is_some_and(|slot| slot.pod.is_none() && !slot.planned && slot.incarnation == Incarnation::default())
         };
-        is_meant && is_new() && if self.found_node().is_some() { self.has_unwritten_node() } else { self.lacks_node() }
+        is_meant
+            && is_new()
+            && if self.found_node().is_some() { self.unwritten_node().is_some() } else { self.lacks_node() }
     }
 
     /// Returns true while a node is to be searched.
@@ -61,15 +63,13 @@ impl Job {
         !is_noted && !self.is_refused(&ObjectRef::StorageNode)
     }
 
-    /// Returns true if the node does not stand on the job's object yet, and can be written there.
-    pub(crate) fn has_unwritten_node(&self) -> bool {
-        let Some(found) = self.found_node() else { return false };
+    /// Returns the node that is to be written on the job's object; `None` where it stands there, or cannot be written.
+    pub(crate) fn unwritten_node(&self) -> Option<&Text> {
+        let found = self.found_node()?;
         // A pod that is bound to the node goes first: without the log nothing but the note tells that it waits for it.
-        if found.is_empty() && !self.deleting_pods.is_empty() {
-            return false;
-        }
-        let noted = self.noted().and_then(|noted| noted.storage_node.as_deref());
-        noted.unwrap_or_default() != &**found && !self.is_refused(&ObjectRef::Notes)
+        let waits = found.is_empty() && !self.deleting_pods.is_empty();
+        let noted = self.noted().and_then(|noted| noted.storage_node.as_deref()).unwrap_or_default();
+        (!waits && noted != &**found && !self.is_refused(&ObjectRef::Notes)).then_some(found)
     }
 
     fn is_refused(&self, object: &ObjectRef) -> bool {

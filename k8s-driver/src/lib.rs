@@ -55,6 +55,7 @@ pub mod remote_log {
 /// Listeners whose connections are bounded, and their certificates, for the HTTP endpoints of other processes.
 pub mod listener {
     pub use crate::http::certificate::self_signed;
+    pub use crate::http::health::METRICS_TYPE;
     pub use crate::http::serve::{Kept, Peer, Place, plain, tls};
 }
 

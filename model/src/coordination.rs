@@ -35,6 +35,16 @@ pub struct ScopedRequest {
     pub request: BTreeMap<Text, u64>,
 }
 
+/// Adds amounts up, name by name.
+pub fn sum(all: impl IntoIterator<Item = BTreeMap<Text, u64>>) -> BTreeMap<Text, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, amount) in all.into_iter().flatten() {
+        let sum: &mut u64 = sums.entry(name).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+    sums
+}
+
 /// A ResourceQuota, reduced to what decisions read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaFact {

@@ -47,7 +47,7 @@ pub struct Checkpoint {
 }
 
 /// Notes that are to be written. Absent ones stay as they are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Notes {
     /// Time of the last round of replaced pods.
     pub failed_over: Option<Timestamp>,
@@ -67,6 +67,6 @@ pub struct Notes {
     pub restarts: Option<bool>,
     /// Number of pods of the autoscaled group, which is written into the spec.
     pub replicas: Option<u32>,
-    /// Set if the node that the job's state tells is to be written as [`Noted::storage_node`].
-    pub storage_node: bool,
+    /// [`Noted::storage_node`].
+    pub storage_node: Option<Text>,
 }

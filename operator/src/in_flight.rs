@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
     },
     /// The search for a node goes on: lists the next page.
     ListPage {
-        /// What the pages before tell.
+        /// Free storage by the pages that were read.
         free: FreeStorage,
         /// True for pods; the nodes come before them.
         pods: bool,

@@ -140,11 +140,9 @@ impl Operator {
             },
             Command::WriteNotes { notes, rv } => {
                 let at = self.state.at;
-                let Some(job) = self.state.jobs.live(key) else { return Ok(None) };
-                let valid = job.valid.clone();
-                let Some(input) = valid.and_then(|valid| self.manifests.input(key, valid)) else { return Ok(None) };
+                let Some(input) = self.render_input(key) else { return Ok(None) };
                 ApiCall {
-                    body: Some(api.notes(input, job, notes, at)),
+                    body: Some(api.notes(input, notes, at)),
                     uid: Some(key.uid.clone()),
                     rv: Some(*rv),
                     ..call(Verb::Patch, api.resource(), key, &key.name)

@@ -13,10 +13,10 @@ use model::{Measurement, Progress, Timestamp};
 use serde_json::Value;
 
 use crate::backend::ClusterBackend;
-use crate::controllers::mpi_operator::{JOB, ROLE};
+use crate::controllers::mpi_operator::{self, JOB, ROLE};
 use crate::runner::Reason;
 
-/// What a job has to do, and how fast it does it.
+/// Work of a job, and its speed by the number of workers.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// Work in all: milliseconds times a speed of the curve.
@@ -88,7 +88,7 @@ impl Trainer {
     /// # Errors
     /// When the API server refuses a write.
     pub fn act<B: ClusterBackend>(&mut self, backend: &mut B) -> Result<Vec<String>, Reason> {
-        let resource = Resource::new("kubeflow.org/v2beta1", "MPIJob");
+        let resource = mpi_operator::resource();
         let is_there = |address: &Address| backend.cluster().get(&resource, &address.0, &address.1).is_some();
         let gone: Vec<Address> = self.runs.keys().filter(|address| !is_there(address)).cloned().collect();
         self.runs.retain(|address, _| !gone.contains(address));

@@ -134,7 +134,7 @@ impl JobApi for ModelVersion {
         status::status(self, key, job)
     }
 
-    fn notes(&self, source: RenderInput<'_>, _job: &engine::Job, notes: &Notes, _at: Timestamp) -> Value {
+    fn notes(&self, source: RenderInput<'_>, notes: &Notes, _at: Timestamp) -> Value {
         objects::notes(source.manifest, notes)
     }
 

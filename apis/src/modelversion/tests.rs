@@ -178,12 +178,7 @@ fn a_version_is_marked_once_its_model_is_there() {
     let (key, spec, manifest) =
         (accepted(&api(), &version()).0, fact.spec.unwrap(), fact.manifest.parse::<Value>().unwrap());
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-    let mut patch = api().notes(
-        source,
-        &engine::Job::default(),
-        &model::Notes { marked: true, ..model::Notes::default() },
-        Timestamp(0),
-    );
+    let mut patch = api().notes(source, &model::Notes { marked: true, ..model::Notes::default() }, Timestamp(0));
     assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], json!("mu"));
     let mut object = version();
     let metadata = object["metadata"].as_object_mut().unwrap();

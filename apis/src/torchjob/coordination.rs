@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use model::coordination::sum;
 use model::{Coordination, ScopedRequest, Text};
 use serde_json::{Value, json};
 
@@ -26,14 +27,11 @@ pub(super) fn of(object: &Value, tasks: &[TaskSpec<'_>], run: &RunPolicy<'_>) ->
         let spec = at(task.spec, &["template", "spec"]).unwrap_or(&Value::Null);
         let (scopes, request) = (scopes(spec), request(spec, pods));
         match scoped.iter_mut().find(|part| part.scopes == scopes) {
-            Some(part) => add(&mut part.request, request),
+            Some(part) => part.request = sum([std::mem::take(&mut part.request), request]),
             None => scoped.push(ScopedRequest { scopes, request }),
         }
     }
-    let mut request = BTreeMap::new();
-    for part in &scoped {
-        add(&mut request, part.request.clone());
-    }
+    let request = sum(scoped.iter().map(|part| part.request.clone()));
     Coordination {
         tenant: run.queue.map_or_else(|| namespace(object), Text::from),
         priority: run.priority,
@@ -42,13 +40,6 @@ pub(super) fn of(object: &Value, tasks: &[TaskSpec<'_>], run: &RunPolicy<'_>) ->
         request,
         scoped,
         submitted: created(object),
-    }
-}
-
-fn add(sums: &mut BTreeMap<Text, u64>, amounts: BTreeMap<Text, u64>) {
-    for (name, amount) in amounts {
-        let sum = sums.entry(name).or_default();
-        *sum = sum.saturating_add(amount);
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::autoscaler;
 use super::network::Network;
-use super::storage_node::STORAGE_NODE;
+use super::storage_node::{self, STORAGE_NODE};
 use super::tasks::PATH;
 use super::words::{CONTAINER, ELASTIC, Task};
 use crate::api::{JobEvent, PodSlot, RenderInput};
@@ -53,9 +53,10 @@ pub(super) const ANNOTATIONS: [&str; 8] =
 pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
     let failed_over = annotation(object, FAILOVER).and_then(Timestamp::parse_rfc3339);
     let restarts = annotation(object, autoscaler::RESTART).and_then(|text| text.parse().ok());
+    let noted = Noted { failed_over, restarts, storage_node: storage_node::read(object), ..Noted::default() };
     let (key, on) = ELASTIC;
     if annotation(object, key) != Some(on) {
-        return Noted { failed_over, restarts, ..Noted::default() };
+        return noted;
     }
     let is_true = |key: &str| annotation(object, key) == Some("true");
     let mut checkpoint = |key: &str| {
@@ -80,7 +81,7 @@ pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
         requested,
         completed: completed.map(|checkpoint| checkpoint.version),
     };
-    Noted { failed_over, elastic: Some(elastic), restarts, ..Noted::default() }
+    Noted { elastic: Some(elastic), ..noted }
 }
 
 /// Returns the generation of an object; 1 where it has none.
@@ -89,7 +90,7 @@ pub(super) fn generation(object: &Value) -> u64 {
 }
 
 /// Renders the merge patch that writes notes on a job object.
-pub(super) fn patch(source: RenderInput<'_>, job: &engine::Job, notes: &Notes, now: Timestamp) -> Value {
+pub(super) fn patch(source: RenderInput<'_>, notes: &Notes, now: Timestamp) -> Value {
     let mut annotations = Map::new();
     let mut add = |key: &str, value: Option<String>| {
         annotations.extend(value.map(|value| (key.to_owned(), json!(value))));
@@ -108,8 +109,7 @@ pub(super) fn patch(source: RenderInput<'_>, job: &engine::Job, notes: &Notes, n
         value.to_string()
     });
     add(REQUESTED, requested);
-    let node = || job.storage_node().map(ToString::to_string).unwrap_or_default();
-    add(STORAGE_NODE, notes.storage_node.then(node));
+    add(STORAGE_NODE, notes.storage_node.as_ref().map(ToString::to_string));
     let mut patch = json!({"metadata": {"annotations": annotations}});
     // Keys as the user spelt them.
     let mut set = |key: &str, value: Value| {

@@ -8,7 +8,6 @@ use model::{Decision, Event, Fact, OwnedFact, Phase, SlotId};
 use serde_json::{Value, json};
 
 use super::model_output;
-use super::storage_node;
 use super::tasks::TEMPLATE_POLICY;
 use crate::api::{JobEvent, JobStep};
 use crate::events::{exit, exit_code, normal, overridden_policies, warning};
@@ -79,7 +78,7 @@ fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
         Event::OwnedDropped { objects } if objects.iter().any(|object| &*object.kind != REQUEST.kind) => {
             Some(normal("JobTerminated", "the job has ended; its pod groups go".to_owned()))
         }
-        Event::NodeDropped => Some(warning("StorageNodeDropped", storage_node::DROPPED.to_owned())),
+        Event::NodeDropped => Some(warning("StorageNodeDropped", engine::storage::DROPPED.to_owned())),
         Event::Lost { slots } => Some(failed(step, slots.iter().map(|(slot, _)| slot))),
         Event::PhaseChanged { to, message } => phase_changed(step, *to, message),
         Event::Decided(decision) => {

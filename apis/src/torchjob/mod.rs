@@ -132,8 +132,8 @@ impl JobApi for TorchJob {
         }
     }
 
-    fn notes(&self, source: RenderInput<'_>, job: &engine::Job, notes: &Notes, at: Timestamp) -> Value {
-        elastic::patch(source, job, notes, at)
+    fn notes(&self, source: RenderInput<'_>, notes: &Notes, at: Timestamp) -> Value {
+        elastic::patch(source, notes, at)
     }
 
     fn noted(&self, notes: &Notes) -> Vec<JobEvent> {

@@ -19,9 +19,12 @@ const PATH: &str = "spec.modelVersion.spec";
 /// Path of a node's name in the spec of a version.
 const NODE: [&str; 3] = ["storage", "localStorage", "nodeName"];
 
-/// Returns where the volume is mounted, and the volume without its name; `None` where no storage is named.
-pub(super) fn read(spec: &Value, findings: &mut Findings) -> Option<Value> {
-    findings.object(spec, "spec", "modelVersion")?;
+/// Returns where the volume is mounted, and the volume without its name; `None` where no storage is named. With it, true for local
+/// storage without a node.
+pub(super) fn read(spec: &Value, findings: &mut Findings) -> (Option<Value>, bool) {
+    if findings.object(spec, "spec", "modelVersion").is_none() {
+        return (None, false);
+    }
     let none = Value::Null;
     let version = at(spec, &["modelVersion", "spec"]).unwrap_or(&none);
     for key in ["modelName", "imageRepo"] {
@@ -35,25 +38,18 @@ pub(super) fn read(spec: &Value, findings: &mut Findings) -> Option<Value> {
     }
     match Storage::read(version, PATH, true, findings) {
         Storage::At(Place::Nfs { server, path }, mount) => {
-            Some(json!({"mountPath": mount, "volume": {"nfs": {"server": server, "path": path}}}))
+            (Some(json!({"mountPath": mount, "volume": {"nfs": {"server": server, "path": path}}})), false)
         }
-        Storage::At(Place::Local { path, .. }, mount) => {
-            Some(json!({"mountPath": mount, "volume": {"hostPath": {"path": path}}}))
+        Storage::At(Place::Local { path, node }, mount) => {
+            (Some(json!({"mountPath": mount, "volume": {"hostPath": {"path": path}}})), node.is_none())
         }
         Storage::Absent => {
             let problem = "names no storage: the training gets no volume for its model";
             findings.mistake(format!("{PATH}.storage"), version.get("storage"), problem);
-            None
+            (None, false)
         }
-        Storage::Wrong => None,
+        Storage::Wrong => (None, false),
     }
-}
-
-/// Returns true for a model in local storage that names no node.
-pub(super) fn seeks_node(spec: &Value) -> bool {
-    let version = at(spec, &["modelVersion", "spec"]).unwrap_or(&Value::Null);
-    let storage = Storage::read(version, PATH, true, &mut Findings::default());
-    matches!(storage, Storage::At(Place::Local { node: None, .. }, _))
 }
 
 /// Returns the version of a job for its manifest: its name and its spec; `None` for a job that leaves none.

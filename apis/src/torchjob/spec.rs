@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use model::{
-    Budget, CleanBy, ClockStart, Ends, GroupSpec, JobEndPolicy, JobKey, JobSpec, Milestones, Noted, PhaseRules, Reach,
+    Budget, CleanBy, ClockStart, Ends, GroupSpec, JobEndPolicy, JobKey, JobSpec, Milestones, PhaseRules, Reach,
     Retryable, Running, SpecFact, Text, Uid,
 };
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use super::crd::spec_schema;
 use super::run_policy::{self, RunPolicy};
 use super::tasks::{self, TaskSpec};
 use super::words::{CONTAINER, KIND, NETWORK_MODE, PORT, PORT_NAME, Task};
-use super::{autoscaler, coordination, elastic, elastic_args, model_output, pod_groups, services, storage_node};
+use super::{autoscaler, coordination, elastic, elastic_args, model_output, pod_groups, services};
 use crate::api::RenderInput;
 use crate::fields::{Finding, Findings};
 use crate::kruise;
@@ -42,9 +42,7 @@ pub(super) fn fact(object: &Value, settings: TorchSettings) -> SpecFact {
         Some(_) | None => (Err(errors), Text::from("{}")),
     };
     let fatal = spec.is_err();
-    let storage_node = storage_node::read(object);
-    let notes = Noted { storage_node, ..elastic::read(object, &mut Findings::default()) };
-    let notes = Some(Box::new(notes));
+    let notes = Some(Box::new(elastic::read(object, &mut Findings::default())));
     SpecFact { warnings, fatal, notes, ..SpecFact::of(spec, manifest) }
 }
 
@@ -74,7 +72,7 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
     let launcher = elastic_args::read(spec, job.unwrap_or_default(), workers, findings);
     let autoscaler = launcher.as_ref().and_then(|launcher| autoscaler::settings(&tasks, launcher.bounds));
     let args = launcher.map(|launcher| launcher.args);
-    let model = model_output::read(spec, findings);
+    let (model, seeks_node) = model_output::read(spec, findings);
     let notes = elastic::read(object, findings);
     let groups = tasks::groups(object, &tasks, args.is_some(), &notes, settings);
     let is_elastic = notes.elastic.is_some();
@@ -85,7 +83,7 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
     }
     let request = kruise::REQUEST;
     let restarts_by = is_elastic.then(|| (Text::from(request.api_version), Text::from(request.kind)));
-    let storage_group = model_output::seeks_node(spec).then(|| Task::Master.lower().into());
+    let storage_group = seeks_node.then(|| Task::Master.lower().into());
     let mut spec = JobSpec { autoscaler, restarts_by, storage_group, ..job_spec(groups, &run) };
     spec.coordination = settings.coordinator.then(|| Box::new(coordination::of(object, &tasks, &run)));
     spec.owned = pod_groups::objects(&manifest, &spec.groups);

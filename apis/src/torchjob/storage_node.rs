@@ -12,10 +12,6 @@ use crate::objects::annotation;
 /// Annotation on a job: the node with the most free storage before its master was created; empty where the master may run on any.
 pub(super) const STORAGE_NODE: &str = "trainyard.dev/storage-node";
 
-/// Message of the Event about a master that did not get its node.
-pub(super) const DROPPED: &str = "the master could not be placed on the node with the most free storage within a minute: it is created \
-                                  again and may run on any node";
-
 /// Reads the annotation of a job object.
 pub(super) fn read(object: &Value) -> Option<Text> {
     annotation(object, STORAGE_NODE).map(Text::from)

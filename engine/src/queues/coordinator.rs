@@ -9,6 +9,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use model::coordination::sum;
 use model::{Coordination, Event, JobKey, QuotaFact, ScopedRequest, Text, Timestamp};
 use scheduler::queues::{QueueLoad, Turns, Waiting, first_in_line};
 
@@ -196,16 +197,6 @@ impl Limit<'_> {
             (of(request, name) > left).then(|| words((name, hard), left))
         })
     }
-}
-
-/// Adds amounts up.
-fn sum(all: impl Iterator<Item = Amounts>) -> Amounts {
-    let mut sums = Amounts::new();
-    for (name, amount) in all.flatten() {
-        let sum = sums.entry(name).or_default();
-        *sum = sum.saturating_add(amount);
-    }
-    sums
 }
 
 /// Writes an amount in thousandths as Kubernetes does. Whole bytes have the largest unit that leaves no fraction.

@@ -8,6 +8,7 @@
 //! Forms must not change what is written. Tests: `wire::tests`, with stored texts that have every member.
 
 mod autoscaler;
+mod coordination;
 mod event;
 mod fact;
 mod job;
@@ -126,7 +127,7 @@ pub(super) struct CheckpointRef<'a> {
     #[serde_as(as = "Vec<fact::ClassFact>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) classes: Vec<model::ClassFact>,
-    #[serde_as(as = "Vec<fact::QuotaFact>")]
+    #[serde_as(as = "Vec<coordination::QuotaFact>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) quotas: Vec<model::QuotaFact>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -184,7 +185,7 @@ pub(super) struct Checkpoint {
     #[serde_as(as = "Vec<fact::ClassFact>")]
     #[serde(default)]
     pub(super) classes: Vec<model::ClassFact>,
-    #[serde_as(as = "Vec<fact::QuotaFact>")]
+    #[serde_as(as = "Vec<coordination::QuotaFact>")]
     #[serde(default)]
     pub(super) quotas: Vec<model::QuotaFact>,
     #[serde(default)]

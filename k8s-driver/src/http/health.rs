@@ -18,6 +18,9 @@ use crate::metrics::Summary;
 use crate::process::status::{self, ProcessState, StatusReporter};
 use crate::replication::follower::FollowerState;
 
+/// Content type of figures in the text format of `OpenMetrics`.
+pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// Time limit of one probe's request to the operator's thread.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time without an answer after which the operator's thread counts as stuck, above any turn or compaction.
@@ -126,6 +129,5 @@ async fn metrics(State(state): State<ServerState>) -> Response {
     if let Ok(Ok(summary)) = timeout(PROBE_TIMEOUT, state.operator.with(|operator| Summary::of(operator))).await {
         state.metrics.summary(&summary);
     }
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], state.metrics.text()).into_response()
+    ([(header::CONTENT_TYPE, METRICS_TYPE)], state.metrics.text()).into_response()
 }

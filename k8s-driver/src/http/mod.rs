@@ -16,7 +16,7 @@
 
 mod auth;
 pub(crate) mod certificate;
-mod health;
+pub(crate) mod health;
 mod log;
 pub(crate) mod serve;
 #[cfg(test)]

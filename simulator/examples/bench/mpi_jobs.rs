@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use apis::{Registry, Resource, Verb};
+use apis::{Registry, Resource, Verb, mpijob};
 use cluster::{Cluster, NodeSpec};
 use embedded::EmbeddedCluster;
 use engine::State;
 use model::{Config, JobKey};
 use serde_json::{Value, json};
-use simulator::controllers::Controller;
+use simulator::controllers::{Controller, mpi_operator};
 use simulator::simulation::Simulation;
 
 use crate::AnyError;
@@ -106,7 +106,7 @@ fn size(object: &Value) -> Option<u64> {
 }
 
 fn sizes(simulation: &Simulation) -> BTreeMap<String, u64> {
-    let jobs = simulation.backend.cluster.objects_of(&Resource::new("kubeflow.org/v2beta1", "MPIJob"));
+    let jobs = simulation.backend.cluster.objects_of(&mpi_operator::resource());
     let name = |job: &Value| job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     jobs.iter().map(|job| (name(job), size(job).unwrap_or_default())).collect()
 }
@@ -168,8 +168,8 @@ fn job(n: u32) -> Value {
     let launcher = json!({"name": "mpi", "image": "horovod:1", "env": env});
     let worker = json!({"name": "mpi", "image": "horovod:1", "resources": {"limits": {"nvidia.com/gpu": 1}}});
     json!({
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
+        "apiVersion": mpijob::API_VERSION,
+        "kind": mpijob::KIND,
         "metadata": {"name": format!("resnet-{n:03}"), "namespace": "default", "labels": {"trainyard.dev/queue": "voda"}},
         "spec": {
             "slotsPerWorker": 1,

@@ -17,9 +17,14 @@ pub const JOB: &str = "training.kubeflow.org/job-name";
 /// Label of a pod with its part in the job: launcher or worker.
 pub const ROLE: &str = "training.kubeflow.org/job-role";
 
+/// Returns the type of its jobs.
+pub fn resource() -> Resource {
+    Resource::new(apis::mpijob::API_VERSION, apis::mpijob::KIND)
+}
+
 /// Does what is to be done now, for all jobs. Returns true if it changed something.
 pub(super) fn reconcile<B: ClusterBackend>(backend: &mut B) -> Result<bool, ApiError> {
-    let resource = Resource::new("kubeflow.org/v2beta1", "MPIJob");
+    let resource = resource();
     let mut changed = false;
     for job in backend.cluster().objects_of(&resource) {
         if !is_deleting(&job) {

@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apis::Resource;
+use apis::mpijob::{API_VERSION, KIND};
 use engine::Job;
 use model::JobKey;
 use proptest::test_runner::TestRng;
 use serde_json::{Value, json};
 use simulator::controllers::Controller;
-use simulator::controllers::mpi_operator::{JOB, ROLE};
+use simulator::controllers::mpi_operator::{self, JOB, ROLE};
 use simulator::simulation::Simulation;
 use simulator::trainer::{Program, Trainer};
 
@@ -39,10 +39,6 @@ pub(super) struct Others {
     trainer: Trainer,
 }
 
-pub(super) fn resource() -> Resource {
-    Resource::new("kubeflow.org/v2beta1", "MPIJob")
-}
-
 fn env(values: &[(&str, usize)]) -> Value {
     values.iter().map(|(name, value)| json!({"name": name, "value": value.to_string()})).collect()
 }
@@ -66,7 +62,7 @@ pub(super) fn job(rng: &mut TestRng, mut metadata: Value) -> Value {
     metadata["labels"]["vodascheduler/accelerator"] = json!("a100");
     let launcher = json!({"name": "mpi", "image": "i", "env": sizes(rng, replicas)});
     let worker = json!({"name": "mpi", "image": "i", "resources": {"limits": {RESOURCE: width}}});
-    json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": metadata, "spec": {
+    json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {
         "slotsPerWorker": 1,
         "runPolicy": {"cleanPodPolicy": pick(rng, &["Running", "Running", "All", "None"]), "suspend": true},
         "mpiReplicaSpecs": {
@@ -129,7 +125,7 @@ pub(super) fn whole_or_nothing(simulation: &Simulation, key: &JobKey, job: &Job)
     let (ended, live): (Vec<&Arc<Value>>, Vec<&Arc<Value>>) =
         pods.iter().filter(is_worker).partition(|pod| has_ended(pod));
     let share = job.holding.share.len();
-    let object = simulation.backend.cluster.get(&resource(), &key.namespace, &key.name);
+    let object = simulation.backend.cluster.get(&mpi_operator::resource(), &key.namespace, &key.name);
     let is_suspended = object.is_some_and(|object| object["spec"]["runPolicy"]["suspend"] == true);
     if is_suspended != (share == 0) {
         return Err(format!("{}: {:?} with {share} places, and suspend is {is_suspended}", key.name, job.phase));
@@ -160,7 +156,7 @@ pub(super) fn left(simulation: &Simulation) -> usize {
     let cluster = &simulation.backend.cluster;
     let has_ended_job = |pod: &&Arc<Value>| {
         let name = pod["metadata"]["labels"][JOB].as_str();
-        let job = name.and_then(|name| cluster.get(&resource(), "default", name));
+        let job = name.and_then(|name| cluster.get(&mpi_operator::resource(), "default", name));
         let conditions = job.and_then(|job| job["status"]["conditions"].as_array().cloned()).unwrap_or_default();
         let is_end = |condition: &Value| matches!(condition["type"].as_str(), Some("Succeeded" | "Failed"));
         conditions.iter().any(is_end)

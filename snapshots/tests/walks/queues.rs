@@ -14,6 +14,7 @@ use cluster::{CatchUp, NodeState};
 use model::{Config, Kind, Phase};
 use proptest::test_runner::TestRng;
 use serde_json::{Value, json};
+use simulator::controllers::mpi_operator;
 use simulator::crash::{Crash, LogAfterCrash};
 use simulator::scenario::{Boundary, NodeSpec};
 use simulator::simulation::Simulation;
@@ -223,7 +224,7 @@ impl Walk {
         let Some(manifest) = self.manifests.get(self.submitted) else { return "nothing".to_owned() };
         self.submitted += 1;
         self.simulation.backend.cluster.apply(manifest).expect("the manifest is accepted");
-        if let Some(others) = self.mpi.as_mut().filter(|_| Resource::of(manifest) == mpi::resource()) {
+        if let Some(others) = self.mpi.as_mut().filter(|_| Resource::of(manifest) == mpi_operator::resource()) {
             others.submit(&mut self.rng, manifest);
         }
         format!("submit {}", manifest["metadata"]["name"])
@@ -263,7 +264,7 @@ impl Walk {
                 drop(self.simulation.backend.cluster.merge_patch(&resource, "default", &name, &patch, false));
                 format!("{name}: {patch}")
             }
-            _ if resource == mpi::resource() => {
+            _ if resource == mpi_operator::resource() => {
                 let patch = mpi::edit(&mut self.rng);
                 drop(self.simulation.backend.cluster.merge_patch(&resource, "default", &name, &patch, false));
                 format!("{name}: {patch}")

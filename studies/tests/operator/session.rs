@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apis::Resource;
 use apis::objects::{annotated_mirror, at, list_at, name, namespace, text_at};
+use apis::{Resource, mpijob};
 use model::{Config, Timestamp};
 use scheduler::GpuType;
 use serde_json::{Value, json};
 use simulator::ClusterBackend as _;
-use simulator::controllers::Controller;
+use simulator::controllers::{Controller, mpi_operator};
 use simulator::scenario::NodeSpec;
 use simulator::simulation::Simulation;
 use simulator::trainer::{Program, Trainer};
@@ -216,7 +216,7 @@ impl Session<'_> {
     /// Returns the node that was decided for a worker.
     fn decided_node(&self, pod: &Value) -> Option<String> {
         let (job, index) = name(pod).split_once("-worker-").map(|(job, n)| (job.to_owned(), n.parse::<u64>()))?;
-        let object = self.simulation.backend.cluster().get(&mpi_job(), "default", &job)?;
+        let object = self.simulation.backend.cluster().get(&mpi_operator::resource(), "default", &job)?;
         let mirror = annotated_mirror(&object)?;
         let mut left = index.ok()?;
         for nodes in list_at(&mirror, &["share", "worker"]) {
@@ -255,7 +255,7 @@ impl Session<'_> {
 
     fn note_sizes(&mut self) {
         let at_ms = self.since_origin();
-        for job in self.simulation.backend.cluster().objects_of(&mpi_job()) {
+        for job in self.simulation.backend.cluster().objects_of(&mpi_operator::resource()) {
             let place = place(&name(&job));
             let suspended = at(&job, &["spec", "runPolicy", "suspend"]).and_then(Value::as_bool).unwrap_or_default();
             let replicas = at(&job, &["spec", "mpiReplicaSpecs", "Worker", "replicas"]).and_then(Value::as_u64);
@@ -266,10 +266,6 @@ impl Session<'_> {
             }
         }
     }
-}
-
-fn mpi_job() -> Resource {
-    Resource::new("kubeflow.org/v2beta1", "MPIJob")
 }
 
 fn job_name(place: usize) -> String {
@@ -299,8 +295,8 @@ fn manifest(place: usize, job: &WorkloadJob) -> Value {
     let mut launcher = container(json!({}));
     launcher["env"] = json!(env);
     json!({
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
+        "apiVersion": mpijob::API_VERSION,
+        "kind": mpijob::KIND,
         "metadata": {"name": job_name(place), "namespace": "default", "labels": {
             "trainyard.dev/queue": "voda",
             "trainyard.dev/category": job.category.replace('/', "-"),

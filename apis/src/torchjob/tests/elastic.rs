@@ -50,7 +50,7 @@ fn written_notes_are_read_as_they_were_meant() {
     let object = annotated(&json!({}));
     let (key, spec, manifest) = accepted(&TorchJob::default(), &object);
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-    let patch = |notes: &Notes| TorchJob::default().notes(source, &engine::Job::default(), notes, Timestamp(T0));
+    let patch = |notes: &Notes| TorchJob::default().notes(source, notes, Timestamp(T0));
     let asked = Notes { requested: Some(Checkpoint { version: 4, done: false }), ..Notes::default() };
     let written = patch(&asked);
     assert_eq!(written.get("spec"), None);
@@ -65,13 +65,13 @@ fn written_notes_are_read_as_they_were_meant() {
         marked: false,
         restarts: Some(false),
         replicas: None,
-        storage_node: false,
+        storage_node: Some("n1".into()),
     };
     let written = patch(&done);
     let read = noted(&annotated(&written["metadata"]["annotations"]));
     assert_eq!((read.failed_over, read.elastic.unwrap().requested), (done.failed_over, done.requested));
     assert_eq!((read.elastic.unwrap().starts, read.elastic.unwrap().scaling), (true, Some(true)));
-    assert_eq!(read.restarts, Some(false));
+    assert_eq!((read.restarts, read.storage_node), (Some(false), done.storage_node.clone()));
     assert_eq!(
         written["spec"],
         json!({"torchTaskSpecs": {"Master": {"template": {"metadata": {"annotations":

@@ -117,7 +117,7 @@ impl Info {
 pub(super) struct Answer {
     pub(super) algorithm: String,
     /// Number of jobs.
-    pub(super) jobs: usize,
+    pub(super) jobs: u32,
     /// GPUs to be given.
     pub(super) gpus: u32,
     /// GPUs by the name of the job.
@@ -139,7 +139,7 @@ pub(super) fn answer(body: &[u8]) -> Result<Answer, Refusal> {
         let gpus: &mut u32 = given.entry(job.id.to_string()).or_default();
         *gpus = (*gpus).max(grant.gpus);
     }
-    Ok(Answer { algorithm: request.algorithm, jobs: jobs.len(), gpus, given })
+    Ok(Answer { algorithm: request.algorithm, jobs: u32::try_from(jobs.len()).unwrap_or(u32::MAX), gpus, given })
 }
 
 #[cfg(test)]

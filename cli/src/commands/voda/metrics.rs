@@ -94,7 +94,7 @@ pub(super) struct Metrics {
     namespace: String,
     created: Requests,
     deleted: Requests,
-    /// What the allocator was asked for: jobs, GPUs, seconds.
+    /// Jobs and GPUs of the requests to the allocator, and the seconds that the algorithm took.
     asked: [Histogram; 3],
     asked_of: [Summaries; 3],
     /// By type of GPU.
@@ -125,10 +125,9 @@ impl Metrics {
     }
 
     /// Notes an allocation.
-    #[allow(clippy::cast_precision_loss)] // numbers of jobs and GPUs
-    pub(super) fn allocate(&self, algorithm: &str, jobs: usize, gpus: u64, took: Duration) {
+    pub(super) fn allocate(&self, algorithm: &str, jobs: u32, gpus: u32, took: Duration) {
         let of = OfAlgorithm { algorithm: algorithm.to_owned() };
-        let figures = [jobs as f64, gpus as f64, took.as_secs_f64()];
+        let figures = [f64::from(jobs), f64::from(gpus), took.as_secs_f64()];
         for ((all, labelled), figure) in self.asked.iter().zip(&self.asked_of).zip(figures) {
             all.observe(figure);
             labelled.get_or_create(&of).observe(figure);

@@ -91,15 +91,14 @@ impl IntoResponse for Refusal {
 
 type Answer = Result<String, Refusal>;
 
-/// What the routes share.
+/// Requests and figures that all routes share.
 struct Served<O> {
     voda: Voda<O>,
     metrics: Metrics,
 }
 
-/// Type of the answers to `GET /metrics`.
-const METRICS_TYPE: [(header::HeaderName, &str); 1] =
-    [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")];
+/// Header of the answers to `GET /metrics`.
+const METRICS_TYPE: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, listener::METRICS_TYPE)];
 
 /// Routes of the training service.
 fn training<O: ApiServer>(served: Arc<Served<O>>) -> Router {
@@ -153,7 +152,7 @@ fn allocator<O: ApiServer>(served: Arc<Served<O>>) -> Router {
         let begun = Instant::now();
         match allocation::answer(&body) {
             Ok(answer) => {
-                served.metrics.allocate(&answer.algorithm, answer.jobs, answer.gpus.into(), begun.elapsed());
+                served.metrics.allocate(&answer.algorithm, answer.jobs, answer.gpus, begun.elapsed());
                 (StatusCode::OK, JSON, json!(answer.given).to_string())
             }
             Err(refusal) => {

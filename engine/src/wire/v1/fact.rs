@@ -6,10 +6,11 @@ use model::{Incarnation, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, 
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
+use super::coordination::QuotaFact;
 use super::event::{EndRequest, Mirror, Phase};
 use super::notes::Noted;
 use super::progress::Progress;
-use super::share::{LabelSelector, QueueReport, ShareChange};
+use super::share::{QueueReport, ShareChange};
 use super::spec::{Config, FieldError, JobSpec, Keep, Kind, OwnedRef};
 use super::{forms, is_default};
 
@@ -28,7 +29,6 @@ forms! {
     Missing: model::Missing,
     NodeFact: model::NodeFact,
     ClassFact: model::ClassFact,
-    QuotaFact: model::QuotaFact,
     Adopted: model::fact::Adopted,
     Milestone: model::fact::Milestone,
     ObjectRef: model::ObjectRef,
@@ -350,22 +350,6 @@ pub(super) struct ClassFact {
     #[serde(default, skip_serializing_if = "is_default")]
     #[serde(rename = "default")]
     is_default: bool,
-}
-
-#[serde_as]
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "model::QuotaFact")]
-pub(super) struct QuotaFact {
-    namespace: Text,
-    name: Text,
-    rv: ResourceVersion,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    hard: BTreeMap<Text, u64>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    used: BTreeMap<Text, u64>,
-    #[serde_as(as = "LabelSelector")]
-    #[serde(default, skip_serializing_if = "is_default")]
-    scopes: model::LabelSelector,
 }
 
 #[serde_as]

@@ -1,12 +1,13 @@
 //! Forms of what users and operators set: job specs, their errors, policies, and the configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use model::{Text, Timestamp};
+use model::Text;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
 use super::autoscaler::Autoscaler;
+use super::coordination::{Coordination, QueueSelector};
 use super::share::{Demand, GpuRequest, QueueSpec, SizeRange};
 use super::{forms, is_default};
 
@@ -38,9 +39,6 @@ forms! {
     Keep: model::Keep,
     Ends: model::Ends,
     Milestones: model::Milestones,
-    Coordination: model::Coordination,
-    ScopedRequest: model::ScopedRequest,
-    QueueSelector: model::QueueSelector,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -165,43 +163,6 @@ pub(super) struct JobSpec {
     restarts_by: Option<(Text, Text)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     storage_group: Option<Text>,
-}
-
-#[serde_as]
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Coordination")]
-pub(super) struct Coordination {
-    tenant: Text,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    priority: Option<i32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    class: Option<Text>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    tasks: u32,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    request: BTreeMap<Text, u64>,
-    #[serde_as(as = "Vec<ScopedRequest>")]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    scoped: Vec<model::ScopedRequest>,
-    submitted: Timestamp,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "model::ScopedRequest")]
-pub(super) struct ScopedRequest {
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    scopes: BTreeMap<Text, Text>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    request: BTreeMap<Text, u64>,
-}
-
-#[allow(clippy::enum_variant_names)] // the names that the flag has
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "model::QueueSelector")]
-pub(super) enum QueueSelector {
-    RoundRobin,
-    WeightedRoundRobin,
-    SmoothWeightedRoundRobin,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for

@@ -1,15 +1,15 @@
-//! What holds of queues and their jobs at rest.
+//! Checks of queues and their jobs at rest: nothing is under way, no job is in between, and what waits has a reason.
 
 use engine::Job;
 use engine::queues::report;
 use model::JobKey;
 use serde_json::Value;
 
-use super::super::{core, mpi, rest};
+use super::super::{core, has_ended, mpi, rest};
 use super::Walk;
 
 impl Walk {
-    /// What holds at rest.
+    /// Checks a walk at rest.
     pub(super) fn check(&self) -> Result<(), String> {
         if let Some(problem) = &self.stopped {
             return Err(problem.clone());
@@ -67,16 +67,14 @@ impl Walk {
 
     /// Returns true if a job runs. It has all of its pods, or none.
     fn whole_or_nothing(&self, key: &JobKey, job: &Job) -> Result<bool, String> {
-        if key.kind == mpi::resource().kind {
+        if *key.kind == *apis::mpijob::KIND {
             return mpi::whole_or_nothing(&self.simulation, key, job);
         }
         // A job whose spec cannot be accepted after its log was lost keeps the places that its object tells.
         let Some(spec) = job.spec() else { return Ok(!job.holding.share.is_empty()) };
         let pods = self.simulation.backend.cluster.objects_of(&core("Pod"));
         let owned = |pod: &&std::sync::Arc<Value>| pod["metadata"]["ownerReferences"][0]["uid"] == *key.uid.0;
-        let live =
-            |pod: &&std::sync::Arc<Value>| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let have = pods.iter().filter(owned).filter(live).count();
+        let have = pods.iter().filter(owned).filter(|pod| !has_ended(pod)).count();
         let done: usize = job.groups.values().map(|group| group.done.len() + group.lost.len()).sum();
         let want: u32 = spec.groups.iter().map(|group| group.replicas).sum();
         let want = usize::try_from(want).unwrap_or_default();
