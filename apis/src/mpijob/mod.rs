@@ -1,7 +1,7 @@
 //! MPIJob (`kubeflow.org/v2beta1`), as Voda schedules it. Its pods, status and definition are the MPI operator's.
 //!
 //! Trainyard decides when a job starts, on which nodes, and when it halts. Each file has one direction: `spec` reads the object,
-//! `steering` the fields that tell the MPI operator what was decided, `state` writes and reads the mirror beside them, `crd` is the part
+//! `steering` the fields that tell the MPI operator what was decided, `tolerations` those of them about Voda's taints, `state` writes and reads the mirror beside them, `crd` is the part
 //! of the schema that is read, `words` the vocabulary. A job that names neither a queue nor a type of GPU is left alone. Tests:
 //! `tests.rs`.
 
@@ -9,6 +9,7 @@ mod crd;
 mod spec;
 mod state;
 mod steering;
+mod tolerations;
 mod words;
 
 #[cfg(test)]
@@ -100,8 +101,7 @@ impl JobApi for MpiJob {
     }
 
     fn state_patch(&self, key: &JobKey, job: &engine::Job, source: Option<RenderInput<'_>>) -> Option<Value> {
-        let template = source.map(|source| source.manifest.get("template").cloned().unwrap_or_default());
-        Some(state::patch(key, job, template))
+        Some(state::patch(key, job, source.map(|source| source.manifest)))
     }
 
     fn phase_word(&self, phase: Phase) -> &'static str {

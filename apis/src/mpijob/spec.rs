@@ -11,8 +11,8 @@ use model::{
 use serde_json::{Value, json};
 
 use super::crd::spec_schema;
-use super::steering;
 use super::words::{ACCELERATOR, LAUNCHER, MANAGER, MAX_VARIABLES, SUSPEND, WORKER, WORKER_LOWER};
+use super::{steering, tolerations};
 use crate::demand::QUEUE;
 use crate::fields::{Findings, join};
 use crate::kueue::QUEUE_NAME;
@@ -90,11 +90,15 @@ fn job_spec() -> JobSpec {
 
 /// Returns true for a job that is scheduled here: it names a queue, or a type of GPU as Voda's jobs do, and no other admits it.
 fn is_scheduled(object: &Value) -> bool {
-    let selector = ["spec", "mpiReplicaSpecs", WORKER, "template", "spec", "nodeSelector", ACCELERATOR];
-    let asks =
-        label(object, QUEUE).is_some() || label(object, ACCELERATOR).is_some() || at(object, &selector).is_some();
+    let asks = label(object, QUEUE).is_some() || names_accelerator(object);
     let manager = text_at(object, &["spec", "runPolicy", "managedBy"]);
     asks && label(object, QUEUE_NAME).is_none() && manager.is_none_or(|manager| manager == MANAGER)
+}
+
+/// Returns true for a job that names a type of GPU, as Voda's jobs do.
+pub(super) fn names_accelerator(object: &Value) -> bool {
+    let selector = ["spec", "mpiReplicaSpecs", WORKER, "template", "spec", "nodeSelector", ACCELERATOR];
+    label(object, ACCELERATOR).is_some() || at(object, &selector).is_some()
 }
 
 /// Returns true if the environment of the launcher names the number of workers, so that it is written into the object.
@@ -175,8 +179,15 @@ pub(super) fn level(object: &Value) -> u32 {
     priority(spec, &mut Findings::default()).unwrap_or_default()
 }
 
-/// Returns what the workers are rendered from: their template as its user wrote it.
+/// Returns what the steered fields are rendered from, as their user wrote it: the template of the workers, and for a job that tolerates
+/// Voda's taints the tolerations of its launcher.
 fn manifest(object: &Value) -> Value {
-    let template = at(object, &["spec", "mpiReplicaSpecs", WORKER, "template"]).cloned().unwrap_or_default();
-    json!({"template": steering::own(template)})
+    let template = |part| at(object, &["spec", "mpiReplicaSpecs", part, "template"]);
+    let mut workers = steering::own(template(WORKER).cloned().unwrap_or_default());
+    if !names_accelerator(object) {
+        return json!({"template": workers});
+    }
+    let launcher = tolerations::own(template(LAUNCHER).unwrap_or(&Value::Null));
+    tolerations::strip(&mut workers);
+    json!({"template": workers, "launcher": {"tolerations": launcher}})
 }

@@ -45,7 +45,7 @@ fn reported_end(object: &Value) -> Option<Box<ReportedEnd>> {
 }
 
 /// Renders the merge patch that writes the state and the steered fields. A job whose spec was never valid is suspended.
-pub(super) fn patch(key: &JobKey, job: &Job, template: Option<Value>) -> Value {
+pub(super) fn patch(key: &JobKey, job: &Job, manifest: Option<&Value>) -> Value {
     let remarks = remarks::of(&MpiJob, key, job);
     let last = job.milestones.back().map(|milestone| milestone.message.to_string());
     let message = remarks.first().map(|remark| format!("{}: {}", remark.kind, remark.message)).or(last);
@@ -54,7 +54,7 @@ pub(super) fn patch(key: &JobKey, job: &Job, template: Option<Value>) -> Value {
         PHASE: phase_word(job.phase),
         MESSAGE: message.filter(|message| !message.is_empty()),
     });
-    let steering = template.map(|template| Steering::wanted(template, job));
+    let steering = manifest.map(|manifest| Steering::wanted(manifest, job));
     // What an ended job has is the MPI operator's to clean up.
     let steering = steering.filter(|_| !job.phase.is_terminal());
     if let Some(annotations) = annotations.as_object_mut() {

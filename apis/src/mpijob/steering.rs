@@ -1,4 +1,4 @@
-//! Fields of an MPIJob by which the MPI operator is told what was decided: whether the job may have pods, and on which nodes.
+//! Fields of an MPIJob by which the MPI operator is told what was decided: whether the job may have pods, how many, and on which nodes.
 //!
 //! They are written together with the mirror, in one patch. A digest of them stands beside the mirror and tells when another client
 //! changed them. Tests: `tests.rs`.
@@ -7,10 +7,10 @@ use engine::Job;
 use model::Text;
 use serde_json::{Map, Value, json};
 
-use super::spec;
-use super::words::{WORKER, WORKER_LOWER};
+use super::words::{LAUNCHER, WORKER, WORKER_LOWER};
+use super::{spec, tolerations};
 use crate::demand::{self, QUEUE};
-use crate::objects::{at, text_at};
+use crate::objects::{at, list_at, text_at};
 use crate::owned::digest;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -26,19 +26,29 @@ pub(super) struct Steering {
     affinity: Value,
     /// Number of workers, where the environment of the launcher names it.
     replicas: Option<u64>,
+    /// Tolerations of the launcher and of the workers, of a job that tolerates Voda's taints.
+    tolerations: Option<[Vec<Value>; 2]>,
 }
 
 impl Steering {
     /// Returns the fields of an object.
     pub(super) fn of(object: &Value) -> Self {
-        let template = at(object, &["spec", "mpiReplicaSpecs", WORKER, "template"]).unwrap_or(&Value::Null);
+        let of_part = |part| at(object, &["spec", "mpiReplicaSpecs", part, "template"]).unwrap_or(&Value::Null);
+        let tolerated = |part| list_at(of_part(part), &["spec", "tolerations"]).to_vec();
+        let tolerations = spec::names_accelerator(object).then(|| [tolerated(LAUNCHER), tolerated(WORKER)]);
         let suspend = at(object, &["spec", "runPolicy", "suspend"]).and_then(Value::as_bool);
         let replicas = at(object, &["spec", "mpiReplicaSpecs", WORKER, "replicas"]).and_then(Value::as_u64);
-        Self::with(suspend.unwrap_or_default(), template, replicas.filter(|_| spec::is_sized(object)))
+        let replicas = replicas.filter(|_| spec::is_sized(object));
+        Self { tolerations, ..Self::with(suspend.unwrap_or_default(), of_part(WORKER), replicas) }
     }
 
-    /// Returns the fields that a job shall have, given the template of its workers as its user wrote it.
-    pub(super) fn wanted(mut template: Value, job: &Job) -> Self {
+    /// Returns the fields that a job shall have, given what its user wrote in their place: the manifest of its spec.
+    pub(super) fn wanted(manifest: &Value, job: &Job) -> Self {
+        let mut template = manifest.get("template").cloned().unwrap_or_default();
+        let tolerations = manifest.get("launcher").map(|launcher| {
+            let of_launcher = list_at(launcher, &["tolerations"]).to_vec();
+            [of_launcher, tolerations::own(&template)].map(tolerations::with_voda)
+        });
         let is_suspended = job.spec().is_some_and(|spec| spec.suspended);
         let nodes = job.holding.share.groups.get(WORKER_LOWER).map_or(&[][..], Vec::as_slice);
         let mut names: Vec<&str> = nodes.iter().map(|node| &**node).collect();
@@ -60,7 +70,7 @@ impl Steering {
             0 => u64::from(group.size_range().preferred),
             granted => u64::try_from(granted).unwrap_or(u64::MAX),
         });
-        Self::with(suspend, &template, replicas)
+        Self { tolerations, ..Self::with(suspend, &template, replicas) }
     }
 
     fn with(suspend: bool, template: &Value, replicas: Option<u64>) -> Self {
@@ -69,25 +79,35 @@ impl Steering {
             suspend,
             queue: text_at(template, &["metadata", "labels", QUEUE]).map(Text::from),
             affinity: at(template, &["spec", "affinity"]).cloned().unwrap_or_default(),
+            tolerations: None,
         }
     }
 
     /// Returns the digest that stands beside the mirror.
     pub(super) fn digest(&self) -> Text {
-        digest(&json!([self.suspend, self.queue.as_deref(), self.affinity, self.replicas]))
+        let fields = json!([self.suspend, self.queue.as_deref(), self.affinity, self.replicas]);
+        // A job without them has the digest that it had before there were tolerations.
+        digest(&match &self.tolerations {
+            Some(tolerations) => json!([fields, tolerations]),
+            None => fields,
+        })
     }
 
     /// Returns the merge patch of `spec` that writes them.
     pub(super) fn patch(&self) -> Value {
-        let template = json!({
-            "metadata": {"labels": {QUEUE: self.queue.as_deref()}},
-            "spec": {"affinity": replacing(&self.affinity)},
-        });
-        let mut worker = json!({"template": template});
-        if let (Some(replicas), Some(worker)) = (self.replicas, worker.as_object_mut()) {
+        let mut spec = Map::from_iter([("affinity".to_owned(), replacing(&self.affinity))]);
+        let mut parts = Map::new();
+        if let Some([launcher, workers]) = &self.tolerations {
+            spec.insert("tolerations".to_owned(), json!(workers));
+            parts.insert(LAUNCHER.to_owned(), json!({"template": {"spec": {"tolerations": launcher}}}));
+        }
+        let template = json!({"metadata": {"labels": {QUEUE: self.queue.as_deref()}}, "spec": spec});
+        let mut worker = Map::from_iter([("template".to_owned(), template)]);
+        if let Some(replicas) = self.replicas {
             worker.insert("replicas".to_owned(), json!(replicas));
         }
-        json!({"runPolicy": {"suspend": self.suspend}, "mpiReplicaSpecs": {WORKER: worker}})
+        parts.insert(WORKER.to_owned(), Value::Object(worker));
+        json!({"runPolicy": {"suspend": self.suspend}, "mpiReplicaSpecs": parts})
     }
 }
 

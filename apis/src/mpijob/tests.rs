@@ -198,3 +198,30 @@ fn workers_are_told_by_their_names() {
     assert_eq!(slot("j-worker-2", "worker").as_deref(), Some("worker-2"));
     assert_eq!((slot("j-launcher", "launcher"), slot("other-worker-2", "worker")), (None, None));
 }
+
+#[test]
+fn a_job_with_a_type_of_gpu_tolerates_the_taints_of_voda() {
+    let own_toleration = json!({"key": "team", "operator": "Exists"});
+    let voda = json!({"key": "vodascheduler/hostname", "operator": "Exists", "effect": "NoExecute"});
+    let tolerations =
+        |object: &Value, part: &str| object["spec"]["mpiReplicaSpecs"][part]["template"]["spec"]["tolerations"].clone();
+    let mut object = object(&json!([]));
+    object["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["tolerations"] = json!([own_toleration]);
+    let plain = written(&object, &job(&object, &["n1"]));
+    assert_eq!(tolerations(&plain, WORKER), json!([own_toleration]), "a job of no type of GPU is left as it is");
+    assert_eq!(tolerations(&plain, LAUNCHER), Value::Null);
+
+    object["metadata"]["labels"][ACCELERATOR] = json!("a100");
+    let steered = written(&object, &job(&object, &["n1"]));
+    assert_eq!(tolerations(&steered, WORKER), json!([own_toleration, voda]));
+    assert_eq!(tolerations(&steered, LAUNCHER), json!([voda]));
+    // What was written is no edit by its user, and is not written twice.
+    assert_eq!(MpiJob.spec_fact(&steered), MpiJob.spec_fact(&object));
+    assert_eq!(written(&steered, &job(&steered, &["n1"])), steered);
+
+    // Another client took it away: it is written again.
+    let mut taken = steered.clone();
+    taken["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["tolerations"] = json!([]);
+    assert_ne!(MpiJob.job_fact(&steered).mirror, Stamp::default());
+    assert_eq!(MpiJob.job_fact(&taken).mirror, Stamp::default());
+}

@@ -30,6 +30,8 @@ pub(super) const JOB_LABEL: &str = "training.kubeflow.org/job-name";
 pub(super) const ROLE_LABEL: &str = "training.kubeflow.org/job-role";
 /// Label, or node selector of the workers, that tells the type of GPU: Voda's mark of a job that it schedules.
 pub const ACCELERATOR: &str = "vodascheduler/accelerator";
+/// Key of the taints of Voda's nodes: `vodascheduler/hostname=<node>:NoExecute`.
+pub(super) const HOSTNAME: &str = "vodascheduler/hostname";
 /// Variables of the launcher with the most workers, in both spellings.
 pub const MAX_VARIABLES: [&str; 2] = ["MAX_NUM_PROC", "MAX_NP"];
 /// Annotation by which a user suspends a job. The field `runPolicy.suspend` tells the MPI operator what was decided.
