@@ -6,10 +6,11 @@
 //!   and linked up to the stored head: sled erases what it takes for torn, and damage must stay as it was found. If the
 //!   blocks are all there and sled loses them, the epoch is rebuilt from them.
 //! * [`SledLog::open_copy`] for readers in other processes, writer or not.
+//! * [`SledLog::open_recent`] for readers that need the present state only.
 //! * [`verify`] and [`salvage`] for damaged logs: what is wrong where, and the records before it.
 //!
 //! Nothing here panics or hangs on any content of the files. Tests: `tests/` (`conformance`, `damage`, `crash`,
-//! `compaction`, `copy`, `syncs`).
+//! `compaction`, `copy`, `recent`, `syncs`).
 
 mod copy;
 mod engine;
@@ -19,6 +20,7 @@ mod links;
 pub mod medium;
 mod open;
 mod raw;
+mod recent;
 mod store;
 
 use std::fs;
@@ -36,6 +38,7 @@ use crate::log::delegate_log;
 use crate::types::EventLog;
 
 pub use self::copy::{salvage, verify};
+pub use self::recent::Recent;
 
 /// Settings for opening a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -123,5 +126,14 @@ impl SledLog {
     /// [`Error::Damaged`] when acknowledged records cannot be read, [`Error::NotALog`], or IO errors.
     pub fn open_copy(dir: impl AsRef<Path>) -> Result<Self, Error> {
         copy::open_copy(dir.as_ref())
+    }
+
+    /// Opens the end of the log in `dir` for reading, even while a writer has it open: the state that is cached beside it, and the
+    /// records after that. Nothing in `dir` changes, and of the records before nothing is read.
+    ///
+    /// `None` where that is not possible: no state is cached, it does not belong to this log, or a file cannot be read. A copy of
+    /// the whole log ([`SledLog::open_copy`]) tells what is wrong.
+    pub fn open_recent(dir: impl AsRef<Path>) -> Option<Recent> {
+        recent::open(dir.as_ref())
     }
 }

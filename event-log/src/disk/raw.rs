@@ -15,7 +15,7 @@ use memchr::memmem;
 use model::Position;
 
 use super::links::{Node, RawBlock, nodes, pick};
-use crate::block::{Block, BlockKey, HEADER_BYTES, Header, HeaderFault, MAGIC, MAX_BLOCK_BYTES};
+use crate::block::{Block, BlockKey, HEADER_BYTES, Header, HeaderFault, MAGIC, MAX_BLOCK_BYTES, tag};
 use crate::digest::Head;
 use crate::error::Error;
 use crate::store::{BlockIter, Blocks, Store};
@@ -58,6 +58,19 @@ impl RawScan {
     pub(super) fn read(&mut self, path: &Path) -> Result<(), Error> {
         let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
         self.read_from(file).map_err(|e| Error::io("copy", path, e))
+    }
+
+    /// Reads a part of a data file: up to `length` bytes from `offset` on.
+    pub(super) fn read_part(&mut self, file: &File, offset: u64, length: u64) -> io::Result<()> {
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+        let mut count = 0;
+        while let Some(rest) = bytes.get_mut(count..).filter(|rest| !rest.is_empty()) {
+            match file.read_at(rest, offset.saturating_add(count as u64))? {
+                0 => break,
+                more => count += more,
+            }
+        }
+        self.read_from(bytes.get(..count).unwrap_or_default())
     }
 
     fn read_from(&mut self, mut file: impl io::Read) -> io::Result<()> {
@@ -107,7 +120,16 @@ impl RawScan {
 
     /// Chooses the chain: from the checkpoint or the beginning, group by group, through the stored head if that can be
     /// reached, as far as possible.
-    pub(super) fn choose(mut self, stored: Option<Head>) -> Result<(Chosen, Self), Error> {
+    pub(super) fn choose(self, stored: Option<Head>) -> Result<(Chosen, Self), Error> {
+        self.choose_from(None, stored)
+    }
+
+    /// Chooses the chain after a head in the same way; what comes before that is left out.
+    pub(super) fn choose_after(self, head: Head, stored: Head) -> Result<(Chosen, Self), Error> {
+        self.choose_from(Some(head), Some(stored))
+    }
+
+    fn choose_from(mut self, after: Option<Head>, stored: Option<Head>) -> Result<(Chosen, Self), Error> {
         if let Some(needed) = self.newer {
             return Err(Error::TooNew { needed, have: crate::block::FORMAT });
         }
@@ -116,8 +138,9 @@ impl RawScan {
         self.found.dedup_by_key(|f| (f.group(), f.key));
         let nodes = nodes(&self.found);
         let (records, checkpoints): (Vec<&Node>, Vec<&Node>) = nodes.iter().partition(|node| !node.checkpoint);
-        let base = checkpoints.last().copied();
-        let start = base.map_or((0, 0), |node| (node.end, node.tag));
+        let base = checkpoints.last().copied().filter(|_| after.is_none());
+        let begin = after.map(|head| (head.position.0, tag(&head.digest)));
+        let start = begin.or_else(|| base.map(|node| (node.end, node.tag))).unwrap_or_default();
         let picked = pick(&records, start, stored);
 
         let mut index = Vec::new();
