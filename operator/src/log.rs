@@ -84,7 +84,10 @@ impl Operator {
     }
 
     /// Returns the present state as a checkpoint at the log's head.
-    fn checkpoint(&self) -> Result<Checkpoint, Error> {
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be encoded.
+    pub fn checkpoint(&self) -> Result<Checkpoint, Error> {
         let head = self.log.head();
         let state = self.state.to_checkpoint().map_err(Error::Encode)?;
         Ok(Checkpoint { position: head.position, term: self.state.stamp.term, digest: head.digest, state })

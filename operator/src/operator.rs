@@ -42,7 +42,8 @@ pub struct Options {
 ///
 /// # Methods
 /// * The log: [`open`](Self::open), [`follow`](Self::follow) and [`follow_from`](Self::follow_from) for a standby,
-///   [`compact`](Self::compact) and [`cache_state`](Self::cache_state) for a long log, [`into_log`](Self::into_log).
+///   [`compact`](Self::compact) and [`cache_state`](Self::cache_state) for a long log, [`checkpoint`](Self::checkpoint) for a
+///   reader of the state, [`into_log`](Self::into_log).
 /// * Input: [`handle_event`](Self::handle_event) or [`handle_observed`](Self::handle_observed),
 ///   [`handle_answer`](Self::handle_answer). They store what the next turn takes in, and never fail.
 /// * Decisions: [`turn`](Self::turn), due when something came in or [`next_wake`](Self::next_wake) has passed.

@@ -15,7 +15,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use event_log::{Head, jsonl};
+use event_log::{Checkpoint, Head, jsonl};
 use futures_util::stream;
 use http::{StatusCode, header};
 use hyper::body::Bytes;
@@ -113,25 +113,36 @@ async fn head(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
+/// Beginning of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// This position, or the checkpoint that stands for it.
+    Position(Position),
+    /// A checkpoint of the present state.
+    Head,
+}
+
 /// Parameters of a request for records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LogQuery {
-    from: Position,
+    from: From,
     limit: u64,
     follow: bool,
 }
 
 impl LogQuery {
     fn parse(query: &str) -> Result<Self, String> {
-        let mut parameters = Self { from: Position(1), limit: u64::MAX, follow: false };
+        let mut parameters = Self { from: From::Position(Position(1)), limit: u64::MAX, follow: false };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let number = || match value.parse::<u64>() {
                 Ok(number) if number > 0 => Ok(number),
+                _ if name == "from" => Err(format!("{name}={value}: a whole number from 1 on, or head, is needed")),
                 _ => Err(format!("{name}={value}: a whole number from 1 on is needed")),
             };
             match name {
-                "from" => parameters.from = Position(number()?),
+                "from" if value == "head" => parameters.from = From::Head,
+                "from" => parameters.from = From::Position(Position(number()?)),
                 "limit" => parameters.limit = number()?,
                 "follow" => {
                     parameters.follow = match value {
@@ -160,35 +171,55 @@ async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuer
         return refusal(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", &message, &Value::Null);
     };
     let view = app.state.operator.view();
-    let now = *view.borrow();
-    if parameters.from > now.head.position.next() {
-        let message = format!("position {} was asked for and the log ends at {}", parameters.from, now.head.position);
-        let further = json!({"head": now.head.position, "digest": now.head.digest.to_string()});
-        return refusal(StatusCode::RANGE_NOT_SATISFIABLE, "BeyondHead", &message, &further);
-    }
+    let mut head = view.borrow().head;
+    let mut ready = VecDeque::new();
+    let next = match parameters.from {
+        From::Head => match present_state(&app).await {
+            Ok(checkpoint) => {
+                head = Head { position: checkpoint.position, digest: checkpoint.digest };
+                ready.extend(jsonl::checkpoint_line(checkpoint).into_iter().map(Bytes::from));
+                head.position.next()
+            }
+            Err(message) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &message, &Value::Null),
+        },
+        From::Position(from) if from > head.position.next() => {
+            let message = format!("position {from} was asked for and the log ends at {}", head.position);
+            let further = json!({"head": head.position, "digest": head.digest.to_string()});
+            return refusal(StatusCode::RANGE_NOT_SATISFIABLE, "BeyondHead", &message, &further);
+        }
+        From::Position(from) => from,
+    };
     let grown = WatchStream::from_changes(view).map(|_| ());
     let changed = WatchStream::from_changes(app.state.status.subscribe()).map(|_| ());
     let mut reading = LogReader {
         changes: Box::pin(grown.merge(changed)),
         state: app.state.status.subscribe(),
-        next: parameters.from,
+        next,
         left: parameters.limit,
-        until: (!parameters.follow).then_some(now.head.position),
-        ready: VecDeque::new(),
+        until: (!parameters.follow).then_some(head.position),
+        ready,
         app,
         _reader: reader,
         _kept: place.keep(),
     };
     // The first page is read before the response starts, so that its error has a status code.
-    if let Err(message) = reading.page(true).await {
+    if reading.ready.is_empty()
+        && let Err(message) = reading.page(true).await
+    {
         return refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &message, &Value::Null);
     }
     let lines = stream::unfold(reading, |mut reading| async {
         let piece = reading.piece().await.transpose()?;
         Some((piece, reading))
     });
-    let headers = [(header::CONTENT_TYPE.as_str(), "application/x-ndjson".to_owned()), (HEAD, head_text(&now.head))];
+    let headers = [(header::CONTENT_TYPE.as_str(), "application/x-ndjson".to_owned()), (HEAD, head_text(&head))];
     (headers, Body::from_stream(lines)).into_response()
+}
+
+/// Returns the present state, as the checkpoint that a log compacted now would begin with.
+async fn present_state(app: &App) -> Result<Checkpoint, String> {
+    let checkpoint = app.state.operator.with(|operator| operator.checkpoint()).await;
+    checkpoint.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
 }
 
 fn head_text(head: &Head) -> String {
@@ -280,13 +311,15 @@ mod tests {
     #[test]
     fn parameters_that_cannot_be_used_are_named() {
         let parameters = |query| LogQuery::parse(query);
-        let all = LogQuery { from: Position(1), limit: u64::MAX, follow: false };
+        let all = LogQuery { from: From::Position(Position(1)), limit: u64::MAX, follow: false };
         assert_eq!(parameters(""), Ok(all));
-        assert_eq!(parameters("follow=true&from=7"), Ok(LogQuery { from: Position(7), follow: true, ..all }));
+        let from = From::Position(Position(7));
+        assert_eq!(parameters("follow=true&from=7"), Ok(LogQuery { from, follow: true, ..all }));
+        assert_eq!(parameters("from=head"), Ok(LogQuery { from: From::Head, ..all }));
         assert_eq!(parameters("limit=3&follow=false"), Ok(LogQuery { limit: 3, ..all }));
         for (query, error) in [
-            ("from=0", "from=0: a whole number from 1 on is needed"),
-            ("from=-1", "from=-1: a whole number from 1 on is needed"),
+            ("from=0", "from=0: a whole number from 1 on, or head, is needed"),
+            ("from=-1", "from=-1: a whole number from 1 on, or head, is needed"),
             ("limit=x", "limit=x: a whole number from 1 on is needed"),
             ("limit", "limit=: a whole number from 1 on is needed"),
             ("follow=yes", "follow=yes: true or false is needed"),

@@ -74,6 +74,23 @@ async fn a_compacted_log_begins_with_its_checkpoint() {
 }
 
 #[tokio::test]
+async fn a_reader_of_the_state_gets_a_checkpoint_at_the_head() {
+    let served = Served::new(records(700, 0)).await;
+    let lines = remote(&served, "reader").state().await.unwrap();
+    let head = lines.head;
+    assert_eq!(head.position, Position(700));
+    let text = all(lines).await;
+    let reader = jsonl::Reader::new(&text[..], "answer").unwrap();
+    let state = reader.checkpoint().unwrap().clone();
+    assert_eq!((state.position, state.digest), (head.position, head.digest));
+    assert_eq!(reader.count(), 0, "no record comes after it");
+    let folded = engine::State::from_checkpoint(&state.state).unwrap();
+    assert_eq!(folded.stamp.position, Position(700));
+    let error = remote(&served, "stranger").state().await.unwrap_err();
+    assert!(matches!(&error, Error::Forbidden { .. }), "{error}");
+}
+
+#[tokio::test]
 async fn strangers_are_told_why_they_are_refused() {
     let served = Served::new(records(3, 0)).await;
     let refused = async |who: &str| remote(&served, who).log(Position(1), false).await.unwrap_err();

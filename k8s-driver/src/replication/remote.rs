@@ -198,7 +198,19 @@ impl Remote {
     /// # Errors
     /// Returns an error if it cannot be reached, or refuses.
     pub async fn log(&self, from: Position, follow: bool) -> Result<Lines, Error> {
-        let answer = self.get(&format!("/log?from={from}&follow={follow}")).await?;
+        self.lines(&format!("/log?from={from}&follow={follow}")).await
+    }
+
+    /// Requests the present state, as a log without records that begins with a checkpoint.
+    ///
+    /// # Errors
+    /// As for [`Remote::log`]. [`Error::Refused`] with code 400 by an operator that is older than this request.
+    pub async fn state(&self) -> Result<Lines, Error> {
+        self.lines("/log?from=head").await
+    }
+
+    async fn lines(&self, path: &str) -> Result<Lines, Error> {
+        let answer = self.get(path).await?;
         let head = answer.headers().get(HEAD).and_then(|text| parse_head(text.to_str().ok()?));
         let Some(head) = head else {
             let reason = "it answers, but not with a log".to_owned();
