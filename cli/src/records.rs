@@ -6,11 +6,15 @@ use std::io::{self, BufRead, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use engine::{Record, State};
-use event_log::disk::{Options, SledLog};
+use event_log::disk::{Options, Recent, SledLog};
 use event_log::{Checkpoint, EventLog, Frame, Head, jsonl};
+use model::Position;
 
 use crate::out::Failure;
 use crate::remote::{self, ServerArgs};
+
+/// Records after which a run caches its state beside the log: other commands read no more than these. So many are read in less than 50 ms.
+pub(crate) const CACHE_AFTER: u64 = 5_000;
 
 /// Result of one step of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,23 +56,13 @@ impl fmt::Display for LogSource {
     }
 }
 
+/// Takes one record in; it brings the state up to date.
+type Visit<'a> = &'a mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>;
+
 /// Shows every record of a log to `visit`, in order, holding one at a time. The state begins at the log's checkpoint, if it
 /// has one; `visit` brings it up to date. Gives the head of what was read.
-pub(crate) fn each(
-    source: &LogSource,
-    state: &mut State,
-    visit: &mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>,
-) -> Result<Head, Failure> {
-    let mut head = Head::default();
-    let mut begin = |checkpoint: Option<&Checkpoint>, head: &mut Head| -> Result<(), Failure> {
-        if let Some(checkpoint) = checkpoint {
-            *head = Head { position: checkpoint.position, digest: checkpoint.digest };
-            *state = State::from_checkpoint(&checkpoint.state)
-                .map_err(|e| Failure::new(format!("{source}: checkpoint {}: {e}", checkpoint.position)))?;
-        }
-        Ok(())
-    };
-    let mut reader = match source {
+pub(crate) fn each(source: &LogSource, state: &mut State, visit: Visit<'_>) -> Result<Head, Failure> {
+    let reader = match source {
         LogSource::Path(path) if !path.exists() => {
             return Err(Failure::new(format!(
                 "{}: there is no log. `trainyard run` makes one in its data directory; --data-dir or --log names another",
@@ -77,20 +71,34 @@ pub(crate) fn each(
         }
         LogSource::Path(path) if path.is_dir() => {
             let log = open_dir(path)?;
-            begin(log.checkpoint()?.as_ref(), &mut head)?;
-            for frame in log.read(log.first())? {
-                let frame = frame.map_err(|e| Failure::new(format!("{source}: {e}")))?;
-                if one(source, &frame, state, visit, &mut head)? == Flow::Stop {
-                    break;
-                }
-            }
-            return Ok(head);
+            let head = begin(source, log.checkpoint()?.as_ref(), state)?;
+            let named = |error| Failure::new(format!("{source}: {error}"));
+            return pass(source, head, log.read(log.first())?.map(|frame| frame.map_err(named)), state, visit);
         }
         LogSource::Path(path) => jsonl::open(path)?,
         LogSource::Server(server) => remote::open(server)?,
     };
-    begin(reader.checkpoint(), &mut head)?;
-    for frame in reader.by_ref() {
+    let head = begin(source, reader.checkpoint(), state)?;
+    pass(source, head, reader.map(|frame| Ok(frame?)), state, visit)
+}
+
+/// Begins with the state of a checkpoint, if there is one. Returns its head.
+fn begin(source: &LogSource, checkpoint: Option<&Checkpoint>, state: &mut State) -> Result<Head, Failure> {
+    let Some(checkpoint) = checkpoint else { return Ok(Head::default()) };
+    *state = State::from_checkpoint(&checkpoint.state)
+        .map_err(|e| Failure::new(format!("{source}: checkpoint {}: {e}", checkpoint.position)))?;
+    Ok(Head { position: checkpoint.position, digest: checkpoint.digest })
+}
+
+/// Shows the records after a head. Gives the head of what was read.
+fn pass(
+    source: &LogSource,
+    mut head: Head,
+    frames: impl Iterator<Item = Result<Frame, Failure>>,
+    state: &mut State,
+    visit: Visit<'_>,
+) -> Result<Head, Failure> {
+    for frame in frames {
         if one(source, &frame?, state, visit, &mut head)? == Flow::Stop {
             break;
         }
@@ -102,7 +110,7 @@ fn one(
     source: &LogSource,
     frame: &Frame,
     state: &mut State,
-    visit: &mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>,
+    visit: Visit<'_>,
     head: &mut Head,
 ) -> Result<Flow, Failure> {
     let record = Record::decode(frame.position, frame.term, &frame.body)
@@ -125,6 +133,61 @@ pub(crate) fn fold(
         Ok(flow)
     })?;
     Ok(state)
+}
+
+/// Folds a log up to its end, from the latest state that is to be had: that of a live operator now, or the one cached beside a log
+/// directory. Reads the whole log where there is none.
+pub(crate) fn latest(source: &LogSource) -> Result<State, Failure> {
+    latest_from(source, Position(0), &mut |_, _| {})
+}
+
+/// The same; `visit` sees the records after the state that was to be had, and the state before each. A log that ends early, or whose
+/// state was cached early, is read as a whole.
+pub(crate) fn latest_with(source: &LogSource, visit: &mut dyn FnMut(&State, &Record)) -> Result<State, Failure> {
+    latest_from(source, Position(CACHE_AFTER), visit)
+}
+
+/// States up to `skipped` do not count: all records are read instead.
+fn latest_from(
+    source: &LogSource,
+    skipped: Position,
+    visit: &mut dyn FnMut(&State, &Record),
+) -> Result<State, Failure> {
+    let mut state = State::default();
+    let mut take = |state: &mut State, record: Record| {
+        visit(state, &record);
+        state.fold(&record)?;
+        Ok(Flow::Go)
+    };
+    let counts = |checkpoint: &Checkpoint| checkpoint.position > skipped;
+    match source {
+        LogSource::Path(path) if path.is_dir() => {
+            if let Some((recent, cached)) = cached(path).filter(|(recent, _)| counts(recent.state())) {
+                state = cached;
+                let head = Head { position: recent.state().position, digest: recent.state().digest };
+                pass(source, head, recent.frames().map(|frame| Ok(frame?)), &mut state, &mut take)?;
+                return Ok(state);
+            }
+        }
+        LogSource::Path(_) => {}
+        LogSource::Server(server) => {
+            let reader = remote::open_state(server)?;
+            if let Some(reader) = reader.filter(|reader| reader.checkpoint().is_some_and(counts)) {
+                let head = begin(source, reader.checkpoint(), &mut state)?;
+                pass(source, head, reader.map(|frame| Ok(frame?)), &mut state, &mut take)?;
+                return Ok(state);
+            }
+        }
+    }
+    each(source, &mut state, &mut take)?;
+    Ok(state)
+}
+
+/// Returns the end of a log directory with the state that is cached there, if this build can read it.
+fn cached(path: &Path) -> Option<(Recent, State)> {
+    let recent = SledLog::open_recent(log_dir(path))?;
+    let state = State::from_checkpoint(&recent.state().state).ok()?;
+    (state.stamp.position == recent.state().position).then_some((recent, state))
 }
 
 /// Opens a log directory for reading: the data directory of a run is as good as the log in it.
@@ -192,8 +255,8 @@ fn written(to: &Path, write: impl FnOnce(File, bool) -> Result<Head, jsonl::Erro
     })
 }
 
-/// Makes a log directory of an export. It appears as a whole or not at all.
-pub(crate) fn import(reader: jsonl::Reader<Box<dyn BufRead>>, to: &Path) -> Result<Head, Failure> {
+/// Makes a log directory of an export, with the state at its end cached. It appears as a whole or not at all.
+pub(crate) fn import(reader: jsonl::Reader<Box<dyn BufRead>>, to: &Path, state: &State) -> Result<Head, Failure> {
     let fail = |e: io::Error| Failure::new(format!("{}: {e}", to.display()));
     let path = match fs::read_dir(to).map(|mut entries| entries.next().is_none()) {
         Ok(true) => fs::canonicalize(to).map_err(fail)?,
@@ -207,6 +270,9 @@ pub(crate) fn import(reader: jsonl::Reader<Box<dyn BufRead>>, to: &Path) -> Resu
     let finish = || {
         let mut log = SledLog::open(&draft, Options::default())?;
         let head = jsonl::import(reader, &mut log)?;
+        if head.position == state.stamp.position && log.first() <= head.position {
+            log.cache_state(checkpoint_of(state, head)?)?;
+        }
         // Closed before it gets its name.
         drop(log);
         fs::rename(&draft, &path).and_then(|()| File::open(parent)?.sync_all()).map_err(fail)?;
@@ -215,6 +281,12 @@ pub(crate) fn import(reader: jsonl::Reader<Box<dyn BufRead>>, to: &Path) -> Resu
     finish().inspect_err(|_| {
         let _ = fs::remove_dir_all(&draft);
     })
+}
+
+/// Returns a state as the checkpoint at a head.
+pub(crate) fn checkpoint_of(state: &State, head: Head) -> Result<Checkpoint, Failure> {
+    let Head { position, digest } = head;
+    Ok(Checkpoint { position, term: state.stamp.term, digest, state: state.to_checkpoint()? })
 }
 
 /// Name beside a file, for this process alone, of what is to take its place.

@@ -80,18 +80,50 @@ impl fmt::Display for ServerArgs {
 
 /// Opens the whole log of a live operator, up to its present end.
 pub(crate) fn open(args: &ServerArgs) -> Result<Reader<Box<dyn BufRead>>, Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let options = args.options();
-    let (lines, address) = runtime.block_on(async {
-        let LocatedLog { target, leader } = locate(&options).await.map_err(|error| lost(&error, &options))?;
+    let found = Found::locate(args)?;
+    let lines = found.runtime.block_on(found.remote.log(Position(1), false));
+    found.reader(lines)
+}
+
+/// Opens the present state of a live operator: a log without records that begins with a checkpoint. `None` if the operator is too old to
+/// send it.
+pub(crate) fn open_state(args: &ServerArgs) -> Result<Option<Reader<Box<dyn BufRead>>>, Failure> {
+    let found = Found::locate(args)?;
+    match found.runtime.block_on(found.remote.state()) {
+        Err(Error::Refused { code: 400, .. }) => Ok(None),
+        lines => found.reader(lines).map(Some),
+    }
+}
+
+/// A live operator that was found.
+struct Found {
+    runtime: Runtime,
+    options: LocateOptions,
+    leader: Option<Leader>,
+    address: String,
+    remote: Remote,
+}
+
+impl Found {
+    fn locate(args: &ServerArgs) -> Result<Self, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let options = args.options();
+        let LocatedLog { target, leader } =
+            runtime.block_on(locate(&options)).map_err(|error| lost(&error, &options))?;
         let address = target.address.clone();
-        let explained = |error: Error| refused(&error, &options, leader.as_ref());
-        let remote = Remote::new(target).map_err(explained)?;
-        let lines = remote.log(Position(1), false).await.map_err(explained)?;
-        Ok::<_, Failure>((lines, address))
-    })?;
-    let input: Box<dyn BufRead> = Box::new(BufReader::new(Stream { runtime, lines, rest: Vec::new(), at: 0 }));
-    Ok(Reader::new(input, address)?)
+        // A client works in the runtime that it was made in.
+        let remote = runtime.block_on(async { Remote::new(target) });
+        let remote = remote.map_err(|error| refused(&error, &options, leader.as_ref()))?;
+        Ok(Self { runtime, options, leader, address, remote })
+    }
+
+    /// Reads what the operator sends.
+    fn reader(self, lines: Result<Lines, Error>) -> Result<Reader<Box<dyn BufRead>>, Failure> {
+        let lines = lines.map_err(|error| refused(&error, &self.options, self.leader.as_ref()))?;
+        let stream = Stream { runtime: self.runtime, lines, rest: Vec::new(), at: 0 };
+        let input: Box<dyn BufRead> = Box::new(BufReader::new(stream));
+        Ok(Reader::new(input, self.address)?)
+    }
 }
 
 /// Lines that arrive, as a file. The runtime works while it is read.

@@ -140,7 +140,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A question about a job must not take longer than a prompt: on the whole log, and on one that begins with its present state.
+    /// A question about a job must not take longer than a prompt: on the whole log with its state cached beside it, and on one that begins
+    /// with its present state.
     fn ask(&mut self) -> Result<(), Problem> {
         let export = self.log()?;
         let log = self.scratch.join("log");

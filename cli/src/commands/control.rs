@@ -15,7 +15,7 @@ use super::run::{self, detached};
 use crate::growing::GrowingFile;
 use crate::jobs;
 use crate::out::{self, Failure};
-use crate::records::{self, Flow, LogSource};
+use crate::records::{self, LogSource};
 use crate::requests::{self, Request, Target};
 use crate::view::Place;
 
@@ -102,7 +102,7 @@ impl Directory {
     /// Returns the job that a user means.
     fn job(&self, wanted: Option<&str>) -> Result<Target, Failure> {
         let log = LogSource::Path(self.data_dir.join("log"));
-        let state = records::fold(&log, &mut |_, _| Ok(Flow::Go))?;
+        let state = records::latest(&log)?;
         Ok(Target::from(&jobs::find(&state, wanted)?))
     }
 

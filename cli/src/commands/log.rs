@@ -273,8 +273,8 @@ fn export_lines(reader: jsonl::Reader<Box<dyn BufRead>>, to: Option<&Path>) -> R
 
 fn import(file: &Path, to: &Path) -> Result<ExitCode, Failure> {
     // A log that no operator of this build could open is not made.
-    records::fold(&LogSource::from(file), &mut |_, _| Ok(Flow::Go))?;
-    let head = records::import(jsonl::open(file)?, to)?;
+    let state = records::fold(&LogSource::from(file), &mut |_, _| Ok(Flow::Go))?;
+    let head = records::import(jsonl::open(file)?, to, &state)?;
     out::line(&format!("{}: up to position {}, digest {}", to.display(), head.position, head.digest));
     Ok(ExitCode::SUCCESS)
 }
@@ -293,12 +293,7 @@ fn compact(path: &Path, archive: Option<&Path>) -> Result<ExitCode, Failure> {
             dir.display()
         )));
     }
-    log.compact(&event_log::Checkpoint {
-        position: head.position,
-        term: state.stamp.term,
-        digest: head.digest,
-        state: state.to_checkpoint()?,
-    })?;
+    log.compact(&records::checkpoint_of(&state, head)?)?;
     let after = log.stats();
     out::line(&format!(
         "{} records and {} bytes on disk before, {} records and {} bytes after; the log begins at position {}",

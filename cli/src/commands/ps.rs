@@ -16,7 +16,7 @@ use super::story::LogLocation;
 use crate::columns;
 use crate::jobs::{self, Row};
 use crate::out::{self, Failure};
-use crate::records::{self, Flow};
+use crate::records;
 
 /// Output format of lists and objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -70,7 +70,7 @@ pub(crate) struct GetArgs {
 
 /// Lists the jobs.
 pub(crate) fn ps(args: &PsArgs) -> Result<ExitCode, Failure> {
-    let state = records::fold(&args.location.source(), &mut |_, _| Ok(Flow::Go))?;
+    let state = records::latest(&args.location.source())?;
     let begins = |key: &JobKey| args.name.as_deref().is_none_or(|name| jobs::written(key).starts_with(name));
     let rows: Vec<Row> = jobs::all(&state, false)
         .iter()
@@ -140,7 +140,7 @@ fn print(rows: &[Row], now: Timestamp, wide: bool) {
 
 /// Prints one job.
 pub(crate) fn get(args: &GetArgs) -> Result<ExitCode, Failure> {
-    let state = records::fold(&args.location.source(), &mut |_, _| Ok(Flow::Go))?;
+    let state = records::latest(&args.location.source())?;
     let key = jobs::find(&state, args.job.as_deref())?;
     let Some(row) = Row::of(&state, &key) else { return Ok(ExitCode::from(out::FOUND)) };
     match args.output {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::story::{LogLocation, Output};
 use crate::out::{self, Failure};
-use crate::records::{self, Flow};
+use crate::records;
 
 /// Arguments of `trainyard queue`.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ const ROOT: &str = "root";
 
 /// Prints the queues.
 pub(crate) fn run(args: &QueueArgs) -> Result<ExitCode, Failure> {
-    let state = records::fold(&args.location.source(), &mut |_, _| Ok(Flow::Go))?;
+    let state = records::latest(&args.location.source())?;
     let mut queues = report::states(&state, state.at);
     if let Some(wanted) = &args.name {
         queues.retain(|queue| name(queue) == wanted);

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use engine::State;
 use engine::explain::{self, Chain, Line};
-use model::{JobKey, Position, Timestamp};
+use engine::{Job, Record, Scope, State};
+use model::{JobKey, Position, Timestamp, Uid};
 use serde_json::{Value, json};
 
 use super::run::data_dir::holder;
@@ -162,7 +162,44 @@ fn newest(state: &State, namespace: &str, name: &str) -> Option<JobKey> {
 fn named(job: Option<&str>, location: &LogLocation) -> Result<String, Failure> {
     match job {
         Some(job) => Ok(job.to_owned()),
-        None => Ok(jobs::written(&jobs::find(&records::fold(&location.source(), &mut |_, _| Ok(Flow::Go))?, None)?)),
+        None => Ok(jobs::written(&jobs::find(&records::latest(&location.source())?, None)?)),
+    }
+}
+
+/// What led to the state of a job, as far as its records were read.
+#[derive(Default)]
+struct Told {
+    chain: Chain,
+    uid: Option<Uid>,
+    /// Position before the first record.
+    begin: Option<Position>,
+}
+
+impl Told {
+    fn take(&mut self, record: &Record, before: &State, (namespace, name): (&str, &str)) {
+        self.begin.get_or_insert(before.stamp.position);
+        if !explain::concerns(record, namespace, name) {
+            return;
+        }
+        if let Scope::Job(key) = &record.scope
+            && self.uid.replace(key.uid.clone()).is_some_and(|known| known != key.uid)
+            && newest(before, namespace, name).is_some_and(|n| n == *key)
+        {
+            self.chain = Chain::default();
+        }
+        self.chain.take(record);
+    }
+
+    /// Returns its lines. The trail of the job tells of the records that were not read, up to a state that was cached or a checkpoint.
+    fn lines(&self, job: &Job, end: Position) -> Vec<Line> {
+        let begin = self.begin.unwrap_or(end);
+        let earlier = job.trail.iter().filter(|entry| entry.stamp.position <= begin).map(|entry| Line {
+            position: entry.stamp.position,
+            at: entry.at,
+            decided: true,
+            text: entry.text.to_string(),
+        });
+        earlier.chain(self.chain.lines().iter().cloned()).collect()
     }
 }
 
@@ -182,23 +219,19 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
             }
         },
     };
-    let mut chain = Chain::default();
-    let mut uid = None;
-    let state = records::fold(&args.location.source(), &mut |state, record| {
-        if record.position > until || record.at > before {
-            return Ok(Flow::Stop);
-        }
-        if explain::concerns(record, namespace, name) {
-            if let engine::Scope::Job(key) = &record.scope
-                && uid.replace(key.uid.clone()).is_some_and(|known| known != key.uid)
-                && newest(state, namespace, name).is_some_and(|n| n == *key)
-            {
-                chain = Chain::default();
+    let source = args.location.source();
+    let mut told = Told::default();
+    let state = if args.at.is_none() {
+        records::latest_with(&source, &mut |state, record| told.take(record, state, (namespace, name)))?
+    } else {
+        records::fold(&source, &mut |state, record| {
+            if record.position > until || record.at > before {
+                return Ok(Flow::Stop);
             }
-            chain.take(record);
-        }
-        Ok(Flow::Go)
-    })?;
+            told.take(record, state, (namespace, name));
+            Ok(Flow::Go)
+        })?
+    };
     let Some(key) = newest(&state, namespace, name) else {
         return Ok(unknown(&state, &job, args.at.as_deref()));
     };
@@ -206,11 +239,12 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     let word = apis::Registry::all().api_of(&key).map_or("", |api| api.phase_word(job.phase)).to_owned();
     let waits = explain::waits_for(&state, &key);
     let since = job.milestones.back().map(|m| m.at);
+    let (led, job_name) = (told.lines(&job, state.stamp.position), jobs::written(&key));
     if args.output == Output::Json {
         let value = json!({
             "job": key.to_string(), "uid": key.uid, "kind": &*key.kind, "phase": word,
             "since": since.map(Timestamp::to_rfc3339), "position": state.stamp.position,
-            "chain": lines_json(chain.lines()), "waitsFor": waits,
+            "chain": lines_json(&led), "waitsFor": waits,
         });
         out::line(&value.to_string());
         return Ok(ExitCode::SUCCESS);
@@ -222,13 +256,10 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
         out::line(&format!("because {why}"));
     }
     out::line("\nwhat led there:");
-    if chain.lines().is_empty() {
-        // The records are compacted away; the state kept the end of the trail.
-        for entry in &job.trail {
-            out::line(&format!("  #{:<6} {} => {}", entry.stamp.position.0, out::clock(entry.at), entry.text));
-        }
+    print_lines(&led);
+    if led.len() > told.chain.lines().len() {
+        out::line(&format!("  each record: trainyard history {job_name}{}", args.location.option()));
     }
-    print_lines(chain.lines());
     out::line("\nit waits for:");
     if waits.is_empty() {
         out::line(if job.phase.is_terminal() { "  nothing: it has ended" } else { "  its pods" });

@@ -25,7 +25,7 @@ use super::story::LogLocation;
 use super::{logs, ps};
 use crate::jobs::{self, Row};
 use crate::out::{self, Failure};
-use crate::records::{self, Flow};
+use crate::records;
 
 /// Polling interval for a log of this machine.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ fn show(
 
 /// Reads the log once.
 fn read(location: &LogLocation) -> Result<Snapshot, Failure> {
-    let state = records::fold(&location.source(), &mut |_, _| Ok(Flow::Go))?;
+    let state = records::latest(&location.source())?;
     let now = location.now(&state);
     let jobs = jobs::all(&state, false);
     let view = |key: &JobKey| {

@@ -15,7 +15,7 @@ use super::simulate::duration;
 use super::story::LogLocation;
 use crate::jobs;
 use crate::out::{self, Failure};
-use crate::records::{self, Flow};
+use crate::records;
 
 /// Polling interval for a log of this machine.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &WaitArgs) -> Result<ExitCode, Failure> {
     loop {
         // Asked before the log is read: what the run wrote last is in it then.
         let is_over = args.location.is_over();
-        let state = records::fold(&args.location.source(), &mut |_, _| Ok(Flow::Go))?;
+        let state = records::latest(&args.location.source())?;
         let wanted = known.as_ref().map(jobs::written).or_else(|| args.job.clone());
         match jobs::find(&state, wanted.as_deref()) {
             Ok(key) => {

@@ -150,3 +150,34 @@ fn a_replayed_scenario_is_held_to_what_it_expects() {
     assert_eq!(json["differences"], serde_json::json!([words]));
     assert!(json["steps"].is_array());
 }
+
+#[test]
+fn a_long_log_is_asked_from_the_state_that_is_cached_beside_it() {
+    let place = Place::new();
+    let jobs: Vec<String> =
+        (0..600).map(|n| job(&format!("j{n}"), "true").replace("replicas: 1", "replicas: 4")).collect();
+    place.write("jobs.yaml", &jobs.join("---\n"));
+    assert_eq!(output_of(&place.run(&["simulate", "--quiet", "--log", "long.jsonl", "jobs.yaml"])).0, Some(0));
+    assert_eq!(output_of(&place.run(&["log", "import", "long.jsonl", "--to", "log"])).0, Some(0));
+    let records = place.read("long.jsonl").lines().count();
+    assert!(records > 5000, "{records}");
+    let ask = |words: &[&str]| {
+        let (code, out, err) = output_of(&place.run(&[words, &["--log", "log"]].concat()));
+        assert_eq!((code, &*err), (Some(0), ""), "{words:?}");
+        out
+    };
+    let questions: [&[&str]; 5] =
+        [&["ps"], &["ps", "-o", "json"], &["get", "j7"], &["get", "j7", "-o", "yaml"], &["wait", "j7"]];
+    let from_state = questions.map(ask);
+    let (short, history) = (ask(&["explain", "j7"]), ask(&["history", "j7"]));
+    fs::remove_file(place.path("log/kept")).unwrap();
+    assert_eq!(questions.map(ask), from_state);
+    assert_eq!(ask(&["history", "j7"]), history);
+    // What led there is shorter, and says so.
+    let whole = ask(&["explain", "j7"]);
+    let (head, rest) = short.split_once("what led there:").unwrap();
+    assert!(whole.starts_with(head), "{short}{whole}");
+    assert!(rest.contains("Creating -> Running: every pod is running"), "{short}");
+    assert!(rest.contains("  each record: trainyard history j7 --log log\n"), "{short}");
+    assert!(whole.contains("phase Running: every pod is running") && !whole.contains("each record:"), "{whole}");
+}

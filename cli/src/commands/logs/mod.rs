@@ -266,7 +266,7 @@ fn follow(args: &LogsArgs, key: &JobKey, shown: &[Shown]) -> Result<ExitCode, Fa
     loop {
         if looked.is_none_or(|at| at.elapsed() >= JOB_POLL_INTERVAL) {
             let is_alone = args.location.is_over();
-            let state = records::fold(&args.location.source(), &mut |_, _| Ok(Flow::Go))?;
+            let state = records::latest(&args.location.source())?;
             is_over = is_alone || state.job(key).is_none_or(|job| job.gone || job.phase.is_terminal());
             looked = Some(Instant::now());
         }

@@ -16,7 +16,7 @@ use super::args::RunArgs;
 use super::{attach_command, detached, nodes, run};
 use crate::jobs;
 use crate::out::Failure;
-use crate::records::{self, Flow, LogSource};
+use crate::records::{self, LogSource};
 use crate::requests::Target;
 
 /// Arguments of a job's next run, started by `rerun` or `retry`.
@@ -77,7 +77,7 @@ impl Stored {
             || Failure::missing(format!("{}: its manifest is not stored here any more: run its file", job.written()));
         let resource = cluster.resource_named(&job.kind).ok_or_else(missing)?;
         let manifest = cluster.last_applied(&resource, &job.namespace, &job.name).ok_or_else(missing)?;
-        let state = records::fold(&LogSource::Path(data_dir.join("log")), &mut |_, _| Ok(Flow::Go))?;
+        let state = records::latest(&LogSource::Path(data_dir.join("log")))?;
         let key = jobs::pick(&jobs::all(&state, false), Some(&format!("{}/{}/{}", job.kind, job.namespace, job.name)))?;
         let succeeded = state.job(&key).is_some_and(|job| job.phase == Phase::Succeeded);
         Ok(Self { manifest: (*manifest).clone(), machine: nodes::Machine::of(&cluster), succeeded })

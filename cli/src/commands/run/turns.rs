@@ -22,6 +22,7 @@ use super::output::Lines;
 use super::peers::Places;
 use crate::faults::Faults;
 use crate::out::{self, Failure};
+use crate::records::CACHE_AFTER;
 use crate::view::Progress;
 
 /// Maximum interval between two looks at the screen and the timers.
@@ -132,6 +133,10 @@ impl Run {
             }
             if session.operator.log().records() > COMPACT_AFTER {
                 session.operator.compact()?;
+            } else if session.operator.uncached() > CACHE_AFTER
+                && let Err(error) = session.operator.cache_state()
+            {
+                tracing::warn!(%error, "the state cannot be cached beside the log");
             }
             let pods = || session.cluster().objects_of(&Resource::new("v1", "Pod"));
             let jobs = session.jobs();
