@@ -127,6 +127,7 @@ fn both_grounds_lead_to_the_same() {
         |file: &fixtures::Named| wanted.is_empty() || wanted.split(',').any(|w| w == file.name || w == file.api);
     let files = fixtures::all_scenarios().expect("the scenario folders can be read");
     let files: Vec<_> = files.iter().filter(|file| chosen(file)).collect();
+    assert!(!files.is_empty(), "CONFORMANCE={wanted}: no scenario and no API has such a name");
     let next = AtomicUsize::new(0);
     let ran: Mutex<BTreeMap<&str, usize>> = Mutex::default();
     let (left_out, wrong) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
