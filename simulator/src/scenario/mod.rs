@@ -68,6 +68,10 @@ pub struct NodeSpec {
     pub name: String,
     /// GPUs it offers.
     pub gpus: u32,
+    /// CPUs it offers, as a Kubernetes quantity; not counted where absent.
+    pub cpu: Option<String>,
+    /// Memory it offers, as a Kubernetes quantity; not counted where absent.
+    pub memory: Option<String>,
     /// Labels besides its name's.
     pub labels: BTreeMap<String, String>,
     /// Set if it is cordoned: it takes no new pods.
@@ -77,7 +81,7 @@ pub struct NodeSpec {
 impl NodeSpec {
     /// A node without GPUs.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), gpus: 0, labels: BTreeMap::new(), closed: false }
+        Self { name: name.to_owned(), gpus: 0, cpu: None, memory: None, labels: BTreeMap::new(), closed: false }
     }
 
     /// The nodes of a scenario that names none.
@@ -90,7 +94,12 @@ impl From<&NodeSpec> for cluster::NodeSpec {
     fn from(node: &NodeSpec) -> Self {
         let (labels, closed) = (node.labels.clone(), node.closed);
         let spec = Self { labels, closed, ..Self::named(&node.name) };
-        if node.gpus > 0 { spec.with("nvidia.com/gpu", &node.gpus.to_string()) } else { spec }
+        let gpus = (node.gpus > 0).then(|| node.gpus.to_string());
+        let resources = [("nvidia.com/gpu", &gpus), ("cpu", &node.cpu), ("memory", &node.memory)];
+        resources.iter().fold(spec, |spec, (resource, quantity)| match quantity {
+            Some(quantity) => spec.with(resource, quantity),
+            None => spec,
+        })
     }
 }
 

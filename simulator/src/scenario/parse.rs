@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::{Action, CrashPoint, NodeSpec, Scenario, Step};
+use super::{Action, CrashPoint, NodeSpec, Scalar, Scenario, Step};
 use crate::controllers::Controller;
 use crate::expect::Expect;
 
@@ -112,6 +112,12 @@ pub(super) struct LongNode {
     /// GPUs that it offers.
     #[serde(default)]
     gpus: u32,
+    /// CPUs that it offers, as a quantity; without it they are not counted.
+    #[serde(default)]
+    cpu: Option<Scalar>,
+    /// Memory that it offers, as a quantity; without it it is not counted.
+    #[serde(default)]
+    memory: Option<Scalar>,
     /// Labels besides its name's.
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -126,15 +132,16 @@ impl<'de> Deserialize<'de> for NodeShape {
         impl<'de> serde::de::Visitor<'de> for Shape {
             type Value = NodeShape;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a node's name, or a map with name, gpus, labels and closed")
+                f.write_str("a node's name, or a map with name, gpus, cpu, memory, labels and closed")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<NodeShape, E> {
                 Ok(NodeShape(NodeSpec::new(text)))
             }
             fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<NodeShape, A::Error> {
                 let long = LongNode::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
-                let LongNode { name, gpus, labels, closed } = long;
-                Ok(NodeShape(NodeSpec { name, gpus, labels, closed }))
+                let LongNode { name, gpus, cpu, memory, labels, closed } = long;
+                let (cpu, memory) = (cpu.map(|cpu| cpu.0), memory.map(|memory| memory.0));
+                Ok(NodeShape(NodeSpec { name, gpus, cpu, memory, labels, closed }))
             }
         }
         deserializer.deserialize_any(Shape)
@@ -213,6 +220,18 @@ fn check(scenario: &Scenario) -> Result<(), Error> {
             if manifest.pointer(member).and_then(Value::as_str).is_none_or(str::is_empty) {
                 let member = member.trim_start_matches('/').replace('/', ".");
                 return Err(wrong(0, format!("manifest {n} has no {member}")));
+            }
+        }
+    }
+    for node in &scenario.nodes {
+        for (member, quantity) in [("cpu", &node.cpu), ("memory", &node.memory)] {
+            if let Some(text) =
+                quantity.as_deref().filter(|text| settings::Quantity::read(&Value::from(*text)).is_none())
+            {
+                return Err(wrong(
+                    0,
+                    format!("node {}: {member}: `{text}` is no quantity, such as 500m or 64Gi", node.name),
+                ));
             }
         }
     }

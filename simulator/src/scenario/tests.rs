@@ -86,6 +86,9 @@ fn steps_know_their_lines_and_defaults_are_filled_in() {
     assert_eq!(scenario.nodes, NodeSpec::defaults());
     let scenario = parse("nodes: [a, {name: g, gpus: 8}]\nsteps: []\n", "").unwrap();
     assert_eq!(scenario.nodes, [NodeSpec::new("a"), NodeSpec { gpus: 8, ..NodeSpec::new("g") }]);
+    let scenario = parse("nodes: [{name: c, cpu: 4, memory: 64Gi}]\nsteps: []\n", "").unwrap();
+    let (cpu, memory) = (Some("4".to_owned()), Some("64Gi".to_owned()));
+    assert_eq!(scenario.nodes, [NodeSpec { cpu, memory, ..NodeSpec::new("c") }]);
 }
 
 #[test]
@@ -119,6 +122,8 @@ fn what_cannot_be_read_is_refused_with_file_line_and_reason() {
         ("steps:\n  - patch: {spec: {}}\n", "t.yaml:2", "names no object"),
         ("steps:\n  - patch: {job: j, pod: p, spec: {}}\n", "t.yaml:2", "more than one object"),
         ("steps:\n  - run: /x\n", "t.yaml:2:", "names no object"),
+        ("nodes: [{name: a, cpu: many}]\nsteps: []\n", "t.yaml", "node a: cpu: `many` is no quantity"),
+        ("with: [trainers]\nsteps: []\n", "t.yaml:1:", "trainers"),
         ("flags: {bogus: 1}\nsteps: []\n", "t.yaml", "unknown flag `bogus`"),
         ("expect: {phasez: []}\nsteps: []\n", "t.yaml:1:", "phasez"),
         ("steps: [\n", "t.yaml:", ""),
