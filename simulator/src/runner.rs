@@ -13,9 +13,11 @@ use model::{JobKey, Phase, Text};
 use serde_json::Value;
 
 use crate::backend::ClusterBackend;
+use crate::controllers::{Controller, mpi_operator};
 use crate::crash::{Crash, LogAfterCrash};
 use crate::scenario::{Action, CrashPoint, RestoreLog, Scenario};
 use crate::simulation::{self, ExecutedCall, Simulation};
+use crate::trainer::Trainer;
 
 /// Rounds of the operator and the controllers beside it until nothing moves. Reaching it is a defect: they undo each other's work.
 const MAX_ROUNDS: u32 = 1000;
@@ -212,13 +214,17 @@ fn run_in<G: ClusterBackend>(
     if let Some(crash) = crash {
         simulation.crash_plan().lock().add(crash);
     }
-    Runner { simulation, scenario, traced: crash.is_none(), armed: Vec::new(), names: BTreeMap::new() }.play()
+    let traced = crash.is_none();
+    let trainer = scenario.with.contains(&Controller::Trainer).then(Trainer::default);
+    Runner { simulation, scenario, trainer, traced, armed: Vec::new(), names: BTreeMap::new() }.play()
 }
 
 /// A scenario under way.
 pub(crate) struct Runner<'a, G> {
     pub(crate) simulation: Simulation<G>,
     pub(crate) scenario: &'a Scenario,
+    /// The programs of jobs, where the scenario has them run.
+    trainer: Option<Trainer>,
     /// True if the records of the log are wanted.
     traced: bool,
     /// Crashes inside the next step.
@@ -313,7 +319,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
 
     fn do_step(&mut self, action: &Action) -> Result<(), Reason> {
         match action {
-            Action::Advance(by) => self.simulation.advance(by.0)?,
+            Action::Advance(by) => self.advance(by.0)?,
             Action::Crash(point) => self.crash(*point, LogAfterCrash::SameLog)?,
             Action::LoseLog(point) => self.crash(*point, LogAfterCrash::NoLog)?,
             Action::SwapLeader(point) => self.crash(*point, LogAfterCrash::OtherReplica)?,
@@ -335,12 +341,32 @@ impl<G: ClusterBackend> Runner<'_, G> {
         self.controllers()
     }
 
+    /// Lets time pass, and stops whenever a program has something to report.
+    fn advance(&mut self, by_ms: u64) -> Result<(), Reason> {
+        let mut left = by_ms;
+        loop {
+            let now = self.simulation.backend.now();
+            let stop = self.trainer.as_ref().and_then(Trainer::next_report);
+            let until_stop = stop.map_or(left, |at| at.0.saturating_sub(now.0).max(1)).min(left);
+            self.simulation.advance(until_stop)?;
+            left = left.saturating_sub(until_stop);
+            if left == 0 {
+                return Ok(());
+            }
+            self.controllers()?;
+        }
+    }
+
     /// Has the controllers of other projects act, and the operator after them, until nothing moves.
     fn controllers(&mut self) -> Result<(), Reason> {
         for _ in 0..MAX_ROUNDS {
             let mut changed = false;
             for controller in &self.scenario.with {
-                changed |= controller.reconcile(&mut self.simulation.backend)?;
+                let backend = &mut self.simulation.backend;
+                changed |= match (controller, &mut self.trainer) {
+                    (Controller::Trainer, Some(trainer)) => trainer.reconcile(backend)?,
+                    (Controller::MpiOperator | Controller::Trainer, _) => mpi_operator::reconcile(backend)?,
+                };
             }
             if !changed {
                 return Ok(());

@@ -1,7 +1,10 @@
 //! Programs of `MPIJob`s in virtual time: they make progress by a curve while their launcher and workers run, report it, and end.
 //!
-//! Owns how much is done, exactly. It creates and deletes no pods, and must not know what was decided: it sees running pods alone.
-//! Tests: at the end of this file, `studies/tests/operator`, and the walks of `MPIJob`s in `snapshots`.
+//! Owns how much is done, exactly; what the program of a job is, is `program`'s. It creates and deletes no pods, and must not know what
+//! was decided: it sees running pods alone. Tests: at the end of this file, the scenarios `trainer-*`, `studies/tests/operator`, and the
+//! walks of `MPIJob`s in `snapshots`.
+
+mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -71,6 +74,34 @@ impl Trainer {
         let (productive, counted) = (Timestamp::default(), Timestamp::default());
         let run = Run { program, left, workers, productive, counted, progress, is_news: false };
         self.runs.insert((namespace.to_owned(), name.to_owned()), run);
+    }
+
+    /// Has the programs of all jobs act that name their epochs: a job that was not seen before begins, and what is done by now is
+    /// reported. Returns true if it changed something.
+    ///
+    /// # Errors
+    /// When the API server refuses a write, or the speeds of a job cannot be read.
+    pub fn reconcile<B: ClusterBackend>(&mut self, backend: &mut B) -> Result<bool, Reason> {
+        let now = backend.now();
+        self.advance(now);
+        for job in backend.cluster().objects_of(&mpi_operator::resource()) {
+            let address = (namespace(&job).to_string(), name(&job).to_string());
+            if !self.runs.contains_key(&address)
+                && !mpi_operator::has_ended(&job)
+                && let Some(program) = program::of(&job).map_err(Reason::Meaning)?
+            {
+                self.add(&address.0, &address.1, program);
+            }
+        }
+        let reports = self.runs.values().any(|run| run.is_news);
+        let ended = self.act(backend)?;
+        self.look(backend.cluster(), now);
+        Ok(reports || !ended.is_empty())
+    }
+
+    /// Returns the time at which the next unit of a program is done if its workers stay as they are.
+    pub fn next_report(&self) -> Option<Timestamp> {
+        self.runs.values().filter_map(|run| run.time_of(run.left_of_unit())).min()
     }
 
     /// Returns the time at which the next program ends if its workers stay as they are.
@@ -160,10 +191,23 @@ impl Run {
     }
 
     fn end(&self) -> Option<Timestamp> {
-        let rest = self.left.checked_div(self.speed())?;
-        let rest = if rest.saturating_mul(self.speed()) < self.left { rest.saturating_add(1) } else { rest };
-        let rest = u64::try_from(rest).unwrap_or(u64::MAX);
-        (!self.workers.is_empty()).then(|| self.counted.max(self.productive).plus_ms(rest))
+        self.time_of(self.left)
+    }
+
+    /// Returns the work that is left of the present unit.
+    fn left_of_unit(&self) -> u128 {
+        let rest = self.left.checked_rem(self.program.unit).unwrap_or_default();
+        if rest == 0 { self.program.unit.min(self.left) } else { rest }
+    }
+
+    /// Returns the time at which so much more work is done.
+    fn time_of(&self, work: u128) -> Option<Timestamp> {
+        let speed = self.speed();
+        if speed == 0 || self.workers.is_empty() {
+            return None;
+        }
+        let rest = u64::try_from(work.div_ceil(speed)).unwrap_or(u64::MAX);
+        Some(self.counted.max(self.productive).plus_ms(rest))
     }
 
     fn take(&mut self, workers: BTreeSet<String>, now: Timestamp) {

@@ -11,7 +11,7 @@ use embedded::EmbeddedCluster;
 use engine::State;
 use model::{Config, JobKey};
 use serde_json::{Value, json};
-use simulator::controllers::{Controller, mpi_operator};
+use simulator::controllers::mpi_operator;
 use simulator::simulation::Simulation;
 
 use crate::AnyError;
@@ -142,7 +142,7 @@ fn settle(simulation: &mut Simulation) -> Result<(), AnyError> {
     for _ in 0..MAX_ROUNDS {
         simulation.settle()?;
         let before = simulation.backend.cluster.revision();
-        Controller::MpiOperator.reconcile(&mut simulation.backend)?;
+        mpi_operator::reconcile(&mut simulation.backend)?;
         simulation.backend.cluster.gone_all();
         run_pods(&mut simulation.backend.cluster);
         if simulation.backend.cluster.revision() == before {

@@ -23,7 +23,10 @@ pub fn resource() -> Resource {
 }
 
 /// Does what is to be done now, for all jobs. Returns true if it changed something.
-pub(super) fn reconcile<B: ClusterBackend>(backend: &mut B) -> Result<bool, ApiError> {
+///
+/// # Errors
+/// When the API server refuses a write.
+pub fn reconcile<B: ClusterBackend>(backend: &mut B) -> Result<bool, ApiError> {
     let resource = resource();
     let mut changed = false;
     for job in backend.cluster().objects_of(&resource) {
@@ -32,6 +35,17 @@ pub(super) fn reconcile<B: ClusterBackend>(backend: &mut B) -> Result<bool, ApiE
         }
     }
     Ok(changed)
+}
+
+/// Returns true for a job that its status says has ended.
+pub(crate) fn has_ended(job: &Value) -> bool {
+    condition(job, "Succeeded") == Some("True") || condition(job, "Failed") == Some("True")
+}
+
+fn condition<'a>(job: &'a Value, kind: &str) -> Option<&'a str> {
+    let conditions = list_at(job, &["status", "conditions"]);
+    let found = conditions.iter().find(|condition| text_at(condition, &["type"]) == Some(kind));
+    found.and_then(|condition| text_at(condition, &["status"]))
 }
 
 fn is_deleting(object: &Value) -> bool {
@@ -58,7 +72,7 @@ impl<'a> Job<'a> {
     }
 
     fn reconcile<B: ClusterBackend>(&self, backend: &mut B) -> Result<bool, ApiError> {
-        if self.condition("Succeeded") == Some("True") || self.condition("Failed") == Some("True") {
+        if has_ended(&self.object) {
             return self.clean_up(backend);
         }
         let phase = |pod: &Value| text_at(pod, &["status", "phase"]).unwrap_or_default().to_owned();
@@ -151,9 +165,7 @@ impl<'a> Job<'a> {
     }
 
     fn condition(&self, kind: &str) -> Option<&str> {
-        let conditions = list_at(&self.object, &["status", "conditions"]);
-        let found = conditions.iter().find(|condition| text_at(condition, &["type"]) == Some(kind));
-        found.and_then(|condition| text_at(condition, &["status"]))
+        condition(&self.object, kind)
     }
 
     fn end<B: ClusterBackend>(&self, backend: &mut B, kind: &str, reason: &str, word: &str) -> Result<bool, ApiError> {

@@ -12,7 +12,6 @@ use engine::Job;
 use model::JobKey;
 use proptest::test_runner::TestRng;
 use serde_json::{Value, json};
-use simulator::controllers::Controller;
 use simulator::controllers::mpi_operator::{self, JOB, ROLE};
 use simulator::simulation::Simulation;
 use simulator::trainer::{Program, Trainer};
@@ -112,9 +111,7 @@ impl Others {
 
 /// Has the MPI operator act. Returns true if it changed something.
 pub(super) fn reconcile(simulation: &mut Simulation) -> bool {
-    Controller::MpiOperator
-        .reconcile(&mut simulation.backend)
-        .expect("the API server takes what the MPI operator writes")
+    mpi_operator::reconcile(&mut simulation.backend).expect("the API server takes what the MPI operator writes")
 }
 
 /// Returns true if a job runs. It has a pod for each of its places, and none without places.

@@ -10,7 +10,7 @@ use model::{Config, Timestamp};
 use scheduler::GpuType;
 use serde_json::{Value, json};
 use simulator::ClusterBackend as _;
-use simulator::controllers::{Controller, mpi_operator};
+use simulator::controllers::mpi_operator;
 use simulator::scenario::NodeSpec;
 use simulator::simulation::Simulation;
 use simulator::trainer::{Program, Trainer};
@@ -173,7 +173,7 @@ impl Session<'_> {
 
     /// Has the MPI operator and the nodes act. Returns true if something changed.
     fn others(&mut self) -> bool {
-        let changed = Controller::MpiOperator.reconcile(&mut self.simulation.backend).unwrap();
+        let changed = mpi_operator::reconcile(&mut self.simulation.backend).unwrap();
         self.nodes_act() || changed
     }
 
