@@ -21,7 +21,7 @@
 //! | `handle` | the runner's end of one pod supervisor |
 //! | `execution` | a program beside those of a container |
 //! | `pod` | the part of a Pod object that is read |
-//! | `plan` | Pod object to programs; `environment`, `torch`, `expand`, `names`, `mounts`, `volumes`, `gpus`, `objects` serve it |
+//! | `plan` | Pod object to programs; `environment`, `torch`, `expand`, `names`, `mounts`, `volumes`, `object_files`, `gpus`, `objects` serve it |
 //! | `security`, `accounts` | users, groups and capabilities of containers, and what cannot be honoured |
 //! | [`supervisor`], `lifecycle`, `status` | one pod: processes; decisions (pure); the status that shows them |
 //! | [`shim`], `tree` | one container: starting the program, ending everything below |
@@ -56,6 +56,7 @@ mod log_files;
 mod mounts;
 mod names;
 mod nearest;
+mod object_files;
 mod objects;
 pub mod options;
 mod plan;

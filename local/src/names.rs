@@ -165,6 +165,11 @@ impl Names {
             })
     }
 
+    /// Returns whether a Service of this name was seen.
+    fn is_service(&self, namespace: &str, name: &str) -> bool {
+        self.services.contains_key(&(namespace.to_owned(), name.to_owned()))
+    }
+
     /// Returns whether a name can be a subdomain: the headless Service pods of a job are below, often named like the job.
     fn is_subdomain(&self, namespace: &str, name: &str) -> bool {
         self.owners.contains(&(namespace.to_owned(), name.to_owned())) || self.is_known(namespace, name)

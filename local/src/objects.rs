@@ -27,6 +27,12 @@ impl ObjectKind {
             _ => None,
         }
     }
+
+    /// Kind, namespace and name of an object; `None` for other kinds.
+    pub(crate) fn named(object: &Value) -> Option<(Self, String, String)> {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        Some((Self::of(object)?, text("namespace"), text("name")))
+    }
 }
 
 /// Keys and contents of one object.
@@ -39,16 +45,16 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Takes an object in, replacing an older one. False for other kinds.
+    /// Takes an object in, replacing an older one. Returns whether that changed anything: false for other kinds.
     pub(crate) fn put(&mut self, object: &Value) -> bool {
-        let Some(key) = key(object) else { return false };
-        self.known.insert(key, data(object));
-        true
+        let Some(key) = ObjectKind::named(object) else { return false };
+        let data = data(object);
+        self.known.insert(key, data.clone()).is_none_or(|before| before != data)
     }
 
     /// Forgets an object.
     pub(crate) fn remove(&mut self, object: &Value) {
-        if let Some(key) = key(object) {
+        if let Some(key) = ObjectKind::named(object) {
             self.known.remove(&key);
         }
     }
@@ -57,11 +63,6 @@ impl Objects {
     pub(crate) fn get(&self, source: ObjectKind, namespace: &str, name: &str) -> Option<&Data> {
         self.known.get(&(source, namespace.to_owned(), name.to_owned()))
     }
-}
-
-fn key(object: &Value) -> Option<(ObjectKind, String, String)> {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    Some((ObjectKind::of(object)?, text("namespace"), text("name")))
 }
 
 /// Text members first, then base64 ones, then the write-only `stringData` over both, as an API server merges them.
@@ -141,6 +142,7 @@ mod tests {
         let map = json!({"kind": "ConfigMap", "metadata": {"name": "m", "namespace": "n"}, "data": {"a": "Zg=="}, "binaryData": {"b": "Zg=="}});
         let secret = json!({"kind": "Secret", "metadata": {"name": "m", "namespace": "n"}, "data": {"a": "Zg==", "c": "no base64!"}, "stringData": {"a": "over"}});
         assert!(objects.put(&map) && objects.put(&secret));
+        assert!(!objects.put(&map), "as it was");
         assert!(!objects.put(&json!({"kind": "Pod", "metadata": {"name": "m"}})));
         let get = |objects: &Objects, source, key: &str| objects.get(source, "n", "m").unwrap().get(key).cloned();
         assert_eq!(get(&objects, ObjectKind::ConfigMap, "a").unwrap(), b"Zg==");

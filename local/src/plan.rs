@@ -13,6 +13,7 @@ use crate::expand::expand;
 use crate::gpus::{self, Gpus};
 use crate::mounts::Mounts;
 use crate::names::Names;
+use crate::object_files::ObjectFiles;
 use crate::objects::Objects;
 use crate::options::Options;
 use crate::pod::{self, Pod, Resources};
@@ -54,6 +55,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) names: &'a mut Names,
     pub(crate) gpus: &'a mut Gpus,
+    /// Files of the pod's volumes that follow their objects.
+    pub(crate) files: Vec<ObjectFiles>,
     /// Differences between this machine and a cluster.
     pub(crate) warnings: Vec<String>,
 }
@@ -94,8 +97,11 @@ impl Planner<'_> {
         }
         self.names.add_pod(&metadata.namespace, &metadata.name, &metadata.labels, metadata.controller());
         let pod_ip = self.names.address(&metadata.namespace, &metadata.name).to_string();
-        let places = volumes::prepare(&self.options.data_dir, &pod, &access(&pod), self.objects, &mut self.warnings)
+        let (data_dir, access) = (&self.options.data_dir, access(&pod));
+        let volumes = volumes::prepare(data_dir, &pod, &access, self.objects, &mut *self.names, &mut self.warnings)
             .map_err(whole)?;
+        let (places, files) = volumes;
+        self.files = files;
         self.warn_of_ignored(&pod);
         self.warnings.extend(unhonoured.iter().map(ToString::to_string));
 
@@ -335,7 +341,8 @@ mod tests {
 
     fn plan_with(options: &Options, gpus: &mut Gpus, object: &Value) -> (Result<Plan, PlanError>, Vec<String>) {
         let (objects, mut names) = (Objects::default(), Names::new(64));
-        let mut planner = Planner { options, objects: &objects, names: &mut names, gpus, warnings: Vec::new() };
+        let (files, warnings) = (Vec::new(), Vec::new());
+        let mut planner = Planner { options, objects: &objects, names: &mut names, gpus, files, warnings };
         let plan = planner.plan(object);
         (plan, planner.warnings)
     }

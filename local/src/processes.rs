@@ -23,7 +23,8 @@ use crate::last_words;
 use crate::log_files::newest_log;
 use crate::mounts::Mounts;
 use crate::names::{self, Names};
-use crate::objects::Objects;
+use crate::object_files::ObjectFiles;
+use crate::objects::{ObjectKind, Objects};
 use crate::options::{Options, Output, Sink};
 use crate::plan::{PlanError, Planner};
 use crate::tail::Tail;
@@ -54,6 +55,8 @@ struct Pod {
     handle: Handle,
     /// The programs of its containers and their mounts, by name.
     programs: BTreeMap<String, (Program, Mounts)>,
+    /// The files of its volumes that follow their objects.
+    files: Vec<ObjectFiles>,
     /// What ends the programs that were started beside them.
     executions: Vec<Stop>,
 }
@@ -153,8 +156,8 @@ impl Processes {
         Ok(Self { inner: Arc::new(Mutex::new(inner)) })
     }
 
-    /// Provides an object that pods can refer to, or its newer version: a `ConfigMap` or `Secret`; a Service or Pod, whose DNS
-    /// name is known from then on; anything else stands for the job of pods named `<name>-...`.
+    /// Provides an object that pods can refer to, or its newer version: a `ConfigMap` or `Secret`, whose files in the volumes of running
+    /// pods follow it; a Service or Pod, whose DNS name is known from then on; anything else stands for the job of pods named `<name>-...`.
     pub fn provide(&self, object: &Value) {
         let inner = &mut *self.lock();
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
@@ -165,10 +168,13 @@ impl Processes {
         let (namespace, name) = (text("namespace"), text("name"));
         match object["kind"].as_str() {
             Some("ConfigMap" | "Secret") => {
-                inner.objects.put(object);
-                for (_, pod) in std::mem::take(&mut inner.refused) {
-                    inner.start(&pod);
+                if inner.objects.put(object) {
+                    for (_, pod) in std::mem::take(&mut inner.refused) {
+                        inner.start(&pod);
+                    }
                 }
+                // Also where it is as before: names in it may have been learnt since.
+                inner.write_files(object);
             }
             Some("Service") => inner.names.add_service(namespace, name, map(&object["spec"]["selector"])),
             Some("Pod") => {
@@ -307,9 +313,11 @@ impl Inner {
             objects: &self.objects,
             names: &mut self.names,
             gpus: &mut self.gpus,
+            files: Vec::new(),
             warnings: Vec::new(),
         };
         let plan = planner.plan(object);
+        let files = planner.files;
         for warning in planner.warnings {
             self.warn(namespace, name, &owner_of(object), warning);
         }
@@ -321,7 +329,7 @@ impl Inner {
                     containers.map(|one| (one.name.clone(), (one.program.clone(), one.mounts.clone()))).collect();
                 let handle = Handle::start(hub, plan, pod_dir);
                 let (namespace, name) = (namespace.to_owned(), name.to_owned());
-                let pod = Pod { namespace, name, handle, programs, executions: Vec::new() };
+                let pod = Pod { namespace, name, handle, programs, files, executions: Vec::new() };
                 self.pods.insert(uid.to_owned(), pod);
             }
             Err(PlanError::Admission { message }) => {
@@ -337,6 +345,23 @@ impl Inner {
                 self.refused.insert(uid.to_owned(), object.clone());
                 self.report(namespace, name, uid, status, false);
             }
+        }
+    }
+
+    /// Has the volumes of running pods show an object as it is now.
+    fn write_files(&mut self, object: &Value) {
+        let Some((kind, namespace, name)) = ObjectKind::named(object) else { return };
+        let mut problems = Vec::new();
+        for pod in self.pods.values_mut() {
+            for files in pod.files.iter_mut().filter(|files| files.shows(kind, &namespace, &name)) {
+                if let Err(problem) = files.write(&self.objects, &mut self.names) {
+                    let message = format!("files of {} \"{name}\" stay as they were: {problem}", kind.word());
+                    problems.push((pod.namespace.clone(), pod.name.clone(), message));
+                }
+            }
+        }
+        for (namespace, pod, message) in problems {
+            self.warn(&namespace, &pod, &pod, message);
         }
     }
 

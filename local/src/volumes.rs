@@ -3,14 +3,16 @@
 //! `emptyDir`, `ConfigMap`s and `Secret`s live below the pod's own directory and go with it; a claim is a directory that stays;
 //! a host path is itself. Nothing is mounted anywhere. Tests: at the end.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::mounts::has_path_below;
-use crate::objects::{Data, ObjectKind, Objects};
-use crate::pod::{Container, HostPath, Item, Pod, Volume};
+use crate::names::Names;
+use crate::object_files::ObjectFiles;
+use crate::objects::{ObjectKind, Objects};
+use crate::pod::{Container, HostPath, Pod, Volume};
 use crate::private::{self, Access};
 
 /// Location of a volume.
@@ -30,27 +32,36 @@ pub(crate) fn variable(volume: &str) -> String {
     format!("TRAINYARD_VOLUME_{}", volume.to_uppercase().replace(['-', '.'], "_"))
 }
 
-/// Makes the volumes of a pod. Kinds of volumes that do not exist here are left out, with a warning.
-/// The error is a message.
+/// Makes the volumes of a pod, and returns those that show objects as well. Kinds of volumes that do not exist here are left out, with a
+/// warning. The error is a message.
 pub(crate) fn prepare(
     data_dir: &Path,
     pod: &Pod,
     access: &Access,
     objects: &Objects,
+    names: &mut Names,
     warnings: &mut Vec<String>,
-) -> Result<Vec<Place>, String> {
-    let mut places = Vec::new();
+) -> Result<(Vec<Place>, Vec<ObjectFiles>), String> {
+    let (mut places, mut all_files) = (Vec::new(), Vec::new());
     for volume in &pod.spec.volumes {
         if !is_plain_name(&volume.name) {
             return Err(format!("volume name {:?} cannot be used", volume.name));
         }
-        match place(data_dir, pod, access, objects, volume) {
-            Ok(Some(path)) => places.push(Place { name: volume.name.clone(), path }),
-            Ok(None) => {
+        let in_volume = |problem: String| format!("volume {:?}: {problem}", volume.name);
+        let path = match place(data_dir, pod, access, volume).map_err(in_volume)? {
+            Contents::None => {
                 warnings.push(format!("volume {:?} has a type that this machine does not support", volume.name));
+                continue;
             }
-            Err(problem) => return Err(format!("volume {:?}: {problem}", volume.name)),
-        }
+            Contents::Own(path) => path,
+            Contents::Object(mut files) => {
+                files.write(objects, names).map_err(in_volume)?;
+                let path = files.directory.clone();
+                all_files.push(files);
+                path
+            }
+        };
+        places.push(Place { name: volume.name.clone(), path });
     }
     for container in pod.spec.init_containers.iter().chain(&pod.spec.containers) {
         for mount in &container.volume_mounts {
@@ -67,7 +78,17 @@ pub(crate) fn prepare(
             }
         }
     }
-    Ok(places)
+    Ok((places, all_files))
+}
+
+/// What is in a volume.
+enum Contents {
+    /// Nothing: there is no volume of its kind on this machine.
+    None,
+    /// What programs write there.
+    Own(PathBuf),
+    /// The files of an object, yet to be written.
+    Object(ObjectFiles),
 }
 
 /// Returns whether a container's command, arguments, environment or working directory speak of a mount: by its path, which is
@@ -78,44 +99,40 @@ fn mentions(container: &Container, mount: &str, variable: &str) -> bool {
     texts.any(|text| text.contains(variable) || has_path_below(text, mount))
 }
 
-fn place(
-    data_dir: &Path,
-    pod: &Pod,
-    access: &Access,
-    objects: &Objects,
-    volume: &Volume,
-) -> Result<Option<PathBuf>, String> {
+fn place(data_dir: &Path, pod: &Pod, access: &Access, volume: &Volume) -> Result<Contents, String> {
     let namespace = &pod.metadata.namespace;
     let own = pod_dir(data_dir, &pod.metadata.uid).join("volumes").join(&volume.name);
     let made = |path: PathBuf| {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.and_then(|()| access.open(data_dir, &path)).map(|()| path).map_err(|error| error.to_string())
     };
-    if volume.empty_dir.is_some() {
-        made(own).map(Some)
+    let (kind, name, optional, items, default_mode) = if volume.empty_dir.is_some() {
+        return made(own).map(Contents::Own);
     } else if let Some(path) = &volume.host_path {
-        host_path(path).map(Some)
+        return host_path(path).map(Contents::Own);
     } else if let Some(claim) = &volume.persistent_volume_claim {
         if !is_plain_name(&claim.claim_name) {
             return Err(format!("claim name {:?} cannot be used", claim.claim_name));
         }
-        made(data_dir.join("claims").join(namespace).join(&claim.claim_name)).map(Some)
+        return made(data_dir.join("claims").join(namespace).join(&claim.claim_name)).map(Contents::Own);
+    } else if let Some(files) = &volume.config_map {
+        (ObjectKind::ConfigMap, &files.name, files.optional, &files.items, files.default_mode)
+    } else if let Some(files) = &volume.secret {
+        (ObjectKind::Secret, &files.secret_name, files.optional, &files.items, files.default_mode)
     } else {
-        let (source, name, optional, items, mode) = if let Some(files) = &volume.config_map {
-            (ObjectKind::ConfigMap, &files.name, files.optional, &files.items, files.default_mode)
-        } else if let Some(files) = &volume.secret {
-            (ObjectKind::Secret, &files.secret_name, files.optional, &files.items, files.default_mode)
-        } else {
-            return Ok(None);
-        };
-        let own = made(own)?;
-        match objects.get(source, namespace, name) {
-            Some(data) => write_files(&own, data, items, optional, (mode, access))?,
-            None if optional => {}
-            None => return Err(format!("{} \"{name}\" not found", source.word())),
-        }
-        Ok(Some(own))
-    }
+        return Ok(Contents::None);
+    };
+    Ok(Contents::Object(ObjectFiles {
+        directory: made(own)?,
+        kind,
+        namespace: namespace.clone(),
+        name: name.clone(),
+        optional,
+        items: items.clone(),
+        default_mode,
+        access: access.clone(),
+        written: BTreeSet::new(),
+    }))
 }
 
 fn host_path(volume: &HostPath) -> Result<PathBuf, String> {
@@ -138,54 +155,6 @@ fn host_path(volume: &HostPath) -> Result<PathBuf, String> {
         _ => Ok(()),
     });
     opened.map(|()| path.clone()).map_err(|error| format!("{shown}: {error}"))
-}
-
-fn write_files(
-    dir: &Path,
-    data: &Data,
-    items: &[Item],
-    optional: bool,
-    (default_mode, access): (Option<u32>, &Access),
-) -> Result<(), String> {
-    let default_mode = default_mode.unwrap_or_else(|| access.file_mode());
-    let named: Vec<(&str, &str, u32)> = if items.is_empty() {
-        data.keys().map(|key| (key.as_str(), key.as_str(), default_mode)).collect()
-    } else {
-        let of = |item: &'_ Item| item.mode.unwrap_or(default_mode);
-        items.iter().map(|item| (item.key.as_str(), item.path.as_str(), of(item))).collect()
-    };
-    for (key, path, mode) in named {
-        let Some(content) = data.get(key) else {
-            if optional {
-                continue;
-            }
-            return Err(format!("references non-existent key {key:?}"));
-        };
-        if !path.split('/').all(is_plain_name) {
-            return Err(format!("{path:?} is not a path inside the volume"));
-        }
-        let write = || -> io::Result<()> {
-            let file = dir.join(path);
-            let folder = file.parent().unwrap_or(dir);
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            for above in folder.ancestors().take_while(|above| *above != dir) {
-                access.open(above, above)?;
-            }
-            // One from an earlier attempt may not be writable.
-            if file.exists() {
-                fs::remove_file(&file)?;
-            }
-            // Written before it is opened to more readers than its owner; the mode is exact, independent of the umask.
-            let mut open = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&file)?;
-            open.write_all(content)?;
-            if let Some(group) = access.group {
-                std::os::unix::fs::chown(&file, None, Some(group))?;
-            }
-            fs::set_permissions(&file, Permissions::from_mode(mode & 0o777))
-        };
-        write().map_err(|error| format!("{path}: {error}"))?;
-    }
-    Ok(())
 }
 
 /// Returns whether a name from an API server can be one part of a path, of a file or of a URL, and nothing else. All names that Kubernetes
@@ -216,7 +185,8 @@ mod tests {
         objects
             .put(&json!({"kind": "ConfigMap", "metadata": {"name": "bad", "namespace": "ns"}, "data": {"../b": "B"}}));
         let mut warnings = Vec::new();
-        prepare(data_dir, &pod, &Access::default(), &objects, &mut warnings).map(|places| (places, warnings))
+        let (access, mut names) = (Access::default(), Names::new(64));
+        prepare(data_dir, &pod, &access, &objects, &mut names, &mut warnings).map(|(places, _)| (places, warnings))
     }
 
     #[test]

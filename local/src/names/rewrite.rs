@@ -4,18 +4,35 @@
 
 use super::{Name, Names};
 
+/// Words of a text that are taken for names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// Every known name: the text is an address.
+    All,
+    /// Those that say so themselves, or stand where an address does.
+    Certain,
+    /// Whole names, which end in `svc` or `svc.cluster.local`.
+    Whole,
+}
+
 impl Names {
     /// Replaces the names in an environment value of a pod in `namespace`.
     pub(crate) fn rewrite_env(&mut self, namespace: &str, variable: &str, value: &str) -> String {
-        self.rewrite(namespace, "", value, is_address_word(variable) && !variable.ends_with("HOSTNAME"))
+        let is_address = is_address_word(variable) && !variable.ends_with("HOSTNAME");
+        self.rewrite(namespace, "", value, if is_address { Taken::All } else { Taken::Certain })
+    }
+
+    /// Replaces the whole names in a file, which may hold anything else.
+    pub(crate) fn rewrite_file(&mut self, namespace: &str, text: &str) -> String {
+        self.rewrite(namespace, "", text, Taken::Whole)
     }
 
     /// Replaces the names in an argument; `before` is the argument before it, whose name gives the meaning of this one.
     pub(crate) fn rewrite_arg(&mut self, namespace: &str, before: &str, arg: &str) -> String {
-        self.rewrite(namespace, before, arg, false)
+        self.rewrite(namespace, before, arg, Taken::Certain)
     }
 
-    fn rewrite(&mut self, namespace: &str, before: &str, text: &str, all_are_addresses: bool) -> String {
+    fn rewrite(&mut self, namespace: &str, before: &str, text: &str, taken: Taken) -> String {
         let mut out = String::with_capacity(text.len());
         let mut at = 0;
         while at < text.len() {
@@ -32,8 +49,9 @@ impl Names {
             // Part of a path is always a file name; after `//` comes a host.
             let in_path = earlier.ends_with('/') && !earlier.ends_with("//");
             let port = after.strip_prefix(':').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-            let bare = all_are_addresses || port || follows_address_flag(before, earlier);
-            match self.meant_by(namespace, token, bare).filter(|_| !in_path) {
+            let bare = taken == Taken::All || port || follows_address_flag(before, earlier);
+            let may_be = !in_path && (taken != Taken::Whole || is_whole(token));
+            match self.meant_by(namespace, token, bare).filter(|_| may_be) {
                 Some((place, name)) => out.push_str(&self.address(&place, &name).to_string()),
                 None => out.push_str(token),
             }
@@ -62,10 +80,20 @@ impl Names {
             [name, place] => known(place, name)
                 // Pod and its subdomain, in the pod's own namespace.
                 .or_else(|| known(namespace, name).filter(|_| !service && self.is_subdomain(namespace, place))),
+            // A name below a Service is that of a pod, seen or not: it may run on another node.
+            [name, subdomain, place] if service && self.is_service(place, subdomain) => {
+                Some((place.to_owned(), name.to_owned()))
+            }
             [name, subdomain, place] => known(place, name).filter(|_| self.is_subdomain(place, subdomain)),
             _ => None,
         }
     }
+}
+
+/// Returns whether a word ends as the whole name of a Service or of a pod below one.
+fn is_whole(token: &str) -> bool {
+    let token = token.strip_suffix('.').unwrap_or(token).to_ascii_lowercase();
+    [".svc", ".svc.cluster.local"].iter().any(|end| token.ends_with(end))
 }
 
 fn is_name_char(c: char) -> bool {
@@ -155,6 +183,22 @@ mod tests {
             let mut names = names();
             let got = names.rewrite_env("default", variable, value);
             assert_eq!(got, fill(&mut names, want), "{variable}={value}");
+        }
+    }
+
+    #[test]
+    fn files() {
+        for (text, want) in [
+            ("j-trainer-0.j.default.svc slots=2\n", "{j-trainer-0} slots=2\n"),
+            ("http://db.other.svc.cluster.local:80/", "http://{db/other}:80/"),
+            ("x-7.db.other.svc", "{x-7/other}"), // a pod below a Service, on whichever node
+            ("x-7.none.other.svc x-7.j.default.svc", "x-7.none.other.svc x-7.j.default.svc"),
+            ("j-trainer-0 j-trainer-0.default j-trainer-0:80", "j-trainer-0 j-trainer-0.default j-trainer-0:80"),
+            ("/srv/db.other.svc", "/srv/db.other.svc"),
+        ] {
+            let mut names = names();
+            let got = names.rewrite_file("default", text);
+            assert_eq!(got, fill(&mut names, want), "{text}");
         }
     }
 

@@ -269,6 +269,23 @@ fn a_pod_waits_for_its_config_map() {
 }
 
 #[test]
+fn a_volume_follows_its_config_map() {
+    let mut harness = Harness::new();
+    let map = |hosts: &str| json!({"kind": "ConfigMap", "metadata": {"name": "m", "namespace": "ns"}, "data": {"hosts.sh": hosts}});
+    let address = harness.processes.address("ns", "j-worker-1").to_string();
+    harness.processes.provide(&json!({"kind": "Service", "metadata": {"name": "j", "namespace": "ns"}}));
+    harness.processes.provide(&map("#!/bin/sh\n"));
+    let mut pod = shell_pod("p", "echo up; while ! /conf/hosts.sh | grep -q .; do sleep 0.05; done; /conf/hosts.sh");
+    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "conf", "mountPath": "/conf"}]);
+    pod["spec"]["volumes"] = json!([{"name": "conf", "configMap": {"name": "m", "defaultMode": 0o555}}]);
+    harness.start(&pod);
+    eventually("the program reads", || (harness.lines("p") == ["up"]).then_some(()));
+    harness.processes.provide(&map("#!/bin/sh\necho j-worker-1.j.ns.svc\n"));
+    assert_eq!(harness.wait_ended("p")["phase"], "Succeeded");
+    assert_eq!(harness.lines("p"), ["up", &address]);
+}
+
+#[test]
 fn a_container_without_a_command_is_told_what_to_add() {
     let mut harness = Harness::new();
     let mut pod = shell_pod("p", "");
