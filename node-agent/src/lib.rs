@@ -4,7 +4,7 @@
 //! themselves are [`local::Processes`]'s. It must not schedule, and must not know jobs.
 //!
 //! What it does otherwise than a kubelet: images are not pulled (a container runs its `command`), nothing is mounted (a volume
-//! is the directory in `TRAINYARD_VOLUME_<NAME>`, and paths below its mount in commands and environment are replaced), a security context that a process cannot have is refused, probes are not run, a pod's address is a loopback address found by its name,
+//! is the directory in `TRAINYARD_VOLUME_<NAME>`, and paths below its mount in commands and environment are replaced), files of `ConfigMap`s and Secrets are read again every 5 s, a security context that a process cannot have is refused, probes are not run, a pod's address is a loopback address found by its name,
 //! and its processes end with the agent. An agent that comes back reports what ran as failed with code 137, or starts it again
 //! where the pod's `restartPolicy` says so, as a kubelet does after its machine was rebooted.
 //!

@@ -20,6 +20,8 @@ const RETRY_FIRST_MS: u64 = 250;
 const MAX_RETRY_MS: u64 = 15_000;
 /// Interval between two reads of objects that a pod waits for, in milliseconds.
 const RETRY_INTERVAL_MS: u64 = 3_000;
+/// Interval between two reads of objects that the volumes of a running pod show, in milliseconds: a change is seen there that much later.
+const REFRESH_INTERVAL_MS: u64 = 5_000;
 
 /// Something to be done.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +102,8 @@ struct Pod {
     failures: u32,
     /// When to look again for objects it waits for.
     look_again: Option<Timestamp>,
+    /// When to read again the objects that its volumes show.
+    refresh: Option<Timestamp>,
 }
 
 impl Pod {
@@ -154,6 +158,7 @@ impl Pods {
             not_before: Timestamp(0),
             failures: 0,
             look_again: None,
+            refresh: None,
         };
         let seen = &pod.object["status"];
         if status::has_ended(seen) {
@@ -223,6 +228,7 @@ impl Pods {
         if report.ended {
             pod.run = Run::Ended;
             pod.look_again = None;
+            pod.refresh = None;
         }
     }
 
@@ -270,7 +276,7 @@ impl Pods {
     pub(crate) fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let due = self.pods.values().flat_map(|pod| {
             let retry = Some(pod.not_before).filter(|at| *at > now && !pod.calling);
-            [retry, pod.look_again]
+            [retry, pod.look_again, pod.refresh]
         });
         due.flatten().min()
     }
@@ -293,6 +299,8 @@ impl Pods {
                 }
                 Run::Ready if shutting_down.is_none() => {
                     pod.run = Run::Running;
+                    let shows = references::in_volumes(&pod.object).next().is_some();
+                    pod.refresh = shows.then(|| now.plus_ms(REFRESH_INTERVAL_MS));
                     effects.push(Effect::Start { pod: Arc::clone(&pod.object) });
                 }
                 Run::Running | Run::Stopping(_) if ending || shutting_down.is_some() => {
@@ -313,6 +321,13 @@ impl Pods {
                 pod.look_again = None;
                 // What is refused for something that is missing starts as soon as that is handed in.
                 if pod.run == Run::Running && pod.wanted.as_ref().is_some_and(status::is_refused) {
+                    effects.push(Effect::Fetch { pod: Arc::clone(&pod.object) });
+                }
+            }
+            if pod.refresh.is_some_and(|at| at <= now) {
+                let runs = pod.run == Run::Running;
+                pod.refresh = runs.then(|| now.plus_ms(REFRESH_INTERVAL_MS));
+                if runs {
                     effects.push(Effect::Fetch { pod: Arc::clone(&pod.object) });
                 }
             }

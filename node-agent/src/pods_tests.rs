@@ -259,3 +259,32 @@ fn a_pod_that_is_no_more_is_not_told_of() {
     assert_eq!(bench.report("u", "Failed", true), [""; 0]);
     assert!(bench.pods.pods.is_empty());
 }
+
+#[test]
+fn objects_that_volumes_show_are_read_again_while_the_pod_runs() {
+    let mut bench = Bench::default();
+    let shows = |uid: &str, volume: Value| edited(pod("p", uid), &[("/spec/volumes", json!([volume]))]);
+    assert_eq!(bench.see(shows("u", json!({"name": "v", "configMap": {"name": "m"}}))), ["fetch u"]);
+    bench.pods.fetched("u", bench.now);
+    assert_eq!(bench.settle(), ["start u"]);
+    assert_eq!(bench.report("u", "Running", false), ["write u Running"]);
+    bench.answer(Answer::Done);
+    assert_eq!(bench.pods.next_wake(bench.now), Some(bench.now.plus_ms(RETRY_INTERVAL_MS)));
+    assert_eq!(bench.advance(REFRESH_INTERVAL_MS - 1), [""; 0]);
+    assert_eq!(bench.pods.next_wake(bench.now), Some(bench.now.plus_ms(1)));
+    assert_eq!(bench.advance(1), ["fetch u"]);
+    // An API server that does not answer is asked again in its turn.
+    bench.pods.not_fetched("u", bench.now);
+    assert_eq!(bench.advance(REFRESH_INTERVAL_MS), ["fetch u"]);
+    bench.pods.fetched("u", bench.now);
+    bench.report("u", "Succeeded", true);
+    bench.answer(Answer::Done);
+    assert_eq!(bench.advance(REFRESH_INTERVAL_MS), [""; 0], "what has ended sees nothing");
+    assert_eq!(bench.pods.next_wake(bench.now), None);
+
+    let variables = json!([{"name": "c", "envFrom": [{"configMapRef": {"name": "m"}}]}]);
+    assert_eq!(bench.see(edited(pod("q", "v"), &[("/spec/containers", variables)])), ["fetch v"]);
+    bench.pods.fetched("v", bench.now);
+    assert_eq!(bench.settle(), ["start v"]);
+    assert_eq!(bench.advance(REFRESH_INTERVAL_MS), [""; 0], "variables stay as they are");
+}

@@ -32,17 +32,26 @@ impl ReferencedKind {
 /// An object of the pod's namespace.
 pub(crate) type Reference = (ReferencedKind, String);
 
+fn items<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    value[field].as_array().into_iter().flatten()
+}
+
+fn named(kind: ReferencedKind, name: &Value) -> Option<Reference> {
+    Some((kind, name.as_str().filter(|name| !name.is_empty())?.to_owned()))
+}
+
+/// The objects a pod's volumes show: containers see their changes.
+pub(crate) fn in_volumes(pod: &Value) -> impl Iterator<Item = Reference> + use<'_> {
+    items(&pod["spec"], "volumes").flat_map(|volume| {
+        let map = named(ReferencedKind::ConfigMap, &volume["configMap"]["name"]);
+        map.into_iter().chain(named(ReferencedKind::Secret, &volume["secret"]["secretName"]))
+    })
+}
+
 /// The objects a pod refers to in its environment and volumes.
 pub(crate) fn of(pod: &Value) -> BTreeSet<Reference> {
-    fn items<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-        value[field].as_array().into_iter().flatten()
-    }
-    let mut found = BTreeSet::new();
-    let mut add = |kind: ReferencedKind, name: &Value| {
-        if let Some(name) = name.as_str().filter(|name| !name.is_empty()) {
-            found.insert((kind, name.to_owned()));
-        }
-    };
+    let mut found: BTreeSet<Reference> = in_volumes(pod).collect();
+    let mut add = |kind: ReferencedKind, name: &Value| found.extend(named(kind, name));
     let spec = &pod["spec"];
     for container in items(spec, "initContainers").chain(items(spec, "containers")) {
         for from in items(container, "envFrom") {
@@ -53,10 +62,6 @@ pub(crate) fn of(pod: &Value) -> BTreeSet<Reference> {
             add(ReferencedKind::ConfigMap, &variable["valueFrom"]["configMapKeyRef"]["name"]);
             add(ReferencedKind::Secret, &variable["valueFrom"]["secretKeyRef"]["name"]);
         }
-    }
-    for volume in items(spec, "volumes") {
-        add(ReferencedKind::ConfigMap, &volume["configMap"]["name"]);
-        add(ReferencedKind::Secret, &volume["secret"]["secretName"]);
     }
     found
 }
