@@ -4,12 +4,30 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::build;
+use crate::build::Module;
 use crate::component::Component;
 use crate::error::Error;
 
 /// The directory with etcd, kube-apiserver and kubectl, as tools for tests of operators name it.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
+
+/// Sets the version that the programs report.
+const LINK: &str = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
+                    -X k8s.io/client-go/pkg/version.gitVersion=v1.36.3 \
+                    -X helm.sh/helm/v4/internal/version.version=v4.2.4";
+/// All programs in one file.
+const MODULE: Module = Module {
+    what: "the control plane",
+    sources: &[
+        ("go.mod", include_str!("../go/go.mod")),
+        ("go.sum", include_str!("../go/go.sum")),
+        ("main.go", include_str!("../go/main.go")),
+    ],
+    link: LINK,
+    package: ".",
+    program: "control-plane",
+    beside: None,
+};
 
 /// Paths of the programs.
 #[derive(Debug, Clone)]
@@ -36,7 +54,7 @@ impl Binaries {
     /// When etcd, kube-apiserver or kubectl are not in `KUBEBUILDER_ASSETS`, when there is no Go, or the build fails.
     pub fn ensure() -> Result<Self, Error> {
         let Some(assets) = env::var_os(ASSETS).filter(|value| !value.is_empty()) else {
-            return Ok(Self { programs: Programs::One(build::ensure()?) });
+            return Ok(Self { programs: Programs::One(MODULE.ensure()?) });
         };
         let path = env::var_os("PATH").unwrap_or_default();
         let directories = std::iter::once(PathBuf::from(assets)).chain(env::split_paths(&path)).collect();

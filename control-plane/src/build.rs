@@ -1,6 +1,7 @@
-//! Building the Go module in `go/`, once per content, into a cache.
+//! Building Go modules, once per content, into a cache.
 //!
-//! Owns where the cache is, the lock on it and how `go build` is called. What is built is the module's to say.
+//! Owns where the cache is, the lock on it and how `go build` is called. What is built is the module's to say: the programs of the
+//! control plane (`binaries`), the MPI operator (`mpi_operator`).
 
 use std::env;
 use std::fs::{self, File};
@@ -11,74 +12,102 @@ use std::process::{Command, Stdio};
 use crate::error::{Error, io, last_lines};
 use crate::keeper::Keeper;
 
-/// The sources, as they were when this crate was built: what is built is what this crate was written for.
-const SOURCES: [(&str, &str); 3] = [
-    ("go.mod", include_str!("../go/go.mod")),
-    ("go.sum", include_str!("../go/go.sum")),
-    ("main.go", include_str!("../go/main.go")),
-];
-/// So that the programs say their version, as released ones do.
-const LINK: &str = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
-                    -X k8s.io/client-go/pkg/version.gitVersion=v1.36.3 \
-                    -X helm.sh/helm/v4/internal/version.version=v4.2.4";
 const CACHE: &str = "TRAINYARD_CONTROL_PLANE_CACHE";
 
-/// The file that holds all programs, built if it is not in the cache.
-pub(crate) fn ensure() -> Result<PathBuf, Error> {
-    let directory = cache().join(key());
-    let program = directory.join("control-plane");
-    if program.exists() {
-        return Ok(program);
-    }
-    fs::create_dir_all(&directory).map_err(io(directory.display()))?;
-    let path = directory.join("lock");
-    let lock = File::create(&path).map_err(io(path.display()))?;
-    lock.lock().map_err(io(path.display()))?;
-    // The previous holder of the lock may have built it.
-    if !program.exists() {
-        build(&directory, &program)?;
-    }
-    Ok(program)
+/// A Go module, and the program that it makes.
+#[derive(Debug)]
+pub(crate) struct Module {
+    /// Words for it, in messages.
+    pub(crate) what: &'static str,
+    /// Names and contents of its files, as they were when this crate was built: what is built is what this crate was written for.
+    pub(crate) sources: &'static [(&'static str, &'static str)],
+    /// Flags of the linker.
+    pub(crate) link: &'static str,
+    /// The package that is built.
+    pub(crate) package: &'static str,
+    /// Name of the program.
+    pub(crate) program: &'static str,
+    /// A file of a required module that is kept beside the program: path of the module, path in it.
+    pub(crate) beside: Option<(&'static str, &'static str)>,
 }
 
-fn build(directory: &Path, program: &Path) -> Result<(), Error> {
-    let source = directory.join("source");
-    fs::create_dir_all(&source).map_err(io(source.display()))?;
-    for (name, text) in SOURCES {
-        let path = source.join(name);
-        fs::write(&path, text).map_err(io(path.display()))?;
+impl Module {
+    /// The program, built if it is not in the cache.
+    pub(crate) fn ensure(&self) -> Result<PathBuf, Error> {
+        let directory = cache().join(self.key());
+        let program = directory.join(self.program);
+        if program.exists() {
+            return Ok(program);
+        }
+        fs::create_dir_all(&directory).map_err(io(directory.display()))?;
+        let path = directory.join("lock");
+        let lock = File::create(&path).map_err(io(path.display()))?;
+        lock.lock().map_err(io(path.display()))?;
+        // The previous holder of the lock may have built it.
+        if !program.exists() {
+            self.build(&directory, &program)?;
+        }
+        Ok(program)
     }
-    eprintln!("control-plane: building etcd, Kubernetes, kwok and Helm with Go; this takes some minutes, once");
-    // Renamed into place when it is whole: a build that was interrupted leaves nothing that looks like one.
-    let unfinished = directory.join("unfinished");
+
+    fn build(&self, directory: &Path, program: &Path) -> Result<(), Error> {
+        let source = directory.join("source");
+        fs::create_dir_all(&source).map_err(io(source.display()))?;
+        for (name, text) in self.sources {
+            let path = source.join(name);
+            fs::write(&path, text).map_err(io(path.display()))?;
+        }
+        eprintln!("control-plane: building {} with Go; this takes some minutes, once", self.what);
+        // Renamed into place when it is whole: a build that was interrupted leaves nothing that looks like one.
+        let unfinished = directory.join("unfinished");
+        let words = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", self.link, "-o"];
+        self.go(&source, go(&source).args(words).arg(&unfinished).arg(self.package))?;
+        if let Some((module, file)) = self.beside {
+            let listed =
+                self.go(&source, go(&source).args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]))?;
+            let from = Path::new(listed.trim()).join(file);
+            let bytes = fs::read(&from).map_err(io(from.display()))?;
+            let to = directory.join(from.file_name().unwrap_or_default());
+            fs::write(&to, bytes).map_err(io(to.display()))?;
+        }
+        fs::rename(&unfinished, program).map_err(io(program.display()))
+    }
+
+    /// Runs a command of Go, and returns what it prints.
+    fn go(&self, source: &Path, command: &mut Command) -> Result<String, Error> {
+        // A build without a waiter ends.
+        let keeper = Keeper::start()?;
+        keeper.adopt(command);
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::NoGo),
+            Err(error) => return Err(io("running go")(error)),
+        };
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(Error::Build {
+            what: self.what,
+            directory: source.to_owned(),
+            status: output.status.to_string(),
+            output: last_lines(&String::from_utf8_lossy(&output.stderr), 30),
+        })
+    }
+
+    /// Distinguishes contents. Not a digest for security: a process that can write to the cache can change the file in it.
+    fn key(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        (self.sources, self.link).hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+}
+
+fn go(source: &Path) -> Command {
     let mut command = Command::new("go");
-    command.current_dir(&source).stdin(Stdio::null());
-    command
-        .args(["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", LINK, "-o"])
-        .arg(&unfinished)
-        .arg(".");
+    command.current_dir(source).stdin(Stdio::null());
     // A workspace file or flags of the caller must not change what is built; nor must the caller's cross-compiling.
     command.env("GOWORK", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0").env_remove("GOOS").env_remove("GOARCH");
-    // A build without a waiter ends.
-    let keeper = Keeper::start()?;
-    keeper.adopt(&mut command);
-    let output = match command.output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Error::NoGo),
-        Err(error) => return Err(io("running go")(error)),
-    };
-    if !output.status.success() {
-        let output_tail = last_lines(&String::from_utf8_lossy(&output.stderr), 30);
-        return Err(Error::Build { directory: source, status: output.status.to_string(), output: output_tail });
-    }
-    fs::rename(&unfinished, program).map_err(io(program.display()))
-}
-
-/// Distinguishes contents. Not a digest for security: a process that can write to the cache can change the file in it.
-fn key() -> String {
-    let mut hasher = DefaultHasher::new();
-    (SOURCES, LINK).hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
+    command
 }
 
 fn cache() -> PathBuf {

@@ -14,8 +14,10 @@ pub enum Error {
     )]
     NoGo,
     /// The build did not succeed.
-    #[error("building the control plane in {directory} failed ({status}):\n{output}")]
+    #[error("building {what} in {directory} failed ({status}):\n{output}")]
     Build {
+        /// Words for what is built.
+        what: &'static str,
         /// Directory of the Go module.
         directory: PathBuf,
         /// Exit status of `go build`.

@@ -8,12 +8,12 @@ mod command;
 use std::env;
 use std::process::ExitCode;
 
-use control_plane::Binaries;
+use control_plane::{Binaries, MpiOperator};
 
 use command::{Failure, arguments, down, hold, kubectl, status, up};
 
 const USAGE: &str = "usage: cargo xtask cluster up [--nodes N] [--gpus G] [--process-nodes P] [--node-grace SECONDS]
-       cargo xtask cluster build | down | status
+       cargo xtask cluster build | mpi-operator | down | status
        cargo xtask kubectl -- ARGUMENT...
 
   up      starts a control plane in the background: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok
@@ -22,6 +22,7 @@ const USAGE: &str = "usage: cargo xtask cluster up [--nodes N] [--gpus G] [--pro
             --process-nodes P   nodes whose pods are processes of this machine (0)
             --node-grace S      seconds without heartbeat after which a node counts as not ready (50, more with many nodes)
   build   builds the programs, if they are not there yet; `up` and the tests do so by themselves
+  mpi-operator  builds Kubeflow's MPI operator, if it is not there yet, and prints where it and its definition are
   down    ends it, and forgets everything in it
   status  tells what runs";
 
@@ -31,8 +32,11 @@ fn main() -> ExitCode {
     let outcome = match name {
         "up" => arguments::parse(rest).and_then(|wanted| up::run(&wanted)),
         "hold" => arguments::parse(rest).and_then(|wanted| hold::run(&wanted)),
-        "build" | "down" | "status" if !rest.is_empty() => Err(Failure::Usage(format!("`{name}` takes no arguments"))),
+        "build" | "mpi-operator" | "down" | "status" if !rest.is_empty() => {
+            Err(Failure::Usage(format!("`{name}` takes no arguments")))
+        }
         "build" => Binaries::ensure().map(|_| ExitCode::SUCCESS).map_err(Failure::Error),
+        "mpi-operator" => mpi_operator(),
         "down" => down::run(),
         "status" => status::run(),
         "kubectl" => kubectl::run(rest),
@@ -51,4 +55,11 @@ fn main() -> ExitCode {
         }
         ExitCode::from(2)
     })
+}
+
+fn mpi_operator() -> Result<ExitCode, Failure> {
+    let MpiOperator { program, definition } = MpiOperator::ensure()?;
+    command::say(program.display());
+    command::say(definition.display());
+    Ok(ExitCode::SUCCESS)
 }
