@@ -35,8 +35,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   dist [FLAG]...    the binary that is shipped, static and stripped, with its line tables beside it; flags go to `cargo build`
   release           what is published, in target/packages: archive, Helm chart, Python wheel, their checksums, context of the image
   dependencies      writes the dependency table of docs/ARCHITECTURE.md
-  torch-tests [PART]...  (ddp elastic plane plugin torchjob torchjob-plane) the PyTorch samples undisturbed, with faults and while they are
-                    scaled: the results must be the same (installs PyTorch the first time, about 5 GB)";
+  torch-tests [PART]...  (ddp elastic mpijob plane plugin torchjob torchjob-plane) the PyTorch samples undisturbed, with faults and while
+                    they are scaled: the results must be the same (installs PyTorch the first time, about 5 GB). mpijob: MPIJobs with
+                    the genuine MPI operator, built with Go; needs no PyTorch";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);

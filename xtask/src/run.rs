@@ -172,6 +172,9 @@ pub(crate) fn watch(
     }
 }
 
+/// Set: what tests leave stays. The control planes that tests start have it too.
+const KEEP: &str = "TRAINYARD_CONTROL_PLANE_KEEP";
+
 /// A directory that goes away with this value.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
@@ -194,6 +197,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        if std::env::var_os(KEEP).is_some_and(|value| !value.is_empty()) {
+            println!("kept: {}", self.0.display());
+            return;
+        }
         // What cannot be removed stays in the directory for temporary files, where it is cleared away some day.
         let _ = fs::remove_dir_all(&self.0);
     }

@@ -2,9 +2,11 @@
 //!
 //! Runs the `DistributedDataParallel` sample undisturbed, and then with a rank killed, its node lost, and the job preempted and
 //! applied again. Each run has to meet its fault: one that ends before it proves nothing. The elastic sample is `elastic`'s, the samples of
-//! TorchJob are `torchjob`'s.
+//! TorchJob are `torchjob`'s; `MPIJob`s, which need no PyTorch, are `mpijob`'s.
 
 mod elastic;
+mod mpi_plane;
+mod mpijob;
 mod plane;
 mod plugin;
 mod torchjob;
@@ -45,7 +47,7 @@ impl Told {
 }
 
 /// Parts that can be run alone.
-const PARTS: [&str; 6] = ["ddp", "elastic", "plane", "plugin", "torchjob", "torchjob-plane"];
+const PARTS: [&str; 7] = ["ddp", "elastic", "mpijob", "plane", "plugin", "torchjob", "torchjob-plane"];
 
 /// Runs the parts that are named, or all.
 pub(crate) fn run(parts: &[String]) -> Result<(), Problem> {
@@ -53,18 +55,29 @@ pub(crate) fn run(parts: &[String]) -> Result<(), Problem> {
         return Err(Problem::Usage(format!("torch-tests has no part `{unknown}`; there are {}", PARTS.join(", "))));
     }
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
-    let programs = venv::programs("torch", &["torch", "numpy"], CHECK)?;
     build_quietly(&["trainyard", "control-plane"])?;
+    if wants("mpijob") {
+        mpijob::run()?;
+    }
+    if PARTS.into_iter().any(|part| part != "mpijob" && wants(part)) {
+        with_torch(&wants)?;
+    }
+    println!("\nxtask torch-tests: ok");
+    Ok(())
+}
+
+/// Runs the parts that need `PyTorch`.
+fn with_torch(wants: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
+    let programs = venv::programs("torch", &["torch", "numpy"], CHECK)?;
     if wants("ddp") {
         ddp(&programs)?;
     }
     if ["elastic", "plane", "plugin"].into_iter().any(wants) {
-        elastic::run(&programs, &wants)?;
+        elastic::run(&programs, wants)?;
     }
     if ["torchjob", "torchjob-plane"].into_iter().any(wants) {
-        torchjob::run(&programs, &wants)?;
+        torchjob::run(&programs, wants)?;
     }
-    println!("\nxtask torch-tests: ok");
     Ok(())
 }
 

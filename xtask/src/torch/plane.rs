@@ -19,8 +19,8 @@ const JOB: &str = "elasticjob/torch-elastic";
 /// Runs the sample, disturbs it, and compares its losses with those of an undisturbed run.
 pub(super) fn run(programs: &Path, scratch: &Scratch, wanted: &Losses) -> Result<(), Problem> {
     println!("\n== workers come and go on a real control plane");
-    let plane = Plane::start(programs, 2, &["ElasticJob"])?;
-    let _operator = plane.operator(scratch)?;
+    let plane = Plane::start(Some(programs), (2, 0), &["ElasticJob"])?;
+    let _operator = plane.operator(scratch, "none")?;
     let manifest = manifest(scratch)?;
     plane.kubectl(&["apply", "-f", &manifest.to_string_lossy()])?;
     let scale = |replicas: u32| plane.kubectl(&["scale", JOB, &format!("--replicas={replicas}")]).map(drop);
@@ -44,8 +44,9 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    /// Starts it with some nodes whose pods are processes, and with the definitions of some kinds.
-    pub(super) fn start(programs: &Path, nodes: u32, kinds: &[&str]) -> Result<Self, Problem> {
+    /// Starts it with some nodes whose pods are processes and that have some GPUs each, and with the definitions of some kinds. Where
+    /// `programs` is a directory, its programs come first for the pods.
+    pub(super) fn start(programs: Option<&Path>, (nodes, gpus): (u32, u32), kinds: &[&str]) -> Result<Self, Problem> {
         let is_up = output(cluster::program().arg("status"))?;
         if is_up.status.success() {
             let remedy = "a control plane is up: end it with `cargo xtask cluster down`";
@@ -53,8 +54,11 @@ impl Plane {
         }
         let mut up = cluster::program();
         // Its node agents give their programs this PATH and this working directory.
-        up.args(["up", &format!("--process-nodes={nodes}"), "--gpus=0"]);
-        succeed(up.env("PATH", venv::path(programs)?).current_dir(root()))?;
+        up.args(["up", &format!("--process-nodes={nodes}"), &format!("--gpus={gpus}")]);
+        if let Some(programs) = programs {
+            up.env("PATH", venv::path(programs)?);
+        }
+        succeed(up.current_dir(root()))?;
         let plane = Self { directory: target().join("cluster") };
         for kind in kinds {
             let definition = output(Command::new(built("trainyard")).args(["crd", kind]))?;
@@ -66,10 +70,10 @@ impl Plane {
         Ok(plane)
     }
 
-    /// Starts an operator.
-    pub(super) fn operator(&self, scratch: &Scratch) -> Result<Operator, Problem> {
+    /// Starts an operator with the log that an earlier one left in `scratch`. Its figures are at `health`, which may be `none`.
+    pub(super) fn operator(&self, scratch: &Scratch, health: &str) -> Result<Operator, Problem> {
         let mut command = Command::new(built("trainyard"));
-        command.args(["operator", "--leader-elect=false", "--health-address=none", "--log-address=none"]);
+        command.args(["operator", "--leader-elect=false", "--health-address", health, "--log-address=none"]);
         command.arg("--kubeconfig").arg(self.kubeconfig());
         command.arg("--data-directory").arg(scratch.join("operator"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -113,7 +117,11 @@ impl Plane {
         for node in entries(&self.directory.join("nodes"))? {
             for pod in entries(&node.join("logs").join(namespace))? {
                 let name = pod.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                files.entry(name).or_default().extend(entries(&pod)?);
+                for entry in entries(&pod)? {
+                    // The output of an earlier pod of the name is in a directory of its own.
+                    let own = if entry.is_dir() { entries(&entry)? } else { vec![entry] };
+                    files.entry(name.clone()).or_default().extend(own);
+                }
             }
         }
         let mut all = String::new();
@@ -146,6 +154,13 @@ fn entries(path: &Path) -> Result<Vec<PathBuf>, Problem> {
 
 /// An operator process; killed when dropped.
 pub(super) struct Operator(Child);
+
+impl Operator {
+    /// Kills it with SIGKILL, and returns when it is gone.
+    pub(super) fn kill(&mut self) -> Result<(), Problem> {
+        self.0.kill().and_then(|()| self.0.wait()).map(drop).map_err(io("killing the operator"))
+    }
+}
 
 impl Drop for Operator {
     fn drop(&mut self) {

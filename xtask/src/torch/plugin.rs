@@ -48,8 +48,8 @@ spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteMany], hostPath: {path: 
 /// Submits the sample, disturbs it, and compares its losses with those of an undisturbed run.
 pub(super) fn run(programs: &Path, scratch: &Scratch, wanted: &Losses) -> Result<(), Problem> {
     println!("\n== a directory is submitted by the plugin, edited, suspended and resumed");
-    let plane = Plane::start(programs, 1, &["TorchrunQueue", "TorchrunJob"])?;
-    let _operator = plane.operator(scratch)?;
+    let plane = Plane::start(Some(programs), (1, 0), &["TorchrunQueue", "TorchrunJob"])?;
+    let _operator = plane.operator(scratch, "none")?;
     for (name, manifest) in [("queue.yaml", QUEUE), ("volumes.yaml", VOLUMES)] {
         let path = scratch.join(name);
         fs::write(&path, manifest).map_err(io(path.display()))?;

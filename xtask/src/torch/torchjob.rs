@@ -46,8 +46,8 @@ pub(super) fn run(programs: &Path, wants: &dyn Fn(&str) -> bool) -> Result<(), P
         report(&output, &wanted)?;
     }
     if wants("torchjob-plane") {
-        let plane = Plane::start(programs, 2, &["TorchJob"])?;
-        let _operator = plane.operator(&scratch)?;
+        let plane = Plane::start(Some(programs), (2, 0), &["TorchJob"])?;
+        let _operator = plane.operator(&scratch, "none")?;
         in_directory(&manifest, "torch-job", &scratch.join("checkpoints"))?;
         killed_and_lost(&plane, &manifest, &wanted)?;
         checkpointed_and_scaled(&plane, &scratch, &wanted)?;
