@@ -23,9 +23,17 @@ pub(super) fn seen(state: &State) -> BTreeMap<JobKey, Share> {
     for (key, holder) in state.queues.holders.iter().filter(|(_, holder)| holder.wants) {
         let mut share = if holder.found { found(holder) } else { holder.share.clone() };
         for (group, nodes) in &mut share.groups {
-            for (index, node) in (0u32..).zip(nodes) {
+            let seen = |index| {
                 let slot = SlotId { group: group.clone(), index };
-                if let Some(actual) = holder.bound.get(&slot).filter(|node| !is_lost(node)) {
+                holder.bound.get(&slot).filter(|node| !is_lost(node))
+            };
+            if holder.interchanges {
+                let bound: Vec<Option<&Text>> = (0u32..).zip(nodes.iter()).map(|(index, _)| seen(index)).collect();
+                *nodes = interchanged(nodes, &bound);
+                continue;
+            }
+            for (index, node) in (0u32..).zip(nodes) {
+                if let Some(actual) = seen(index) {
                     node.clone_from(actual);
                 }
             }
@@ -35,6 +43,34 @@ pub(super) fn seen(state: &State) -> BTreeMap<JobKey, Share> {
         }
     }
     all
+}
+
+/// Returns the places of pods any of which may be on any granted node, given the nodes of those that are bound. Where one was bound to
+/// the place of another, that one has a place that is left.
+fn interchanged(granted: &[Text], bound: &[Option<&Text>]) -> Vec<Text> {
+    let mut left: BTreeMap<&Text, usize> = BTreeMap::new();
+    for node in granted {
+        let count = left.entry(node).or_default();
+        *count = count.saturating_add(1);
+    }
+    let take = |left: &mut BTreeMap<&Text, usize>, node: &Text| match left.get_mut(node) {
+        Some(count) if *count > 0 => {
+            *count = count.saturating_sub(1);
+            true
+        }
+        _ => false,
+    };
+    for node in bound.iter().flatten() {
+        take(&mut left, node);
+    }
+    let own = |(own, actual): (&Text, Option<&Text>)| match actual {
+        None => take(&mut left, own).then(|| own.clone()),
+        Some(actual) => Some(actual.clone()),
+    };
+    let kept: Vec<Option<Text>> = granted.iter().zip(bound.iter().copied()).map(own).collect();
+    let mut others = left.into_iter().flat_map(|(node, count)| std::iter::repeat_n(node, count));
+    let places = kept.into_iter().zip(granted);
+    places.map(|(kept, own)| kept.unwrap_or_else(|| others.next().unwrap_or(own).clone())).collect()
 }
 
 /// A place for each slot, on nodes that are not known. A job whose size may be chosen has the size of its pods.
@@ -250,4 +286,30 @@ fn taken_away(
 fn resized(target: &Target) -> ShareLoss {
     let beneficiary = target.why.as_ref().and_then(|why| why.beneficiary.clone());
     ShareLoss { kind: LossKind::Resized, beneficiary }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_of_one_template_exchange_their_places() {
+        let texts = |nodes: &str| nodes.split(' ').map(Text::from).collect::<Vec<_>>();
+        // `-`: a pod that is not bound.
+        for (granted, bound, want) in [
+            ("a b", "- -", "a b"),
+            ("a b", "b -", "b a"),
+            ("a b", "- a", "b a"),
+            ("a a b b", "b - b -", "b a b a"),
+            ("a b c", "c - -", "c b a"),
+            // Bound to a node that was not granted: the place counts there, and the others keep theirs.
+            ("a b", "c -", "c b"),
+            ("a b", "b b", "b b"),
+        ] {
+            let bound = texts(bound);
+            let bound: Vec<Option<&Text>> =
+                bound.iter().map(|node| Some(node).filter(|node| &***node != "-")).collect();
+            assert_eq!(interchanged(&texts(granted), &bound), texts(want), "{granted} {bound:?}");
+        }
+    }
 }

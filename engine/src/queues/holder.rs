@@ -44,6 +44,8 @@ pub(crate) struct Holder {
     pub(super) places: BTreeMap<SlotId, BTreeSet<Text>>,
     /// Nodes of pods that have not ended and are not being deleted.
     pub(super) bound: BTreeMap<SlotId, Text>,
+    /// True if any of its pods may be on any of its nodes: another controller creates them, from one template.
+    pub(super) interchanges: bool,
     /// True if pods are being deleted or creations are unresolved.
     pub(super) leaving: bool,
     /// True if its spec can be accepted and asks for GPUs.
@@ -104,6 +106,7 @@ impl Holder {
             resource,
             width,
             bound: bound.collect(),
+            interchanges: spec.observes_pods,
             leaving: is_leaving(job),
             asks: true,
             slots,
