@@ -213,7 +213,10 @@ impl State {
             }
             Event::Ended { phase } => {
                 job.ended_at = Some(at);
+                let observes = job.spec().is_some_and(|spec| spec.observes_pods);
                 let message = match &job.decision {
+                    // What becomes of the pods is another controller's.
+                    Some(Decision::End { cause, .. }) if observes => cause.message.clone(),
                     Some(Decision::End { cause, clean, live_only, .. }) => {
                         let pods = match (clean, live_only) {
                             (true, false) => "pods deleted",

@@ -39,8 +39,8 @@ fn reported_end(object: &Value) -> Option<Box<ReportedEnd>> {
         };
         let words = |key| text_at(condition, &[key]).unwrap_or_default();
         let (reason, message) = (words("reason"), words("message"));
-        let message = if message.is_empty() { reason.to_owned() } else { message.to_owned() };
-        Some(Box::new(ReportedEnd { phase, message: Text::from(message) }))
+        let message = if message.is_empty() { reason } else { message };
+        Some(Box::new(ReportedEnd { phase, message: Text::from(message.trim_end_matches('.')) }))
     })
 }
 
