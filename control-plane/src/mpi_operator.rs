@@ -30,7 +30,7 @@ impl MpiOperator {
     /// Builds it with Go if it is not in the cache, which is that of the control plane's programs.
     ///
     /// # Errors
-    /// When there is no Go, or the build fails.
+    /// Returns an error if Go is not installed, or the build fails.
     pub fn ensure() -> Result<Self, Error> {
         let program = MODULE.ensure()?;
         Ok(Self { definition: program.with_file_name(DEFINITION), program })

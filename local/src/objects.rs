@@ -49,7 +49,9 @@ impl Objects {
     pub(crate) fn put(&mut self, object: &Value) -> bool {
         let Some(key) = ObjectKind::named(object) else { return false };
         let data = data(object);
-        self.known.insert(key, data.clone()).is_none_or(|before| before != data)
+        let is_news = self.known.get(&key) != Some(&data);
+        self.known.insert(key, data);
+        is_news
     }
 
     /// Forgets an object.

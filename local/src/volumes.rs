@@ -81,11 +81,11 @@ pub(crate) fn prepare(
     Ok((places, all_files))
 }
 
-/// What is in a volume.
+/// Contents of a volume.
 enum Contents {
-    /// Nothing: there is no volume of its kind on this machine.
+    /// None: there is no volume of its kind on this machine.
     None,
-    /// What programs write there.
+    /// Files of the pod's programs.
     Own(PathBuf),
     /// The files of an object, yet to be written.
     Object(ObjectFiles),

@@ -102,7 +102,7 @@ struct Pod {
     failures: u32,
     /// When to look again for objects it waits for.
     look_again: Option<Timestamp>,
-    /// When to read again the objects that its volumes show.
+    /// Time at which the objects that its volumes show are read again.
     refresh: Option<Timestamp>,
 }
 

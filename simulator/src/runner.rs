@@ -215,16 +215,16 @@ fn run_in<G: ClusterBackend>(
         simulation.crash_plan().lock().add(crash);
     }
     let traced = crash.is_none();
-    let trainer = scenario.with.contains(&Controller::Trainer).then(Trainer::default);
-    Runner { simulation, scenario, trainer, traced, armed: Vec::new(), names: BTreeMap::new() }.play()
+    Runner { simulation, scenario, trainer: Trainer::default(), traced, armed: Vec::new(), names: BTreeMap::new() }
+        .play()
 }
 
 /// A scenario under way.
 pub(crate) struct Runner<'a, G> {
     pub(crate) simulation: Simulation<G>,
     pub(crate) scenario: &'a Scenario,
-    /// The programs of jobs, where the scenario has them run.
-    trainer: Option<Trainer>,
+    /// The programs of jobs; none where the scenario does not name it.
+    trainer: Trainer,
     /// True if the records of the log are wanted.
     traced: bool,
     /// Crashes inside the next step.
@@ -346,7 +346,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
         let mut left = by_ms;
         loop {
             let now = self.simulation.backend.now();
-            let stop = self.trainer.as_ref().and_then(Trainer::next_report);
+            let stop = self.trainer.next_report();
             let until_stop = stop.map_or(left, |at| at.0.saturating_sub(now.0).max(1)).min(left);
             self.simulation.advance(until_stop)?;
             left = left.saturating_sub(until_stop);
@@ -363,9 +363,9 @@ impl<G: ClusterBackend> Runner<'_, G> {
             let mut changed = false;
             for controller in &self.scenario.with {
                 let backend = &mut self.simulation.backend;
-                changed |= match (controller, &mut self.trainer) {
-                    (Controller::Trainer, Some(trainer)) => trainer.reconcile(backend)?,
-                    (Controller::MpiOperator | Controller::Trainer, _) => mpi_operator::reconcile(backend)?,
+                changed |= match controller {
+                    Controller::MpiOperator => mpi_operator::reconcile(backend)?,
+                    Controller::Trainer => self.trainer.reconcile(backend)?,
                 };
             }
             if !changed {

@@ -80,7 +80,7 @@ impl Trainer {
     /// reported. Returns true if it changed something.
     ///
     /// # Errors
-    /// When the API server refuses a write, or the speeds of a job cannot be read.
+    /// Returns an error if the API server refuses a write, or the durations of a job cannot be read.
     pub fn reconcile<B: ClusterBackend>(&mut self, backend: &mut B) -> Result<bool, Reason> {
         let now = backend.now();
         self.advance(now);

@@ -2,9 +2,9 @@
 //!
 //! Owns what has to be built before. What the words mean is that program's to say.
 
-use std::process::{Child, Command};
+use std::process::Command;
 
-use crate::run::{Problem, build_quietly, built, cargo_build, io, status, succeed, target};
+use crate::run::{KillOnDrop, Problem, build_quietly, built, cargo_build, io, status, succeed, target};
 
 /// `up`, `down` or `status`, with arguments.
 pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
@@ -36,28 +36,20 @@ pub(crate) fn build() -> Result<(), Problem> {
 
 /// The programs of the control plane while they are being built. What is not waited for is ended.
 #[derive(Debug)]
-pub(crate) struct Building(Child);
+pub(crate) struct Building(KillOnDrop);
 
 /// Begins to build the programs of the control plane, if they are not there yet: minutes the first time.
 pub(crate) fn begin_build() -> Result<Building, Problem> {
     build_quietly(&["control-plane"])?;
-    Ok(Building(program().arg("build").spawn().map_err(io("starting control-plane"))?))
+    Ok(Building(KillOnDrop(program().arg("build").spawn().map_err(io("starting control-plane"))?)))
 }
 
 impl Building {
     /// Waits until they are built.
     pub(crate) fn finish(mut self) -> Result<(), Problem> {
-        let status = self.0.wait().map_err(io("waiting for a process"))?;
+        let status = self.0.0.wait().map_err(io("waiting for a process"))?;
         // It has said itself why.
         if status.success() { Ok(()) } else { Err(Problem::failed(format!("`control-plane build` failed ({status})"))) }
-    }
-}
-
-impl Drop for Building {
-    fn drop(&mut self) {
-        // What has ended cannot be killed, and need not be.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -149,6 +149,18 @@ pub(crate) enum Watched {
     TooLong,
 }
 
+/// A process that is killed, and waited for, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct KillOnDrop(pub(crate) Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, and need not be.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Waits for a process, looking every `every`; kills it after `limit`.
 pub(crate) fn watch(
     child: &mut Child,

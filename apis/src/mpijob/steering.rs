@@ -46,8 +46,8 @@ impl Steering {
     pub(super) fn wanted(manifest: &Value, job: &Job) -> Self {
         let mut template = manifest.get("template").cloned().unwrap_or_default();
         let tolerations = manifest.get("launcher").map(|launcher| {
-            let of_launcher = list_at(launcher, &["tolerations"]).to_vec();
-            [of_launcher, tolerations::own(&template)].map(tolerations::with_voda)
+            let own = [list_at(launcher, &["tolerations"]), list_at(&template, &["spec", "tolerations"])];
+            own.map(tolerations::with_voda)
         });
         let is_suspended = job.spec().is_some_and(|spec| spec.suspended);
         let nodes = job.holding.share.groups.get(WORKER_LOWER).map_or(&[][..], Vec::as_slice);

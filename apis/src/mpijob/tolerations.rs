@@ -20,9 +20,8 @@ pub(super) fn own(template: &Value) -> Vec<Value> {
 }
 
 /// Returns these tolerations with that of Voda's taints.
-pub(super) fn with_voda(mut own: Vec<Value>) -> Vec<Value> {
-    own.push(of_voda());
-    own
+pub(super) fn with_voda(own: &[Value]) -> Vec<Value> {
+    [own, &[of_voda()]].concat()
 }
 
 /// Leaves the tolerations of a template as its user wrote them.

@@ -166,7 +166,7 @@ fn named(job: Option<&str>, location: &LogLocation) -> Result<String, Failure> {
     }
 }
 
-/// What led to the state of a job, as far as its records were read.
+/// Collects the lines that led to the state of a job, from the records that are read.
 #[derive(Default)]
 struct Told {
     chain: Chain,

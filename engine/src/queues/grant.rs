@@ -23,20 +23,16 @@ pub(super) fn seen(state: &State) -> BTreeMap<JobKey, Share> {
     for (key, holder) in state.queues.holders.iter().filter(|(_, holder)| holder.wants) {
         let mut share = if holder.found { found(holder) } else { holder.share.clone() };
         for (group, nodes) in &mut share.groups {
-            let seen = |index| {
+            let bound_to = |index| {
                 let slot = SlotId { group: group.clone(), index };
                 holder.bound.get(&slot).filter(|node| !is_lost(node))
             };
-            if holder.interchanges {
-                let bound: Vec<Option<&Text>> = (0u32..).zip(nodes.iter()).map(|(index, _)| seen(index)).collect();
-                *nodes = interchanged(nodes, &bound);
-                continue;
-            }
-            for (index, node) in (0u32..).zip(nodes) {
-                if let Some(actual) = seen(index) {
-                    node.clone_from(actual);
-                }
-            }
+            let bound: Vec<Option<&Text>> = (0u32..).zip(nodes.iter()).map(|(index, _)| bound_to(index)).collect();
+            *nodes = if holder.interchanges {
+                interchanged(nodes, &bound)
+            } else {
+                nodes.iter().zip(bound).map(|(own, actual)| actual.unwrap_or(own).clone()).collect()
+            };
         }
         if share != holder.share {
             all.insert(key.clone(), share);

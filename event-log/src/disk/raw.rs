@@ -7,7 +7,7 @@
 //! [`crate::chain`]. Tests: `tests/damage.rs`, `tests/copy.rs`, and at the end of this file.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read as _, Write as _};
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -61,16 +61,9 @@ impl RawScan {
     }
 
     /// Reads a part of a data file: up to `length` bytes from `offset` on.
-    pub(super) fn read_part(&mut self, file: &File, offset: u64, length: u64) -> io::Result<()> {
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
-        let mut count = 0;
-        while let Some(rest) = bytes.get_mut(count..).filter(|rest| !rest.is_empty()) {
-            match file.read_at(rest, offset.saturating_add(count as u64))? {
-                0 => break,
-                more => count += more,
-            }
-        }
-        self.read_from(bytes.get(..count).unwrap_or_default())
+    pub(super) fn read_part(&mut self, mut file: &File, offset: u64, length: u64) -> io::Result<()> {
+        file.seek(SeekFrom::Start(offset))?;
+        self.read_from(file.take(length))
     }
 
     fn read_from(&mut self, mut file: impl io::Read) -> io::Result<()> {

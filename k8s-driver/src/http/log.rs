@@ -115,7 +115,7 @@ async fn head(State(app): State<App>) -> Response {
 
 /// Beginning of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
+enum Start {
     /// This position, or the checkpoint that stands for it.
     Position(Position),
     /// A checkpoint of the present state.
@@ -125,25 +125,24 @@ enum From {
 /// Parameters of a request for records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LogQuery {
-    from: From,
+    from: Start,
     limit: u64,
     follow: bool,
 }
 
 impl LogQuery {
     fn parse(query: &str) -> Result<Self, String> {
-        let mut parameters = Self { from: From::Position(Position(1)), limit: u64::MAX, follow: false };
+        let mut parameters = Self { from: Start::Position(Position(1)), limit: u64::MAX, follow: false };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let number = || match value.parse::<u64>() {
+            let number = |or_else: &str| match value.parse::<u64>() {
                 Ok(number) if number > 0 => Ok(number),
-                _ if name == "from" => Err(format!("{name}={value}: a whole number from 1 on, or head, is needed")),
-                _ => Err(format!("{name}={value}: a whole number from 1 on is needed")),
+                _ => Err(format!("{name}={value}: a whole number from 1 on{or_else} is needed")),
             };
             match name {
-                "from" if value == "head" => parameters.from = From::Head,
-                "from" => parameters.from = From::Position(Position(number()?)),
-                "limit" => parameters.limit = number()?,
+                "from" if value == "head" => parameters.from = Start::Head,
+                "from" => parameters.from = Start::Position(Position(number(", or head,")?)),
+                "limit" => parameters.limit = number("")?,
                 "follow" => {
                     parameters.follow = match value {
                         "true" | "" => true,
@@ -174,7 +173,7 @@ async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuer
     let mut head = view.borrow().head;
     let mut ready = VecDeque::new();
     let next = match parameters.from {
-        From::Head => match present_state(&app).await {
+        Start::Head => match present_state(&app).await {
             Ok(checkpoint) => {
                 head = Head { position: checkpoint.position, digest: checkpoint.digest };
                 ready.extend(jsonl::checkpoint_line(checkpoint).into_iter().map(Bytes::from));
@@ -182,12 +181,12 @@ async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuer
             }
             Err(message) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &message, &Value::Null),
         },
-        From::Position(from) if from > head.position.next() => {
+        Start::Position(from) if from > head.position.next() => {
             let message = format!("position {from} was asked for and the log ends at {}", head.position);
             let further = json!({"head": head.position, "digest": head.digest.to_string()});
             return refusal(StatusCode::RANGE_NOT_SATISFIABLE, "BeyondHead", &message, &further);
         }
-        From::Position(from) => from,
+        Start::Position(from) => from,
     };
     let grown = WatchStream::from_changes(view).map(|_| ());
     let changed = WatchStream::from_changes(app.state.status.subscribe()).map(|_| ());
@@ -311,11 +310,11 @@ mod tests {
     #[test]
     fn parameters_that_cannot_be_used_are_named() {
         let parameters = |query| LogQuery::parse(query);
-        let all = LogQuery { from: From::Position(Position(1)), limit: u64::MAX, follow: false };
+        let all = LogQuery { from: Start::Position(Position(1)), limit: u64::MAX, follow: false };
         assert_eq!(parameters(""), Ok(all));
-        let from = From::Position(Position(7));
+        let from = Start::Position(Position(7));
         assert_eq!(parameters("follow=true&from=7"), Ok(LogQuery { from, follow: true, ..all }));
-        assert_eq!(parameters("from=head"), Ok(LogQuery { from: From::Head, ..all }));
+        assert_eq!(parameters("from=head"), Ok(LogQuery { from: Start::Head, ..all }));
         assert_eq!(parameters("limit=3&follow=false"), Ok(LogQuery { limit: 3, ..all }));
         for (query, error) in [
             ("from=0", "from=0: a whole number from 1 on, or head, is needed"),

@@ -6,7 +6,7 @@
 
 pub mod mpi_operator;
 
-/// Who acts beside the operator in a scenario.
+/// A controller or program that acts beside the operator in a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Controller {

@@ -25,7 +25,7 @@ pub fn resource() -> Resource {
 /// Does what is to be done now, for all jobs. Returns true if it changed something.
 ///
 /// # Errors
-/// When the API server refuses a write.
+/// Returns an error if the API server refuses a write.
 pub fn reconcile<B: ClusterBackend>(backend: &mut B) -> Result<bool, ApiError> {
     let resource = resource();
     let mut changed = false;

@@ -1,16 +1,17 @@
-//! The program of an `MPIJob` as its object describes it: epochs, and how long one takes with so many workers.
+//! Reads the program of an `MPIJob` from its object: the number of epochs, and the duration of one by the number of workers.
 //!
-//! Owns the annotation with the measured times. Tests: at the end of this file.
+//! Owns the annotation with the measured durations. Tests: at the end of this file.
 
 use apis::mpijob::MpiJob;
 use apis::objects::annotation;
 use apis::{JobApi as _, Registry};
 use serde_json::Value;
+use settings::duration;
 
 use super::Program;
 
-/// Annotation with the seconds that an epoch takes with 1, 2, 3 and more workers, with spaces between them.
-const EPOCH_SECONDS: &str = "simulator.trainyard.dev/epoch-seconds";
+/// Annotation with the durations of an epoch with 1, 2, 3 and more workers, with spaces between them.
+const EPOCH_DURATIONS: &str = "simulator.trainyard.dev/epoch-durations";
 /// Time of an epoch with one worker where the annotation is absent. Twice as many workers take half of it.
 const EPOCH_MS: u64 = 60_000;
 /// Number of workers up to which a program without the annotation gets faster.
@@ -19,7 +20,7 @@ const MAX_WORKERS: u64 = 256;
 /// Returns the program of a job; `None` if its launcher names no epochs.
 ///
 /// # Errors
-/// When the annotation does not hold times.
+/// Returns an error that names the annotation if it does not hold durations.
 pub(super) fn of(job: &Value) -> Result<Option<Program>, String> {
     let Some(epochs) = MpiJob.units(job) else { return Ok(None) };
     let mut fact = MpiJob.spec_fact(job);
@@ -27,9 +28,9 @@ pub(super) fn of(job: &Value) -> Result<Option<Program>, String> {
         apis::demand::add(&MpiJob, &key, job, &mut fact);
     }
     let width = fact.spec.ok().and_then(|spec| spec.gpu_groups().next().map(|(_, request)| request.count)).unwrap_or(1);
-    let (unit, speeds) = match annotation(job, EPOCH_SECONDS) {
+    let (unit, speeds) = match annotation(job, EPOCH_DURATIONS) {
         Some(text) => measured(text).ok_or_else(|| {
-            format!("metadata.annotations[{EPOCH_SECONDS}]: must be seconds with 1, 2, 3 workers and so on, each at least 0.001 (\"{text}\")")
+            format!("metadata.annotations[{EPOCH_DURATIONS}]: give durations such as 90s with 1, 2, 3 workers and so on, none of them 0 (\"{text}\")")
         })?,
         None => (u128::from(EPOCH_MS), (0..=MAX_WORKERS).collect()),
     };
@@ -38,21 +39,13 @@ pub(super) fn of(job: &Value) -> Result<Option<Program>, String> {
 
 /// Returns the work of an epoch, and the speeds at which epochs take exactly these times.
 fn measured(text: &str) -> Option<(u128, Vec<u64>)> {
-    let times: Option<Vec<u64>> = text.split_whitespace().map(milliseconds).collect();
+    let time = |word| duration::parse_ms(word).ok().filter(|ms| *ms > 0);
+    let times: Option<Vec<u64>> = text.split_whitespace().map(time).collect();
     let times = times.filter(|times| !times.is_empty())?;
     let unit = times.iter().try_fold(1_u128, |all, time| least_common_multiple(all, u128::from(*time)))?;
     let speed = |time: &u64| u64::try_from(unit.checked_div(u128::from(*time))?).ok();
     let speeds: Option<Vec<u64>> = std::iter::once(Some(0)).chain(times.iter().map(speed)).collect();
     Some((unit, speeds?))
-}
-
-fn milliseconds(text: &str) -> Option<u64> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    let part = format!("{part:0<3}");
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_time = digits(whole) && digits(&part) && part.len() == 3;
-    let milliseconds = whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(part.parse().ok()?)?;
-    (is_time && milliseconds > 0).then_some(milliseconds)
 }
 
 fn least_common_multiple(one: u128, other: u128) -> Option<u128> {
@@ -69,10 +62,24 @@ mod tests {
 
     #[test]
     fn epochs_take_exactly_the_measured_times() {
-        let (unit, speeds) = measured("120 65.5 40").unwrap();
+        let (unit, speeds) = measured("2m 65.5s 40s").unwrap();
         let times: Vec<u128> = speeds[1..].iter().map(|speed| unit / u128::from(*speed)).collect();
         assert_eq!((speeds[0], &times[..]), (0, &[120_000, 65_500, 40_000][..]));
-        for wrong in ["", "0", "1 x", "-1", "1.2345", "1e3", "+1", "99999999999999999999"] {
+        for wrong in [
+            "",
+            "0",
+            "0s",
+            "1 x",
+            "1s x",
+            "-1",
+            "-1s",
+            "1.2345",
+            "1.2345s",
+            "1e3",
+            "+1",
+            "99999999999999999999",
+            "99999999999999999999s",
+        ] {
             assert_eq!(measured(wrong), None, "{wrong}");
         }
     }

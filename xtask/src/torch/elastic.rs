@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::{edited, plane, plugin};
-use crate::run::{Problem, Scratch, Watched, built, io, root, shown, succeed, watch};
+use crate::run::{KillOnDrop, Problem, Scratch, Watched, built, io, root, shown, succeed, watch};
 use crate::venv;
 
 const SAMPLE: &str = "deploy/samples/torch-elastic.yaml";
@@ -186,7 +186,7 @@ pub(super) fn manifest(path: &Path, arguments: &str, replicas: u32) -> Result<Pa
 
 /// A `trainyard run`; killed when dropped.
 pub(super) struct Run {
-    child: Child,
+    child: KillOnDrop,
     output: PathBuf,
 }
 
@@ -207,7 +207,7 @@ impl Run {
         println!("\n== {name}\n$ {}", shown(&command));
         command.env("PATH", venv::path(programs)?).current_dir(root()).stdin(Stdio::null());
         command.stdout(file.try_clone().map_err(io(output.display()))?).stderr(file);
-        Ok(Self { child: command.spawn().map_err(io("trainyard run"))?, output })
+        Ok(Self { child: KillOnDrop(command.spawn().map_err(io("trainyard run"))?), output })
     }
 
     pub(super) fn output(&self) -> Result<String, Problem> {
@@ -216,17 +216,9 @@ impl Run {
 
     /// Waits for its end, and returns its output.
     pub(super) fn finish(&mut self) -> Result<String, Problem> {
-        match watch(&mut self.child, POLL_INTERVAL, LIMIT, &mut |_| {})? {
+        match watch(&mut self.child.0, POLL_INTERVAL, LIMIT, &mut |_| {})? {
             Watched::Ended(status) if status.success() => self.output(),
             ended => Err(Problem::failed(format!("trainyard run: {ended:?}:\n{}", self.output()?))),
         }
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        // One that has ended already cannot be killed, and need not be.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

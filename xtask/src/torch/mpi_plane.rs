@@ -1,25 +1,25 @@
-//! What the test of `MPIJob`s runs beside the control plane: the genuine MPI operator, a watch of the jobs, and the figures of Trainyard's operator.
+//! Processes that the test of `MPIJob`s runs beside the control plane: the genuine MPI operator, a watch of the jobs, and the figures of Trainyard's operator.
 //!
 //! Owns these processes and ends them. What is done to the jobs is `mpijob`'s.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::plane::Plane;
 use crate::cluster;
-use crate::run::{Problem, Scratch, io, output, root};
+use crate::run::{KillOnDrop, Problem, Scratch, io, output, root};
 
 /// Port that the MPI operator listens on for its health, whatever its flags say.
 const HEALTH_PORT: u16 = 8080;
 /// Calls a second. With the 5 that are its own default, a sync of a job lasts so long that dozens of events of its pods come meanwhile. Each
 /// doubles the time after which the job is looked at again once a write of its status meets one of another client: up to 1,000 s.
 const RATES: [&str; 2] = ["-kube-api-qps=100", "-kube-api-burst=200"];
-/// What the watch prints of a job at each change.
+/// Fields that the watch prints of a job at each change.
 const COLUMNS: &str = concat!(
     r"jsonpath={.metadata.name}|{.metadata.generation}|{.spec.mpiReplicaSpecs.Worker.replicas}|{.spec.runPolicy.suspend}|",
     r"{.metadata.annotations.trainyard\.dev/phase}|{.status.conditions[?(@.type=='Succeeded')].status}|",
@@ -31,47 +31,34 @@ pub(super) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map(|since| since.as_secs_f64()).unwrap_or_default()
 }
 
-/// The MPI operator; killed when dropped.
-pub(super) struct MpiOperator(Child);
-
-impl MpiOperator {
-    /// Builds it if it is not there yet, installs its definition and starts it, as its own deployment does but for the flags that a process
-    /// outside of a pod needs.
-    pub(super) fn start(plane: &Plane, scratch: &Scratch) -> Result<Self, Problem> {
-        let built = output(cluster::program().arg("mpi-operator").stderr(Stdio::inherit()))?;
-        let paths = String::from_utf8_lossy(&built.stdout).into_owned();
-        let Some((program, definition)) = paths.trim().split_once('\n').filter(|_| built.status.success()) else {
-            return Err(Problem::failed("the MPI operator could not be built"));
-        };
-        // An `apply` would keep the whole definition in an annotation, and it is too long for one.
-        plane.kubectl(&["create", "-f", definition])?;
-        let established = ["wait", "--for=condition=Established", "crd/mpijobs.kubeflow.org", "--timeout=60s"];
-        // kubectl takes a definition that has no conditions yet for a broken one.
-        if plane.kubectl(&established).is_err() {
-            thread::sleep(Duration::from_secs(1));
-            plane.kubectl(&established)?;
-        }
-        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, HEALTH_PORT)).is_err() {
-            let remedy = format!("port {HEALTH_PORT} is in use, and the MPI operator needs it: end what listens there");
-            return Err(Problem::Missing(remedy));
-        }
-        let log = scratch.join("mpi-operator.log");
-        let file = File::create(&log).map_err(io(log.display()))?;
-        let mut command = Command::new(program);
-        command.args(["-alsologtostderr", "-lock-namespace=default"]).args(RATES);
-        command.arg("-kubeConfig").arg(plane.kubeconfig());
-        // It would win over the flag.
-        command.env_remove("KUBECONFIG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        Ok(Self(command.spawn().map_err(io(program))?))
+/// Builds the MPI operator if it is not there yet, installs its definition and starts it, as its own deployment does but for the flags
+/// that a process outside of a pod needs.
+pub(super) fn start_mpi_operator(plane: &Plane, scratch: &Scratch) -> Result<KillOnDrop, Problem> {
+    let built = output(cluster::program().arg("mpi-operator").stderr(Stdio::inherit()))?;
+    let paths = String::from_utf8_lossy(&built.stdout).into_owned();
+    let Some((program, definition)) = paths.trim().split_once('\n').filter(|_| built.status.success()) else {
+        return Err(Problem::failed("the MPI operator could not be built"));
+    };
+    // An `apply` would keep the whole definition in an annotation, and it is too long for one.
+    plane.kubectl(&["create", "-f", definition])?;
+    let established = ["wait", "--for=condition=Established", "crd/mpijobs.kubeflow.org", "--timeout=60s"];
+    // kubectl takes a definition that has no conditions yet for a broken one.
+    if plane.kubectl(&established).is_err() {
+        thread::sleep(Duration::from_secs(1));
+        plane.kubectl(&established)?;
     }
-}
-
-impl Drop for MpiOperator {
-    fn drop(&mut self) {
-        // One that has ended already cannot be killed, and need not be.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    if TcpListener::bind((Ipv4Addr::UNSPECIFIED, HEALTH_PORT)).is_err() {
+        let remedy = format!("port {HEALTH_PORT} is in use, and the MPI operator needs it: end what listens there");
+        return Err(Problem::Missing(remedy));
     }
+    let log = scratch.join("mpi-operator.log");
+    let file = File::create(&log).map_err(io(log.display()))?;
+    let mut command = Command::new(program);
+    command.args(["-alsologtostderr", "-lock-namespace=default"]).args(RATES);
+    command.arg("-kubeConfig").arg(plane.kubeconfig());
+    // It would win over the flag.
+    command.env_remove("KUBECONFIG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+    Ok(KillOnDrop(command.spawn().map_err(io(program))?))
 }
 
 /// A job as it was at some time.
@@ -94,7 +81,7 @@ pub(super) struct Change {
 
 /// A watch of all `MPIJob`s, kept by kubectl.
 pub(super) struct Watch {
-    child: Child,
+    _child: KillOnDrop,
     changes: Arc<Mutex<Vec<Change>>>,
 }
 
@@ -113,19 +100,12 @@ impl Watch {
                 }
             });
         }
-        Ok(Self { child, changes })
+        Ok(Self { _child: KillOnDrop(child), changes })
     }
 
     /// Every change so far, in their order.
     pub(super) fn changes(&self) -> Vec<Change> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

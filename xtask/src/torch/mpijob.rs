@@ -11,8 +11,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::mpi_plane::{self, Change, MpiOperator, Watch};
-use super::plane::{Operator, Plane};
+use super::mpi_plane::{self, Change, Watch};
+use super::plane::{Operator, Plane, require};
 use crate::run::{Problem, Scratch, built, io, output, text};
 
 const NODES: u32 = 2;
@@ -110,7 +110,7 @@ pub(super) fn run() -> Result<(), Problem> {
     }
     let scratch = Scratch::new("mpijob")?;
     let plane = Plane::start(None, (NODES, GPUS_PER_NODE), &["TrainingQueue"])?;
-    let _mpi_operator = MpiOperator::start(&plane, &scratch)?;
+    let _mpi_operator = mpi_plane::start_mpi_operator(&plane, &scratch)?;
     let address = mpi_plane::free_address()?;
     let mut operator = plane.operator(&scratch, &address)?;
     let test = Test { plane: &plane, scratch: &scratch, watch: Watch::start()?, address };
@@ -384,8 +384,4 @@ fn sizes(logs: &str, job: &str) -> Vec<Size> {
 /// `at 12.345: ...`
 fn time(line: &str) -> Option<f64> {
     line.strip_prefix("at ")?.split_once(':')?.0.parse().ok()
-}
-
-fn require(what: &str, holds: bool) -> Result<(), Problem> {
-    if holds { Ok(()) } else { Err(Problem::failed(format!("not so: {what}"))) }
 }

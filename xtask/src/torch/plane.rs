@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use super::elastic::{self, Losses};
 use super::in_directory;
 use crate::cluster;
-use crate::run::{Problem, Scratch, built, io, output, root, status, succeed, target, text};
+use crate::run::{KillOnDrop, Problem, Scratch, built, io, output, root, status, succeed, target, text};
 use crate::venv;
 
 const JOB: &str = "elasticjob/torch-elastic";
@@ -77,7 +77,7 @@ impl Plane {
         command.arg("--kubeconfig").arg(self.kubeconfig());
         command.arg("--data-directory").arg(scratch.join("operator"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Operator(command.spawn().map_err(io("trainyard operator"))?))
+        Ok(Operator(KillOnDrop(command.spawn().map_err(io("trainyard operator"))?)))
     }
 
     pub(super) fn kubeconfig(&self) -> PathBuf {
@@ -153,19 +153,17 @@ fn entries(path: &Path) -> Result<Vec<PathBuf>, Problem> {
 }
 
 /// An operator process; killed when dropped.
-pub(super) struct Operator(Child);
+pub(super) struct Operator(KillOnDrop);
 
 impl Operator {
     /// Kills it with SIGKILL, and returns when it is gone.
     pub(super) fn kill(&mut self) -> Result<(), Problem> {
-        self.0.kill().and_then(|()| self.0.wait()).map(drop).map_err(io("killing the operator"))
+        let Self(KillOnDrop(child)) = self;
+        child.kill().and_then(|()| child.wait()).map(drop).map_err(io("killing the operator"))
     }
 }
 
-impl Drop for Operator {
-    fn drop(&mut self) {
-        // One that has ended already cannot be killed, and need not be.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Fails unless something holds that the test requires.
+pub(super) fn require(what: &str, holds: bool) -> Result<(), Problem> {
+    if holds { Ok(()) } else { Err(Problem::failed(format!("does not hold: {what}"))) }
 }

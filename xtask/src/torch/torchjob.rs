@@ -6,13 +6,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use super::elastic::{self, Losses, Run, STEPS, until};
-use super::plane::Plane;
+use super::plane::{Plane, require};
 use super::{edited, in_directory};
 use crate::cluster;
-use crate::run::{Problem, Scratch, io, root, succeed};
+use crate::run::{KillOnDrop, Problem, Scratch, io, root, succeed};
 
 const SAMPLE: &str = "deploy/samples/torch-job.yaml";
 const ELASTIC_SAMPLE: &str = "deploy/samples/torch-job-elastic.yaml";
@@ -176,13 +176,9 @@ fn report(output: &str, wanted: &Losses) -> Result<(), Problem> {
     Ok(())
 }
 
-fn require(what: &str, holds: bool) -> Result<(), Problem> {
-    if holds { Ok(()) } else { Err(Problem::failed(format!("{what}: not found"))) }
-}
-
 /// `kubectl proxy`, by which pods without a `ServiceAccount` reach the API server; killed when dropped.
 struct Proxy {
-    child: Child,
+    _child: KillOnDrop,
     address: String,
 }
 
@@ -195,19 +191,11 @@ impl Proxy {
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut said).map_err(io("kubectl proxy"))?;
         }
-        let mut proxy = Self { child, address: String::new() };
+        let mut proxy = Self { _child: KillOnDrop(child), address: String::new() };
         let Some((_, address)) = said.trim().rsplit_once(' ') else {
             return Err(Problem::failed(format!("kubectl proxy says no address: {said:?}")));
         };
         proxy.address = format!("http://{address}");
         Ok(proxy)
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        // One that has ended already cannot be killed, and need not be.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
