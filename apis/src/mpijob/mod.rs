@@ -25,6 +25,7 @@ use crate::fields::Finding;
 use crate::objects::{annotation, at, label, list_at, text_at};
 use crate::selector::Selector;
 
+pub use tolerations::add as tolerate_voda;
 pub use words::{ACCELERATOR, API_VERSION, KIND, LAUNCHER, MAX_VARIABLES, PHASE, WORKER};
 
 /// The MPIJob API.

@@ -179,15 +179,14 @@ pub(super) fn level(object: &Value) -> u32 {
     priority(spec, &mut Findings::default()).unwrap_or_default()
 }
 
-/// Returns what the steered fields are rendered from, as their user wrote it: the template of the workers, and for a job that tolerates
-/// Voda's taints the tolerations of its launcher.
+/// Returns what the steered fields are rendered from: the template of the workers as its user wrote it, and whether they tolerate Voda's
+/// taints.
 fn manifest(object: &Value) -> Value {
-    let template = |part| at(object, &["spec", "mpiReplicaSpecs", part, "template"]);
-    let mut workers = steering::own(template(WORKER).cloned().unwrap_or_default());
+    let template = at(object, &["spec", "mpiReplicaSpecs", WORKER, "template"]).cloned().unwrap_or_default();
+    let mut template = steering::own(template);
     if !names_accelerator(object) {
-        return json!({"template": workers});
+        return json!({"template": template});
     }
-    let launcher = tolerations::own(template(LAUNCHER).unwrap_or(&Value::Null));
-    tolerations::strip(&mut workers);
-    json!({"template": workers, "launcher": {"tolerations": launcher}})
+    tolerations::remove(&mut template);
+    json!({"template": template, "toleratesVoda": true})
 }

@@ -7,10 +7,10 @@ use engine::Job;
 use model::Text;
 use serde_json::{Map, Value, json};
 
-use super::words::{LAUNCHER, WORKER, WORKER_LOWER};
+use super::words::{WORKER, WORKER_LOWER};
 use super::{spec, tolerations};
 use crate::demand::{self, QUEUE};
-use crate::objects::{at, list_at, text_at};
+use crate::objects::{at, text_at};
 use crate::owned::digest;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -26,29 +26,27 @@ pub(super) struct Steering {
     affinity: Value,
     /// Number of workers, where the environment of the launcher names it.
     replicas: Option<u64>,
-    /// Tolerations of the launcher and of the workers, of a job that tolerates Voda's taints.
-    tolerations: Option<[Vec<Value>; 2]>,
+    /// Tolerations of the workers, where they tolerate Voda's taints.
+    tolerations: Option<Value>,
 }
 
 impl Steering {
     /// Returns the fields of an object.
     pub(super) fn of(object: &Value) -> Self {
-        let of_part = |part| at(object, &["spec", "mpiReplicaSpecs", part, "template"]).unwrap_or(&Value::Null);
-        let tolerated = |part| list_at(of_part(part), &["spec", "tolerations"]).to_vec();
-        let tolerations = spec::names_accelerator(object).then(|| [tolerated(LAUNCHER), tolerated(WORKER)]);
+        let template = at(object, &["spec", "mpiReplicaSpecs", WORKER, "template"]).unwrap_or(&Value::Null);
         let suspend = at(object, &["spec", "runPolicy", "suspend"]).and_then(Value::as_bool);
         let replicas = at(object, &["spec", "mpiReplicaSpecs", WORKER, "replicas"]).and_then(Value::as_u64);
         let replicas = replicas.filter(|_| spec::is_sized(object));
-        Self { tolerations, ..Self::with(suspend.unwrap_or_default(), of_part(WORKER), replicas) }
+        Self::with(suspend.unwrap_or_default(), template, replicas, spec::names_accelerator(object))
     }
 
     /// Returns the fields that a job shall have, given what its user wrote in their place: the manifest of its spec.
     pub(super) fn wanted(manifest: &Value, job: &Job) -> Self {
         let mut template = manifest.get("template").cloned().unwrap_or_default();
-        let tolerations = manifest.get("launcher").map(|launcher| {
-            let own = [list_at(launcher, &["tolerations"]), list_at(&template, &["spec", "tolerations"])];
-            own.map(tolerations::with_voda)
-        });
+        let tolerates_voda = manifest.get("toleratesVoda").is_some();
+        if tolerates_voda {
+            tolerations::add(&mut template);
+        }
         let is_suspended = job.spec().is_some_and(|spec| spec.suspended);
         let nodes = job.holding.share.groups.get(WORKER_LOWER).map_or(&[][..], Vec::as_slice);
         let mut names: Vec<&str> = nodes.iter().map(|node| &**node).collect();
@@ -70,16 +68,16 @@ impl Steering {
             0 => u64::from(group.size_range().preferred),
             granted => u64::try_from(granted).unwrap_or(u64::MAX),
         });
-        Self { tolerations, ..Self::with(suspend, &template, replicas) }
+        Self::with(suspend, &template, replicas, tolerates_voda)
     }
 
-    fn with(suspend: bool, template: &Value, replicas: Option<u64>) -> Self {
+    fn with(suspend: bool, template: &Value, replicas: Option<u64>, tolerates_voda: bool) -> Self {
         Self {
             replicas,
             suspend,
             queue: text_at(template, &["metadata", "labels", QUEUE]).map(Text::from),
             affinity: at(template, &["spec", "affinity"]).cloned().unwrap_or_default(),
-            tolerations: None,
+            tolerations: tolerates_voda.then(|| at(template, &["spec", "tolerations"]).cloned().unwrap_or_default()),
         }
     }
 
@@ -96,18 +94,15 @@ impl Steering {
     /// Returns the merge patch of `spec` that writes them.
     pub(super) fn patch(&self) -> Value {
         let mut spec = Map::from_iter([("affinity".to_owned(), replacing(&self.affinity))]);
-        let mut parts = Map::new();
-        if let Some([launcher, workers]) = &self.tolerations {
-            spec.insert("tolerations".to_owned(), json!(workers));
-            parts.insert(LAUNCHER.to_owned(), json!({"template": {"spec": {"tolerations": launcher}}}));
+        if let Some(tolerations) = &self.tolerations {
+            spec.insert("tolerations".to_owned(), tolerations.clone());
         }
         let template = json!({"metadata": {"labels": {QUEUE: self.queue.as_deref()}}, "spec": spec});
         let mut worker = Map::from_iter([("template".to_owned(), template)]);
         if let Some(replicas) = self.replicas {
             worker.insert("replicas".to_owned(), json!(replicas));
         }
-        parts.insert(WORKER.to_owned(), Value::Object(worker));
-        json!({"runPolicy": {"suspend": self.suspend}, "mpiReplicaSpecs": parts})
+        json!({"runPolicy": {"suspend": self.suspend}, "mpiReplicaSpecs": {WORKER: worker}})
     }
 }
 

@@ -214,14 +214,20 @@ fn a_job_with_a_type_of_gpu_tolerates_the_taints_of_voda() {
     object["metadata"]["labels"][ACCELERATOR] = json!("a100");
     let steered = written(&object, &job(&object, &["n1"]));
     assert_eq!(tolerations(&steered, WORKER), json!([own_toleration, voda]));
-    assert_eq!(tolerations(&steered, LAUNCHER), json!([voda]));
+    // The MPI operator creates the Job of the launcher before anything is decided: what is written later has no effect.
+    assert_eq!(tolerations(&steered, LAUNCHER), Value::Null);
+    let mut launcher = object["spec"]["mpiReplicaSpecs"]["Launcher"]["template"].clone();
+    for _ in 0..2 {
+        tolerate_voda(&mut launcher);
+        assert_eq!(launcher["spec"]["tolerations"], json!([voda]));
+    }
     // What was written is no edit by its user, and is not written twice.
     assert_eq!(MpiJob.spec_fact(&steered), MpiJob.spec_fact(&object));
     assert_eq!(written(&steered, &job(&steered, &["n1"])), steered);
 
     // Another client took it away: it is written again.
     let mut taken = steered.clone();
-    taken["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["tolerations"] = json!([]);
+    taken["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["tolerations"] = json!([]);
     assert_ne!(MpiJob.job_fact(&steered).mirror, Stamp::default());
     assert_eq!(MpiJob.job_fact(&taken).mirror, Stamp::default());
 }

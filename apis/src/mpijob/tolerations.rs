@@ -1,36 +1,33 @@
 //! Toleration of the taints that Voda's nodes have.
 //!
 //! Voda taints each of its nodes with the node's own name, and lets a pod tolerate the node that it chose. Here node affinity chooses, so
-//! the pods of a job tolerate every such taint. Must not remove a toleration of the user's. Tests: `tests.rs`.
+//! the pods of a job tolerate every such taint. Must not change other tolerations. Tests: `tests.rs`.
 
 use serde_json::{Value, json};
 
 use super::words::HOSTNAME;
-use crate::objects::list_at;
 
 /// Returns the toleration.
 fn of_voda() -> Value {
     json!({"key": HOSTNAME, "operator": "Exists", "effect": "NoExecute"})
 }
 
-/// Returns the tolerations of a template as its user wrote them.
-pub(super) fn own(template: &Value) -> Vec<Value> {
-    let added = of_voda();
-    list_at(template, &["spec", "tolerations"]).iter().filter(|each| **each != added).cloned().collect()
-}
-
-/// Returns these tolerations with that of Voda's taints.
-pub(super) fn with_voda(own: &[Value]) -> Vec<Value> {
-    [own, &[of_voda()]].concat()
+/// Has the pods of a template tolerate the taints.
+pub fn add(template: &mut Value) {
+    remove(template);
+    let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    if let Some(own) = spec.entry("tolerations").or_insert_with(|| json!([])).as_array_mut() {
+        own.push(of_voda());
+    }
 }
 
 /// Leaves the tolerations of a template as its user wrote them.
-pub(super) fn strip(template: &mut Value) {
-    let own = own(template);
+pub(super) fn remove(template: &mut Value) {
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let Some(own) = spec.get_mut("tolerations").and_then(Value::as_array_mut) else { return };
+    let added = of_voda();
+    own.retain(|each| *each != added);
     if own.is_empty() {
         spec.remove("tolerations");
-    } else {
-        spec.insert("tolerations".to_owned(), Value::Array(own));
     }
 }

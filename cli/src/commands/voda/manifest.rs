@@ -46,6 +46,11 @@ pub(super) fn job(text: &str, namespace: &str, queue: Option<&str>) -> Result<Va
     {
         merge_patch(worker, &json!({"resources": {"limits": {GPU: 1}}}));
     }
+    for replica in REPLICAS {
+        if let Some(template) = job.pointer_mut(&format!("/spec/mpiReplicaSpecs/{replica}/template")) {
+            mpijob::tolerate_voda(template);
+        }
+    }
     let fact = mpijob::MpiJob.spec_fact(&job);
     match fact.spec {
         Err(errors) => Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
@@ -167,6 +172,11 @@ spec:
         assert_eq!(job["spec"].get("cleanPodPolicy"), None);
         let launcher = &job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"];
         assert_eq!(launcher["metadata"]["labels"], json!({"vodascheduler/accelerator": "gtx"}));
+        for replica in REPLICAS {
+            let tolerations = &job["spec"]["mpiReplicaSpecs"][replica]["template"]["spec"]["tolerations"];
+            let voda = json!([{"key": "vodascheduler/hostname", "operator": "Exists", "effect": "NoExecute"}]);
+            assert_eq!(*tolerations, voda, "{replica}");
+        }
         let names: Vec<&str> = list_at(launcher, &["spec", "containers"])[0]["env"]
             .as_array()
             .unwrap()
