@@ -31,6 +31,7 @@ pub mod pod;
 pub mod policy;
 pub mod progress;
 pub mod queue;
+pub mod requirements;
 pub mod selector;
 pub mod share;
 pub mod spec;
@@ -53,6 +54,7 @@ pub use policy::{
 };
 pub use progress::{Lesson, Measurement, Measurements, Progress};
 pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, UserCounts, WaitingJob, WithinQueue};
+pub use requirements::{NodeSelectorTerm, PodRequirements, Taint, Toleration};
 pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
 pub use share::{
     Charge, Demand, GpuRequest, LossKind, Resize, Share, ShareChange, ShareLoss, SizeRange, Target, Usage,

@@ -14,7 +14,7 @@ pub struct LabelSelector {
 }
 
 /// Requirement on one label.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelRequirement {
     /// Key of the label.
     pub key: Text,
@@ -25,7 +25,7 @@ pub struct LabelRequirement {
 }
 
 /// Comparison of a label with values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LabelOperator {
     /// The label has one of the values.
     In,
@@ -44,9 +44,16 @@ pub enum LabelOperator {
 impl LabelSelector {
     /// Returns true if it selects an object with these labels.
     pub fn selects(&self, labels: &BTreeMap<Text, Text>) -> bool {
-        self.requirements.iter().all(|LabelRequirement { key, operator, values }| {
-            operator.holds(labels.get(key).map(|value| &**value), values.iter().map(|value| &**value))
-        })
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.holds(labels.get(&requirement.key).map(|value| &**value)))
+    }
+}
+
+impl LabelRequirement {
+    /// Returns true if it holds for a label of this value; `None` is an absent label.
+    pub fn holds(&self, value: Option<&str>) -> bool {
+        self.operator.holds(value, self.values.iter().map(|value| &**value))
     }
 }
 
