@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
+use crate::demand;
 use crate::fields::Finding;
 use crate::objects::{annotation, at, label, list_at, text_at};
 use crate::selector::Selector;
@@ -77,7 +78,15 @@ impl JobApi for MpiJob {
     /// The index stands in the name: the label counts from 1 where the launcher is a worker as well.
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         let job = label(object, words::JOB_LABEL)?;
-        label(object, words::ROLE_LABEL).filter(|role| *role == words::WORKER_LOWER)?;
+        let role = label(object, words::ROLE_LABEL)?;
+        if role == words::LAUNCHER_LOWER {
+            // One without GPUs is in no group.
+            at(object, &["spec"]).filter(|spec| !demand::requests(spec).is_empty())?;
+            return Some(SlotId { group: Text::from(words::LAUNCHER_LOWER), index: 0 });
+        }
+        if role != words::WORKER_LOWER {
+            return None;
+        }
         let name = text_at(object, &["metadata", "name"])?;
         let index = name.strip_prefix(job)?.strip_prefix("-worker-")?;
         Some(SlotId { group: Text::from(words::WORKER_LOWER), index: index.parse().ok()? })
@@ -94,7 +103,16 @@ impl JobApi for MpiJob {
 
     /// Returns the pods as far as they are known here: their template. The MPI operator creates them.
     fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
-        pods.iter().map(|_| Ok(source.manifest.get("template").cloned().unwrap_or_default())).collect()
+        let template = |pod: &PodSlot<'_>| {
+            let of_launcher = *pod.slot.group == *words::LAUNCHER_LOWER;
+            let member = if of_launcher { words::LAUNCHER_TEMPLATE } else { "template" };
+            let mut pod = source.manifest.get(member).cloned().unwrap_or_default();
+            if !of_launcher && source.manifest.get("toleratesVoda").is_some() {
+                tolerations::add(&mut pod);
+            }
+            Ok(pod)
+        };
+        pods.iter().map(template).collect()
     }
 
     fn status(&self, _key: &JobKey, _job: &engine::Job) -> Value {

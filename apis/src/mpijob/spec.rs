@@ -8,12 +8,14 @@ use model::{
     CleanPodPolicy, Ends, GroupSpec, JobEndPolicy, JobSpec, Milestones, PhaseRules, Resize, RestartPolicy, Running,
     SizeRange, SpecFact, Text,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::crd::spec_schema;
-use super::words::{ACCELERATOR, LAUNCHER, MANAGER, MAX_VARIABLES, SUSPEND, WORKER, WORKER_LOWER};
+use super::words::{
+    ACCELERATOR, LAUNCHER, LAUNCHER_LOWER, LAUNCHER_TEMPLATE, MANAGER, MAX_VARIABLES, SUSPEND, WORKER, WORKER_LOWER,
+};
 use super::{steering, tolerations};
-use crate::demand::QUEUE;
+use crate::demand::{self, QUEUE};
 use crate::fields::{Findings, join};
 use crate::kueue::QUEUE_NAME;
 use crate::objects::{annotation, at, label, list_at, text_at};
@@ -64,7 +66,21 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         ..GroupSpec::default()
     };
     let suspended = annotation(object, SUSPEND) == Some("true");
-    Some(JobSpec { groups: vec![group], suspended, ..job_spec() })
+    let launcher = launcher_with_gpus(object).map(|_| GroupSpec {
+        name: Text::from(LAUNCHER_LOWER),
+        display: Some(Text::from(LAUNCHER)),
+        replicas: 1,
+        gpus: true,
+        restart: RestartPolicy::Never,
+        ..GroupSpec::default()
+    });
+    Some(JobSpec { groups: [group].into_iter().chain(launcher).collect(), suspended, ..job_spec() })
+}
+
+/// Returns the template of a launcher that requests GPUs, which then count as those of workers do, whether or not it trains as well.
+fn launcher_with_gpus(object: &Value) -> Option<&Value> {
+    let template = at(object, &["spec", "mpiReplicaSpecs", LAUNCHER, "template"])?;
+    at(template, &["spec"]).filter(|spec| !demand::requests(spec).is_empty()).map(|_| template)
 }
 
 /// Policies of every job: the MPI operator ends it and cleans up.
@@ -184,9 +200,12 @@ pub(super) fn level(object: &Value) -> u32 {
 fn manifest(object: &Value) -> Value {
     let template = at(object, &["spec", "mpiReplicaSpecs", WORKER, "template"]).cloned().unwrap_or_default();
     let mut template = steering::own(template);
-    if !names_accelerator(object) {
-        return json!({"template": template});
+    let is_of_voda = names_accelerator(object);
+    if is_of_voda {
+        tolerations::remove(&mut template);
     }
-    tolerations::remove(&mut template);
-    json!({"template": template, "toleratesVoda": true})
+    let mut manifest = Map::from_iter([("template".to_owned(), template)]);
+    manifest.extend(is_of_voda.then(|| ("toleratesVoda".to_owned(), json!(true))));
+    manifest.extend(launcher_with_gpus(object).map(|launcher| (LAUNCHER_TEMPLATE.to_owned(), launcher.clone())));
+    Value::Object(manifest)
 }

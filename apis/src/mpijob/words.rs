@@ -18,6 +18,10 @@ pub const WORKER: &str = "Worker";
 pub(super) const WORKER_LOWER: &str = "worker";
 /// Replica type of the pod that starts the others.
 pub const LAUNCHER: &str = "Launcher";
+/// Its name in labels of pods, and that of its group.
+pub(super) const LAUNCHER_LOWER: &str = "launcher";
+/// Member of the manifest with the template of a launcher that requests GPUs.
+pub(super) const LAUNCHER_TEMPLATE: &str = "launcherTemplate";
 /// Label of every pod of the MPI operator.
 pub(super) const OPERATOR_LABEL: &str = "training.kubeflow.org/operator-name";
 /// Its value, and that of `runPolicy.managedBy`, where the MPI operator reconciles the job.

@@ -49,7 +49,9 @@ fn progress(job: &Job, spec: &JobSpec) -> Vec<Event> {
     let replicas = spec.groups.iter().fold(0u32, |sum, group| sum.saturating_add(group.size_range().preferred));
     let wanted = if job.holding.gated { share.len() } else { usize::try_from(replicas).unwrap_or(usize::MAX) };
     if job.phase == Phase::Running || running >= wanted {
-        reconcile::show(job, Phase::Running, Text::from(format!("its number of workers is {wanted}")), &mut events);
+        let workers = spec.groups.first().and_then(|group| share.groups.get(&group.name)).map(Vec::len);
+        let workers = workers.filter(|_| job.holding.gated).unwrap_or(wanted);
+        reconcile::show(job, Phase::Running, Text::from(format!("its number of workers is {workers}")), &mut events);
     } else {
         reconcile::show(job, Phase::Pending, Text::from("waiting until its workers run"), &mut events);
     }
