@@ -4,16 +4,18 @@
 //! this file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use kube_model::resources::{pod_requests, requested};
 use model::{
-    Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, LabelRequirement, LabelSelector, SlotId, SpecFact,
-    Text, Timestamp,
+    Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, LabelRequirement, LabelSelector, PodRequirements,
+    SlotId, SpecFact, Text, Timestamp,
 };
 use serde_json::{Map, Value, json};
-use settings::Quantity;
 
 use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::kueue;
+use crate::node::HARDWARE_LABELS;
 use crate::objects::{annotation, at, label, list_at, text_at};
 use crate::progress;
 use crate::template::is_gpu;
@@ -39,7 +41,7 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
     let requests: Vec<Option<GpuRequest>> = pods.iter().map(|pod| request(at(pod.as_ref()?, &["spec"])?)).collect();
     let asks = requests.iter().any(Option::is_some);
     let (priority, problem) = priority(object, api.priority(object));
-    let classes = if asks && priority.is_none() { classes(api, input, pods) } else { BTreeSet::new() };
+    let classes = if asks && priority.is_none() { classes(api, input, &pods) } else { BTreeSet::new() };
     let demand = asks.then(|| Demand {
         queue: queue(object),
         priority,
@@ -49,8 +51,12 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
         units: api.units(object),
         level: api.level(object),
     });
+    let requirements: Vec<Option<Arc<PodRequirements>>> = (pods.iter().zip(&requests))
+        .map(|(pod, request)| Some(Arc::new(requirements(at(pod.as_ref()?, &["spec"])?, request.as_ref()))))
+        .collect();
     let Ok(spec) = &mut fact.spec else { return };
-    for (group, request) in spec.groups.iter_mut().zip(requests) {
+    for (group, (request, requirements)) in spec.groups.iter_mut().zip(requests.into_iter().zip(requirements)) {
+        group.requirements = requirements.filter(|_| request.is_some());
         group.gpu_request = request;
     }
     if demand.as_ref().is_some_and(|demand| demand.queue.is_some()) {
@@ -68,9 +74,9 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
 
 /// Returns the PriorityClasses that the pods of a job name, with an empty name for pods that name none; nothing where none names any.
 /// `pods`: the first pod of each group, as far as they were rendered.
-fn classes(api: &dyn JobApi, input: RenderInput<'_>, pods: Vec<Option<Value>>) -> BTreeSet<Text> {
+fn classes(api: &dyn JobApi, input: RenderInput<'_>, pods: &[Option<Value>]) -> BTreeSet<Text> {
     let rendered = input.spec.groups.iter().zip(pods);
-    let rendered = rendered.filter_map(|(group, pod)| pod.or_else(|| first_pod(api, input, group)));
+    let rendered = rendered.filter_map(|(group, pod)| pod.clone().or_else(|| first_pod(api, input, group)));
     let name = |pod: Value| Text::from(text_at(&pod, &["spec", "priorityClassName"]).unwrap_or_default());
     let names: BTreeSet<Text> = rendered.map(name).collect();
     if names.iter().all(|name| name.is_empty()) { BTreeSet::new() } else { names }
@@ -114,38 +120,37 @@ pub(crate) fn created(object: &Value) -> Timestamp {
 
 /// Returns the GPUs that a pod requests of the first resource that it names. A pod that requests several kinds counts with the first.
 fn request(spec: &Value) -> Option<GpuRequest> {
-    let named = ["containers", "initContainers"].into_iter().flat_map(|key| list_at(spec, &[key])).flat_map(gpus_of);
-    let (resource, _) = { named }.next()?;
-    let count = requests(spec).get(&resource).copied().filter(|count| *count > 0)?;
+    let requests = requests(spec);
+    let containers = ["containers", "initContainers"].into_iter().flat_map(|key| list_at(spec, &[key]));
+    let mut named = containers.chain([spec]).flat_map(requested).map(|(name, _)| Text::from(name));
+    let resource = named.find(|name| requests.contains_key(name))?;
+    let count = requests.get(&resource).copied()?;
     Some(GpuRequest { resource, count })
 }
 
-/// Returns the GPUs that a pod requests, by resource: those of its containers together, or of one of its init containers if that is
-/// more.
+/// Returns the GPUs that a pod requests, by resource, rounded up to whole ones; none of which it requests 0.
 pub(crate) fn requests(spec: &Value) -> BTreeMap<Text, u32> {
-    let mut all: BTreeMap<Text, u32> = BTreeMap::new();
-    for (resource, count) in list_at(spec, &["containers"]).iter().flat_map(gpus_of) {
-        let sum = all.entry(resource).or_default();
-        *sum = sum.saturating_add(count);
-    }
-    for (resource, count) in list_at(spec, &["initContainers"]).iter().flat_map(gpus_of) {
-        let most = all.entry(resource).or_default();
-        *most = count.max(*most);
-    }
-    all.retain(|_, count| *count > 0);
-    all
+    let gpus = pod_requests(spec).into_iter().filter(|(name, amount)| is_gpu(name) && *amount > 0);
+    let whole = |amount: i128| u32::try_from(amount.saturating_add(999).div_euclid(1000)).unwrap_or(u32::MAX);
+    gpus.map(|(name, amount)| (Text::from(name), whole(amount))).collect()
 }
 
-/// Returns the GPUs that a container requests, by resource.
-fn gpus_of(container: &Value) -> Vec<(Text, u32)> {
-    let of = |kind| {
-        let amounts = at(container, &["resources", kind]).and_then(Value::as_object).into_iter().flatten();
-        let gpus = amounts.filter(|(name, _)| is_gpu(name));
-        let count = |amount: &Value| u32::try_from(Quantity::read(amount)?.ceil()).ok();
-        gpus.filter_map(|(name, amount)| Some((Text::from(name.as_str()), count(amount)?))).collect::<Vec<_>>()
-    };
-    let limits = of("limits");
-    if limits.is_empty() { of("requests") } else { limits }
+/// Returns what a pod requires of its node besides the GPUs by which queues count it.
+fn requirements(spec: &Value, gpus: Option<&GpuRequest>) -> PodRequirements {
+    let mut requirements = kube_model::requirements(spec);
+    if let Some(gpus) = gpus {
+        requirements.requests.remove(&gpus.resource);
+    }
+    // Labels that are not kept of nodes cannot be judged.
+    requirements.node_selector.retain(|key, _| !key.starts_with(HARDWARE_LABELS));
+    let mut is_open = false;
+    for term in requirements.affinity.iter_mut().flatten() {
+        let before = term.expressions.len();
+        term.expressions.retain(|expression| !expression.key.starts_with(HARDWARE_LABELS));
+        is_open |= term.expressions.len() < before && term.expressions.is_empty() && term.fields.is_empty();
+    }
+    requirements.affinity = requirements.affinity.filter(|_| !is_open);
+    requirements
 }
 
 /// Binds a rendered pod, or a template, to nodes of its job's share. A pod of a named queue may run nowhere else, and carries the

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use kube_model::resources::pod_requests;
 use model::Text;
 use serde_json::Value;
 use settings::Quantity;
 
-use crate::amounts::{requested, totals};
 use crate::objects::{at, label, list_at, text_at};
 use crate::{node, pod};
 
@@ -55,7 +55,7 @@ impl FreeStorage {
         for object in list_at(page, &["items"]).iter().filter(|object| !pod::phase(object).is_terminal()) {
             let free = text_at(object, &["spec", "nodeName"]).and_then(|node| self.free.get_mut(node));
             let spec = object.get("spec").unwrap_or(&Value::Null);
-            if let (Some(free), Some(used)) = (free, totals(spec, requested).get(RESOURCE)) {
+            if let (Some(free), Some(used)) = (free, pod_requests(spec).get(RESOURCE)) {
                 *free = free.saturating_sub(*used);
             }
         }

@@ -15,7 +15,6 @@
 
 mod adopt;
 pub mod aitrainingjob;
-mod amounts;
 pub mod api;
 pub mod call;
 pub mod class;

@@ -27,9 +27,15 @@ pub fn fact(object: &Value) -> Result<NodeFact, FieldError> {
     conditions.retain(|condition| &**condition != "Ready");
     let closed = at(object, &["spec", "unschedulable"]).and_then(Value::as_bool).unwrap_or(false);
     let gpus = gpus(object);
-    // Queues select nodes by them, and place nothing on a node without GPUs.
-    let labels = if gpus.is_empty() { BTreeMap::new() } else { labels(object) };
-    Ok(NodeFact { name, rv: resource_version(object), ready, conditions, gpus, closed, labels })
+    let (rv, mut allocatable) = (resource_version(object), kube_model::node::allocatable(object));
+    // Queues judge nodes by the rest, and place nothing on a node without GPUs.
+    if gpus.is_empty() {
+        let (labels, taints, allocatable) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
+        return Ok(NodeFact { name, rv, ready, conditions, gpus, closed, labels, taints, allocatable });
+    }
+    allocatable.retain(|resource, _| !gpus.contains_key(resource));
+    let (labels, taints) = (labels(object), kube_model::node::taints(object));
+    Ok(NodeFact { name, rv, ready, conditions, gpus, closed, labels, taints, allocatable })
 }
 
 /// Allocatable GPUs by resource name.
@@ -41,9 +47,9 @@ fn gpus(object: &Value) -> BTreeMap<Text, u32> {
 }
 
 fn labels(object: &Value) -> BTreeMap<Text, Text> {
-    let labels = at(object, &["metadata", "labels"]).and_then(Value::as_object).into_iter().flatten();
-    let kept = labels.filter(|(key, _)| !key.starts_with(HARDWARE_LABELS));
-    kept.filter_map(|(key, value)| Some((Text::from(key.as_str()), Text::from(value.as_str()?)))).collect()
+    let mut labels = kube_model::node::labels(object);
+    labels.retain(|key, _| !key.starts_with(HARDWARE_LABELS));
+    labels
 }
 
 /// Types of the conditions in an object's status that are True, sorted and each once.

@@ -45,7 +45,7 @@ fn scopes(spec: &Value) -> LabelSelector {
 /// Reads amounts by name, in thousandths.
 fn amounts(object: Option<&Value>) -> BTreeMap<Text, u64> {
     let milli = |amount: i128| u64::try_from(amount.max(0)).unwrap_or(u64::MAX);
-    crate::amounts::amounts(object).into_iter().map(|(name, amount)| (Text::from(name), milli(amount))).collect()
+    kube_model::resources::amounts(object).into_iter().map(|(name, amount)| (Text::from(name), milli(amount))).collect()
 }
 
 #[cfg(test)]

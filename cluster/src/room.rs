@@ -5,77 +5,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::LabelOperator;
+use kube_model::{Refusal, Traits, meets, preferences, refuses, requirements};
+use model::{NodeSelectorTerm, PodRequirements, Taint, Text};
 use serde_json::Value;
-use settings::Quantity;
 
 use crate::cluster::Cluster;
 use crate::kinds::KindId;
-use crate::merge::{at, items, text};
+use crate::merge::{at, items};
 use crate::node::is_ready;
 use crate::store::{Key, pod_has_ended};
 
-/// Amounts of resources, in thousandths.
-type Amounts = BTreeMap<String, i128>;
-
 /// Resources of which a node that does not name them has no end.
 const UNLIMITED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
-/// Reason for which a node does not take a pod, in the scheduler's words.
-const NOT_SELECTED: &str = "node(s) didn't match Pod's node affinity/selector";
-
-fn add(to: &mut Amounts, more: &Amounts) {
-    for (resource, amount) in more {
-        let sum = to.entry(resource.clone()).or_default();
-        *sum = sum.saturating_add(*amount);
-    }
-}
-
-/// Returns a container's requests, or its limits where it requests nothing.
-fn container_requests(container: &Value) -> Amounts {
-    let mut amounts = Amounts::new();
-    for field in ["limits", "requests"] {
-        if let Some(Value::Object(named)) = at(container, &["resources", field]) {
-            amounts.extend(
-                named.iter().filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount)?.milli()))),
-            );
-        }
-    }
-    amounts
-}
-
-/// Returns a pod's requests: those of its containers together, or of one init container where that requests more.
-fn pod_requests(pod: &Value) -> Amounts {
-    let mut sum = Amounts::from([("pods".to_owned(), 1000)]);
-    for container in items(pod, &["spec", "containers"]) {
-        add(&mut sum, &container_requests(container));
-    }
-    for container in items(pod, &["spec", "initContainers"]) {
-        for (resource, amount) in container_requests(container) {
-            let most = sum.entry(resource).or_default();
-            *most = amount.max(*most);
-        }
-    }
-    sum
-}
-
 /// A pod that needs a node.
 pub(crate) struct Wanted<'a> {
     pod: &'a Value,
-    requests: Amounts,
+    requirements: PodRequirements,
+    preferences: Vec<(i64, NodeSelectorTerm)>,
     unnamed: Unnamed,
     /// Keys of the labels that some node has.
-    labels: BTreeSet<String>,
+    labels: BTreeSet<Text>,
 }
 
 impl<'a> Wanted<'a> {
     pub(crate) fn of(pod: &'a Value, unnamed: Unnamed, rooms: &[Room]) -> Self {
-        let labels = rooms.iter().filter_map(|room| room.labels.as_object()).flat_map(|labels| labels.keys().cloned());
-        Self { pod, requests: pod_requests(pod), unnamed, labels: labels.collect() }
-    }
-
-    /// Returns true if a requirement on this label counts.
-    fn judges(&self, label: &str) -> bool {
-        self.unnamed == Unnamed::Lacking || self.labels.contains(label)
+        let labels = rooms.iter().flat_map(|room| room.labels.keys().cloned()).collect();
+        Self { pod, requirements: requirements(spec(pod)), preferences: preferences(spec(pod)), unnamed, labels }
     }
 
     /// Returns true if the pod waits for a gate: no scheduler looks at it.
@@ -84,7 +39,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Judgement of resources that a node does not name, and of labels that no node has.
+/// Judgement of resources that a node does not name. Labels that no node has are not judged: nobody gave them to the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unnamed {
     /// They are lacking, but for the resources that every node has.
@@ -98,30 +53,38 @@ pub(crate) struct Room {
     pub(crate) name: String,
     ready: bool,
     cordoned: bool,
-    taints: Vec<Value>,
-    allocatable: Amounts,
-    used: Amounts,
-    labels: Value,
+    taints: Vec<Taint>,
+    allocatable: BTreeMap<Text, u64>,
+    used: BTreeMap<Text, u64>,
+    labels: BTreeMap<Text, Text>,
+}
+
+/// Returns the spec of a pod.
+fn spec(pod: &Value) -> &Value {
+    pod.get("spec").unwrap_or(&Value::Null)
+}
+
+fn add(to: &mut BTreeMap<Text, u64>, more: &BTreeMap<Text, u64>) {
+    for (resource, amount) in more {
+        let sum = to.entry(resource.clone()).or_default();
+        *sum = sum.saturating_add(*amount);
+    }
 }
 
 impl Room {
     fn of(cluster: &Cluster, name: &str, node: &Value) -> Self {
-        let amounts = at(node, &["status", "allocatable"]).or_else(|| at(node, &["status", "capacity"]));
-        let amounts = amounts.and_then(Value::as_object).into_iter().flatten();
-        let mut used = Amounts::new();
+        let mut used = BTreeMap::new();
         for pod in cluster.store.pods_on(name).filter(|pod| !pod_has_ended(pod)) {
-            add(&mut used, &pod_requests(pod));
+            add(&mut used, &requirements(spec(pod)).requests);
         }
         Self {
             name: name.to_owned(),
             ready: is_ready(node),
             cordoned: at(node, &["spec", "unschedulable"]) == Some(&Value::Bool(true)),
-            taints: items(node, &["spec", "taints"]).to_vec(),
-            allocatable: amounts
-                .filter_map(|(name, amount)| Some((name.clone(), Quantity::read(amount)?.milli())))
-                .collect(),
+            taints: kube_model::node::taints(node),
+            allocatable: kube_model::node::allocatable(node),
             used,
-            labels: at(node, &["metadata", "labels"]).cloned().unwrap_or_default(),
+            labels: kube_model::node::labels(node),
         }
     }
 
@@ -136,65 +99,36 @@ impl Room {
 
     /// Counts a pod that was bound to the node.
     pub(crate) fn take(&mut self, wanted: &Wanted<'_>) {
-        add(&mut self.used, &wanted.requests);
+        add(&mut self.used, &wanted.requirements.requests);
     }
 
     /// Returns why the node does not take a pod; `None` when it does. Whether it is ready is not asked.
     pub(crate) fn refuses(&self, wanted: &Wanted<'_>) -> Option<String> {
-        if self.cordoned {
-            return Some("node(s) were unschedulable".to_owned());
-        }
-        let affinity =
-            at(wanted.pod, &["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"]);
-        if !self.is_selected(wanted) || affinity.is_some_and(|affinity| !self.meets(affinity, wanted)) {
-            return Some(NOT_SELECTED.to_owned());
-        }
-        if let Some(taint) = self.taints.iter().find(|taint| keeps_away(taint) && !is_tolerated(taint, wanted.pod)) {
-            let (key, value) = (text(taint, &["key"]), text(taint, &["value"]));
-            return Some(format!("node(s) had untolerated taint {{{key}: {value}}}"));
-        }
-        self.lacks(wanted).map(|resource| format!("Insufficient {resource}"))
+        let refusal = refuses(self.traits(), &wanted.requirements, Some(&wanted.labels));
+        refusal.or_else(|| self.lacks(wanted).map(Refusal::Insufficient)).map(|refusal| refusal.to_string())
     }
 
     /// Returns the resource that a pod wants more of than is left.
-    fn lacks(&self, wanted: &Wanted<'_>) -> Option<String> {
-        let is_short = |(resource, amount): (&String, &i128)| {
+    fn lacks(&self, wanted: &Wanted<'_>) -> Option<Text> {
+        let is_short = |(resource, amount): (&Text, &u64)| {
             let used = self.used.get(resource).copied().unwrap_or_default();
             match self.allocatable.get(resource) {
                 Some(all) => used.saturating_add(*amount) > *all,
-                None => *amount > 0 && wanted.unnamed == Unnamed::Lacking && !UNLIMITED.contains(&resource.as_str()),
+                None => *amount > 0 && wanted.unnamed == Unnamed::Lacking && !UNLIMITED.contains(&&**resource),
             }
         };
-        wanted.requests.iter().find(|entry| is_short(*entry)).map(|(resource, _)| resource.clone())
-    }
-
-    fn is_selected(&self, wanted: &Wanted<'_>) -> bool {
-        let Some(Value::Object(selector)) = at(wanted.pod, &["spec", "nodeSelector"]) else { return true };
-        selector.iter().filter(|(key, _)| wanted.judges(key)).all(|(key, value)| self.labels.get(key) == Some(value))
-    }
-
-    /// Returns true if one of the terms holds; a term without a requirement never does.
-    fn meets(&self, affinity: &Value, wanted: &Wanted<'_>) -> bool {
-        items(affinity, &["nodeSelectorTerms"]).iter().any(|term| self.meets_term(term, wanted))
+        wanted.requirements.requests.iter().find(|entry| is_short(*entry)).map(|(resource, _)| resource.clone())
     }
 
     /// Returns the sum of the weights of the preferences of a pod that the node meets.
     pub(crate) fn preference(&self, wanted: &Wanted<'_>) -> i64 {
-        let path = ["spec", "affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"];
-        let met = items(wanted.pod, &path)
-            .iter()
-            .filter(|each| each.get("preference").is_some_and(|term| self.meets_term(term, wanted)));
-        met.filter_map(|each| each.get("weight")?.as_i64()).fold(0, i64::saturating_add)
+        let met = wanted.preferences.iter().filter(|(_, term)| meets(self.traits(), term, Some(&wanted.labels)));
+        met.map(|(weight, _)| *weight).fold(0, i64::saturating_add)
     }
 
-    fn meets_term(&self, term: &Value, wanted: &Wanted<'_>) -> bool {
-        let (labels, fields) = (items(term, &["matchExpressions"]), items(term, &["matchFields"]));
-        let label = |each: &Value| {
-            let key = text(each, &["key"]);
-            !wanted.judges(key) || holds(each, self.labels.get(key).and_then(Value::as_str))
-        };
-        let field = |each: &Value| text(each, &["key"]) == "metadata.name" && holds(each, Some(&self.name));
-        !(labels.is_empty() && fields.is_empty()) && labels.iter().all(label) && fields.iter().all(field)
+    fn traits(&self) -> Traits<'_> {
+        let Self { name, labels, taints, cordoned, .. } = self;
+        Traits { name, labels, taints, unschedulable: *cordoned }
     }
 }
 
@@ -211,27 +145,6 @@ pub(crate) fn preferred<T: std::borrow::Borrow<Room>>(
         }
     }
     best.map(|(_, room)| room)
-}
-
-/// Returns true if a requirement holds for a value.
-fn holds(requirement: &Value, value: Option<&str>) -> bool {
-    let values = items(requirement, &["values"]).iter().filter_map(Value::as_str);
-    LabelOperator::named(text(requirement, &["operator"])).is_some_and(|operator| operator.holds(value, values))
-}
-
-fn keeps_away(taint: &Value) -> bool {
-    matches!(text(taint, &["effect"]), "NoSchedule" | "NoExecute")
-}
-
-fn is_tolerated(taint: &Value, pod: &Value) -> bool {
-    let tolerates = |toleration: &Value| {
-        let (key, effect) = (text(toleration, &["key"]), text(toleration, &["effect"]));
-        let exists = text(toleration, &["operator"]) == "Exists";
-        let of_key = (key.is_empty() && exists) || key == text(taint, &["key"]);
-        let of_value = exists || text(toleration, &["value"]) == text(taint, &["value"]);
-        of_key && of_value && (effect.is_empty() || effect == text(taint, &["effect"]))
-    };
-    items(pod, &["spec", "tolerations"]).iter().any(tolerates)
 }
 
 impl Cluster {

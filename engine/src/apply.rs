@@ -155,6 +155,9 @@ impl State {
                         );
                     }
                     Decision::Halt { cause } => {
+                        if cause.kind == CauseKind::NotStarted && job.note_refusals(at) {
+                            self.format = self.format.max(7);
+                        }
                         job.holding.give_up(stamp, at);
                         if cause.kind == CauseKind::NotStarted {
                             let starts = job.holding.failed_starts.saturating_add(1);

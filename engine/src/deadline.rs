@@ -28,7 +28,7 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
     }
     if job.ending().is_none() {
         job.time_limit_at().into_iter().chain(job.retry_at).for_each(&mut at_or_after);
-        job.start_deadline(config).into_iter().for_each(&mut at_or_after);
+        job.start_deadline(at, node_view, config).into_iter().for_each(&mut at_or_after);
         job.unplaced_until().into_iter().for_each(&mut at_or_after);
         job.autoscaler.iter().filter_map(|own| own.wakes_at()).for_each(&mut at_or_after);
         job.groups.values().flat_map(|group| group.delays.values().copied()).for_each(&mut at_or_after);
@@ -60,9 +60,14 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
 
 impl Job {
     /// Returns the time at which a job that has a share must have come whole; `None` once it has.
-    pub(crate) fn start_deadline(&self, config: &Config) -> Option<Timestamp> {
+    pub(crate) fn start_deadline(
+        &self,
+        now: Timestamp,
+        node_view: &NodeView<'_>,
+        config: &Config,
+    ) -> Option<Timestamp> {
         let waits = self.holding.gated && !self.holding.whole && !self.holding.share.is_empty() && !self.is_halting();
-        waits.then_some(self.holding.at?.plus_ms(config.start_timeout_ms))
+        waits.then_some(self.holding.at?.plus_ms(self.start_limit_ms(now, node_view, config)))
     }
 
     /// Returns the time at which its time limit passes.

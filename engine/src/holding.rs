@@ -13,6 +13,7 @@ use model::{
 };
 
 use crate::job::Job;
+use crate::refusals::NodeRefusal;
 
 /// Places that a job has from the queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Holding {
     pub failed_starts: u32,
     /// Time before which the job is granted no share: the back-off after a start that failed.
     pub start_after: Option<Timestamp>,
+    /// Nodes on which a pod of the job stayed unschedulable: they are left out for a time.
+    pub refused: BTreeMap<Text, NodeRefusal>,
 }
 
 impl Holding {
@@ -127,6 +130,7 @@ impl Job {
             self.holding.whole = true;
             self.holding.failed_starts = 0;
             self.holding.start_after = None;
+            self.holding.refused.clear();
         }
     }
 

@@ -43,6 +43,7 @@ mod notes;
 mod observe;
 pub mod queues;
 mod ranges;
+mod refusals;
 mod slots;
 pub mod state;
 pub mod storage;

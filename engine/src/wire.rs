@@ -26,9 +26,9 @@ use crate::state::{Scope, State};
 
 /// Newest format of bodies that this build reads and writes.
 ///
-/// 1: the first build. 2 to 6: the words and members of [`format`]. A body has the oldest format that can hold it, so that what an
+/// 1: the first build. 2 to 7: the words and members of [`format`]. A body has the oldest format that can hold it, so that what an
 /// older build can read stays readable there.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 /// Behaviour of the engine that this build decides by.
 ///
 /// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job; the planned pod

@@ -15,6 +15,7 @@ use crate::phase::Phase;
 use crate::pod::PodFact;
 use crate::progress::Progress;
 use crate::queue::QueueReport;
+use crate::requirements::Taint;
 use crate::share::ShareChange;
 use crate::spec::{FieldError, JobSpec};
 
@@ -341,6 +342,10 @@ pub struct NodeFact {
     pub closed: bool,
     /// Labels of a node with GPUs, but for those that describe its hardware: see `apis::node`.
     pub labels: BTreeMap<Text, Text>,
+    /// Taints of a node with GPUs that keep pods away.
+    pub taints: Vec<Taint>,
+    /// Allocatable amounts of a node with GPUs, in thousandths, of other resources than those.
+    pub allocatable: BTreeMap<Text, u64>,
 }
 
 /// Members of a node that decisions read.
@@ -356,14 +361,26 @@ pub struct JudgedNode<'a> {
     pub closed: bool,
     /// [`NodeFact::labels`].
     pub labels: &'a BTreeMap<Text, Text>,
+    /// [`NodeFact::taints`].
+    pub taints: &'a [Taint],
+    /// [`NodeFact::allocatable`].
+    pub allocatable: &'a BTreeMap<Text, u64>,
 }
 
 impl NodeFact {
     /// Returns the members that decisions read. Whether a node changed is told by them alone: a heartbeat leaves them as
     /// they are.
     pub const fn judged(&self) -> JudgedNode<'_> {
-        let Self { name: _, rv: _, ready, conditions, gpus, closed, labels } = self;
-        JudgedNode { ready: *ready, conditions: conditions.as_slice(), gpus, closed: *closed, labels }
+        let Self { name: _, rv: _, ready, conditions, gpus, closed, labels, taints, allocatable } = self;
+        JudgedNode {
+            ready: *ready,
+            conditions: conditions.as_slice(),
+            gpus,
+            closed: *closed,
+            labels,
+            taints: taints.as_slice(),
+            allocatable,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::autoscaler::Autoscaler;
 use crate::coordination::Coordination;
@@ -12,6 +13,7 @@ use crate::policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope, Retryable,
 };
 use crate::queue::QueueSpec;
+use crate::requirements::PodRequirements;
 use crate::share::{Demand, GpuRequest, SizeRange};
 
 /// Specification of a job. Members that came later stand for their absence by default: [`JobSpec::default`].
@@ -170,6 +172,8 @@ pub struct GroupSpec {
     pub budget: Option<Budget>,
     /// GPUs that each of its pods requests; recorded for jobs with a demand.
     pub gpu_request: Option<GpuRequest>,
+    /// What each of its pods requires of its node besides; recorded with the GPUs.
+    pub requirements: Option<Arc<PodRequirements>>,
     /// Set if restarts of containers in its pods count for [`JobSpec::running_restart_limit`].
     pub counts_restarts: bool,
     /// Why none of its pods may be created, in words; `None` when they may.
@@ -199,6 +203,7 @@ impl Default for GroupSpec {
             drops_succeeded: false,
             budget: None,
             gpu_request: None,
+            requirements: None,
             counts_restarts: false,
             closed: None,
             sizes: None,

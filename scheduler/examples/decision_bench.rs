@@ -259,6 +259,8 @@ fn claim<'a>(
         held: &held[place],
         fixed: Fixed::No,
         avoid: &[],
+        fits: None,
+        needs: &[],
         not_before: Micros::ZERO,
     }
 }

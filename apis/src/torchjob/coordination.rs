@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use kube_model::resources::{limits, pod_requests, requested, totals};
 use model::coordination::sum;
 use model::{Coordination, ScopedRequest, Text};
 use serde_json::{Value, json};
 
 use super::run_policy::RunPolicy;
 use super::tasks::TaskSpec;
-use crate::amounts::{limits, requested, totals};
 use crate::demand::created;
 use crate::objects::{at, list_at, namespace, text_at};
 
@@ -53,7 +53,7 @@ fn request(spec: &Value, pods: u32) -> BTreeMap<Text, u64> {
     for name in ["pods", "count/pods"] {
         set(name.to_owned(), 1000);
     }
-    for (name, amount) in totals(spec, requested) {
+    for (name, amount) in pod_requests(spec) {
         set(format!("requests.{name}"), amount);
         set(name, amount);
     }

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use kube_model::resources::{amounts, totals};
 use model::{Awaits, FieldError, GroupSpec, Keep, OwnedRef, OwnedSpec, SlotId, When};
 use serde_json::{Map, Value, json};
 
 use super::words::{GROUP, GROUP_LABEL, Task};
-use crate::amounts::{amounts, totals};
 use crate::api::RenderInput;
 use crate::objects::{at, text_at};
 use crate::owned::{self, Access, OwnedType};

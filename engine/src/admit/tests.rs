@@ -69,6 +69,8 @@ fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
         gpus: BTreeMap::default(),
         closed: false,
         labels: BTreeMap::default(),
+        taints: Vec::new(),
+        allocatable: BTreeMap::default(),
     }))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Must not delete pods that have ended: their results count when the job goes on.
 
-use model::{Cause, CauseKind, Config, Decision, Event, JobSpec, LossKind, Outcome, Phase, ShareLoss, Text, Uid};
+use model::{Cause, CauseKind, Decision, Event, JobSpec, LossKind, Outcome, Phase, ShareLoss, Text, Uid};
 
 use super::reconcile;
 use crate::classify::DecisionContext;
@@ -37,11 +37,12 @@ pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &Job
     }
     let has_pods = job.has_unended_pods();
     let cause = if !holding.share.is_empty() {
-        let is_over = || job.start_deadline(context.config).is_some_and(|at| at <= context.now);
+        let is_over =
+            || job.start_deadline(context.now, &context.node_view, context.config).is_some_and(|at| at <= context.now);
         if job.requests_otherwise(spec) {
             (CauseKind::ShareLost(LossKind::Resized), "its pods request another number of GPUs".to_owned())
         } else if is_over() {
-            (CauseKind::NotStarted, not_started(job, context.config))
+            (CauseKind::NotStarted, not_started(context, job))
         } else {
             return None;
         }
@@ -107,8 +108,9 @@ fn words(loss: Option<&ShareLoss>, job: &Job) -> String {
     }
 }
 
-fn not_started(job: &Job, config: &Config) -> String {
-    let seconds = config.start_timeout_ms.checked_div(1000).unwrap_or_default();
+fn not_started(context: &DecisionContext<'_>, job: &Job) -> String {
+    let seconds =
+        job.start_limit_ms(context.now, &context.node_view, context.config).checked_div(1000).unwrap_or_default();
     let refused = job.refusals().next().map(|(object, outcome)| format!(": {object}: {}", refusal_words(outcome)));
     let why = job.unschedulable.as_ref().map(|(_, why)| format!(": {why}"));
     format!("not every pod was placed within {seconds} s{}", refused.or(why).unwrap_or_default())

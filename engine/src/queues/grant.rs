@@ -9,6 +9,7 @@ use model::{Allocation, JobKey, LossKind, Share, ShareChange, ShareLoss, SlotId,
 use scheduler::GpuType;
 use scheduler::desk::{Books, Pools};
 
+use super::filter::NodeFilter;
 use super::holder::Holder;
 use super::round;
 use crate::nodes::NodeTrouble;
@@ -94,14 +95,18 @@ pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> Allocat
 }
 
 /// Room on nodes and in queues, as far as nothing counts there.
-struct Room {
+struct Room<'a> {
     nodes: BTreeMap<Text, u32>,
+    /// What nodes have besides GPUs.
+    others: BTreeMap<Text, Vec<u64>>,
+    filter: NodeFilter<'a>,
     books: Books,
     tenants: round::Tenants,
 }
 
-impl Room {
-    fn new(state: &State, now: Timestamp) -> Self {
+impl<'a> Room<'a> {
+    fn new(state: &'a State, now: Timestamp) -> Self {
+        let filter = NodeFilter::new(state, now);
         let (nodes, _) = round::nodes(state, now);
         let tenants = round::Tenants::new(state);
         let mut pools = Pools::new();
@@ -111,6 +116,8 @@ impl Room {
         }
         let mut room = Self {
             nodes: nodes.iter().map(|node| (node.name.clone(), node.slots)).collect(),
+            others: round::others(state, &filter),
+            filter,
             books: Books::new(&tenants.all, &pools),
             tenants,
         };
@@ -125,8 +132,10 @@ impl Room {
             for (slot, nodes) in &holder.places {
                 let gpus = holder.charged(slot);
                 room.take_quota(key, holder, gpu_type, gpus);
+                let needs = room.filter.needs(holder, &slot.group);
                 for node in nodes {
                     room.take_node(node, gpus);
+                    round::take(&mut room.others, node, &needs);
                 }
             }
         }
@@ -150,6 +159,7 @@ impl Room {
     fn take(&mut self, key: &JobKey, holder: &Holder, gpu_type: GpuType, target: &Share) -> bool {
         let mut on: BTreeMap<&Text, u32> = BTreeMap::new();
         let mut quota: u32 = 0;
+        let mut has_others = true;
         for (slot, node) in target.cells() {
             let gpus = holder.gpus(&slot);
             let counted = holder.places.get(&slot);
@@ -159,19 +169,25 @@ impl Room {
             if counted.is_none_or(|nodes| !nodes.contains(node)) {
                 let sum = on.entry(node).or_default();
                 *sum = sum.saturating_add(gpus);
+                let needs = self.filter.needs(holder, &slot.group);
+                let left = self.others.get(node).map_or(&[][..], Vec::as_slice);
+                has_others &= left.iter().zip(&needs).all(|(left, need)| left >= need);
+                round::take(&mut self.others, node, &needs);
             }
         }
         let tenant = self.tenants.place(key, holder);
         let in_quota = tenant.is_some_and(|tenant| self.books.left(tenant, gpu_type) >= quota);
         // A node may have left the queue's selection since the target was decided.
-        let is_open = |node: &Text| tenant.is_some_and(|tenant| self.tenants.takes(tenant, node));
+        let fits = self.filter.shape(holder).and_then(|shape| shape.fits.as_ref());
+        let fits = |node: &Text| node.is_empty() || fits.is_none_or(|fits| fits.contains(node));
+        let is_open = |node: &Text| fits(node) && tenant.is_some_and(|tenant| self.tenants.takes(tenant, node));
         let has_room = |(node, gpus): (&&Text, &u32)| self.nodes.get(*node).is_some_and(|left| left >= gpus);
         let on_nodes = on.iter().all(|entry| has_room(entry) && is_open(entry.0));
         self.take_quota(key, holder, gpu_type, quota);
         for (node, gpus) in on {
             self.take_node(node, gpus);
         }
-        in_quota && on_nodes
+        in_quota && on_nodes && has_others
     }
 }
 

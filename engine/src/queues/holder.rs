@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Charge, JobKey, JobSpec, PodPhase, Resize, Share, SizeRange, SlotId, Term, Text, Timestamp, Usage};
 
+use super::filter::Requirements;
 use super::{Classes, lessons};
 use crate::holding::asked;
 use crate::job::Job;
@@ -44,6 +45,12 @@ pub(crate) struct Holder {
     pub(super) places: BTreeMap<SlotId, BTreeSet<Text>>,
     /// Nodes of pods that have not ended and are not being deleted.
     pub(super) bound: BTreeMap<SlotId, Text>,
+    /// Nodes of pods that its job keeps although it wants no places any more.
+    pub(super) kept: BTreeMap<SlotId, Text>,
+    /// What its pods with GPUs require of their nodes besides.
+    pub(super) requirements: Requirements,
+    /// Nodes that are left out until a time: a pod placed there stayed unschedulable.
+    pub(super) refused: BTreeMap<Text, Timestamp>,
     /// True if any of its pods may be on any of its nodes: another controller creates them, from one template.
     pub(super) interchanges: bool,
     /// True if pods are being deleted or creations are unresolved.
@@ -106,6 +113,9 @@ impl Holder {
             resource,
             width,
             bound: bound.collect(),
+            kept: if wants { BTreeMap::new() } else { kept_pods(job) },
+            requirements: requirements(spec),
+            refused: job.holding.refused.iter().map(|(node, refusal)| (node.clone(), refusal.until)).collect(),
             interchanges: spec.observes_pods,
             leaving: is_leaving(job),
             asks: true,
@@ -139,6 +149,7 @@ impl Holder {
             share: job.holding.share.clone(),
             changed: job.holding.at,
             places,
+            kept: kept_pods(job),
             leaving: is_leaving(job),
             term: job.acked_stamp.term,
             ..Self::default()
@@ -150,10 +161,10 @@ impl Holder {
         /// Members that targets follow from, in two parts.
         fn asked(holder: &Holder) -> (impl PartialEq + '_, impl PartialEq + '_) {
             let Holder { charge, priority, level, submitted, wants, resource, width, slots, sizes, .. } = holder;
-            let Holder { category, units, share, start_after, .. } = holder;
+            let Holder { category, units, share, start_after, requirements, refused, kept, .. } = holder;
             (
                 (charge, priority, level, submitted, wants, resource, width, slots, sizes),
-                (category, units, share, start_after),
+                (category, units, share, start_after, requirements, refused, kept),
             )
         }
         asked(self) == asked(other)
@@ -202,6 +213,25 @@ impl Holder {
         all.extend(missing);
         all
     }
+}
+
+/// Returns what the pods of each group with GPUs require of their nodes besides.
+fn requirements(spec: &JobSpec) -> Requirements {
+    let of = |group: &model::GroupSpec| Some((group.name.clone(), group.requirements.clone()?));
+    spec.gpu_groups().filter_map(|(group, _)| of(group)).collect()
+}
+
+/// Returns the nodes of pods that stay although their job wants no places: those that it keeps at its end. What is being deleted, and
+/// what goes with a deleted job, is on its way out.
+fn kept_pods(job: &Job) -> BTreeMap<SlotId, Text> {
+    // What another controller created goes when that controller decides so.
+    let is_external = job.spec().is_some_and(|spec| spec.observes_pods);
+    if job.deleting || job.gone || !job.known || is_external {
+        return BTreeMap::new();
+    }
+    let stays = |pod: &&crate::job::Pod| !pod.is_leaving() && !job.is_halting();
+    let pods = job.live_pods().filter(stays);
+    pods.filter_map(|pod| Some((pod.fact.slot.clone()?, pod.fact.node.clone()?))).collect()
 }
 
 /// Returns true if pods are being deleted or creations are unresolved.

@@ -6,6 +6,7 @@
 //! | [`lessons`] | speeds that jobs report, and what follows for others of their category |
 //! | [`coordinator`] | enqueued jobs, which wait for nothing else before |
 //! | [`classes`] | priorities of jobs that tell none themselves |
+//! | [`filter`] | which nodes could take a worker of a job |
 //! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
 //! | [`grant`] | targets become shares where there is room |
 //! | [`report`] | what is told of queues and of jobs that wait |
@@ -21,6 +22,7 @@
 
 mod classes;
 pub(crate) mod coordinator;
+mod filter;
 pub mod forecast;
 mod grant;
 mod holder;
@@ -361,6 +363,10 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
         waits = Some(decided.waits);
         let quiet_until = state.queues.pace.quiet_until.filter(|until| *until > now);
         state.queues.wake_at(quiet_until);
+        let waiting = state.queues.holders.values().filter(|holder| holder.wants && holder.share.is_empty());
+        let ends = waiting.flat_map(|holder| holder.refused.values()).filter(|until| **until > now);
+        let refused_until = ends.min().copied();
+        state.queues.wake_at(refused_until);
         // What the desk decided stands for what was there before.
         allocation.targets.retain(|(key, _)| decided.allocation.targets.iter().all(|(other, _)| other != key));
         allocation.targets.extend(decided.allocation.targets);

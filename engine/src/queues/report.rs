@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, Text, Timestamp, WaitingJob};
-use scheduler::desk::{Reason, Wait};
+use scheduler::desk::Reason;
 
 use super::forecast::{self, Start, Starts};
 use super::grant;
-use super::round::{self, Waits};
+use super::round::{self, Waiting, Waits};
 use crate::state::State;
 
 /// Jobs that wait which a report names.
@@ -97,7 +97,7 @@ pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
             Some((key.clone(), target.share.clone()))
         });
         let waits = waits.get(&name);
-        let start = |(key, _): &(JobKey, Wait)| starts.get(key).copied().unwrap_or(Start::At(now));
+        let start = |(key, _): &(JobKey, Waiting)| starts.get(key).copied().unwrap_or(Start::At(now));
         QueueState {
             decided: decided.collect(),
             report: report(counts.get(&name), waits, &starts),
@@ -117,13 +117,11 @@ pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String
         return Some(format!("{} once there is room{leaving}", target.share));
     }
     let waits = round::decide(state, &grant::seen(state), now).waits;
-    let of_job = |(queue, jobs): (&Text, &Vec<(JobKey, Wait)>)| {
-        jobs.iter().find(|(job, _)| job == key).map(|(_, wait)| (queue.clone(), wait.clone()))
-    };
-    let (queue, wait) = waits.iter().find_map(of_job)?;
+    let mut all = waits.iter().flat_map(|(queue, jobs)| jobs.iter().map(move |job| (queue, job)));
+    let (queue, (_, waiting)) = all.find(|(_, (job, _))| job == key)?;
     let queue = if queue.is_empty() { String::new() } else { format!(" of queue {queue}") };
     let start = forecast::starts(state, now, forecast::ON_DEMAND).get(key).map(|start| format!("; {start}"));
-    Some(format!("place {}{queue}: {wait}{leaving}{}", wait.place, start.unwrap_or_default()))
+    Some(format!("place {}{queue}: {waiting}{leaving}{}", waiting.wait.place, start.unwrap_or_default()))
 }
 
 /// Returns in words the GPUs that come back when pods of other jobs are gone; empty when there are none.
@@ -147,7 +145,7 @@ fn leaving(state: &State, key: &JobKey, resource: &Text) -> String {
 }
 
 /// The report of a queue: its figures, and the jobs that wait.
-fn report(counts: Option<&Counts>, waits: Option<&Vec<(JobKey, Wait)>>, starts: &Starts) -> QueueReport {
+fn report(counts: Option<&Counts>, waits: Option<&Vec<(JobKey, Waiting)>>, starts: &Starts) -> QueueReport {
     let waits = waits.map_or(&[][..], Vec::as_slice);
     QueueReport {
         admitted: counts.map_or(0, |counts| counts.admitted),
@@ -158,8 +156,8 @@ fn report(counts: Option<&Counts>, waits: Option<&Vec<(JobKey, Wait)>>, starts: 
     }
 }
 
-fn waiting(key: &JobKey, wait: &Wait, start: Option<&Start>) -> WaitingJob {
-    let reason = match &wait.reason {
+fn waiting(key: &JobKey, waiting: &Waiting, start: Option<&Start>) -> WaitingJob {
+    let reason = match &waiting.wait.reason {
         Reason::NoQueue => "NoQueue",
         Reason::Paused => "Paused",
         Reason::BackOff(_) => "BackOff",
@@ -173,7 +171,7 @@ fn waiting(key: &JobKey, wait: &Wait, start: Option<&Start>) -> WaitingJob {
     WaitingJob {
         name: Text::from(format!("{}/{}", key.namespace, key.name)),
         reason: Text::from(reason),
-        message: Text::from(wait.to_string()),
+        message: Text::from(waiting.to_string()),
         expected_start: start.and_then(|start| start.at()),
     }
 }

@@ -3,6 +3,7 @@
 //! It never looks at what still counts: granting does. Tests: through [`super`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use model::{
@@ -14,6 +15,7 @@ use scheduler::learning::Prior;
 use scheduler::placement::{Node, Packing};
 use scheduler::{GpuMicros, GpuType, Micros};
 
+use super::filter::NodeFilter;
 use super::holder::Holder;
 use super::lessons::Known;
 use super::{Queues, ROOT};
@@ -24,7 +26,23 @@ use crate::state::State;
 pub const ROOT_POLICY: &str = "fifo-backfill";
 
 /// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
-pub(super) type Waits = BTreeMap<Text, Vec<(JobKey, Wait)>>;
+pub(super) type Waits = BTreeMap<Text, Vec<(JobKey, Waiting)>>;
+
+/// A job that waits, with the reason for which no node could take its workers, where none could.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) wait: Wait,
+    refusal: Option<String>,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.refusal {
+            Some(refusal) => write!(f, "no node can take a pod of it: {refusal}"),
+            None => self.wait.fmt(f),
+        }
+    }
+}
 
 /// A decided round.
 #[derive(Debug, Default)]
@@ -87,6 +105,20 @@ pub(super) fn foreign(state: &State) -> impl Iterator<Item = (&Text, u32)> {
         let (resource, _) = state.nodes.get(name)?.fact.gpus.first_key_value()?;
         Some((name, *gpus.get(resource)?))
     })
+}
+
+/// Returns what each node has besides GPUs for pods of ours.
+pub(super) fn others(state: &State, filter: &NodeFilter<'_>) -> BTreeMap<Text, Vec<u64>> {
+    state.nodes.iter().map(|(name, node)| (name.clone(), filter.room(&node.fact))).collect()
+}
+
+/// Takes amounts off those of a node, as far as there are any.
+pub(super) fn take(others: &mut BTreeMap<Text, Vec<u64>>, node: &Text, needs: &[u64]) {
+    if let Some(left) = others.get_mut(node) {
+        for (left, need) in left.iter_mut().zip(needs).filter(|(left, _)| **left < u64::MAX) {
+            *left = left.saturating_sub(*need);
+        }
+    }
 }
 
 impl Queues {
@@ -239,11 +271,24 @@ pub(super) struct Asked<'a> {
     belief: Belief,
     /// The places that it shall hold as decided before.
     before: Share,
+    /// Nodes that could take one of its workers; `None`: all.
+    fits: Option<Arc<BTreeSet<Text>>>,
+    /// What each worker needs of a node besides GPUs.
+    needs: Vec<u64>,
+    /// Nodes that refused one of its pods a short time ago.
+    avoid: Vec<Text>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(state: &State, known: &Known<'_>, key: &'a JobKey, holder: &'a Holder, seen: Option<&Share>) -> Self {
+    fn new(
+        (state, known, filter): (&State, &Known<'_>, &NodeFilter<'_>),
+        key: &'a JobKey,
+        holder: &'a Holder,
+        seen: Option<&Share>,
+        now: Timestamp,
+    ) -> Self {
         let queues = &state.queues;
+        let shape = filter.shape(holder).cloned().unwrap_or_default();
         let before = decided(queues, key, holder, seen);
         let held = held(queues, key, holder, seen.unwrap_or(&holder.share));
         let workers = holder.workers(&held);
@@ -264,6 +309,9 @@ impl<'a> Asked<'a> {
             changed: holder.changed,
             belief: known.belief(key, holder, gpu_type, speeds),
             before,
+            fits: shape.fits,
+            needs: shape.needs,
+            avoid: filter.avoided(holder, now),
         }
     }
 
@@ -303,7 +351,9 @@ impl<'a> Asked<'a> {
             held: &self.held,
             // A place that is not known cannot be decided on.
             fixed: if self.held.iter().any(|node| node.is_empty()) { Fixed::Place } else { Fixed::No },
-            avoid: &[],
+            avoid: &self.avoid,
+            fits: self.fits.as_ref(),
+            needs: &self.needs,
             not_before: self.holder.start_after.map_or(Micros::ZERO, micros),
         }
     }
@@ -368,9 +418,11 @@ pub(super) fn decided(queues: &Queues, key: &JobKey, holder: &Holder, seen: Opti
     followed
 }
 
-/// Pods of others on a node, as the desk is told of them: they stay, and belong to no queue.
+/// Pods that stay whatever is decided: those of others on a node, which belong to no queue, and those that an ended job keeps.
 struct Foreign {
     id: Text,
+    tenant: Option<usize>,
+    width: u32,
     on: Vec<Text>,
     belief: Belief,
 }
@@ -378,15 +430,31 @@ struct Foreign {
 impl Foreign {
     fn new(node: &Text, gpus: u32) -> Self {
         let on = vec![node.clone(); usize::try_from(gpus).unwrap_or_default()];
-        Self { id: Text::from(format!("pods of others on {node}")), on, belief: Belief::default() }
+        let id = Text::from(format!("pods of others on {node}"));
+        Self { id, tenant: None, width: 1, on, belief: Belief::default() }
+    }
+
+    /// Takes the pods that a job keeps, those of each group apart.
+    fn kept<'a>(tenants: &Tenants, key: &'a JobKey, holder: &'a Holder) -> impl Iterator<Item = Self> + use<'a> {
+        let mut groups: BTreeMap<&Text, (u32, Vec<Text>)> = BTreeMap::new();
+        for (slot, node) in &holder.kept {
+            let (width, on) = groups.entry(&slot.group).or_default();
+            *width = holder.charged(slot).max(1);
+            on.push(node.clone());
+        }
+        let tenant = tenants.place(key, holder);
+        groups.into_iter().map(move |(group, (width, on))| {
+            let id = Text::from(format!("pods of {group} that {key} keeps"));
+            Self { id, tenant, width, on, belief: Belief::default() }
+        })
     }
 
     fn claim(&self) -> Claim<'_> {
         Claim {
             id: &self.id,
-            tenant: None,
+            tenant: self.tenant,
             sizes: Sizes::rigid(u32::try_from(self.on.len()).unwrap_or(u32::MAX)),
-            width: 1,
+            width: self.width,
             priority: 0,
             level: 0,
             submitted: Micros::ZERO,
@@ -395,6 +463,8 @@ impl Foreign {
             held: &self.on,
             fixed: Fixed::Place,
             avoid: &[],
+            fits: None,
+            needs: &[],
             not_before: Micros::ZERO,
         }
     }
@@ -402,6 +472,7 @@ impl Foreign {
 
 /// What the desk is asked about: nodes, queues, and the jobs that hold or want places.
 pub(super) struct Inquiry<'a> {
+    filter: NodeFilter<'a>,
     nodes: Vec<Node>,
     closed: BTreeSet<Text>,
     tenants: Tenants,
@@ -412,12 +483,26 @@ pub(super) struct Inquiry<'a> {
 impl<'a> Inquiry<'a> {
     /// Takes what there is. `seen`: shares as pods show them, where they differ.
     pub(super) fn new(state: &'a State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Self {
-        let (nodes, closed) = nodes(state, now);
-        let asking = state.queues.holders.iter().filter(|(_, holder)| holder.wants);
+        let filter = NodeFilter::new(state, now);
+        let (mut nodes, closed) = nodes(state, now);
+        let holders = || state.queues.holders.iter();
+        let mut others = others(state, &filter);
+        for (holder, slot, node) in holders().flat_map(|(_, h)| h.kept.iter().map(move |(slot, node)| (h, slot, node)))
+        {
+            take(&mut others, node, &filter.needs(holder, &slot.group));
+        }
+        for node in &mut nodes {
+            node.others = others.remove(&node.name).unwrap_or_default();
+        }
         let known = Known::of(state);
-        let asked = asking.map(|(key, holder)| Asked::new(state, &known, key, holder, seen.get(key))).collect();
-        let foreign = foreign(state).map(|(node, gpus)| Foreign::new(node, gpus)).collect();
-        Self { nodes, closed, tenants: Tenants::new(state), foreign, asked }
+        let context = (state, &known, &filter);
+        let asking = holders().filter(|(_, holder)| holder.wants);
+        let asked = asking.map(|(key, holder)| Asked::new(context, key, holder, seen.get(key), now)).collect();
+        let tenants = Tenants::new(state);
+        let foreign = foreign(state).map(|(node, gpus)| Foreign::new(node, gpus));
+        let kept = holders().flat_map(|(key, holder)| Foreign::kept(&tenants, key, holder));
+        let foreign = foreign.chain(kept).collect();
+        Self { filter, nodes, closed, tenants, foreign, asked }
     }
 
     /// Asks the desk. Returns `None` for an answer that cannot be carried out: it leaves everything as it is.
@@ -445,11 +530,13 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let asked = &inquiry.asked;
     let names: BTreeMap<&Text, &JobKey> = asked.iter().map(|asked| (&asked.id, asked.key)).collect();
     let mut decided = Decided { wake: answer.wake.map(timestamp), ..Decided::default() };
-    let queue_of: BTreeMap<&Text, Text> =
-        (asked.iter()).map(|asked| (&asked.id, Text::from(asked.holder.queue()))).collect();
+    let by_id: BTreeMap<&Text, &Asked<'_>> = asked.iter().map(|asked| (&asked.id, asked)).collect();
     for wait in answer.waits {
-        if let (Some(key), Some(queue)) = (names.get(&wait.id), queue_of.get(&wait.id)) {
-            decided.waits.entry(queue.clone()).or_default().push(((*key).clone(), wait));
+        if let Some(asked) = by_id.get(&wait.id) {
+            let is_barred = wait.reason == desk::Reason::NeverNodes;
+            let refusal = is_barred.then(|| inquiry.filter.why_none(asked.holder)).flatten();
+            let queue = Text::from(asked.holder.queue());
+            decided.waits.entry(queue).or_default().push((asked.key.clone(), Waiting { wait, refusal }));
         }
     }
     for (asked, target) in asked.iter().zip(&answer.targets) {

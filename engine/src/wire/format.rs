@@ -19,6 +19,9 @@ pub(super) fn of_record(facts: &[Fact], events: &[Event]) -> u16 {
 pub(crate) fn of_fact(fact: &Fact) -> u16 {
     match fact {
         Fact::Spec(fact) => {
+            if fact.spec.as_ref().is_ok_and(spec7) {
+                return 7;
+            }
             let noted = |notes: &Noted| notes.restarts.is_some() || notes.storage_node.is_some();
             if fact.notes.as_deref().is_some_and(noted) || fact.spec.as_ref().is_ok_and(spec6) {
                 return 6;
@@ -56,6 +59,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Configured(config) if config5(config) => 5,
         Fact::Relisted { kind: Kind::Quota, .. } | Fact::Quota(_) | Fact::QuotaGone { .. } | Fact::Dequeued => 5,
         Fact::Configured(config) if config4(config) => 4,
+        Fact::Node(node) if !node.taints.is_empty() || !node.allocatable.is_empty() => 7,
         Fact::Node(node) if !node.gpus.is_empty() || node.closed || !node.labels.is_empty() => 4,
         Fact::Relisted { kind: Kind::Foreign | Kind::Class, .. }
         | Fact::Class(_)
@@ -178,6 +182,11 @@ fn spec6(spec: &JobSpec) -> bool {
     let has_size = spec.groups.iter().any(|group| group.size.is_some());
     let scoped = spec.coordination.as_ref().is_some_and(|coordination| !coordination.scoped.is_empty());
     spec.autoscaler.is_some() || spec.restarts_by.is_some() || has_size || scoped || spec.storage_group.is_some()
+}
+
+/// Returns true for a spec with members that format 7 adds.
+fn spec7(spec: &JobSpec) -> bool {
+    spec.groups.iter().any(|group| group.requirements.is_some())
 }
 
 /// Returns true for an owned object with words that format 4 adds.

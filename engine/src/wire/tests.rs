@@ -6,6 +6,7 @@ pub(crate) mod values3;
 pub(crate) mod values4;
 pub(crate) mod values5;
 pub(crate) mod values6;
+pub(crate) mod values7;
 
 use model::JobKey;
 
@@ -29,6 +30,9 @@ const CHECKPOINT_5: &str = include_str!("tests/checkpoint5.json");
 /// The same for what format 6 adds.
 const RECORD_6: &str = include_str!("tests/record6.json");
 const CHECKPOINT_6: &str = include_str!("tests/checkpoint6.json");
+/// The same for what format 7 adds.
+const RECORD_7: &str = include_str!("tests/record7.json");
+const CHECKPOINT_7: &str = include_str!("tests/checkpoint7.json");
 
 #[test]
 fn every_fact_and_event_is_written_as_ever_and_read_back() {
@@ -38,6 +42,7 @@ fn every_fact_and_event_is_written_as_ever_and_read_back() {
         (values4::record(), RECORD_4),
         (values5::record(), RECORD_5),
         (values6::record(), RECORD_6),
+        (values7::record(), RECORD_7),
     ];
     for (record, text) in [(values::record(), RECORD)].into_iter().chain(later) {
         assert_eq!(String::from_utf8(record.encode().unwrap()).unwrap(), text);
@@ -56,6 +61,7 @@ fn every_member_of_a_state_is_written_as_ever_and_read_back() {
         (values4::state(), CHECKPOINT_4),
         (values5::state(), CHECKPOINT_5),
         (values6::state(), CHECKPOINT_6),
+        (values7::state(), CHECKPOINT_7),
     ];
     for (state, stored) in [(values::state(), CHECKPOINT)].into_iter().chain(later) {
         assert_eq!(text(&state), stored);
@@ -103,6 +109,9 @@ fn a_record_has_the_oldest_format_that_can_hold_it() {
     }
     for event in values6::events() {
         assert_eq!(version(old.facts.clone(), vec![event.clone()]), 6, "{event:?}");
+    }
+    for fact in values7::facts().into_iter().chain(values7::cluster_facts()) {
+        assert_eq!(version(vec![fact.clone()], vec![]), 7, "{fact:?}");
     }
     // A state remembers what it was folded from.
     let mut state = State::default();
@@ -185,8 +194,8 @@ fn members_added_later_are_passed_over_and_what_a_newer_build_wrote_is_refused_b
     let job = r#""job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"}"#;
     let in_job = |members: &str| format!(r#"{{"at":5,{job},{members}}}"#);
     for (newer, want) in [
-        (r#"{"v":7,"at":5}"#.to_owned(), Newer::Format(7)),
-        (r#"{"v":7,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(7)),
+        (r#"{"v":8,"at":5}"#.to_owned(), Newer::Format(8)),
+        (r#"{"v":8,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(8)),
         (format!(r#"{{"at":5,"behaviour":{},"facts":["Due"]}}"#, BEHAVIOUR + 1), Newer::Behaviour(BEHAVIOUR + 1)),
         (r#"{"behaviour":4000000000,"what":1}"#.to_owned(), Newer::Behaviour(4_000_000_000)),
         (in_job(r#""facts":["Unheard"]"#), word("Unheard")),

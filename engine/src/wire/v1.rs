@@ -14,6 +14,7 @@ mod fact;
 mod job;
 mod notes;
 mod progress;
+mod requirements;
 mod share;
 mod spec;
 

@@ -15,6 +15,7 @@ use crate::desk::line::{Head, Limits, Line};
 use crate::desk::moves::{Judge, Matches};
 use crate::desk::place::{Placed, place};
 use crate::desk::question::{Pools, Question};
+use crate::desk::reach::Names;
 use crate::desk::seat::{Board, Ground, Seat};
 use crate::desk::tenancy::{Bidder, Share, Use};
 use crate::desk::waits::waits;
@@ -49,7 +50,7 @@ const PASSES: u32 = 8;
 pub fn decide(ledger: &Ledger, question: &Question<'_>) -> Result<Answer, Error> {
     let ground = Ground::new(question);
     let board = Board::new(question, &ground.pools, ledger.doubt());
-    let free = Free::new(question.tenants, &ground.nodes);
+    let free = Free::new(&board.limits(question.tenants), &ground.nodes);
     let mut desk = Desk { question, ground, free, board, memories: BTreeMap::new() };
     desk.split(&ledger.memory);
     let before = desk.joined();
@@ -143,6 +144,7 @@ impl<'a> Desk<'a> {
     /// Tries until all that is granted finds nodes and all that is taken away is taken by right.
     fn pass(&mut self) -> Result<Try<'a>, Error> {
         self.review();
+        self.board.count_free(&self.ground);
         let judge = Judge::new(self.question.tenants, &self.board);
         let mut limits = Limits { keep: self.kept(&judge), ..Limits::default() };
         for turn in 1..TRIES {
@@ -180,6 +182,17 @@ impl<'a> Desk<'a> {
 
     /// Learns from a try that cannot stand; after some, what a queue takes without a right keeps all its claims as they are.
     fn limit(&self, limits: &mut Limits, tried: &Try<'_>, turn: u32) {
+        // A claim that found no room may find it where another loses its workers instead of these.
+        let shielded: Vec<usize> = tried.matches.unjust.iter().copied().collect();
+        let shielded = shielded.into_iter().filter(|place| tried.matches.misplaced.contains(place));
+        let shielded: Vec<usize> = shielded.filter(|place| !limits.shielded.contains(place)).collect();
+        if !tried.placed.short.is_empty() && !shielded.is_empty() {
+            for place in shielded {
+                limits.keep.insert(place, self.board.seats.get(place).map_or(0, |seat| seat.held.gpus));
+                limits.shielded.insert(place);
+            }
+            return;
+        }
         for &(place, found) in &tried.placed.short {
             let Some(seat) = self.board.seats.get(place) else { continue };
             let fits = seat.min < seat.max && found >= seat.min;
@@ -263,10 +276,12 @@ impl<'a> Desk<'a> {
         }
         let mut memories = self.memories.clone();
         let mut heads: BTreeMap<usize, Vec<Head>> = BTreeMap::new();
+        let mut left: BTreeMap<usize, Names> = BTreeMap::new();
         let lines: BTreeMap<usize, Line<'_>> = (self.board.lines.keys())
             .filter_map(|&tenant| {
-                let queue = tenants.get(tenant)?.queue.as_ref()?;
-                Some((tenant, Line { now: self.question.now, board: &self.board, tenant, queue, limits: &limits }))
+                let owner = tenants.get(tenant)?;
+                let (now, board, limits) = (self.question.now, &self.board, &limits);
+                Some((tenant, Line { now, board, tenant, owner, queue: owner.queue.as_ref()?, limits }))
             })
             .collect();
         let bidder = |(&tenant, line): (&usize, &Line<'_>)| Bidder {
@@ -288,11 +303,13 @@ impl<'a> Desk<'a> {
             let kept_back = tenants.get(tenant).map(|tenant| filled.kept_back(tenant)).unwrap_or_default();
             memories.insert(tenant, memory);
             heads.insert(tenant, filled.heads);
+            left.retain(|place, _| self.board.seats.get(*place).is_none_or(|seat| seat.tenant != Some(tenant)));
+            left.extend(filled.left);
             Ok::<_, policy::Error>(Use { charge: filled.charge, kept_back })
         })?;
         drop(lines);
         let all: Vec<Head> = heads.values().flatten().copied().collect();
-        let placed = place(&self.board, &self.ground, &grants, &all, self.question.packing)?;
+        let placed = place(&self.board, &self.ground, &grants, (&all, &left), self.question.packing)?;
         let matches = judge.matches(&grants, &limits);
         Ok(Try { share, grants, heads, limits, placed, matches, memories })
     }

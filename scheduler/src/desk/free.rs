@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::Text;
 
-use crate::desk::tenant::Tenant;
+use crate::desk::reach::Names;
 use crate::placement::Node;
 use crate::units::GpuType;
 
@@ -38,9 +38,8 @@ pub(super) struct Free {
 }
 
 impl Free {
-    pub(super) fn new(tenants: &[Tenant], nodes: &[Node]) -> Self {
-        let limit = |(place, tenant): (usize, &'_ Tenant)| Some((place, tenant.queue.as_ref()?.nodes.clone()?));
-        let limits: Vec<_> = tenants.iter().enumerate().filter_map(limit).collect();
+    /// Counts the GPUs of nodes. `limits`: nodes of the queues that are limited to a part of them, as places among the tenants.
+    pub(super) fn new(limits: &[(usize, Names)], nodes: &[Node]) -> Self {
         let key = |node: &Node| {
             let queues = limits.iter().filter(|(_, nodes)| nodes.contains(&node.name)).map(|(place, _)| *place);
             let queues: BTreeSet<usize> = queues.collect();
@@ -198,19 +197,13 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::desk::tenant::Queue;
 
     const TYPE: GpuType = GpuType(0);
 
-    /// Tenants that are limited to these nodes; no names: not limited.
-    fn tenants(limits: &[&[&str]]) -> Vec<Tenant> {
-        let tenant = |nodes: &&[&str]| {
-            let nodes: BTreeSet<Text> = nodes.iter().map(|node| Text::from(*node)).collect();
-            let policy = Arc::from(crate::by_name("fifo-backfill").unwrap());
-            let nodes = Some(Arc::new(nodes)).filter(|nodes| !nodes.is_empty());
-            Tenant::root("q", Queue { nodes, ..Queue::new(policy) })
-        };
-        limits.iter().map(tenant).collect()
+    /// Queues that are limited to these nodes; no names: not limited.
+    fn limits(limits: &[&[&str]]) -> Vec<(usize, Names)> {
+        let names = |nodes: &&[&str]| Arc::new(nodes.iter().map(|node| Text::from(*node)).collect());
+        limits.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()).map(|(n, nodes)| (n, names(nodes))).collect()
     }
 
     fn nodes(all: &[(&str, u32)]) -> Vec<Node> {
@@ -223,7 +216,7 @@ mod tests {
 
     #[test]
     fn without_limits_there_is_one_number() {
-        let mut free = Free::new(&tenants(&[&[], &[], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
+        let mut free = Free::new(&limits(&[&[], &[], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
         free.take(0, TYPE, 3);
         free.take_on(Some(1), TYPE, &["n1".into(), "gone".into()], (1, 2));
         assert_eq!((free.types(), counts(&free)), (vec![(TYPE, 3)], [3; 3]));
@@ -234,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_one_queue_takes_is_not_missing_elsewhere() {
-        let mut free = Free::new(&tenants(&[&["n1"], &["n2", "n3"], &[]]), &nodes(&[("n1", 4), ("n2", 4), ("n3", 2)]));
+        let mut free = Free::new(&limits(&[&["n1"], &["n2", "n3"], &[]]), &nodes(&[("n1", 4), ("n2", 4), ("n3", 2)]));
         assert_eq!(counts(&free), [4, 6, 10]);
         free.take(0, TYPE, 9);
         assert_eq!(counts(&free), [0, 6, 6], "its nodes have four");
@@ -246,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_queue_takes_what_it_holds_and_then_what_fewest_may_use() {
-        let mut free = Free::new(&tenants(&[&["n1"], &["n1"], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
+        let mut free = Free::new(&limits(&[&["n1"], &["n1"], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
         let untouched = free.clone();
         free.take(2, TYPE, 3);
         assert_eq!(counts(&free), [4, 4, 5], "n2 is open to no limited queue");

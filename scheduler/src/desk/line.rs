@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::question::{Pools, add, count, take};
+use crate::desk::reach::{Blocked, Names};
 use crate::desk::seat::{Board, Seat};
 use crate::desk::steps::{in_steps, whole};
 use crate::desk::tenant::{Backfill, Queue, Tenant};
@@ -29,6 +30,8 @@ pub(super) struct Limits {
     pub(super) cap: Vec<(usize, u32)>,
     /// Claims whose protection is void, as their node is gone.
     pub(super) loose: BTreeSet<usize>,
+    /// Claims that keep what they hold because the claim which gains by them cannot use their nodes.
+    pub(super) shielded: BTreeSet<usize>,
 }
 
 impl Limits {
@@ -56,6 +59,8 @@ pub(super) struct Head {
 pub(super) struct Filled {
     pub(super) charge: Pools,
     pub(super) heads: Vec<Head>,
+    /// Nodes to which claims behind a head are limited.
+    pub(super) left: BTreeMap<usize, Names>,
 }
 
 impl Filled {
@@ -79,6 +84,7 @@ pub(super) struct Line<'a> {
     pub(super) now: Micros,
     pub(super) board: &'a Board,
     pub(super) tenant: usize,
+    pub(super) owner: &'a Tenant,
     pub(super) queue: &'a Queue,
     pub(super) limits: &'a Limits,
 }
@@ -136,7 +142,7 @@ impl Line<'_> {
     pub(super) fn fill(&self, budget: &Pools, memory: &mut Memory, grants: &mut [Grant]) -> Result<Filled, Error> {
         let mut filled = Filled::default();
         let mut free = budget.clone();
-        let mut blocked: BTreeSet<GpuType> = BTreeSet::new();
+        let mut blocked = Blocked::default();
         for &place in self.members() {
             let is_fixed = self.seat(place).is_some_and(|seat| self.limits.is_fixed(place, seat));
             if let Some(slot) = grants.get_mut(place).filter(|_| !is_fixed) {
@@ -154,10 +160,13 @@ impl Line<'_> {
             for (&gpu_type, &gpus) in &reserve {
                 take(&mut pool, gpu_type, gpus);
             }
-            self.class(&members, &mut pool, &blocked, memory, grants)?;
+            self.hold_back(&mut pool, &blocked, &filled.heads, grants);
+            self.class(&members, &mut pool, &mut blocked, memory, grants)?;
+            let mut before = blocked.clone();
             if self.queue.backfill == Backfill::Reserve {
-                self.reserve(&class, &mut pool, &mut blocked, grants, &mut filled.heads);
+                self.reserve(&class, &mut pool, &mut blocked, grants, &mut filled);
             }
+            self.note_left(&class, &mut before, grants, &mut filled);
             for grant in members.iter().filter_map(|&place| grants.get(place)) {
                 take(&mut free, grant.gpu_type, grant.gpus);
                 add(&mut filled.charge, grant.gpu_type, grant.gpus);
@@ -165,7 +174,10 @@ impl Line<'_> {
         }
         // The rest of the budget is kept for the first in line, so that it is not lent.
         for head in &mut filled.heads {
-            head.reserved = head.needs.gpus.min(count(&free, head.needs.gpu_type));
+            // Not what is free: a budget that depends on who holds what would be taken back by the next decision.
+            let reach = self.seat(head.place).and_then(|seat| seat.reach);
+            let most = self.board.reaches.capacity(reach, head.needs.gpu_type).unwrap_or(u32::MAX);
+            head.reserved = head.needs.gpus.min(most).min(count(&free, head.needs.gpu_type));
             take(&mut free, head.needs.gpu_type, head.reserved);
             add(&mut filled.charge, head.needs.gpu_type, head.reserved);
         }
@@ -187,17 +199,18 @@ impl Line<'_> {
         &self,
         members: &[usize],
         pool: &mut Pools,
-        blocked: &BTreeSet<GpuType>,
+        blocked: &mut Blocked,
         memory: &mut Memory,
         grants: &mut [Grant],
     ) -> Result<(), Error> {
         let mut forced: BTreeSet<usize> = BTreeSet::new();
         loop {
-            let asked = |place: &usize| {
-                let behind = self.seat(*place).is_some_and(|seat| !seat.is_running() && blocked.contains(&seat.home));
+            let mut asked = |place: &usize| {
+                let behind =
+                    self.seat(*place).is_some_and(|seat| !seat.is_running() && self.blocks(blocked, seat, seat.home));
                 !forced.contains(place) && !behind
             };
-            let places: Vec<usize> = members.iter().copied().filter(asked).collect();
+            let places: Vec<usize> = members.iter().copied().filter(|place| asked(place)).collect();
             let raw = self.ask(&places, pool, blocked, memory)?;
             let with_kept = |(&place, &grant): (&usize, &Grant)| Some((place, self.kept_by(place)?, grant));
             let kept: Vec<(usize, Grant, Grant)> = places.iter().zip(&raw).filter_map(with_kept).collect();
@@ -225,18 +238,18 @@ impl Line<'_> {
         &self,
         places: &[usize],
         pool: &Pools,
-        blocked: &BTreeSet<GpuType>,
+        blocked: &mut Blocked,
         memory: &mut Memory,
     ) -> Result<Vec<Grant>, Error> {
         let step = self.step();
-        let view = |&place: &usize| {
+        let mut view = |&place: &usize| {
             let seat = self.seat(place)?;
-            let growth = if blocked.contains(&seat.home) { seat.held.gpus } else { u32::MAX };
+            let growth = self.growth(blocked, seat).map_or(u32::MAX, |more| seat.held.gpus.saturating_add(more));
             let min = seat.view.min;
             let max = seat.view.max.min(in_steps(growth.min(self.limits.cap(place)), step)).max(min);
             Some(JobView { min, max, num: seat.view.num.clamp(min, max), ..seat.view.clone() })
         };
-        let jobs: Vec<JobView> = places.iter().filter_map(view).collect();
+        let jobs: Vec<JobView> = places.iter().filter_map(&mut view).collect();
         let capacity: Vec<(GpuType, u32)> =
             pool.iter().map(|(&gpu_type, &gpus)| (gpu_type, in_steps(gpus, step))).collect();
         let snapshot = Snapshot { now: self.now, capacity: &capacity, jobs: &jobs };
@@ -267,19 +280,20 @@ impl Line<'_> {
     }
 
     /// Keeps what the first claim that waits could use from those behind it. They start, or grow, in line order as far as
-    /// they fit; the first that does not fit ends that for all types it could use.
+    /// they fit; the first that does not fit ends that on all nodes it could use.
     fn reserve(
         &self,
         class: &[usize],
         pool: &mut Pools,
-        blocked: &mut BTreeSet<GpuType>,
+        blocked: &mut Blocked,
         grants: &mut [Grant],
-        heads: &mut Vec<Head>,
+        filled: &mut Filled,
     ) {
-        let already = blocked.clone();
-        let waits = |place: usize, grants: &[Grant]| {
+        let mut already = blocked.clone();
+        let mut waits = |place: usize, grants: &[Grant]| {
             let is_open = self.seat(place).is_some_and(|seat| {
-                !seat.is_running() && seat.barred.is_none() && !seat.pinned && !already.contains(&seat.home)
+                let may_start = !seat.is_running() && seat.barred.is_none() && !seat.pinned;
+                may_start && !self.blocks(&mut already, seat, seat.home)
             });
             is_open && grants.get(place).is_some_and(|grant| grant.is_none())
         };
@@ -294,7 +308,7 @@ impl Line<'_> {
             }
             let wish = *slot;
             if !seat.is_running() {
-                if !already.contains(&seat.home) {
+                if !self.blocks(&mut already, seat, seat.home) {
                     add(pool, wish.gpu_type, wish.gpus);
                     *slot = Grant::NONE;
                     wishes.push((place, if wish.is_none() { Grant::of(seat.home, seat.min) } else { wish }));
@@ -309,7 +323,7 @@ impl Line<'_> {
         let (starts, growths): (Vec<_>, Vec<_>) = wishes.into_iter().partition(is_start);
         for (place, wish) in starts {
             let (Some(seat), Some(slot)) = (self.seat(place), grants.get_mut(place)) else { continue };
-            if blocked.contains(&wish.gpu_type) {
+            if self.blocks(blocked, seat, wish.gpu_type) {
                 continue;
             }
             let room = count(pool, wish.gpu_type);
@@ -317,18 +331,83 @@ impl Line<'_> {
             if room >= gpus && !self.limits.out.contains(&place) {
                 take(pool, wish.gpu_type, gpus);
                 *slot = Grant::of(wish.gpu_type, gpus);
+                filled.left.extend(blocked.left(&self.board.reaches, seat, wish.gpu_type).map(|left| (place, left)));
             } else {
-                blocked.extend(seat.view.speeds.iter().map(|(gpu_type, _)| *gpu_type));
-                heads.push(Head { place, needs: Grant::of(seat.home, seat.min), reserved: 0 });
+                blocked.block(seat);
+                let head = Head { place, needs: Grant::of(seat.home, seat.min), reserved: 0 };
+                filled.heads.push(head);
+                self.hold_back(pool, blocked, &[head], grants);
             }
         }
         for (place, wish) in growths {
             let (Some(seat), Some(slot)) = (self.seat(place), grants.get_mut(place)) else { continue };
-            let more = wish.gpus.saturating_sub(slot.gpus).min(count(pool, wish.gpu_type));
+            let most = self.growth(blocked, seat).unwrap_or(u32::MAX).min(count(pool, wish.gpu_type));
+            let more = wish.gpus.saturating_sub(slot.gpus).min(most);
             let more = whole(more, seat.width);
-            if !blocked.contains(&wish.gpu_type) && more > 0 {
+            if !self.blocks(blocked, seat, wish.gpu_type) && more > 0 {
                 take(pool, wish.gpu_type, more);
                 slot.gpus = slot.gpus.saturating_add(more);
+                filled.left.extend(blocked.left(&self.board.reaches, seat, wish.gpu_type).map(|left| (place, left)));
+            }
+        }
+    }
+
+    /// Returns the GPUs by which a running claim may grow at most: what is free on nodes that no head keeps. It may not take there what another
+    /// loses, who would take it back in the next decision. `None`: no head limits it.
+    fn growth(&self, blocked: &mut Blocked, seat: &Seat) -> Option<u32> {
+        blocked.left(&self.board.reaches, seat, seat.home).map(|left| self.board.reaches.free_on(&left))
+    }
+
+    fn blocks(&self, blocked: &mut Blocked, seat: &Seat, gpu_type: GpuType) -> bool {
+        blocked.blocks(&self.board.reaches, seat, gpu_type)
+    }
+
+    /// Returns the GPUs that a head could use at most, as grants stand: what is free on its nodes, and what claims of its queue lose there.
+    fn usable(&self, head: &Head, grants: &[Grant]) -> u32 {
+        let Some(seat) = self.seat(head.place) else { return 0 };
+        let Some(free) = self.board.reaches.free(seat.reach, head.needs.gpu_type) else { return u32::MAX };
+        let lost = |&place: &usize| {
+            let other = self.seat(place).filter(|other| other.is_running() && !self.limits.is_fixed(place, other))?;
+            let granted = grants.get(place).map_or(0, |grant| grant.gpus);
+            let is_of_use = granted < other.held.gpus && self.board.could_use(seat, other);
+            is_of_use.then(|| other.held.gpus.saturating_sub(granted))
+        };
+        self.members().iter().filter_map(lost).fold(free, u32::saturating_add)
+    }
+
+    /// Takes off a pool what heads need that use some nodes alone: GPUs there, and the quota that they wait for.
+    fn hold_back(&self, pool: &mut Pools, blocked: &Blocked, heads: &[Head], grants: &[Grant]) {
+        if !blocked.is_partial() {
+            return;
+        }
+        for head in heads {
+            take(pool, head.needs.gpu_type, head.needs.gpus.min(self.usable(head, grants)));
+        }
+        for (&gpu_type, left) in pool.iter_mut() {
+            let ceiling = self.owner.ceiling(gpu_type);
+            if ceiling == u32::MAX {
+                continue;
+            }
+            let used = self.members().iter().map(|&place| {
+                let seat = self.seat(place).filter(|seat| self.limits.is_fixed(place, seat)).map(|seat| seat.held);
+                let grant = seat.or_else(|| grants.get(place).copied()).unwrap_or(Grant::NONE);
+                if grant.gpu_type == gpu_type { grant.gpus } else { 0 }
+            });
+            let needed = heads.iter().filter(|head| head.needs.gpu_type == gpu_type).map(|head| head.needs.gpus);
+            let all = used.chain(needed).fold(0, u32::saturating_add);
+            *left = (*left).min(ceiling.saturating_sub(all));
+        }
+    }
+
+    /// Notes the nodes to which claims of a class are limited that gain workers behind heads of earlier classes.
+    fn note_left(&self, class: &[usize], before: &mut Blocked, grants: &[Grant], filled: &mut Filled) {
+        if !before.is_partial() {
+            return;
+        }
+        for &place in class {
+            let (Some(seat), Some(grant)) = (self.seat(place), grants.get(place)) else { continue };
+            if grant.gpus > seat.held.gpus && !filled.left.contains_key(&place) {
+                filled.left.extend(before.left(&self.board.reaches, seat, grant.gpu_type).map(|left| (place, left)));
             }
         }
     }

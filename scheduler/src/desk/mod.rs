@@ -8,6 +8,7 @@
 //! | [`lessons`] | knowledge of one job, learnt from its reports |
 //! | [`ledger`] | knowledge of all jobs, kept between decisions |
 //! | [`question`], [`tenant`] | the question: claims, nodes, queues and cohorts |
+//! | `reach` | the nodes that claims can use, and what is free there |
 //! | [`answer`] | the answer: targets, reasons for changes and for waiting |
 //! | [`mod@decide`] | a decision; beside it the parts that it is made of |
 //! | [`mod@ask`] | one policy asked once, as the trace studies do |
@@ -31,6 +32,7 @@ mod line;
 mod moves;
 mod place;
 pub mod question;
+mod reach;
 mod seat;
 mod steps;
 mod tenancy;

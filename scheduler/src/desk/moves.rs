@@ -4,7 +4,7 @@
 //! made: the claim is protected, and the decision taken again. So every GPU that is taken away is used. Tests: through
 //! [`super::decide`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::desk::line::Limits;
 use crate::desk::question::{Pools, add, count};
@@ -20,6 +20,8 @@ pub(super) struct Matches {
     pub(super) beneficiaries: BTreeMap<usize, usize>,
     /// Claims that lose without a match.
     pub(super) unjust: Vec<usize>,
+    /// Claims from which a gainer might take, but which are on nodes that it cannot use.
+    pub(super) misplaced: BTreeSet<usize>,
 }
 
 /// GPUs that a claim gains.
@@ -75,7 +77,12 @@ impl<'a> Judge<'a> {
                 let Some(gainer) = self.board.seats.get(gain.place) else { continue };
                 let is_own = gainer.tenant == seat.tenant;
                 let most = if is_own { gain.all } else { gain.entitled }.min(left);
-                if most > 0 && self.may_take(gainer, seat, halted) {
+                let is_allowed = most > 0 && self.may_take(gainer, seat, halted);
+                if is_allowed && !self.helps(gainer, gain.all, seat) {
+                    matches.misplaced.insert(victim);
+                    continue;
+                }
+                if is_allowed {
                     left = left.saturating_sub(most);
                     gain.all = gain.all.saturating_sub(most);
                     gain.entitled = gain.entitled.min(gain.all);
@@ -186,6 +193,13 @@ impl<'a> Judge<'a> {
                 Reclaim::LowerPriority => is_higher,
                 Reclaim::Never => false,
             }
+    }
+
+    /// Returns true if what a victim has is of use to a claim that gains GPUs: it can use a node of the victim, or has room without it and
+    /// lacks quota alone.
+    fn helps(&self, gainer: &Seat, gpus: u32, victim: &Seat) -> bool {
+        let has_room = || self.board.reaches.free(gainer.reach, victim.held.gpu_type).is_some_and(|free| free >= gpus);
+        self.board.could_use(gainer, victim) || has_room()
     }
 
     fn root(&self, place: usize) -> usize {

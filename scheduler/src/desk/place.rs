@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::Text;
 
 use crate::desk::line::Head;
+use crate::desk::reach::Names;
 use crate::desk::seat::{Board, Ground};
 use crate::job::Grant;
 use crate::placement::{Demand, Node, Packing, Placement, PlacementError, Prices, settle};
@@ -22,16 +23,17 @@ pub(super) struct Placed {
     pub(super) short: Vec<(usize, u32)>,
 }
 
-/// Places the grants. What is reserved for `heads` takes room, and is not placed.
+/// Places the grants. What is reserved for `heads` takes room, and is not placed. `left`: nodes that claims behind them are limited to.
 pub(super) fn place(
     board: &Board,
     ground: &Ground,
     grants: &[Grant],
-    heads: &[Head],
+    (heads, left): (&[Head], &BTreeMap<usize, Names>),
     packing: Packing,
 ) -> Result<Placed, PlacementError> {
     let mut placed = Placed { on: vec![Vec::new(); grants.len()], short: Vec::new() };
     let mut stays: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut needed: Vec<(&str, &[u64])> = Vec::new();
     let mut demands: Vec<Demand> = Vec::new();
     let mut places: Vec<usize> = Vec::new();
     let mut before = Placement::new();
@@ -42,8 +44,8 @@ pub(super) fn place(
             width: seat.width,
             turn: if is_running { 0 } else { turn },
             gpu_type: Some(grant.gpu_type),
-            avoid: seat.avoid.clone(),
-            among: seat.among.clone(),
+            among: left.get(&place).or_else(|| board.reaches.get(seat.reach)?.among.as_ref()).cloned(),
+            needs: seat.needs.clone(),
             ..Demand::new(seat.id.clone(), grant.gpus.checked_div(seat.width).unwrap_or_default())
         })
     };
@@ -59,6 +61,9 @@ pub(super) fn place(
                 for node in seat.on.iter().take(workers) {
                     let sum = stays.entry(node).or_default();
                     *sum = sum.saturating_add(seat.width);
+                    if !seat.needs.is_empty() {
+                        needed.push((node, &seat.needs));
+                    }
                 }
             }
             if let Some(slot) = placed.on.get_mut(place) {
@@ -83,7 +88,15 @@ pub(super) fn place(
         let taken = stays.get(&*node.name).copied().unwrap_or_default();
         Node { slots: node.slots.saturating_sub(taken), ..node.clone() }
     };
-    let nodes: Vec<Node> = ground.nodes.iter().map(free).collect();
+    let mut nodes: Vec<Node> = ground.nodes.iter().map(free).collect();
+    if !needed.is_empty() {
+        let mut by_name: BTreeMap<Text, &mut Node> = nodes.iter_mut().map(|node| (node.name.clone(), node)).collect();
+        for (name, needs) in needed {
+            if let Some(node) = by_name.get_mut(name) {
+                node.use_others(needs, 1);
+            }
+        }
+    }
     let prices = Prices { migration: Prices::NEVER, ..Prices::default() };
     let mut plan = settle(&nodes, &demands, &before, packing, &prices)?;
     for place in places {

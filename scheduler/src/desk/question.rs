@@ -3,6 +3,7 @@
 //! Plain values; decides nothing. Tests: through [`super::decide`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::Text;
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,10 @@ pub struct Claim<'a> {
     pub fixed: Fixed,
     /// Nodes that take none of its new workers: they refused it.
     pub avoid: &'a [Text],
+    /// Nodes that could take one of its workers, by their labels and taints and by their room when empty; `None`: all.
+    pub fits: Option<&'a Arc<BTreeSet<Text>>>,
+    /// What each of its workers needs of its node besides GPUs, in the order of [`Node::others`].
+    pub needs: &'a [u64],
     /// Time before which it does not start, and reserves nothing: the back-off after a start that failed.
     pub not_before: Micros,
 }

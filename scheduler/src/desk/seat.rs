@@ -10,6 +10,7 @@ use model::Text;
 use crate::desk::answer::Reason;
 use crate::desk::books::Books;
 use crate::desk::question::{Claim, Fixed, Pools, Question, Sizes, add, count};
+use crate::desk::reach::{Names, Reaches, Rooms};
 use crate::desk::steps::{common, view_in_steps};
 use crate::desk::tenant::{Queue, Tenant};
 use crate::job::{Grant, JobError, JobView};
@@ -30,10 +31,10 @@ pub(super) struct Seat {
     pub(super) priority: i32,
     pub(super) held: Grant,
     pub(super) on: Vec<Text>,
-    /// Nodes that take none of its new workers.
-    pub(super) avoid: Vec<Text>,
-    /// Nodes that take its new workers, but for those; `None`: all.
-    pub(super) among: Option<Arc<BTreeSet<Text>>>,
+    /// What each worker needs of its node besides GPUs.
+    pub(super) needs: Arc<[u64]>,
+    /// Nodes that it can use, as a place among the reaches; `None`: every node of its types.
+    pub(super) reach: Option<usize>,
     /// True if a worker's node is gone.
     pub(super) lost: bool,
     /// True if no decision may change its size.
@@ -72,12 +73,9 @@ pub(super) struct Board {
     pub(super) steps: BTreeMap<usize, u32>,
     /// Most GPUs that each queue may ever use.
     pub(super) most: BTreeMap<usize, Pools>,
-    /// Nodes of each queue that is limited to a part of them; under `None` all nodes.
-    rooms: BTreeMap<Option<usize>, Rooms>,
+    /// Nodes that claims can use.
+    pub(super) reaches: Reaches,
 }
-
-/// Numbers of nodes by their GPUs, by type.
-type Rooms = BTreeMap<GpuType, BTreeMap<u32, u32>>;
 
 impl Board {
     pub(super) fn new(question: &Question<'_>, types: &Pools, doubt: u32) -> Self {
@@ -96,16 +94,15 @@ impl Board {
         let most = |&tenant: &usize| (tenant, types.keys().map(|&t| (t, empty.left(tenant, t))).collect());
         let most: BTreeMap<usize, Pools> = steps.keys().map(most).collect();
         let nodes: BTreeMap<&str, &Node> = question.nodes.iter().map(|node| (&*node.name, node)).collect();
-        let rooms = rooms(question);
-        let rooms_of = |tenant: Option<usize>| rooms.get(&tenant).or_else(|| rooms.get(&None));
-        let mut seats: Vec<Seat> = (question.claims.iter())
-            .map(|claim| {
+        let (reaches, of) = Reaches::new(question);
+        let mut seats: Vec<Seat> = (question.claims.iter().zip(of))
+            .map(|(claim, reach)| {
                 let queue = queue(claim);
                 let step = queue.and_then(|(tenant, _)| steps.get(&tenant)).copied().unwrap_or(1);
-                let mut seat = seat(question.now, claim, queue, &nodes, (step, doubt));
+                let mut seat = Seat { reach, ..seat(question.now, claim, queue, &nodes, (step, doubt)) };
                 if seat.barred.is_none() {
-                    seat.barred =
-                        infeasible(&seat, queue.and_then(|(tenant, _)| most.get(&tenant)), rooms_of(seat.tenant));
+                    let most = queue.and_then(|(tenant, _)| most.get(&tenant));
+                    seat.barred = infeasible(&seat, most, reaches.rooms(reach));
                 }
                 seat.pinned |= seat.barred.is_some();
                 seat
@@ -122,15 +119,43 @@ impl Board {
                 lines.entry(tenant).or_default().push(place);
             }
         }
-        Self { seats, rank, lines, steps, most, rooms }
+        Self { seats, rank, lines, steps, most, reaches }
     }
 
-    /// Returns the GPUs of a type on all nodes that a claim's queue may use, and on the largest of them.
-    pub(super) fn room(&self, tenant: Option<usize>, gpu_type: GpuType) -> (u32, u32) {
-        let rooms = self.rooms.get(&tenant).or_else(|| self.rooms.get(&None)).and_then(|rooms| rooms.get(&gpu_type));
+    /// Returns the GPUs of a type on all nodes that a claim may use, and on the largest of them.
+    pub(super) fn room(&self, seat: &Seat, gpu_type: GpuType) -> (u32, u32) {
+        let rooms = self.reaches.rooms(seat.reach).get(&gpu_type);
         let gpus = |(&slots, &number): (&u32, &u32)| slots.saturating_mul(number);
         let all = rooms.into_iter().flatten().map(gpus).fold(0, u32::saturating_add);
         (all, rooms.and_then(|rooms| rooms.last_key_value()).map_or(0, |(&slots, _)| slots))
+    }
+
+    /// Returns the nodes of the queues that are limited to a part of them: by their settings, or because none of their claims may use others.
+    pub(super) fn limits(&self, tenants: &[Tenant]) -> Vec<(usize, Names)> {
+        let limit = |(place, tenant): (usize, &Tenant)| {
+            let own = tenant.queue.as_ref()?.nodes.as_ref();
+            let line = self.lines.get(&place).map_or(&[][..], Vec::as_slice);
+            let reaches: BTreeSet<Option<usize>> =
+                line.iter().filter_map(|&seat| self.seats.get(seat)).map(|seat| seat.reach).collect();
+            let among = |reach: &Option<usize>| self.reaches.get(*reach).and_then(|reach| reach.among.as_ref());
+            let parts: Option<Vec<&Names>> = reaches.iter().map(among).collect();
+            match parts.as_deref() {
+                None | Some([]) => Some((place, own?.clone())),
+                Some([one]) => Some((place, (*one).clone())),
+                Some(all) => Some((place, Arc::new(all.iter().flat_map(|names| names.iter()).cloned().collect()))),
+            }
+        };
+        tenants.iter().enumerate().filter_map(limit).collect()
+    }
+
+    /// Counts what no claim holds on the nodes that claims can use.
+    pub(super) fn count_free(&mut self, ground: &Ground) {
+        self.reaches.count(&self.seats, &ground.nodes);
+    }
+
+    /// Returns true if a claim could use a node on which another one has workers.
+    pub(super) fn could_use(&self, gainer: &Seat, victim: &Seat) -> bool {
+        gainer.reach.is_none() || victim.on.iter().any(|node| self.reaches.uses(gainer.reach, node))
     }
 }
 
@@ -160,34 +185,13 @@ fn line_order(seats: &mut [Seat], question: &Question<'_>) -> Vec<usize> {
     order
 }
 
-/// Nodes by their GPUs when they are empty: all of them, and those of each queue that is limited to a part.
-fn rooms(question: &Question<'_>) -> BTreeMap<Option<usize>, Rooms> {
-    let limit = |(place, tenant): (usize, &Tenant)| Some((Some(place), Some(tenant.queue.as_ref()?.nodes.clone()?)));
-    let limits = question.tenants.iter().enumerate().filter_map(limit);
-    let of = |(tenant, among): (Option<usize>, Option<Arc<BTreeSet<Text>>>)| {
-        let mut rooms = Rooms::new();
-        let is_among = |node: &&Node| among.as_ref().is_none_or(|nodes| nodes.contains(&node.name));
-        for node in question.nodes.iter().filter(is_among) {
-            let number = rooms.entry(node.gpu_type).or_default().entry(node.slots).or_default();
-            *number = number.saturating_add(1);
-        }
-        (tenant, rooms)
-    };
-    std::iter::once((None, None)).chain(limits).map(of).collect()
-}
-
 /// Reason why a claim could not even start alone; `None`: it could.
-fn infeasible(seat: &Seat, most: Option<&Pools>, rooms: Option<&Rooms>) -> Option<Reason> {
+fn infeasible(seat: &Seat, most: Option<&Pools>, rooms: &Rooms) -> Option<Reason> {
     let fits = |gpu_type: GpuType| {
         let workers = |(&slots, &number): (&u32, &u32)| {
             u64::from(slots.checked_div(seat.width).unwrap_or_default()).saturating_mul(number.into())
         };
-        let all = rooms
-            .and_then(|rooms| rooms.get(&gpu_type))
-            .into_iter()
-            .flatten()
-            .map(workers)
-            .fold(0_u64, u64::saturating_add);
+        let all = rooms.get(&gpu_type).into_iter().flatten().map(workers).fold(0_u64, u64::saturating_add);
         all.saturating_mul(seat.width.into()) >= seat.min.into()
     };
     let allowed = |gpu_type: GpuType| most.is_none_or(|most| count(most, gpu_type) >= seat.min);
@@ -272,8 +276,8 @@ fn seat(
         priority: claim.priority,
         held,
         on: claim.held.to_vec(),
-        avoid: claim.avoid.to_vec(),
-        among: queue.and_then(|(_, queue)| queue.nodes.clone()),
+        needs: claim.needs.into(),
+        reach: None,
         lost: !claim.held.iter().all(here),
         // A claim that holds nothing may start; it is fixed from then on.
         pinned: (claim.fixed != Fixed::No && !held.is_none()) || protected_until.is_some() || barred.is_some(),
@@ -304,10 +308,19 @@ impl Ground {
             }
         }
         let on = |map: &BTreeMap<&str, u32>, node: &Node| map.get(&*node.name).copied().unwrap_or_default();
+        let mut taken: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for claim in question.claims.iter().filter(|claim| claim.fixed == Fixed::Place && !claim.needs.is_empty()) {
+            for node in claim.held {
+                let sums = taken.entry(&**node).or_insert_with(|| vec![0; claim.needs.len()]);
+                sums.iter_mut().zip(claim.needs).for_each(|(sum, need)| *sum = sum.saturating_add(*need));
+            }
+        }
         let usable = |node: &Node| {
             let slots = node.slots.saturating_sub(on(&fixed, node));
             let most = if question.closed.contains(&node.name) { on(&held, node) } else { u32::MAX };
-            Node { slots: slots.min(most), ..node.clone() }
+            let mut node = Node { slots: slots.min(most), ..node.clone() };
+            node.use_others(taken.get(&*node.name).map_or(&[], Vec::as_slice), 1);
+            node
         };
         let nodes: Vec<Node> = question.nodes.iter().map(usable).collect();
         let mut pools = Pools::new();

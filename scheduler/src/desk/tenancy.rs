@@ -336,7 +336,7 @@ mod tests {
     /// Use by queue: each takes whole jobs of one size, as many as it wants and its budget holds.
     fn shared(tenants: &[Tenant], free: u32, jobs: &[(usize, u32, u32)]) -> Vec<u32> {
         let pools: Pools = [(TYPE, free)].into();
-        let free = Free::new(tenants, &[Node::new("n", free)]);
+        let free = Free::new(&[], &[Node::new("n", free)]);
         let mut share = Share { tenants, books: Books::new(tenants, &pools), free };
         let bidder = |&(tenant, size, number): &(usize, u32, u32)| Bidder {
             tenant,

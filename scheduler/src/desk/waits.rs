@@ -44,10 +44,11 @@ fn wait(board: &Board, share: &Share<'_>, limits: &Limits, heads: &[Head], place
     let quota = of(seat.tenant.and_then(|tenant| board.most.get(&tenant)));
     let left = seat.tenant.map_or(0, |tenant| share.books.left(tenant, seat.home));
     let quota_left = left.saturating_add(reserved).min(quota);
-    let nodes_left = share.free.count(seat.tenant, seat.home).saturating_add(reserved);
+    let open = share.free.count(seat.tenant, seat.home).saturating_add(reserved);
+    let nodes_left = board.reaches.free(seat.reach, seat.home).map_or(open, |free| free.min(open));
     let reason = reason(seat, limits, heads, (place, board), (quota_left, nodes_left));
     let (id, tenant, needs, width) = (seat.id.clone(), seat.tenant, seat.min, seat.width);
-    let (nodes, widest) = board.room(tenant, seat.home);
+    let (nodes, widest) = board.room(seat, seat.home);
     Some(Wait { id, tenant, place: turn, needs, width, quota_left, quota, nodes_left, nodes, widest, reason })
 }
 
@@ -63,7 +64,11 @@ fn reason(
     }
     let before = |head: &&Head| {
         let is_earlier = board.rank.get(head.place) < board.rank.get(place);
-        is_earlier && board.seats.get(head.place).is_some_and(|first| first.can_use(seat.home))
+        is_earlier
+            && board
+                .seats
+                .get(head.place)
+                .is_some_and(|first| first.can_use(seat.home) && board.reaches.overlap(first.reach, seat.reach))
     };
     if limits.out.contains(&place) {
         Reason::Nodes

@@ -4,70 +4,99 @@ use std::collections::BTreeMap;
 
 use crate::placement::Packing;
 
-/// One node's slots.
+/// One node's slots, and its room in other resources.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bin {
     pub(super) free: u32,
+    /// Room in other resources, in the order of [`crate::placement::Node::others`]; `u64::MAX`: without end.
+    others: Vec<u64>,
     /// Workers by job.
     pub(super) jobs: BTreeMap<usize, u32>,
 }
 
+/// A job to be placed: its place in the list, and what each worker takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load<'a> {
+    pub(super) job: usize,
+    /// Slots of each worker.
+    pub(super) width: u32,
+    /// Other resources of each worker.
+    pub(super) needs: &'a [u64],
+}
+
 impl Bin {
-    pub(super) fn new(slots: u32) -> Self {
-        Self { free: slots, jobs: BTreeMap::new() }
+    pub(super) fn new(slots: u32, others: &[u64]) -> Self {
+        Self { free: slots, others: others.to_vec(), jobs: BTreeMap::new() }
     }
 
-    /// Number of workers of `width` slots each that there is room for.
-    pub(super) fn room(&self, width: u32) -> u32 {
-        self.free.checked_div(width).unwrap_or_default()
+    /// Number of workers that there is room for.
+    pub(super) fn room(&self, load: Load<'_>) -> u32 {
+        let by_slots = self.free.checked_div(load.width).unwrap_or_default();
+        let pairs = self.others.iter().zip(load.needs).filter(|(_, need)| **need > 0);
+        let by_others = pairs.filter_map(|(left, need)| left.checked_div(*need)).min().unwrap_or(u64::MAX);
+        by_slots.min(u32::try_from(by_others).unwrap_or(u32::MAX))
     }
 
-    /// Takes up to `workers` of a job in, each of `width` slots; returns how many.
-    pub(super) fn take(&mut self, job: usize, workers: u32, width: u32) -> u32 {
-        let taken = workers.min(self.room(width));
+    /// Takes up to `workers` of a job in; returns how many.
+    pub(super) fn take(&mut self, load: Load<'_>, workers: u32) -> u32 {
+        self.hold(load, workers.min(self.room(load)))
+    }
+
+    /// Takes up to `workers` of a job in that run here already: they stay where other resources have become scarce.
+    pub(super) fn keep(&mut self, load: Load<'_>, workers: u32) {
+        self.hold(load, workers.min(self.free.checked_div(load.width).unwrap_or_default()));
+    }
+
+    fn hold(&mut self, load: Load<'_>, taken: u32) -> u32 {
         if taken > 0 {
-            self.free = self.free.saturating_sub(taken.saturating_mul(width));
-            let count = self.jobs.entry(job).or_default();
+            self.free = self.free.saturating_sub(taken.saturating_mul(load.width));
+            self.change_others(load, taken, u64::saturating_sub);
+            let count = self.jobs.entry(load.job).or_default();
             *count = count.saturating_add(taken);
         }
         taken
     }
 
-    /// Gives up to `workers` of a job back, each of `width` slots.
-    pub(super) fn give_back(&mut self, job: usize, workers: u32, width: u32) {
-        if let Some(count) = self.jobs.get_mut(&job) {
+    /// Gives up to `workers` of a job back.
+    pub(super) fn give_back(&mut self, load: Load<'_>, workers: u32) {
+        if let Some(count) = self.jobs.get_mut(&load.job) {
             let back = workers.min(*count);
             *count = count.saturating_sub(back);
-            self.free = self.free.saturating_add(back.saturating_mul(width));
-            if *count == 0 {
-                self.jobs.remove(&job);
+            let is_empty = *count == 0;
+            self.free = self.free.saturating_add(back.saturating_mul(load.width));
+            self.change_others(load, back, u64::saturating_add);
+            if is_empty {
+                self.jobs.remove(&load.job);
             }
+        }
+    }
+
+    fn change_others(&mut self, load: Load<'_>, workers: u32, change: fn(u64, u64) -> u64) {
+        for (left, need) in self.others.iter_mut().zip(load.needs).filter(|(left, _)| **left < u64::MAX) {
+            *left = change(*left, need.saturating_mul(workers.into()));
         }
     }
 }
 
-/// A job to be placed: its place in the list, and the slots of each worker.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Load {
-    pub(super) job: usize,
-    pub(super) width: u32,
-}
-
 /// Puts `workers` of a job into the eligible bins: whole if a bin has room, else the emptiest bin is filled and the rest goes
 /// on. Ties: the first bin. Returns what is left over.
-pub(super) fn best_fit(bins: &mut [Bin], eligible: &[usize], load: Load, mut workers: u32, packing: Packing) -> u32 {
-    let Load { job, width } = load;
+pub(super) fn best_fit(
+    bins: &mut [Bin],
+    eligible: &[usize],
+    load: Load<'_>,
+    mut workers: u32,
+    packing: Packing,
+) -> u32 {
     while workers > 0 {
         let free = |i: usize| bins.get(i).map_or(0, |bin| bin.free);
-        let room = |i: usize| bins.get(i).map_or(0, |bin| bin.room(width));
-        let emptiest = || eligible.iter().copied().min_by_key(|&i| std::cmp::Reverse(free(i)));
+        let room = |i: usize| bins.get(i).map_or(0, |bin| bin.room(load));
+        let emptiest = || eligible.iter().copied().filter(|&i| room(i) > 0).min_by_key(|&i| std::cmp::Reverse(free(i)));
         let fitting = eligible.iter().copied().filter(|&i| room(i) >= workers);
         let whole = match packing {
             Packing::Pack => fitting.min_by_key(|&i| free(i)),
             Packing::Spread => fitting.min_by_key(|&i| std::cmp::Reverse(free(i))),
         };
-        let taken =
-            whole.or_else(emptiest).and_then(|i| bins.get_mut(i)).map_or(0, |bin| bin.take(job, workers, width));
+        let taken = whole.or_else(emptiest).and_then(|i| bins.get_mut(i)).map_or(0, |bin| bin.take(load, workers));
         if taken == 0 {
             break;
         }

@@ -37,12 +37,25 @@ pub struct Node {
     pub rack: Text,
     /// The block of racks it is in; empty: not known, which counts as one block.
     pub block: Text,
+    /// Room in other resources than GPUs, in an order that all nodes and demands share. `u64::MAX`, and one beyond the end of the list, is
+    /// not judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<u64>,
 }
 
 impl Node {
     /// A node of GPU type 0, of unknown rack and block.
     pub fn new(name: impl Into<Text>, slots: u32) -> Self {
-        Self { name: name.into(), slots, gpu_type: GpuType(0), rack: "".into(), block: "".into() }
+        Self { name: name.into(), slots, gpu_type: GpuType(0), rack: "".into(), block: "".into(), others: Vec::new() }
+    }
+}
+
+impl Node {
+    /// Takes what workers need of its other resources, as far as there is any.
+    pub(crate) fn use_others(&mut self, needs: &[u64], workers: u32) {
+        for (left, need) in self.others.iter_mut().zip(needs).filter(|(left, _)| **left < u64::MAX) {
+            *left = left.saturating_sub(need.saturating_mul(workers.into()));
+        }
     }
 }
 
@@ -67,6 +80,9 @@ pub struct Demand {
     /// Nodes that take its workers, beside those that have some; `None`: all.
     #[serde(skip)]
     pub among: Option<Arc<BTreeSet<Text>>>,
+    /// What each worker needs of the other resources of its node, in the order of [`Node::others`].
+    #[serde(skip)]
+    pub needs: Arc<[u64]>,
 }
 
 const fn one() -> u32 {
@@ -76,7 +92,16 @@ const fn one() -> u32 {
 impl Demand {
     /// `workers` workers on whatever there is.
     pub fn new(job: impl Into<Text>, workers: u32) -> Self {
-        Self { job: job.into(), workers, gpu_type: None, width: 1, turn: 0, avoid: Vec::new(), among: None }
+        Self {
+            job: job.into(),
+            workers,
+            gpu_type: None,
+            width: 1,
+            turn: 0,
+            avoid: Vec::new(),
+            among: None,
+            needs: Arc::default(),
+        }
     }
 
     fn accepts(&self, node: &Node) -> bool {

@@ -24,10 +24,10 @@ pub fn repack(
     packing: Packing,
 ) -> Result<Plan, PlacementError> {
     let (nodes, jobs) = ordered(nodes, demands)?;
-    let mut bins: Vec<Bin> = nodes.iter().map(|node| Bin::new(node.slots)).collect();
+    let mut bins: Vec<Bin> = nodes.iter().map(|node| Bin::new(node.slots, &[])).collect();
     for (job, demand) in jobs.iter().enumerate() {
         let eligible: Vec<usize> = (0..).zip(&nodes).filter(|(_, node)| demand.accepts(node)).map(|(i, _)| i).collect();
-        let load = Load { job, width: demand.width };
+        let load = Load { job, width: demand.width, needs: &[] };
         best_fit(&mut bins, &eligible, load, demand.workers, packing);
     }
     let running = running(&nodes, &jobs, before);

@@ -52,7 +52,7 @@ pub fn settle(
 ) -> Result<Plan, PlacementError> {
     let (nodes, jobs) = ordered(nodes, demands)?;
     let running = running(&nodes, &jobs, before);
-    let bins = nodes.iter().map(|node| Bin::new(node.slots)).collect();
+    let bins = nodes.iter().map(|node| Bin::new(node.slots, &node.others)).collect();
     let mut floor = Floor { nodes, jobs, bins, homes: Vec::new(), packing, prices };
     floor.homes = vec![BTreeMap::new(); floor.jobs.len()];
     floor.keep(&running);
@@ -113,6 +113,16 @@ impl<'a> Floor<'a> {
         self.jobs.get(job).map_or(1, |demand| demand.width.max(1))
     }
 
+    /// What each worker of a job takes.
+    pub(super) fn load(&self, job: usize) -> Load<'a> {
+        Load { job, width: self.width(job), needs: self.jobs.get(job).map_or(&[], |demand| &*demand.needs) }
+    }
+
+    /// Returns true if each worker takes one slot and nothing else.
+    pub(super) fn is_plain(&self, job: usize) -> bool {
+        self.jobs.get(job).is_none_or(|demand| demand.width <= 1 && demand.needs.is_empty())
+    }
+
     pub(super) fn on(&self, job: usize, node: usize) -> u32 {
         self.homes.get(job).and_then(|home| home.get(&node)).copied().unwrap_or_default()
     }
@@ -144,9 +154,9 @@ impl<'a> Floor<'a> {
             let stays =
                 |(node, demand): (&&Node, &&Demand)| demand.gpu_type.is_none_or(|wanted| wanted == node.gpu_type);
             let accepts = self.nodes.get(node).zip(self.jobs.get(job)).is_some_and(stays);
-            let width = self.width(job);
+            let load = self.load(job);
             if let Some(bin) = self.bins.get_mut(node).filter(|_| accepts) {
-                bin.take(job, count, width);
+                bin.keep(load, count);
                 self.refresh(job, &[node]);
             }
         }
@@ -181,7 +191,7 @@ impl<'a> Floor<'a> {
     }
 
     fn fill(&mut self, job: usize, missing: u32, nodes: &[usize]) -> u32 {
-        let load = Load { job, width: self.width(job) };
+        let load = self.load(job);
         let left = best_fit(&mut self.bins, nodes, load, missing, self.packing);
         self.refresh(job, nodes);
         left
@@ -189,8 +199,8 @@ impl<'a> Floor<'a> {
 
     /// A new job: on one node, else in the smallest part of the topology that holds it, else wherever there is room.
     fn start(&mut self, job: usize, workers: u32, eligible: &[usize]) {
-        let width = self.width(job);
-        let room = |floor: &Self, node: usize| floor.bins.get(node).map_or(0, |bin| bin.room(width));
+        let load = self.load(job);
+        let room = |floor: &Self, node: usize| floor.bins.get(node).map_or(0, |bin| bin.room(load));
         let one_node = eligible.iter().any(|&node| room(self, node) >= workers);
         let reach = if one_node { None } else { self.tightest(workers, eligible, room) };
         self.fill(job, workers, reach.as_deref().unwrap_or(eligible));

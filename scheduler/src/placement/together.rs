@@ -4,7 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::placement::bins::Load;
 use crate::placement::settle::{Floor, Prices, Width};
+
+/// A job each worker of which takes one slot and nothing else: others are left where they are.
+const fn plain(job: usize) -> Load<'static> {
+    Load { job, width: 1, needs: &[] }
+}
 
 impl Floor<'_> {
     /// What each worker of a job on these nodes loses.
@@ -34,7 +40,7 @@ impl Floor<'_> {
         for job in 0..self.jobs.len() {
             let loss = self.homes.get(job).map_or(0, |home| self.loss(home));
             // A wide worker needs its slots on one node: it is not drawn together, and not sent away below.
-            if loss == 0 || self.width(job) > 1 {
+            if loss == 0 || !self.is_plain(job) {
                 continue;
             }
             let gather = self.gather(job, loss, running);
@@ -135,7 +141,7 @@ impl Floor<'_> {
     /// Whole jobs of at most so many workers that leave a node for others where they fit; the smallest first.
     fn evict(&self, job: usize, node: usize, lacking: u32) -> Option<Vec<Eviction>> {
         let here = &self.bins.get(node)?.jobs;
-        let alone = |other: usize| self.width(other) == 1 && self.homes.get(other).is_some_and(|home| home.len() == 1);
+        let alone = |other: usize| self.is_plain(other) && self.homes.get(other).is_some_and(|home| home.len() == 1);
         let mut small: Vec<(u32, usize)> = here
             .iter()
             .filter(|&(&other, _)| other != job && alone(other))
@@ -166,21 +172,21 @@ impl Floor<'_> {
         let old = self.homes.get(job).cloned().unwrap_or_default();
         for (&node, &count) in &old {
             if let Some(bin) = self.bins.get_mut(node) {
-                bin.give_back(job, count, 1);
+                bin.give_back(plain(job), count);
             }
         }
         for eviction in &change.evictions {
             if let Some(bin) = self.bins.get_mut(eviction.from) {
-                bin.give_back(eviction.job, eviction.count, 1);
+                bin.give_back(plain(eviction.job), eviction.count);
             }
             if let Some(bin) = self.bins.get_mut(eviction.to) {
-                bin.take(eviction.job, eviction.count, 1);
+                bin.take(plain(eviction.job), eviction.count);
             }
             self.refresh(eviction.job, &[eviction.from, eviction.to]);
         }
         for (&node, &count) in &change.shares {
             if let Some(bin) = self.bins.get_mut(node) {
-                bin.take(job, count, 1);
+                bin.take(plain(job), count);
             }
         }
         let touched: Vec<usize> = old.keys().chain(change.shares.keys()).copied().collect();

@@ -26,6 +26,8 @@ pub(crate) struct Job {
     pub(crate) held: Vec<Text>,
     pub(crate) fixed: Fixed,
     pub(crate) avoid: Vec<Text>,
+    pub(crate) fits: Option<Arc<BTreeSet<Text>>>,
+    pub(crate) needs: Vec<u64>,
     pub(crate) not_before: Micros,
 }
 
@@ -44,6 +46,8 @@ pub(crate) fn job(id: &str, workers: u32, submitted: u64) -> Job {
         held: Vec::new(),
         fixed: Fixed::No,
         avoid: Vec::new(),
+        fits: None,
+        needs: Vec::new(),
         not_before: Micros::ZERO,
     }
 }
@@ -53,6 +57,17 @@ impl Job {
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
+    }
+
+    /// The same on these nodes alone.
+    pub(crate) fn on(self, names: &[&str]) -> Self {
+        let names = names.iter().map(|name| Text::from(*name)).collect();
+        self.with(|job| job.fits = Some(Arc::new(names)))
+    }
+
+    /// The same with workers of so many GPUs.
+    pub(crate) fn wide(self, gpus: u32) -> Self {
+        self.with(|job| job.width = gpus)
     }
 
     /// The same in another queue.
@@ -121,6 +136,8 @@ impl World {
                 held: &job.held,
                 fixed: job.fixed,
                 avoid: &job.avoid,
+                fits: job.fits.as_ref(),
+                needs: &job.needs,
                 not_before: job.not_before,
             })
             .collect();

@@ -83,6 +83,8 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             gpus: std::collections::BTreeMap::new(),
             closed: false,
             labels: std::collections::BTreeMap::new(),
+            taints: Vec::new(),
+            allocatable: std::collections::BTreeMap::new(),
         })),
         "NodeGone" => Fact::NodeGone { name: "n1".into() },
         "Relisted" => Fact::Relisted { kind: Kind::Pod, of: None, rv },

@@ -96,6 +96,8 @@ impl Held {
             held: self.on.get(&view.id).map_or(&[], Vec::as_slice),
             fixed: Fixed::No,
             avoid: &[],
+            fits: None,
+            needs: &[],
             not_before: Micros::ZERO,
         }
     }

@@ -307,7 +307,7 @@ fn service() -> ServiceFact {
     }
 }
 
-fn node() -> NodeFact {
+pub(super) fn node() -> NodeFact {
     NodeFact {
         name: "n1".into(),
         rv: ResourceVersion(8),
@@ -316,6 +316,8 @@ fn node() -> NodeFact {
         gpus: BTreeMap::new(),
         closed: false,
         labels: BTreeMap::new(),
+        taints: Vec::new(),
+        allocatable: BTreeMap::new(),
     }
 }
 

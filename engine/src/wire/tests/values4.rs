@@ -279,6 +279,8 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
         gpus: BTreeMap::new(),
         closed: false,
         labels: BTreeMap::new(),
+        taints: Vec::new(),
+        allocatable: BTreeMap::new(),
     };
     let gpus = BTreeMap::from([("nvidia.com/gpu".into(), 8)]);
     vec![
@@ -346,6 +348,7 @@ pub(crate) fn state() -> State {
         whole: true,
         failed_starts: 2,
         start_after: Some(Timestamp(14)),
+        refused: BTreeMap::new(),
     };
     let spec = spec_fact(JobSpec { demand: Some(demand()), ..JobSpec::default() });
     let job = Job {

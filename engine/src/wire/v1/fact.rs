@@ -10,6 +10,7 @@ use super::coordination::QuotaFact;
 use super::event::{EndRequest, Mirror, Phase};
 use super::notes::Noted;
 use super::progress::Progress;
+use super::requirements::Taint;
 use super::share::{QueueReport, ShareChange};
 use super::spec::{Config, FieldError, JobSpec, Keep, Kind, OwnedRef};
 use super::{forms, is_default};
@@ -325,6 +326,7 @@ pub(super) struct ServiceFact {
     deleting: bool,
 }
 
+#[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "model::NodeFact")]
 pub(super) struct NodeFact {
@@ -339,6 +341,11 @@ pub(super) struct NodeFact {
     closed: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<Text, Text>,
+    #[serde_as(as = "Vec<Taint>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    taints: Vec<model::Taint>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    allocatable: BTreeMap<Text, u64>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -28,6 +28,7 @@ forms! {
     Service: job::Service,
     Owned: job::Owned,
     Holding: crate::holding::Holding,
+    NodeRefusal: crate::refusals::NodeRefusal,
     JobStorage: crate::storage::JobStorage,
     Attempt: job::Attempt,
     Node: crate::nodes::Node,
@@ -185,6 +186,17 @@ pub(super) struct Holding {
     failed_starts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     start_after: Option<Timestamp>,
+    #[serde_as(as = "BTreeMap<_, NodeRefusal>")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    refused: BTreeMap<Text, crate::refusals::NodeRefusal>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "crate::refusals::NodeRefusal")]
+pub(super) struct NodeRefusal {
+    times: u32,
+    until: Timestamp,
+    words: Text,
 }
 
 #[derive(Serialize, Deserialize)]

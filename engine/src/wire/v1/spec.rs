@@ -1,6 +1,7 @@
 //! Forms of what users and operators set: job specs, their errors, policies, and the configuration.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use model::Text;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use serde_with::serde_as;
 
 use super::autoscaler::Autoscaler;
 use super::coordination::{Coordination, QueueSelector};
+use super::requirements::PodRequirements;
 use super::share::{Demand, GpuRequest, QueueSpec, SizeRange};
 use super::{forms, is_default};
 
@@ -211,6 +213,9 @@ pub(super) struct GroupSpec {
     #[serde_as(as = "Option<GpuRequest>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gpu_request: Option<model::GpuRequest>,
+    #[serde_as(as = "Option<Arc<PodRequirements>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    requirements: Option<Arc<model::PodRequirements>>,
     #[serde(default, skip_serializing_if = "is_default")]
     counts_restarts: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

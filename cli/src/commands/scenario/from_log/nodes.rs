@@ -95,6 +95,8 @@ mod tests {
             gpus: BTreeMap::from([(GPU.into(), 8)]),
             closed: false,
             labels: BTreeMap::from([("zone".into(), "a".into())]),
+            taints: Vec::new(),
+            allocatable: BTreeMap::new(),
         }
     }
 

@@ -1,0 +1,69 @@
+//! A record with every word and member that format 7 adds, and a state with them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::{
+    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, NodeFact, NodeSelectorTerm, PodRequirements, Taint,
+    Timestamp, Toleration,
+};
+
+use super::values::{self, key, spec_fact, stamp};
+use crate::holding::Holding;
+use crate::job::Job;
+use crate::refusals::NodeRefusal;
+use crate::state::State;
+use crate::wire::Record;
+
+fn label(key: &str, operator: LabelOperator, values: &[&str]) -> LabelRequirement {
+    LabelRequirement { key: key.into(), operator, values: values.iter().map(|value| (*value).into()).collect() }
+}
+
+fn requirements() -> PodRequirements {
+    let own = NodeSelectorTerm {
+        expressions: vec![label("zone", LabelOperator::Exists, &[])],
+        fields: vec![label("metadata.name", LabelOperator::In, &["n1"])],
+    };
+    let exists = Toleration { key: "k".into(), exists: true, ..Toleration::default() };
+    let equal = Toleration { key: "k".into(), exists: false, value: "v".into(), effect: "NoExecute".into() };
+    PodRequirements {
+        requests: BTreeMap::from([("cpu".into(), 1500), ("pods".into(), 1000)]),
+        node_name: Some("n1".into()),
+        node_selector: BTreeMap::from([("gpu".into(), "a100".into())]),
+        affinity: Some(vec![own, NodeSelectorTerm::default()]),
+        tolerations: vec![exists, equal, Toleration::default()],
+    }
+}
+
+/// Facts each of which needs format 7.
+pub(super) fn facts() -> Vec<Fact> {
+    let spec = |requirements| {
+        let group = GroupSpec { requirements: Some(Arc::new(requirements)), ..GroupSpec::default() };
+        Fact::Spec(Box::new(spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() })))
+    };
+    vec![spec(requirements()), spec(PodRequirements::default())]
+}
+
+/// Facts of other scopes, each of which needs format 7.
+pub(super) fn cluster_facts() -> Vec<Fact> {
+    let taint = |value: &str| Taint { key: "team".into(), value: value.into(), effect: "NoSchedule".into() };
+    let node = values::node();
+    let allocatable = BTreeMap::from([("memory".into(), 8000)]);
+    vec![
+        Fact::Node(Box::new(NodeFact { taints: vec![taint("x"), taint("")], ..node.clone() })),
+        Fact::Node(Box::new(NodeFact { allocatable, ..node })),
+    ]
+}
+
+/// A record of all of them.
+pub(super) fn record() -> Record {
+    Record { facts: facts().into_iter().chain(cluster_facts()).collect(), ..values::record() }
+}
+
+/// A state with every member that format 7 adds.
+pub(crate) fn state() -> State {
+    let refusal = NodeRefusal { times: 2, until: Timestamp(9), words: "no".into() };
+    let holding = Holding { refused: BTreeMap::from([("n1".into(), refusal)]), ..Holding::default() };
+    let job = Job { holding, ..Job::default() };
+    State { stamp: stamp(22), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 7, ..State::default() }
+}
