@@ -203,6 +203,11 @@ pub trait JobApi: Send + Sync {
         Vec::new()
     }
 
+    /// Returns true if a container of this name trains, by the name that the API gives to those that do.
+    fn is_training_name(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Returns the upload that a pod waits for.
     fn awaited_upload<'a>(&self, _pod: &'a Value) -> Option<Upload<'a>> {
         None

@@ -3,6 +3,8 @@
 //! Keeps the fields that decisions read and leaves out those that change by themselves (probe times, readiness, image ids), so
 //! that most updates of a pod change nothing. It must not judge. Tests: at the end of this file.
 
+mod ended;
+
 use model::{ContainerFact, ContainerState, FieldError, PodFact, PodPhase, Text};
 use serde_json::Value;
 
@@ -58,13 +60,14 @@ pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
     let message = text_at(object, &["status", "message"])
         .filter(|message| !message.is_empty())
         .or_else(|| if node.is_none() { unscheduled(object) } else { None });
+    let (phase, lingers) = ended::phase(api, object);
     Ok(PodFact {
         uid: uid(object)?,
         name: name(object),
         slot: api.slot_of(object),
         rv: resource_version(object),
         incarnation: incarnation(object),
-        phase: phase(object),
+        phase,
         node: node.map(Text::from),
         started: time_at(object, &["status", "startTime"]),
         deleting: deleting_at(object),
@@ -79,6 +82,7 @@ pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
         shape: annotation(object, SHAPE).map(Text::from),
         size: annotation(object, SIZE).map(Text::from),
         protected: api.pod_finalizer().and_then(|own| protected(own, object)),
+        lingers,
     })
 }
 
@@ -88,11 +92,23 @@ fn protected(own: &str, object: &Value) -> Option<Vec<Text>> {
     all().any(|name| name == own).then(|| all().filter(|name| *name != own).map(Text::from).collect())
 }
 
-/// Returns the number of restarts of the pod's containers, init containers included.
+/// Returns the number of restarts of the pod's containers, init containers included. Those of sidecars are no matter of the
+/// training: native ones, and those that a mesh adds.
 fn restarts(object: &Value) -> u32 {
+    let natives = || list_at(object, &["spec", "initContainers"]).iter().filter(|each| is_native_sidecar(each));
+    let is_sidecar = |status: &&Value| {
+        let name = text_at(status, &["name"]).unwrap_or_default();
+        ended::SIDECARS.contains(&name) || natives().any(|each| text_at(each, &["name"]) == Some(name))
+    };
     let lists = ["containerStatuses", "initContainerStatuses"].map(|key| list_at(object, &["status", key]));
-    let counts = lists.into_iter().flatten().filter_map(|status| status.get("restartCount").and_then(Value::as_u64));
+    let counted = lists.into_iter().flatten().filter(|status| !is_sidecar(status));
+    let counts = counted.filter_map(|status| status.get("restartCount").and_then(Value::as_u64));
     counts.fold(0, |sum: u32, count| sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)))
+}
+
+/// Returns true for an init container that runs beside the others.
+fn is_native_sidecar(container: &Value) -> bool {
+    text_at(container, &["restartPolicy"]) == Some("Always")
 }
 
 pub(crate) fn phase(object: &Value) -> PodPhase {

@@ -9,9 +9,6 @@ use crate::job::{Job, Pod};
 use crate::nodes::{NodeTrouble, NodeView};
 use crate::slots::{creation_error, has_gpu_condition};
 
-/// Condition of a pod that Kubernetes ends: evicted, preempted, or on a node that goes down.
-const DISRUPTED: &str = "DisruptionTarget";
-
 /// Outcome of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PodOutcome {
@@ -65,16 +62,24 @@ impl DecisionContext<'_> {
     fn classify_failed(&self, job: &Job, group: &GroupSpec, pod: &Pod) -> PodOutcome {
         let by_code = ended_with_listed_code(job, pod);
         let gpu = self.gpu_message(pod) || has_gpu_condition(pod, &self.node_view);
+        let disrupted = pod.fact.is_disrupted();
         let restartable = match group.restart {
             RestartPolicy::Always | RestartPolicy::OnFailure => true,
-            RestartPolicy::OnNodeFail => gpu,
+            RestartPolicy::OnNodeFail => gpu || disrupted,
             RestartPolicy::Never => false,
+            RestartPolicy::OnNodeLost => gpu,
             RestartPolicy::ExitCode => by_code,
-            RestartPolicy::OnNodeFailWithExitCode => by_code || gpu,
-            RestartPolicy::Listed => by_code || retryable(job).is_some_and(|listed| is_listed(listed, pod, gpu)),
+            RestartPolicy::OnNodeFailWithExitCode => by_code || gpu || disrupted,
+            RestartPolicy::Listed => {
+                by_code
+                    || retryable(job).is_some_and(|listed| is_listed(listed, pod, gpu) || (listed.node && disrupted))
+            }
         };
         let kind = if gpu {
             CauseKind::GpuFault
+        } else if disrupted {
+            // Its containers were stopped: what they exited with is no result.
+            CauseKind::PodFailed
         } else if pod.fact.containers.iter().any(|c| matches!(c.state, ContainerState::Terminated { .. })) {
             CauseKind::Exited
         } else {
@@ -146,7 +151,7 @@ fn retryable(job: &Job) -> Option<&Retryable> {
 /// Returns true if a failure is listed by something else than its exit code.
 fn is_listed(listed: &Retryable, pod: &Pod, gpu: bool) -> bool {
     pod.fact.reason.as_ref().is_some_and(|reason| listed.reasons.contains(reason))
-        || (listed.disrupted && pod.fact.conditions.iter().any(|condition| &**condition == DISRUPTED))
+        || (listed.disrupted && pod.fact.has_disruption())
         || (listed.gpu && gpu)
 }
 
@@ -156,7 +161,10 @@ fn on_node_fail(job: &Job, policy: RestartPolicy, kind: CauseKind) -> bool {
         RestartPolicy::Listed => {
             retryable(job).is_some_and(|listed| if kind == CauseKind::GpuFault { listed.gpu } else { listed.node })
         }
-        RestartPolicy::Always | RestartPolicy::OnNodeFail | RestartPolicy::OnNodeFailWithExitCode => true,
+        RestartPolicy::Always
+        | RestartPolicy::OnNodeFail
+        | RestartPolicy::OnNodeLost
+        | RestartPolicy::OnNodeFailWithExitCode => true,
         RestartPolicy::OnFailure | RestartPolicy::Never | RestartPolicy::ExitCode => false,
     }
 }

@@ -192,7 +192,7 @@ impl Job {
                 places.entry(slot).or_default().insert(node.clone());
             }
         }
-        for pod in self.pods.values().filter(|pod| !pod.fact.phase.is_terminal()) {
+        for pod in self.pods.values().filter(|pod| !pod.fact.is_finished()) {
             let Some(slot) = &pod.fact.slot else { continue };
             let nodes = places.entry(slot.clone()).or_default();
             match &pod.fact.node {

@@ -271,7 +271,7 @@ impl Job {
 
     /// Returns the pods that have not ended, but those that run once.
     pub(crate) fn live_pods(&self) -> impl Iterator<Item = &Pod> {
-        let is_live = |pod: &&Pod| !pod.fact.phase.is_terminal() && self.is_lasting(pod);
+        let is_live = |pod: &&Pod| !pod.fact.is_finished() && self.is_lasting(pod);
         self.pods.values().map(Box::as_ref).filter(is_live)
     }
 
@@ -326,7 +326,7 @@ impl Job {
     /// Returns true if its ending deletes this pod: all of them, or those that have not ended.
     pub(crate) fn end_deletes(&self, pod: &Pod) -> bool {
         match &self.decision {
-            Some(Decision::End { clean, live_only, .. }) => *clean && !(*live_only && pod.fact.phase.is_terminal()),
+            Some(Decision::End { clean, live_only, .. }) => *clean && !(*live_only && pod.fact.is_finished()),
             Some(Decision::Restart { .. } | Decision::Halt { .. }) | None => false,
         }
     }
@@ -346,11 +346,10 @@ impl Job {
     /// Returns the number of retries that its budget counts: pods replaced, and where the budget says so restarts of
     /// containers.
     pub fn retries(&self) -> u32 {
-        if self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.rounds) {
-            return self.rounds;
-        }
+        let counts_rounds = self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.rounds);
         let lasting = self.groups.iter().filter(|(name, _)| !self.runs_once(name));
-        let replaced = lasting.fold(0u32, |sum, (_, group)| sum.saturating_add(group.charged));
+        let each = || lasting.fold(0u32, |sum, (_, group)| sum.saturating_add(group.charged));
+        let replaced = if counts_rounds { self.rounds } else { each() };
         let containers = self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.containers);
         let restarts = self.past_container_restarts.saturating_add(self.container_restarts);
         if containers { replaced.saturating_add(restarts) } else { replaced }

@@ -52,7 +52,7 @@ fn counts_of(job: &Job) -> UserCounts {
     } else {
         counts.running = 1;
     }
-    let pods = job.pods.values().filter(|pod| pod.fact.node.is_some() && !pod.fact.phase.is_terminal());
+    let pods = job.pods.values().filter(|pod| pod.fact.node.is_some() && !pod.fact.is_finished());
     let requests = pods.filter_map(|pod| job.spec()?.group(&pod.fact.slot.as_ref()?.group)?.gpu_request.as_ref());
     counts.gpus = requests.map(|request| request.count).fold(0, u32::saturating_add);
     counts

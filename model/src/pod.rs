@@ -51,7 +51,7 @@ pub struct PodFact {
     pub rv: ResourceVersion,
     /// Which creation decision of the slot it came from.
     pub incarnation: Incarnation,
-    /// Its phase.
+    /// Its phase. It has ended once its training containers have, see [`PodFact::lingers`].
     pub phase: PodPhase,
     /// The node it is bound to.
     pub node: Option<Text>,
@@ -75,6 +75,8 @@ pub struct PodFact {
     pub size: Option<Text>,
     /// Other finalizers of a pod that its API's finalizer holds back; `None` for a pod that has not that one.
     pub protected: Option<Vec<Text>>,
+    /// Set if it ended by its training containers while others of it run. To Kubernetes such a pod is running.
+    pub lingers: bool,
 }
 
 impl PodFact {
@@ -98,7 +100,63 @@ impl PodFact {
             shape: None,
             size: None,
             protected: None,
+            lingers: false,
         }
+    }
+}
+
+/// Condition of a pod that Kubernetes ends: evicted, preempted, collected, or on a node that goes down.
+const DISRUPTION: &str = "DisruptionTarget";
+
+/// Reason of a container whose end no kubelet saw, for example because its node started again.
+const UNSEEN_END: &str = "ContainerStatusUnknown";
+
+/// First letters of the reasons of pods for which a node had too little of a resource, for example `OutOfcpu`.
+const OUT_OF: &str = "OutOf";
+
+/// Other reasons by which a kubelet, or the control plane, ends a pod or does not admit it to its node. Those that another node
+/// would repeat, such as `SysctlForbidden`, are not among them.
+const DISRUPTIONS: [&str; 15] = [
+    "Evicted",
+    "NodeAffinity",
+    "NodeLost",
+    "NodeName",
+    "NodePorts",
+    "NodeShutdown",
+    "NodeUnschedulable",
+    "Preempted",
+    "Preempting",
+    "Shutdown",
+    "TaintToleration",
+    "Terminated",
+    "TopologyAffinityError",
+    "UnexpectedAdmissionError",
+    "UnexpectedPredicateFailureType",
+];
+
+impl PodFact {
+    /// Returns true if all of its containers have ended, so that it uses nothing of its node.
+    pub const fn is_finished(&self) -> bool {
+        self.phase.is_terminal() && !self.lingers
+    }
+
+    /// Returns true if Kubernetes ends it, as its condition says.
+    pub fn has_disruption(&self) -> bool {
+        self.conditions.iter().any(|condition| &**condition == DISRUPTION)
+    }
+
+    /// Returns true if it failed by its node or by Kubernetes, and not by its program: it was evicted, preempted or collected, its
+    /// node shut down or started again, or the kubelet did not admit it.
+    pub fn is_disrupted(&self) -> bool {
+        let reason = self.reason.as_deref().unwrap_or_default();
+        let is_listed = reason.starts_with(OUT_OF) || DISRUPTIONS.contains(&reason);
+        let mut failed = self.containers.iter().filter_map(|container| match &container.state {
+            ContainerState::Terminated { code, reason, .. } if *code != 0 => Some(&**reason),
+            ContainerState::Terminated { .. } | ContainerState::Waiting { .. } | ContainerState::Running => None,
+        });
+        let mut is_unseen =
+            || failed.next().is_some_and(|first| first == UNSEEN_END) && failed.all(|r| r == UNSEEN_END);
+        self.phase == PodPhase::Failed && (is_listed || self.has_disruption() || is_unseen())
     }
 }
 

@@ -40,8 +40,10 @@ pub enum RestartPolicy {
     Always,
     /// Failure of the pod.
     OnFailure,
-    /// Failure of the node.
+    /// Failure of the node. A pod that its node or Kubernetes ended is one, see [`crate::PodFact::is_disrupted`].
     OnNodeFail,
+    /// Loss of the node of a pod that has not ended.
+    OnNodeLost,
     /// None (a pod that could not be created is restarted all the same, inside its window).
     Never,
     /// Failure of the pod with a listed exit code.

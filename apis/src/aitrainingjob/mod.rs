@@ -80,6 +80,10 @@ impl JobApi for AiTrainingJob {
         labelled_slot(object, words::REPLICA_LABEL, words::INDEX_LABEL)
     }
 
+    fn is_training_name(&self, name: &str) -> bool {
+        name.starts_with(template::PREFIX)
+    }
+
     fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
         let statuses = list_at(pod, &["status", "containerStatuses"]);
         let names = statuses.iter().filter_map(|status| text_at(status, &["name"]));

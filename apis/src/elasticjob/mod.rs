@@ -82,6 +82,10 @@ impl JobApi for ElasticJob {
     }
 
     /// The container of the launcher's name, or else the first one.
+    fn is_training_name(&self, name: &str) -> bool {
+        name == words::CONTAINER
+    }
+
     fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
         let containers = list_at(pod, &["spec", "containers"]);
         let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));

@@ -99,6 +99,10 @@ impl JobApi for TorchJob {
     }
 
     /// The container that trains, or else the first one.
+    fn is_training_name(&self, name: &str) -> bool {
+        name == words::CONTAINER
+    }
+
     fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
         let containers = list_at(pod, &["spec", "containers"]);
         let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));

@@ -17,6 +17,18 @@ use crate::template;
 /// Path of the tasks.
 pub(super) const PATH: &str = "spec.torchTaskSpecs";
 
+/// Returns the restart policy of the pods of a type for the engine.
+fn engine_policy(task: &TaskSpec<'_>, is_elastic: bool) -> RestartPolicy {
+    match task.restart {
+        // A failure of AIMaster ends the job. Containers of elastic pods are always restarted by the kubelet.
+        Some(Restart::ExitCode) if !is_elastic && task.task != Task::AiMaster => RestartPolicy::Listed,
+        // Every pod that failed ends the job. One whose node is lost did not fail.
+        Some(Restart::Never) => RestartPolicy::OnNodeLost,
+        // The program of a pod that Kubernetes ended did not fail, either.
+        Some(Restart::Always | Restart::OnFailure | Restart::ExitCode) | None => RestartPolicy::OnNodeFail,
+    }
+}
+
 /// Path of the restart policy in the template, below a type.
 pub(super) const TEMPLATE_POLICY: &str = "template.spec.restartPolicy";
 
@@ -209,13 +221,7 @@ pub(super) fn groups(
             replicas: each.replicas,
             complete: GroupEndPolicy::All,
             fail: GroupEndPolicy::Any,
-            // A failure of AIMaster ends the job. Without ExitCode every pod that fails does; one whose node is lost did not fail.
-            // Containers of elastic pods are always restarted by the kubelet.
-            restart: if each.restart == Some(Restart::ExitCode) && !is_elastic && each.task != Task::AiMaster {
-                RestartPolicy::Listed
-            } else {
-                RestartPolicy::OnNodeFail
-            },
+            restart: engine_policy(each, is_elastic),
             scope: RestartScope::Each,
             // The service of the master is an object of the job.
             services: each.task != Task::Master && !is_torch_elastic && each.port().is_some(),

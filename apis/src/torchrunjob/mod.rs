@@ -113,6 +113,10 @@ impl JobApi for TorchrunJob {
     }
 
     /// The training container, or the one that fills the workspace.
+    fn is_training_name(&self, name: &str) -> bool {
+        name == TRAINER
+    }
+
     fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
         let containers = list_at(pod, &["spec", "containers"]);
         let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));

@@ -1,5 +1,7 @@
 //! Folds facts about pods in: slots and surplus first, then the counters that follow.
 
+use std::borrow::Cow;
+
 use model::{ObjectRef, Phase, PodFact, PodPhase, ResourceVersion, SlotId, Stamp, Timestamp, Uid};
 
 use super::{Moves, Turn, answers};
@@ -28,6 +30,8 @@ impl Turn<'_> {
         self.leave_slot(job, fact);
         let runs_once = fact.slot.as_ref().is_some_and(|id| job.runs_once(&id.group));
         let before = job.pods.get(uid);
+        let result = before.and_then(|pod| pod.fact.lingers.then_some(pod.fact.phase));
+        let fact = &with_result(fact, result);
         let known = before.map_or(0, |pod| pod.fact.restarts);
         // Restarts in a pod that runs once count for its group alone.
         let (known, restarts) = if runs_once { (0, 0) } else { (known, fact.restarts) };
@@ -206,6 +210,14 @@ impl Turn<'_> {
         if before != job.groups.get(&id.group).map(|g| g.counters) && is_shown && is_own {
             job.status_stamp = self.stamp;
         }
+    }
+}
+
+/// Returns a pod with the result that it ended with before, where its other containers ran on: how these end is no result.
+fn with_result(fact: &PodFact, result: Option<PodPhase>) -> Cow<'_, PodFact> {
+    match result.filter(|phase| *phase != fact.phase) {
+        Some(phase) => Cow::Owned(PodFact { phase, lingers: !fact.phase.is_terminal(), ..fact.clone() }),
+        None => Cow::Borrowed(fact),
     }
 }
 

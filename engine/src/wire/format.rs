@@ -36,6 +36,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
             format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
         }
         Fact::Quota(quota) if !quota.scopes.requirements.is_empty() => 6,
+        Fact::Pod(fact) if fact.lingers => 7,
         Fact::Pod(fact) if fact.size.is_some() => 6,
         Fact::Pod(fact) if fact.protected.is_some() => 4,
         Fact::Pod(fact) => format(pod(fact), false),
@@ -186,7 +187,7 @@ fn spec6(spec: &JobSpec) -> bool {
 
 /// Returns true for a spec with members that format 7 adds.
 fn spec7(spec: &JobSpec) -> bool {
-    spec.groups.iter().any(|group| group.requirements.is_some())
+    spec.groups.iter().any(|group| group.requirements.is_some() || group.restart == RestartPolicy::OnNodeLost)
 }
 
 /// Returns true for an owned object with words that format 4 adds.

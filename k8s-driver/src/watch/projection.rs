@@ -69,8 +69,16 @@ const CONTAINER: FieldMask = Only(&[
 /// Members kept of a pod.
 pub(crate) const POD: FieldMask = Only(&[
     ("metadata", METADATA),
-    // Names of containers: which of them count depends on which there are.
-    ("spec", Only(&[("nodeName", All), ("containers", Each(&Only(&[("name", All)])))])),
+    // Names of containers: which of them count depends on which there are, and whether a kubelet starts them again.
+    (
+        "spec",
+        Only(&[
+            ("nodeName", All),
+            ("restartPolicy", All),
+            ("containers", Each(&Only(&[("name", All), ("restartPolicy", All)]))),
+            ("initContainers", Each(&Only(&[("name", All), ("restartPolicy", All)]))),
+        ]),
+    ),
     (
         "status",
         Only(&[
@@ -80,7 +88,7 @@ pub(crate) const POD: FieldMask = Only(&[
             ("startTime", All),
             ("conditions", Each(&CONDITION)),
             ("containerStatuses", Each(&CONTAINER)),
-            ("initContainerStatuses", Each(&Only(&[("restartCount", All)]))),
+            ("initContainerStatuses", Each(&Only(&[("name", All), ("restartCount", All)]))),
         ]),
     ),
 ]);
@@ -117,7 +125,7 @@ pub(crate) const OWNED: FieldMask = Only(&[
 /// Members kept of a node.
 pub(crate) const NODE: FieldMask = Only(&[
     ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All), ("labels", All)])),
-    ("spec", Only(&[("unschedulable", All)])),
+    ("spec", Only(&[("unschedulable", All), ("taints", Each(&Only(&[("key", All)])))])),
     ("status", Only(&[("allocatable", All), ("conditions", Each(&Only(&[("type", All), ("status", All)])))])),
 ]);
 

@@ -137,6 +137,7 @@ pub(super) fn pod(phase: PodPhase) -> PodFact {
         restarts: 0,
         shape: None,
         protected: None,
+        lingers: false,
         size: None,
     }
 }

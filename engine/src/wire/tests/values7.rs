@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{
-    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, NodeFact, NodeSelectorTerm, PodRequirements, Taint,
-    Timestamp, Toleration,
+    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, NodeFact, NodeSelectorTerm, PodFact, PodPhase,
+    PodRequirements, RestartPolicy, Taint, Timestamp, Toleration,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -41,7 +41,14 @@ pub(super) fn facts() -> Vec<Fact> {
         let group = GroupSpec { requirements: Some(Arc::new(requirements)), ..GroupSpec::default() };
         Fact::Spec(Box::new(spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() })))
     };
-    vec![spec(requirements()), spec(PodRequirements::default())]
+    let group = GroupSpec { restart: RestartPolicy::OnNodeLost, ..GroupSpec::default() };
+    let on_node_lost = spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() });
+    vec![
+        spec(requirements()),
+        spec(PodRequirements::default()),
+        Fact::Spec(Box::new(on_node_lost)),
+        Fact::Pod(Box::new(PodFact { lingers: true, ..values::pod(PodPhase::Succeeded) })),
+    ]
 }
 
 /// Facts of other scopes, each of which needs format 7.

@@ -279,6 +279,8 @@ pub(super) struct PodFact {
     protected: Option<Vec<Text>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     size: Option<Text>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    lingers: bool,
 }
 
 #[serde_as]

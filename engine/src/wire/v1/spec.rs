@@ -447,6 +447,7 @@ pub(super) enum RestartPolicy {
     ExitCode,
     OnNodeFailWithExitCode,
     Listed,
+    OnNodeLost,
 }
 
 #[derive(Serialize, Deserialize)]

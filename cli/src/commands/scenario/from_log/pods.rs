@@ -23,6 +23,8 @@ pub(super) struct Change {
 /// scenarios.
 pub(super) fn change(before: Option<&PodFact>, fact: &PodFact, name: &str, at: Timestamp) -> Change {
     let mut change = Change::default();
+    let (before, fact) = (before.map(by_all_containers), by_all_containers(fact));
+    let (before, fact) = (before.as_ref(), &fact);
     let was = before.map_or(PodPhase::Pending, |before| before.phase);
     if before.is_none_or(|before| before.node.is_none())
         && let Some(node) = &fact.node
@@ -117,6 +119,12 @@ fn is_plain(before: Option<&PodFact>, fact: &PodFact) -> bool {
         PodPhase::Unknown => false,
     };
     fact.containers.iter().all(fits) && waits_alike && ends
+}
+
+/// Returns a pod with the phase that Kubernetes gives it: one of which a container runs is running.
+fn by_all_containers(fact: &PodFact) -> PodFact {
+    let phase = if fact.lingers { PodPhase::Running } else { fact.phase };
+    PodFact { phase, ..fact.clone() }
 }
 
 /// Returns the phase of a pod whose containers have all ended as these have.
