@@ -7,7 +7,7 @@ use model::{FieldError, NodeFact, Text};
 use serde_json::Value;
 use settings::Quantity;
 
-use crate::objects::{at, list_at, name, resource_version};
+use crate::objects::{at, list_at, name, resource_version, text_at};
 use crate::template::is_gpu;
 
 /// Prefix of the labels in which Node Feature Discovery describes hardware. There are hundreds on a node, so they are not kept.
@@ -25,6 +25,11 @@ pub fn fact(object: &Value) -> Result<NodeFact, FieldError> {
     let mut conditions = true_conditions(object);
     let ready = conditions.iter().any(|condition| &**condition == "Ready");
     conditions.retain(|condition| &**condition != "Ready");
+    let is_out = |taint: &Value| text_at(taint, &["key"]) == Some(engine::nodes::OUT_OF_SERVICE);
+    if list_at(object, &["spec", "taints"]).iter().any(is_out) {
+        conditions.push(Text::from(engine::nodes::OUT_OF_SERVICE));
+        conditions.sort_unstable();
+    }
     let closed = at(object, &["spec", "unschedulable"]).and_then(Value::as_bool).unwrap_or(false);
     let gpus = gpus(object);
     let (rv, mut allocatable) = (resource_version(object), kube_model::node::allocatable(object));
@@ -93,6 +98,23 @@ mod tests {
             assert_eq!(fact.conditions.iter().map(|c| &**c).collect::<Vec<_>>(), kept, "{conditions}");
             assert_eq!(fact.rv.0, 7);
         }
+    }
+
+    #[test]
+    fn a_node_out_of_service_says_so_among_its_conditions() {
+        let taints = |taints: Value| {
+            fact(&json!({"metadata": {"name": "n"}, "spec": {"taints": taints},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Z", "status": "True"}]}}))
+            .unwrap()
+            .conditions
+        };
+        let out = json!({"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"});
+        assert_eq!(
+            taints(json!([{"key": "other", "effect": "NoSchedule"}, out])),
+            ["Z".into(), engine::nodes::OUT_OF_SERVICE.into()]
+        );
+        assert_eq!(taints(json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}])), ["Z".into()]);
+        assert_eq!(taints(json!(null)), ["Z".into()]);
     }
 
     #[test]

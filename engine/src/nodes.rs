@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 use model::{Config, Kind, NodeFact, ResourceVersion, Text, Timestamp};
 
+/// Taint by which an administrator says that a node is off: nothing runs on it any more. [`NodeFact::conditions`] names it.
+pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -13,6 +16,13 @@ pub struct Node {
     pub fact: NodeFact,
     /// Since when it is not ready.
     pub not_ready_since: Option<Timestamp>,
+}
+
+impl Node {
+    /// Returns true if an administrator declared it out of service.
+    pub(crate) fn is_out_of_service(&self) -> bool {
+        self.fact.conditions.iter().any(|condition| &**condition == OUT_OF_SERVICE)
+    }
 }
 
 /// The nodes as classifying a pod needs them.
@@ -27,7 +37,7 @@ pub(crate) struct NodeView<'a> {
 /// Trouble of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeTrouble {
-    /// It is removed, or was not ready for longer than its grace.
+    /// It is removed or out of service, or was not ready for longer than its grace.
     Lost,
     /// It is not ready; lost at this time if it stays so.
     LostAt(Timestamp),
@@ -49,6 +59,9 @@ impl<'a> NodeView<'a> {
         let Some(node) = self.nodes.get(name) else {
             return self.listed.then_some(NodeTrouble::Lost);
         };
+        if node.is_out_of_service() {
+            return Some(NodeTrouble::Lost);
+        }
         let lost_at = node.not_ready_since?.plus_ms(self.grace_ms);
         Some(if lost_at <= now { NodeTrouble::Lost } else { NodeTrouble::LostAt(lost_at) })
     }
@@ -67,7 +80,9 @@ impl<'a> NodeView<'a> {
     pub(crate) fn is_troubled(&self, name: &str, gpus: bool) -> bool {
         match self.nodes.get(name) {
             None => self.listed,
-            Some(node) => node.not_ready_since.is_some() || (gpus && self.gpu_fault(name).is_some()),
+            Some(node) => {
+                node.not_ready_since.is_some() || node.is_out_of_service() || (gpus && self.gpu_fault(name).is_some())
+            }
         }
     }
 }

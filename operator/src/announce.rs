@@ -15,11 +15,18 @@ impl Operator {
             let reported = self.registry.api_of(key).map(|api| api.noted(notes));
             return self.tell_all(key, reported.unwrap_or_default());
         }
+        if let (Command::DeletePod { name, force: true, uid }, Ok(_)) = (command, answer) {
+            // docs/failure-modes.md says what protects the files.
+            let message = format!(
+                "Deleted pod {name} without grace, because its node is lost. Its process may still run there until the node \
+                 is off: it can write to volumes that both it and its replacement mount"
+            );
+            return self.tell(key, "Warning", "ForcedDeletePod", &message, fnv(&uid.0));
+        }
         let Some(api) = self.registry.api_of(key) else { return };
         let (what, kind, name, salt) = match command {
             Command::CreatePod { slot, incarnation, .. } => ("Create", "Pod", api.slot_name(key, slot), incarnation.0),
             Command::CreateService { slot } => ("Create", "Service", api.slot_name(key, slot), 0),
-            // No Event for deletes without grace: the original operator creates none.
             Command::DeletePod { name, force: false, uid } => ("Delete", "Pod", name.clone(), fnv(&uid.0)),
             Command::DeleteService { name, uid } => ("Delete", "Service", name.clone(), fnv(&uid.0)),
             Command::DeleteJob => ("Delete", "Job", key.name.clone(), 0),

@@ -98,12 +98,26 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     FLAGS.iter().filter(|(_, setting)| !matches!(setting, Setting::Inert)).map(|(name, _)| *name)
 }
 
-/// The configuration that flags ask for; what they leave out has its default.
+/// Time for which the operator, runs and simulations let a node be not ready: a kubelet that restarts costs no job its pods.
+const NODE_GRACE_MS: u64 = 60_000;
+
+/// The configuration of an operator that is started with these flags; what they leave out has its default.
+///
+/// # Errors
+/// When a name is not known or a value cannot be read.
+pub fn operator_config(flags: &BTreeMap<String, Value>) -> Result<Config, Error> {
+    with(Config { node_grace_ms: NODE_GRACE_MS, ..Config::default() }, flags)
+}
+
+/// The configuration that the flags of a scenario ask for; what they leave out has its default. That of `node-grace-period` is 0.
 ///
 /// # Errors
 /// When a name is not known or a value cannot be read.
 pub fn config(flags: &BTreeMap<String, Value>) -> Result<Config, Error> {
-    let mut config = Config::default();
+    with(Config::default(), flags)
+}
+
+fn with(mut config: Config, flags: &BTreeMap<String, Value>) -> Result<Config, Error> {
     for (name, value) in flags {
         set(&mut config, name, value)?;
     }
@@ -259,6 +273,10 @@ mod tests {
         let quiet = Config { quiet_ms: 5, ..Config::default() };
         assert_eq!(super::of(&quiet), (BTreeMap::new(), Some("quiet time of a term 5ms".to_owned())));
         assert_eq!(of(json!({})), Ok(Config::default()));
+        // A scenario has no grace where it names none; an operator has.
+        let grace = |flags: Value| operator_config(&serde_json::from_value(flags).unwrap()).unwrap().node_grace_ms;
+        assert_eq!((Config::default().node_grace_ms, grace(json!({}))), (0, 60_000));
+        assert_eq!(grace(json!({"node-grace-period": "0s"})), 0);
         assert_eq!(of(json!({"restart-limit": "none"})), Ok(Config::default()));
         assert_eq!(of(json!({"restart-limit": 0})).unwrap().restart_limit, Some(0));
     }

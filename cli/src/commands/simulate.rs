@@ -73,16 +73,16 @@ pub(crate) fn flag(text: &str) -> Result<(String, String), String> {
 /// The settings that flags make.
 pub(crate) fn config(flags: &[(String, String)]) -> Result<model::Config, Failure> {
     let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::String(text.clone()));
-    settings::flags::config(&flags.iter().map(|(name, text)| (name.clone(), value(text))).collect()).map_err(|error| {
-        match &error {
+    settings::flags::operator_config(&flags.iter().map(|(name, text)| (name.clone(), value(text))).collect()).map_err(
+        |error| match &error {
             settings::flags::Error::Unknown { name, .. } => {
                 let plain = name.trim_start_matches('-').replace('_', "-");
                 let near = faults::did_you_mean(&plain, settings::flags::names());
                 Failure::new(format!("--flag {name}{near} ({error})"))
             }
             _ => Failure::new(format!("--flag: {error}")),
-        }
-    })
+        },
+    )
 }
 
 /// Simulates.

@@ -7,6 +7,7 @@ use model::{ContainerState, Fact, ObjectRef, OwnedFact, PodFact};
 
 use super::events::share_words;
 use crate::job::Job;
+use crate::nodes::OUT_OF_SERVICE;
 use crate::words::with_message;
 
 /// Facts that name an object by its uid, told with its name.
@@ -102,6 +103,9 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
             format!("{} {state}", owned.object)
         }
         Fact::OwnedGone { uid } => format!("an object of the job, with uid {uid}, is gone"),
+        Fact::Node(node) if node.conditions.iter().any(|condition| &**condition == OUT_OF_SERVICE) => {
+            format!("node {} is out of service", node.name)
+        }
         Fact::Node(node) => format!("node {} is {}", node.name, if node.ready { "ready" } else { "not ready" }),
         Fact::ForeignUse { node, gpus } => {
             let gpus: Vec<String> = gpus.iter().map(|(resource, count)| format!("{count} {resource}")).collect();

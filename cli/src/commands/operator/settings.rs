@@ -152,7 +152,7 @@ pub(super) struct Settings {
     /// Fail a pod whose creation failure is past its window. [default: false]
     #[arg(long, env = "TRAINYARD_ENABLE_CREATING_FAILED", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Decisions")]
     enable_creating_failed: Option<bool>,
-    /// Time a node may be not ready before its pods count as lost. [default: 0s]
+    /// Time a node may be not ready before its pods count as lost. [default: 60s]
     #[arg(long, env = "TRAINYARD_NODE_GRACE_PERIOD", value_name = "TIME", help_heading = "Decisions")]
     node_grace_period: Option<String>,
     /// First delay before a failing pod is created again. [default: 10s]
@@ -323,7 +323,7 @@ impl Settings {
                 namespace: filled(&self.namespace),
                 label_selector: self.label_selector.clone().unwrap_or_default(),
             },
-            config: flags::config(&decisions)?,
+            config: flags::operator_config(&decisions)?,
             detects_autoscaler: self.capacity_gate.is_none(),
             data_directory: self.data_directory.clone().unwrap_or(usual.data_directory),
             lease: if self.leader_elect.unwrap_or(true) { Some(self.lease()?) } else { None },

@@ -35,7 +35,7 @@ fn file(text: &str) -> (tempfile::TempDir, String) {
 #[test]
 fn nothing_given_is_the_default() {
     let options = parse(&[]).unwrap();
-    assert_eq!(options.config, model::Config::default());
+    assert_eq!(options.config, model::Config { node_grace_ms: 60_000, ..model::Config::default() });
     assert_eq!((options.scope, options.lease), (JobFilter::default(), Some(LeaseSettings::default())));
     assert_eq!(options.http.health, Some(SocketAddr::from(([127, 0, 0, 1], 8080))));
     assert_eq!(options.dry_run, None);
