@@ -179,7 +179,7 @@ impl State {
             Event::Replaced { group, slots } => {
                 // All that one record replaces is one round.
                 let counts = job.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.rounds);
-                if counts && job.decided != stamp {
+                if counts && job.decided != stamp && !job.runs_once(group) {
                     job.rounds = job.rounds.saturating_add(1);
                 }
                 if job.noted().is_some() {

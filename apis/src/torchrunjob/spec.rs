@@ -13,7 +13,7 @@ use model::{
 use serde_json::Value;
 
 use super::crd::spec_schema;
-use super::fields::{Fields, Policy};
+use super::fields::Fields;
 use super::owned::{checkpoints, service, workspace};
 use super::recipe::{gpus_per_node, recipe};
 use super::size::Size;
@@ -105,10 +105,6 @@ fn job_spec(job: &Fields<'_>, queue: &Queue<'_>, findings: &mut Findings) -> Opt
         findings.error("metadata.name", Some(&Value::from(job.name)), problem);
     }
     let has_workspace = at(&manifest, &["workspace"]).is_some_and(Value::is_object);
-    let reach = match job.reliability.policy {
-        Policy::OnFailure => Reach::AtLeast,
-        Policy::Never => Reach::Above,
-    };
     let mut groups = Vec::new();
     groups.extend(has_workspace.then(|| sync(job.generation)));
     groups.push(worker(&size, per_node > 0, has_workspace));
@@ -123,7 +119,13 @@ fn job_spec(job: &Fields<'_>, queue: &Queue<'_>, findings: &mut Findings) -> Opt
         time_limit_ms: job.reliability.deadline_s.map(ms),
         limit_from: ClockStart::Admitted,
         ttl_ms: job.reliability.ttl_s.map(ms),
-        budget: Some(Budget { limit: job.reliability.max_restarts, containers: true, reach, rounds: false }),
+        budget: Some(Budget {
+            limit: job.reliability.max_restarts,
+            containers: true,
+            reach: Reach::Above,
+            // One node that is lost is one failure, whatever number of workers it takes along.
+            rounds: true,
+        }),
         end_annotation: false,
         suspended: job.suspended,
         owned: objects(&manifest, is_distributed, has_workspace),
