@@ -178,9 +178,11 @@ impl State {
             }
             Event::Replaced { group, slots } => {
                 // All that one record replaces is one round.
-                let counts = job.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.rounds);
-                if counts && job.decided != stamp && !job.runs_once(group) {
-                    job.rounds = job.rounds.saturating_add(1);
+                let budget = job.spec().and_then(|spec| spec.budget).filter(|budget| budget.rounds);
+                if let Some(budget) = budget.filter(|budget| budget.containers || job.decided != stamp)
+                    && !job.runs_once(group)
+                {
+                    job.rounds = job.rounds.saturating_add(budget.retries_of(slots.iter().map(|slot| slot.kind)));
                 }
                 if job.noted().is_some() {
                     job.round_at = Some(at);

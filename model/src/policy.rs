@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::event::CauseKind;
 use crate::id::Text;
 
 /// Condition under which the pods of one group complete it, or fail it.
@@ -92,6 +93,18 @@ pub enum Reach {
 }
 
 impl Budget {
+    /// Returns the number of retries that pods are which are replaced together for these causes. Where restarts of containers count
+    /// beside rounds, a round is what a node or Kubernetes ended: each program that failed counts.
+    pub fn retries_of(&self, causes: impl Iterator<Item = CauseKind>) -> u32 {
+        if self.rounds && !self.containers {
+            return 1;
+        }
+        let is_program = |cause: &CauseKind| matches!(cause, CauseKind::Exited | CauseKind::CreationFailed);
+        let (programs, others): (Vec<_>, Vec<_>) = causes.partition(is_program);
+        let others = if self.rounds { others.len().min(1) } else { others.len() };
+        u32::try_from(programs.len().saturating_add(others)).unwrap_or(u32::MAX)
+    }
+
     /// Returns true if this many retries fail the job.
     #[must_use]
     pub fn is_spent_by(&self, retries: u32) -> bool {

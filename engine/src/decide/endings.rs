@@ -112,9 +112,7 @@ pub(super) fn by_group_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
 
 /// Returns a spent budget in words.
 pub(super) fn budget_words(budget: Budget, retries: u32) -> String {
-    let what = if budget.rounds && budget.containers {
-        "rounds of replaced pods and restarts of containers"
-    } else if budget.rounds {
+    let what = if budget.rounds && !budget.containers {
         "rounds of replaced pods"
     } else if budget.containers {
         "replaced pods and restarts of containers"

@@ -26,9 +26,8 @@ pub(super) fn failed_pods(context: &DecisionContext<'_>, job: &Job, spec: &JobSp
         pods.iter().map(|(index, _, kind)| (SlotId { group: group.name.clone(), index: *index }, *kind)).collect()
     };
     let found: Vec<_> = failed.iter().flat_map(|(group, failed)| slots(group, &failed.replaced)).collect();
-    let counts_rounds = spec.budget.is_some_and(|budget| budget.rounds);
-    let retries = if counts_rounds { 1 } else { u32::try_from(found.len()).unwrap_or(u32::MAX) };
-    let retries = retries.saturating_add(job.retries());
+    let new = spec.budget.map_or(0, |budget| budget.retries_of(found.iter().map(|(_, kind)| *kind)));
+    let retries = new.saturating_add(job.retries());
     if !found.is_empty()
         && let Some(budget) = spec.budget.filter(|budget| budget.is_spent_by(retries))
     {
