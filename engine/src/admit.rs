@@ -178,8 +178,12 @@ impl State {
                 Admission::unless(changed, Admission::UNCHANGED)
             }
             Fact::Owned(fact) => {
-                let Some(job) = job.filter(|job| job.known && !job.gone) else { return Admission::UNKNOWN };
-                let Some(known) = job.owned.get(&fact.object).and_then(|owned| owned.fact.as_ref()) else {
+                let is_there = job.is_some_and(|job| job.known && !job.gone);
+                if !is_there && !fact.keep.ends_with_job() {
+                    return Admission::UNKNOWN;
+                }
+                let owned = job.and_then(|job| job.owned.get(&fact.object)?.fact.as_ref());
+                let Some((job, known)) = job.zip(owned) else {
                     return Admission::unless(arrival.exists(fact.rv), Admission::STALE);
                 };
                 if job.is_stale_owned(fact) {

@@ -106,7 +106,7 @@ pub struct Job {
     pub slot_counts: BTreeMap<String, u32>,
     /// Uids of pods that were gone before they were known, newest last.
     pub dead: VecDeque<Uid>,
-    /// Orphans: since when it has pods but no object.
+    /// Orphans: since when it has pods, services or other objects, but no object of its own.
     pub orphan_since: Option<Timestamp>,
     /// The last decisions and what caused them, oldest first.
     pub trail: VecDeque<Trail>,

@@ -189,11 +189,10 @@ impl State {
 
     fn observe_job(&mut self, key: &JobKey, fact: &Fact) -> Result<(), FactError> {
         let (at, stamp) = (self.at, self.stamp);
-        // An object that a job owns is told of its job by a list or watch that has shown the job before.
-        let tells_of_an_end = matches!(
-            fact,
-            Fact::JobGone | Fact::PodGone { .. } | Fact::ServiceGone { .. } | Fact::Owned(_) | Fact::OwnedGone { .. }
-        );
+        let collects = self.behaviour.collects_owned();
+        let tells_of_an_end =
+            matches!(fact, Fact::JobGone | Fact::PodGone { .. } | Fact::ServiceGone { .. } | Fact::OwnedGone { .. })
+                || matches!(fact, Fact::Owned(fact) if !collects || !fact.keep.ends_with_job());
         let new = || Job { orphan_since: Some(at), ..Job::default() };
         let job = if tells_of_an_end { self.jobs.get_mut(key) } else { self.jobs.get_or_insert(key, new) };
         let Some(job) = job.filter(|job| !job.is_stale(fact)) else { return Ok(()) };

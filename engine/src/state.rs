@@ -75,6 +75,11 @@ impl Behaviour {
     pub(crate) const fn tells_growth(self) -> bool {
         self.0 >= 2
     }
+
+    /// Returns whether a job without an object is known as long as it owns an object that should be gone with it.
+    pub(crate) const fn collects_owned(self) -> bool {
+        self.0 >= 3
+    }
 }
 
 /// Everything that is known.
@@ -159,7 +164,8 @@ impl State {
         job.let_go_of_empty();
         job.holding.forget_released(job.acked_stamp);
         job.note_whole();
-        let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty();
+        let owns = self.behaviour.collects_owned() && job.leftovers().next().is_some();
+        let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty() && !owns;
         let new = if forget { None } else { crate::deadline::of(job, self.at, &node_view, &self.config) };
         let old = std::mem::replace(&mut job.deadline, new);
         if old != new {

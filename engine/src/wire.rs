@@ -34,8 +34,9 @@ pub const VERSION: u16 = 7;
 /// 1: the first build. 2: a back-off holds back the slots it was decided for, instead of the whole job; the planned pod
 /// of a slot that was scaled away is cancelled; pods a group grows by after a restart are not `Restarting`;
 /// only a pod that holds a slot starts the time limit;
-/// of several failures the first by time and kind is the cause.
-pub const BEHAVIOUR: u32 = 2;
+/// of several failures the first by time and kind is the cause. 3: objects that the garbage collector left behind are collected as pods
+/// and services are.
+pub const BEHAVIOUR: u32 = 3;
 
 /// One record: the facts of a turn about one scope, and what was decided from them.
 #[derive(Debug, Clone, PartialEq, Eq)]

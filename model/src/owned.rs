@@ -92,6 +92,13 @@ pub enum Keep {
     Left,
 }
 
+impl Keep {
+    /// Returns true for an object that is not kept beyond the job's own object.
+    pub const fn ends_with_job(self) -> bool {
+        matches!(self, Self::WithJob | Self::UntilEnd | Self::Finalized)
+    }
+}
+
 /// What a job reports on the object that admits its pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GateReport {

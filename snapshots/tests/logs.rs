@@ -254,8 +254,9 @@ fn what_a_newer_build_wrote_is_neither_opened_nor_followed() {
         assert!(text.contains(from), "{text}");
         text.replacen(from, to, 1).into_bytes()
     };
-    let (known, newest) = (format!("\"behaviour\":{BEHAVIOUR}"), format!("\"behaviour\":{}", BEHAVIOUR + 1));
     let (term, last) = bodies.pop().unwrap();
+    let of_last = Record::decode(Position(20), term, &last).unwrap().behaviour;
+    let (known, newest) = (format!("\"behaviour\":{of_last}"), format!("\"behaviour\":{}", BEHAVIOUR + 1));
     for (newer, why) in [
         (edited(&last, &known, &newest), format!("behaviour {}", BEHAVIOUR + 1)),
         (edited(&last, "\"facts\":[", "\"facts\":[\"Unheard\","), "`Unheard`".to_owned()),

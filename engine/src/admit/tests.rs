@@ -166,12 +166,16 @@ fn type_of(kind: Kind) -> (&'static str, &'static str) {
 }
 
 fn claim(uid: &str, rv: u64, ready: bool) -> Fact {
+    claim_kept(Keep::WithJob, uid, rv, ready)
+}
+
+fn claim_kept(keep: Keep, uid: &str, rv: u64, ready: bool) -> Fact {
     Fact::Owned(Box::new(OwnedFact {
         object: OwnedRef::new(CLAIM.0, CLAIM.1, "data"),
         uid: uid.into(),
         rv: ResourceVersion(rv),
         deleting: false,
-        keep: Keep::WithJob,
+        keep,
         ready,
         failed: None,
         digest: None,
@@ -329,8 +333,16 @@ fn each_rule_for_a_fact_has_its_verdict() {
         ("an object that is new", known(&[]), &job, claim("c0", 11, false), watch, ADMITTED),
         ("an unknown object from before the last list", known(&[]), &job, claim("c0", KNOWN, false), watch, STALE),
         ("an unknown object that a list holds", known(&[]), &job, claim("c0", 5, false), list, ADMITTED),
-        ("an object of an unknown job", known(&[]), &other, claim("c0", 11, false), list, UNKNOWN),
-        ("an object of a job that is gone", known(&[Fact::JobGone]), &job, claim("c0", 11, false), list, UNKNOWN),
+        ("an object of an unknown job", known(&[]), &other, claim("c0", 11, false), list, ADMITTED),
+        ("an object of a job that is gone", known(&[Fact::JobGone]), &job, claim("c0", 11, false), list, ADMITTED),
+        (
+            "an object of an unknown job that is kept for good",
+            known(&[]),
+            &other,
+            claim_kept(Keep::Retained, "c0", 11, false),
+            list,
+            UNKNOWN,
+        ),
         ("the end of an object", known(&[claim("c0", KNOWN, true)]), &job, claim_gone("c0"), list, ADMITTED),
         ("the end of an unknown object", known(&[]), &job, claim_gone("c0"), list, UNKNOWN),
         // Answers, timers, nodes of a job.

@@ -85,6 +85,14 @@ pub(super) fn finalize(state: &State, key: &JobKey, job: &Job) -> Vec<Event> {
     pods.into_iter().chain(owned).collect()
 }
 
+impl Job {
+    /// Returns the objects that are not kept beyond its own object. Once that is gone, they were left behind by the garbage collector.
+    pub(crate) fn leftovers(&self) -> impl Iterator<Item = (&OwnedRef, &Owned)> {
+        let ends = |owned: &&Owned| owned.fact.as_ref().is_some_and(|fact| fact.keep.ends_with_job());
+        self.owned.iter().map(|(object, owned)| (object, &**owned)).filter(move |(_, owned)| ends(owned))
+    }
+}
+
 /// Returns the objects that only the finalizer has deleted.
 pub(crate) fn unowned(job: &Job) -> impl Iterator<Item = (&OwnedRef, &Owned)> {
     let is_kept = |owned: &&Owned| owned.fact.as_ref().is_some_and(|fact| fact.keep == Keep::Finalized);

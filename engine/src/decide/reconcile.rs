@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use model::{Event, JobSpec, Phase, PodPhase, Running, SlotId, Text, Timestamp, Uid};
+use model::{Event, JobSpec, OwnedRef, Phase, PodPhase, Running, SlotId, Text, Timestamp, Uid};
 
 use crate::classify::DecisionContext;
 use crate::group::Group;
 use crate::holds::Hold;
-use crate::job::{Job, Pod, Service};
+use crate::job::{Job, Owned, Pod, Service};
 use crate::nodes::NodeTrouble;
 use crate::words::creation_trouble;
 
@@ -325,7 +325,7 @@ pub(super) fn collect_leftovers(job: &Job) -> Vec<Event> {
     events
 }
 
-/// Pods without a job object: the garbage collector has its turn first, then they are deleted.
+/// What is left without a job object: the garbage collector has its turn first, then it is deleted.
 pub(super) fn orphan(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     let over = job.orphan_since.is_some_and(|since| context.now.since_ms(since) >= context.config.orphan_grace_ms);
     if !over {
@@ -340,6 +340,12 @@ pub(super) fn orphan(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
         job.services.iter().filter(|(_, s)| s.deletion.is_none()).map(|(uid, _)| uid.clone()).collect();
     if !services.is_empty() {
         events.push(Event::ServicesDropped { uids: services });
+    }
+    let is_going = |owned: &Owned| owned.deletion.is_some() || owned.fact.as_ref().is_some_and(|fact| fact.deleting);
+    let objects = job.leftovers().filter(|(_, owned)| !is_going(owned)).map(|(object, _)| object.clone());
+    let objects: Vec<OwnedRef> = objects.collect();
+    if !objects.is_empty() {
+        events.push(Event::OwnedDropped { objects });
     }
     events
 }

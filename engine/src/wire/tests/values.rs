@@ -16,7 +16,7 @@ use crate::group::{Counter, Counters, Group, Slot};
 use crate::job::{Attempt, Job, PendingDeletion, Pod, Service, Trail};
 use crate::nodes::Node;
 use crate::state::{Scope, State};
-use crate::wire::{BEHAVIOUR, Record};
+use crate::wire::Record;
 
 pub(super) fn slot(index: u32) -> SlotId {
     SlotId { group: "trainer".into(), index }
@@ -412,7 +412,7 @@ pub(super) fn record() -> Record {
         term: Term(3),
         scope: Scope::Job(key()),
         at: Timestamp(1000),
-        behaviour: BEHAVIOUR,
+        behaviour: 2,
         facts,
         causes: vec![Position(5), Position(6)],
         events,
