@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use kube_model::resources::{pod_requests, requested};
 use model::{
-    Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, LabelRequirement, LabelSelector, PodRequirements,
-    SlotId, SpecFact, Text, Timestamp,
+    Demand, FieldError, GpuRequest, GroupSpec, Incarnation, JobKey, LabelRequirement, LabelSelector, PodHolding,
+    PodRequirements, SlotId, SpecFact, Text, Timestamp,
 };
 use serde_json::{Map, Value, json};
 
@@ -126,6 +126,12 @@ fn request(spec: &Value) -> Option<GpuRequest> {
     let resource = named.find(|name| requests.contains_key(name))?;
     let count = requests.get(&resource).copied()?;
     Some(GpuRequest { resource, count })
+}
+
+/// Returns what a pod holds, by its labels and its spec; `None` of one that requests no GPUs.
+pub(crate) fn holding(pod: &Value) -> Option<PodHolding> {
+    let gpus = at(pod, &["spec"]).map(requests).filter(|gpus| !gpus.is_empty())?;
+    Some(PodHolding { queue: queue(pod), gpus })
 }
 
 /// Returns the GPUs that a pod requests, by resource, rounded up to whole ones; none of which it requests 0.

@@ -1,6 +1,6 @@
 //! Pods of others: GPUs that they hold on nodes. A pod counts from when it has a node until it has ended.
 //!
-//! Reads pods that belong to no served job; nothing else is kept of them. Tests: at the end of this file.
+//! Reads pods that no watch of a served API shows; nothing else is kept of them. Tests: at the end of this file.
 
 use std::collections::BTreeMap;
 

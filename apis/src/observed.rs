@@ -77,9 +77,11 @@ impl ObservedObject {
         }
     }
 
-    /// Reads a pod of others; `None` for one of a served job.
+    /// Reads a pod of others; `None` for one that the watch of its job's API shows: it has a served job as its owner, and that API's
+    /// labels.
     pub fn read_foreign(registry: &Registry, object: &Value) -> Option<Self> {
-        if registry.owner(object).is_some() {
+        let api = registry.owner(object).and_then(|key| registry.api_of(&key).cloned());
+        if api.is_some_and(|api| api.has_pods() && api.selector().selects(object)) {
             return None;
         }
         Some(Self::Foreign(Box::new(crate::foreign::pod(object).ok()?)))

@@ -9,6 +9,7 @@ use model::{ContainerFact, ContainerState, FieldError, PodFact, PodPhase, Text};
 use serde_json::Value;
 
 use crate::api::JobApi;
+use crate::demand;
 use crate::node::true_conditions;
 use crate::objects::{
     SHAPE, SIZE, annotation, deleting_at, incarnation, list_at, name, resource_version, text_at, time_at, uid,
@@ -83,6 +84,7 @@ pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
         size: annotation(object, SIZE).map(Text::from),
         protected: api.pod_finalizer().and_then(|own| protected(own, object)),
         lingers,
+        holds: demand::holding(object).map(Box::new),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Label selectors, as an API server takes them. Tests: at the end of this file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use model::Text;
@@ -12,25 +12,17 @@ use crate::objects;
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Selector {
     labels: BTreeMap<Text, Text>,
-    /// Labels with values that it must not carry.
-    excluded: BTreeSet<(Text, Text)>,
 }
 
 impl Selector {
     /// Selects objects that carry a label with a value.
     pub fn label(key: &str, value: &str) -> Self {
-        Self { labels: BTreeMap::from([(Text::from(key), Text::from(value))]), ..Self::default() }
-    }
-
-    /// Selects the objects that none of these selectors of one label selects.
-    pub fn none_of(selectors: impl IntoIterator<Item = Self>) -> Self {
-        let excluded = selectors.into_iter().flat_map(|selector| selector.labels).collect();
-        Self { excluded, ..Self::default() }
+        Self { labels: BTreeMap::from([(Text::from(key), Text::from(value))]) }
     }
 
     /// Returns true if it selects every object.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.excluded.is_empty()
+        self.labels.is_empty()
     }
 
     /// Returns true if it selects the object.
@@ -43,7 +35,6 @@ impl Selector {
         let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
         let carries = |key: &Text, value: &Text| label(key) == Some(value);
         self.labels.iter().all(|(key, value)| carries(key, value))
-            && !self.excluded.iter().any(|(key, value)| carries(key, value))
     }
 
     /// Returns the labels it requires.
@@ -55,11 +46,9 @@ impl Selector {
 /// As an API server takes it in `labelSelector`.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let labels = self.labels.iter().map(|(key, value)| (key, "=", value));
-        let excluded = self.excluded.iter().map(|(key, value)| (key, "!=", value));
-        for (n, (key, operator, value)) in labels.chain(excluded).enumerate() {
+        for (n, (key, value)) in self.labels.iter().enumerate() {
             let comma = if n == 0 { "" } else { "," };
-            write!(f, "{comma}{key}{operator}{value}")?;
+            write!(f, "{comma}{key}={value}")?;
         }
         Ok(())
     }
@@ -89,11 +78,5 @@ mod tests {
         assert!(!selector.selects(&json!({"metadata": {}})));
         assert_eq!(selector.to_string(), "team=a");
         assert_eq!(Selector::default().to_string(), "");
-        let others = Selector::none_of([selector, Selector::label("team", "b"), Selector::label("app", "c")]);
-        assert_eq!(others.to_string(), "app!=c,team!=a,team!=b");
-        for (labels, selected) in [(json!({"team": "c"}), true), (json!({"team": "b"}), false), (Value::Null, true)] {
-            assert_eq!(others.selects(&json!({"metadata": {"labels": labels}})), selected, "{labels}");
-        }
-        assert!(!others.is_empty());
     }
 }

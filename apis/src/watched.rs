@@ -139,13 +139,12 @@ impl Registry {
         targets
     }
 
-    /// Returns the target of pods of others, which is watched while a queue counts them; `None` where no queues are served. What has
-    /// our labels is left out.
+    /// Returns the target of pods of others, which is watched while a queue counts them; `None` where no queues are served. No label
+    /// selects them: users set labels, and none may hide a pod.
     pub fn foreign_pods(&self) -> Option<WatchTarget> {
         self.iter().find(|api| api.is_queue())?;
         let pods = self.resources().into_iter().find(|row| row.kind == Some(Kind::Pod))?;
-        let own = self.iter().filter(|api| api.has_pods()).map(|api| api.selector());
-        Some(WatchTarget::new(Kind::Foreign, pods, Selector::none_of(own)))
+        Some(WatchTarget::new(Kind::Foreign, pods, Selector::default()))
     }
 
     /// Returns the targets that a term without some APIs needs: all but those that show the jobs of these kinds alone. The

@@ -76,6 +76,15 @@ impl Arrival {
 }
 
 impl State {
+    /// Leaves out of a pod what the spec of its job says as well. To be asked directly before [`State::admit`].
+    pub fn leave_known_out(&self, key: &JobKey, fact: &mut Fact) {
+        if let Fact::Pod(pod) = fact
+            && self.jobs.live(key).map_or_else(|| self.jobs.is_finished(key), |job| job.spec().is_some())
+        {
+            pod.holds = None;
+        }
+    }
+
     /// Decides whether a fact goes into a record of that scope. To be asked directly before [`State::observe`]: facts that
     /// came in together are judged one after the other.
     pub fn admit(&self, scope: &Scope, fact: &Fact, arrival: Arrival) -> Admission {

@@ -47,7 +47,7 @@ pub use mirror::Mirror;
 pub use notes::{Checkpoint, Elastic, Noted, Notes};
 pub use owned::{Awaits, GateReport, Keep, OwnedRef, OwnedSpec, When};
 pub use phase::Phase;
-pub use pod::{ContainerFact, ContainerState, PodFact, PodPhase};
+pub use pod::{ContainerFact, ContainerState, PodFact, PodHolding, PodPhase};
 pub use policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
     Retryable,

@@ -2,6 +2,8 @@
 //!
 //! Plain values. `apis::pod` reads them from objects; `engine::wire` says how they are written.
 
+use std::collections::BTreeMap;
+
 use crate::id::{Incarnation, ResourceVersion, SlotId, Text, Timestamp, Uid};
 
 /// Phase of a pod.
@@ -77,6 +79,17 @@ pub struct PodFact {
     pub protected: Option<Vec<Text>>,
     /// Set if it ended by its training containers while others of it run. To Kubernetes such a pod is running.
     pub lingers: bool,
+    /// What it holds, where no spec of its job says so: its job may be gone.
+    pub holds: Option<Box<PodHolding>>,
+}
+
+/// What a pod holds of a queue and of its node, as its own object says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodHolding {
+    /// Queue that its label names.
+    pub queue: Option<Text>,
+    /// GPUs that it requests, by resource.
+    pub gpus: BTreeMap<Text, u32>,
 }
 
 impl PodFact {
@@ -101,6 +114,7 @@ impl PodFact {
             size: None,
             protected: None,
             lingers: false,
+            holds: None,
         }
     }
 }

@@ -167,7 +167,8 @@ impl Operator {
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
             let mut share = None;
-            for (fact, arrival) in std::mem::take(&mut facts) {
+            for (mut fact, arrival) in std::mem::take(&mut facts) {
+                self.state.leave_known_out(key, &mut fact);
                 match self.state.admit(&scope, &fact, arrival) {
                     Admission::Admitted => {
                         if let Fact::ShareChanged(change) = &fact {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Charge, JobKey, JobSpec, PodPhase, Resize, Share, SizeRange, SlotId, Term, Text, Timestamp, Usage};
 
 use super::filter::Requirements;
-use super::{Classes, lessons};
+use super::{Classes, leftovers, lessons};
 use crate::holding::asked;
 use crate::job::Job;
 
@@ -138,7 +138,7 @@ impl Holder {
 
     /// Returns what counts of a job whose spec cannot be accepted, or asks for no GPUs any more: it keeps what it has.
     fn without_demand(job: &Job) -> Option<Self> {
-        let charge = job.kept_charge()?.clone();
+        let Some(charge) = job.kept_charge().cloned() else { return Self::of_leftovers(job) };
         let mut places = job.places();
         places.retain(|slot, _| charge.gpus.contains_key(&slot.group));
         (!places.is_empty()).then(|| Self {
@@ -152,6 +152,19 @@ impl Holder {
             kept: kept_pods(job),
             leaving: is_leaving(job),
             term: job.acked_stamp.term,
+            ..Self::default()
+        })
+    }
+
+    /// Returns what counts of pods of which neither a spec nor a mirror says what they hold.
+    fn of_leftovers(job: &Job) -> Option<Self> {
+        let (charge, places) = leftovers::of(job)?;
+        Some(Self {
+            resource: charge.resource.clone(),
+            width: charge.gpus.values().copied().fold(1, u32::max),
+            charge,
+            places,
+            leaving: true,
             ..Self::default()
         })
     }

@@ -3,6 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`holder`] | the part of a job that queues decide by |
+//! | [`leftovers`] | pods whose job is not known, which count by what they request |
 //! | [`lessons`] | speeds that jobs report, and what follows for others of their category |
 //! | [`coordinator`] | enqueued jobs, which wait for nothing else before |
 //! | [`classes`] | priorities of jobs that tell none themselves |
@@ -26,6 +27,7 @@ mod filter;
 pub mod forecast;
 mod grant;
 mod holder;
+mod leftovers;
 pub(crate) mod lessons;
 pub mod report;
 mod round;

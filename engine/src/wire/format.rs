@@ -36,7 +36,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
             format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
         }
         Fact::Quota(quota) if !quota.scopes.requirements.is_empty() => 6,
-        Fact::Pod(fact) if fact.lingers => 7,
+        Fact::Pod(fact) if fact.lingers || fact.holds.is_some() => 7,
         Fact::Pod(fact) if fact.size.is_some() => 6,
         Fact::Pod(fact) if fact.protected.is_some() => 4,
         Fact::Pod(fact) => format(pod(fact), false),

@@ -69,14 +69,17 @@ const CONTAINER: FieldMask = Only(&[
 /// Members kept of a pod.
 pub(crate) const POD: FieldMask = Only(&[
     ("metadata", METADATA),
-    // Names of containers: which of them count depends on which there are, and whether a kubelet starts them again.
+    // Names of containers: which of them count depends on which there are, and whether a kubelet starts them again. What a pod requests
+    // counts where its job is gone.
     (
         "spec",
         Only(&[
             ("nodeName", All),
             ("restartPolicy", All),
-            ("containers", Each(&Only(&[("name", All), ("restartPolicy", All)]))),
-            ("initContainers", Each(&Only(&[("name", All), ("restartPolicy", All)]))),
+            ("resources", AMOUNTS),
+            ("overhead", All),
+            ("containers", Each(&POD_CONTAINER)),
+            ("initContainers", Each(&POD_CONTAINER)),
         ]),
     ),
     (
@@ -95,12 +98,23 @@ pub(crate) const POD: FieldMask = Only(&[
 
 /// Members kept of a pod of others: its node, and the resources that it requests.
 pub(crate) const FOREIGN: FieldMask = Only(&[
-    ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All), ("ownerReferences", Each(&OWNER))])),
-    ("spec", Only(&[("nodeName", All), ("containers", Each(&REQUESTS)), ("initContainers", Each(&REQUESTS))])),
+    ("metadata", METADATA),
+    (
+        "spec",
+        Only(&[
+            ("nodeName", All),
+            ("resources", AMOUNTS),
+            ("overhead", All),
+            ("containers", Each(&POD_CONTAINER)),
+            ("initContainers", Each(&POD_CONTAINER)),
+        ]),
+    ),
     ("status", Only(&[("phase", All)])),
 ]);
 
-const REQUESTS: FieldMask = Only(&[("resources", Only(&[("limits", All), ("requests", All)]))]);
+const AMOUNTS: FieldMask = Only(&[("limits", All), ("requests", All)]);
+
+const POD_CONTAINER: FieldMask = Only(&[("name", All), ("restartPolicy", All), ("resources", AMOUNTS)]);
 
 /// Members kept of a service.
 pub(crate) const SERVICE: FieldMask = Only(&[("metadata", METADATA)]);
@@ -125,7 +139,7 @@ pub(crate) const OWNED: FieldMask = Only(&[
 /// Members kept of a node.
 pub(crate) const NODE: FieldMask = Only(&[
     ("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All), ("labels", All)])),
-    ("spec", Only(&[("unschedulable", All), ("taints", Each(&Only(&[("key", All)])))])),
+    ("spec", Only(&[("unschedulable", All), ("taints", All)])),
     ("status", Only(&[("allocatable", All), ("conditions", Each(&Only(&[("type", All), ("status", All)])))])),
 ]);
 

@@ -45,7 +45,10 @@ pub struct Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;
-        if (self.of.is_some() || self.is_of_others) && !self.selector.is_empty() {
+        if self.is_of_others {
+            return f.write_str(" of others");
+        }
+        if self.of.is_some() && !self.selector.is_empty() {
             write!(f, "?labelSelector={}", self.selector)?;
         }
         Ok(())
@@ -56,9 +59,8 @@ impl Source {
     /// Name of its watch among the metrics.
     pub(crate) fn watch_name(&self) -> WatchName {
         let shared = self.of.is_some() && !self.optional;
-        // Pods of others have the selector that leaves ours out.
-        let named = shared || self.is_of_others;
-        WatchName::new(&self.object_type.kind, if named { &self.selector } else { "" })
+        let selector = if shared { &*self.selector } else { "" };
+        WatchName::new(&self.object_type.kind, if self.is_of_others { "others" } else { selector })
     }
 }
 

@@ -139,6 +139,7 @@ pub(super) fn pod(phase: PodPhase) -> PodFact {
         protected: None,
         lingers: false,
         size: None,
+        holds: None,
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{
-    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, NodeFact, NodeSelectorTerm, PodFact, PodPhase,
-    PodRequirements, RestartPolicy, Taint, Timestamp, Toleration,
+    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, NodeFact, NodeSelectorTerm, PodFact, PodHolding,
+    PodPhase, PodRequirements, RestartPolicy, Taint, Timestamp, Toleration,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -41,6 +41,10 @@ pub(super) fn facts() -> Vec<Fact> {
         let group = GroupSpec { requirements: Some(Arc::new(requirements)), ..GroupSpec::default() };
         Fact::Spec(Box::new(spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() })))
     };
+    let holding = |queue| {
+        let holds = Some(Box::new(PodHolding { queue, gpus: BTreeMap::from([("nvidia.com/gpu".into(), 4)]) }));
+        Fact::Pod(Box::new(PodFact { holds, ..values::pod(PodPhase::Running) }))
+    };
     let group = GroupSpec { restart: RestartPolicy::OnNodeLost, ..GroupSpec::default() };
     let on_node_lost = spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() });
     vec![
@@ -48,6 +52,8 @@ pub(super) fn facts() -> Vec<Fact> {
         spec(PodRequirements::default()),
         Fact::Spec(Box::new(on_node_lost)),
         Fact::Pod(Box::new(PodFact { lingers: true, ..values::pod(PodPhase::Succeeded) })),
+        holding(Some("q".into())),
+        holding(None),
     ]
 }
 

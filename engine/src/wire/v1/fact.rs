@@ -21,6 +21,7 @@ forms! {
     SpecFact: model::SpecFact,
     PodPhase: model::PodPhase,
     PodFact: model::PodFact,
+    PodHolding: model::PodHolding,
     ContainerFact: model::ContainerFact,
     ContainerState: model::ContainerState,
     ServiceFact: model::ServiceFact,
@@ -281,6 +282,18 @@ pub(super) struct PodFact {
     size: Option<Text>,
     #[serde(default, skip_serializing_if = "is_default")]
     lingers: bool,
+    #[serde_as(as = "Option<Box<PodHolding>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holds: Option<Box<model::PodHolding>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::PodHolding")]
+pub(super) struct PodHolding {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<Text>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    gpus: BTreeMap<Text, u32>,
 }
 
 #[serde_as]

@@ -171,8 +171,8 @@ fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
 fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
     let node = json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "n", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}, "managedFields": [1]},
-        "spec": {"podCIDR": "10.0.0.0/24", "unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}]},
-        "status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8"}, "images": [{"names": ["i"]}], "conditions": [
+        "spec": {"podCIDR": "10.0.0.0/24", "unschedulable": true, "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]},
+        "status": {"capacity": {"nvidia.com/gpu": "8"}, "allocatable": {"nvidia.com/gpu": "8", "cpu": "64"}, "images": [{"names": ["i"]}], "conditions": [
             {"type": "Ready", "status": "True", "lastHeartbeatTime": "2024-02-29T00:00:00Z", "reason": "KubeletReady"},
             {"type": "GpuUnhealthy", "status": "True", "message": "Xid 79"}]}});
     let small = project(&node, NODE);
@@ -180,7 +180,17 @@ fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
     assert_eq!(fact(&small), fact(&node));
     let (conditions, gpus) = (["GpuUnhealthy".into()], [("nvidia.com/gpu".into(), 8)].into());
     let labels = [("a".into(), "b".into())].into();
-    let judged = JudgedNode { ready: true, conditions: &conditions, gpus: &gpus, closed: true, labels: &labels };
+    let taints = [model::Taint { key: "k".into(), value: "v".into(), effect: "NoSchedule".into() }];
+    let allocatable = [("cpu".into(), 64_000)].into();
+    let judged = JudgedNode {
+        ready: true,
+        conditions: &conditions,
+        gpus: &gpus,
+        closed: true,
+        labels: &labels,
+        taints: &taints,
+        allocatable: &allocatable,
+    };
     assert_eq!(fact(&small).judged(), judged, "the node shows each judged member");
     // A heartbeat is told from a change by what is judged: the two lists of members cannot differ.
     let mut all = Vec::new();
