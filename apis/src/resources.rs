@@ -48,7 +48,7 @@ struct Core {
     reason: &'static str,
 }
 
-const CORE: [Core; 6] = [
+const CORE: [Core; 7] = [
     Core {
         api_version: "v1",
         name: "Node",
@@ -97,6 +97,14 @@ const CORE: [Core; 6] = [
         verbs: &["create"],
         reason: "Events tell of a job's changes in `kubectl describe`.",
     },
+    Core {
+        api_version: "apiextensions.k8s.io/v1",
+        name: "CustomResourceDefinition",
+        plural: "customresourcedefinitions",
+        kind: None,
+        verbs: &["get", "list", "watch"],
+        reason: "An API that is not installed is not asked for until its definition appears.",
+    },
 ];
 
 impl Core {
@@ -109,7 +117,8 @@ impl Core {
         ServedResource {
             resource: self.resource(),
             plural: self.plural,
-            namespaced: !matches!(self.kind, Some(Kind::Node | Kind::Class)),
+            namespaced: !matches!(self.kind, Some(Kind::Node | Kind::Class))
+                && !self.api_version.starts_with("apiextensions"),
             optional: false,
             kind: self.kind,
             rights: vec![right],

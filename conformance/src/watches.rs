@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use apis::{ApiError, JobApi, Observation, ObservedObject, Registry, WatchTarget, objects};
 use http::Method;
-use k8s_driver::harness::{End, ListReporter, Selection, SourceWatch, StatusReporter, collection, sources};
+use k8s_driver::harness::{
+    Definitions, End, ListReporter, Selection, SourceWatch, StatusReporter, collection, sources,
+};
 use k8s_driver::{JobFilter, Metrics};
 use model::{Kind, ResourceVersion, Text};
 use serde_json::{Value, json};
@@ -104,6 +106,8 @@ impl Watches {
         // A small queue: it slows the driver down while its observations are not taken.
         let (observe_to, news) = mpsc::channel(16);
         let mut tasks = JoinSet::new();
+        let _runtime = self.server.runtime.enter();
+        let definitions = Definitions::watch(self.server.client.clone());
         for source in sources(kind, &self.registry, &self.scope) {
             let watching = SourceWatch {
                 client: self.server.client.clone(),
@@ -116,6 +120,7 @@ impl Watches {
                 selection: Arc::new(Selection::new(false, 0)),
                 status: StatusReporter::default(),
                 lists: ListReporter::default(),
+                definitions: definitions.clone(),
             };
             tasks.spawn_on(async move { watching.run().await }, &self.server.runtime);
         }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::client::exchange;
 use crate::process::status::StatusReporter;
+use crate::watch::definitions::{Definitions, name_of};
 use crate::watch::sources::collection;
 
 /// Time limit of one request.
@@ -36,9 +37,14 @@ enum Found {
 
 /// Checks every served API at intervals, and reports to the board.
 pub(crate) async fn run(client: Client, registry: Registry, status: StatusReporter) {
+    let mut definitions = Definitions::watch(client.clone());
     loop {
         let mut complete = true;
         for api in checked(&registry) {
+            let name = name_of(&api.resource().api_version, api.plural());
+            if name.is_some_and(|name| definitions.is_absent(&name)) {
+                continue;
+            }
             let path = collection(&api.resource().api_version, api.plural(), None);
             match check(&client, api).await {
                 Found::Nothing => complete = false,
@@ -50,7 +56,10 @@ pub(crate) async fn run(client: Client, registry: Registry, status: StatusReport
                 }
             }
         }
-        tokio::time::sleep(if complete { INTERVAL } else { RETRY_INTERVAL }).await;
+        tokio::select! {
+            () = tokio::time::sleep(if complete { INTERVAL } else { RETRY_INTERVAL }) => {}
+            () = definitions.changed() => {}
+        }
     }
 }
 

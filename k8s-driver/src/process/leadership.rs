@@ -22,6 +22,7 @@ use crate::lease::write_guard::WriteGuard;
 use crate::metrics::Metrics;
 use crate::process::status::{self, ProcessState, StatusReporter};
 use crate::watch::coverage::{Coverage, ListReport, ListReporter};
+use crate::watch::definitions::Definitions;
 use crate::watch::selection::Selection;
 use crate::watch::sources::{self, JobFilter};
 use crate::watch::{End, SourceWatch};
@@ -144,6 +145,7 @@ impl LeadershipContext {
         let targets = self.registry.watch_targets_without(&self.unserved);
         let job_sources = targets.iter().filter(|target| target.kind == Kind::Job).count();
         let selection = Arc::new(Selection::new(!self.scope.label_selector.is_empty(), job_sources));
+        let definitions = Definitions::watch(self.client.clone());
         let watching = |target: WatchTarget, lists: ListReporter| SourceWatch {
             client: self.client.clone(),
             kind: target.kind,
@@ -155,6 +157,7 @@ impl LeadershipContext {
             metrics: self.metrics.clone(),
             status: self.status.clone(),
             lists,
+            definitions: definitions.clone(),
         };
         let coverage = Coverage::new(targets.iter().map(|target| self.registry.shown_by(target)).collect());
         let (report, lists) = mpsc::unbounded_channel();

@@ -15,7 +15,9 @@
 //!   is checked before the watch resumes; `watcher` resumes without a check.
 //! * One list call reports a missing CRD, a rejected list or a lost label selector to readiness, each with its remedy.
 //!
-//! Its `DefaultBackoff` is used. A lease has one object and no such needs: [`lease`](crate::lease) uses `kube`'s watch.
+//! Its `DefaultBackoff` is used, that of client-go's reflector: 800 ms to 30 s, doubled, with jitter, and from the start again after two
+//! minutes without a failure. Every list waits for it that follows a watch which could not resume: a list proves nothing of the next watch.
+//! A watch that ended is resumed at once if it reported objects or lasted; a bookmark alone is no progress. A lease has one object and no such needs: [`lease`](crate::lease) uses `kube`'s watch.
 //!
 //! # Sources
 //!
@@ -29,6 +31,7 @@
 
 pub(crate) mod coverage;
 pub(crate) mod decode;
+pub(crate) mod definitions;
 mod error;
 pub(crate) mod lines;
 pub(crate) mod listing;
@@ -61,6 +64,7 @@ use crate::metrics::Metrics;
 use crate::process::status::StatusReporter;
 use crate::watch::coverage::{ListFailure, ListReporter};
 use crate::watch::decode::Event;
+use crate::watch::definitions::{Definitions, RARE_INTERVAL};
 use crate::watch::selection::Selection;
 use crate::watch::sources::Source;
 
@@ -72,12 +76,15 @@ const WATCH_START_TIMEOUT: Duration = Duration::from_secs(30);
 const WATCH_TIMEOUT_SECONDS: u32 = 270;
 /// Time without data after which a watch counts as dead. Bookmarks come about once a minute.
 const WATCH_IDLE_TIMEOUT: Duration = Duration::from_secs(150);
-/// Duration of a watch after which its end resets the back-off.
-const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(5);
-/// Maximum back-off between two attempts.
+/// Duration after which the end of a watch is no failure.
+const HEALTHY_AFTER: Duration = Duration::from_secs(5);
+/// Maximum back-off between two attempts to list, or to resume a watch. There are few of them, and a recovered server should be read
+/// soon.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// Interval between two checks whether a missing resource has been installed.
-const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum back-off of a list after a watch that could not resume.
+const MAX_RELIST_BACKOFF: Duration = Duration::from_secs(30);
+/// Time until a resource whose definition is there is asked for again for the first time; it doubles.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(2);
 /// Time until a source that a term goes without is listed again for the first time; it doubles.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time between two attempts to list a source that a term goes without.
@@ -119,6 +126,8 @@ pub struct SourceWatch {
     pub status: StatusReporter,
     /// Reports attempts to list the source.
     pub lists: ListReporter,
+    /// Definitions of the cluster: what is missing is asked for once its definition is there.
+    pub definitions: Definitions,
 }
 
 impl SourceWatch {
@@ -147,6 +156,7 @@ impl SourceWatch {
         let mut nodes = NodeHashes::new();
         let mut newest = ResourceVersion::default();
         let mut backoff = DefaultBackoff::default();
+        let mut relists = DefaultBackoff::default();
         loop {
             if self.belongs_to_jobs() {
                 self.selection.wait_until_listed().await;
@@ -183,11 +193,11 @@ impl SourceWatch {
             if self.news.send(listed).await.is_err() {
                 return End::ReceiverClosed;
             }
-            let (started, mut progress) = (Instant::now(), false);
+            let (started, mut is_failure) = (Instant::now(), version.is_some());
             let ended = tokio::select! {
-                ended = self.watch_until_error(version, &mut nodes, &mut progress) => ended,
+                ended = self.watch_until_error(version, &mut nodes) => ended,
                 _ = departures.changed(), if self.belongs_to_jobs() => {
-                    progress = true;
+                    is_failure = false;
                     Error::Failed("a job left the selection".to_owned())
                 }
             };
@@ -197,10 +207,11 @@ impl SourceWatch {
                 error => {
                     self.metrics.watch_restarted(&self.source.watch_name(), "expired");
                     tracing::warn!(source = %self.source, %error, "the watch cannot resume; the source is relisted");
-                    // A successful list does not reset the back-off: a server that rejects every watch would be listed without end.
-                    if started.elapsed() > BACKOFF_RESET_AFTER || progress {
-                        backoff.reset();
-                    } else if !self.pause(&error, "watch", &mut backoff).await {
+                    if is_failure && started.elapsed() < HEALTHY_AFTER {
+                        self.failed(&error, "watch");
+                    }
+                    let wait = relists.next().unwrap_or(MAX_RELIST_BACKOFF).min(MAX_RELIST_BACKOFF);
+                    if is_failure && !self.wait(wait).await {
                         return End::ReceiverClosed;
                     }
                 }
@@ -209,24 +220,21 @@ impl SourceWatch {
     }
 
     /// Watches from a version until it cannot resume. Without a version it waits until the source is served.
-    /// Sets `progress` once the watch has reported something.
-    async fn watch_until_error(&self, version: Option<String>, nodes: &mut NodeHashes, progress: &mut bool) -> Error {
-        let Some(mut version) = version else { return self.wait_until_available().await };
+    async fn watch_until_error(&self, version: Option<String>, nodes: &mut NodeHashes) -> Error {
+        let Some(version) = version else { return self.wait_until_available().await };
+        let mut at = Progress { version, objects: 0 };
         let mut backoff = DefaultBackoff::default();
         let mut refusals = 0;
         let mut failed = false;
         loop {
-            let (started, before) = (Instant::now(), version.clone());
+            let (started, before) = (Instant::now(), at.objects);
             let went = async {
                 if failed {
-                    self.check_not_regressed(&version).await?;
+                    self.check_not_regressed(&at.version).await?;
                 }
-                self.watch(&mut version, nodes).await
+                self.watch(&mut at, nodes).await
             };
             let went = went.await;
-            if version != before {
-                *progress = true;
-            }
             let error = match went {
                 Ok(()) => None,
                 Err(error @ (Error::ReceiverClosed | Error::Expired | Error::NotServed | Error::ClusterRegressed)) => {
@@ -236,8 +244,8 @@ impl SourceWatch {
             };
             failed = error.is_some();
             // A busy server closes watches whose events it could not send in time. They resume from the last event at once. Only
-            // watches without events back off.
-            if started.elapsed() > BACKOFF_RESET_AFTER || version != before {
+            // short watches without events back off.
+            if started.elapsed() > HEALTHY_AFTER || at.objects != before {
                 backoff.reset();
                 refusals = 0;
                 self.metrics.watch_restarted(&self.source.watch_name(), "closed");
@@ -256,8 +264,8 @@ impl SourceWatch {
         }
     }
 
-    /// Runs one watch to its end. `version` is that of the last event.
-    async fn watch(&self, version: &mut String, nodes: &mut NodeHashes) -> Result<(), Error> {
+    /// Runs one watch to its end, from the version of the last event.
+    async fn watch(&self, at: &mut Progress, nodes: &mut NodeHashes) -> Result<(), Error> {
         let source = &self.source;
         let params = WatchParams {
             label_selector: Some(source.selector.clone()).filter(|selector| !selector.is_empty()),
@@ -265,7 +273,7 @@ impl SourceWatch {
             bookmarks: true,
             ..WatchParams::default()
         };
-        let request = kube::core::Request::new(&*source.path).watch(&params, version).map_err(failed)?;
+        let request = kube::core::Request::new(&*source.path).watch(&params, &at.version).map_err(failed)?;
         let accept = if source.metadata_only { ACCEPT_METADATA } else { ACCEPT_JSON };
         let answer = within(WATCH_START_TIMEOUT, exchange::send(&self.client, prepared(request, accept))).await??;
         let (head, mut body) = answer.into_parts();
@@ -287,22 +295,22 @@ impl SourceWatch {
                 }
                 let event = decode::event(line, &source.object_type);
                 let event = event.map_err(|error| Error::Failed(format!("unreadable watch event: {error}")))?;
-                self.report(event, version, nodes).await?;
+                self.report(event, at, nodes).await?;
             }
             lines.forget();
         }
     }
 
-    async fn report(&self, event: Event, version: &mut String, nodes: &mut NodeHashes) -> Result<(), Error> {
+    async fn report(&self, event: Event, at: &mut Progress, nodes: &mut NodeHashes) -> Result<(), Error> {
         let observation = match event {
             Event::Error(error) if is_expired(error.code) => return Err(Error::Expired),
             Event::Error(error) => return Err(Error::Rejected(error)),
             Event::Bookmark(object) => {
-                decode::version(&object).clone_into(version);
+                decode::version(&object).clone_into(&mut at.version);
                 return Ok(());
             }
             Event::Applied(object) => {
-                decode::version(&object).clone_into(version);
+                at.reached(&object);
                 let read = ObservedObject::read_of(&self.registry, self.kind, Arc::new(object));
                 let Some(seen) = read else { return Ok(()) };
                 if let Some((name, judged)) = known(&seen)
@@ -319,7 +327,7 @@ impl SourceWatch {
                 Observation::Applied(seen)
             }
             Event::Deleted(object) => {
-                decode::version(&object).clone_into(version);
+                at.reached(&object);
                 let read = ObservedObject::read_of(&self.registry, self.kind, Arc::new(object));
                 let Some(seen) = read else { return Ok(()) };
                 if !self.shows(&seen) {
@@ -370,13 +378,22 @@ impl SourceWatch {
     /// Waits until the source is served.
     async fn wait_until_available(&self) -> Error {
         let source = &self.source;
+        let name = definitions::name_of(&source.object_type.api_version, source.plural).unwrap_or_default();
+        let mut definitions = self.definitions.clone();
+        let mut wait = DISCOVERY_INTERVAL;
         loop {
-            tokio::time::sleep(DISCOVERY_INTERVAL).await;
-            match self.version_of(&source.path, &source.object_type).await {
-                Ok(_) => return Error::Failed(format!("{} is served now", source.path)),
-                Err(_) if self.news.is_closed() => return Error::ReceiverClosed,
-                Err(_) => {}
+            tokio::select! {
+                () = definitions.until_present(&name) => {}
+                () = self.news.closed() => return Error::ReceiverClosed,
             }
+            if self.version_of(&source.path, &source.object_type).await.is_ok() {
+                return Error::Failed(format!("{} is served now", source.path));
+            }
+            // A definition is served shortly after it is created, and is there for a while after its resource is not.
+            if !self.wait(wait).await {
+                return Error::ReceiverClosed;
+            }
+            wait = (wait * 2).min(RARE_INTERVAL);
         }
     }
 
@@ -403,15 +420,38 @@ impl SourceWatch {
         if *error == Error::ReceiverClosed || self.news.is_closed() {
             return false;
         }
+        self.failed(error, what);
+        self.wait(backoff.next().unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF)).await
+    }
+
+    /// Reports a list or watch that failed.
+    fn failed(&self, error: &Error, what: &'static str) {
         self.metrics.watch_restarted(&self.source.watch_name(), "failed");
         self.status.source_error(&self.source.to_string(), Some(format!("{what}: {error}")));
         tracing::warn!(source = %self.source, what, %error, "the list or watch failed; retrying");
-        // A short limit: there are few watches, and a recovered server should be read soon.
-        let wait = backoff.next().unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF);
+    }
+
+    /// Waits. Returns false if the receiver is closed.
+    async fn wait(&self, time: Duration) -> bool {
         tokio::select! {
-            () = tokio::time::sleep(wait) => true,
+            () = tokio::time::sleep(time) => true,
             () = self.news.closed() => false,
         }
+    }
+}
+
+/// How far a watch has come.
+struct Progress {
+    /// Version of its last event.
+    version: String,
+    /// Number of objects that it reported.
+    objects: u64,
+}
+
+impl Progress {
+    fn reached(&mut self, object: &serde_json::Value) {
+        decode::version(object).clone_into(&mut self.version);
+        self.objects += 1;
     }
 }
 

@@ -12,6 +12,7 @@ use tower_test::mock::{Handle, SendResponse, pair};
 use super::*;
 use crate::watch::sources::{self, JobFilter};
 
+mod definitions;
 mod foreign;
 mod selection;
 
@@ -65,6 +66,7 @@ fn watching(
         metrics: Metrics::new(),
         status,
         lists: ListReporter::default(),
+        definitions: Definitions::unknown(),
     };
     (watching, server, take_news)
 }
@@ -200,8 +202,9 @@ async fn an_expired_version_is_listed_again_however_the_server_says_it() {
         if has_news {
             assert!(matches!(world.reported().await, Observation::Applied(_)));
         }
-        // Without any progress since the last list, the next one waits for a back-off.
-        let (uri, reply) = world.request(if has_news { 100 } else { 60_000 }).await;
+        // The next list waits for a back-off, whatever the watch reported.
+        assert!(tokio::time::timeout(Duration::from_millis(700), world.server.next_request()).await.is_err());
+        let (uri, reply) = world.request(1_000).await;
         assert!(uri.contains("limit=500") && !uri.contains("watch"), "{uri}");
         reply.send_response(list(90, "", &[pod("y", 80)]));
         assert_eq!(world.listed().await, (90, vec!["y".to_owned()]));
@@ -223,21 +226,57 @@ async fn watches_that_expire_at_once_are_not_listed_again_without_end() {
             world.listed().await;
         }
     }
-    assert!((10..80).contains(&lists), "{lists} lists in a minute");
-    // Progress makes the next list immediate again.
-    let (uri, reply) = world.request(60_000).await;
-    let event = || watch(&[("ADDED", pod("x", 51))]);
-    if uri.contains("watch=true") {
-        reply.send_response(event());
-    } else {
+    assert!((4..=10).contains(&lists), "{lists} lists in a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_report_an_object_and_expire_are_not_listed_again_without_end() {
+    let mut world = world(Kind::Pod);
+    let (started, mut lists) = (Instant::now(), 0);
+    let gone = || json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+    while started.elapsed() < Duration::from_secs(60) {
+        let (uri, reply) = world.request(60_000).await;
+        if uri.contains("watch=true") {
+            reply.send_response(watch(&[("ADDED", pod("x", 51)), ("ERROR", gone())]));
+            world.reported().await;
+        } else {
+            lists += 1;
+            reply.send_response(list(50, "", &[]));
+            world.listed().await;
+        }
+    }
+    assert!((4..=10).contains(&lists), "{lists} lists in a minute");
+    // Two minutes without a failure, and the next list comes soon again.
+    let (mut uri, mut reply) = world.request(60_000).await;
+    while !uri.contains("watch=true") {
         reply.send_response(list(50, "", &[]));
         world.listed().await;
-        world.request(100).await.1.send_response(event());
+        (uri, reply) = world.request(60_000).await;
     }
-    assert!(matches!(world.reported().await, Observation::Applied(_)));
-    world.request(100).await.1.send_response(refusal(410));
-    let (uri, _reply) = world.request(100).await;
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    for n in 0..6 {
+        reply.send_response(watch(&[("MODIFIED", pod("x", 60 + n))]));
+        world.reported().await;
+        (_, reply) = world.request(100).await;
+        tokio::time::sleep(Duration::from_secs(25)).await;
+    }
+    reply.send_response(refusal(410));
+    let (uri, _reply) = world.request(2_000).await;
     assert!(uri.contains("limit=500"), "{uri}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_after_a_bookmark_back_off() {
+    let mut world = world(Kind::Pod);
+    world.request(100).await.1.send_response(list(50, "", &[]));
+    world.listed().await;
+    let (started, mut watches) = (Instant::now(), 0);
+    while started.elapsed() < Duration::from_secs(60) {
+        let (_, reply) = world.request(60_000).await;
+        watches += 1;
+        reply.send_response(watch(&[("BOOKMARK", pod("x", 51 + watches))]));
+    }
+    assert!((10..40).contains(&watches), "{watches} watches in a minute");
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,8 +366,8 @@ async fn a_job_api_that_is_not_installed_is_an_empty_view_until_it_is() {
     assert!(uri.starts_with("/api/v1/nodes?"), "{uri}");
     reply.send_response(list(33, "", &[]));
     assert_eq!(world.listed().await, (33, vec![]));
-    world.request(10_000).await.1.send_response(refusal(404));
-    world.request(10_000).await.1.send_response(list(40, "", &[]));
+    world.request(400_000).await.1.send_response(refusal(404));
+    world.request(400_000).await.1.send_response(list(40, "", &[]));
     let (uri, reply) = world.request(100).await;
     assert!(uri.starts_with("/apis/elasticdeeplearning.ai/v1/aitrainingjobs?"), "{uri}");
     let job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
