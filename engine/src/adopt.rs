@@ -44,6 +44,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         ended_at: if mirror.phase.is_terminal() { adopted.ended_at.or(Some(at)) } else { None },
         finals: adopted.finals.clone(),
         admitted_at: mirror.admitted_at,
+        limit_paused_at: mirror.limit_paused_at,
         past_container_restarts: mirror.container_restarts,
         rounds: mirror.rounds,
         round_at: mirror.round_at,
@@ -125,6 +126,7 @@ impl Job {
             mirror.start_after = self.holding.start_after;
             mirror.learnt.clone_from(&self.learnt);
             mirror.admitted_at = self.admitted_at;
+            mirror.limit_paused_at = self.limit_paused_at;
             mirror.container_restarts = self.past_container_restarts;
             mirror.rounds = self.rounds;
             mirror.round_at = self.round_at;

@@ -10,7 +10,7 @@ use crate::job::{Job, MAX_MILESTONES, PendingDeletion};
 use crate::nodes::NodeView;
 use crate::observe::answers;
 use crate::slots;
-use crate::state::{ApplyError, Scope, State};
+use crate::state::{ApplyError, Behaviour, Scope, State};
 use crate::words::scope_words;
 
 /// Maximum number of slots that one entry of a trail names.
@@ -61,6 +61,9 @@ impl State {
                 if behaviour.delays_slots() {
                     // Pods are planned only once it has passed.
                     job.retry_at = None;
+                }
+                if behaviour.pauses_limits() {
+                    job.resume_limit(slots.iter().map(|(slot, _)| slot), at);
                 }
             }
             Event::ServicesPlanned { slots } => {
@@ -159,6 +162,10 @@ impl State {
                             self.format = self.format.max(7);
                         }
                         job.holding.give_up(stamp, at);
+                        if behaviour.pauses_limits() {
+                            job.pause_limit(at);
+                            self.format = self.format.max(if job.limit_paused_at.is_some() { 7 } else { 1 });
+                        }
                         if cause.kind == CauseKind::NotStarted {
                             let starts = job.holding.failed_starts.saturating_add(1);
                             let delay =
@@ -232,9 +239,9 @@ impl State {
                     }
                     Some(Decision::Restart { .. } | Decision::Halt { .. }) | None => Text::from(""),
                 };
-                enter(job, *phase, message, stamp, at);
+                enter(job, *phase, message, stamp, at, behaviour);
             }
-            Event::PhaseChanged { to, message } => enter(job, *to, message.clone(), stamp, at),
+            Event::PhaseChanged { to, message } => enter(job, *to, message.clone(), stamp, at, behaviour),
             Event::Stalled { message } => {
                 job.stalled.clone_from(message);
                 job.status_stamp = stamp;
@@ -253,7 +260,8 @@ impl State {
     }
 }
 
-fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp) {
+fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp, behaviour: Behaviour) {
+    let is_admitted = |job: &Job| !(behaviour.pauses_limits() && job.waits_for_admission());
     // Beside the decision it follows from, a change of phase needs no words of its own.
     let told = job.trail.back().is_some_and(|last| last.stamp == stamp);
     let words = if message.is_empty() || told { String::new() } else { format!(": {message}") };
@@ -265,14 +273,16 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp
             job.started_at = job.started_at.or(Some(at));
             job.creating_at = None;
             // Where waiting for nodes is a phase of its own, the job is admitted with it.
-            if !job.spec().is_some_and(|spec| spec.phase_rules.queued) {
+            if !job.spec().is_some_and(|spec| spec.phase_rules.queued) && is_admitted(job) {
                 job.admit(at);
             }
         }
         Phase::Queued => {
             job.started_at = job.started_at.or(Some(at));
             job.creating_at = None;
-            job.admit(at);
+            if is_admitted(job) {
+                job.admit(at);
+            }
         }
         Phase::Creating => job.creating_at = Some(at),
         Phase::Running => {
@@ -288,7 +298,7 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp
         | Phase::TimedOut
         | Phase::Preempted
         | Phase::NodeFailed => {}
-        Phase::Suspended => job.admitted_at = None,
+        Phase::Suspended => job.reset_limit(),
     }
     if job.milestones.len() >= MAX_MILESTONES {
         let rule = job.spec().map(|spec| spec.phase_rules.milestones).unwrap_or_default();
@@ -432,6 +442,7 @@ fn forget_delays(job: &mut Job) {
 }
 
 fn end(job: &mut Job, clean: bool, stamp: Stamp, node_view: &NodeView<'_>) {
+    job.limit_paused_at = None;
     forget_delays(job);
     let finals = job.groups.iter().map(|(name, g)| (name.clone(), (g.counters.succeeded, g.counters.failed)));
     job.finals = finals.collect();

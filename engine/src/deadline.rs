@@ -1,6 +1,6 @@
 //! Computes a job's deadline: the earliest of its limits, windows, back-offs and retries.
 
-use model::{ClockStart, Config, PodPhase, Timestamp};
+use model::{Config, PodPhase, Timestamp};
 
 use crate::job::Job;
 use crate::nodes::{NodeTrouble, NodeView};
@@ -68,15 +68,5 @@ impl Job {
     ) -> Option<Timestamp> {
         let waits = self.holding.gated && !self.holding.whole && !self.holding.share.is_empty() && !self.is_halting();
         waits.then_some(self.holding.at?.plus_ms(self.start_limit_ms(now, node_view, config)))
-    }
-
-    /// Returns the time at which its time limit passes.
-    pub fn time_limit_at(&self) -> Option<Timestamp> {
-        let spec = self.spec()?;
-        let start = match spec.limit_from {
-            ClockStart::FirstRunning => self.first_running_at,
-            ClockStart::Admitted => self.admitted_at,
-        };
-        Some(start?.plus_ms(spec.time_limit_ms?))
     }
 }

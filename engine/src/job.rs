@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use model::fact::{EndRequest, Milestone, ReportedEnd};
 use model::{
-    ClockStart, Config, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Lesson, Missing, ObjectRef, Outcome,
-    OwnedFact, OwnedRef, Phase, PodFact, PodPhase, Progress, QueueReport, ResourceVersion, SlotId, SpecFact, Stamp,
-    Text, Timestamp, Uid, UserCounts,
+    Config, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Lesson, Missing, ObjectRef, Outcome, OwnedFact,
+    OwnedRef, Phase, PodFact, PodPhase, Progress, QueueReport, ResourceVersion, SlotId, SpecFact, Stamp, Text,
+    Timestamp, Uid, UserCounts,
 };
 
 use crate::autoscaler::JobAutoscaler;
@@ -112,6 +112,8 @@ pub struct Job {
     pub trail: VecDeque<Trail>,
     /// Time of its last admission, where its time limit counts from that.
     pub admitted_at: Option<Timestamp>,
+    /// Time since which its time limit stands still: it lost its admission, and waits for another one.
+    pub limit_paused_at: Option<Timestamp>,
     /// Restarts of containers of pods that are gone.
     pub past_container_restarts: u32,
     /// Restarts of containers of its pods.
@@ -378,13 +380,6 @@ impl Job {
         }
         let pods = group.slots.iter().filter_map(|slot| self.pods.get(slot.pod.as_ref()?));
         pods.fold(group.charged, |sum, pod| sum.saturating_add(pod.fact.restarts))
-    }
-
-    /// Starts the clock of a time limit that counts from the admission.
-    pub(crate) fn admit(&mut self, at: Timestamp) {
-        if self.spec().is_some_and(|spec| spec.limit_from == ClockStart::Admitted) {
-            self.admitted_at.get_or_insert(at);
-        }
     }
 
     /// Returns the time at which its object is deleted, because the time that it stays after its end has passed.

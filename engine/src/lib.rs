@@ -48,6 +48,7 @@ mod slots;
 pub mod state;
 pub mod storage;
 mod text;
+mod time_limit;
 mod users;
 pub mod wire;
 mod words;

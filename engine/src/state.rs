@@ -76,6 +76,11 @@ impl Behaviour {
         self.0 >= 2
     }
 
+    /// Returns whether a time limit stands still while its job waits for an admission.
+    pub(crate) const fn pauses_limits(self) -> bool {
+        self.0 >= 3
+    }
+
     /// Returns whether a job without an object is known as long as it owns an object that should be gone with it.
     pub(crate) const fn collects_owned(self) -> bool {
         self.0 >= 3

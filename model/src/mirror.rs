@@ -42,6 +42,8 @@ pub struct Mirror {
     pub lost: BTreeMap<Text, String>,
     /// Time of the job's last admission, where its time limit counts from that.
     pub admitted_at: Option<Timestamp>,
+    /// Time since which its time limit stands still.
+    pub limit_paused_at: Option<Timestamp>,
     /// Restarts of containers of pods that are gone.
     pub container_restarts: u32,
     /// Rounds in which failed pods were replaced, where a budget counts those.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use model::{ClockStart, JobKey, Timestamp};
+use model::{JobKey, Timestamp};
 use scheduler::desk::Reason;
 
 use super::grant;
@@ -86,13 +86,7 @@ impl fmt::Display for Start {
 /// Returns the time at which a job ends at the latest that has places from `since` on; `None` where it has no time limit.
 fn end(state: &State, key: &JobKey, since: Timestamp) -> Option<Timestamp> {
     let job = state.jobs.live(key)?;
-    let spec = job.spec()?;
-    let is_counting = match spec.limit_from {
-        ClockStart::FirstRunning => job.first_running_at.is_some(),
-        ClockStart::Admitted => job.admitted_at.is_some(),
-    };
-    let at = if is_counting { job.time_limit_at() } else { Some(since.plus_ms(spec.time_limit_ms?)) };
-    at.map(|at| at.max(since))
+    job.time_limit_from(since).map(|at| at.max(since))
 }
 
 /// Returns when each job is expected to start that holds no places and wants some.

@@ -1,4 +1,4 @@
-//! Watches the CustomResourceDefinitions of the cluster, by their names alone, so that a resource that is not served is not asked for
+//! Watches the `CustomResourceDefinition`s of the cluster, by their names alone, so that a resource that is not served is not asked for
 //! until its definition appears.
 //!
 //! Without the right to list definitions nothing is known of them, and a resource that is missing is asked for now and then. It must not

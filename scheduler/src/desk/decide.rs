@@ -183,9 +183,8 @@ impl<'a> Desk<'a> {
     /// Learns from a try that cannot stand; after some, what a queue takes without a right keeps all its claims as they are.
     fn limit(&self, limits: &mut Limits, tried: &Try<'_>, turn: u32) {
         // A claim that found no room may find it where another loses its workers instead of these.
-        let shielded: Vec<usize> = tried.matches.unjust.iter().copied().collect();
-        let shielded = shielded.into_iter().filter(|place| tried.matches.misplaced.contains(place));
-        let shielded: Vec<usize> = shielded.filter(|place| !limits.shielded.contains(place)).collect();
+        let is_new = |place: &&usize| tried.matches.misplaced.contains(place) && !limits.shielded.contains(place);
+        let shielded: Vec<usize> = tried.matches.unjust.iter().filter(is_new).copied().collect();
         if !tried.placed.short.is_empty() && !shielded.is_empty() {
             for place in shielded {
                 limits.keep.insert(place, self.board.seats.get(place).map_or(0, |seat| seat.held.gpus));

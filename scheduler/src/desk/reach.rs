@@ -72,13 +72,12 @@ impl Reaches {
             let address = |names: Option<&Names>| names.map(|names| Arc::as_ptr(names).addr());
             let types = claim.belief.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
             let key = (address(queue), address(claim.fits), claim.width.max(1), types, claim.avoid);
-            let reach = match known.get(&key) {
-                Some(reach) => *reach,
-                None => {
-                    let reach = reaches.push(question, claim, queue);
-                    known.insert(key, reach);
-                    reach
-                }
+            let reach = if let Some(reach) = known.get(&key) {
+                *reach
+            } else {
+                let reach = reaches.push(question, claim, queue);
+                known.insert(key, reach);
+                reach
             };
             of.push(reach);
         }
@@ -94,7 +93,7 @@ impl Reaches {
         let is_wide = |node: &&&Node| node.slots >= claim.width.max(1);
         let mut capacity = Pools::new();
         let mut usable = BTreeSet::new();
-        for node in nodes.iter().filter(|node| can_use(*node)).filter(is_wide) {
+        for node in nodes.iter().filter(|node| can_use(node)).filter(is_wide) {
             add(&mut capacity, node.gpu_type, node.slots);
             usable.insert(node.name.clone());
         }

@@ -21,6 +21,8 @@ pub(super) const API: Api = Api {
         Phase::Restarting,
         Phase::Terminating,
         Phase::Succeeded,
+        Phase::Failed,
+        Phase::TimedOut,
         Phase::Suspended,
     ],
     lived_in: &[(Phase::Running, &["Job", "Spec", "JobGone", "QueueReported"])],

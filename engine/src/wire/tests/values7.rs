@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::fact::Adopted;
 use model::{
-    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, NodeFact, NodeSelectorTerm, PodFact, PodHolding,
+    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, Mirror, NodeFact, NodeSelectorTerm, PodFact, PodHolding,
     PodPhase, PodRequirements, RestartPolicy, Taint, Timestamp, Toleration,
 };
 
@@ -45,6 +46,8 @@ pub(super) fn facts() -> Vec<Fact> {
         let holds = Some(Box::new(PodHolding { queue, gpus: BTreeMap::from([("nvidia.com/gpu".into(), 4)]) }));
         Fact::Pod(Box::new(PodFact { holds, ..values::pod(PodPhase::Running) }))
     };
+    let mirror = Mirror { limit_paused_at: Some(Timestamp(11)), ..values::mirror() };
+    let adopted = Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     let group = GroupSpec { restart: RestartPolicy::OnNodeLost, ..GroupSpec::default() };
     let on_node_lost = spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() });
     vec![
@@ -54,6 +57,7 @@ pub(super) fn facts() -> Vec<Fact> {
         Fact::Pod(Box::new(PodFact { lingers: true, ..values::pod(PodPhase::Succeeded) })),
         holding(Some("q".into())),
         holding(None),
+        adopted,
     ]
 }
 
@@ -77,6 +81,6 @@ pub(super) fn record() -> Record {
 pub(crate) fn state() -> State {
     let refusal = NodeRefusal { times: 2, until: Timestamp(9), words: "no".into() };
     let holding = Holding { refused: BTreeMap::from([("n1".into(), refusal)]), ..Holding::default() };
-    let job = Job { holding, ..Job::default() };
+    let job = Job { holding, limit_paused_at: Some(Timestamp(10)), ..Job::default() };
     State { stamp: stamp(22), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 7, ..State::default() }
 }

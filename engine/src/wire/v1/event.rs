@@ -239,6 +239,8 @@ pub(crate) struct Mirror {
     lost: BTreeMap<Text, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     admitted_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limit_paused_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_default")]
     container_restarts: u32,
     #[serde(default, skip_serializing_if = "is_default")]

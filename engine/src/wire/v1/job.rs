@@ -101,6 +101,8 @@ pub(crate) struct Job {
     trail: VecDeque<job::Trail>,
     #[serde(skip_serializing_if = "Option::is_none")]
     admitted_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_paused_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "is_default")]
     past_container_restarts: u32,
     #[serde(skip_serializing_if = "is_default")]
