@@ -35,9 +35,11 @@ pub(crate) fn dependencies() -> Result<String, Problem> {
 
 /// A banned package, or one of its family (`kube-client`, `rand_core`).
 fn is_banned(package: &str) -> bool {
-    BANNED
-        .iter()
-        .any(|banned| package.strip_prefix(banned).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_'])))
+    let is_of = |banned: &&str| {
+        package.strip_prefix(*banned).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
+    };
+    // `kube-model` is ours, and pure itself.
+    !PURE.contains(&package) && BANNED.iter().any(|banned| is_of(&banned))
 }
 
 /// Checks the pure crates for WebAssembly, where there is neither clock nor thread nor file. `None`: the target is not
