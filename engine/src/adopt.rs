@@ -61,6 +61,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
             usage: mirror.usage,
             failed_starts: mirror.failed_starts,
             start_after: mirror.start_after,
+            refused: mirror.refused.clone(),
             ..Holding::default()
         },
         ..Job::default()
@@ -124,6 +125,7 @@ impl Job {
             mirror.usage = self.holding.usage;
             mirror.failed_starts = self.holding.failed_starts;
             mirror.start_after = self.holding.start_after;
+            mirror.refused.clone_from(&self.holding.refused);
             mirror.learnt.clone_from(&self.learnt);
             mirror.admitted_at = self.admitted_at;
             mirror.limit_paused_at = self.limit_paused_at;

@@ -286,6 +286,9 @@ fn enter(job: &mut Job, phase: Phase, message: Text, stamp: Stamp, at: Timestamp
         }
         Phase::Creating => job.creating_at = Some(at),
         Phase::Running => {
+            if behaviour.pauses_limits() {
+                job.admit(at);
+            }
             job.running_at = job.running_at.or(Some(at));
             job.creating_at = None;
             job.groups.values_mut().for_each(|group| group.forget_growth());

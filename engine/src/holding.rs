@@ -8,12 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use model::{
-    Charge, GroupSpec, JobSpec, Share, ShareChange, ShareLoss, SizeRange, SlotId, SpecFact, Stamp, Text, Timestamp,
-    Usage,
+    Charge, GroupSpec, JobSpec, NodeRefusal, Share, ShareChange, ShareLoss, SizeRange, SlotId, SpecFact, Stamp, Text,
+    Timestamp, Usage,
 };
 
 use crate::job::Job;
-use crate::refusals::NodeRefusal;
 
 /// Places that a job has from the queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -355,7 +355,8 @@ impl Turn<'_> {
             let waits = matches!(job.phase, Phase::New | Phase::Suspended)
                 || job.phase.is_terminal()
                 || (matches!(job.phase, Phase::Pending | Phase::Preparing)
-                    && job.spec().is_some_and(|spec| spec.phase_rules.queued));
+                    && (job.spec().is_some_and(|spec| spec.phase_rules.queued)
+                        || self.behaviour.pauses_limits() && job.mirror != Stamp::default()));
             if !waits {
                 // The object of another operator, or one whose clock counted from elsewhere before.
                 job.admit(job.started_at.unwrap_or(self.at));

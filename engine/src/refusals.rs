@@ -2,7 +2,7 @@
 //!
 //! What no rule here sees, a volume's zone or a filter of a plugin, is learnt: the node is left out for the job for a time that doubles, and the
 //! scheduler's words are the reason. Owns when a start counts as refused. It must not choose nodes ([`crate::queues`] does).
-//! A lost log forgets refusals; the scheduler repeats them. Tests: the scenarios `trainingqueue/node-refused-*`.
+//! They stand in the mirror. Tests: the scenarios `trainingqueue/node-refused-*`.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,6 @@ use model::{Config, NodeFact, SlotId, Text, Timestamp};
 
 use crate::job::Job;
 use crate::nodes::{NodeTrouble, NodeView};
-
-/// A node that the scheduler refused to a pod although the queues placed it there.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NodeRefusal {
-    /// Number of refusals in a row.
-    pub times: u32,
-    /// Time before which the node is left out.
-    pub until: Timestamp,
-    /// The words of the scheduler.
-    pub words: Text,
-}
 
 /// Time for which a node is left out after its first refusal, in milliseconds; each further one doubles it.
 const REFUSAL_MS: u64 = 300_000;

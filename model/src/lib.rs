@@ -57,6 +57,6 @@ pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, UserCounts, WaitingJ
 pub use requirements::{NodeSelectorTerm, PodRequirements, Taint, Toleration};
 pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
 pub use share::{
-    Charge, Demand, GpuRequest, LossKind, Resize, Share, ShareChange, ShareLoss, SizeRange, Target, Usage,
+    Charge, Demand, GpuRequest, LossKind, NodeRefusal, Resize, Share, ShareChange, ShareLoss, SizeRange, Target, Usage,
 };
 pub use spec::{Dependency, Edits, Ends, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Reached, Running};

@@ -7,7 +7,7 @@ use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
 use crate::progress::Lesson;
-use crate::share::{Charge, Share, Usage};
+use crate::share::{Charge, NodeRefusal, Share, Usage};
 
 /// Members written to `status.trainyard` (or an annotation where the schema is not ours).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct Mirror {
     pub lost: BTreeMap<Text, String>,
     /// Time of the job's last admission, where its time limit counts from that.
     pub admitted_at: Option<Timestamp>,
+    /// Nodes that refused one of its pods.
+    pub refused: BTreeMap<Text, NodeRefusal>,
     /// Time since which its time limit stands still.
     pub limit_paused_at: Option<Timestamp>,
     /// Restarts of containers of pods that are gone.

@@ -117,6 +117,17 @@ pub struct Share {
     pub groups: BTreeMap<Text, Vec<Text>>,
 }
 
+/// A node that the scheduler refused to a pod although the queues placed it there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeRefusal {
+    /// Number of refusals in a row.
+    pub times: u32,
+    /// Time before which the node is left out.
+    pub until: Timestamp,
+    /// The words of the scheduler.
+    pub words: Text,
+}
+
 impl Charge {
     /// Returns the number of GPUs of a share. A pod whose number is not known counts with one.
     pub fn gpus_of(&self, share: &Share) -> u32 {

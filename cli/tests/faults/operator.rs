@@ -66,6 +66,7 @@ impl<'a> Operator<'a> {
         command.arg("--leader-elect-retry-period=1s");
         // Short, so that what is tried again is tried within a test.
         command.args(["--restart-backoff=500ms", "--restart-backoff-max=1s", "--retry-period-max=3s"]);
+        command.arg("--node-grace-period=0s");
         command.args(["--log-address=none", "--log-level", &level]);
         command.arg(format!("--health-address=127.0.0.1:{}", self.health));
         command.arg("--data-directory").arg(self.data());

@@ -47,7 +47,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
         }
-        Fact::Adopted(adopted) if adopted.mirror.limit_paused_at.is_some() => 7,
+        Fact::Adopted(adopted) if adopted.mirror.limit_paused_at.is_some() || !adopted.mirror.refused.is_empty() => 7,
         Fact::Adopted(adopted) if adopted.mirror.scaling.is_some() => 6,
         Fact::Adopted(adopted) if adoption5(&adopted.mirror) => 5,
         Fact::Adopted(adopted) if adoption4(adopted) => 4,

@@ -74,6 +74,7 @@ impl Plane {
     pub(super) fn operator(&self, scratch: &Scratch, health: &str) -> Result<Operator, Problem> {
         let mut command = Command::new(built("trainyard"));
         command.args(["operator", "--leader-elect=false", "--health-address", health, "--log-address=none"]);
+        command.arg("--node-grace-period=0s");
         command.arg("--kubeconfig").arg(self.kubeconfig());
         command.arg("--data-directory").arg(scratch.join("operator"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, Mirror, NodeFact, NodeSelectorTerm, PodFact, PodHolding,
-    PodPhase, PodRequirements, RestartPolicy, Taint, Timestamp, Toleration,
+    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, Mirror, NodeFact, NodeRefusal, NodeSelectorTerm,
+    PodFact, PodHolding, PodPhase, PodRequirements, RestartPolicy, Taint, Timestamp, Toleration,
 };
 
 use super::values::{self, key, spec_fact, stamp};
 use crate::holding::Holding;
 use crate::job::Job;
-use crate::refusals::NodeRefusal;
 use crate::state::State;
 use crate::wire::Record;
 
@@ -46,7 +45,9 @@ pub(super) fn facts() -> Vec<Fact> {
         let holds = Some(Box::new(PodHolding { queue, gpus: BTreeMap::from([("nvidia.com/gpu".into(), 4)]) }));
         Fact::Pod(Box::new(PodFact { holds, ..values::pod(PodPhase::Running) }))
     };
-    let mirror = Mirror { limit_paused_at: Some(Timestamp(11)), ..values::mirror() };
+    let refusal = NodeRefusal { times: 1, until: Timestamp(12), words: "no".into() };
+    let refused = BTreeMap::from([("n1".into(), refusal)]);
+    let mirror = Mirror { limit_paused_at: Some(Timestamp(11)), refused, ..values::mirror() };
     let adopted = Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     let group = GroupSpec { restart: RestartPolicy::OnNodeLost, ..GroupSpec::default() };
     let on_node_lost = spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() });

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
 use super::autoscaler::{Autoscaled, Scaling};
+use super::job::NodeRefusal;
 use super::progress::Lesson;
 use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, Usage, UserCounts};
 use super::spec::{OwnedRef, RestartScope};
@@ -241,6 +242,9 @@ pub(crate) struct Mirror {
     admitted_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     limit_paused_at: Option<Timestamp>,
+    #[serde_as(as = "BTreeMap<_, NodeRefusal>")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    refused: BTreeMap<Text, model::NodeRefusal>,
     #[serde(default, skip_serializing_if = "is_default")]
     container_restarts: u32,
     #[serde(default, skip_serializing_if = "is_default")]

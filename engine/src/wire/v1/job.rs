@@ -28,7 +28,7 @@ forms! {
     Service: job::Service,
     Owned: job::Owned,
     Holding: crate::holding::Holding,
-    NodeRefusal: crate::refusals::NodeRefusal,
+    NodeRefusal: model::NodeRefusal,
     JobStorage: crate::storage::JobStorage,
     Attempt: job::Attempt,
     Node: crate::nodes::Node,
@@ -190,11 +190,11 @@ pub(super) struct Holding {
     start_after: Option<Timestamp>,
     #[serde_as(as = "BTreeMap<_, NodeRefusal>")]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    refused: BTreeMap<Text, crate::refusals::NodeRefusal>,
+    refused: BTreeMap<Text, model::NodeRefusal>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "crate::refusals::NodeRefusal")]
+#[serde(remote = "model::NodeRefusal")]
 pub(super) struct NodeRefusal {
     times: u32,
     until: Timestamp,

@@ -130,7 +130,7 @@ fn foreign_members_are_left_out_and_odd_types_do_no_harm() {
                 "ownerReferences": [{"kind": "K", "controller": true}]},
             "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
-                "initContainerStatuses": [{"restartCount": 1}],
+                "initContainerStatuses": [{"name": "d", "restartCount": 1}],
                 "containerStatuses": [{"name": "c", "restartCount": 2, "state": {"terminated": {"exitCode": 3}}}]}})
     );
     for odd in [json!(null), json!(3), json!(-3), json!(1.5), json!(true), json!("x"), json!([{"name": "n"}])] {
