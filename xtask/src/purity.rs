@@ -39,7 +39,7 @@ fn is_banned(package: &str) -> bool {
         package.strip_prefix(*banned).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
     };
     // `kube-model` is ours, and pure itself.
-    !PURE.contains(&package) && BANNED.iter().any(|banned| is_of(&banned))
+    !PURE.contains(&package) && BANNED.iter().any(is_of)
 }
 
 /// Checks the pure crates for WebAssembly, where there is neither clock nor thread nor file. `None`: the target is not
