@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::json::merge_patch_of;
-use model::{NodeFact, Text};
+use model::{NodeFact, Taint, Text};
 use serde_json::{Map, Value, json};
 
 /// GPUs that the member `gpus` of a scenario's node means.
@@ -33,7 +33,14 @@ pub(super) fn listed(name: &str, fact: Option<&NodeFact>) -> Value {
 /// Returns the actions that bring a listed node to where it stood when the job came.
 pub(super) fn at_the_start(fact: &NodeFact) -> Vec<Value> {
     let gpus = fact.gpus.get(GPU).map(|gpus| (Text::from(GPU), *gpus)).into_iter().collect();
-    let listed = NodeFact { ready: true, conditions: Vec::new(), gpus, ..fact.clone() };
+    let listed = NodeFact {
+        ready: true,
+        conditions: Vec::new(),
+        gpus,
+        taints: Vec::new(),
+        allocatable: BTreeMap::new(),
+        ..fact.clone()
+    };
     change(Some(&listed), fact)
 }
 
@@ -75,6 +82,22 @@ pub(super) fn change(before: Option<&NodeFact>, fact: &NodeFact) -> Vec<Value> {
     {
         actions.push(json!({"patch": {"kind": "Node", "name": name, "metadata": {"labels": patch}}}));
     }
+    let (no_taints, no_amounts) = (Vec::new(), BTreeMap::new());
+    if *before.map_or(&no_taints, |before| &before.taints) != fact.taints {
+        let taint = |taint: &Taint| json!({"key": &*taint.key, "value": &*taint.value, "effect": &*taint.effect});
+        let taints: Vec<Value> = fact.taints.iter().map(taint).collect();
+        actions.push(json!({"patch": {"kind": "Node", "name": name, "spec": {"taints": taints}}}));
+    }
+    let old = before.map_or(&no_amounts, |before| &before.allocatable);
+    if *old != fact.allocatable {
+        let gone = old.keys().filter(|resource| !fact.allocatable.contains_key(*resource));
+        let gone = gone.map(|resource| (resource.to_string(), Value::Null));
+        let listed =
+            fact.allocatable.iter().map(|(resource, milli)| (resource.to_string(), format!("{milli}m").into()));
+        let all: Map<String, Value> = gone.chain(listed).collect();
+        actions
+            .push(json!({"patch": {"kind": "Node", "name": name, "status": {"capacity": &all, "allocatable": &all}}}));
+    }
     actions
 }
 
@@ -114,6 +137,19 @@ mod tests {
                     "status": {"capacity": {"amd.com/gpu": "4"}, "allocatable": {"amd.com/gpu": "4"}}}})
             ]
         );
+    }
+
+    #[test]
+    fn taints_and_amounts_are_set_by_patches() {
+        let taint = Taint { key: "team".into(), value: "x".into(), effect: "NoSchedule".into() };
+        let other = NodeFact { taints: vec![taint], allocatable: BTreeMap::from([("cpu".into(), 4000)]), ..node() };
+        let patch = |member: &str, value: Value| json!({"patch": {"kind": "Node", "name": "n1", member: value}});
+        let taints = json!({"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]});
+        let amounts = |cpu: Value| json!({"capacity": {"cpu": cpu}, "allocatable": {"cpu": cpu}});
+        let came = [patch("spec", taints), patch("status", amounts(json!("4000m")))];
+        assert_eq!(at_the_start(&other), came);
+        let went = [patch("spec", json!({"taints": []})), patch("status", amounts(Value::Null))];
+        assert_eq!(change(Some(&other), &node()), went);
     }
 
     #[test]
