@@ -97,7 +97,8 @@ fn protected(own: &str, object: &Value) -> Option<Vec<Text>> {
 /// Returns the number of restarts of the pod's containers, init containers included. Those of sidecars are no matter of the
 /// training: native ones, and those that a mesh adds.
 fn restarts(object: &Value) -> u32 {
-    let natives = || list_at(object, &["spec", "initContainers"]).iter().filter(|each| is_native_sidecar(each));
+    let natives =
+        || list_at(object, &["spec", "initContainers"]).iter().filter(|each| kube_model::resources::is_sidecar(each));
     let is_sidecar = |status: &&Value| {
         let name = text_at(status, &["name"]).unwrap_or_default();
         ended::SIDECARS.contains(&name) || natives().any(|each| text_at(each, &["name"]) == Some(name))
@@ -106,11 +107,6 @@ fn restarts(object: &Value) -> u32 {
     let counted = lists.into_iter().flatten().filter(|status| !is_sidecar(status));
     let counts = counted.filter_map(|status| status.get("restartCount").and_then(Value::as_u64));
     counts.fold(0, |sum: u32, count| sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX)))
-}
-
-/// Returns true for an init container that runs beside the others.
-fn is_native_sidecar(container: &Value) -> bool {
-    text_at(container, &["restartPolicy"]) == Some("Always")
 }
 
 pub(crate) fn phase(object: &Value) -> PodPhase {

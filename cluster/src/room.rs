@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kube_model::node::UNLIMITED;
 use kube_model::{Refusal, Traits, meets, preferences, refuses, requirements};
 use model::{NodeSelectorTerm, PodRequirements, Taint, Text};
 use serde_json::Value;
@@ -15,8 +16,6 @@ use crate::merge::{at, items};
 use crate::node::is_ready;
 use crate::store::{Key, pod_has_ended};
 
-/// Resources of which a node that does not name them has no end.
-const UNLIMITED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
 /// A pod that needs a node.
 pub(crate) struct Wanted<'a> {
     pod: &'a Value,
@@ -39,7 +38,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Judgement of resources that a node does not name. Labels that no node has are not judged: nobody gave them to the nodes.
+/// Judgement of resources that a node does not name. Labels that no node has are not judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unnamed {
     /// They are lacking, but for the resources that every node has.

@@ -162,9 +162,8 @@ impl State {
                             self.format = self.format.max(7);
                         }
                         job.holding.give_up(stamp, at);
-                        if behaviour.pauses_limits() {
-                            job.pause_limit(at);
-                            self.format = self.format.max(if job.limit_paused_at.is_some() { 7 } else { 1 });
+                        if behaviour.pauses_limits() && job.pause_limit(at) {
+                            self.format = self.format.max(7);
                         }
                         if cause.kind == CauseKind::NotStarted {
                             let starts = job.holding.failed_starts.saturating_add(1);

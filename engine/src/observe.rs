@@ -268,9 +268,9 @@ impl State {
                 job.status_stamp = stamp;
             }
             Fact::ShareChanged(change) => {
-                if self.behaviour.pauses_limits() && change.share.is_empty() && !job.holding.share.is_empty() {
-                    job.pause_limit(at);
-                    self.format = self.format.max(if job.limit_paused_at.is_some() { 7 } else { 1 });
+                let loses_all = change.share.is_empty() && !job.holding.share.is_empty();
+                if loses_all && self.behaviour.pauses_limits() && job.pause_limit(at) {
+                    self.format = self.format.max(7);
                 }
                 job.change_share(change, stamp, at);
                 if job.holding.stamp == stamp {

@@ -51,10 +51,9 @@ impl Job {
         let is_refused =
             |node: &NodeFact| self.holding.refused.get(&node.name).is_some_and(|refusal| refusal.until > now);
         let takes = |node: &NodeFact| {
-            let traits =
-                Traits { name: &node.name, labels: &node.labels, taints: &node.taints, unschedulable: node.closed };
             spec.gpu_groups().all(|(group, request)| {
-                let fits = group.requirements.as_ref().is_none_or(|pod| refuses(traits, pod, None).is_none());
+                let fits =
+                    group.requirements.as_ref().is_none_or(|pod| refuses(Traits::from(node), pod, None).is_none());
                 fits && node.gpus.get(&request.resource).is_some_and(|gpus| *gpus >= request.count)
             })
         };

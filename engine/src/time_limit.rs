@@ -46,12 +46,13 @@ impl Job {
         }
     }
 
-    /// Stops the clock: the job lost its admission, or its pods go so that it waits.
-    pub(crate) fn pause_limit(&mut self, at: Timestamp) {
+    /// Stops the clock: the job lost its admission, or its pods go so that it waits. Returns true if it stands still.
+    pub(crate) fn pause_limit(&mut self, at: Timestamp) -> bool {
         let is_started = self.spec().is_some_and(|spec| self.limit_start(spec).is_some());
         if is_started && !self.phase.is_terminal() {
             self.limit_paused_at.get_or_insert(at);
         }
+        self.limit_paused_at.is_some()
     }
 
     /// Has a clock that counts from the admission start again with the next one, as after a suspension.

@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use model::{LabelRequirement, NodeSelectorTerm, PodRequirements, Taint, Text, Toleration};
+use model::{LabelRequirement, NodeFact, NodeSelectorTerm, PodRequirements, Taint, Text, Toleration};
 
 /// Taint that a cordoned node has, so that pods which tolerate it run there.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// What the filters read of a node.
+/// Members of a node that the filters read.
 #[derive(Debug, Clone, Copy)]
 pub struct Traits<'a> {
     /// Its name.
@@ -22,6 +22,12 @@ pub struct Traits<'a> {
     pub taints: &'a [Taint],
     /// Set if it is cordoned.
     pub unschedulable: bool,
+}
+
+impl<'a> From<&'a NodeFact> for Traits<'a> {
+    fn from(node: &'a NodeFact) -> Self {
+        Self { name: &node.name, labels: &node.labels, taints: &node.taints, unschedulable: node.closed }
+    }
 }
 
 /// The reason for which a node takes no pod of some requirements, in the words of kube-scheduler.

@@ -9,6 +9,9 @@ use crate::json::{at, list_at, text};
 use crate::requirements::{texts, unsigned};
 use crate::resources::amounts;
 
+/// Resources of which a node that does not list them has no end. A kubelet lists all of them; nodes of scenarios need not.
+pub const UNLIMITED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
+
 /// Taints that say of a node what is judged by its `Ready` condition and by `spec.unschedulable`.
 const JUDGED_ELSEWHERE: [&str; 3] =
     ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"];

@@ -81,11 +81,11 @@ impl JobApi for ElasticJob {
         labelled_slot(object, words::TYPE_LABEL, words::INDEX_LABEL)
     }
 
-    /// The container of the launcher's name, or else the first one.
     fn is_training_name(&self, name: &str) -> bool {
         name == words::CONTAINER
     }
 
+    /// The container of the launcher's name, or else the first one.
     fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
         let containers = list_at(pod, &["spec", "containers"]);
         let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));

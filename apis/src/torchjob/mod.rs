@@ -98,11 +98,11 @@ impl JobApi for TorchJob {
         labelled_slot(object, words::TYPE_LABEL, words::INDEX_LABEL)
     }
 
-    /// The container that trains, or else the first one.
     fn is_training_name(&self, name: &str) -> bool {
         name == words::CONTAINER
     }
 
+    /// The container that trains, or else the first one.
     fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
         let containers = list_at(pod, &["spec", "containers"]);
         let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));

@@ -112,11 +112,11 @@ impl JobApi for TorchrunJob {
         labelled_slot(object, words::ROLE_LABEL, words::INDEX_LABEL)
     }
 
-    /// The training container, or the one that fills the workspace.
     fn is_training_name(&self, name: &str) -> bool {
         name == TRAINER
     }
 
+    /// The training container, or the one that fills the workspace.
     fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
         let containers = list_at(pod, &["spec", "containers"]);
         let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));

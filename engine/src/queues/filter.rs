@@ -1,25 +1,24 @@
 //! Filters of nodes: which nodes could take a worker of a job, and what each has besides GPUs.
 //!
 //! Judges as kube-scheduler does ([`kube_model::refuses`]), once for each set of requirements and each class of nodes: nodes whose
-//! taints, cordon and judged labels are equal. Nodes that list the resource `pods`, as every kubelet does, list all that they have. Where no node
+//! taints and judged labels are equal. A cordon is judged by the desk, so that what runs there stays. Nodes that list the resource `pods`, as every kubelet does, list all that they have. Where no node
 //! lists it, a label or resource that no node lists is not judged: scenarios, simulations and local runs name what they are about.
 //! It must not decide who gets what. Tests: at the end of this file, and the scenarios `trainingqueue/node-*`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_model::node::UNLIMITED;
 use kube_model::requirements::PODS;
 use kube_model::{Refusal, Traits, refuses};
 use model::{LabelRequirement, NodeFact, PodRequirements, Text, Timestamp};
 
 use super::holder::Holder;
+use super::round::future_nodes;
 use crate::nodes::NodeTrouble;
 use crate::state::State;
 
-/// Resources of which a node that does not list them has no end: scenarios seldom name them.
-const UNLISTED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", PODS];
-
-/// What the workers of a job require, as the desk takes it.
+/// Requirements of the workers of a job, in the form of the desk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Nodes that could take one of its workers if they were empty; `None`: all.
@@ -42,15 +41,13 @@ pub(super) struct NodeFilter<'a> {
     resources: Vec<Text>,
     /// Keys of the labels that are judged; `None`: all.
     listed: Option<BTreeSet<Text>>,
+    /// Names of the nodes that stand for those which the cluster may still add: each fits every pod.
+    future: Vec<Text>,
     shapes: BTreeMap<&'a [(Text, Arc<PodRequirements>)], Shape>,
 }
 
-/// Members of a node by which it is classed: taints, cordon, and values of the judged labels.
-type ClassKey<'a> = (&'a [model::Taint], bool, Vec<Option<&'a Text>>);
-
-fn traits(node: &NodeFact) -> Traits<'_> {
-    Traits { name: &node.name, labels: &node.labels, taints: &node.taints, unschedulable: node.closed }
-}
+/// Members of a node by which it is classed: taints, and values of the judged labels.
+type ClassKey<'a> = (&'a [model::Taint], Vec<Option<&'a Text>>);
 
 impl<'a> NodeFilter<'a> {
     /// Judges the nodes with GPUs for all jobs that hold or want places.
@@ -73,13 +70,14 @@ impl<'a> NodeFilter<'a> {
         let (mut classes, mut class_of) = (Vec::new(), Vec::new());
         for &node in &nodes {
             let values = judged.iter().map(|key| node.labels.get(*key)).collect();
-            let class = *by_key.entry((node.taints.as_slice(), node.closed, values)).or_insert_with(|| {
+            let class = *by_key.entry((node.taints.as_slice(), values)).or_insert_with(|| {
                 classes.push(node);
                 classes.len().saturating_sub(1)
             });
             class_of.push(class);
         }
-        let mut filter = Self { nodes, class_of, classes, resources, listed, shapes: BTreeMap::new() };
+        let future = future_nodes(state).map(|(name, _)| name).collect();
+        let mut filter = Self { nodes, class_of, classes, resources, listed, future, shapes: BTreeMap::new() };
         let shapes = all.into_iter().map(|shape| (shape, filter.judge(shape))).collect();
         filter.shapes = shapes;
         filter
@@ -109,8 +107,13 @@ impl<'a> NodeFilter<'a> {
     }
 
     /// Returns the amounts that a node has besides GPUs, in the order of the judged resources; `u64::MAX` of one that has no end there.
-    pub(super) fn room(&self, node: &NodeFact) -> Vec<u64> {
+    fn room(&self, node: &NodeFact) -> Vec<u64> {
         self.resources.iter().map(|resource| room_of(node, resource)).collect()
+    }
+
+    /// Returns the amounts that each node has besides GPUs for pods of ours.
+    pub(super) fn others(&self, state: &State) -> BTreeMap<Text, Vec<u64>> {
+        state.nodes.iter().map(|(name, node)| (name.clone(), self.room(&node.fact))).collect()
     }
 
     /// Returns the amounts that a pod of one of a job's groups needs; none where nothing is recorded of them.
@@ -143,15 +146,17 @@ impl<'a> NodeFilter<'a> {
             !is_refused && self.resources.iter().zip(&needs).all(|(resource, need)| room_of(node, resource) >= *need)
         };
         let nodes = self.nodes.iter().zip(&self.class_of);
-        let fitting: BTreeSet<Text> =
+        let mut fitting: BTreeSet<Text> =
             nodes.filter(|(node, class)| takes((node, class))).map(|(node, _)| node.name.clone()).collect();
-        let fits = (fitting.len() < self.nodes.len()).then(|| Arc::new(fitting));
+        let is_limited = fitting.len() < self.nodes.len();
+        fitting.extend(self.future.iter().cloned());
+        let fits = is_limited.then(|| Arc::new(fitting));
         Shape { fits, needs }
     }
 
-    /// Returns why a node takes no pod of these requirements, whatever runs there. A cordon is judged by the desk: what runs there stays.
+    /// Returns why a node takes no pod of these requirements when it is empty.
     fn refusal(&self, node: &NodeFact, pod: &PodRequirements) -> Option<Refusal> {
-        refuses(Traits { unschedulable: false, ..traits(node) }, pod, self.listed.as_ref())
+        refuses(Traits { unschedulable: false, ..Traits::from(node) }, pod, self.listed.as_ref())
     }
 
     /// Returns how many nodes there are and why none of them could take a worker of a job, the most frequent reason first: `0 of 12 nodes: 8
@@ -183,6 +188,15 @@ impl<'a> NodeFilter<'a> {
     }
 }
 
+/// Takes amounts off those of a node, as far as there are any.
+pub(super) fn take(others: &mut BTreeMap<Text, Vec<u64>>, node: &Text, needs: &[u64]) {
+    if let Some(left) = others.get_mut(node) {
+        for (left, need) in left.iter_mut().zip(needs).filter(|(left, _)| **left < u64::MAX) {
+            *left = left.saturating_sub(*need);
+        }
+    }
+}
+
 /// Returns a refusal in few words, beside the number of its nodes.
 fn words(refusal: &Refusal, node: &NodeFact, pod: &PodRequirements) -> String {
     let lacking = |(key, value): &(&Text, &Text)| node.labels.get(*key) != Some(*value);
@@ -210,7 +224,7 @@ fn amount(resource: &Text, milli: u64) -> String {
 }
 
 fn room_of(node: &NodeFact, resource: &Text) -> u64 {
-    let unlisted = || if UNLISTED.contains(&&**resource) { u64::MAX } else { 0 };
+    let unlisted = || if UNLIMITED.contains(&&**resource) { u64::MAX } else { 0 };
     node.allocatable.get(resource).copied().unwrap_or_else(unlisted)
 }
 

@@ -9,9 +9,10 @@ use model::{Allocation, JobKey, LossKind, Share, ShareChange, ShareLoss, SlotId,
 use scheduler::GpuType;
 use scheduler::desk::{Books, Pools};
 
-use super::filter::NodeFilter;
+use super::filter::{self, NodeFilter};
 use super::holder::Holder;
 use super::round;
+use super::tenants::Tenants;
 use crate::nodes::NodeTrouble;
 use crate::state::State;
 
@@ -97,18 +98,18 @@ pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> Allocat
 /// Room on nodes and in queues, as far as nothing counts there.
 struct Room<'a> {
     nodes: BTreeMap<Text, u32>,
-    /// What nodes have besides GPUs.
+    /// Amounts of other resources than GPUs that are left on nodes.
     others: BTreeMap<Text, Vec<u64>>,
     filter: NodeFilter<'a>,
     books: Books,
-    tenants: round::Tenants,
+    tenants: Tenants,
 }
 
 impl<'a> Room<'a> {
     fn new(state: &'a State, now: Timestamp) -> Self {
         let filter = NodeFilter::new(state, now);
         let (nodes, _) = round::nodes(state, now);
-        let tenants = round::Tenants::new(state);
+        let tenants = Tenants::new(state);
         let mut pools = Pools::new();
         for node in &nodes {
             let sum = pools.entry(node.gpu_type).or_default();
@@ -116,7 +117,7 @@ impl<'a> Room<'a> {
         }
         let mut room = Self {
             nodes: nodes.iter().map(|node| (node.name.clone(), node.slots)).collect(),
-            others: round::others(state, &filter),
+            others: filter.others(state),
             filter,
             books: Books::new(&tenants.all, &pools),
             tenants,
@@ -135,7 +136,7 @@ impl<'a> Room<'a> {
                 let needs = room.filter.needs(holder, &slot.group);
                 for node in nodes {
                     room.take_node(node, gpus);
-                    round::take(&mut room.others, node, &needs);
+                    filter::take(&mut room.others, node, &needs);
                 }
             }
         }
@@ -172,7 +173,7 @@ impl<'a> Room<'a> {
                 let needs = self.filter.needs(holder, &slot.group);
                 let left = self.others.get(node).map_or(&[][..], Vec::as_slice);
                 has_others &= left.iter().zip(&needs).all(|(left, need)| left >= need);
-                round::take(&mut self.others, node, &needs);
+                filter::take(&mut self.others, node, &needs);
             }
         }
         let tenant = self.tenants.place(key, holder);

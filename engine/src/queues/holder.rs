@@ -47,7 +47,7 @@ pub(crate) struct Holder {
     pub(super) bound: BTreeMap<SlotId, Text>,
     /// Nodes of pods that its job keeps although it wants no places any more.
     pub(super) kept: BTreeMap<SlotId, Text>,
-    /// What its pods with GPUs require of their nodes besides.
+    /// Requirements of its pods with GPUs on their nodes.
     pub(super) requirements: Requirements,
     /// Nodes that are left out until a time: a pod placed there stayed unschedulable.
     pub(super) refused: BTreeMap<Text, Timestamp>,
@@ -228,7 +228,7 @@ impl Holder {
     }
 }
 
-/// Returns what the pods of each group with GPUs require of their nodes besides.
+/// Returns the requirements of the pods of each group with GPUs on their nodes.
 fn requirements(spec: &JobSpec) -> Requirements {
     let of = |group: &model::GroupSpec| Some((group.name.clone(), group.requirements.clone()?));
     spec.gpu_groups().filter_map(|(group, _)| of(group)).collect()

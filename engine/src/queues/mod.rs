@@ -9,6 +9,7 @@
 //! | [`classes`] | priorities of jobs that tell none themselves |
 //! | [`filter`] | which nodes could take a worker of a job |
 //! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
+//! | [`tenants`] | queues and cohorts as the desk takes them |
 //! | [`grant`] | targets become shares where there is room |
 //! | [`report`] | what is told of queues and of jobs that wait |
 //! | [`forecast`] | when jobs that wait are expected to start |
@@ -31,6 +32,7 @@ mod leftovers;
 pub(crate) mod lessons;
 pub mod report;
 mod round;
+mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +44,7 @@ pub use self::classes::Classes;
 use self::coordinator::Coordinator;
 use self::holder::Holder;
 use self::lessons::Learning;
-pub use self::round::{ROOT_POLICY, Tenants};
+pub use self::tenants::{ROOT_POLICY, Tenants};
 use crate::job::Job;
 use crate::nodes::Node;
 use crate::state::{ApplyError, State};

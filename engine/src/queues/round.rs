@@ -6,24 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use model::{
-    Allocation, JobKey, LossKind, NodeFact, QueueSpec, QuotaSpec, Share, ShareLoss, SizeRange, SlotId, Target, Text,
-    Timestamp,
-};
-use scheduler::desk::{self, Answer, Belief, Claim, Fixed, Ledger, Question, Sizes, Tenant, Usage, Wait, Why};
+use model::{Allocation, JobKey, LossKind, Share, ShareLoss, SizeRange, SlotId, Target, Text, Timestamp};
+use scheduler::desk::{self, Answer, Belief, Claim, Fixed, Ledger, Question, Sizes, Usage, Wait, Why};
 use scheduler::learning::Prior;
-use scheduler::placement::{Node, Packing};
+use scheduler::placement::Node;
 use scheduler::{GpuMicros, GpuType, Micros};
 
-use super::filter::NodeFilter;
+use super::Queues;
+use super::filter::{self, NodeFilter};
 use super::holder::Holder;
 use super::lessons::Known;
-use super::{Queues, ROOT};
+use super::tenants::Tenants;
 use crate::nodes::NodeTrouble;
 use crate::state::State;
-
-/// Policy of the root queue.
-pub const ROOT_POLICY: &str = "fifo-backfill";
 
 /// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
 pub(super) type Waits = BTreeMap<Text, Vec<(JobKey, Waiting)>>;
@@ -93,7 +88,7 @@ pub(super) fn nodes(state: &State, now: Timestamp) -> (Vec<Node>, BTreeSet<Text>
 }
 
 /// Returns the names and GPU types of the nodes that stand for those which the cluster may still add, where capacity does not count.
-fn future_nodes(state: &State) -> impl Iterator<Item = (Text, GpuType)> {
+pub(super) fn future_nodes(state: &State) -> impl Iterator<Item = (Text, GpuType)> {
     let resources: BTreeSet<&Text> = state.queues.holders.values().map(|holder| &holder.resource).collect();
     let resources = resources.into_iter().filter(|_| state.config.ignores_capacity);
     resources.map(|resource| (future(resource), state.queues.gpu_type(resource)))
@@ -107,153 +102,10 @@ pub(super) fn foreign(state: &State) -> impl Iterator<Item = (&Text, u32)> {
     })
 }
 
-/// Returns what each node has besides GPUs for pods of ours.
-pub(super) fn others(state: &State, filter: &NodeFilter<'_>) -> BTreeMap<Text, Vec<u64>> {
-    state.nodes.iter().map(|(name, node)| (name.clone(), filter.room(&node.fact))).collect()
-}
-
-/// Takes amounts off those of a node, as far as there are any.
-pub(super) fn take(others: &mut BTreeMap<Text, Vec<u64>>, node: &Text, needs: &[u64]) {
-    if let Some(left) = others.get_mut(node) {
-        for (left, need) in left.iter_mut().zip(needs).filter(|(left, _)| **left < u64::MAX) {
-            *left = left.saturating_sub(*need);
-        }
-    }
-}
-
 impl Queues {
     pub(super) fn gpu_type(&self, resource: &Text) -> GpuType {
         let index = self.resources.iter().position(|known| known == resource);
         GpuType(index.and_then(|index| u16::try_from(index).ok()).unwrap_or(u16::MAX))
-    }
-}
-
-/// Returns the settings of the root queue as the desk takes them.
-fn root_rules() -> Option<desk::Queue> {
-    scheduler::by_name(ROOT_POLICY).ok().map(|policy| desk::Queue::new(Arc::from(policy)))
-}
-
-/// Returns the settings of a queue as the desk takes them, but for its nodes; `None` for a policy that this build does not know.
-fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
-    let policy = scheduler::by_name(&spec.policy).ok()?;
-    Some(desk::Queue {
-        by_priority: spec.by_priority,
-        within: match spec.within {
-            model::WithinQueue::Never => desk::WithinQueue::Never,
-            model::WithinQueue::LowerPriority => desk::WithinQueue::LowerPriority,
-            model::WithinQueue::Any => desk::WithinQueue::Any,
-        },
-        reclaim: match spec.reclaim {
-            model::Reclaim::Never => desk::Reclaim::Never,
-            model::Reclaim::LowerPriority => desk::Reclaim::LowerPriority,
-            model::Reclaim::Any => desk::Reclaim::Any,
-        },
-        min_run: Micros::from_millis(spec.min_run_ms),
-        paused: spec.paused,
-        // A policy that may halt any job has an order of its own; a reservation in the queue's order would start the halted job again.
-        backfill: match spec.within {
-            model::WithinQueue::Any => desk::Backfill::Policy,
-            model::WithinQueue::Never | model::WithinQueue::LowerPriority => desk::Backfill::Reserve,
-        },
-        ..desk::Queue::new(Arc::from(policy))
-    })
-}
-
-/// Queues and cohorts as the desk takes them.
-#[derive(Debug)]
-pub struct Tenants {
-    /// All of them; the root queue is the first.
-    pub all: Vec<Tenant>,
-    queues: BTreeMap<Text, usize>,
-    specs: BTreeMap<Text, QueueSpec>,
-}
-
-/// Returns the nodes with GPUs that a queue selects; `None`: all.
-fn selected<'a>(spec: &QueueSpec, nodes: impl Iterator<Item = &'a NodeFact>) -> Option<Arc<BTreeSet<Text>>> {
-    let selector = spec.nodes.as_ref()?;
-    let nodes = nodes.filter(|node| !node.gpus.is_empty() && selector.selects(&node.labels));
-    Some(Arc::new(nodes.map(|node| node.name.clone()).collect()))
-}
-
-impl Tenants {
-    pub(super) fn new(state: &State) -> Self {
-        let specs = state.queues.objects.iter().map(|(name, (_, spec))| (name, &**spec));
-        let nodes = || state.nodes.values().map(|node| &node.fact);
-        let mut tenants = Self::of(specs, nodes, |resource| state.queues.gpu_type(resource));
-        // What a cluster adds for a pod is a node that the pod asks for, and pods ask for nodes that their queue selects.
-        let queues = tenants.all.iter_mut().filter_map(|tenant| tenant.queue.as_mut());
-        for selected in queues.filter_map(|queue| queue.nodes.as_mut()) {
-            Arc::make_mut(selected).extend(future_nodes(state).map(|(name, _)| name));
-        }
-        tenants
-    }
-
-    /// Takes the queues with these settings, by name, on these nodes. `gpu_type`: that of a resource.
-    pub fn of<'a, N: Iterator<Item = &'a NodeFact>>(
-        specs: impl Iterator<Item = (&'a Text, &'a QueueSpec)>,
-        nodes: impl Fn() -> N,
-        gpu_type: impl Fn(&Text) -> GpuType,
-    ) -> Self {
-        let mut tenants = Self { all: Vec::new(), queues: BTreeMap::new(), specs: BTreeMap::new() };
-        tenants.queues.insert(Text::from(ROOT), 0);
-        tenants.all.extend(root_rules().map(|queue| Tenant::root(ROOT, queue)));
-        let mut cohorts: BTreeMap<&Text, usize> = BTreeMap::new();
-        for (name, spec) in specs {
-            // A policy that this build does not know is refused when the object is read.
-            let Some(queue) = rules(spec) else { continue };
-            let queue = desk::Queue { nodes: selected(spec, nodes()), ..queue };
-            let parent = spec.cohort.as_ref().map(|cohort| {
-                *cohorts.entry(cohort).or_insert_with(|| {
-                    tenants.all.push(Tenant {
-                        name: Text::from(format!("cohort {cohort}")),
-                        parent: None,
-                        quota: Some(BTreeMap::new()),
-                        weight: 1,
-                        priority: 0,
-                        queue: None,
-                    });
-                    tenants.all.len().saturating_sub(1)
-                })
-            });
-            let quota = spec.quota.iter().map(|(resource, quota)| {
-                let QuotaSpec { nominal, borrowing, lending } = *quota;
-                (gpu_type(resource), desk::Quota { nominal, borrowing, lending })
-            });
-            tenants.queues.insert(name.clone(), tenants.all.len());
-            tenants.all.push(Tenant {
-                name: name.clone(),
-                parent,
-                quota: Some(quota.collect()),
-                weight: spec.weight,
-                priority: 0,
-                queue: Some(queue),
-            });
-            tenants.specs.insert(name.clone(), spec.clone());
-        }
-        tenants
-    }
-
-    /// Returns the place of a job's queue; `None` when there is no such queue, or the job's namespace may not use it.
-    pub(super) fn place(&self, key: &JobKey, holder: &Holder) -> Option<usize> {
-        self.place_of(holder.queue(), &key.namespace)
-    }
-
-    /// Returns the place of a queue; `None` when there is no such queue, or jobs of the namespace may not use it.
-    pub fn place_of(&self, name: &str, namespace: &str) -> Option<usize> {
-        let allowed = |spec: &QueueSpec| spec.namespaces.as_ref().is_none_or(|names| names.contains(namespace));
-        self.specs.get(name).is_none_or(allowed).then(|| self.queues.get(name).copied())?
-    }
-
-    /// Returns true if a queue places new workers on a node; the empty name stands for one that is not known yet.
-    pub(super) fn takes(&self, tenant: usize, node: &Text) -> bool {
-        let nodes = self.all.get(tenant).and_then(|tenant| tenant.queue.as_ref()?.nodes.as_ref());
-        nodes.is_none_or(|nodes| node.is_empty() || nodes.contains(node))
-    }
-
-    /// Returns the rule by which nodes are filled: that of the queues, where all say the same.
-    pub fn packing(&self) -> Packing {
-        let spreads = !self.specs.is_empty() && self.specs.values().all(|spec| spec.spread);
-        if spreads { Packing::Spread } else { Packing::Pack }
     }
 }
 
@@ -273,7 +125,7 @@ pub(super) struct Asked<'a> {
     before: Share,
     /// Nodes that could take one of its workers; `None`: all.
     fits: Option<Arc<BTreeSet<Text>>>,
-    /// What each worker needs of a node besides GPUs.
+    /// Amounts of other resources than GPUs that each worker needs.
     needs: Vec<u64>,
     /// Nodes that refused one of its pods a short time ago.
     avoid: Vec<Text>,
@@ -486,10 +338,10 @@ impl<'a> Inquiry<'a> {
         let filter = NodeFilter::new(state, now);
         let (mut nodes, closed) = nodes(state, now);
         let holders = || state.queues.holders.iter();
-        let mut others = others(state, &filter);
+        let mut others = filter.others(state);
         for (holder, slot, node) in holders().flat_map(|(_, h)| h.kept.iter().map(move |(slot, node)| (h, slot, node)))
         {
-            take(&mut others, node, &filter.needs(holder, &slot.group));
+            filter::take(&mut others, node, &filter.needs(holder, &slot.group));
         }
         for node in &mut nodes {
             node.others = others.remove(&node.name).unwrap_or_default();

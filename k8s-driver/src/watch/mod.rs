@@ -440,7 +440,7 @@ impl SourceWatch {
     }
 }
 
-/// How far a watch has come.
+/// Position of a watch.
 struct Progress {
     /// Version of its last event.
     version: String,
