@@ -114,11 +114,12 @@ impl Job {
         if self.deleting_pods.len() > MAX_WAIT_UIDS {
             self.shorten_waits(&mut mirror);
         }
+        // Told of ended jobs too: a status that is written again, since pods went, tells of the runs that were completed.
+        let achieved = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.achieved.clone()?)));
+        mirror.achieved = achieved.collect();
         if !ended {
             let lost = self.groups.iter().filter(|(_, group)| !group.lost.is_empty());
             mirror.lost = lost.map(|(name, group)| (name.clone(), ranges::text(&group.lost))).collect();
-            let achieved = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.achieved.clone()?)));
-            mirror.achieved = achieved.collect();
             mirror.share.clone_from(&self.holding.share);
             mirror.charge.clone_from(&self.holding.charge);
             mirror.share_at = self.holding.at;
