@@ -114,7 +114,7 @@ impl Job {
         if self.deleting_pods.len() > MAX_WAIT_UIDS {
             self.shorten_waits(&mut mirror);
         }
-        // Told of ended jobs too: a status that is written again, since pods went, tells of the runs that were completed.
+        // Keep completed runs in the mirror of an ended job: its status is written once more when its last pods are gone.
         let achieved = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.achieved.clone()?)));
         mirror.achieved = achieved.collect();
         if !ended {

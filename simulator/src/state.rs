@@ -36,8 +36,7 @@ pub fn mask_mirror(job: &mut Value) {
 
 /// Takes the times, in milliseconds, out of a job's mirror, and the sums of them.
 pub fn mask_mirror_times(job: &mut Value) {
-    let times =
-        ["admittedAt", "dequeuedAt", "firstRunningAt", "limitPausedAt", "roundAt", "shareAt", "startAfter", "usage"];
+    let times = ["admittedAt", "dequeuedAt", "firstRunningAt", "limitPausedAt", "shareAt", "startAfter", "usage"];
     remove_from_mirror(job, &times);
     if let Some(scaling) = job.pointer_mut("/status/trainyard/scaling").and_then(Value::as_object_mut) {
         scaling.remove("at");
