@@ -1,8 +1,8 @@
 //! Watches the `CustomResourceDefinition`s of the cluster, by their names alone, so that a resource that is not served is not asked for
 //! until its definition appears.
 //!
-//! Without the right to list definitions nothing is known of them, and a resource that is missing is asked for now and then. It must not
-//! judge a definition: `crd_check` does. Tests: `watch/tests/definitions.rs`.
+//! Without the right to list definitions nothing is known of them, and a missing resource is asked for again at intervals of up to
+//! [`RARE_INTERVAL`]. It must not judge a definition: `crd_check` does. Tests: `watch/tests/definitions.rs`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -54,7 +54,8 @@ impl Definitions {
         self.0.borrow().as_ref().is_some_and(|names| !names.contains(name))
     }
 
-    /// Waits until there is a definition of this name. While definitions are not known, it returns after some minutes.
+    /// Waits until there is a definition of this name. While definitions are not known, it returns
+    /// after [`RARE_INTERVAL`].
     pub(crate) async fn until_present(&mut self, name: &str) {
         loop {
             let is_present = self.0.borrow_and_update().as_ref().map(|names| names.contains(name));
@@ -108,7 +109,11 @@ async fn follow(client: Client, names: &watch::Sender<Names>) {
                 Some(known)
             }),
             Err(error) if is_refusal(&error) => {
-                tracing::info!(%error, "CustomResourceDefinitions may not be listed: resources that are missing are asked for now and then");
+                tracing::info!(
+                    %error,
+                    seconds = RARE_INTERVAL.as_secs(),
+                    "CustomResourceDefinitions may not be listed: missing resources are asked for again at intervals of up to this many seconds"
+                );
                 report(names, |_| None);
                 tokio::time::sleep(RARE_INTERVAL).await;
             }
