@@ -1,10 +1,14 @@
 //! The audit: adds up from cluster objects alone which GPUs are in use, after every call of the operator and every step of a user,
 //! and compares the sums with nodes, quotas and cohorts. A pod is created within its job's share, or, of a job that Kueue admits, while
-//! its Workload is admitted. Pods of a queue that selects nodes are on those.
+//! its Workload is admitted. Pods of a queue that selects nodes are on those. A place is granted on a node that takes pods of the job's
+//! template, and what is placed on a node stays within what it has of each resource.
 //!
 //! It knows nothing of the operator's state. Pods that are being deleted count; ended ones do not. A limit that is lowered counts as
 //! it was, because what runs may stay and may replace its pods. Tests: `tests/audit.rs`.
 
+mod amounts;
+mod grants;
+mod nodes;
 mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +21,8 @@ use cluster::Cluster;
 use serde_json::Value;
 use settings::Quantity;
 
+use self::grants::Grants;
+pub use self::nodes::node_refusal;
 use self::places::Places;
 use crate::controllers::mpi_operator::JOB;
 
@@ -30,6 +36,7 @@ pub struct Audit {
     /// Uids of the pods that were there before.
     seen: BTreeSet<String>,
     places: Places,
+    grants: Grants,
 }
 
 /// A queue's limits for one resource.
@@ -104,6 +111,7 @@ impl Audit {
         violations.extend(of("Pod").filter(is_own).filter_map(|pod| without_share(pod, &objects)));
         violations.extend(new.into_iter().filter_map(|pod| without_admission(pod, &objects)));
         violations.extend(self.places.check(&objects));
+        violations.extend(self.grants.check(&objects, cluster.now()));
         violations
     }
 }

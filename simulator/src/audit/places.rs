@@ -55,15 +55,21 @@ impl Places {
     }
 }
 
-/// Returns the node of a pod, or those that its required affinity names.
-fn places(pod: &Value) -> Vec<&str> {
+/// Returns the node of a pod, or those on one of which its required affinity keeps it: each term names some.
+pub(super) fn places(pod: &Value) -> Vec<&str> {
     if let Some(node) = text_at(pod, &["spec", "nodeName"]).filter(|node| !node.is_empty()) {
         return vec![node];
     }
     let required = ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
     let terms = at(pod, &required).map_or(&[][..], |required| list_at(required, &["nodeSelectorTerms"]));
-    let fields = terms.iter().flat_map(|term| list_at(term, &["matchFields"]));
-    fields.flat_map(|field| list_at(field, &["values"])).filter_map(Value::as_str).collect()
+    let mut all = BTreeSet::new();
+    for term in terms {
+        let values = |field| list_at(field, &["values"]).iter().filter_map(Value::as_str).collect();
+        let named: Vec<BTreeSet<&str>> = list_at(term, &["matchFields"]).iter().map(values).collect();
+        let Some((first, others)) = named.split_first() else { return Vec::new() };
+        all.extend(first.iter().filter(|node| others.iter().all(|other| other.contains(*node))));
+    }
+    all.into_iter().collect()
 }
 
 /// Returns true if a label selector selects a node.
