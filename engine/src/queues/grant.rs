@@ -100,6 +100,8 @@ struct Room<'a> {
     nodes: BTreeMap<Text, u32>,
     /// Amounts of other resources than GPUs that are left on nodes.
     others: BTreeMap<Text, Vec<u64>>,
+    /// Nodes that take nothing new.
+    closed: BTreeSet<Text>,
     filter: NodeFilter<'a>,
     books: Books,
     tenants: Tenants,
@@ -108,7 +110,7 @@ struct Room<'a> {
 impl<'a> Room<'a> {
     fn new(state: &'a State, now: Timestamp) -> Self {
         let filter = NodeFilter::new(state, now);
-        let (nodes, _) = round::nodes(state, now);
+        let (nodes, closed) = round::nodes(state, now);
         let tenants = Tenants::new(state);
         let mut pools = Pools::new();
         for node in &nodes {
@@ -118,6 +120,7 @@ impl<'a> Room<'a> {
         let mut room = Self {
             nodes: nodes.iter().map(|node| (node.name.clone(), node.slots)).collect(),
             others: filter.others(state),
+            closed,
             filter,
             books: Books::new(&tenants.all, &pools),
             tenants,
@@ -178,9 +181,10 @@ impl<'a> Room<'a> {
         }
         let tenant = self.tenants.place(key, holder);
         let in_quota = tenant.is_some_and(|tenant| self.books.left(tenant, gpu_type) >= quota);
-        // A node may have left the queue's selection since the target was decided.
+        // A node may have left the queue's selection, or have been closed, since the target was decided.
         let fits = self.filter.shape(holder).and_then(|shape| shape.fits.as_ref());
         let fits = |node: &Text| node.is_empty() || fits.is_none_or(|fits| fits.contains(node));
+        let fits = |node: &Text| fits(node) && !self.closed.contains(node);
         let is_open = |node: &Text| fits(node) && tenant.is_some_and(|tenant| self.tenants.takes(tenant, node));
         let has_room = |(node, gpus): (&&Text, &u32)| self.nodes.get(*node).is_some_and(|left| left >= gpus);
         let on_nodes = on.iter().all(|entry| has_room(entry) && is_open(entry.0));

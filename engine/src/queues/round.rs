@@ -133,7 +133,7 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(
-        (state, known, filter): (&State, &Known<'_>, &NodeFilter<'_>),
+        (state, known, filter, closed): (&State, &Known<'_>, &NodeFilter<'_>, &BTreeSet<Text>),
         key: &'a JobKey,
         holder: &'a Holder,
         seen: Option<&Share>,
@@ -142,7 +142,8 @@ impl<'a> Asked<'a> {
         let queues = &state.queues;
         let shape = filter.shape(holder).cloned().unwrap_or_default();
         let before = decided(queues, key, holder, seen);
-        let held = held(queues, key, holder, seen.unwrap_or(&holder.share));
+        let takes = |node: &Text| !closed.contains(node) && shape.fits.as_ref().is_none_or(|fits| fits.contains(node));
+        let held = held(queues, key, holder, seen.unwrap_or(&holder.share), takes);
         let workers = holder.workers(&held);
         let or_future = |node: Text| {
             let is_future = state.config.ignores_capacity && node.is_empty();
@@ -237,11 +238,12 @@ impl<'a> Asked<'a> {
 
 /// Returns the places that a job holds and is to keep. A target that was not granted yet is decided again: it may have become
 /// impossible. A job whose pods go so that it gets its target holds the target until they are gone: else the next round would give
-/// the places to others.
-fn held(queues: &Queues, key: &JobKey, holder: &Holder, share: &Share) -> Share {
+/// the places to others. It does not hold a target with a node that takes none of its pods any more (`takes`).
+fn held(queues: &Queues, key: &JobKey, holder: &Holder, share: &Share, takes: impl Fn(&Text) -> bool) -> Share {
     let Some(target) = queues.targets.get(key) else { return share.clone() };
     if share.is_empty() && holder.leaving {
-        return target.share.clone();
+        let is_open = target.share.cells().all(|(_, node)| node.is_empty() || takes(node));
+        return if is_open { target.share.clone() } else { Share::default() };
     }
     let mut held = Share::default();
     for (slot, node) in share.cells().filter(|(slot, _)| target.share.node(slot).is_some()) {
@@ -347,7 +349,7 @@ impl<'a> Inquiry<'a> {
             node.others = others.remove(&node.name).unwrap_or_default();
         }
         let known = Known::of(state);
-        let context = (state, &known, &filter);
+        let context = (state, &known, &filter, &closed);
         let asking = holders().filter(|(_, holder)| holder.wants);
         let asked = asking.map(|(key, holder)| Asked::new(context, key, holder, seen.get(key), now)).collect();
         let tenants = Tenants::new(state);
