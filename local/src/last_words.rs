@@ -34,6 +34,33 @@ pub(crate) fn of_log(path: &Path, from: u64) -> String {
     read().unwrap_or_default()
 }
 
+/// Returns the number of processes that the kernel has killed for lack of memory since it booted; `None` where it does not tell.
+pub(crate) fn oom_kills() -> Option<u64> {
+    oom_kills_in(&fs::read_to_string("/proc/vmstat").ok()?)
+}
+
+fn oom_kills_in(vmstat: &str) -> Option<u64> {
+    vmstat.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+}
+
+/// Returns the message of a program that SIGKILL ended. `before`: [`oom_kills`] when it began. `own`: its own last words.
+pub(crate) fn of_killed(before: Option<u64>, own: String) -> String {
+    let killed = before.zip(oom_kills()).map_or(0, |(before, now)| now.saturating_sub(before));
+    with_oom_kills(killed, own)
+}
+
+/// The kernel counts for the whole machine, so that the message names no process.
+fn with_oom_kills(killed: u64, own: String) -> String {
+    let what = match killed {
+        0 => return own,
+        1 => "a process".to_owned(),
+        _ => format!("{killed} processes"),
+    };
+    let message =
+        format!("possibly out of memory: the kernel killed {what} of this machine for lack of memory while it ran");
+    if own.is_empty() { message } else { format!("{message}\n{own}") }
+}
+
 /// Returns the last lines of a log file of a container; empty when it cannot be read.
 #[must_use]
 pub fn of_file(path: &Path) -> String {
@@ -89,6 +116,19 @@ pub(crate) fn of_error_file(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_killed_while_the_kernel_killed_for_lack_of_memory() {
+        assert_eq!(oom_kills_in("nr_free_pages 1\noom_kill 12\nnuma_hit 3\n"), Some(12));
+        assert_eq!(oom_kills_in("nr_free_pages 1\n"), None);
+        assert_eq!(of_killed(None, "step 7".to_owned()), "step 7");
+        assert_eq!(with_oom_kills(0, "step 7".to_owned()), "step 7");
+        let told =
+            "possibly out of memory: the kernel killed a process of this machine for lack of memory while it ran";
+        assert_eq!(with_oom_kills(1, String::new()), told);
+        assert_eq!(with_oom_kills(1, "step 7".to_owned()), format!("{told}\nstep 7"));
+        assert!(with_oom_kills(2, String::new()).contains("killed 2 processes"));
+    }
 
     #[test]
     fn the_end_of_a_log() {

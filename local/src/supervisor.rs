@@ -72,6 +72,9 @@ enum Event {
     },
 }
 
+/// Exit code of a program that SIGKILL ended.
+const KILLED: i32 = 137;
+
 /// A shim and what is known of its container.
 struct Shim {
     run: u32,
@@ -79,6 +82,8 @@ struct Shim {
     control: ChildStdin,
     log: PathBuf,
     log_from: u64,
+    /// Processes that the kernel had killed for lack of memory when it began; absent where that is not told.
+    oom_kills: Option<u64>,
     /// Its last note; waits for the shim to be gone, so that no process of the container is left when it counts as ended.
     outcome: Option<ShimNote>,
 }
@@ -232,7 +237,8 @@ impl Supervisor {
             let _ = events.send(Event::Closed { slot, run });
         });
         if let Some(place) = self.shims.get_mut(slot) {
-            *place = Some(Shim { run, child, control, log, log_from, outcome: None });
+            *place =
+                Some(Shim { run, child, control, log, log_from, oom_kills: last_words::oom_kills(), outcome: None });
         }
         Ok(())
     }
@@ -263,14 +269,18 @@ impl Supervisor {
         let input = match shim.outcome.take() {
             Some(ShimNote::NotStarted { message }) => Input::NotStarted { slot, message },
             Some(ShimNote::Exited { code, at_ms }) => {
-                let message = if code == 0 { String::new() } else { self.last_words(slot, &shim) };
+                let message = match code {
+                    0 => String::new(),
+                    KILLED => last_words::of_killed(shim.oom_kills, self.last_words(slot, &shim)),
+                    _ => self.last_words(slot, &shim),
+                };
                 Input::Exited { slot, code, message, at: Timestamp(at_ms) }
             }
             Some(ShimNote::Running { .. }) | None => {
                 // The shim was killed: its container's processes were given to this one.
                 self.end_orphans();
                 let message = "the process that supervises this container was killed".to_owned();
-                Input::Exited { slot, code: 137, message, at: self.clock.now() }
+                Input::Exited { slot, code: KILLED, message, at: self.clock.now() }
             }
         };
         if matches!(self.pod.tracks.get(slot).map(|track| &track.state), Some(State::Terminated(_))) {
