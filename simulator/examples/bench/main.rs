@@ -4,6 +4,7 @@
 //! process of its own, so that one's memory does not show in another's. It judges nothing but its own aims: a missed aim is
 //! printed, a wrong result is an error.
 
+mod classes;
 mod export;
 mod fold;
 mod memory;

@@ -14,16 +14,17 @@ use model::{Config, Event, Fact, JobKey};
 use serde_json::{Value, json};
 
 use crate::AnyError;
+use crate::classes;
 use crate::replicated_jobs::next;
 use crate::table::{aimed, median, topic};
 
 /// Numbers of jobs and of GPUs, each with the aim for one round in milliseconds.
 const SIZES: [(u32, f64); 2] = [(1_000, 20.0), (10_000, 500.0)];
 const QUEUES: u32 = 10;
-const GPUS_PER_NODE: u32 = 8;
+pub(crate) const GPUS_PER_NODE: u32 = 8;
 const NAMESPACE: &str = "research";
 /// Of how many running jobs one ends before a round with news.
-const ENDING: usize = 20;
+pub(crate) const ENDING: usize = 20;
 const TIMES: usize = 5;
 
 /// Measures each size without and with named queues.
@@ -52,6 +53,7 @@ pub(crate) fn run() -> Result<(), AnyError> {
             }
         }
     }
+    classes::run()?;
     calls()
 }
 
@@ -135,7 +137,11 @@ fn session(gpus: u32) -> Result<Session, AnyError> {
         let resources = [("nvidia.com/gpu".to_owned(), GPUS_PER_NODE.to_string())].into();
         NodeSpec { resources, ..NodeSpec::named(&format!("gpu-worker-{n:05}")) }
     };
-    let nodes = (0..gpus / GPUS_PER_NODE).map(node).collect();
+    session_on((0..gpus / GPUS_PER_NODE).map(node).collect())
+}
+
+/// A cluster of these nodes whose pods stay where they are created.
+pub(crate) fn session_on(nodes: Vec<NodeSpec>) -> Result<Session, AnyError> {
     let cluster = Cluster::new(&cluster::Options { mode: Mode::Manual, nodes, ..cluster::Options::default() });
     let registry = apis::Registry::all();
     let backend = EmbeddedCluster::serving(cluster, &registry)?;
@@ -143,7 +149,11 @@ fn session(gpus: u32) -> Result<Session, AnyError> {
 }
 
 /// Applies manifests, and lets rounds pass: with many jobs a round waits for its interval.
-fn settle(session: &mut Session, manifests: &[Value], on_call: &mut dyn FnMut(&ApiCall)) -> Result<(), AnyError> {
+pub(crate) fn settle(
+    session: &mut Session,
+    manifests: &[Value],
+    on_call: &mut dyn FnMut(&ApiCall),
+) -> Result<(), AnyError> {
     for manifest in manifests {
         session.cluster_mut().apply(manifest)?;
     }
@@ -156,7 +166,7 @@ fn settle(session: &mut Session, manifests: &[Value], on_call: &mut dyn FnMut(&A
     Ok(())
 }
 
-fn queue(n: u32, nominal: u32) -> Value {
+pub(crate) fn queue(n: u32, nominal: u32) -> Value {
     json!({
         "apiVersion": "trainyard.dev/v1alpha1",
         "kind": "TrainingQueue",
@@ -174,7 +184,7 @@ fn job(n: u32, queues: u32) -> Value {
     sized_job(n, queues, 1 << (n / 7 % 4), 1)
 }
 
-fn sized_job(n: u32, queues: u32, pods: u32, gpus: u32) -> Value {
+pub(crate) fn sized_job(n: u32, queues: u32, pods: u32, gpus: u32) -> Value {
     let mut labels = json!({"trainyard.dev/priority": (n % 3).to_string()});
     if let Some(queue) = n.checked_rem(queues) {
         labels["trainyard.dev/queue"] = json!(format!("queue-{queue}"));
