@@ -151,6 +151,7 @@ impl State {
             | Fact::Adopted(_)
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
+            | Fact::WaitReported(_)
             | Fact::Dequeued
             | Fact::Measured { .. }
             | Fact::NodeFound { .. }
@@ -261,6 +262,7 @@ impl State {
             | Fact::Answered { .. }
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
+            | Fact::WaitReported(_)
             | Fact::Dequeued
             | Fact::Measured { .. }
             | Fact::NodeFound { .. }
@@ -351,6 +353,7 @@ impl Job {
             | Fact::Adopted(_)
             | Fact::QueuesAsked { .. }
             | Fact::ShareChanged(_)
+            | Fact::WaitReported(_)
             | Fact::Dequeued
             | Fact::Measured { .. }
             | Fact::NodeFound { .. }

@@ -62,6 +62,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
             failed_starts: mirror.failed_starts,
             start_after: mirror.start_after,
             refused: mirror.refused.clone(),
+            loss: mirror.share_loss.as_deref().cloned(),
             ..Holding::default()
         },
         ..Job::default()
@@ -130,6 +131,7 @@ impl Job {
             mirror.learnt.clone_from(&self.learnt);
             mirror.admitted_at = self.admitted_at;
             mirror.limit_paused_at = self.limit_paused_at;
+            mirror.share_loss = self.holding.loss.clone().filter(|_| self.holding.share.is_empty()).map(Box::new);
             mirror.container_restarts = self.past_container_restarts;
             mirror.rounds = self.rounds;
             mirror.round_at = self.round_at;

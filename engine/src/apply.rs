@@ -245,7 +245,11 @@ impl State {
                 job.stalled.clone_from(message);
                 job.status_stamp = stamp;
             }
-            Event::Dequeued { .. } | Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => {
+            Event::Dequeued { .. }
+            | Event::Allocated(_)
+            | Event::Shared { .. }
+            | Event::Reported { .. }
+            | Event::WaitsReported { .. } => {
                 return Err(ApplyError::Misplaced { event: event.name() });
             }
             Event::MessageChanged { message } => {
@@ -445,6 +449,7 @@ fn forget_delays(job: &mut Job) {
 
 fn end(job: &mut Job, clean: bool, stamp: Stamp, node_view: &NodeView<'_>) {
     job.limit_paused_at = None;
+    job.wait_reason = None;
     forget_delays(job);
     let finals = job.groups.iter().map(|(name, g)| (name.clone(), (g.counters.succeeded, g.counters.failed)));
     job.finals = finals.collect();

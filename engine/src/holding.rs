@@ -147,6 +147,9 @@ impl Job {
             self.holding.charge = Some(Box::new(charge));
         }
         self.holding.change(change, stamp, at);
+        if !self.holding.share.is_empty() {
+            self.wait_reason = None;
+        }
     }
 
     /// Returns the queue and GPUs that its places count for; `None` when it has none, or its queue never granted any.

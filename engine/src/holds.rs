@@ -5,9 +5,12 @@
 
 use std::fmt;
 
-use model::{Awaits, Dependency, GpuRequest, GroupSpec, JobSpec, Missing, ObjectRef, Outcome, OwnedRef, Reached, Text};
+use model::{
+    Awaits, Dependency, GpuRequest, GroupSpec, JobSpec, Missing, ObjectRef, Outcome, OwnedRef, Reached, ShareLoss, Text,
+};
 
 use crate::job::Job;
+use crate::words::loss_words;
 
 /// Message of a job that waits because its spec says so.
 pub(crate) const SUSPENDED: &str = "suspended: spec.suspend is true";
@@ -62,9 +65,14 @@ pub enum Hold<'a> {
         gpus: u32,
         /// Set if it may get more.
         elastic: bool,
+        /// Why it waits, as the queues told it last.
+        why: Option<&'a Text>,
+        /// Why they took places away that it had.
+        loss: Option<&'a ShareLoss>,
     },
 }
 
+/// The alternate form leaves out why the queues took places away.
 impl fmt::Display for Hold<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,10 +89,15 @@ impl fmt::Display for Hold<'_> {
             Self::NotAdmitted { object, why: Some(why) } => write!(f, "waiting until {object} is admitted: {why}"),
             Self::Leaving(object) => write!(f, "waiting until {object} is deleted"),
             Self::Unread(object) => write!(f, "waiting until {object} is read"),
-            Self::NoShare { queue, gpus, elastic } => {
-                match queue {
-                    None => f.write_str("waiting until nodes have room for ")?,
-                    Some(queue) => write!(f, "waiting in queue {queue} for ")?,
+            Self::NoShare { queue, gpus, elastic, why, loss } => {
+                if let Some(loss) = loss.filter(|_| !f.alternate()) {
+                    write!(f, "{}; ", loss_words(loss, *queue))?;
+                }
+                match (queue, why) {
+                    (None, Some(why)) => return write!(f, "waiting until nodes have room: {why}"),
+                    (Some(queue), Some(why)) => return write!(f, "waiting in queue {queue}: {why}"),
+                    (None, None) => f.write_str("waiting until nodes have room for ")?,
+                    (Some(queue), None) => write!(f, "waiting in queue {queue} for ")?,
                 }
                 if *elastic { write!(f, "{gpus} GPUs or more") } else { write!(f, "all its GPUs: {gpus}") }
             }
@@ -113,18 +126,27 @@ impl Job {
         }
         self.hold_besides_share(spec, group).or_else(|| {
             let waits = self.is_gated(group) && self.holding.share.is_empty();
-            waits.then(|| Self::no_share(spec))
+            waits.then(|| self.no_share(spec))
         })
     }
 
     /// Returns the hold of a job without a share.
-    pub(crate) fn no_share(spec: &JobSpec) -> Hold<'_> {
+    pub(crate) fn no_share<'a>(&'a self, spec: &'a JobSpec) -> Hold<'a> {
         let least = |(group, request): (&GroupSpec, &GpuRequest)| request.count.saturating_mul(group.size_range().min);
         Hold::NoShare {
             queue: spec.demand.as_ref().and_then(|demand| demand.queue.as_ref()),
             gpus: spec.gpu_groups().map(least).fold(0, u32::saturating_add),
             elastic: spec.gpu_groups().any(|(group, _)| group.size_range().min < group.size_range().max),
+            why: self.wait_reason.as_ref(),
+            loss: self.holding.loss.as_ref(),
         }
+    }
+
+    /// Returns why the queues took its places away, with the job that loses and the job that gains; `None` where it has places, and where
+    /// it never lost any.
+    pub fn loss_words(&self) -> Option<String> {
+        let loss = self.holding.loss.as_ref().filter(|_| self.holding.share.is_empty())?;
+        Some(loss_words(loss, self.queue()))
     }
 
     /// Returns the hold of other objects or groups on the pods of a group.

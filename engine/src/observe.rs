@@ -126,6 +126,7 @@ impl State {
             | Fact::Published { .. }
             | Fact::Due
             | Fact::Adopted(_)
+            | Fact::WaitReported(_)
             | Fact::Dequeued
             | Fact::Measured { .. }
             | Fact::NodeFound { .. }
@@ -255,6 +256,10 @@ impl State {
                 let model::QueueReport { lessons, .. } = &**report;
                 lessons::add_all(&mut job.learnt, lessons);
                 job.report = Some(Box::new(model::QueueReport { lessons: Vec::new(), ..(**report).clone() }));
+                job.status_stamp = stamp;
+            }
+            Fact::WaitReported(why) => {
+                job.wait_reason.clone_from(why);
                 job.status_stamp = stamp;
             }
             Fact::Measured { latency_us } => {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use model::fact::EndRequest;
-use model::{Cause, CauseKind, ContainerState, RestartScope, SlotId, Text};
+use model::{Cause, CauseKind, ContainerState, LossKind, RestartScope, ShareLoss, SlotId, Text, exit};
 
 use crate::job::{Job, Pod};
 use crate::slots::creation_error;
@@ -11,14 +11,29 @@ use crate::slots::creation_error;
 /// Pods named in one message; more are counted.
 const MAX_NAMED: usize = 8;
 
-/// Reasons of containers whose program never ran.
-const NOT_STARTED: [&str; 2] = ["ContainerCannotRun", "StartError"];
-
 /// Returns what is known of a container, followed by its message on one line.
 pub(crate) fn with_message(what: &str, message: Option<&Text>) -> String {
     let lines = message.into_iter().flat_map(|message| message.lines());
     let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() { what.to_owned() } else { format!("{what}: {}", lines.join(" | ")) }
+}
+
+/// Returns why the queues took places away: one text for the job that loses and the job that gains. `queue`: that of the places.
+pub(crate) fn loss_words(loss: &ShareLoss, queue: Option<&Text>) -> String {
+    let queue = queue.map_or_else(String::new, |queue| format!(" in queue {queue}"));
+    let job = loss.job.as_deref().unwrap_or("the job");
+    let gainer = loss.beneficiary.as_deref();
+    let to = gainer.unwrap_or("another job");
+    match loss.kind {
+        LossKind::Preempted => format!("{job} is preempted{queue}: its GPUs go to {to}"),
+        LossKind::Reclaimed => format!("{job} is preempted{queue}: the GPUs that it borrowed go to {to}"),
+        LossKind::Moved => format!("pods of {job} move to other nodes"),
+        LossKind::Resized => {
+            let to = gainer.map_or_else(String::new, |gainer| format!(": GPUs go to {gainer}"));
+            format!("the number of pods of {job} changes{queue}{to}")
+        }
+        LossKind::NodesLost => format!("{job} lost nodes, and the others have no room for its pods"),
+    }
 }
 
 /// Returns the outcome of one pod in words.
@@ -42,13 +57,8 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
             }
             for container in &fact.containers {
                 if let ContainerState::Terminated { code, reason, message, .. } = &container.state {
-                    let what = if NOT_STARTED.contains(&&**reason) {
-                        format!(", container {} could not be started", container.name)
-                    } else {
-                        format!(", container {} exited with code {code}", container.name)
-                    };
-                    let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-                    out.push_str(&with_message(&format!("{what}{reason}"), message.as_ref()));
+                    let what = format!(", container {} {}", container.name, exit::words(*code, reason));
+                    out.push_str(&with_message(&what, message.as_ref()));
                 }
             }
             if let Some(node) = node {

@@ -96,6 +96,11 @@ pub enum Event {
         /// The queue objects, each with its report.
         queues: Vec<(JobKey, QueueReport)>,
     },
+    /// Jobs that wait in the queues for another reason than they show.
+    WaitsReported {
+        /// The jobs, each with its reason; `None`: it tells none.
+        jobs: Vec<(JobKey, Option<Text>)>,
+    },
     /// The coordinator dequeues a job.
     Dequeued {
         /// The job.
@@ -143,6 +148,7 @@ impl Event {
             Self::Allocated(_) => "Allocated",
             Self::Shared { .. } => "Shared",
             Self::Reported { .. } => "Reported",
+            Self::WaitsReported { .. } => "WaitsReported",
         }
     }
 }

@@ -129,6 +129,8 @@ pub enum Fact {
     ShareChanged(Box<ShareChange>),
     /// The jobs of the queue that this object is changed.
     QueueReported(Box<QueueReport>),
+    /// The job waits in its queue for this reason; the record named as cause decided it. `None`: for one that is not told.
+    WaitReported(Option<Text>),
     /// The coordinator dequeued the job; the record named as cause decided it.
     Dequeued,
     /// The log of a pod was read.
@@ -174,6 +176,7 @@ impl Fact {
             Self::QueuesAsked { .. } => "QueuesAsked",
             Self::ShareChanged(_) => "ShareChanged",
             Self::QueueReported(_) => "QueueReported",
+            Self::WaitReported(_) => "WaitReported",
             Self::Dequeued => "Dequeued",
             Self::Measured { .. } => "Measured",
             Self::NodeFound { .. } => "NodeFound",

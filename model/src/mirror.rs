@@ -7,7 +7,7 @@ use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
 use crate::progress::Lesson;
-use crate::share::{Charge, NodeRefusal, Share, Usage};
+use crate::share::{Charge, NodeRefusal, Share, ShareLoss, Usage};
 
 /// Members written to `status.trainyard` (or an annotation where the schema is not ours).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Mirror {
     pub refused: BTreeMap<Text, NodeRefusal>,
     /// Time since which its time limit stands still.
     pub limit_paused_at: Option<Timestamp>,
+    /// Reason for which the queues took its places away, until they grant some again.
+    pub share_loss: Option<Box<ShareLoss>>,
     /// Restarts of containers of pods that are gone.
     pub container_restarts: u32,
     /// Rounds in which failed pods were replaced, where a budget counts those.

@@ -209,6 +209,15 @@ pub struct ShareLoss {
     pub kind: LossKind,
     /// Job that gains by it, as `namespace/name`; absent when there is none.
     pub beneficiary: Option<Text>,
+    /// Job that loses them, as `namespace/name`; absent in records of older builds.
+    pub job: Option<Text>,
+}
+
+impl ShareLoss {
+    /// Returns a reason of a kind that names no job.
+    pub const fn of(kind: LossKind) -> Self {
+        Self { kind, beneficiary: None, job: None }
+    }
 }
 
 /// Kind of a reason for taking places away.

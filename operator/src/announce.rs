@@ -101,7 +101,8 @@ impl Operator {
         }
     }
 
-    fn tell(&mut self, key: &JobKey, kind: &str, reason: &str, message: &str, salt: u32) {
+    /// Creates a Kubernetes Event about a job.
+    pub(crate) fn tell(&mut self, key: &JobKey, kind: &str, reason: &str, message: &str, salt: u32) {
         // An Event about a job that does not exist has no reader.
         if !self.state.jobs.summary(key).is_some_and(|job| job.known && !job.gone) {
             return;
@@ -137,6 +138,6 @@ impl Operator {
 }
 
 /// Returns the FNV-1a hash in 32 bits (Fowler, Noll, Vo): part of an Event's name, the same in every process.
-fn fnv(text: &str) -> u32 {
+pub(crate) fn fnv(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

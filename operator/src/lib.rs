@@ -31,6 +31,7 @@ mod log;
 mod manifests;
 mod needs;
 mod operator;
+mod queue_events;
 mod recent;
 mod render;
 mod sources;

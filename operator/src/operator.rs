@@ -1,6 +1,6 @@
 //! The type `Operator`: its parts, and what callers do with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apis::{ApiAnswer, ApiCall, CallId, Observation, ObservedObject, Registry};
 use engine::State;
@@ -15,6 +15,7 @@ use crate::inbox::Inbox;
 use crate::launch::Launches;
 use crate::manifests::{Manifests, TranslatedSpecs};
 use crate::needs::Needs;
+use crate::queue_events::Standing;
 use crate::recent::RecentEnds;
 use crate::sources::Sources;
 use crate::step::Step;
@@ -90,6 +91,8 @@ pub struct Operator {
     pub(crate) steps: Vec<Step>,
     /// Kubernetes Events to create with this turn's calls.
     pub(crate) events: Vec<ApiCall>,
+    /// Jobs that this turn concerns, each as it stood with its queue before.
+    pub(crate) standings: BTreeMap<JobKey, Standing>,
 }
 
 impl Operator {
@@ -119,6 +122,7 @@ impl Operator {
             launches: Launches::default(),
             steps: Vec::new(),
             events: Vec::new(),
+            standings: BTreeMap::new(),
         })
     }
 

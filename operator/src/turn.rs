@@ -115,6 +115,7 @@ impl Operator {
             self.stage_job(&key, Vec::new(), now, &[], &mut records)?;
             touched.push(key);
         }
+        self.announce_standings();
         Ok((records, touched))
     }
 
@@ -160,6 +161,7 @@ impl Operator {
             matches!(fact, Fact::NodeChanged { .. } | Fact::ShareChanged(_) | Fact::Dequeued)
         };
         let mut causes: Vec<Position> = if facts.iter().any(has_cause) { causes.to_vec() } else { Vec::new() };
+        self.note_standing(key, false);
         for _ in 0..MAX_RECORDS {
             let before = (self.state.stamp, self.state.at);
             let from = self.state.jobs.summary(key).map_or(Phase::New, |job| job.phase);
@@ -203,6 +205,9 @@ impl Operator {
             let launch = launch.unwrap_or_default();
             self.steps.push(Step { position, job: key.clone(), from, phase, message, share, adopted, gone, launch });
             causes = vec![position];
+            if adopted {
+                self.note_standing(key, true);
+            }
             if ended {
                 break;
             }

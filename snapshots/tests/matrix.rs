@@ -36,7 +36,7 @@ const FACTS: [&str; 18] = [
 const OWNED: [&str; 2] = ["Owned", "OwnedGone"];
 
 /// Kinds of facts that only jobs with GPUs, with an autoscaler, with a model in local storage, or queues have.
-const RARE: [&str; 5] = ["ShareChanged", "QueueReported", "Dequeued", "Measured", "NodeFound"];
+const RARE: [&str; 6] = ["ShareChanged", "QueueReported", "WaitReported", "Dequeued", "Measured", "NodeFound"];
 
 #[test]
 fn every_phase_and_kind_of_fact() {

@@ -88,7 +88,7 @@ fn ddp(programs: &Path) -> Result<(), Problem> {
     println!("  undisturbed: {undisturbed}");
     let faults = [
         ("as the sample has it: rank 1 kills itself", None, None),
-        ("a rank killed from outside", Some("--fault=exit=torch-ddp-trainer-1:137@8s"), Some("exited with code 137")),
+        ("a rank killed from outside", Some("--fault=exit=torch-ddp-trainer-1:137@8s"), Some("SIGKILL, code 137")),
         ("the node lost", Some("--fault=node=local-1@8s"), Some("node local-1")),
     ];
     for (name, fault, sign) in faults {

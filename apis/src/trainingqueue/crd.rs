@@ -28,6 +28,7 @@ pub(super) fn crd() -> Value {
             column("Policy", "string", ".spec.policy", 1, "Policy of the scheduler."),
             column("Admitted", "integer", ".status.admitted", 0, "Jobs that hold places on nodes."),
             column("Pending", "integer", ".status.pending", 0, "Jobs that wait."),
+            column("GPUs", "string", ".status.gpus", 0, "GPUs in use, and its quota."),
             column("Age", "date", ".metadata.creationTimestamp", 0, "Time since the queue was created."),
         ],
         spec: loosened(strict_spec()),
@@ -123,6 +124,10 @@ fn status_schema() -> Value {
         ("admitted", field("integer", "Number of jobs that hold places on nodes.")),
         ("pending", field("integer", "Number of jobs that wait.")),
         ("usage", counts("GPUs in use, by resource: those of pods that are being deleted as well.")),
+        (
+            "gpus",
+            field("string", "GPUs in use, and after a slash its own quota; with several resources, of each by name."),
+        ),
         ("borrowed", counts("GPUs in use beyond the nominal quota, by resource.")),
         ("jobs", json!({"type": "array", "description": "The first 100 jobs that wait.", "items": job})),
         (

@@ -1,7 +1,9 @@
 //! Queue state -> `status`: a pure projection. Tests: `tests.rs`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use engine::Job;
-use model::{JobKey, QueueReport, WaitingJob};
+use model::{JobKey, QueueReport, Text, WaitingJob};
 use serde_json::{Map, Value, json};
 
 use super::TrainingQueue;
@@ -24,11 +26,28 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
     let usage: Map<String, Value> =
         report.usage.iter().map(|(resource, gpus)| (resource.to_string(), json!(gpus))).collect();
     status.insert("usage".to_owned(), Value::Object(usage));
+    status.insert("gpus".to_owned(), json!(gpus(job, report)));
     status.insert("borrowed".to_owned(), Value::Object(borrowed(job, report)));
     let jobs: Vec<Value> = (1..).zip(&report.waiting).map(|(place, job)| waiting(place, job)).collect();
     status.insert("jobs".to_owned(), Value::Array(jobs));
     status.insert(MIRROR.to_owned(), engine::wire::mirror_value(&job.mirror()));
     Value::Object(status)
+}
+
+/// Returns GPUs in use and the nominal quota, as a column shows them.
+fn gpus(job: &Job, report: &QueueReport) -> String {
+    let quota = job.spec().and_then(|spec| spec.queue.as_ref()).map(|queue| &queue.quota);
+    let nominal = |resource: &Text| quota.and_then(|quota| quota.get(resource)).map(|quota| quota.nominal);
+    let resources: BTreeSet<&Text> = quota.into_iter().flat_map(BTreeMap::keys).chain(report.usage.keys()).collect();
+    let of = |resource: &Text| {
+        let used = report.usage.get(resource).copied().unwrap_or_default();
+        nominal(resource).map_or_else(|| used.to_string(), |nominal| format!("{used}/{nominal}"))
+    };
+    match resources.iter().collect::<Vec<_>>().as_slice() {
+        [] => "0".to_owned(),
+        [resource] => of(resource),
+        all => all.iter().map(|resource| format!("{resource} {}", of(resource))).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// GPUs in use beyond the nominal quota, by resource.

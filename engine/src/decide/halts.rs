@@ -9,6 +9,7 @@ use crate::classify::DecisionContext;
 use crate::holding::Holding;
 use crate::holds::{Hold, SUSPENDED};
 use crate::job::Job;
+use crate::words::loss_words;
 
 /// Halts a job whose spec asks it to wait, and keeps it halted. Pods that run once, and what else the job owns, are prepared.
 pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
@@ -85,7 +86,7 @@ fn wait(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
 
 /// Returns what a job waits for that has neither a share nor an admission.
 fn awaited<'a>(job: &'a Job, spec: &'a JobSpec) -> Hold<'a> {
-    job.hold_of_gate().unwrap_or_else(|| Job::no_share(spec))
+    job.hold_of_gate().unwrap_or_else(|| job.no_share(spec))
 }
 
 fn loss_kind(holding: &Holding) -> LossKind {
@@ -93,19 +94,8 @@ fn loss_kind(holding: &Holding) -> LossKind {
 }
 
 fn words(loss: Option<&ShareLoss>, job: &Job) -> String {
-    let queue = job.queue().map_or_else(String::new, |queue| format!(" of queue {queue}"));
-    let Some(ShareLoss { kind, beneficiary }) = loss else { return format!("its GPUs{queue} were taken back") };
-    let gainer = beneficiary.as_ref().map_or("another job", |gainer| gainer);
-    match kind {
-        LossKind::Preempted => format!("preempted{queue}: its GPUs go to {gainer}"),
-        LossKind::Reclaimed => format!("reclaimed{queue}: the GPUs that it borrowed go to {gainer}"),
-        LossKind::Moved => "its pods move to other nodes".to_owned(),
-        LossKind::Resized => match beneficiary {
-            Some(gainer) => format!("its number of pods changes{queue}: GPUs go to {gainer}"),
-            None => format!("its number of pods changes{queue}"),
-        },
-        LossKind::NodesLost => "nodes are lost, and the others have no room for its pods".to_owned(),
-    }
+    let queue = || job.queue().map_or_else(String::new, |queue| format!(" of queue {queue}"));
+    loss.map_or_else(|| format!("its GPUs{} were taken back", queue()), |loss| loss_words(loss, job.queue()))
 }
 
 fn not_started(context: &DecisionContext<'_>, job: &Job) -> String {

@@ -39,7 +39,7 @@ fn progress(job: &Job, spec: &JobSpec) -> Vec<Event> {
     let mut events = Vec::new();
     let share = &job.holding.share;
     if job.holding.gated && share.is_empty() {
-        reconcile::show(job, Phase::Pending, Text::from(Job::no_share(spec).to_string()), &mut events);
+        reconcile::show(job, Phase::Pending, Text::from(job.no_share(spec).to_string()), &mut events);
         return events;
     }
     let is_granted = |slot: &&SlotId| !job.holding.gated || share.node(slot).is_some();
@@ -64,7 +64,7 @@ fn cleared(job: &Job, spec: &JobSpec) -> Vec<Event> {
     if spec.suspended {
         reconcile::show(job, Phase::Suspended, Text::from(SUSPENDED), &mut events);
     } else {
-        reconcile::show(job, Phase::Pending, Text::from(Job::no_share(spec).to_string()), &mut events);
+        reconcile::show(job, Phase::Pending, Text::from(job.no_share(spec).to_string()), &mut events);
     }
     events
 }

@@ -77,7 +77,10 @@ pub fn event_words(event: &Event) -> Option<String> {
             format!("its jobs: {pending} pending, {running} running on {gpus} GPUs, {finished} finished")
         }
         Event::Stalled { message: Some(message) } => message.to_string(),
-        Event::Stalled { message: None } | Event::MessageChanged { .. } | Event::Reported { .. } => return None,
+        Event::Stalled { message: None }
+        | Event::MessageChanged { .. }
+        | Event::Reported { .. }
+        | Event::WaitsReported { .. } => return None,
     })
 }
 

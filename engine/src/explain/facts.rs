@@ -48,6 +48,7 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::Adopted(_)
         | Fact::QueuesAsked { .. }
         | Fact::ShareChanged(_)
+        | Fact::WaitReported(_)
         | Fact::Dequeued
         | Fact::Measured { .. }
         | Fact::NodeFound { .. }
@@ -70,6 +71,7 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
             return None;
         }
         Fact::ShareChanged(change) => share_words(change),
+        Fact::WaitReported(why) => format!("waits: {}", why.as_ref()?),
         Fact::QueueReported(report) => format!("{} jobs hold places, {} wait", report.admitted, report.pending),
         Fact::Spec(spec) => match &spec.spec {
             Ok(spec) => {

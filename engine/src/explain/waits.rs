@@ -44,7 +44,8 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
         let words = |hold: crate::Hold<'_>| {
             let waits = matches!(hold, crate::Hold::NoShare { .. });
             let why = waits.then(|| crate::queues::report::why_waiting(state, key, state.at)).flatten();
-            why.unwrap_or_else(|| hold.to_string())
+            let lost = || job.loss_words().map_or_else(String::new, |loss| format!("{loss}; "));
+            why.map_or_else(|| hold.to_string(), |why| format!("{}{why}", lost()))
         };
         let held = spec.groups.iter().filter_map(|group| job.hold(spec, group));
         for hold in held.map(words) {

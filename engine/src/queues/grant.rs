@@ -201,8 +201,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let queues = &state.queues;
     let mut changes: BTreeMap<JobKey, ShareChange> = BTreeMap::new();
     let mut grows: Vec<(&JobKey, &Holder, &Target)> = Vec::new();
-    let nothing =
-        Target { share: Share::default(), why: Some(ShareLoss { kind: LossKind::Resized, beneficiary: None }) };
+    let nothing = Target { share: Share::default(), why: Some(ShareLoss::of(LossKind::Resized)) };
     for (key, holder) in queues.holders.iter().filter(|(_, holder)| holder.wants || holder.is_idle()) {
         let share = seen.get(key).unwrap_or(&holder.share);
         let target = if holder.is_idle() { Some(&nothing) } else { queues.targets.get(key) };
@@ -215,7 +214,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         {
             if let Some((kept, why)) = taken_away(state, holder, share, target, now) {
                 change.share = kept;
-                change.why = Some(why);
+                change.why = Some(ShareLoss { job: Some(round::named(key)), ..why });
             }
             if change.share != target.share {
                 grows.push((key, holder, target));
@@ -248,7 +247,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
             Some(ShareChange {
                 share: Share::default(),
                 target: Some(target.share.clone()),
-                why: Some(resized(target)),
+                why: Some(ShareLoss { job: Some(round::named(key)), ..resized(target) }),
             })
         } else {
             Some(granted(target))
@@ -274,7 +273,7 @@ fn taken_away(
     let view = state.node_view();
     let stays = |node: &Text| !node.is_empty() && view.trouble(node, now) != Some(NodeTrouble::Lost);
     let moves = share.cells().any(|(slot, node)| target.share.node(&slot).is_some_and(|to| to != node) && stays(node));
-    let why = |kind| target.why.clone().unwrap_or(ShareLoss { kind, beneficiary: None });
+    let why = |kind| target.why.clone().unwrap_or_else(|| ShareLoss::of(kind));
     if share.is_empty() {
         return None;
     }
@@ -302,7 +301,7 @@ fn taken_away(
 /// Returns the reason for which all pods of a job go to get another number of them.
 fn resized(target: &Target) -> ShareLoss {
     let beneficiary = target.why.as_ref().and_then(|why| why.beneficiary.clone());
-    ShareLoss { kind: LossKind::Resized, beneficiary }
+    ShareLoss { beneficiary, ..ShareLoss::of(LossKind::Resized) }
 }
 
 #[cfg(test)]

@@ -178,6 +178,13 @@ impl Queues {
         self.holders.iter().filter(move |(_, holder)| has_place(holder)).map(|(key, _)| key)
     }
 
+    /// Returns the job of a name, `namespace/name`, that holds or wants places.
+    pub fn job_named(&self, name: &str) -> Option<&JobKey> {
+        let (namespace, name) = name.split_once('/')?;
+        let named = |key: &&JobKey| &*key.namespace == namespace && &*key.name == name;
+        self.holders.keys().filter(named).max_by_key(|key| self.targets.contains_key(*key))
+    }
+
     /// Asks for a round, because nodes changed. `at`: the time at which they count as changed.
     pub(crate) fn nodes_changed(&mut self, at: Option<Timestamp>) {
         self.pace.round = true;
@@ -328,7 +335,7 @@ impl State {
             self.apply_dequeue(turns);
             return Ok(());
         }
-        if matches!(event, Event::Shared { .. } | Event::Reported { .. }) {
+        if matches!(event, Event::Shared { .. } | Event::Reported { .. } | Event::WaitsReported { .. }) {
             return Ok(());
         }
         Err(ApplyError::Misplaced { event: event.name() })
@@ -384,6 +391,10 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     }
     state.queues.pace.grants = false;
     let changes = grant::decide(state, &seen, now);
+    let reasons = report::wait_reasons(state, waits.as_ref(), &changes);
+    if !reasons.is_empty() {
+        events.push(Event::WaitsReported { jobs: reasons });
+    }
     if !changes.is_empty() {
         events.push(Event::Shared { changes });
     }
@@ -410,9 +421,13 @@ pub fn follow_ups(events: &[Event]) -> impl Iterator<Item = (&JobKey, Fact)> {
         events.iter().filter_map(|event| if let Event::Reported { queues } = event { Some(queues) } else { None });
     let dequeued =
         events.iter().filter_map(|event| if let Event::Dequeued { job, .. } = event { Some(job) } else { None });
+    let reasons =
+        events.iter().filter_map(|event| if let Event::WaitsReported { jobs } = event { Some(jobs) } else { None });
+    let reasons = reasons.flatten().map(|(key, why)| (key, Fact::WaitReported(why.clone())));
     let changes = changes.flatten().map(|(key, change)| (key, Fact::ShareChanged(Box::new(change.clone()))));
     let dequeued = dequeued.map(|job| (job, Fact::Dequeued));
     dequeued
+        .chain(reasons)
         .chain(changes)
         .chain(reports.flatten().map(|(key, report)| (key, Fact::QueueReported(Box::new(report.clone())))))
 }

@@ -2,9 +2,9 @@
 //!
 //! Derived; the part that objects show is recorded when it changes. Tests: through [`super`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, Text, Timestamp, WaitingJob};
+use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, ShareChange, Text, Timestamp, WaitingJob};
 use scheduler::desk::Reason;
 
 use super::forecast::{self, Start, Starts};
@@ -14,6 +14,9 @@ use crate::state::State;
 
 /// Jobs that wait which a report names.
 const MAX_NAMED: usize = 100;
+
+/// Jobs of a queue that tell themselves why they wait: those that come next. Numbers change with each round, and each change is a write.
+const MAX_TOLD: usize = 20;
 
 /// State of one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +117,7 @@ pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String
     let resource = &state.queues.holders.get(key)?.resource;
     let leaving = leaving(state, key, resource);
     if let Some(target) = state.queues.targets.get(key).filter(|target| !target.share.is_empty()) {
-        return Some(format!("{} once there is room{leaving}", target.share));
+        return Some(format!("{}, once they are free{leaving}", target.share));
     }
     let waits = round::decide(state, &grant::seen(state), now).waits;
     let mut all = waits.iter().flat_map(|(queue, jobs)| jobs.iter().map(move |job| (queue, job)));
@@ -122,6 +125,39 @@ pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String
     let queue = if queue.is_empty() { String::new() } else { format!(" of queue {queue}") };
     let start = forecast::starts(state, now, forecast::ON_DEMAND).get(key).map(|start| format!("; {start}"));
     Some(format!("place {}{queue}: {waiting}{leaving}{}", waiting.wait.place, start.unwrap_or_default()))
+}
+
+/// Returns the jobs that wait for another reason than they tell, each with the reason. `waits`: those of a round, where there was one.
+/// `changes`: those of shares that follow.
+pub(super) fn wait_reasons(
+    state: &State,
+    waits: Option<&Waits>,
+    changes: &[(JobKey, ShareChange)],
+) -> Vec<(JobKey, Option<Text>)> {
+    let told = waits.into_iter().flatten().flat_map(|(_, jobs)| jobs.iter().take(MAX_TOLD));
+    let told: BTreeMap<&JobKey, &Waiting> = told.map(|(key, waiting)| (key, waiting)).collect();
+    let starting = changes.iter().filter(|(_, change)| !change.share.is_empty());
+    let starting: BTreeSet<&JobKey> = starting.map(|(key, _)| key).collect();
+    let mut reasons = Vec::new();
+    for (key, holder) in state.queues.holders.iter().filter(|(_, holder)| holder.wants && holder.share.is_empty()) {
+        let Some(job) = state.jobs.live(key).filter(|job| job.holding.gated && !starting.contains(key)) else {
+            continue;
+        };
+        let target = state.queues.targets.get(key).filter(|target| !target.share.is_empty());
+        let why = match (target, told.get(key)) {
+            // What is decided is granted once the job is fenced: only after that it may wait for room.
+            (Some(_), _) if !job.is_fenced(state.stamp.term) => continue,
+            (Some(target), _) => Some(format!("{}, once they are free", target.share)),
+            (None, Some(waiting)) => Some(waiting.to_string()),
+            (None, None) if waits.is_none() => continue,
+            (None, None) => None,
+        };
+        let why = why.map(|why| Text::from(format!("{why}{}", leaving(state, key, &holder.resource))));
+        if job.wait_reason != why {
+            reasons.push((key.clone(), why));
+        }
+    }
+    reasons
 }
 
 /// Returns in words the GPUs that come back when pods of other jobs are gone; empty when there are none.

@@ -400,8 +400,8 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         }
         let why = target.change.as_ref().and_then(|change| {
             let gainer = change.beneficiary.as_ref().and_then(|id| names.get(id));
-            let beneficiary = gainer.map(|key| Text::from(format!("{}/{}", key.namespace, key.name)));
-            Some(ShareLoss { kind: loss_kind(change.why)?, beneficiary })
+            let beneficiary = gainer.map(|key| named(key));
+            Some(ShareLoss { kind: loss_kind(change.why)?, beneficiary, job: Some(named(asked.key)) })
         });
         decided.allocation.targets.push((asked.key.clone(), Target { share, why }));
     }
@@ -409,6 +409,11 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         decided.allocation.memory = Text::from(serde_json::to_string(&answer.memory).unwrap_or_default());
     }
     decided
+}
+
+/// Returns the name of a job as messages tell it.
+pub(super) fn named(key: &JobKey) -> Text {
+    Text::from(format!("{}/{}", key.namespace, key.name))
 }
 
 const fn loss_kind(why: Why) -> Option<LossKind> {

@@ -6,8 +6,9 @@
 use model::fact::Adopted;
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Demand, Dependency, Edits, Event, Fact, GroupSpec, JobSpec,
-    Keep, Kind, Mirror, Noted, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, Reached, Running, Usage,
+    Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Demand, Dependency, Edits, Event, Fact, GroupSpec, JobKey,
+    JobSpec, Keep, Kind, Mirror, Noted, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, Reached, Running,
+    ShareChange, ShareLoss, Target, Usage,
 };
 
 /// Returns the oldest format that can hold a record of these facts and events.
@@ -47,7 +48,9 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
         }
-        Fact::Adopted(adopted) if adopted.mirror.limit_paused_at.is_some() || !adopted.mirror.refused.is_empty() => 7,
+        Fact::Adopted(adopted) if adoption7(&adopted.mirror) => 7,
+        Fact::ShareChanged(change) if change.why.as_ref().is_some_and(loss7) => 7,
+        Fact::WaitReported(_) => 7,
         Fact::Adopted(adopted) if adopted.mirror.scaling.is_some() => 6,
         Fact::Adopted(adopted) if adoption5(&adopted.mirror) => 5,
         Fact::Adopted(adopted) if adoption4(adopted) => 4,
@@ -88,6 +91,9 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
 /// Returns the oldest format that can hold an event.
 pub(crate) fn of_event(event: &Event) -> u16 {
     match event {
+        Event::WaitsReported { .. } => 7,
+        Event::Allocated(allocation) if targets7(&allocation.targets) => 7,
+        Event::Shared { changes } if changes7(changes) => 7,
         Event::Autoscaled(_) | Event::NodeDropped => 6,
         Event::Reported { queues } if queues.iter().any(|(_, report)| !report.lessons.is_empty()) => 5,
         Event::UsersCounted(_) | Event::Dequeued { .. } => 5,
@@ -221,6 +227,23 @@ fn cause4(decision: &Decision) -> bool {
 fn config4(config: &model::Config) -> bool {
     let model::Config { ignores_capacity, quiet_ms, start_timeout_ms, .. } = config;
     *ignores_capacity || *quiet_ms > 0 || *start_timeout_ms != model::Config::default().start_timeout_ms
+}
+
+fn adoption7(mirror: &Mirror) -> bool {
+    mirror.limit_paused_at.is_some() || mirror.share_loss.is_some() || !mirror.refused.is_empty()
+}
+
+/// Returns true for a loss that names the job that loses.
+const fn loss7(loss: &ShareLoss) -> bool {
+    loss.job.is_some()
+}
+
+fn targets7(targets: &[(JobKey, Target)]) -> bool {
+    targets.iter().any(|(_, target)| target.why.as_ref().is_some_and(loss7))
+}
+
+fn changes7(changes: &[(JobKey, ShareChange)]) -> bool {
+    changes.iter().any(|(_, change)| change.why.as_ref().is_some_and(loss7))
 }
 
 fn adoption5(mirror: &Mirror) -> bool {

@@ -113,6 +113,9 @@ fn a_record_has_the_oldest_format_that_can_hold_it() {
     for fact in values7::facts().into_iter().chain(values7::cluster_facts()) {
         assert_eq!(version(vec![fact.clone()], vec![]), 7, "{fact:?}");
     }
+    for event in values7::events() {
+        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 7, "{event:?}");
+    }
     // A state remembers what it was folded from.
     let mut state = State::default();
     state.take_in(&Scope::Job(values::key()), &values2::facts()[0]);

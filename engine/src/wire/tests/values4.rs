@@ -31,7 +31,7 @@ fn share() -> Share {
 }
 
 fn loss(kind: LossKind) -> ShareLoss {
-    ShareLoss { kind, beneficiary: Some("ns/k".into()) }
+    ShareLoss { beneficiary: Some("ns/k".into()), ..ShareLoss::of(kind) }
 }
 
 fn quota() -> BTreeMap<model::Text, QuotaSpec> {

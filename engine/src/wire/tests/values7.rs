@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, Mirror, NodeFact, NodeRefusal, NodeSelectorTerm,
-    PodFact, PodHolding, PodPhase, PodRequirements, RestartPolicy, Taint, Timestamp, Toleration,
+    Allocation, Event, Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, LossKind, Mirror, NodeFact,
+    NodeRefusal, NodeSelectorTerm, PodFact, PodHolding, PodPhase, PodRequirements, RestartPolicy, Share, ShareChange,
+    ShareLoss, Taint, Target, Timestamp, Toleration,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -47,7 +48,10 @@ pub(super) fn facts() -> Vec<Fact> {
     };
     let refusal = NodeRefusal { times: 1, until: Timestamp(12), words: "no".into() };
     let refused = BTreeMap::from([("n1".into(), refusal)]);
+    let loss = ShareLoss { job: Some("ns/j".into()), ..ShareLoss::of(LossKind::Preempted) };
     let mirror = Mirror { limit_paused_at: Some(Timestamp(11)), refused, ..values::mirror() };
+    let lost = Mirror { share_loss: Some(Box::new(loss.clone())), ..values::mirror() };
+    let change = ShareChange { share: Share::default(), target: None, why: Some(loss) };
     let adopted = Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     let group = GroupSpec { restart: RestartPolicy::OnNodeLost, ..GroupSpec::default() };
     let on_node_lost = spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() });
@@ -59,6 +63,10 @@ pub(super) fn facts() -> Vec<Fact> {
         holding(Some("q".into())),
         holding(None),
         adopted,
+        Fact::Adopted(Box::new(Adopted { mirror: lost, ..values::adopted() })),
+        Fact::ShareChanged(Box::new(change)),
+        Fact::WaitReported(Some("no room".into())),
+        Fact::WaitReported(None),
     ]
 }
 
@@ -73,15 +81,28 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
     ]
 }
 
+/// Events each of which needs format 7.
+pub(super) fn events() -> Vec<Event> {
+    let loss = ShareLoss { job: Some("ns/j".into()), ..ShareLoss::of(LossKind::Reclaimed) };
+    let target = Target { share: Share::default(), why: Some(loss.clone()) };
+    let change = ShareChange { share: Share::default(), target: None, why: Some(loss) };
+    vec![
+        Event::WaitsReported { jobs: vec![(key(), Some("no room".into())), (key(), None)] },
+        Event::Allocated(Box::new(Allocation { targets: vec![(key(), target)], memory: "".into() })),
+        Event::Shared { changes: vec![(key(), change)] },
+    ]
+}
+
 /// A record of all of them.
 pub(super) fn record() -> Record {
-    Record { facts: facts().into_iter().chain(cluster_facts()).collect(), ..values::record() }
+    Record { facts: facts().into_iter().chain(cluster_facts()).collect(), events: events(), ..values::record() }
 }
 
 /// A state with every member that format 7 adds.
 pub(crate) fn state() -> State {
     let refusal = NodeRefusal { times: 2, until: Timestamp(9), words: "no".into() };
     let holding = Holding { refused: BTreeMap::from([("n1".into(), refusal)]), ..Holding::default() };
-    let job = Job { holding, limit_paused_at: Some(Timestamp(10)), ..Job::default() };
+    let wait_reason = Some("no room".into());
+    let job = Job { holding, limit_paused_at: Some(Timestamp(10)), wait_reason, ..Job::default() };
     State { stamp: stamp(22), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 7, ..State::default() }
 }

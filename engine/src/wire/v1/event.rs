@@ -9,7 +9,7 @@ use serde_with::serde_as;
 use super::autoscaler::{Autoscaled, Scaling};
 use super::job::NodeRefusal;
 use super::progress::Lesson;
-use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, Usage, UserCounts};
+use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, ShareLoss, Usage, UserCounts};
 use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
 
@@ -89,6 +89,9 @@ pub(crate) enum Event {
     Reported {
         #[serde_as(as = "Vec<(_, QueueReport)>")]
         queues: Vec<(model::JobKey, model::QueueReport)>,
+    },
+    WaitsReported {
+        jobs: Vec<(model::JobKey, Option<Text>)>,
     },
     Dequeued {
         job: model::JobKey,
@@ -242,6 +245,9 @@ pub(crate) struct Mirror {
     admitted_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     limit_paused_at: Option<Timestamp>,
+    #[serde_as(as = "Option<Box<ShareLoss>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share_loss: Option<Box<model::ShareLoss>>,
     #[serde_as(as = "BTreeMap<_, NodeRefusal>")]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     refused: BTreeMap<Text, model::NodeRefusal>,

@@ -108,6 +108,7 @@ pub(crate) enum Fact {
     },
     ShareChanged(#[serde_as(as = "Box<ShareChange>")] Box<model::ShareChange>),
     QueueReported(#[serde_as(as = "Box<QueueReport>")] Box<model::QueueReport>),
+    WaitReported(Option<Text>),
     Dequeued,
     Measured {
         #[serde(default, skip_serializing_if = "Option::is_none")]

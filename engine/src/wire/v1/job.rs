@@ -141,6 +141,8 @@ pub(crate) struct Job {
     #[serde_as(as = "Option<Box<JobStorage>>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     storage: Option<Box<crate::storage::JobStorage>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_reason: Option<Text>,
     /// Derived: not written.
     #[serde(skip)]
     quota_short: Option<Text>,

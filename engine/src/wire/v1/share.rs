@@ -161,6 +161,8 @@ pub(super) struct ShareLoss {
     kind: model::LossKind,
     #[serde(rename = "for", default, skip_serializing_if = "Option::is_none")]
     beneficiary: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    job: Option<Text>,
 }
 
 #[derive(Serialize, Deserialize)]

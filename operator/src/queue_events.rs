@@ -1,0 +1,93 @@
+//! Kubernetes Events about a job and its queue: `Queued`, `Admitted`, `Preempted`, `Requeued`, alike for every API.
+//!
+//! A job is looked at before a turn and after it, so that one which is admitted at once is not reported as queued. Best effort, as all
+//! Events are. It must not decide. Tests: the scenarios of TrainingQueue.
+
+use engine::{Hold, Job};
+use model::{JobKey, LossKind, Stamp};
+
+use crate::announce::fnv;
+use crate::operator::Operator;
+
+/// Where a job stands with the queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It neither holds places nor waits for some.
+    Outside,
+    /// It waits for places.
+    Waiting,
+    /// It holds places.
+    Admitted,
+}
+
+impl Standing {
+    fn of(job: Option<&Job>) -> Self {
+        let job = job.filter(|job| job.gate().is_none() && job.ending().is_none() && !job.phase.is_terminal());
+        match job {
+            Some(job) if !job.holding.share.is_empty() => Self::Admitted,
+            Some(job) if wait(job).is_some() && !is_at_hand(job) => Self::Waiting,
+            _ => Self::Outside,
+        }
+    }
+}
+
+/// Returns true if places were decided for a job whose object was not written yet: they are granted with the answer, if they are free.
+fn is_at_hand(job: &Job) -> bool {
+    job.holding.has_target && job.acked_stamp == Stamp::default()
+}
+
+/// Returns the hold of a job that waits for places.
+fn wait(job: &Job) -> Option<Hold<'_>> {
+    let spec = job.spec()?;
+    let mut holds = spec.groups.iter().filter_map(|group| job.hold(spec, group));
+    holds.find(|hold| matches!(hold, Hold::NoShare { .. }))
+}
+
+impl Operator {
+    /// Notes where a job stands, before the first record of a turn about it. What came before an adoption was reported then.
+    pub(crate) fn note_standing(&mut self, key: &JobKey, adopted: bool) {
+        if adopted || !self.standings.contains_key(key) {
+            let standing = Standing::of(self.state.job(key).as_deref());
+            self.standings.insert(key.clone(), standing);
+        }
+    }
+
+    /// Creates Kubernetes Events about the jobs that stand otherwise with their queues than before the turn.
+    pub(crate) fn announce_standings(&mut self) {
+        for (key, before) in std::mem::take(&mut self.standings) {
+            let Some(job) = self.state.job(&key) else { continue };
+            let now = Standing::of(Some(&job));
+            if now == before {
+                continue;
+            }
+            let salt = fnv(&job.holding.at.map(|at| at.0).unwrap_or_default().to_string());
+            let loss = job.holding.loss.as_ref().filter(|_| before == Standing::Admitted);
+            let loss = loss.filter(|loss| matches!(loss.kind, LossKind::Preempted | LossKind::Reclaimed));
+            let preempted = loss.and_then(|loss| Some((job.loss_words()?, loss.beneficiary.clone())));
+            let reported = match now {
+                Standing::Waiting => {
+                    let reason = if job.holding.at.is_some() { "Requeued" } else { "Queued" };
+                    wait(&job).map(|hold| (reason, format!("{hold:#}")))
+                }
+                Standing::Admitted => match job.queue() {
+                    Some(queue) => Some(("Admitted", format!("admitted by queue {queue}: {}", job.holding.share))),
+                    // Without a queue of its own a job that starts at once was not aware of any.
+                    None if before == Standing::Outside => None,
+                    None => Some(("Admitted", format!("admitted: {}", job.holding.share))),
+                },
+                Standing::Outside => None,
+            };
+            drop(job);
+            if let Some((message, beneficiary)) = preempted {
+                let gainer = beneficiary.and_then(|name| self.state.queues.job_named(&name).cloned());
+                self.tell(&key, "Normal", "Preempted", &message, salt);
+                if let Some(gainer) = gainer {
+                    self.tell(&gainer, "Normal", "Preempted", &message, salt);
+                }
+            }
+            if let Some((reason, message)) = reported {
+                self.tell(&key, "Normal", reason, &message, salt);
+            }
+        }
+    }
+}
