@@ -52,6 +52,20 @@ impl Default for Options {
     }
 }
 
+/// Kinds that clusters serve: the built-in ones, and those that were registered. Clusters share what is compiled of them.
+#[derive(Debug, Clone, Default)]
+pub struct ServedKinds(Kinds);
+
+impl ServedKinds {
+    /// Adds the custom kind that a `CustomResourceDefinition` describes, as [`Cluster::register`] does.
+    ///
+    /// # Errors
+    /// As for [`Cluster::register`].
+    pub fn register(&mut self, crd: &Value) -> Result<(), DefinitionError> {
+        self.0.register(crd)
+    }
+}
+
 /// A Kubernetes cluster in memory: API server, watches, garbage collector, and scheduler and kubelet, manual or automatic.
 pub struct Cluster {
     pub(crate) mode: Mode,
@@ -129,6 +143,12 @@ impl Cluster {
     pub fn register(&mut self, crd: &Value) -> Result<(), DefinitionError> {
         self.redefined = true;
         self.kinds.register(crd)
+    }
+
+    /// Serves these kinds, and no others.
+    pub fn set_kinds(&mut self, kinds: &ServedKinds) {
+        self.redefined = true;
+        self.kinds = kinds.0.clone();
     }
 
     /// The virtual clock.

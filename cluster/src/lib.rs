@@ -41,7 +41,7 @@ mod store;
 mod user;
 mod watch;
 
-pub use cluster::{Cluster, Mode, Options};
+pub use cluster::{Cluster, Mode, Options, ServedKinds};
 pub use error::{DefinitionError, Error, FileError};
 pub use fault::{FailRule, FailRules, FailVerb};
 pub use file::ClusterFile;

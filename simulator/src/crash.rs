@@ -3,6 +3,7 @@
 //! Owns the countdown and the wrapper around a log; what happens after a crash is `simulation`'s. Tests: `simulation`'s, and the
 //! crash sweep of the `snapshots` package.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use event_log::{Error, EventLog, Head, NewRecord, WriteHook};
@@ -55,6 +56,9 @@ pub struct CrashPlan {
     calls: u32,
     crashes: Vec<Crash>,
     met: Option<(LogAfterCrash, bool)>,
+    /// True if nothing that outlives the process changed since the last append or call.
+    follows: bool,
+    following_calls: BTreeSet<u32>,
 }
 
 impl CrashPlan {
@@ -68,9 +72,27 @@ impl CrashPlan {
         self.crashes.retain(|crash| crash.anywhere);
     }
 
-    /// Returns the number of appends and of calls so far.
+    /// Returns the number of appends and of calls since the count began.
     pub const fn counted(&self) -> (u32, u32) {
         (self.appends, self.calls)
+    }
+
+    /// Returns the numbers of the calls before which a crash leaves what one after the append or call before them leaves.
+    pub const fn following_calls(&self) -> &BTreeSet<u32> {
+        &self.following_calls
+    }
+
+    /// Begins the count again.
+    pub fn count_again(&mut self) {
+        self.appends = 0;
+        self.calls = 0;
+        self.following_calls.clear();
+        self.follows = false;
+    }
+
+    /// Notes that something changed that outlives the process: the cluster moved, or the state was cached.
+    pub const fn separate(&mut self) {
+        self.follows = false;
     }
 
     /// Takes the crash since the last call, and whether its append or call took effect.
@@ -97,9 +119,15 @@ impl CrashPlan {
         if verdict != CrashOutcome::CrashedBefore {
             match boundary {
                 Boundary::Append => self.appends = self.appends.saturating_add(1),
-                Boundary::Call => self.calls = self.calls.saturating_add(1),
+                Boundary::Call => {
+                    self.calls = self.calls.saturating_add(1);
+                    if self.follows {
+                        self.following_calls.insert(self.calls);
+                    }
+                }
             }
         }
+        self.follows = verdict == CrashOutcome::Completes;
         verdict
     }
 }
@@ -180,5 +208,24 @@ mod tests {
         crash_plan.take();
         assert_eq!(crash_plan.next(Boundary::Call), CrashOutcome::Completes);
         assert!(!crash_plan.is_met());
+    }
+
+    #[test]
+    fn a_call_follows_what_came_before_it_in_its_turn() {
+        let mut crash_plan = CrashPlan::default();
+        let calls = |crash_plan: &CrashPlan| crash_plan.following_calls().iter().copied().collect::<Vec<_>>();
+        crash_plan.next(Boundary::Call);
+        crash_plan.next(Boundary::Call);
+        crash_plan.separate();
+        crash_plan.next(Boundary::Append);
+        crash_plan.next(Boundary::Call);
+        crash_plan.next(Boundary::Append);
+        crash_plan.separate();
+        crash_plan.next(Boundary::Call);
+        assert_eq!(calls(&crash_plan), [2, 3]);
+        crash_plan.count_again();
+        crash_plan.next(Boundary::Call);
+        crash_plan.next(Boundary::Call);
+        assert_eq!(calls(&crash_plan), [2]);
     }
 }

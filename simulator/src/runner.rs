@@ -4,10 +4,11 @@
 //! [`Simulation`] is `verbs`'; judging the outcome is `check`'s.
 //! Tests: `tests/runner.rs`, and every scenario of `fixtures`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use apis::ApiError;
+use cluster::ServedKinds;
 use event_log::MemoryDisk;
 use model::{JobKey, Phase, Text};
 use serde_json::Value;
@@ -127,8 +128,10 @@ pub struct Outcome {
     pub log_digest: String,
     /// Disk of that log.
     pub log: MemoryDisk,
-    /// Appends and calls that took place.
+    /// Appends and calls that took place after the operator's start.
     pub counted: (u32, u32),
+    /// Numbers of the calls before which a crash leaves what one after the append or call before them leaves.
+    pub following_calls: BTreeSet<u32>,
     /// Every record of a job in the log, oldest first; only of a run without an extra crash.
     pub transitions: Vec<Transition>,
     /// State of the operator at the end.
@@ -170,7 +173,16 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
 /// # Errors
 /// As for [`run`].
 pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome, Error> {
-    let mut simulation = Simulation::new(&scenario.nodes, settings::flags::config(&scenario.flags)?)?;
+    run_with(scenario, conditions, &Simulation::served_kinds()?)
+}
+
+/// Runs a scenario as [`run_under`] does, with kinds that were [registered](Simulation::served_kinds) before: many runs share them.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_with(scenario: &Scenario, conditions: Conditions, kinds: &ServedKinds) -> Result<Outcome, Error> {
+    let config = settings::flags::config(&scenario.flags)?;
+    let mut simulation = Simulation::with_kinds(&scenario.nodes, config, kinds)?;
     translate_by_flags(&mut simulation, scenario)?;
     simulation.set_max_in_flight(conditions.max_in_flight);
     simulation.set_status_interval(conditions.status_interval_ms)?;
@@ -211,6 +223,7 @@ fn run_in<G: ClusterBackend>(
 ) -> Result<Outcome, Error> {
     // The operator is up before anything happens.
     simulation.settle()?;
+    simulation.crash_plan().lock().count_again();
     if let Some(crash) = crash {
         simulation.crash_plan().lock().add(crash);
     }
@@ -276,7 +289,11 @@ impl<G: ClusterBackend> Runner<'_, G> {
         outcome.objects = self.simulation.backend.cluster().objects();
         (outcome.log_records, outcome.log_digest) = self.simulation.log_summary();
         outcome.log = self.simulation.disk();
-        outcome.counted = self.simulation.crash_plan().lock().counted();
+        {
+            let crash_plan = self.simulation.crash_plan().lock();
+            outcome.counted = crash_plan.counted();
+            outcome.following_calls.clone_from(crash_plan.following_calls());
+        }
         if self.traced {
             outcome.transitions = self.simulation.transitions()?;
             outcome.state = self.simulation.operator().map(|operator| operator.state().clone()).unwrap_or_default();

@@ -10,7 +10,7 @@ mod hooks;
 use std::collections::BTreeMap;
 
 use apis::{ApiCall, Registry};
-use cluster::Cluster;
+use cluster::{Cluster, ServedKinds};
 use embedded::{EmbeddedCluster, Settled, settle};
 use engine::{Record, Scope, State};
 use event_log::{EventLog, HookedLog, MemoryDisk, MemoryLog};
@@ -114,10 +114,31 @@ impl Simulation {
     /// # Errors
     /// When a served API's definition does not register.
     pub fn new(nodes: &[NodeSpec], config: Config) -> Result<Self, Error> {
+        Self::with_kinds(nodes, config, &Self::served_kinds()?)
+    }
+
+    /// Returns the kinds that a cluster with every API serves.
+    ///
+    /// # Errors
+    /// When the definition of an API does not register.
+    pub fn served_kinds() -> Result<ServedKinds, Error> {
+        let mut kinds = ServedKinds::default();
+        for api in Registry::all().iter() {
+            kinds.register(&api.crd()).map_err(embedded::Error::from)?;
+        }
+        Ok(kinds)
+    }
+
+    /// Creates the same with kinds that were registered before.
+    ///
+    /// # Errors
+    /// When the operator cannot be opened.
+    pub fn with_kinds(nodes: &[NodeSpec], config: Config, kinds: &ServedKinds) -> Result<Self, Error> {
         let gpus = nodes.iter().map(|node| node.gpus).max().unwrap_or_default();
         let nodes = nodes.iter().map(cluster::NodeSpec::from);
-        let cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });
-        let backend = EmbeddedCluster::serving(cluster, &Registry::all()).map_err(embedded::Error::from)?;
+        let mut cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });
+        cluster.set_kinds(kinds);
+        let backend = EmbeddedCluster::new(cluster, &Registry::all());
         let has_gpus = gpus > 0;
         Ok(Self { audit: has_gpus.then(Audit::default), ..Self::on(backend, config)? })
     }

@@ -9,8 +9,9 @@ use model::Timestamp;
 use serde_json::Value;
 
 use crate::crash::{Crash, LogAfterCrash};
-use crate::runner::{Conditions, Outcome, run_under};
+use crate::runner::{Conditions, Outcome, run_with};
 use crate::scenario::{Action, Boundary, Scenario};
+use crate::simulation::Simulation;
 use crate::state;
 use crate::text::OWN_PREFIX;
 
@@ -24,8 +25,9 @@ pub struct Sweep {
 }
 
 /// Crashes the process before and after every append and every call of a scenario, `stride` apart, once for each of
-/// these aftermaths, under these conditions besides. A scenario that cannot be run to its end has no points, nor has one whose
-/// `expect.crash` says so.
+/// these aftermaths, under these conditions besides. A call that follows an append or another call of its turn has one crash
+/// alone, after it: a crash before it is the same as one after the other. A scenario that cannot be run to its end has no points,
+/// nor has one whose `expect.crash` says so.
 pub fn sweep(scenario: &Scenario, logs_after: &[LogAfterCrash], stride: u32, usual: Conditions) -> Sweep {
     let may = &scenario.expect.crash;
     if may.change_anything.is_some() {
@@ -33,7 +35,8 @@ pub fn sweep(scenario: &Scenario, logs_after: &[LogAfterCrash], stride: u32, usu
     }
     let keeps_log = |log_after: &&LogAfterCrash| may.need_the_log.is_none() || **log_after == LogAfterCrash::SameLog;
     let logs_after: Vec<LogAfterCrash> = logs_after.iter().filter(keeps_log).copied().collect();
-    let Ok(undisturbed) = run_under(scenario, usual) else { return Sweep::default() };
+    let Ok(kinds) = Simulation::served_kinds() else { return Sweep::default() };
+    let Ok(undisturbed) = run_with(scenario, usual, &kinds) else { return Sweep::default() };
     // Where API calls fail for a while, a new process tries again at other times than the old one would have.
     let timeless = may.change_times.is_some() || scenario.steps.iter().any(|step| fails_calls(&step.action));
     let final_state =
@@ -43,11 +46,13 @@ pub fn sweep(scenario: &Scenario, logs_after: &[LogAfterCrash], stride: u32, usu
     let mut sweep = Sweep::default();
     for (boundary, count) in [(Boundary::Append, appends), (Boundary::Call, calls)] {
         for nth in (1..=count).step_by(usize::try_from(stride.max(1)).unwrap_or(1)) {
-            for after in [false, true] {
+            // A crash before such a call is the same as one after what came before it.
+            let follows = boundary == Boundary::Call && undisturbed.following_calls.contains(&nth);
+            for after in if follows { &[true][..] } else { &[false, true] }.iter().copied() {
                 for log_after in &logs_after {
                     let crash = Crash { boundary, after, nth, log_after: *log_after, anywhere: true };
                     sweep.points = sweep.points.saturating_add(1);
-                    let differences = match run_under(scenario, Conditions { crash: Some(crash), ..usual }) {
+                    let differences = match run_with(scenario, Conditions { crash: Some(crash), ..usual }, &kinds) {
                         Ok(outcome) => {
                             let mut differences = differences(&wanted, &final_state(&outcome));
                             differences.extend(outcome.violations);

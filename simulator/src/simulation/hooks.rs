@@ -28,6 +28,7 @@ pub(super) struct SimulationHooks<'a> {
 
 impl<B: ClusterBackend> Hooks<B> for SimulationHooks<'_> {
     fn before_turn(&mut self, operator: &mut Operator, now: Timestamp) {
+        self.crash_plan.lock().separate();
         if let Some(term) = operator.proposed_term(now) {
             *self.last_term = term;
             operator.grant_term(term);
@@ -37,6 +38,7 @@ impl<B: ClusterBackend> Hooks<B> for SimulationHooks<'_> {
     fn after_turn(&mut self, operator: &mut Operator) -> Result<(), operator::Error> {
         if self.caches_state {
             operator.cache_state()?;
+            self.crash_plan.lock().separate();
         }
         self.trace.take_phases(operator);
         Ok(())
