@@ -34,6 +34,7 @@ pub mod models;
 pub mod modelversion;
 pub mod mpijob;
 pub mod names;
+pub mod namespace;
 pub mod nearest;
 pub mod node;
 pub mod objects;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::{ClassFact, JobKey, Kind, NodeFact, OwnedFact, PodFact, QuotaFact, ServiceFact};
+use model::{ClassFact, JobKey, Kind, NamespaceFact, NodeFact, OwnedFact, PodFact, QuotaFact, ServiceFact};
 use serde_json::Value;
 
 use crate::api::JobApi;
@@ -30,6 +30,8 @@ pub enum ObservedObject {
     Class(Box<ClassFact>),
     /// A ResourceQuota.
     Quota(Box<QuotaFact>),
+    /// A namespace.
+    Namespace(Box<NamespaceFact>),
     /// A pod of others.
     Foreign(Box<ForeignPod>),
 }
@@ -65,6 +67,11 @@ impl ObservedObject {
             }
             kind if kind == crate::class::TYPE.1 && *Resource::of(&object).api_version == *crate::class::TYPE.0 => {
                 Some(Self::Class(Box::new(crate::class::fact(&object).ok()?)))
+            }
+            kind if kind == crate::namespace::TYPE.1
+                && *Resource::of(&object).api_version == *crate::namespace::TYPE.0 =>
+            {
+                Some(Self::Namespace(Box::new(crate::namespace::fact(&object).ok()?)))
             }
             _ => {
                 if let Some(key) = registry.job_key(&object) {
@@ -105,6 +112,7 @@ impl ObservedObject {
             Self::Foreign(_) => Kind::Foreign,
             Self::Class(_) => Kind::Class,
             Self::Quota(_) => Kind::Quota,
+            Self::Namespace(_) => Kind::Namespace,
         }
     }
 
@@ -112,7 +120,7 @@ impl ObservedObject {
     pub const fn job(&self) -> Option<&JobKey> {
         match self {
             Self::Job(key, _) | Self::Pod(key, _) | Self::Service(key, _) | Self::Owned(key, _) => Some(key),
-            Self::Node(_) | Self::Class(_) | Self::Quota(_) | Self::Foreign(_) => None,
+            Self::Node(_) | Self::Class(_) | Self::Quota(_) | Self::Namespace(_) | Self::Foreign(_) => None,
         }
     }
 }

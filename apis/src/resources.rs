@@ -48,7 +48,7 @@ struct Core {
     reason: &'static str,
 }
 
-const CORE: [Core; 7] = [
+const CORE: [Core; 8] = [
     Core {
         api_version: "v1",
         name: "Node",
@@ -72,6 +72,14 @@ const CORE: [Core; 7] = [
         kind: Some(Kind::Quota),
         verbs: &["list", "watch"],
         reason: "A TorchJob waits until the quotas of its namespace have room for it.",
+    },
+    Core {
+        api_version: crate::namespace::TYPE.0,
+        name: crate::namespace::TYPE.1,
+        plural: "namespaces",
+        kind: Some(Kind::Namespace),
+        verbs: &["list", "watch"],
+        reason: "A queue may admit only jobs of namespaces with certain labels.",
     },
     Core {
         api_version: "v1",
@@ -117,7 +125,7 @@ impl Core {
         ServedResource {
             resource: self.resource(),
             plural: self.plural,
-            namespaced: !matches!(self.kind, Some(Kind::Node | Kind::Class))
+            namespaced: !matches!(self.kind, Some(Kind::Node | Kind::Class | Kind::Namespace))
                 && !self.api_version.starts_with("apiextensions"),
             optional: false,
             kind: self.kind,
@@ -204,10 +212,11 @@ impl Registry {
     /// Returns every type of object that the operator reads or writes: the jobs of each API, then what every cluster has.
     pub fn resources(&self) -> Vec<ServedResource> {
         let has_coordinator = self.iter().any(|api| api.has_coordinator());
-        let has_classes = has_coordinator || self.iter().any(|api| api.is_queue());
+        let has_queues = self.iter().any(|api| api.is_queue());
         let is_used = |core: &&Core| match core.kind {
-            Some(Kind::Class) => has_classes,
+            Some(Kind::Class) => has_coordinator || has_queues,
             Some(Kind::Quota) => has_coordinator,
+            Some(Kind::Namespace) => has_queues,
             Some(Kind::Job | Kind::Pod | Kind::Service | Kind::Node | Kind::Owned | Kind::Foreign) | None => true,
         };
         let core = CORE.iter().filter(is_used).map(|core| {

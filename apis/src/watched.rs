@@ -45,7 +45,7 @@ impl WatchTarget {
         match self.kind {
             Kind::Job => self.resource.kind.clone(),
             Kind::Owned => Text::from(format!("{} {}", self.plural, self.selector)),
-            Kind::Node | Kind::Class | Kind::Quota | Kind::Pod | Kind::Service | Kind::Foreign => {
+            Kind::Node | Kind::Class | Kind::Quota | Kind::Namespace | Kind::Pod | Kind::Service | Kind::Foreign => {
                 Text::from(self.selector.to_string())
             }
         }
@@ -54,7 +54,7 @@ impl WatchTarget {
     /// Returns true if it shows the jobs of an API, or what belongs to them.
     fn shows(&self, api: &dyn JobApi) -> bool {
         match self.kind {
-            Kind::Node | Kind::Foreign => false,
+            Kind::Node | Kind::Foreign | Kind::Namespace => false,
             // Queues and coordinators alone decide by them.
             Kind::Class => api.is_queue() || api.has_coordinator(),
             Kind::Quota => api.has_coordinator(),
@@ -100,9 +100,14 @@ impl JobSources {
     pub fn shows(&self, kind: Kind, source: Option<&Text>, job: &JobKey) -> bool {
         source.is_none_or(|source| match kind {
             Kind::Owned => self.owned.iter().any(|((api, _), of)| *api == job.kind && of == source),
-            Kind::Node | Kind::Class | Kind::Quota | Kind::Job | Kind::Pod | Kind::Service | Kind::Foreign => {
-                self.of(kind, job) == Some(source)
-            }
+            Kind::Node
+            | Kind::Class
+            | Kind::Quota
+            | Kind::Namespace
+            | Kind::Job
+            | Kind::Pod
+            | Kind::Service
+            | Kind::Foreign => self.of(kind, job) == Some(source),
         })
     }
 }
@@ -114,7 +119,9 @@ impl Registry {
         let mut targets: Vec<WatchTarget> = Vec::new();
         for kind in Kind::ALL {
             let selectors: Vec<Selector> = match kind {
-                Kind::Node | Kind::Class | Kind::Quota | Kind::Job | Kind::Foreign => vec![Selector::default()],
+                Kind::Node | Kind::Class | Kind::Quota | Kind::Job | Kind::Foreign | Kind::Namespace => {
+                    vec![Selector::default()]
+                }
                 Kind::Pod | Kind::Service | Kind::Owned => {
                     self.iter().filter(|api| api.has_pods()).map(|api| api.selector()).collect()
                 }
@@ -139,12 +146,19 @@ impl Registry {
         targets
     }
 
-    /// Returns the target of pods of others, which is watched while a queue counts them; `None` where no queues are served. No label
-    /// selects them: users set labels, and none may hide a pod.
-    pub fn foreign_pods(&self) -> Option<WatchTarget> {
+    /// Returns the target of a kind of [`Kind::ON_DEMAND`]; `None` for another kind, and where no queues are served. No label selects
+    /// pods of others: users set labels, and none may hide a pod.
+    pub fn on_demand(&self, kind: Kind) -> Option<WatchTarget> {
         self.iter().find(|api| api.is_queue())?;
-        let pods = self.resources().into_iter().find(|row| row.kind == Some(Kind::Pod))?;
-        Some(WatchTarget::new(Kind::Foreign, pods, Selector::default()))
+        let of = match kind {
+            Kind::Foreign => Kind::Pod,
+            Kind::Namespace => Kind::Namespace,
+            Kind::Job | Kind::Pod | Kind::Service | Kind::Node | Kind::Owned | Kind::Class | Kind::Quota => {
+                return None;
+            }
+        };
+        let row = self.resources().into_iter().find(|row| row.kind == Some(of))?;
+        Some(WatchTarget::new(kind, row, Selector::default()))
     }
 
     /// Returns the targets that a term without some APIs needs: all but those that show the jobs of these kinds alone. The

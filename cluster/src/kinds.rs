@@ -94,7 +94,12 @@ const BUILTIN: &[Builtin] = &[
     Builtin { status: true, watch: Some(model::Kind::Service), ..plain("v1", "Service", "services") },
     Builtin { namespaced: false, status: true, watch: Some(model::Kind::Node), ..plain("v1", "Node", "nodes") },
     plain("v1", "Event", "events"),
-    Builtin { namespaced: false, status: true, ..plain("v1", "Namespace", "namespaces") },
+    Builtin {
+        namespaced: false,
+        status: true,
+        watch: Some(model::Kind::Namespace),
+        ..plain("v1", "Namespace", "namespaces")
+    },
     plain("v1", "ConfigMap", "configmaps"),
     plain("v1", "Secret", "secrets"),
     plain("v1", "ServiceAccount", "serviceaccounts"),

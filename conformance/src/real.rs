@@ -236,7 +236,7 @@ impl Real {
                 ObservedObject::Quota(quota)
             }
             // Queues have no namespace, so no scenario that has some is run here.
-            ObservedObject::Foreign(_) => return None,
+            ObservedObject::Foreign(_) | ObservedObject::Namespace(_) => return None,
         })
     }
 
@@ -323,7 +323,7 @@ impl Backend for Real {
         false
     }
 
-    fn observe(&mut self, _registry: &Registry, _foreign: bool) -> Vec<Observation<ObservedObject>> {
+    fn observe(&mut self, _registry: &Registry, _watches: &[Kind]) -> Vec<Observation<ObservedObject>> {
         if self.deletes_claims {
             self.await_claims().unwrap_or_else(|error| panic!("the server: {error}"));
             self.wrote(&[Kind::Owned]);

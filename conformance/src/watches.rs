@@ -267,7 +267,7 @@ impl Watches {
             (Kind::Pod | Kind::Service | Kind::Owned, Some(api)) => (path(mark_of(&**api)), note),
             (Kind::Class, _) => (format!("{CLASSES}/{}", self.node), note),
             // Heartbeats of nodes are left out by the driver: it reports conditions.
-            (Kind::Node | Kind::Pod | Kind::Service | Kind::Owned | Kind::Foreign, _) => {
+            (Kind::Node | Kind::Pod | Kind::Service | Kind::Owned | Kind::Foreign | Kind::Namespace, _) => {
                 let status = if count.is_multiple_of(2) { "False" } else { "True" };
                 let condition = json!({"type": "Mark", "status": status});
                 (format!("/api/v1/nodes/{}/status", self.node), json!({"status": {"conditions": [condition]}}))
@@ -299,7 +299,7 @@ fn is_mark(seen: &ObservedObject) -> bool {
         ObservedObject::Node(node) => node.name.ends_with(MARK),
         ObservedObject::Class(class) => class.name.ends_with(MARK),
         ObservedObject::Quota(quota) => &*quota.name == MARK,
-        ObservedObject::Foreign(_) => false,
+        ObservedObject::Foreign(_) | ObservedObject::Namespace(_) => false,
     }
 }
 
@@ -320,6 +320,7 @@ impl Awaited {
                     ObservedObject::Node(node) => (None, node.rv),
                     ObservedObject::Class(class) => (None, class.rv),
                     ObservedObject::Quota(quota) => (None, quota.rv),
+                    ObservedObject::Namespace(namespace) => (None, namespace.rv),
                     ObservedObject::Foreign(pod) => (None, pod.rv),
                 };
                 let own = job.is_none_or(|key| self.jobs.contains(&key.kind));

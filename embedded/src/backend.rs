@@ -2,19 +2,21 @@
 //!
 //! Owns what the loop needs of a cluster, and how the embedded one provides it. It must not know the operator.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use apis::{Observation, ObservedObject, Registry, WatchTarget};
 use cluster::{Cluster, ClusterFile, DefinitionError, FileError, WatcherId};
-use model::Timestamp;
+use model::{Kind, Timestamp};
 
 /// A cluster as the loop sees it: time passes, watches report, writes become durable.
 pub trait Backend {
     /// Moves the cluster's clock to `now` and does what is due by then. Returns whether any object changed.
     fn advance_to(&mut self, now: Timestamp) -> bool;
 
-    /// Returns what the operator's watches report: everything that was written before this call. `foreign`: pods of others are watched.
-    fn observe(&mut self, registry: &Registry, foreign: bool) -> Vec<Observation<ObservedObject>>;
+    /// Returns what the operator's watches report: everything that was written before this call. `watches`: kinds that are watched besides
+    /// those of every term.
+    fn observe(&mut self, registry: &Registry, watches: &[Kind]) -> Vec<Observation<ObservedObject>>;
 
     /// Makes all writes so far durable. Called before the operator gets the answers to its calls.
     ///
@@ -35,8 +37,8 @@ pub struct EmbeddedCluster {
     pub cluster: Cluster,
     targets: Vec<WatchTarget>,
     watcher: WatcherId,
-    /// Watch of pods of others, while they are watched.
-    foreign: Option<WatcherId>,
+    /// Watches of kinds that are not always watched.
+    on_demand: BTreeMap<Kind, WatcherId>,
     file: Option<ClusterFile>,
 }
 
@@ -45,7 +47,7 @@ impl EmbeddedCluster {
     pub fn new(mut cluster: Cluster, registry: &Registry) -> Self {
         let targets = registry.watch_targets();
         let watcher = cluster.subscribe_to(&targets);
-        Self { cluster, targets, watcher, foreign: None, file: None }
+        Self { cluster, targets, watcher, on_demand: BTreeMap::new(), file: None }
     }
 
     /// Registers every API of a registry on a cluster, and watches it as their operator does.
@@ -70,22 +72,27 @@ impl EmbeddedCluster {
     pub fn watch_again(&mut self) {
         self.cluster.unsubscribe(self.watcher);
         self.watcher = self.cluster.subscribe_to(&self.targets);
-        if let Some(watcher) = self.foreign.take() {
+        for watcher in std::mem::take(&mut self.on_demand).into_values() {
             self.cluster.unsubscribe(watcher);
         }
     }
 
-    /// Begins or ends the watch of pods of others.
-    fn watch_foreign(&mut self, registry: &Registry, watches: bool) {
-        match self.foreign {
-            Some(watcher) if !watches => {
-                self.cluster.unsubscribe(watcher);
-                self.foreign = None;
+    /// Begins and ends watches, so that these kinds are watched besides those of every term.
+    fn watch_on_demand(&mut self, registry: &Registry, watches: &[Kind]) {
+        let cluster = &mut self.cluster;
+        self.on_demand.retain(|kind, watcher| {
+            let stays = watches.contains(kind);
+            if !stays {
+                cluster.unsubscribe(*watcher);
             }
-            None if watches => {
-                self.foreign = registry.foreign_pods().map(|target| self.cluster.subscribe_to(&[target]));
+            stays
+        });
+        for kind in watches {
+            if !self.on_demand.contains_key(kind)
+                && let Some(target) = registry.on_demand(*kind)
+            {
+                self.on_demand.insert(*kind, self.cluster.subscribe_to(&[target]));
             }
-            Some(_) | None => {}
         }
     }
 }
@@ -96,13 +103,13 @@ impl Backend for EmbeddedCluster {
         self.cluster.tick()
     }
 
-    fn observe(&mut self, registry: &Registry, foreign: bool) -> Vec<Observation<ObservedObject>> {
-        self.watch_foreign(registry, foreign);
+    fn observe(&mut self, registry: &Registry, watches: &[Kind]) -> Vec<Observation<ObservedObject>> {
+        self.watch_on_demand(registry, watches);
         let own = self.cluster.watch(self.watcher).into_iter().filter_map(|observation| observation.read(registry));
         let mut all: Vec<_> = own.collect();
-        if let Some(watcher) = self.foreign {
-            let read = |object: std::sync::Arc<_>| ObservedObject::read_foreign(registry, &object);
-            all.extend(self.cluster.watch(watcher).into_iter().filter_map(|seen| seen.filter_map(read)));
+        for (kind, watcher) in &self.on_demand {
+            let read = |object| ObservedObject::read_of(registry, *kind, object);
+            all.extend(self.cluster.watch(*watcher).into_iter().filter_map(|seen| seen.filter_map(read)));
         }
         all
     }

@@ -4,7 +4,7 @@
 
 use apis::{ApiAnswer, ApiCall, Registry};
 use cluster::{DefinitionError, FileError};
-use model::Timestamp;
+use model::{Kind, Timestamp};
 use operator::Operator;
 
 use crate::backend::Backend;
@@ -80,7 +80,8 @@ pub fn settle<B: Backend>(
     for _ in 0..MAX_ROUNDS {
         let moved = backend.advance_to(now);
         backend.sync()?;
-        let observations = backend.observe(registry, operator.watches_foreign_pods());
+        let watches = Kind::ON_DEMAND.into_iter().filter(|kind| operator.watches(*kind));
+        let observations = backend.observe(registry, &watches.collect::<Vec<_>>());
         let quiet = !moved && observations.is_empty();
         for observation in observations {
             operator.handle_observed(observation);

@@ -126,6 +126,14 @@ impl State {
                 let known = self.queues.coordinator.quota(namespace, name).is_some();
                 Admission::unless(known, Admission::UNKNOWN)
             }
+            Fact::Namespace(namespace) => match self.queues.namespaces.get(&namespace.name) {
+                None => Admission::unless(arrival.exists(namespace.rv), Admission::STALE),
+                Some(known) if known.rv >= namespace.rv => Admission::STALE,
+                Some(known) => Admission::unless(known.labels != namespace.labels, Admission::UNCHANGED),
+            },
+            Fact::NamespaceGone { name } => {
+                Admission::unless(self.queues.namespaces.contains_key(name), Admission::UNKNOWN)
+            }
             Fact::ForeignUse { node, gpus } => {
                 let known = self.foreign.get(node);
                 let changed = known.map_or(!gpus.is_empty(), |known| known != gpus);
@@ -257,6 +265,8 @@ impl State {
             | Fact::ClassGone { .. }
             | Fact::Quota(_)
             | Fact::QuotaGone { .. }
+            | Fact::Namespace(_)
+            | Fact::NamespaceGone { .. }
             | Fact::Relisted { .. }
             | Fact::NodeChanged { .. }
             | Fact::Answered { .. }
@@ -345,6 +355,8 @@ impl Job {
             | Fact::ClassGone { .. }
             | Fact::Quota(_)
             | Fact::QuotaGone { .. }
+            | Fact::Namespace(_)
+            | Fact::NamespaceGone { .. }
             | Fact::NodeChanged { .. }
             | Fact::Relisted { .. }
             | Fact::Answered { .. }

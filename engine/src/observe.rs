@@ -51,8 +51,9 @@ impl State {
         match fact {
             Fact::TermBegan { term } => {
                 self.terms.push((*term, self.stamp.position));
-                // Pods of others may have come and gone meanwhile.
+                // Pods of others and namespaces may have come and gone meanwhile.
                 self.list_rvs.remove(&Kind::Foreign);
+                self.list_rvs.remove(&Kind::Namespace);
                 self.queues.begin_term(self.at.plus_ms(self.config.quiet_ms));
                 Ok(Dirty::new())
             }
@@ -81,6 +82,14 @@ impl State {
                 self.queues.coordinator.remove_quota(namespace, name);
                 Ok(Dirty::new())
             }
+            Fact::Namespace(namespace) => {
+                self.queues.set_namespace((**namespace).clone());
+                Ok(Dirty::new())
+            }
+            Fact::NamespaceGone { name } => {
+                self.queues.remove_namespace(name);
+                Ok(Dirty::new())
+            }
             Fact::ForeignUse { node, gpus } => {
                 if gpus.is_empty() {
                     self.foreign.remove(node);
@@ -107,7 +116,7 @@ impl State {
                 match kind {
                     Kind::Class if first => return Ok(self.classes_changed()),
                     Kind::Node if first => return Ok(self.nodes_are_listed()),
-                    Kind::Foreign => self.queues.nodes_changed(None),
+                    Kind::Foreign | Kind::Namespace => self.queues.nodes_changed(None),
                     Kind::Class | Kind::Quota | Kind::Node | Kind::Job | Kind::Pod | Kind::Service | Kind::Owned => {}
                 }
                 Ok(Dirty::new())
@@ -293,6 +302,8 @@ impl State {
             | Fact::ClassGone { .. }
             | Fact::Quota(_)
             | Fact::QuotaGone { .. }
+            | Fact::Namespace(_)
+            | Fact::NamespaceGone { .. }
             | Fact::Relisted { .. }
             | Fact::QueuesAsked { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
         }

@@ -181,14 +181,14 @@ impl State {
                 self.deadlines.insert((at, key.clone()));
             }
         }
-        let counted = self.counts_foreign_pods();
+        let watched = Kind::ON_DEMAND.map(|kind| self.watches(kind));
         let left = if forget { None } else { self.jobs.live(key) };
         self.queues.note(key, left);
         self.users.note(key, left);
-        if counted && !self.counts_foreign_pods() {
-            // They are watched no longer.
-            self.foreign.clear();
-            self.list_rvs.remove(&Kind::Foreign);
+        for (kind, was_watched) in Kind::ON_DEMAND.into_iter().zip(watched) {
+            if was_watched && !self.watches(kind) {
+                self.forget_watched(kind);
+            }
         }
         if forget {
             self.jobs.remove(key);

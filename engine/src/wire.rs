@@ -201,6 +201,7 @@ impl State {
             foreign: &self.foreign,
             classes: self.queues.classes.by_name.values().cloned().collect(),
             quotas: self.queues.coordinator.quotas().cloned().collect(),
+            namespaces: self.queues.namespaces.values().cloned().collect(),
             turns: self.queues.coordinator.turns.as_ref(),
             dequeued_at: self.queues.coordinator.dequeued_at,
         })?)
@@ -226,6 +227,8 @@ impl State {
             ..Self::default()
         };
         state.queues.classes.by_name = body.classes.into_iter().map(|class| (class.name.clone(), class)).collect();
+        let namespaces = body.namespaces.into_iter().map(|namespace| (namespace.name.clone(), namespace));
+        state.queues.namespaces = namespaces.collect();
         let coordinator = &mut state.queues.coordinator;
         body.quotas.into_iter().for_each(|quota| coordinator.set_quota(quota));
         (coordinator.turns, coordinator.dequeued_at) = (body.turns, body.dequeued_at);

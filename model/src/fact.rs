@@ -88,6 +88,13 @@ pub enum Fact {
         /// Its name.
         name: Text,
     },
+    /// A namespace as it stands.
+    Namespace(Box<NamespaceFact>),
+    /// A namespace is gone.
+    NamespaceGone {
+        /// Its name.
+        name: Text,
+    },
     /// A node of this job's pods changed; what it is now stands in the cluster record named as cause.
     NodeChanged {
         /// Its name.
@@ -167,6 +174,8 @@ impl Fact {
             Self::ClassGone { .. } => "ClassGone",
             Self::Quota(_) => "Quota",
             Self::QuotaGone { .. } => "QuotaGone",
+            Self::Namespace(_) => "Namespace",
+            Self::NamespaceGone { .. } => "NamespaceGone",
             Self::NodeChanged { .. } => "NodeChanged",
             Self::Relisted { .. } => "Relisted",
             Self::Answered { .. } => "Answered",
@@ -398,6 +407,17 @@ pub struct ClassFact {
     pub value: i32,
     /// Set if pods that name no class have this one.
     pub is_default: bool,
+}
+
+/// A namespace, reduced to what decisions read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceFact {
+    /// Its name.
+    pub name: Text,
+    /// Its version.
+    pub rv: ResourceVersion,
+    /// Its labels, but for the one that every namespace has.
+    pub labels: BTreeMap<Text, Text>,
 }
 
 /// A job's state as its object tells it, for a log that does not cover it.

@@ -251,11 +251,16 @@ pub enum Kind {
     Class,
     /// ResourceQuotas, watched where an API has a coordinator.
     Quota,
+    /// Namespaces, watched while a queue selects them by labels.
+    Namespace,
 }
 
 impl Kind {
     /// Every kind that a term waits for, in the order in which recovery lists them.
     pub const ALL: [Self; 7] = [Self::Node, Self::Class, Self::Quota, Self::Job, Self::Owned, Self::Pod, Self::Service];
+
+    /// Every kind that is watched only while a queue reads its objects. No term waits for them.
+    pub const ON_DEMAND: [Self; 2] = [Self::Foreign, Self::Namespace];
 }
 
 #[cfg(test)]

@@ -41,7 +41,9 @@ pub use command::{Command, Effect, ObjectRef, Outcome, PodMark};
 pub use config::Config;
 pub use coordination::{Coordination, QueueSelector, QuotaFact, ScopedRequest};
 pub use event::{Allocation, Cause, CauseKind, Decision, Event, Replacement};
-pub use fact::{ClassFact, Fact, GateFact, JobFact, JudgedNode, Missing, NodeFact, OwnedFact, ServiceFact, SpecFact};
+pub use fact::{
+    ClassFact, Fact, GateFact, JobFact, JudgedNode, Missing, NamespaceFact, NodeFact, OwnedFact, ServiceFact, SpecFact,
+};
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;
 pub use notes::{Checkpoint, Elastic, Noted, Notes};
@@ -55,7 +57,7 @@ pub use policy::{
 pub use progress::{Lesson, Measurement, Measurements, Progress};
 pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, UserCounts, WaitingJob, WithinQueue};
 pub use requirements::{NodeSelectorTerm, PodRequirements, Taint, Toleration};
-pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
+pub use selector::{LabelOperator, LabelRequirement, LabelSelector, NAMESPACE_NAME};
 pub use share::{
     Charge, Demand, GpuRequest, LossKind, NodeRefusal, Resize, Share, ShareChange, ShareLoss, SizeRange, Target, Usage,
 };

@@ -2,7 +2,7 @@
 //!
 //! Plain values. `engine::queues` decides by them; `apis::trainingqueue` reads and writes them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::id::{Text, Timestamp};
 use crate::progress::Lesson;
@@ -33,8 +33,8 @@ pub struct QueueSpec {
     pub spread: bool,
     /// Set if nothing new is admitted. What runs goes on.
     pub paused: bool,
-    /// Namespaces whose jobs may use it; `None`: all.
-    pub namespaces: Option<BTreeSet<Text>>,
+    /// Namespaces whose jobs it admits; `None`: all.
+    pub namespaces: Option<LabelSelector>,
     /// Nodes that its jobs are placed on; `None`: all.
     pub nodes: Option<LabelSelector>,
     /// Set if pods of others use GPUs of these nodes as well: they are counted.

@@ -1,10 +1,13 @@
-//! Label selectors: what the labels of a node must be for a queue to use it.
+//! Label selectors: what the labels of a node must be for a queue to use it, and of a namespace for a queue to admit its jobs.
 //!
 //! Plain values and the rule of Kubernetes; reads no manifest. Tests: at the end of this file.
 
 use std::collections::BTreeMap;
 
 use crate::id::Text;
+
+/// Label that every namespace has: its name.
+pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// Requirements on labels. All of them must hold; without any, every object is selected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +50,18 @@ impl LabelSelector {
         self.requirements
             .iter()
             .all(|requirement| requirement.holds(labels.get(&requirement.key).map(|value| &**value)))
+    }
+
+    /// Returns true if it selects the namespace of this name with these labels. Its name is a label as well: see [`NAMESPACE_NAME`].
+    pub fn selects_namespace(&self, name: &str, labels: Option<&BTreeMap<Text, Text>>) -> bool {
+        let label = |key: &Text| labels.and_then(|labels| labels.get(key)).map(|value| &**value);
+        let value = |key: &Text| if **key == *NAMESPACE_NAME { Some(name) } else { label(key) };
+        self.requirements.iter().all(|requirement| requirement.holds(value(&requirement.key)))
+    }
+
+    /// Returns true if it reads labels of namespaces besides their names.
+    pub fn reads_namespaces(&self) -> bool {
+        self.requirements.iter().any(|requirement| *requirement.key != *NAMESPACE_NAME)
     }
 }
 
@@ -140,5 +155,24 @@ mod tests {
         assert!(selector.selects(&labels(&[("a", "1"), ("b", "2"), ("c", "3")])));
         assert!(!selector.selects(&labels(&[("a", "1")])));
         assert!(LabelSelector::default().selects(&labels(&[])));
+    }
+
+    #[test]
+    fn the_name_of_a_namespace_is_a_label_of_it() {
+        let requirement = |key: &str, operator: LabelOperator, value: &str| LabelRequirement {
+            key: key.into(),
+            operator,
+            values: vec![value.into()],
+        };
+        let by_name = LabelSelector { requirements: vec![requirement(NAMESPACE_NAME, LabelOperator::In, "ml")] };
+        assert!(by_name.selects_namespace("ml", None) && !by_name.selects_namespace("other", None));
+        assert!(!by_name.reads_namespaces());
+        let both = requirement("team", LabelOperator::In, "a");
+        let both = LabelSelector { requirements: [by_name.requirements, vec![both]].concat() };
+        let labels = BTreeMap::from([("team".into(), "a".into()), (NAMESPACE_NAME.into(), "forged".into())]);
+        assert!(both.selects_namespace("ml", Some(&labels)) && both.reads_namespaces());
+        assert!(!both.selects_namespace("ml", None) && !both.selects_namespace("forged", Some(&labels)));
+        let absent = LabelSelector { requirements: vec![requirement("team", LabelOperator::NotIn, "a")] };
+        assert!(absent.selects_namespace("ml", None) && !absent.selects_namespace("ml", Some(&labels)));
     }
 }

@@ -63,7 +63,8 @@ impl Inbox {
     }
 }
 
-fn kind_of(observation: &Observation<ObservedObject>) -> Kind {
+/// Returns the kind of what was observed.
+pub(crate) fn kind_of(observation: &Observation<ObservedObject>) -> Kind {
     match observation {
         Observation::Listed { kind, .. } => *kind,
         Observation::Applied(object) | Observation::Deleted(object) => object.kind(),
@@ -80,6 +81,7 @@ fn mirrored_term(object: &ObservedObject) -> Term {
         | ObservedObject::Node(_)
         | ObservedObject::Class(_)
         | ObservedObject::Quota(_)
+        | ObservedObject::Namespace(_)
         | ObservedObject::Foreign(_) => Term::default(),
     }
 }

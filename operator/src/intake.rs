@@ -13,6 +13,7 @@ use model::{Fact, JobKey, Kind, ObjectRef, ResourceVersion, Text, Uid};
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::inbox::kind_of;
 use crate::operator::Operator;
 
 /// Facts that came in this turn, by what they are about.
@@ -87,10 +88,15 @@ impl Operator {
             }
         }
         self.find_needed(&observations);
-        if !self.watches_foreign_pods() {
+        if !self.watches(Kind::Foreign) {
             self.foreign.forget();
         }
         for observation in observations {
+            // What a watch reported that is not needed any more.
+            let kind = kind_of(&observation);
+            if kind == Kind::Namespace && !self.watches(kind) {
+                continue;
+            }
             let unserved = |seen: &ObservedObject| seen.job().is_some_and(|job| !self.sources.serves(job));
             match observation {
                 Observation::Applied(seen) | Observation::Deleted(seen) if unserved(&seen) => {}
@@ -157,6 +163,7 @@ impl Operator {
             ObservedObject::Node(fact) => facts.cluster.push((Fact::Node(fact), arrival)),
             ObservedObject::Class(fact) => facts.cluster.push((Fact::Class(fact), arrival)),
             ObservedObject::Quota(fact) => facts.cluster.push((Fact::Quota(fact), arrival)),
+            ObservedObject::Namespace(fact) => facts.cluster.push((Fact::Namespace(fact), arrival)),
             ObservedObject::Foreign(pod) => self.foreign.applied(*pod),
             ObservedObject::Job(key, object) => self.applied_job(&key, &object, facts, arrival),
         }
@@ -190,6 +197,7 @@ impl Operator {
             ObservedObject::Quota(fact) => {
                 facts.push_cluster(Fact::QuotaGone { namespace: fact.namespace, name: fact.name });
             }
+            ObservedObject::Namespace(fact) => facts.push_cluster(Fact::NamespaceGone { name: fact.name }),
             ObservedObject::Foreign(pod) => self.foreign.gone(&pod.uid),
             ObservedObject::Job(key, _) => self.job_gone(&key, facts),
         }
@@ -255,6 +263,7 @@ impl Operator {
                 ObservedObject::Node(fact) => present.nodes.insert(fact.name.clone()),
                 ObservedObject::Class(fact) => present.classes.insert(fact.name.clone()),
                 ObservedObject::Quota(fact) => present.quotas.insert((fact.namespace.clone(), fact.name.clone())),
+                ObservedObject::Namespace(fact) => present.namespaces.insert(fact.name.clone()),
                 ObservedObject::Foreign(_) => false,
             };
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apis::{ApiAnswer, ApiCall, CallId, Observation, ObservedObject, Registry};
 use engine::State;
 use event_log::EventLog;
-use model::{Config, JobKey, Position, Term, Text, Timestamp};
+use model::{Config, JobKey, Kind, Position, Term, Text, Timestamp};
 
 use crate::backlog::Backlog;
 use crate::error::Error;
@@ -183,9 +183,10 @@ impl Operator {
         true
     }
 
-    /// Returns true if pods of others are to be watched: a queue counts the GPUs that they hold. The watch begins with a list.
-    pub fn watches_foreign_pods(&self) -> bool {
-        self.state.counts_foreign_pods()
+    /// Returns true if objects of a kind of [`Kind::ON_DEMAND`] are to be watched, because a queue reads them. The watch begins with a
+    /// list.
+    pub fn watches(&self, kind: Kind) -> bool {
+        self.state.watches(kind)
     }
 
     /// Returns true if a list of every source waits for the next turn, or was taken in.

@@ -155,7 +155,9 @@ fn a_log_of_one_api_serves_two() {
         let items = match kind {
             Kind::Job => vec![job(FIRST, 2)],
             Kind::Pod => vec![owned("Pod", FIRST, "p0", 5)],
-            Kind::Node | Kind::Class | Kind::Quota | Kind::Service | Kind::Owned | Kind::Foreign => Vec::new(),
+            Kind::Node | Kind::Class | Kind::Quota | Kind::Namespace | Kind::Service | Kind::Owned | Kind::Foreign => {
+                Vec::new()
+            }
         };
         operator.handle_event(Observation::Listed { kind, of: None, rv: ResourceVersion(9), items });
     }

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::nodes;
 use super::spec::{ORDERS, PLACEMENTS, RECLAIM, WITHIN};
 use super::{KIND, PLURAL};
-use crate::crd::{Names, Version, column, condition, definition, field, loosened, object, one_of, open, status};
+use super::{namespaces, nodes};
+use crate::crd::{Names, Version, column, condition, definition, field, loosened, object, one_of, status};
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
@@ -78,7 +78,7 @@ fn strict_spec() -> Value {
     object(
         "Settings of the queue.",
         &[
-            ("namespaceSelector", open("object", "Namespaces whose jobs may use the queue, by name; all when absent.")),
+            ("namespaceSelector", namespaces::schema()),
             ("cohort", field("string", "Name of the queues that lend to each other; none when absent.")),
             ("quota", quota),
             ("weight", field("integer", "Share of what is borrowed, against other queues; 1 when absent.")),

@@ -5,6 +5,8 @@
 //! `engine::queues`. Tests: `tests.rs`.
 
 mod crd;
+mod labels;
+mod namespaces;
 mod nodes;
 mod spec;
 mod status;

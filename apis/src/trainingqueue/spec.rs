@@ -1,12 +1,12 @@
 //! TrainingQueue object -> [`QueueSpec`], with defaults. Must not render anything. Tests: `tests.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use model::{JobSpec, QueueSpec, QuotaSpec, Reclaim, SpecFact, Text, WithinQueue};
 use serde_json::{Value, json};
 
 use super::crd::spec_schema;
-use super::nodes;
+use super::{namespaces, nodes};
 use crate::fields::{Findings, Unknown, Word, join};
 use crate::objects::at;
 use crate::template::is_gpu;
@@ -24,8 +24,6 @@ pub(super) const RECLAIM: [Word<Reclaim>; 3] =
     [("Never", Reclaim::Never), ("LowerPriority", Reclaim::LowerPriority), ("Any", Reclaim::Any)];
 /// Policy of a queue that names none.
 pub(super) const DEFAULT_POLICY: &str = "fifo-backfill";
-/// The one label of namespaces that is known without watching them: every namespace has it, with its name as the value.
-const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 const MAX_SECONDS: i64 = 1_000_000_000;
 const MAX_GPUS: i64 = 10_000_000;
@@ -89,7 +87,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         round_ms: seconds(findings, spec, "spec", "roundSeconds", 10),
         spread: findings.word(spec, "spec", "placement", &PLACEMENTS, false, Unknown::Refused),
         paused: findings.boolean(spec, "spec", "paused").unwrap_or(false),
-        namespaces: namespaces(spec, findings),
+        namespaces: namespaces::selector(spec, findings),
         nodes: nodes::selector(spec, findings),
         shares_nodes: nodes::are_shared(spec, findings),
     };
@@ -145,45 +143,4 @@ fn quota(spec: &Value, has_cohort: bool, findings: &mut Findings) -> BTreeMap<Te
         quota.insert(Text::from(resource.as_str()), read);
     }
     quota
-}
-
-/// Returns the namespaces that `namespaceSelector` selects; `None`: all.
-fn namespaces(spec: &Value, findings: &mut Findings) -> Option<BTreeSet<Text>> {
-    const PATH: &str = "spec.namespaceSelector";
-    const PROBLEM: &str = "namespaces are selected by name only: label kubernetes.io/metadata.name";
-    let selector = findings.object(spec, "spec", "namespaceSelector")?;
-    let mut names: Option<BTreeSet<Text>> = None;
-    let mut narrow = |found: BTreeSet<Text>| {
-        names = Some(match names.take() {
-            Some(before) => before.intersection(&found).cloned().collect(),
-            None => found,
-        });
-    };
-    for (key, value) in selector {
-        let path = join(PATH, key);
-        match key.as_str() {
-            "matchLabels" => {
-                for (label, value) in value.as_object().into_iter().flatten() {
-                    match value.as_str().filter(|_| label == NAMESPACE_NAME) {
-                        Some(name) => narrow([Text::from(name)].into()),
-                        None => findings.error(join(&path, label), Some(value), PROBLEM),
-                    }
-                }
-            }
-            "matchExpressions" => {
-                for (n, each) in value.as_array().into_iter().flatten().enumerate() {
-                    let is_by_name = each.get("key").and_then(Value::as_str) == Some(NAMESPACE_NAME);
-                    let is_in = each.get("operator").and_then(Value::as_str) == Some("In");
-                    if is_by_name && is_in {
-                        let values = each.get("values").and_then(Value::as_array).into_iter().flatten();
-                        narrow(values.filter_map(Value::as_str).map(Text::from).collect());
-                    } else {
-                        findings.error(format!("{path}[{n}]"), Some(each), format!("{PROBLEM}, operator In"));
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    names
 }

@@ -34,11 +34,30 @@ fn absent_fields_have_their_defaults() {
 }
 
 #[test]
-fn namespaces_are_selected_by_name() {
+fn namespaces_are_selected_by_any_labels() {
     let name = "kubernetes.io/metadata.name";
-    let selector = json!({"matchLabels": {name: "a"}, "matchExpressions": [{"key": name, "operator": "In", "values": ["a", "b"]}]});
-    let spec = TrainingQueue.spec_fact(&edited(queue(), &[("/spec/namespaceSelector", selector)])).spec.unwrap();
-    assert_eq!(spec.queue.unwrap().namespaces, Some(["a".into()].into()));
+    let requirement = |key: &str, operator, values: &[&str]| LabelRequirement {
+        key: key.into(),
+        operator,
+        values: values.iter().map(|value| (*value).into()).collect(),
+    };
+    let read = |selector: Value| {
+        let spec = TrainingQueue.spec_fact(&edited(queue(), &[("/spec/namespaceSelector", selector)])).spec.unwrap();
+        spec.queue.unwrap().namespaces.map(|selector| selector.requirements)
+    };
+    let by_name = json!({"matchExpressions": [{"key": name, "operator": "In", "values": ["b", "a", "b"]}]});
+    assert_eq!(read(by_name), Some(vec![requirement(name, LabelOperator::In, &["a", "b"])]));
+    let by_labels = json!({"matchLabels": {"team": "a"}, "matchExpressions": [
+        {"key": "tier", "operator": "NotIn", "values": ["test"]}, {"key": "gpu", "operator": "Exists"},
+        {"key": "legacy", "operator": "DoesNotExist", "values": []}]});
+    let want = vec![
+        requirement("team", LabelOperator::In, &["a"]),
+        requirement("tier", LabelOperator::NotIn, &["test"]),
+        requirement("gpu", LabelOperator::Exists, &[]),
+        requirement("legacy", LabelOperator::DoesNotExist, &[]),
+    ];
+    assert_eq!(read(by_labels), Some(want));
+    assert_eq!(read(json!({})), None, "all namespaces");
 }
 
 #[test]
@@ -53,9 +72,26 @@ fn mistakes_name_their_fields() {
             "spec.quota.nvidia.com/gpu.lending: must be at most the nominal quota, 8 (9)",
         ),
         (
-            vec![("/spec/namespaceSelector", json!({"matchLabels": {"team": "a"}}))],
-            "spec.namespaceSelector.matchLabels.team: namespaces are selected by name only: label kubernetes.io/metadata.name \
-             (\"a\")",
+            vec![("/spec/namespaceSelector", json!({"matchLabels": {"team": 1}}))],
+            "spec.namespaceSelector.matchLabels.team: must be text, not a number (1); did you mean \"1\"?",
+        ),
+        (
+            vec![(
+                "/spec/namespaceSelector",
+                json!({"matchExpressions": [{"key": "team", "operator": "Gt", "values": ["1"]}]}),
+            )],
+            "spec.namespaceSelector.matchExpressions[0].operator: must be one of In, NotIn, Exists, DoesNotExist (\"Gt\")",
+        ),
+        (
+            vec![("/spec/namespaceSelector", json!({"matchExpressions": [{"key": "team", "operator": "In"}]}))],
+            "spec.namespaceSelector.matchExpressions[0].values: needs at least one value (missing)",
+        ),
+        (
+            vec![(
+                "/spec/namespaceSelector",
+                json!({"matchExpressions": [{"key": "team", "operator": "Exists", "values": ["a"]}]}),
+            )],
+            "spec.namespaceSelector.matchExpressions[0].values: must be absent for Exists and DoesNotExist ([\"a\"])",
         ),
         (
             vec![("/spec/quota", Value::Null)],

@@ -33,6 +33,8 @@ pub struct Present {
     pub nodes: BTreeSet<Text>,
     /// Names of its priority classes.
     pub classes: BTreeSet<Text>,
+    /// Names of its namespaces.
+    pub namespaces: BTreeSet<Text>,
     /// Namespaces and names of its quotas.
     pub quotas: BTreeSet<(Text, Text)>,
 }
@@ -63,6 +65,7 @@ impl State {
             Kind::Owned => self.owned_in(list).map(|(_, fact)| fact.rv).max(),
             Kind::Class => self.queues.classes.by_name.values().map(|class| class.rv).max(),
             Kind::Quota => self.queues.coordinator.quotas().map(|quota| quota.rv).max(),
+            Kind::Namespace => self.queues.namespaces.values().map(|namespace| namespace.rv).max(),
             Kind::Foreign => None,
         };
         self.list_rv(list.kind, list.of).max(seen.unwrap_or_default())
@@ -112,6 +115,12 @@ impl State {
                 let names = known.map(|quota| (quota.namespace.clone(), quota.name.clone()));
                 let absent = names.filter(|name| !present.quotas.contains(name));
                 gone.extend(absent.map(|(namespace, name)| (Scope::Cluster, Fact::QuotaGone { namespace, name })));
+            }
+            Kind::Namespace => {
+                let known = self.queues.namespaces.values().filter(|namespace| namespace.rv <= rv);
+                let absent = known.filter(|namespace| !present.namespaces.contains(&namespace.name));
+                let names = absent.map(|namespace| namespace.name.clone());
+                gone.extend(names.map(|name| (Scope::Cluster, Fact::NamespaceGone { name })));
             }
             Kind::Owned | Kind::Foreign => {}
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use model::fact::EndRequest;
 use model::{
-    ClassFact, GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Keep, Kind, Mirror, Outcome, OwnedRef,
-    PhaseRules, PodPhase, Position, RestartPolicy, RestartScope, SlotId, SpecFact, Term, Timestamp,
+    ClassFact, GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Keep, Kind, Mirror, NamespaceFact,
+    Outcome, OwnedRef, PhaseRules, PodPhase, Position, RestartPolicy, RestartScope, SlotId, SpecFact, Term, Timestamp,
 };
 
 use super::*;
@@ -76,6 +76,18 @@ fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
 
 fn class(rv: u64, value: i32) -> Fact {
     Fact::Class(Box::new(ClassFact { name: "c".into(), rv: ResourceVersion(rv), value, is_default: false }))
+}
+
+fn namespace(rv: u64, team: &str) -> Fact {
+    let labels = [("team".into(), team.into())].into();
+    Fact::Namespace(Box::new(NamespaceFact { name: "ns".into(), rv: ResourceVersion(rv), labels }))
+}
+
+/// A state that knows that namespace.
+fn with_namespace() -> State {
+    let mut state = empty();
+    state.take_in(&Scope::Cluster, &namespace(KNOWN, "a"));
+    state
 }
 
 /// A state that knows that class.
@@ -252,12 +264,24 @@ fn each_rule_for_a_fact_has_its_verdict() {
         ("an old report of a node", known(&[]), &cluster, node(KNOWN, false, &[]), list, STALE),
         ("the end of a node", known(&[]), &cluster, Fact::NodeGone { name: "n".into() }, list, ADMITTED),
         ("the end of an unknown node", known(&[]), &cluster, Fact::NodeGone { name: "x".into() }, list, UNKNOWN),
-        // Priority classes and pods of others.
+        // Priority classes, namespaces and pods of others.
         ("a class from before the last list", empty(), &cluster, class(KNOWN, 1), watch, STALE),
         ("a class with another value", with_class(), &cluster, class(11, 2), list, ADMITTED),
         ("an old report of a class", with_class(), &cluster, class(KNOWN, 2), list, STALE),
         ("an echo of a class", with_class(), &cluster, class(11, 1), list, UNCHANGED),
         ("the end of an unknown class", empty(), &cluster, Fact::ClassGone { name: "c".into() }, list, UNKNOWN),
+        ("a namespace from before the last list", empty(), &cluster, namespace(KNOWN, "a"), watch, STALE),
+        ("a namespace with other labels", with_namespace(), &cluster, namespace(11, "b"), list, ADMITTED),
+        ("an old report of a namespace", with_namespace(), &cluster, namespace(KNOWN, "b"), list, STALE),
+        ("an echo of a namespace", with_namespace(), &cluster, namespace(11, "a"), list, UNCHANGED),
+        (
+            "the end of an unknown namespace",
+            empty(),
+            &cluster,
+            Fact::NamespaceGone { name: "ns".into() },
+            list,
+            UNKNOWN,
+        ),
         ("pods of others on a node", empty(), &cluster, foreign(2), list, ADMITTED),
         ("none of them where none were", empty(), &cluster, foreign(0), list, UNCHANGED),
         // Lists.
@@ -453,10 +477,12 @@ fn a_list_ends_what_it_does_not_hold() {
     let mut state = known(&[pod("p1", 1, 30), claim("c0", KNOWN, true)]);
     state.jobs.get_mut(&key()).unwrap().deleting_pods.extend(["p0".into(), "x".into()]);
     state.take_in(&Scope::Cluster, &class(KNOWN, 1));
+    state.take_in(&Scope::Cluster, &namespace(KNOWN, "a"));
     let here = |uid: &str| Present {
         uids: [uid.into()].into(),
         nodes: ["m".into()].into(),
         classes: [].into(),
+        namespaces: [].into(),
         quotas: [].into(),
     };
     let job = || Scope::Job(key());
@@ -474,6 +500,7 @@ fn a_list_ends_what_it_does_not_hold() {
         (Kind::Job, "none", false, vec![]),
         (Kind::Node, "none", true, vec![(Scope::Cluster, Fact::NodeGone { name: "n".into() })]),
         (Kind::Class, "none", true, vec![(Scope::Cluster, Fact::ClassGone { name: "c".into() })]),
+        (Kind::Namespace, "none", true, vec![(Scope::Cluster, Fact::NamespaceGone { name: "ns".into() })]),
         (Kind::Owned, "none", true, vec![(job(), claim_gone("c0"))]),
         (Kind::Owned, "c0", true, vec![]),
         (Kind::Owned, "none", false, vec![]),

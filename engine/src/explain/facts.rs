@@ -40,6 +40,8 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::ClassGone { .. }
         | Fact::Quota(_)
         | Fact::QuotaGone { .. }
+        | Fact::Namespace(_)
+        | Fact::NamespaceGone { .. }
         | Fact::NodeChanged { .. }
         | Fact::Relisted { .. }
         | Fact::Answered { .. }
@@ -119,6 +121,8 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
         Fact::ClassGone { name } => format!("priority class {name} is gone"),
         Fact::Quota(quota) => format!("ResourceQuota {} of namespace {} changed", quota.name, quota.namespace),
         Fact::QuotaGone { namespace, name } => format!("ResourceQuota {name} of namespace {namespace} is gone"),
+        Fact::Namespace(namespace) => format!("the labels of namespace {} changed", namespace.name),
+        Fact::NamespaceGone { name } => format!("namespace {name} is gone"),
         Fact::Dequeued => "the coordinator dequeued the job".to_owned(),
         Fact::Measured { latency_us: Some(us) } => format!("a step of the training took {} ms", us / 1000),
         Fact::Measured { latency_us: None } => "the log of the pod tells no time of a step".to_owned(),

@@ -131,11 +131,11 @@ impl<'a> Room<'a> {
         for (node, gpus) in round::foreign(state) {
             room.take_node(node, gpus);
         }
-        for (key, holder) in &state.queues.holders {
+        for holder in state.queues.holders.values() {
             let gpu_type = state.queues.gpu_type(&holder.resource);
             for (slot, nodes) in &holder.places {
                 let gpus = holder.charged(slot);
-                room.take_quota(key, holder, gpu_type, gpus);
+                room.take_quota(holder, gpu_type, gpus);
                 let needs = room.filter.needs(holder, &slot.group);
                 for node in nodes {
                     room.take_node(node, gpus);
@@ -146,8 +146,8 @@ impl<'a> Room<'a> {
         room
     }
 
-    fn take_quota(&mut self, key: &JobKey, holder: &Holder, gpu_type: GpuType, gpus: u32) {
-        if let Some(tenant) = self.tenants.place(key, holder) {
+    fn take_quota(&mut self, holder: &Holder, gpu_type: GpuType, gpus: u32) {
+        if let Some(tenant) = self.tenants.charged(holder) {
             self.books.charge(tenant, gpu_type, gpus);
         }
     }
@@ -188,7 +188,7 @@ impl<'a> Room<'a> {
         let is_open = |node: &Text| fits(node) && tenant.is_some_and(|tenant| self.tenants.takes(tenant, node));
         let has_room = |(node, gpus): (&&Text, &u32)| self.nodes.get(*node).is_some_and(|left| left >= gpus);
         let on_nodes = on.iter().all(|entry| has_room(entry) && is_open(entry.0));
-        self.take_quota(key, holder, gpu_type, quota);
+        self.take_quota(holder, gpu_type, quota);
         for (node, gpus) in on {
             self.take_node(node, gpus);
         }
@@ -227,7 +227,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
             changes.insert(key.clone(), change);
         }
     }
-    let is_quiet = queues.pace.quiet_until.is_some_and(|until| now < until) || state.awaits_foreign_pods();
+    let is_quiet = queues.pace.quiet_until.is_some_and(|until| now < until) || state.awaits_watched();
     if is_quiet || grows.is_empty() {
         return changes.into_iter().collect();
     }

@@ -9,6 +9,7 @@
 //! | [`classes`] | priorities of jobs that tell none themselves |
 //! | [`filter`] | which nodes could take a worker of a job |
 //! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
+//! | [`namespaces`] | labels of namespaces, while a queue selects by them |
 //! | [`tenants`] | queues and cohorts as the desk takes them |
 //! | [`grant`] | targets become shares where there is room |
 //! | [`report`] | what is told of queues and of jobs that wait |
@@ -30,13 +31,14 @@ mod grant;
 mod holder;
 mod leftovers;
 pub(crate) mod lessons;
+mod namespaces;
 pub mod report;
 mod round;
 mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Allocation, Event, Fact, JobKey, LabelSelector, QueueSpec, Target, Text, Timestamp};
+use model::{Allocation, Event, Fact, JobKey, Kind, LabelSelector, NamespaceFact, QueueSpec, Target, Text, Timestamp};
 use scheduler::MemoryChange;
 use scheduler::desk::Ledger;
 
@@ -65,6 +67,8 @@ pub struct Queues {
     pub(crate) offered: BTreeSet<Text>,
     /// Priority classes.
     pub classes: Classes,
+    /// Namespaces by name, while a queue selects them by labels.
+    pub(crate) namespaces: BTreeMap<Text, NamespaceFact>,
     /// Objects that are queues, by name.
     pub(crate) objects: BTreeMap<Text, (JobKey, Box<QueueSpec>)>,
     /// Jobs that hold places or ask for some.
@@ -224,14 +228,34 @@ impl State {
         self.queues.objects.get(name)?.1.nodes.as_ref()
     }
 
-    /// Returns true if GPUs of pods of others are counted, so that these pods are to be watched.
-    pub fn counts_foreign_pods(&self) -> bool {
-        self.queues.shares_nodes()
+    /// Returns true if objects of a kind of [`Kind::ON_DEMAND`] are to be watched: pods of others while a queue counts their GPUs,
+    /// namespaces while a queue selects them by labels.
+    pub fn watches(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Foreign => self.queues.shares_nodes(),
+            Kind::Namespace => self.queues.reads_namespaces(),
+            Kind::Job | Kind::Pod | Kind::Service | Kind::Node | Kind::Owned | Kind::Class | Kind::Quota => false,
+        }
     }
 
-    /// Returns true if pods of others count and were not listed in this term.
-    fn awaits_foreign_pods(&self) -> bool {
-        self.counts_foreign_pods() && self.list_rv(model::Kind::Foreign, None).0 == 0
+    /// Returns true if GPUs of pods of others are counted.
+    pub fn counts_foreign_pods(&self) -> bool {
+        self.watches(Kind::Foreign)
+    }
+
+    /// Returns true if objects of a kind are to be watched and were not listed in this term.
+    fn awaits_watched(&self) -> bool {
+        Kind::ON_DEMAND.into_iter().any(|kind| self.watches(kind) && self.list_rv(kind, None).0 == 0)
+    }
+
+    /// Forgets the objects of a kind that is watched no longer.
+    pub(crate) fn forget_watched(&mut self, kind: Kind) {
+        self.list_rvs.remove(&kind);
+        match kind {
+            Kind::Foreign => self.foreign.clear(),
+            Kind::Namespace => self.queues.namespaces.clear(),
+            Kind::Job | Kind::Pod | Kind::Service | Kind::Node | Kind::Owned | Kind::Class | Kind::Quota => {}
+        }
     }
 
     /// Returns the time of the next decision of the queues if nothing happens before.

@@ -23,7 +23,8 @@ use crate::state::State;
 /// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
 pub(super) type Waits = BTreeMap<Text, Vec<(JobKey, Waiting)>>;
 
-/// A job that waits, with the reason for which no node could take its workers, where none could.
+/// A job that waits, with a reason that the desk does not know: no node could take its workers, or its queue does not select its
+/// namespace.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) wait: Wait,
@@ -33,7 +34,7 @@ pub(super) struct Waiting {
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.refusal {
-            Some(refusal) => write!(f, "no node can take a pod of it: {refusal}"),
+            Some(refusal) => f.write_str(refusal),
             None => self.wait.fmt(f),
         }
     }
@@ -296,7 +297,7 @@ impl Foreign {
             *width = holder.charged(slot).max(1);
             on.push(node.clone());
         }
-        let tenant = tenants.place(key, holder);
+        let tenant = tenants.charged(holder);
         groups.into_iter().map(move |(group, (width, on))| {
             let id = Text::from(format!("pods of {group} that {key} keeps"));
             Self { id, tenant, width, on, belief: Belief::default() }
@@ -359,6 +360,14 @@ impl<'a> Inquiry<'a> {
         Self { filter, nodes, closed, tenants, foreign, asked }
     }
 
+    /// Returns that a job's queue does not select its namespace, in words; `None` where it does. `needs`: GPUs of the job.
+    fn not_selected(&self, asked: &Asked<'_>, needs: u32) -> Option<String> {
+        let (queue, namespace) = (asked.holder.queue(), &asked.key.namespace);
+        let gpus = if needs == 1 { "GPU" } else { "GPUs" };
+        let is_selected = self.tenants.selects(queue, namespace);
+        (!is_selected).then(|| format!("needs {needs} {gpus}; queue {queue} does not select namespace {namespace}"))
+    }
+
     /// Asks the desk. Returns `None` for an answer that cannot be carried out: it leaves everything as it is.
     pub(super) fn ask(&self, ledger: &Ledger, now: Timestamp) -> Option<Answer> {
         // Those of jobs come first: targets are read in their order.
@@ -387,8 +396,21 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let by_id: BTreeMap<&Text, &Asked<'_>> = asked.iter().map(|asked| (&asked.id, asked)).collect();
     for wait in answer.waits {
         if let Some(asked) = by_id.get(&wait.id) {
-            let is_barred = wait.reason == desk::Reason::NeverNodes;
-            let refusal = is_barred.then(|| inquiry.filter.why_none(asked.holder)).flatten();
+            let refusal = match wait.reason {
+                desk::Reason::NeverNodes => {
+                    let why = inquiry.filter.why_none(asked.holder);
+                    why.map(|why| format!("no node can take a pod of it: {why}"))
+                }
+                desk::Reason::NoQueue => inquiry.not_selected(asked, wait.needs),
+                desk::Reason::Paused
+                | desk::Reason::BackOff(_)
+                | desk::Reason::Faulty(_)
+                | desk::Reason::NeverQuota
+                | desk::Reason::Quota
+                | desk::Reason::Nodes
+                | desk::Reason::Behind(_)
+                | desk::Reason::Policy => None,
+            };
             let queue = Text::from(asked.holder.queue());
             decided.waits.entry(queue).or_default().push((asked.key.clone(), Waiting { wait, refusal }));
         }

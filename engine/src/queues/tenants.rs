@@ -56,6 +56,10 @@ pub struct Tenants {
     pub all: Vec<Tenant>,
     queues: BTreeMap<Text, usize>,
     specs: BTreeMap<Text, QueueSpec>,
+    /// Labels of namespaces, by name.
+    namespaces: BTreeMap<Text, BTreeMap<Text, Text>>,
+    /// Jobs that hold no share and shall have one.
+    decided: BTreeSet<JobKey>,
 }
 
 /// Returns the nodes with GPUs that a queue selects; `None`: all.
@@ -70,6 +74,9 @@ impl Tenants {
         let specs = state.queues.objects.iter().map(|(name, (_, spec))| (name, &**spec));
         let nodes = || state.nodes.values().map(|node| &node.fact);
         let mut tenants = Self::of(specs, nodes, |resource| state.queues.gpu_type(resource));
+        tenants.namespaces = state.queues.namespace_labels();
+        let decided = state.queues.targets.iter().filter(|(_, target)| !target.share.is_empty());
+        tenants.decided = decided.map(|(key, _)| key.clone()).collect();
         // What a cluster adds for a pod is a node that the pod asks for, and pods ask for nodes that their queue selects.
         let queues = tenants.all.iter_mut().filter_map(|tenant| tenant.queue.as_mut());
         for selected in queues.filter_map(|queue| queue.nodes.as_mut()) {
@@ -84,7 +91,13 @@ impl Tenants {
         nodes: impl Fn() -> N,
         gpu_type: impl Fn(&Text) -> GpuType,
     ) -> Self {
-        let mut tenants = Self { all: Vec::new(), queues: BTreeMap::new(), specs: BTreeMap::new() };
+        let mut tenants = Self {
+            all: Vec::new(),
+            queues: BTreeMap::new(),
+            specs: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            decided: BTreeSet::new(),
+        };
         tenants.queues.insert(Text::from(ROOT), 0);
         tenants.all.extend(root_rules().map(|queue| Tenant::root(ROOT, queue)));
         let mut cohorts: BTreeMap<&Text, usize> = BTreeMap::new();
@@ -123,15 +136,28 @@ impl Tenants {
         tenants
     }
 
-    /// Returns the place of a job's queue; `None` when there is no such queue, or the job's namespace may not use it.
+    /// Returns the place of a job's queue; `None` when there is no such queue, or it does not select the job's namespace. A job that
+    /// was admitted stays so, whatever becomes of its namespace.
     pub(super) fn place(&self, key: &JobKey, holder: &Holder) -> Option<usize> {
-        self.place_of(holder.queue(), &key.namespace)
+        let is_admitted = !holder.share.is_empty() || self.decided.contains(key);
+        let may_use = is_admitted || self.selects(holder.queue(), &key.namespace);
+        may_use.then(|| self.charged(holder))?
     }
 
-    /// Returns the place of a queue; `None` when there is no such queue, or jobs of the namespace may not use it.
-    pub fn place_of(&self, name: &str, namespace: &str) -> Option<usize> {
-        let allowed = |spec: &QueueSpec| spec.namespaces.as_ref().is_none_or(|names| names.contains(namespace));
-        self.specs.get(name).is_none_or(allowed).then(|| self.queues.get(name).copied())?
+    /// Returns the place of the queue that a job's places count for; `None` when there is no such queue.
+    pub(super) fn charged(&self, holder: &Holder) -> Option<usize> {
+        self.place_of(holder.queue())
+    }
+
+    /// Returns the place of a queue; `None` when there is no such queue.
+    pub fn place_of(&self, name: &str) -> Option<usize> {
+        self.queues.get(name).copied()
+    }
+
+    /// Returns true if a queue selects a namespace, or there is no such queue.
+    pub(super) fn selects(&self, name: &str, namespace: &str) -> bool {
+        let selector = self.specs.get(name).and_then(|spec| spec.namespaces.as_ref());
+        selector.is_none_or(|selector| selector.selects_namespace(namespace, self.namespaces.get(namespace)))
     }
 
     /// Returns true if a queue places new workers on a node; the empty name stands for one that is not known yet.

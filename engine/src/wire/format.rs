@@ -7,9 +7,11 @@ use model::fact::Adopted;
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
     Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Demand, Dependency, Edits, Event, Fact, GroupSpec, JobKey,
-    JobSpec, Keep, Kind, Mirror, Noted, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, Reached, Running,
+    JobSpec, Keep, Kind, Mirror, Noted, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueSpec, Reached, Running,
     ShareChange, ShareLoss, Target, Usage,
 };
+
+use super::v1::names_of;
 
 /// Returns the oldest format that can hold a record of these facts and events.
 pub(super) fn of_record(facts: &[Fact], events: &[Event]) -> u16 {
@@ -36,6 +38,10 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
             }
             format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
         }
+        Fact::Relisted { kind: Kind::Namespace, .. }
+        | Fact::Namespace(_)
+        | Fact::NamespaceGone { .. }
+        | Fact::WaitReported(_) => 7,
         Fact::Quota(quota) if !quota.scopes.requirements.is_empty() => 6,
         Fact::Pod(fact) if fact.lingers || fact.holds.is_some() => 7,
         Fact::Pod(fact) if fact.size.is_some() => 6,
@@ -50,7 +56,6 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         }
         Fact::Adopted(adopted) if adoption7(&adopted.mirror) => 7,
         Fact::ShareChanged(change) if change.why.as_ref().is_some_and(loss7) => 7,
-        Fact::WaitReported(_) => 7,
         Fact::Adopted(adopted) if adopted.mirror.scaling.is_some() => 6,
         Fact::Adopted(adopted) if adoption5(&adopted.mirror) => 5,
         Fact::Adopted(adopted) if adoption4(adopted) => 4,
@@ -194,7 +199,10 @@ fn spec6(spec: &JobSpec) -> bool {
 
 /// Returns true for a spec with members that format 7 adds.
 fn spec7(spec: &JobSpec) -> bool {
-    spec.groups.iter().any(|group| group.requirements.is_some() || group.restart == RestartPolicy::OnNodeLost)
+    let selects_labels =
+        |queue: &QueueSpec| queue.namespaces.as_ref().is_some_and(|selector| names_of(selector).is_none());
+    spec.queue.as_deref().is_some_and(selects_labels)
+        || spec.groups.iter().any(|group| group.requirements.is_some() || group.restart == RestartPolicy::OnNodeLost)
 }
 
 /// Returns true for an owned object with words that format 4 adds.

@@ -12,6 +12,7 @@ mod coordination;
 mod event;
 mod fact;
 mod job;
+mod namespaces;
 mod notes;
 mod progress;
 mod requirements;
@@ -30,6 +31,7 @@ pub(super) use self::event::{Decision, Event, Mirror, Phase};
 pub(super) use self::fact::{Fact, PodPhase};
 pub(super) use self::job::Job;
 use self::job::Node;
+pub(super) use self::namespaces::names_of;
 use self::spec::Config;
 pub(super) use self::spec::FieldError;
 use super::{first, is_first};
@@ -131,6 +133,9 @@ pub(super) struct CheckpointRef<'a> {
     #[serde_as(as = "Vec<coordination::QuotaFact>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) quotas: Vec<model::QuotaFact>,
+    #[serde_as(as = "Vec<fact::NamespaceFact>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) namespaces: Vec<model::NamespaceFact>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) turns: Option<&'a scheduler::queues::Turns>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -189,6 +194,9 @@ pub(super) struct Checkpoint {
     #[serde_as(as = "Vec<coordination::QuotaFact>")]
     #[serde(default)]
     pub(super) quotas: Vec<model::QuotaFact>,
+    #[serde_as(as = "Vec<fact::NamespaceFact>")]
+    #[serde(default)]
+    pub(super) namespaces: Vec<model::NamespaceFact>,
     #[serde(default)]
     pub(super) turns: Option<scheduler::queues::Turns>,
     #[serde(default)]

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 
 use apis::{ApiAnswer, ApiCall, CallId, Course, Observation, ObservedObject, Registry};
 use event_log::{Checkpoint, Frame, Head};
-use model::{Phase, Position, Term, Text};
+use model::{Kind, Phase, Position, Term, Text};
 use operator::{Operator, Options, Step};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -128,8 +128,8 @@ pub(crate) struct LeadershipChannels {
     pub calls: mpsc::UnboundedSender<Vec<ApiCall>>,
     /// Maximum number of calls that the dispatcher takes: in flight at the API server, and rendered ahead of it.
     pub window: watch::Receiver<usize>,
-    /// Receives whether pods of others are to be watched.
-    pub foreign: watch::Sender<bool>,
+    /// Receive whether objects of a kind of [`Kind::ON_DEMAND`] are to be watched.
+    pub on_demand: Vec<(Kind, watch::Sender<bool>)>,
     /// Receives the events of the leadership.
     pub events: mpsc::UnboundedSender<LeadershipEvent>,
 }

@@ -68,7 +68,7 @@ async fn begin(operator: &OperatorHandle, last_term: u64) -> Around {
         answers: take_answers,
         calls,
         window,
-        foreign: watch::channel(false).0,
+        on_demand: Vec::new(),
         events: report,
     };
     operator.send(Request::StartLeadership(Box::new(leadership))).await.unwrap();

@@ -130,8 +130,10 @@ impl OperatorThread {
             leadership.started = true;
             leadership.report(LeadershipEvent::TermStarted(operator.state().stamp.term));
         }
-        let counts = operator.is_ready() && operator.watches_foreign_pods();
-        leadership.queues.foreign.send_if_modified(|needed| std::mem::replace(needed, counts) != counts);
+        for (kind, needed) in &leadership.queues.on_demand {
+            let watches = operator.is_ready() && operator.watches(*kind);
+            needed.send_if_modified(|needed| std::mem::replace(needed, watches) != watches);
+        }
         for step in operator.take_steps() {
             self.config.report_transition(&step);
             if let Some(share) = &step.share {

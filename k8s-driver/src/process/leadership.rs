@@ -123,7 +123,9 @@ impl LeadershipContext {
         let (answers, take_answers) = mpsc::unbounded_channel();
         let (calls, take_calls) = mpsc::unbounded_channel();
         let (tell, events) = mpsc::unbounded_channel();
-        let (foreign, foreign_needed) = watch::channel(false);
+        let on_demand = Kind::ON_DEMAND.map(|kind| (kind, watch::channel(false)));
+        let (needs, needed): (Vec<_>, Vec<_>) =
+            on_demand.into_iter().map(|(kind, (need, needed))| ((kind, need), (kind, needed))).unzip();
         let (window, take_window) = watch::channel(dispatch::window_of(self.max_in_flight));
         let period = LeadershipChannels {
             last_term: guard.last_term(),
@@ -132,7 +134,7 @@ impl LeadershipContext {
             answers: take_answers,
             calls,
             window: take_window,
-            foreign,
+            on_demand: needs,
             events: tell,
         };
         self.operator.send(Request::StartLeadership(Box::new(period))).await?;
@@ -166,9 +168,11 @@ impl LeadershipContext {
             let source = watching(target, ListReporter::new(n, report.clone()));
             watches.spawn(async move { source.run().await });
         }
-        if let Some(target) = self.registry.foreign_pods() {
-            // No term waits for them: until they are listed no share grows.
-            watches.spawn(watching(target, ListReporter::default()).run_while(foreign_needed));
+        for (kind, needed) in needed {
+            if let Some(target) = self.registry.on_demand(kind) {
+                // No term waits for them: until they are listed no share grows.
+                watches.spawn(watching(target, ListReporter::default()).run_while(needed));
+            }
         }
         let mut probes = JoinSet::new();
         for kind in self.unserved.clone() {

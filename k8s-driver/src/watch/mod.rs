@@ -138,7 +138,7 @@ impl SourceWatch {
             if needed.wait_for(|needed| *needed).await.is_err() {
                 return End::ReceiverClosed;
             }
-            tracing::info!(source = %self.source, "watched, because a queue counts these objects");
+            tracing::info!(source = %self.source, "watched, because a queue reads these objects");
             tokio::select! {
                 end = self.run() => return end,
                 changed = needed.changed() => {
@@ -157,6 +157,7 @@ impl SourceWatch {
         let mut newest = ResourceVersion::default();
         let mut backoff = DefaultBackoff::default();
         let mut relists = DefaultBackoff::default();
+        let mut is_withheld = false;
         loop {
             if self.belongs_to_jobs() {
                 self.selection.wait_until_listed().await;
@@ -167,6 +168,12 @@ impl SourceWatch {
                 Err(error) => {
                     let message = format!("{}: list: {error}", self.source);
                     self.lists.report(Err(ListFailure { refused: error.is_refusal(), message }));
+                    if self.kind == Kind::Namespace && error.is_refusal() && !is_withheld {
+                        is_withheld = true;
+                        if self.report_none_readable().await.is_err() {
+                            return End::ReceiverClosed;
+                        }
+                    }
                     if !self.pause(&error, "list", &mut backoff).await {
                         return End::ReceiverClosed;
                     }
@@ -217,6 +224,15 @@ impl SourceWatch {
                 }
             }
         }
+    }
+
+    /// Reports an empty list, older than any other: without the right to list namespaces their names alone are known, and queues do not
+    /// wait for more.
+    async fn report_none_readable(&self) -> Result<(), Error> {
+        tracing::warn!(source = %self.source, "queues select namespaces by their names alone until they can be listed");
+        let (of, rv) = (self.source.of.clone(), ResourceVersion(1));
+        let none = Observation::Listed { kind: self.kind, of, rv, items: Vec::new() };
+        self.news.send(none).await.map_err(|_| Error::ReceiverClosed)
     }
 
     /// Watches from a version until it cannot resume. Without a version it waits until the source is served.

@@ -157,6 +157,10 @@ pub(crate) const QUOTA: FieldMask = Only(&[
     ("status", Only(&[("used", All)])),
 ]);
 
+/// Members kept of a namespace.
+pub(crate) const NAMESPACE: FieldMask =
+    Only(&[("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All), ("labels", All)]))]);
+
 /// A job object: whole, but for what only other tools read.
 pub(crate) const JOB: FieldMask = Except(&[(
     "metadata",

@@ -93,6 +93,7 @@ impl Selection {
             | ObservedObject::Node(_)
             | ObservedObject::Class(_)
             | ObservedObject::Quota(_)
+            | ObservedObject::Namespace(_)
             | ObservedObject::Foreign(_) => return true,
         };
         self.selected().is_none_or(|selected| selected.values().any(|jobs| jobs.contains(&owner.uid)))
@@ -113,6 +114,7 @@ fn job(seen: &ObservedObject) -> Option<&Uid> {
         | ObservedObject::Node(_)
         | ObservedObject::Class(_)
         | ObservedObject::Quota(_)
+        | ObservedObject::Namespace(_)
         | ObservedObject::Foreign(_) => None,
     }
 }

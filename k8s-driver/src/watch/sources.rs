@@ -87,6 +87,7 @@ pub(crate) fn in_scope(target: apis::WatchTarget, scope: &JobFilter) -> Source {
         Kind::Foreign => projection::FOREIGN,
         Kind::Class => projection::CLASS,
         Kind::Quota => projection::QUOTA,
+        Kind::Namespace => projection::NAMESPACE,
     };
     Source {
         path: collection(&resource.api_version, plural, namespace),

@@ -14,6 +14,7 @@ use crate::watch::sources::{self, JobFilter};
 
 mod definitions;
 mod foreign;
+mod namespaces;
 mod selection;
 
 type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -110,6 +111,7 @@ fn name(seen: &ObservedObject) -> String {
         ObservedObject::Node(fact) => fact.name.to_string(),
         ObservedObject::Class(fact) => fact.name.to_string(),
         ObservedObject::Quota(fact) => fact.name.to_string(),
+        ObservedObject::Namespace(fact) => fact.name.to_string(),
         ObservedObject::Foreign(pod) => pod.uid.0.to_string(),
     }
 }

@@ -235,7 +235,7 @@ fn workload(reader: &Reader, path: &Path) -> Result<Recorded, Failure> {
         let name = Text::from(id.as_str());
         let of_log = Told { started: since(*started), on: on.clone(), ended: seen.ended.map(since) };
         told.insert(name.clone(), of_log);
-        workers.insert(name, Workers { tenant: tenants.place_of(&seen.queue, &key.namespace), ..of_job });
+        workers.insert(name, Workers { tenant: tenants.place_of(&seen.queue), ..of_job });
         rows.push(TraceJob {
             line,
             id,

@@ -7,10 +7,10 @@ use model::fact::{Adopted, ReportedEnd};
 use model::{
     Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, ClassFact, Config, Decision, Demand, Dependency,
     Edits, Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, Kind, LabelOperator,
-    LabelRequirement, LabelSelector, LossKind, Mirror, NodeFact, Noted, ObjectRef, Outcome, OwnedFact, OwnedRef,
-    OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim, Resize,
-    ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact, Target, Timestamp, Usage,
-    WaitingJob, When, WithinQueue,
+    LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NodeFact, Noted, ObjectRef, Outcome, OwnedFact,
+    OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim,
+    Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact, Target, Timestamp,
+    Usage, WaitingJob, When, WithinQueue,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -65,7 +65,7 @@ fn queues() -> Vec<QueueSpec> {
             by_priority: true,
             spread: true,
             paused: true,
-            namespaces: Some(BTreeSet::from(["ns".into()])),
+            namespaces: Some(by_name()),
             nodes: Some(LabelSelector { requirements: requirements() }),
             shares_nodes: true,
             ..of(WithinQueue::Never, Reclaim::Never)
@@ -74,6 +74,19 @@ fn queues() -> Vec<QueueSpec> {
         of(WithinQueue::Any, Reclaim::Any),
         of(WithinQueue::Never, Reclaim::Any),
     ]
+}
+
+/// A selector of names alone, which stands in records as a list of them.
+fn by_name() -> LabelSelector {
+    let values = vec!["ns".into()];
+    LabelSelector {
+        requirements: vec![LabelRequirement { key: NAMESPACE_NAME.into(), operator: LabelOperator::In, values }],
+    }
+}
+
+/// A queue without a selector.
+pub(super) fn queue() -> QueueSpec {
+    queues().remove(1)
 }
 
 /// A requirement with each operator.

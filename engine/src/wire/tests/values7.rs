@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Allocation, Event, Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement, LossKind, Mirror, NodeFact,
-    NodeRefusal, NodeSelectorTerm, PodFact, PodHolding, PodPhase, PodRequirements, RestartPolicy, Share, ShareChange,
-    ShareLoss, Taint, Target, Timestamp, Toleration,
+    Allocation, Event, Fact, GroupSpec, JobSpec, Kind, LabelOperator, LabelRequirement, LabelSelector, LossKind,
+    Mirror, NAMESPACE_NAME, NamespaceFact, NodeFact, NodeRefusal, NodeSelectorTerm, PodFact, PodHolding, PodPhase,
+    PodRequirements, QueueSpec, ResourceVersion, RestartPolicy, Share, ShareChange, ShareLoss, Taint, Target,
+    Timestamp, Toleration,
 };
 
 use super::values::{self, key, spec_fact, stamp};
+use super::values4;
 use crate::holding::Holding;
 use crate::job::Job;
 use crate::state::State;
@@ -36,6 +38,19 @@ fn requirements() -> PodRequirements {
     }
 }
 
+/// Selectors of namespaces that format 4 cannot hold.
+fn selectors() -> [LabelSelector; 3] {
+    let team = label("team", LabelOperator::In, &["a"]);
+    let unordered = label(NAMESPACE_NAME, LabelOperator::In, &["b", "a"]);
+    let others = label(NAMESPACE_NAME, LabelOperator::NotIn, &["ns"]);
+    [vec![team, label("frozen", LabelOperator::DoesNotExist, &[])], vec![unordered], vec![others]]
+        .map(|requirements| LabelSelector { requirements })
+}
+
+fn namespace() -> NamespaceFact {
+    NamespaceFact { name: "ns".into(), rv: ResourceVersion(4), labels: BTreeMap::from([("team".into(), "a".into())]) }
+}
+
 /// Facts each of which needs format 7.
 pub(super) fn facts() -> Vec<Fact> {
     let spec = |requirements| {
@@ -55,7 +70,15 @@ pub(super) fn facts() -> Vec<Fact> {
     let adopted = Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     let group = GroupSpec { restart: RestartPolicy::OnNodeLost, ..GroupSpec::default() };
     let on_node_lost = spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() });
+    let queue = |selector| {
+        let queue = QueueSpec { namespaces: Some(selector), ..values4::queue() };
+        Fact::Spec(Box::new(spec_fact(JobSpec { queue: Some(Box::new(queue)), ..JobSpec::default() })))
+    };
+    let [by_labels, unordered, others] = selectors().map(queue);
     vec![
+        by_labels,
+        unordered,
+        others,
         spec(requirements()),
         spec(PodRequirements::default()),
         Fact::Spec(Box::new(on_node_lost)),
@@ -78,6 +101,10 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
     vec![
         Fact::Node(Box::new(NodeFact { taints: vec![taint("x"), taint("")], ..node.clone() })),
         Fact::Node(Box::new(NodeFact { allocatable, ..node })),
+        Fact::Namespace(Box::new(namespace())),
+        Fact::Namespace(Box::new(NamespaceFact { labels: BTreeMap::new(), ..namespace() })),
+        Fact::NamespaceGone { name: "ns".into() },
+        Fact::Relisted { kind: Kind::Namespace, of: None, rv: ResourceVersion(5) },
     ]
 }
 
@@ -104,5 +131,8 @@ pub(crate) fn state() -> State {
     let holding = Holding { refused: BTreeMap::from([("n1".into(), refusal)]), ..Holding::default() };
     let wait_reason = Some("no room".into());
     let job = Job { holding, limit_paused_at: Some(Timestamp(10)), wait_reason, ..Job::default() };
-    State { stamp: stamp(22), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 7, ..State::default() }
+    let mut state =
+        State { stamp: stamp(22), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 7, ..State::default() };
+    state.queues.namespaces.insert("ns".into(), namespace());
+    state
 }

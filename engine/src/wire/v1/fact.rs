@@ -31,6 +31,7 @@ forms! {
     Missing: model::Missing,
     NodeFact: model::NodeFact,
     ClassFact: model::ClassFact,
+    NamespaceFact: model::NamespaceFact,
     Adopted: model::fact::Adopted,
     Milestone: model::fact::Milestone,
     ObjectRef: model::ObjectRef,
@@ -78,6 +79,10 @@ pub(crate) enum Fact {
     Quota(#[serde_as(as = "Box<QuotaFact>")] Box<model::QuotaFact>),
     QuotaGone {
         namespace: Text,
+        name: Text,
+    },
+    Namespace(#[serde_as(as = "Box<NamespaceFact>")] Box<model::NamespaceFact>),
+    NamespaceGone {
         name: Text,
     },
     NodeChanged {
@@ -373,6 +378,15 @@ pub(super) struct ClassFact {
     #[serde(default, skip_serializing_if = "is_default")]
     #[serde(rename = "default")]
     is_default: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::NamespaceFact")]
+pub(super) struct NamespaceFact {
+    name: Text,
+    rv: ResourceVersion,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<Text, Text>,
 }
 
 #[serde_as]

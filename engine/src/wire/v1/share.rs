@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_with::serde_as;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::namespaces::Namespaces;
 use super::progress::Lesson;
 use super::{forms, is_default};
 
@@ -207,8 +208,9 @@ pub(super) struct QueueSpec {
     spread: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     paused: bool,
+    #[serde_as(as = "Option<Namespaces>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    namespaces: Option<BTreeSet<Text>>,
+    namespaces: Option<model::LabelSelector>,
     #[serde_as(as = "Option<LabelSelector>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nodes: Option<model::LabelSelector>,

@@ -54,6 +54,7 @@ pub(super) enum Kind {
     Foreign,
     Class,
     Quota,
+    Namespace,
 }
 
 #[serde_as]

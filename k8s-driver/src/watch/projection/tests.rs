@@ -46,6 +46,7 @@ fn facts(registry: &Registry, object: &Value) -> String {
         }
         "Node" => format!("{:?}", apis::node::fact(object)),
         "ResourceQuota" => format!("{:?}", apis::quota::fact(object)),
+        "Namespace" => format!("{:?}", apis::namespace::fact(object)),
         "PersistentVolumeClaim" | "Workload" | "ContainerRecreateRequest" => {
             format!("{:?} {:?}", registry.owner(object), apis::owned::fact(object))
         }
@@ -65,6 +66,7 @@ fn keep_of(kind: &str) -> FieldMask {
         "Node" => NODE,
         "PersistentVolumeClaim" | "Workload" | "ContainerRecreateRequest" => OWNED,
         "ResourceQuota" => QUOTA,
+        "Namespace" => NAMESPACE,
         _ => JOB,
     }
 }
@@ -81,7 +83,7 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
         for object in outcome.steps.iter().flat_map(|step| &step.objects) {
             let kind = object["kind"].as_str().unwrap_or_default();
             let owned = ["PersistentVolumeClaim", "Workload", "ContainerRecreateRequest"];
-            let of_all = [&owned[..], &["Pod", "Service", "Node", "ResourceQuota"]].concat();
+            let of_all = [&owned[..], &["Pod", "Service", "Node", "ResourceQuota", "Namespace"]].concat();
             let known = of_all.contains(&kind) || registry.get(&Resource::of(object)).is_some();
             if !known || !seen.insert(object.to_string()) {
                 continue;
@@ -105,6 +107,7 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
         ("PersistentVolumeClaim", 20),
         ("Workload", 20),
         ("ContainerRecreateRequest", 5),
+        ("Namespace", 2),
     ];
     for (kind, least) in others.map(|(kind, least)| (kind.to_owned(), least)).into_iter().chain(jobs) {
         let (count, whole, small) = kinds[&kind];

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn pods_of_others_are_listed_and_watched_while_they_are_needed() {
     let registry = Registry::all();
-    let source = sources::in_scope(registry.foreign_pods().unwrap(), &JobFilter::default());
+    let source = sources::in_scope(registry.on_demand(Kind::Foreign).unwrap(), &JobFilter::default());
     let selection = Arc::new(Selection::new(false, 1));
     let (watching, server, news) = watching(Kind::Foreign, source, registry, selection, StatusReporter::default());
     let (needed, is_needed) = tokio::sync::watch::channel(false);

@@ -196,7 +196,14 @@ impl Recording {
                 Fact::ForeignUse { .. } if started && self.has_gpus => {
                     self.remark(record, "pods of others held GPUs".to_owned());
                 }
-                Fact::Quota(_) | Fact::QuotaGone { .. } | Fact::Class(_) | Fact::ClassGone { .. } if started => {
+                Fact::Quota(_)
+                | Fact::QuotaGone { .. }
+                | Fact::Class(_)
+                | Fact::ClassGone { .. }
+                | Fact::Namespace(_)
+                | Fact::NamespaceGone { .. }
+                    if started =>
+                {
                     self.remark(record, format!("a {} was observed; it is not in the scenario", fact.name()));
                 }
                 _ => {}
