@@ -36,6 +36,7 @@ struct Cell {
     /// Uid of the job.
     job: String,
     group: String,
+    /// Index of the slot; where another controller may exchange the pods of a group, the number of the place on its node.
     index: u32,
     node: String,
 }
@@ -79,7 +80,8 @@ impl Grants {
         for job in objects {
             let mirror = mirror(job);
             let Some(granted) = mirror.get("shareAt").and_then(Value::as_u64).map(Timestamp) else { continue };
-            for cell in share(uid(job), &mirror) {
+            let interchanges = text_at(job, &["kind"]) == Some("MPIJob");
+            for cell in share(uid(job), &mirror, interchanges) {
                 let template = template(job, &cell.group);
                 let since = self.cells.get(&cell).copied();
                 if since.is_none()
@@ -90,7 +92,7 @@ impl Grants {
                     let Cell { group, index, node, .. } = &cell;
                     violations.push(format!("job {}: {group}-{index} was granted node {node}, {why}", name(job)));
                 }
-                let key = (cell.node.clone(), slot(&cell, text_at(job, &["kind"]) == Some("MPIJob")));
+                let key = (cell.node.clone(), slot(&cell, interchanges));
                 add(&mut placed.entry(key).or_default().places, &template.map(requests).unwrap_or_default());
                 cells.insert(cell, since.unwrap_or(granted));
             }
@@ -172,7 +174,7 @@ fn slot(cell: &Cell, interchanges: bool) -> String {
 }
 
 /// Returns the places of a job's share, but for those on nodes to come.
-fn share(job: &str, mirror: &Value) -> Vec<Cell> {
+fn share(job: &str, mirror: &Value, interchanges: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (group, runs) in mirror.get("share").and_then(Value::as_object).into_iter().flatten() {
         let runs = runs.as_array().into_iter().flatten();
@@ -181,7 +183,11 @@ fn share(job: &str, mirror: &Value) -> Vec<Cell> {
             let times = run.get(1).and_then(Value::as_u64).and_then(|times| usize::try_from(times).ok());
             std::iter::repeat_n(node, times.unwrap_or_default())
         });
-        for (index, node) in (0..).zip(nodes).filter(|(_, node)| !node.is_empty()) {
+        let mut on: BTreeMap<&str, u32> = BTreeMap::new();
+        for (slot, node) in (0..).zip(nodes).filter(|(_, node)| !node.is_empty()) {
+            let nth = on.entry(node).or_default();
+            let index = if interchanges { *nth } else { slot };
+            *nth = nth.saturating_add(1);
             cells.push(Cell { job: job.to_owned(), group: group.clone(), index, node: node.to_owned() });
         }
     }
