@@ -14,6 +14,7 @@ use model::{
 use serde_json::{Map, Value, json};
 
 use crate::api::{JobApi, PodSlot, RenderInput};
+use crate::foreign::PodAmounts;
 use crate::kueue;
 use crate::node::HARDWARE_LABELS;
 use crate::objects::{annotation, at, label, list_at, text_at};
@@ -139,6 +140,13 @@ pub(crate) fn requests(spec: &Value) -> BTreeMap<Text, u32> {
     let gpus = pod_requests(spec).into_iter().filter(|(name, amount)| is_gpu(name) && *amount > 0);
     let whole = |amount: i128| u32::try_from(amount.saturating_add(999).div_euclid(1000)).unwrap_or(u32::MAX);
     gpus.map(|(name, amount)| (Text::from(name), whole(amount))).collect()
+}
+
+/// Returns what a pod holds of its node.
+pub(crate) fn amounts(spec: &Value) -> PodAmounts {
+    let mut requests = kube_model::requirements(spec).requests;
+    requests.retain(|resource, _| !is_gpu(resource));
+    PodAmounts { gpus: self::requests(spec), requests }
 }
 
 /// Returns what a pod requires of its node besides the GPUs by which queues count it.

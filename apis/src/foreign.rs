@@ -1,6 +1,7 @@
-//! Pods of others: GPUs that they hold on nodes. A pod counts from when it has a node until it has ended.
+//! Pods that no job's places stand for: what they hold of nodes. A pod counts from when it has a node until it has ended.
 //!
-//! Reads pods that no watch of a served API shows; nothing else is kept of them. Tests: at the end of this file.
+//! Reads pods that no watch of a served API shows, and those of jobs that request no GPU, such as launchers: queues place only pods with GPUs.
+//! Nothing else is kept of them. Tests: at the end of this file.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +20,45 @@ pub struct ForeignPod {
     pub rv: ResourceVersion,
     /// Its node; empty without one.
     pub node: Text,
-    /// GPUs that it holds there, by resource; none of a pod that has no node or has ended.
+    /// What it holds there; nothing of a pod that has no node or has ended.
+    pub amounts: PodAmounts,
+}
+
+/// Amounts of a pod, or of several.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodAmounts {
+    /// GPUs by resource.
     pub gpus: BTreeMap<Text, u32>,
+    /// Requests of other resources, and the number of pods, in thousandths of their units.
+    pub requests: BTreeMap<Text, u64>,
+}
+
+impl PodAmounts {
+    /// Adds the amounts of a pod.
+    pub fn add(&mut self, pod: &Self) {
+        for (resource, gpus) in &pod.gpus {
+            let sum = self.gpus.entry(resource.clone()).or_default();
+            *sum = sum.saturating_add(*gpus);
+        }
+        for (resource, amount) in &pod.requests {
+            let sum = self.requests.entry(resource.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+
+    /// Takes the amounts of a pod off.
+    pub fn take(&mut self, pod: &Self) {
+        for (resource, gpus) in &pod.gpus {
+            let sum = self.gpus.entry(resource.clone()).or_default();
+            *sum = sum.saturating_sub(*gpus);
+        }
+        for (resource, amount) in &pod.requests {
+            let sum = self.requests.entry(resource.clone()).or_default();
+            *sum = sum.saturating_sub(*amount);
+        }
+        self.gpus.retain(|_, gpus| *gpus > 0);
+        self.requests.retain(|_, amount| *amount > 0);
+    }
 }
 
 /// Reads a pod.
@@ -30,8 +68,8 @@ pub struct ForeignPod {
 pub(crate) fn pod(object: &Value) -> Result<ForeignPod, FieldError> {
     let node = Text::from(text_at(object, &["spec", "nodeName"]).unwrap_or_default());
     let counts = !node.is_empty() && !crate::pod::phase(object).is_terminal();
-    let gpus = at(object, &["spec"]).filter(|_| counts).map(demand::requests).unwrap_or_default();
-    Ok(ForeignPod { uid: uid(object)?, rv: resource_version(object), node, gpus })
+    let amounts = at(object, &["spec"]).filter(|_| counts).map(demand::amounts).unwrap_or_default();
+    Ok(ForeignPod { uid: uid(object)?, rv: resource_version(object), node, amounts })
 }
 
 #[cfg(test)]
@@ -46,7 +84,12 @@ mod tests {
             let container = json!({"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2", "cpu": 1}}});
             let object = json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "7"},
                 "spec": {"nodeName": node, "containers": [container, container]}, "status": {"phase": phase}});
-            pod(&object).unwrap().gpus.get("nvidia.com/gpu").copied()
+            let amounts = pod(&object).unwrap().amounts;
+            assert_eq!(
+                amounts.requests.get("cpu").copied(),
+                amounts.gpus.is_empty().then_some(0).or(Some(2000)).filter(|n| *n > 0)
+            );
+            amounts.gpus.get("nvidia.com/gpu").copied()
         };
         for (node, phase, want) in [
             ("n1", "Running", Some(4)),

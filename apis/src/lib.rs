@@ -65,7 +65,7 @@ pub mod watched;
 pub use api::{JobApi, JobEvent, JobStep, Needed, Upload};
 pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};
 pub use fields::{Finding, Severity};
-pub use foreign::ForeignPod;
+pub use foreign::{ForeignPod, PodAmounts};
 pub use free_storage::FreeStorage;
 pub use observed::ObservedObject;
 pub use owned::OwnedType;

@@ -88,10 +88,10 @@ impl ObservedObject {
     /// labels.
     pub fn read_foreign(registry: &Registry, object: &Value) -> Option<Self> {
         let api = registry.owner(object).and_then(|key| registry.api_of(&key).cloned());
-        if api.is_some_and(|api| api.has_pods() && api.selector().selects(object)) {
-            return None;
-        }
-        Some(Self::Foreign(Box::new(crate::foreign::pod(object).ok()?)))
+        let is_of_job = api.is_some_and(|api| api.has_pods() && api.selector().selects(object));
+        let pod = crate::foreign::pod(object).ok()?;
+        // Places stand for the pods of jobs with GPUs.
+        (!is_of_job || pod.amounts.gpus.is_empty()).then(|| Self::Foreign(Box::new(pod)))
     }
 
     /// Reads an object that a watch of this kind reports.

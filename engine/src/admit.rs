@@ -134,9 +134,9 @@ impl State {
             Fact::NamespaceGone { name } => {
                 Admission::unless(self.queues.namespaces.contains_key(name), Admission::UNKNOWN)
             }
-            Fact::ForeignUse { node, gpus } => {
-                let known = self.foreign.get(node);
-                let changed = known.map_or(!gpus.is_empty(), |known| known != gpus);
+            Fact::ForeignUse { node, gpus, requests } => {
+                let changed = self.foreign.get(node).map_or(!gpus.is_empty(), |known| known != gpus)
+                    || self.foreign_requests.get(node).map_or(!requests.is_empty(), |known| known != requests);
                 Admission::unless(changed, Admission::UNCHANGED)
             }
             Fact::NodeGone { name } => Admission::unless(self.nodes.contains_key(name), Admission::UNKNOWN),

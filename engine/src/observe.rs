@@ -7,10 +7,12 @@ mod owned;
 mod pods;
 mod services;
 
+use std::collections::BTreeMap;
+
 use model::command::Outcome;
 use model::{
     Awaits, Edits, Fact, JobFact, JobKey, JudgedNode, Kind, NodeFact, ObjectRef, OwnedSpec, Phase, ScalingStep, SlotId,
-    SpecFact, Stamp, Timestamp,
+    SpecFact, Stamp, Text, Timestamp,
 };
 
 use crate::holding::Holding;
@@ -90,13 +92,15 @@ impl State {
                 self.queues.remove_namespace(name);
                 Ok(Dirty::new())
             }
-            Fact::ForeignUse { node, gpus } => {
-                if gpus.is_empty() {
-                    self.foreign.remove(node);
-                } else {
-                    self.foreign.insert(node.clone(), gpus.clone());
+            Fact::ForeignUse { node, gpus, requests } => {
+                let known = self.foreign_requests.get(node).into_iter().flatten();
+                let frees = |(resource, known): (&Text, &u64)| requests.get(resource).is_none_or(|now| now < known);
+                let is_room = known.into_iter().any(frees);
+                if is_room || self.foreign.get(node).unwrap_or(&BTreeMap::new()) != gpus {
+                    self.queues.nodes_changed(None);
                 }
-                self.queues.nodes_changed(None);
+                set(&mut self.foreign, node, gpus);
+                set(&mut self.foreign_requests, node, requests);
                 Ok(Dirty::new())
             }
             Fact::NodeGone { name } => {
@@ -413,4 +417,13 @@ fn in_force(job: &Job, edit: &std::sync::Arc<SpecFact>) -> std::sync::Arc<SpecFa
         spec.owned.extend(before.owned.iter().filter(|owned| !is_gate(owned)).cloned());
     }
     kept.into()
+}
+
+/// Sets what is known of a name; nothing is held of one without amounts.
+fn set<V: Clone>(of: &mut BTreeMap<Text, BTreeMap<Text, V>>, name: &Text, amounts: &BTreeMap<Text, V>) {
+    if amounts.is_empty() {
+        of.remove(name);
+    } else {
+        of.insert(name.clone(), amounts.clone());
+    }
 }

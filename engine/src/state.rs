@@ -102,6 +102,9 @@ pub struct State {
     pub nodes: BTreeMap<Text, Node>,
     /// GPUs that pods of others hold, by node and resource. Told while a queue counts them.
     pub foreign: BTreeMap<Text, BTreeMap<Text, u32>>,
+    /// Other resources that pods without a place request, by node and resource, in thousandths of their units. Told with
+    /// [`Self::foreign`].
+    pub foreign_requests: BTreeMap<Text, BTreeMap<Text, u64>>,
     /// resourceVersion of the newest list of each whole kind; 0 before the first.
     pub list_rvs: BTreeMap<Kind, ResourceVersion>,
     /// resourceVersion of the newest list of each source, where a kind has several.

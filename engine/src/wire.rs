@@ -199,6 +199,7 @@ impl State {
                 resources: &self.queues.resources,
             }),
             foreign: &self.foreign,
+            foreign_requests: &self.foreign_requests,
             classes: self.queues.classes.by_name.values().cloned().collect(),
             quotas: self.queues.coordinator.quotas().cloned().collect(),
             namespaces: self.queues.namespaces.values().cloned().collect(),
@@ -224,6 +225,7 @@ impl State {
             source_list_rvs: body.source_list_rvs.into_iter().map(|(k, of, v)| ((k, of), v)).collect(),
             terms: body.terms,
             foreign: body.foreign,
+            foreign_requests: body.foreign_requests,
             ..Self::default()
         };
         state.queues.classes.by_name = body.classes.into_iter().map(|class| (class.name.clone(), class)).collect();

@@ -154,3 +154,33 @@ pub(crate) fn creation_trouble(job: &Job) -> Text {
     }
     Text::from(out)
 }
+
+/// Writes an amount in thousandths as Kubernetes does. Whole bytes have the largest unit that leaves no fraction.
+pub(crate) fn amount_words(name: &str, milli: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    let (Some(whole), Some(0)) = (milli.checked_div(1000), milli.checked_rem(1000)) else { return format!("{milli}m") };
+    let is_bytes = name.ends_with("memory") || name.ends_with("storage");
+    let in_unit = |(unit, bytes): &(&str, u64)| {
+        let count = whole.checked_div(*bytes).filter(|count| *count > 0)?;
+        (whole.checked_rem(*bytes) == Some(0)).then(|| format!("{count}{unit}"))
+    };
+    UNITS.iter().filter(|_| is_bytes).find_map(in_unit).unwrap_or_else(|| whole.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_shown_as_kubernetes_does() {
+        for (resource, milli, want) in [
+            ("cpu", 8000, "8"),
+            ("cpu", 1500, "1500m"),
+            ("memory", 8 * (1 << 30) * 1000, "8Gi"),
+            ("limits.memory", 1000, "1"),
+            ("rdma/ib", 2000, "2"),
+        ] {
+            assert_eq!(amount_words(resource, milli), want, "{resource} {milli}");
+        }
+    }
+}

@@ -60,12 +60,14 @@ pub enum Fact {
     },
     /// A node as it stands.
     Node(Box<NodeFact>),
-    /// The GPUs that pods of others hold on a node.
+    /// What pods that no job's places stand for hold on a node: those of others, and those of jobs that request no GPU.
     ForeignUse {
         /// Name of the node.
         node: Text,
         /// The GPUs by resource; empty when they hold none.
         gpus: BTreeMap<Text, u32>,
+        /// Requests of other resources that the node lists, in thousandths of their units.
+        requests: BTreeMap<Text, u64>,
     },
     /// A node is gone.
     NodeGone {

@@ -1,80 +1,125 @@
-//! Pods of others: the GPUs that they hold, summed by node, while a queue counts them.
+//! Pods that no job's places stand for: the GPUs, CPU, memory and pods that they take of nodes with GPUs, while a queue counts them.
 //!
-//! Holds pods with GPUs alone. Must not decide what the sums mean: `engine::queues` does. All of it can be dropped: it is listed again.
-//! Tests: the scenarios `trainingqueue/pods-of-others-*`.
+//! Must not decide what the sums mean: `engine::queues` does. All of it can be dropped: it is listed again. Equal amounts are held
+//! once: the pods of a `DaemonSet` share theirs. Tests: the scenarios `trainingqueue/pods-of-others-*`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use apis::{ForeignPod, ObservedObject};
+use apis::{ForeignPod, ObservedObject, PodAmounts};
 use engine::State;
-use model::{Fact, Kind, ResourceVersion, Text, Uid};
+use model::{Fact, Kind, NodeFact, ResourceVersion, Text, Uid};
 
-/// GPUs by resource.
-type Gpus = BTreeMap<Text, u32>;
-
-/// The pods of others that hold GPUs.
+/// The pods that are counted, and their sums.
 #[derive(Debug, Default)]
 pub(crate) struct ForeignPods {
-    pods: BTreeMap<Uid, ForeignPod>,
+    /// Node and amounts of each.
+    pods: BTreeMap<Uid, (Text, Arc<PodAmounts>)>,
+    /// Every amount that some pod has.
+    amounts: BTreeSet<Arc<PodAmounts>>,
+    /// Sums by node.
+    sums: BTreeMap<Text, PodAmounts>,
+    /// Nodes of which a sum may have changed since it was last told.
+    changed: BTreeSet<Text>,
     /// Version of the last list; `None` before the first.
     listed: Option<ResourceVersion>,
-    /// True if sums may have changed since they were last told.
-    changed: bool,
+    /// Resources besides GPUs that nodes with GPUs list. They are kept while pods are not watched: nodes are not listed again then.
+    resources: BTreeMap<Text, BTreeSet<Text>>,
 }
 
 impl ForeignPods {
     /// Takes a complete list in.
     pub(crate) fn replace(&mut self, rv: ResourceVersion, items: Vec<ObservedObject>) {
         self.pods.clear();
+        self.amounts.clear();
+        self.changed.extend(std::mem::take(&mut self.sums).into_keys());
         self.listed = Some(rv);
         for item in items {
             if let ObservedObject::Foreign(pod) = item {
                 self.applied(*pod);
             }
         }
-        self.changed = true;
     }
 
     pub(crate) fn applied(&mut self, pod: ForeignPod) {
-        self.changed = true;
-        if pod.gpus.is_empty() {
-            self.pods.remove(&pod.uid);
-        } else {
-            self.pods.insert(pod.uid.clone(), pod);
+        let ForeignPod { uid, node, amounts, .. } = pod;
+        if self.pods.get(&uid).is_some_and(|(on, known)| *on == node && **known == amounts) {
+            return;
         }
+        self.gone(&uid);
+        if amounts == PodAmounts::default() {
+            return;
+        }
+        let amounts = self.amounts.get(&amounts).cloned().unwrap_or_else(|| Arc::new(amounts));
+        self.amounts.insert(Arc::clone(&amounts));
+        self.sums.entry(node.clone()).or_default().add(&amounts);
+        self.changed.insert(node.clone());
+        self.pods.insert(uid, (node, amounts));
     }
 
     pub(crate) fn gone(&mut self, uid: &Uid) {
-        self.changed |= self.pods.remove(uid).is_some();
+        let Some((node, amounts)) = self.pods.remove(uid) else { return };
+        if let Some(sum) = self.sums.get_mut(&node) {
+            sum.take(&amounts);
+            if *sum == PodAmounts::default() {
+                self.sums.remove(&node);
+            }
+        }
+        // The set has one of them, and this is the other.
+        if Arc::strong_count(&amounts) == 2 {
+            self.amounts.remove(&amounts);
+        }
+        self.changed.insert(node);
     }
 
-    /// Forgets everything: no queue counts pods of others, so that none are watched.
+    /// Takes in what a node lists.
+    pub(crate) fn node_applied(&mut self, node: &NodeFact) {
+        let is_listed = |known: &BTreeSet<Text>| known.iter().eq(node.allocatable.keys());
+        if node.allocatable.is_empty() {
+            self.node_gone(&node.name);
+        } else if !self.resources.get(&node.name).is_some_and(is_listed) {
+            self.resources.insert(node.name.clone(), node.allocatable.keys().cloned().collect());
+            self.changed.insert(node.name.clone());
+        }
+    }
+
+    pub(crate) fn node_gone(&mut self, node: &Text) {
+        if self.resources.remove(node).is_some() {
+            self.changed.insert(node.clone());
+        }
+    }
+
+    /// Forgets all pods: no queue counts them, so that none are watched.
     pub(crate) fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self { resources: std::mem::take(&mut self.resources), ..Self::default() };
     }
 
     /// Returns true if there is something to tell.
     pub(crate) fn is_due(&self, state: &State) -> bool {
         let is_new = state.list_rv(Kind::Foreign, None).0 == 0;
-        state.counts_foreign_pods() && self.listed.is_some() && (self.changed || is_new)
+        state.counts_foreign_pods() && self.listed.is_some() && (!self.changed.is_empty() || is_new)
     }
 
     /// Returns the sums that differ from those known, and the list if it is the first of this term.
     pub(crate) fn take_facts(&mut self, state: &State) -> Vec<Fact> {
         let Some(rv) = self.listed.filter(|_| self.is_due(state)) else { return Vec::new() };
-        self.changed = false;
-        let mut sums: BTreeMap<&Text, Gpus> = state.foreign.keys().map(|node| (node, Gpus::new())).collect();
-        for pod in self.pods.values() {
-            let on = sums.entry(&pod.node).or_default();
-            for (resource, gpus) in &pod.gpus {
-                let sum = on.entry(resource.clone()).or_default();
-                *sum = sum.saturating_add(*gpus);
+        let mut nodes = std::mem::take(&mut self.changed);
+        let is_first = state.list_rv(Kind::Foreign, None).0 == 0;
+        if is_first {
+            nodes.extend(state.foreign.keys().chain(state.foreign_requests.keys()).chain(self.sums.keys()).cloned());
+        }
+        let mut facts = Vec::new();
+        for node in nodes {
+            let PodAmounts { gpus, mut requests } = self.sums.get(&node).cloned().unwrap_or_default();
+            let listed = self.resources.get(&node);
+            requests.retain(|resource, _| listed.is_some_and(|listed| listed.contains(resource)));
+            let is_known = state.foreign.get(&node).unwrap_or(&BTreeMap::new()) == &gpus
+                && state.foreign_requests.get(&node).unwrap_or(&BTreeMap::new()) == &requests;
+            if !is_known {
+                facts.push(Fact::ForeignUse { node, gpus, requests });
             }
         }
-        let is_new = |(node, gpus): &(&Text, Gpus)| state.foreign.get(*node).unwrap_or(const { &Gpus::new() }) != gpus;
-        let news = sums.into_iter().filter(is_new);
-        let mut facts: Vec<Fact> = news.map(|(node, gpus)| Fact::ForeignUse { node: node.clone(), gpus }).collect();
-        if state.list_rv(Kind::Foreign, None).0 == 0 {
+        if is_first {
             facts.push(Fact::Relisted { kind: Kind::Foreign, of: None, rv: rv.max(ResourceVersion(1)) });
         }
         facts

@@ -160,7 +160,10 @@ impl Operator {
             ObservedObject::Pod(key, fact) => facts.push_read(&key, Fact::Pod(fact), arrival),
             ObservedObject::Service(key, fact) => facts.push_read(&key, Fact::Service(fact), arrival),
             ObservedObject::Owned(key, fact) => facts.push_read(&key, Fact::Owned(fact), arrival),
-            ObservedObject::Node(fact) => facts.cluster.push((Fact::Node(fact), arrival)),
+            ObservedObject::Node(fact) => {
+                self.foreign.node_applied(&fact);
+                facts.cluster.push((Fact::Node(fact), arrival));
+            }
             ObservedObject::Class(fact) => facts.cluster.push((Fact::Class(fact), arrival)),
             ObservedObject::Quota(fact) => facts.cluster.push((Fact::Quota(fact), arrival)),
             ObservedObject::Namespace(fact) => facts.cluster.push((Fact::Namespace(fact), arrival)),
@@ -192,7 +195,10 @@ impl Operator {
             }
             ObservedObject::Service(key, fact) => facts.push(&key, Fact::ServiceGone { uid: fact.uid }),
             ObservedObject::Owned(key, fact) => facts.push(&key, Fact::OwnedGone { uid: fact.uid }),
-            ObservedObject::Node(fact) => facts.push_cluster(Fact::NodeGone { name: fact.name }),
+            ObservedObject::Node(fact) => {
+                self.foreign.node_gone(&fact.name);
+                facts.push_cluster(Fact::NodeGone { name: fact.name });
+            }
             ObservedObject::Class(fact) => facts.push_cluster(Fact::ClassGone { name: fact.name }),
             ObservedObject::Quota(fact) => {
                 facts.push_cluster(Fact::QuotaGone { namespace: fact.namespace, name: fact.name });

@@ -99,7 +99,7 @@ fn with_class() -> State {
 
 fn foreign(gpus: u32) -> Fact {
     let gpus = [("nvidia.com/gpu".into(), gpus)].into_iter().filter(|(_, gpus)| *gpus > 0).collect();
-    Fact::ForeignUse { node: "n".into(), gpus }
+    Fact::ForeignUse { node: "n".into(), gpus, requests: BTreeMap::new() }
 }
 
 fn object_fact(rv: u64, mirror: Stamp) -> JobFact {

@@ -8,7 +8,7 @@ use model::{ContainerState, Fact, ObjectRef, OwnedFact, PodFact};
 use super::events::share_words;
 use crate::job::Job;
 use crate::nodes::OUT_OF_SERVICE;
-use crate::words::with_message;
+use crate::words::{amount_words, with_message};
 
 /// Facts that name an object by its uid, told with its name.
 pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
@@ -111,10 +111,12 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
             format!("node {} is out of service", node.name)
         }
         Fact::Node(node) => format!("node {} is {}", node.name, if node.ready { "ready" } else { "not ready" }),
-        Fact::ForeignUse { node, gpus } => {
+        Fact::ForeignUse { node, gpus, requests } => {
             let gpus: Vec<String> = gpus.iter().map(|(resource, count)| format!("{count} {resource}")).collect();
             let gpus = if gpus.is_empty() { "no GPUs".to_owned() } else { gpus.join(", ") };
-            format!("pods of others hold {gpus} on node {node}")
+            let requests =
+                requests.iter().map(|(resource, amount)| format!(", {resource} {}", amount_words(resource, *amount)));
+            format!("pods of others hold {gpus}{} on node {node}", requests.collect::<String>())
         }
         Fact::NodeGone { name } => format!("node {name} is gone"),
         Fact::Class(class) => format!("priority class {} has the value {}", class.name, class.value),

@@ -17,6 +17,7 @@ use super::Classes;
 use super::round::micros;
 use crate::job::Job;
 use crate::state::State;
+use crate::words::amount_words;
 
 /// Time in milliseconds for which the request of a dequeued job counts at most.
 const ASSUMED_MS: u64 = 60_000;
@@ -185,7 +186,7 @@ impl Limit<'_> {
         let quota = self.quota;
         let of = |amounts: &Amounts, name: &Text| amounts.get(name).copied().unwrap_or_default();
         let words = |(name, hard): (&Text, &u64), left: u64| {
-            let [needs, left, hard] = [of(request, name), left, *hard].map(|milli| amount(name, milli));
+            let [needs, left, hard] = [of(request, name), left, *hard].map(|milli| amount_words(name, milli));
             let quota = &quota.name;
             Text::from(format!("ResourceQuota {quota}: {name}: the job requests {needs}, {left} of {hard} are left"))
         };
@@ -197,18 +198,6 @@ impl Limit<'_> {
             (of(request, name) > left).then(|| words((name, hard), left))
         })
     }
-}
-
-/// Writes an amount in thousandths as Kubernetes does. Whole bytes have the largest unit that leaves no fraction.
-fn amount(name: &str, milli: u64) -> String {
-    const UNITS: [(&str, u64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
-    let (Some(whole), Some(0)) = (milli.checked_div(1000), milli.checked_rem(1000)) else { return format!("{milli}m") };
-    let is_bytes = name.ends_with("memory") || name.ends_with("storage");
-    let in_unit = |(unit, bytes): &(&str, u64)| {
-        let count = whole.checked_div(*bytes).filter(|count| *count > 0)?;
-        (whole.checked_rem(*bytes) == Some(0)).then(|| format!("{count}{unit}"))
-    };
-    UNITS.iter().filter(|_| is_bytes).find_map(in_unit).unwrap_or_else(|| whole.to_string())
 }
 
 /// Returns the priority of an enqueued job. The default class of the cluster does not count.

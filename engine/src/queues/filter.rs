@@ -1,9 +1,10 @@
 //! Filters of nodes: which nodes could take a worker of a job, and what each has besides GPUs.
 //!
 //! Judges as kube-scheduler does ([`kube_model::refuses`]), once for each set of requirements and each class of nodes: nodes whose
-//! taints and judged labels are equal. A cordon is judged by the desk, so that what runs there stays. Nodes that list the resource `pods`, as every kubelet does, list all that they have. Where no node
-//! lists it, a label or resource that no node lists is not judged: scenarios, simulations and local runs name what they are about.
-//! It must not decide who gets what. Tests: at the end of this file, and the scenarios `trainingqueue/node-*`.
+//! taints and judged labels are equal. A cordon is judged by the desk, so that what runs there stays. Nodes that list the resource
+//! `pods`, as every kubelet does, list all that they have. Where no node lists it, a label or resource that no node lists is not
+//! judged: scenarios, simulations and local runs name what they are about.
+//! It must not decide who gets what. Tests: the scenarios `trainingqueue/node-*`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use super::holder::Holder;
 use super::round::future_nodes;
 use crate::nodes::NodeTrouble;
 use crate::state::State;
+use crate::words::amount_words;
 
 /// Requirements of the workers of a job, in the form of the desk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,9 +113,13 @@ impl<'a> NodeFilter<'a> {
         self.resources.iter().map(|resource| room_of(node, resource)).collect()
     }
 
-    /// Returns the amounts that each node has besides GPUs for pods of ours.
+    /// Returns the amounts that each node has besides GPUs for pods with places.
     pub(super) fn others(&self, state: &State) -> BTreeMap<Text, Vec<u64>> {
-        state.nodes.iter().map(|(name, node)| (name.clone(), self.room(&node.fact))).collect()
+        let mut others = state.nodes.iter().map(|(name, node)| (name.clone(), self.room(&node.fact))).collect();
+        for (node, requests) in &state.foreign_requests {
+            take(&mut others, node, &self.amounts(requests));
+        }
+        others
     }
 
     /// Returns the amounts that a pod of one of a job's groups needs; none where nothing is recorded of them.
@@ -123,7 +129,12 @@ impl<'a> NodeFilter<'a> {
     }
 
     fn needs_of(&self, pod: &PodRequirements) -> Vec<u64> {
-        self.resources.iter().map(|resource| pod.requests.get(resource).copied().unwrap_or_default()).collect()
+        self.amounts(&pod.requests)
+    }
+
+    /// Returns amounts in the order of the judged resources.
+    fn amounts(&self, of: &BTreeMap<Text, u64>) -> Vec<u64> {
+        self.resources.iter().map(|resource| of.get(resource).copied().unwrap_or_default()).collect()
     }
 
     /// Judges every node for workers that may be pods of any of these groups.
@@ -173,7 +184,7 @@ impl<'a> NodeFilter<'a> {
                 let has = self.resources.iter().zip(needs).find(|(resource, need)| room_of(node, resource) < **need);
                 has.map(|(resource, need)| {
                     let room = room_of(node, resource);
-                    format!("{resource} {} > {}", amount(resource, *need), amount(resource, room))
+                    format!("{resource} {} > {}", amount_words(resource, *need), amount_words(resource, room))
                 })
             };
             if let Some(reason) = refusal.map(|(refusal, pod)| words(&refusal, node, pod)).or_else(short) {
@@ -214,15 +225,6 @@ fn words(refusal: &Refusal, node: &NodeFact, pod: &PodRequirements) -> String {
     }
 }
 
-/// Returns an amount in thousandths as a number; bytes in mebibytes, rounded up.
-fn amount(resource: &Text, milli: u64) -> String {
-    if matches!(&**resource, "memory" | "ephemeral-storage") {
-        return format!("{}Mi", milli.div_ceil(1000).div_ceil(1 << 20));
-    }
-    let (whole, rest) = (milli.checked_div(1000).unwrap_or_default(), milli.checked_rem(1000).unwrap_or_default());
-    if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:03}") }
-}
-
 fn room_of(node: &NodeFact, resource: &Text) -> u64 {
     let unlisted = || if UNLIMITED.contains(&&**resource) { u64::MAX } else { 0 };
     node.allocatable.get(resource).copied().unwrap_or_else(unlisted)
@@ -237,22 +239,4 @@ fn label_keys(pod: &PodRequirements) -> impl Iterator<Item = &Text> {
 /// Returns true if a pod requires something of the name of its node.
 fn names_nodes(pod: &PodRequirements) -> bool {
     pod.node_name.is_some() || pod.affinity.iter().flatten().any(|term| !term.fields.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_are_shown_in_the_units_of_their_users() {
-        for (resource, milli, want) in [
-            ("cpu", 8000, "8"),
-            ("cpu", 1500, "1.500"),
-            ("memory", 8 * (1 << 30) * 1000, "8192Mi"),
-            ("memory", 1, "1Mi"),
-            ("rdma/ib", 2000, "2"),
-        ] {
-            assert_eq!(amount(&resource.into(), milli), want, "{resource} {milli}");
-        }
-    }
 }

@@ -252,7 +252,10 @@ impl State {
     pub(crate) fn forget_watched(&mut self, kind: Kind) {
         self.list_rvs.remove(&kind);
         match kind {
-            Kind::Foreign => self.foreign.clear(),
+            Kind::Foreign => {
+                self.foreign.clear();
+                self.foreign_requests.clear();
+            }
             Kind::Namespace => self.queues.namespaces.clear(),
             Kind::Job | Kind::Pod | Kind::Service | Kind::Node | Kind::Owned | Kind::Class | Kind::Quota => {}
         }

@@ -42,6 +42,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         | Fact::Namespace(_)
         | Fact::NamespaceGone { .. }
         | Fact::WaitReported(_) => 7,
+        Fact::ForeignUse { requests, .. } if !requests.is_empty() => 7,
         Fact::Quota(quota) if !quota.scopes.requirements.is_empty() => 6,
         Fact::Pod(fact) if fact.lingers || fact.holds.is_some() => 7,
         Fact::Pod(fact) if fact.size.is_some() => 6,

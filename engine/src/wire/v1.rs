@@ -127,6 +127,8 @@ pub(super) struct CheckpointRef<'a> {
     pub(super) queues: Option<QueuesRef<'a>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) foreign: &'a BTreeMap<Text, BTreeMap<Text, u32>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) foreign_requests: &'a BTreeMap<Text, BTreeMap<Text, u64>>,
     #[serde_as(as = "Vec<fact::ClassFact>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) classes: Vec<model::ClassFact>,
@@ -188,6 +190,8 @@ pub(super) struct Checkpoint {
     pub(super) queues: Option<Queues>,
     #[serde(default)]
     pub(super) foreign: BTreeMap<Text, BTreeMap<Text, u32>>,
+    #[serde(default)]
+    pub(super) foreign_requests: BTreeMap<Text, BTreeMap<Text, u64>>,
     #[serde_as(as = "Vec<fact::ClassFact>")]
     #[serde(default)]
     pub(super) classes: Vec<model::ClassFact>,

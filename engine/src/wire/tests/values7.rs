@@ -101,6 +101,11 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
     vec![
         Fact::Node(Box::new(NodeFact { taints: vec![taint("x"), taint("")], ..node.clone() })),
         Fact::Node(Box::new(NodeFact { allocatable, ..node })),
+        Fact::ForeignUse {
+            node: "n1".into(),
+            gpus: BTreeMap::new(),
+            requests: BTreeMap::from([("cpu".into(), 1500), ("pods".into(), 1000)]),
+        },
         Fact::Namespace(Box::new(namespace())),
         Fact::Namespace(Box::new(NamespaceFact { labels: BTreeMap::new(), ..namespace() })),
         Fact::NamespaceGone { name: "ns".into() },
@@ -133,6 +138,7 @@ pub(crate) fn state() -> State {
     let job = Job { holding, limit_paused_at: Some(Timestamp(10)), wait_reason, ..Job::default() };
     let mut state =
         State { stamp: stamp(22), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 7, ..State::default() };
+    state.foreign_requests.insert("n1".into(), BTreeMap::from([("cpu".into(), 1500)]));
     state.queues.namespaces.insert("ns".into(), namespace());
     state
 }

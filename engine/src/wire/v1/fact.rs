@@ -68,6 +68,8 @@ pub(crate) enum Fact {
         node: Text,
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         gpus: BTreeMap<Text, u32>,
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        requests: BTreeMap<Text, u64>,
     },
     NodeGone {
         name: Text,
