@@ -84,21 +84,20 @@ mod tests {
             let container = json!({"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2", "cpu": 1}}});
             let object = json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "7"},
                 "spec": {"nodeName": node, "containers": [container, container]}, "status": {"phase": phase}});
-            let amounts = pod(&object).unwrap().amounts;
-            assert_eq!(
-                amounts.requests.get("cpu").copied(),
-                amounts.gpus.is_empty().then_some(0).or(Some(2000)).filter(|n| *n > 0)
-            );
-            amounts.gpus.get("nvidia.com/gpu").copied()
+            pod(&object).unwrap().amounts
         };
-        for (node, phase, want) in [
-            ("n1", "Running", Some(4)),
-            ("n1", "Pending", Some(4)),
-            ("n1", "", Some(4)),
-            ("", "Pending", None),
-            ("n1", "Succeeded", None),
-            ("n1", "Failed", None),
+        let gpus = BTreeMap::from([("nvidia.com/gpu".into(), 4)]);
+        let requests = BTreeMap::from([("cpu".into(), 2000), ("pods".into(), 1000)]);
+        let all = PodAmounts { gpus, requests };
+        for (node, phase, counts) in [
+            ("n1", "Running", true),
+            ("n1", "Pending", true),
+            ("n1", "", true),
+            ("", "Pending", false),
+            ("n1", "Succeeded", false),
+            ("n1", "Failed", false),
         ] {
+            let want = if counts { all.clone() } else { PodAmounts::default() };
             assert_eq!(of(node, phase), want, "{node} {phase}");
         }
         assert_eq!(pod(&json!({})).unwrap_err().path, "metadata.uid");

@@ -19,8 +19,13 @@ async fn pods_of_others_are_listed_and_watched_while_they_are_needed() {
         let other = json!({"metadata": {"name": "other", "uid": "other", "resourceVersion": "5"}});
         let mut own = pod("own", 4);
         own["metadata"]["labels"]["GroupName"] = json!("elasticdeeplearning.ai");
-        reply.send_response(list(rv, "", &[own, other]));
-        assert_eq!(world.listed().await, (rv, vec!["other".to_owned()]));
+        // Of a job's pods those without GPUs alone: places stand for the others.
+        let mut launcher = own.clone();
+        launcher["metadata"]["uid"] = json!("launcher");
+        let gpus = json!({"limits": {"nvidia.com/gpu": 1}});
+        own["spec"] = json!({"nodeName": "n", "containers": [{"name": "c", "resources": gpus}]});
+        reply.send_response(list(rv, "", &[own, launcher, other]));
+        assert_eq!(world.listed().await, (rv, vec!["launcher".to_owned(), "other".to_owned()]));
         let (_, reply) = world.request(100).await;
         reply.send_response(silent());
         // The next watch begins before this one is seen to end.
