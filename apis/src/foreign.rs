@@ -1,4 +1,4 @@
-//! Pods that no job's places stand for: what they hold of nodes. A pod counts from when it has a node until it has ended.
+//! Pods for which no job has places: amounts that they hold on nodes. A pod counts from when it has a node until it has ended.
 //!
 //! Reads pods that no watch of a served API shows, and those of jobs that request no GPU, such as launchers: queues place only pods with GPUs.
 //! Nothing else is kept of them. Tests: at the end of this file.
@@ -20,7 +20,7 @@ pub struct ForeignPod {
     pub rv: ResourceVersion,
     /// Its node; empty without one.
     pub node: Text,
-    /// What it holds there; nothing of a pod that has no node or has ended.
+    /// Amounts that it holds there; zero for a pod that has no node or has ended.
     pub amounts: PodAmounts,
 }
 
@@ -36,29 +36,24 @@ pub struct PodAmounts {
 impl PodAmounts {
     /// Adds the amounts of a pod.
     pub fn add(&mut self, pod: &Self) {
-        for (resource, gpus) in &pod.gpus {
-            let sum = self.gpus.entry(resource.clone()).or_default();
-            *sum = sum.saturating_add(*gpus);
-        }
-        for (resource, amount) in &pod.requests {
-            let sum = self.requests.entry(resource.clone()).or_default();
-            *sum = sum.saturating_add(*amount);
-        }
+        change(&mut self.gpus, &pod.gpus, u32::saturating_add);
+        change(&mut self.requests, &pod.requests, u64::saturating_add);
     }
 
     /// Takes the amounts of a pod off.
     pub fn take(&mut self, pod: &Self) {
-        for (resource, gpus) in &pod.gpus {
-            let sum = self.gpus.entry(resource.clone()).or_default();
-            *sum = sum.saturating_sub(*gpus);
-        }
-        for (resource, amount) in &pod.requests {
-            let sum = self.requests.entry(resource.clone()).or_default();
-            *sum = sum.saturating_sub(*amount);
-        }
-        self.gpus.retain(|_, gpus| *gpus > 0);
-        self.requests.retain(|_, amount| *amount > 0);
+        change(&mut self.gpus, &pod.gpus, u32::saturating_sub);
+        change(&mut self.requests, &pod.requests, u64::saturating_sub);
     }
+}
+
+/// Changes sums by amounts; those of zero are left out.
+fn change<V: Copy + Default + PartialEq>(sums: &mut BTreeMap<Text, V>, by: &BTreeMap<Text, V>, with: fn(V, V) -> V) {
+    for (resource, amount) in by {
+        let sum = sums.entry(resource.clone()).or_default();
+        *sum = with(*sum, *amount);
+    }
+    sums.retain(|_, sum| *sum != V::default());
 }
 
 /// Reads a pod.

@@ -44,7 +44,9 @@ impl ObservedObject {
             let api = registry.api_of(&key)?;
             Some((key, api))
         };
-        match &*Resource::of(&object).kind {
+        let resource = Resource::of(&object);
+        let is = |(api_version, kind): (&str, &str)| *resource.api_version == *api_version && *resource.kind == *kind;
+        match &*resource.kind {
             "Pod" => {
                 let (key, api) = owner()?;
                 let mut fact = crate::pod::fact(&**api, &object).ok()?;
@@ -62,17 +64,9 @@ impl ObservedObject {
                 Some(Self::Service(key, Box::new(fact)))
             }
             "Node" => Some(Self::Node(Box::new(crate::node::fact(&object).ok()?))),
-            kind if kind == crate::quota::TYPE.1 && *Resource::of(&object).api_version == *crate::quota::TYPE.0 => {
-                Some(Self::Quota(Box::new(crate::quota::fact(&object).ok()?)))
-            }
-            kind if kind == crate::class::TYPE.1 && *Resource::of(&object).api_version == *crate::class::TYPE.0 => {
-                Some(Self::Class(Box::new(crate::class::fact(&object).ok()?)))
-            }
-            kind if kind == crate::namespace::TYPE.1
-                && *Resource::of(&object).api_version == *crate::namespace::TYPE.0 =>
-            {
-                Some(Self::Namespace(Box::new(crate::namespace::fact(&object).ok()?)))
-            }
+            _ if is(crate::quota::TYPE) => Some(Self::Quota(Box::new(crate::quota::fact(&object).ok()?))),
+            _ if is(crate::class::TYPE) => Some(Self::Class(Box::new(crate::class::fact(&object).ok()?))),
+            _ if is(crate::namespace::TYPE) => Some(Self::Namespace(Box::new(crate::namespace::fact(&object).ok()?))),
             _ => {
                 if let Some(key) = registry.job_key(&object) {
                     return Some(Self::Job(key, object));

@@ -53,18 +53,8 @@ impl Default for Options {
 }
 
 /// Kinds that clusters serve: the built-in ones, and those that were registered. Clusters share what is compiled of them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ServedKinds(Kinds);
-
-impl ServedKinds {
-    /// Adds the custom kind that a `CustomResourceDefinition` describes, as [`Cluster::register`] does.
-    ///
-    /// # Errors
-    /// As for [`Cluster::register`].
-    pub fn register(&mut self, crd: &Value) -> Result<(), DefinitionError> {
-        self.0.register(crd)
-    }
-}
 
 /// A Kubernetes cluster in memory: API server, watches, garbage collector, and scheduler and kubelet, manual or automatic.
 pub struct Cluster {
@@ -143,6 +133,11 @@ impl Cluster {
     pub fn register(&mut self, crd: &Value) -> Result<(), DefinitionError> {
         self.redefined = true;
         self.kinds.register(crd)
+    }
+
+    /// Returns the kinds that it serves.
+    pub fn kinds(&self) -> ServedKinds {
+        ServedKinds(self.kinds.clone())
     }
 
     /// Serves these kinds, and no others.

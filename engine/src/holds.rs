@@ -65,7 +65,7 @@ pub enum Hold<'a> {
         gpus: u32,
         /// Set if it may get more.
         elastic: bool,
-        /// Why it waits, as the queues told it last.
+        /// Reason for which it waits, as the queues last reported it.
         why: Option<&'a Text>,
         /// Why they took places away that it had.
         loss: Option<&'a ShareLoss>,

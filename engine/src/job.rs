@@ -146,7 +146,7 @@ pub struct Job {
     pub autoscaler: Option<Box<JobAutoscaler>>,
     /// The node that was searched for its storage, once it was.
     pub storage: Option<Box<JobStorage>>,
-    /// Why it waits in its queue, as the queues told it last; absent where it has places.
+    /// Reason for which it waits in its queue, as last reported; absent where it has places.
     pub wait_reason: Option<Text>,
     /// Why it cannot have its turn yet. Derived from the quotas of its namespace.
     pub quota_short: Option<Text>,

@@ -54,8 +54,7 @@ impl State {
             Fact::TermBegan { term } => {
                 self.terms.push((*term, self.stamp.position));
                 // Pods of others and namespaces may have come and gone meanwhile.
-                self.list_rvs.remove(&Kind::Foreign);
-                self.list_rvs.remove(&Kind::Namespace);
+                self.list_rvs.retain(|kind, _| !Kind::ON_DEMAND.contains(kind));
                 self.queues.begin_term(self.at.plus_ms(self.config.quiet_ms));
                 Ok(Dirty::new())
             }

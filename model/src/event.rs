@@ -96,9 +96,9 @@ pub enum Event {
         /// The queue objects, each with its report.
         queues: Vec<(JobKey, QueueReport)>,
     },
-    /// Jobs that wait in the queues for another reason than they show.
+    /// Jobs that wait in the queues for another reason than was reported.
     WaitsReported {
-        /// The jobs, each with its reason; `None`: it tells none.
+        /// The jobs, each with its reason; `None`: no reason is reported.
         jobs: Vec<(JobKey, Option<Text>)>,
     },
     /// The coordinator dequeues a job.

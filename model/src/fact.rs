@@ -60,7 +60,7 @@ pub enum Fact {
     },
     /// A node as it stands.
     Node(Box<NodeFact>),
-    /// What pods that no job's places stand for hold on a node: those of others, and those of jobs that request no GPU.
+    /// Amounts that pods for which no job has places hold on a node: those of others, and those of jobs that request no GPU.
     ForeignUse {
         /// Name of the node.
         node: Text,
@@ -138,7 +138,7 @@ pub enum Fact {
     ShareChanged(Box<ShareChange>),
     /// The jobs of the queue that this object is changed.
     QueueReported(Box<QueueReport>),
-    /// The job waits in its queue for this reason; the record named as cause decided it. `None`: for one that is not told.
+    /// Reason for which the job waits in its queue; the record named as cause decided it. `None`: no reason is reported.
     WaitReported(Option<Text>),
     /// The coordinator dequeued the job; the record named as cause decided it.
     Dequeued,

@@ -1,4 +1,4 @@
-//! Pods that no job's places stand for: the GPUs, CPU, memory and pods that they take of nodes with GPUs, while a queue counts them.
+//! Pods for which no job has places: the GPUs, CPU, memory and pods that they hold on nodes with GPUs, while a queue counts them.
 //!
 //! Must not decide what the sums mean: `engine::queues` does. All of it can be dropped: it is listed again. Equal amounts are held
 //! once: the pods of a `DaemonSet` share theirs. Tests: the scenarios `trainingqueue/pods-of-others-*`.
@@ -19,7 +19,7 @@ pub(crate) struct ForeignPods {
     amounts: BTreeSet<Arc<PodAmounts>>,
     /// Sums by node.
     sums: BTreeMap<Text, PodAmounts>,
-    /// Nodes of which a sum may have changed since it was last told.
+    /// Nodes of which a sum may have changed since it was last reported.
     changed: BTreeSet<Text>,
     /// Version of the last list; `None` before the first.
     listed: Option<ResourceVersion>,

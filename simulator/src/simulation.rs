@@ -122,11 +122,8 @@ impl Simulation {
     /// # Errors
     /// When the definition of an API does not register.
     pub fn served_kinds() -> Result<ServedKinds, Error> {
-        let mut kinds = ServedKinds::default();
-        for api in Registry::all().iter() {
-            kinds.register(&api.crd()).map_err(embedded::Error::from)?;
-        }
-        Ok(kinds)
+        let backend = EmbeddedCluster::serving(Cluster::default(), &Registry::all()).map_err(embedded::Error::from)?;
+        Ok(backend.cluster.kinds())
     }
 
     /// Creates the same with kinds that were registered before.

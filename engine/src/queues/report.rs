@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, ShareChange, Text, Timestamp, WaitingJob};
+use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, Share, ShareChange, Text, Timestamp, WaitingJob};
 use scheduler::desk::Reason;
 
 use super::forecast::{self, Start, Starts};
@@ -15,8 +15,9 @@ use crate::state::State;
 /// Jobs that wait which a report names.
 const MAX_NAMED: usize = 100;
 
-/// Jobs of a queue that tell themselves why they wait: those that come next. Numbers change with each round, and each change is a write.
-const MAX_TOLD: usize = 20;
+/// Maximum number of jobs of a queue whose own status says why they wait: those that come next. Numbers change with each round, and each
+/// change is a write.
+const MAX_REPORTED: usize = 20;
 
 /// State of one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String
     let resource = &state.queues.holders.get(key)?.resource;
     let leaving = leaving(state, key, resource);
     if let Some(target) = state.queues.targets.get(key).filter(|target| !target.share.is_empty()) {
-        return Some(format!("{}, once they are free{leaving}", target.share));
+        return Some(format!("{}{leaving}", decided_words(&target.share)));
     }
     let waits = round::decide(state, &grant::seen(state), now).waits;
     let mut all = waits.iter().flat_map(|(queue, jobs)| jobs.iter().map(move |job| (queue, job)));
@@ -127,15 +128,20 @@ pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String
     Some(format!("place {}{queue}: {waiting}{leaving}{}", waiting.wait.place, start.unwrap_or_default()))
 }
 
-/// Returns the jobs that wait for another reason than they tell, each with the reason. `waits`: those of a round, where there was one.
-/// `changes`: those of shares that follow.
+/// Returns what a job waits for whose places are decided, in words.
+fn decided_words(share: &Share) -> String {
+    format!("{share}, once they are free")
+}
+
+/// Returns the jobs that wait for another reason than was reported, each with the reason. `waits`: the jobs that a round left waiting;
+/// `None` without one. `changes`: changes of shares that follow.
 pub(super) fn wait_reasons(
     state: &State,
     waits: Option<&Waits>,
     changes: &[(JobKey, ShareChange)],
 ) -> Vec<(JobKey, Option<Text>)> {
-    let told = waits.into_iter().flatten().flat_map(|(_, jobs)| jobs.iter().take(MAX_TOLD));
-    let told: BTreeMap<&JobKey, &Waiting> = told.map(|(key, waiting)| (key, waiting)).collect();
+    let next = waits.into_iter().flatten().flat_map(|(_, jobs)| jobs.iter().take(MAX_REPORTED));
+    let next: BTreeMap<&JobKey, &Waiting> = next.map(|(key, waiting)| (key, waiting)).collect();
     let starting = changes.iter().filter(|(_, change)| !change.share.is_empty());
     let starting: BTreeSet<&JobKey> = starting.map(|(key, _)| key).collect();
     let mut reasons = Vec::new();
@@ -144,10 +150,10 @@ pub(super) fn wait_reasons(
             continue;
         };
         let target = state.queues.targets.get(key).filter(|target| !target.share.is_empty());
-        let why = match (target, told.get(key)) {
+        let why = match (target, next.get(key)) {
             // What is decided is granted once the job is fenced: only after that it may wait for room.
             (Some(_), _) if !job.is_fenced(state.stamp.term) => continue,
-            (Some(target), _) => Some(format!("{}, once they are free", target.share)),
+            (Some(target), _) => Some(decided_words(&target.share)),
             (None, Some(waiting)) => Some(waiting.to_string()),
             (None, None) if waits.is_none() => continue,
             (None, None) => None,

@@ -433,7 +433,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     decided
 }
 
-/// Returns the name of a job as messages tell it.
+/// Returns the name of a job as messages write it.
 pub(super) fn named(key: &JobKey) -> Text {
     Text::from(format!("{}/{}", key.namespace, key.name))
 }

@@ -11,7 +11,7 @@ async fn without_the_right_to_list_namespaces_an_empty_list_is_reported_once() {
     let (needed, is_needed) = tokio::sync::watch::channel(true);
     let mut world = World { server, news, task: tokio::spawn(watching.run_while(is_needed)) };
     world.request(100).await.1.send_response(refusal(500));
-    assert!(world.news.try_recv().is_err(), "a failure tells nothing");
+    assert!(world.news.try_recv().is_err(), "a failure reports nothing");
     for _ in 0..2 {
         let (uri, reply) = world.request(60_000).await;
         assert!(uri.starts_with("/api/v1/namespaces?"), "{uri}");
