@@ -105,6 +105,11 @@ impl Cluster {
         self.watchers.held.insert(kind);
     }
 
+    /// Returns true while the watches of a kind are held.
+    pub fn holds(&self, kind: Kind) -> bool {
+        self.watchers.held.contains(&kind)
+    }
+
     /// The watches of a kind go on. Nothing happens if they were not held.
     pub fn release(&mut self, kind: Kind, catch_up: CatchUp) {
         if !self.watchers.held.remove(&kind) || catch_up == CatchUp::InOrder {

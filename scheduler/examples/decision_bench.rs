@@ -209,6 +209,7 @@ fn rounds() {
                         nodes: &nodes,
                         closed: &BTreeSet::new(),
                         tenants: &tenants,
+                        taken: &BTreeMap::new(),
                         claims: &claims,
                         packing: Packing::Pack,
                         wake: None,

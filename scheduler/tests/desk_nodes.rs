@@ -51,6 +51,43 @@ fn other_resources_are_shared_out_as_gpus_are() {
 }
 
 #[test]
+fn a_gang_whose_workers_never_fit_together_holds_nothing_back() {
+    let needing = |id: &str, workers, submitted, cpus| job(id, workers, submitted).with(|job| job.needs = vec![cpus]);
+    let quota = Quota { nominal: 4, borrowing: 0, lending: None };
+    for (cpus, on, want) in [
+        (5, &["n1", "n2"][..], ["", "n1 n1"]), // each fits, and two of them; never three
+        (5, &[], ["", "n1 n1"]),
+        (4, &[], ["n1 n1 n2", ""]),
+    ] {
+        let gang = needing("gang", 3, 0, cpus);
+        let gang = if on.is_empty() { gang } else { gang.on(on) };
+        let tenants = vec![member("q", 1, quota, queue("fifo-backfill")), cohort("pool")];
+        let mut world = World::new(&[4, 4], tenants, vec![gang, needing("next", 2, 1, 1)]);
+        for node in &mut world.nodes {
+            node.others = vec![8];
+        }
+        let answer = world.round();
+        assert_eq!(nodes_of(&world), want, "{cpus} CPUs, on {on:?}");
+        let waits = if cpus == 5 { (1, "gang", &Reason::NeverNodes) } else { (1, "next", &Reason::Quota) };
+        assert_eq!(waiting(&answer), [waits]);
+    }
+}
+
+#[test]
+fn pods_without_a_claim_leave_less_room_for_a_time() {
+    let gang = job("gang", 4, 0).with(|job| job.needs = vec![4]);
+    let mut world = World::alone(&[4, 4], queue("fifo-backfill"), vec![gang]);
+    for node in &mut world.nodes {
+        node.others = vec![8];
+    }
+    world.taken.insert("n2".into(), vec![5]);
+    assert_eq!(waiting(&world.round()), [(1, "gang", &Reason::Nodes)], "these pods may go");
+    world.taken.clear();
+    world.round();
+    assert_eq!(nodes_of(&world), ["n1 n1 n2 n2"]);
+}
+
+#[test]
 fn the_first_that_waits_reserves_nodes_that_it_can_use() {
     let jobs = || {
         vec![

@@ -136,8 +136,8 @@ impl Simulation {
         let mut cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });
         cluster.set_kinds(kinds);
         let backend = EmbeddedCluster::new(cluster, &Registry::all());
-        let has_gpus = gpus > 0;
-        Ok(Self { audit: has_gpus.then(Audit::default), ..Self::on(backend, config)? })
+        let audit = if config.ignores_capacity { Audit::of_ignored_capacity() } else { Audit::default() };
+        Ok(Self { audit: (gpus > 0).then_some(audit), ..Self::on(backend, config)? })
     }
 }
 

@@ -113,19 +113,28 @@ impl<'a> NodeFilter<'a> {
         self.resources.iter().map(|resource| room_of(node, resource)).collect()
     }
 
-    /// Returns the amounts that each node has besides GPUs for pods with places.
+    /// Returns the amounts that each node has besides GPUs when it is empty.
     pub(super) fn others(&self, state: &State) -> BTreeMap<Text, Vec<u64>> {
-        let mut others = state.nodes.iter().map(|(name, node)| (name.clone(), self.room(&node.fact))).collect();
-        for (node, requests) in &state.foreign_requests {
-            take(&mut others, node, &self.amounts(requests));
-        }
-        others
+        state.nodes.iter().map(|(name, node)| (name.clone(), self.room(&node.fact))).collect()
+    }
+
+    /// Returns the amounts besides GPUs that pods without places hold on each node: those of others.
+    pub(super) fn taken(&self, state: &State) -> BTreeMap<Text, Vec<u64>> {
+        state.foreign_requests.iter().map(|(node, requests)| (node.clone(), self.amounts(requests))).collect()
     }
 
     /// Returns the amounts that a pod of one of a job's groups needs; none where nothing is recorded of them.
     pub(super) fn needs(&self, holder: &Holder, group: &Text) -> Vec<u64> {
         let pod = holder.requirements.iter().find(|(name, _)| name == group);
         pod.map(|(_, pod)| self.needs_of(pod)).unwrap_or_default()
+    }
+
+    /// Returns what a pod needs of its node beside GPUs, each in words; `None` where nothing is judged. The number of pods is not named.
+    pub(super) fn needs_words(&self, needs: &[u64]) -> Option<Vec<String>> {
+        let requested = || self.resources.iter().zip(needs).filter(|(_, need)| **need > 0);
+        requested().next()?;
+        let named = requested().filter(|(resource, _)| &***resource != PODS);
+        Some(named.map(|(resource, need)| format!("{resource} {}", amount_words(resource, *need))).collect())
     }
 
     fn needs_of(&self, pod: &PodRequirements) -> Vec<u64> {
@@ -197,6 +206,12 @@ impl<'a> NodeFilter<'a> {
         let reasons: Vec<String> = reasons.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         Some(format!("0 of {} nodes: {}", self.nodes.len(), reasons.join(", ")))
     }
+}
+
+/// Adds amounts to those of a node.
+pub(super) fn add(taken: &mut BTreeMap<Text, Vec<u64>>, node: &Text, needs: &[u64]) {
+    let sums = taken.entry(node.clone()).or_insert_with(|| vec![0; needs.len()]);
+    sums.iter_mut().zip(needs).for_each(|(sum, need)| *sum = sum.saturating_add(*need));
 }
 
 /// Takes amounts off those of a node, as far as there are any.

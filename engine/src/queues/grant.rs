@@ -131,6 +131,9 @@ impl<'a> Room<'a> {
         for (node, gpus) in round::foreign(state) {
             room.take_node(node, gpus);
         }
+        for (node, amounts) in room.filter.taken(state) {
+            filter::take(&mut room.others, &node, &amounts);
+        }
         for holder in state.queues.holders.values() {
             let gpu_type = state.queues.gpu_type(&holder.resource);
             for (slot, nodes) in &holder.places {

@@ -330,6 +330,8 @@ pub(super) struct Inquiry<'a> {
     filter: NodeFilter<'a>,
     nodes: Vec<Node>,
     closed: BTreeSet<Text>,
+    /// Amounts besides GPUs that pods without a claim hold on each node.
+    taken: BTreeMap<Text, Vec<u64>>,
     tenants: Tenants,
     foreign: Vec<Foreign>,
     pub(super) asked: Vec<Asked<'a>>,
@@ -342,9 +344,10 @@ impl<'a> Inquiry<'a> {
         let (mut nodes, closed) = nodes(state, now);
         let holders = || state.queues.holders.iter();
         let mut others = filter.others(state);
+        let mut taken = filter.taken(state);
         for (holder, slot, node) in holders().flat_map(|(_, h)| h.kept.iter().map(move |(slot, node)| (h, slot, node)))
         {
-            filter::take(&mut others, node, &filter.needs(holder, &slot.group));
+            filter::add(&mut taken, node, &filter.needs(holder, &slot.group));
         }
         for node in &mut nodes {
             node.others = others.remove(&node.name).unwrap_or_default();
@@ -357,15 +360,49 @@ impl<'a> Inquiry<'a> {
         let foreign = foreign(state).map(|(node, gpus)| Foreign::new(node, gpus));
         let kept = holders().flat_map(|(key, holder)| Foreign::kept(&tenants, key, holder));
         let foreign = foreign.chain(kept).collect();
-        Self { filter, nodes, closed, tenants, foreign, asked }
+        Self { filter, nodes, closed, taken, tenants, foreign, asked }
     }
 
     /// Returns that a job's queue does not select its namespace, in words; `None` where it does. `needs`: GPUs of the job.
     fn not_selected(&self, asked: &Asked<'_>, needs: u32) -> Option<String> {
         let (queue, namespace) = (asked.holder.queue(), &asked.key.namespace);
-        let gpus = if needs == 1 { "GPU" } else { "GPUs" };
+        let gpus = gpus_words(needs);
         let is_selected = self.tenants.selects(queue, namespace);
-        (!is_selected).then(|| format!("needs {needs} {gpus}; queue {queue} does not select namespace {namespace}"))
+        (!is_selected).then(|| format!("needs {gpus}; queue {queue} does not select namespace {namespace}"))
+    }
+
+    /// Returns in words that the nodes, also when they are empty, have room for too few of the pods that a job needs at once; `None` where
+    /// their GPUs alone are too few.
+    fn never_together(&self, asked: &Asked<'_>, wait: &Wait) -> Option<String> {
+        let (pods, each) = self.pods_and_needs(asked, wait)?;
+        let takes = |node: &&Node| asked.fits.as_ref().is_none_or(|fits| fits.contains(&node.name));
+        let room = self.nodes.iter().filter(takes).map(|node| node.workers(wait.width, &asked.needs));
+        let room = room.fold(0, u32::saturating_add);
+        let Wait { needs, nodes, .. } = wait;
+        (nodes >= needs && room < pods).then(|| {
+            format!("needs {pods} pods of {each} at once; the nodes that it may use have room for {room} when they are empty")
+        })
+    }
+
+    /// Returns in words that the nodes have enough GPUs left, but no room for the pods that a job needs at once; `None` where GPUs are short.
+    fn not_together(&self, asked: &Asked<'_>, wait: &Wait) -> Option<String> {
+        let (pods, each) = self.pods_and_needs(asked, wait)?;
+        let Wait { needs, nodes_left, .. } = wait;
+        let pods = if pods == 1 { "a pod".to_owned() } else { format!("{pods} pods") };
+        let [needed, left] = [needs, nodes_left].map(|gpus| gpus_words(*gpus));
+        (nodes_left >= needs)
+            .then(|| format!("needs {needed}; the nodes have {left} left, but no room for {pods} of {each}"))
+    }
+
+    /// Returns how many pods a job needs at once, and what each requests; `None` where nothing but GPUs is judged.
+    fn pods_and_needs(&self, asked: &Asked<'_>, wait: &Wait) -> Option<(u32, String)> {
+        let mut each = gpus_words(wait.width);
+        let mut others = self.filter.needs_words(&asked.needs)?.into_iter().peekable();
+        while let Some(other) = others.next() {
+            each.push_str(if others.peek().is_some() { ", " } else { " and " });
+            each.push_str(&other);
+        }
+        Some((wait.needs.checked_div(wait.width)?, each))
     }
 
     /// Asks the desk. Returns `None` for an answer that cannot be carried out: it leaves everything as it is.
@@ -378,6 +415,7 @@ impl<'a> Inquiry<'a> {
             nodes: &self.nodes,
             closed: &self.closed,
             tenants: &self.tenants.all,
+            taken: &self.taken,
             claims: &claims,
             packing: self.tenants.packing(),
             wake: None,
@@ -399,15 +437,16 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
             let refusal = match wait.reason {
                 desk::Reason::NeverNodes => {
                     let why = inquiry.filter.why_none(asked.holder);
-                    why.map(|why| format!("no node can take a pod of it: {why}"))
+                    let none = why.map(|why| format!("no node can take a pod of it: {why}"));
+                    none.or_else(|| inquiry.never_together(asked, &wait))
                 }
+                desk::Reason::Nodes => inquiry.not_together(asked, &wait),
                 desk::Reason::NoQueue => inquiry.not_selected(asked, wait.needs),
                 desk::Reason::Paused
                 | desk::Reason::BackOff(_)
                 | desk::Reason::Faulty(_)
                 | desk::Reason::NeverQuota
                 | desk::Reason::Quota
-                | desk::Reason::Nodes
                 | desk::Reason::Behind(_)
                 | desk::Reason::Policy => None,
             };
@@ -436,6 +475,10 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
 /// Returns the name of a job as messages write it.
 pub(super) fn named(key: &JobKey) -> Text {
     Text::from(format!("{}/{}", key.namespace, key.name))
+}
+
+fn gpus_words(gpus: u32) -> String {
+    if gpus == 1 { "1 GPU".to_owned() } else { format!("{gpus} GPUs") }
 }
 
 const fn loss_kind(why: Why) -> Option<LossKind> {

@@ -103,12 +103,14 @@ pub struct Claim<'a> {
 pub struct Question<'a> {
     /// The time.
     pub now: Micros,
-    /// Nodes, with the GPUs that are not used by others.
+    /// Nodes, with what each has when it is empty.
     pub nodes: &'a [Node],
     /// Nodes that take nothing new. Workers there stay.
     pub closed: &'a BTreeSet<Text>,
     /// Queues and cohorts.
     pub tenants: &'a [Tenant],
+    /// Amounts besides GPUs that pods without a claim hold on each node, in the order of [`Node::others`].
+    pub taken: &'a BTreeMap<Text, Vec<u64>>,
     /// Claims, in any order.
     pub claims: &'a [Claim<'a>],
     /// Rule by which nodes are filled.

@@ -10,7 +10,7 @@ use model::Text;
 use crate::desk::answer::Reason;
 use crate::desk::books::Books;
 use crate::desk::question::{Claim, Fixed, Pools, Question, Sizes, add, count};
-use crate::desk::reach::{Names, Reaches, Rooms};
+use crate::desk::reach::{Names, Reaches};
 use crate::desk::steps::{common, view_in_steps};
 use crate::desk::tenant::{Queue, Tenant};
 use crate::job::{Grant, JobError, JobView};
@@ -95,6 +95,7 @@ impl Board {
         let most: BTreeMap<usize, Pools> = steps.keys().map(most).collect();
         let nodes: BTreeMap<&str, &Node> = question.nodes.iter().map(|node| (&*node.name, node)).collect();
         let (reaches, of) = Reaches::new(question);
+        let mut held_together = HeldTogether::default();
         let mut seats: Vec<Seat> = (question.claims.iter().zip(of))
             .map(|(claim, reach)| {
                 let queue = queue(claim);
@@ -102,7 +103,8 @@ impl Board {
                 let mut seat = Seat { reach, ..seat(question.now, claim, queue, &nodes, (step, doubt)) };
                 if seat.barred.is_none() {
                     let most = queue.and_then(|(tenant, _)| most.get(&tenant));
-                    seat.barred = infeasible(&seat, most, reaches.rooms(reach));
+                    let workers = held_together.workers(question, &reaches, &seat);
+                    seat.barred = infeasible(&seat, most, &workers);
                 }
                 seat.pinned |= seat.barred.is_some();
                 seat
@@ -185,14 +187,38 @@ fn line_order(seats: &mut [Seat], question: &Question<'_>) -> Vec<usize> {
     order
 }
 
-/// Reason why a claim could not even start alone; `None`: it could.
-fn infeasible(seat: &Seat, most: Option<&Pools>, rooms: &Rooms) -> Option<Reason> {
-    let fits = |gpu_type: GpuType| {
-        let workers = |(&slots, &number): (&u32, &u32)| {
-            u64::from(slots.checked_div(seat.width).unwrap_or_default()).saturating_mul(number.into())
+/// Numbers of workers that all nodes of a reach could hold together if they were empty, by GPU type. They are counted once for all
+/// claims of one reach, width and needs.
+#[derive(Debug, Default)]
+struct HeldTogether {
+    known: BTreeMap<(Option<usize>, u32, Arc<[u64]>), Arc<Workers>>,
+}
+
+/// Numbers of workers by GPU type.
+type Workers = BTreeMap<GpuType, u64>;
+
+impl HeldTogether {
+    fn workers(&mut self, question: &Question<'_>, reaches: &Reaches, seat: &Seat) -> Arc<Workers> {
+        let key = (seat.reach, seat.width, seat.needs.clone());
+        let count = || {
+            let among = reaches.get(seat.reach).and_then(|reach| reach.among.as_ref());
+            let is_among = |node: &&Node| among.is_none_or(|names| names.contains(&node.name));
+            let mut workers = Workers::new();
+            for node in question.nodes.iter().filter(is_among) {
+                let sum = workers.entry(node.gpu_type).or_default();
+                *sum = sum.saturating_add(node.workers(seat.width, &seat.needs).into());
+            }
+            Arc::new(workers)
         };
-        let all = rooms.get(&gpu_type).into_iter().flatten().map(workers).fold(0_u64, u64::saturating_add);
-        all.saturating_mul(seat.width.into()) >= seat.min.into()
+        self.known.entry(key).or_insert_with(count).clone()
+    }
+}
+
+/// Reason why a claim could not even start alone; `None`: it could. `workers`: those that all its nodes hold together when empty.
+fn infeasible(seat: &Seat, most: Option<&Pools>, workers: &Workers) -> Option<Reason> {
+    let fits = |gpu_type: GpuType| {
+        let workers = workers.get(&gpu_type).copied().unwrap_or_default();
+        workers.saturating_mul(seat.width.into()) >= seat.min.into()
     };
     let allowed = |gpu_type: GpuType| most.is_none_or(|most| count(most, gpu_type) >= seat.min);
     let mut types = seat.view.speeds.iter().map(|(gpu_type, _)| *gpu_type);
@@ -308,7 +334,8 @@ impl Ground {
             }
         }
         let on = |map: &BTreeMap<&str, u32>, node: &Node| map.get(&*node.name).copied().unwrap_or_default();
-        let mut taken: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        let without_claim = question.taken.iter().map(|(node, sums)| (&**node, sums.clone()));
+        let mut taken: BTreeMap<&str, Vec<u64>> = without_claim.collect();
         for claim in question.claims.iter().filter(|claim| claim.fixed == Fixed::Place && !claim.needs.is_empty()) {
             for node in claim.held {
                 let sums = taken.entry(&**node).or_insert_with(|| vec![0; claim.needs.len()]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::placement::Packing;
+use crate::placement::{Packing, workers_in};
 
 /// One node's slots, and its room in other resources.
 #[derive(Debug, Clone, Default)]
@@ -31,10 +31,7 @@ impl Bin {
 
     /// Number of workers that there is room for.
     pub(super) fn room(&self, load: Load<'_>) -> u32 {
-        let by_slots = self.free.checked_div(load.width).unwrap_or_default();
-        let pairs = self.others.iter().zip(load.needs).filter(|(_, need)| **need > 0);
-        let by_others = pairs.filter_map(|(left, need)| left.checked_div(*need)).min().unwrap_or(u64::MAX);
-        by_slots.min(u32::try_from(by_others).unwrap_or(u32::MAX))
+        workers_in(self.free, &self.others, load.width, load.needs)
     }
 
     /// Takes up to `workers` of a job in; returns how many.

@@ -51,12 +51,24 @@ impl Node {
 }
 
 impl Node {
+    /// Returns how many workers of so many GPUs and other needs there is room for.
+    pub fn workers(&self, width: u32, needs: &[u64]) -> u32 {
+        workers_in(self.slots, &self.others, width, needs)
+    }
+
     /// Takes what workers need of its other resources, as far as there is any.
     pub(crate) fn use_others(&mut self, needs: &[u64], workers: u32) {
         for (left, need) in self.others.iter_mut().zip(needs).filter(|(left, _)| **left < u64::MAX) {
             *left = left.saturating_sub(need.saturating_mul(workers.into()));
         }
     }
+}
+
+/// Returns how many workers of so many slots and other needs there is room for.
+fn workers_in(slots: u32, others: &[u64], width: u32, needs: &[u64]) -> u32 {
+    let by_slots = slots.checked_div(width).unwrap_or_default();
+    let by_others = others.iter().zip(needs).filter_map(|(left, need)| left.checked_div(*need)).min();
+    by_slots.min(u32::try_from(by_others.unwrap_or(u64::MAX)).unwrap_or(u32::MAX))
 }
 
 /// A job that wants to run with so many workers.

@@ -103,6 +103,7 @@ pub(crate) struct World {
     pub(crate) now: Micros,
     pub(crate) nodes: Vec<Node>,
     pub(crate) closed: BTreeSet<Text>,
+    pub(crate) taken: BTreeMap<Text, Vec<u64>>,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) ledger: Ledger,
@@ -113,7 +114,8 @@ impl World {
     pub(crate) fn new(slots: &[u32], tenants: Vec<Tenant>, jobs: Vec<Job>) -> Self {
         let now = Micros::from_secs(10_000);
         let (closed, ledger) = (BTreeSet::new(), Ledger::default());
-        Self { now, nodes: nodes(slots), closed, tenants, jobs, ledger, wake: None }
+        let taken = BTreeMap::new();
+        Self { now, nodes: nodes(slots), closed, taken, tenants, jobs, ledger, wake: None }
     }
 
     /// One queue over everything.
@@ -146,6 +148,7 @@ impl World {
             nodes: &self.nodes,
             closed: &self.closed,
             tenants: &self.tenants,
+            taken: &self.taken,
             claims: &claims,
             packing: Packing::Pack,
             wake: self.wake,

@@ -1,5 +1,5 @@
-//! Places that shares grant: each on a node that took a pod of the job's template when it was granted, and all that is placed on a node,
-//! as pods and as places without a pod, within what the node has besides GPUs.
+//! Places that shares grant: each on a node that took a pod of the job's template when it was granted, and then all that is placed on that
+//! node, as pods and as places without a pod, within what the node has besides GPUs.
 //!
 //! Reads objects alone: shares in mirrors, templates in jobs, pods and nodes. A share that follows pods to nodes on which they are bound
 //! was not granted there. Tests: `tests/audit_nodes.rs`.
@@ -26,6 +26,15 @@ pub(super) struct Grants {
     cells: BTreeMap<Cell, Timestamp>,
     /// Uids of the pods that were looked at.
     seen: BTreeSet<String>,
+    /// Set if places are granted before there is room for them: none is judged by room.
+    ignores_places: bool,
+    /// Nodes and slots that have had a bound pod since the place was granted: from then on pods are added up there. The share of a job that has
+    /// ended, or whose pods go, stands in its mirror for some time. Where another controller may exchange the pods of a group, one
+    /// stands for all of its places on a node.
+    used: BTreeSet<(String, String)>,
+    /// Uids of the pods that were bound, as the operator could see, while their place was there. Others are bound on their way out, and are
+    /// not added up: until then nobody knows their node.
+    settled: BTreeSet<String>,
     /// The greatest amounts that each node had.
     allocatable: BTreeMap<String, Amounts>,
 }
@@ -49,8 +58,14 @@ struct Placed {
 }
 
 impl Grants {
-    /// Returns what is wrong with new places and new pods, and each node that holds too much, in words.
-    pub(super) fn check(&mut self, objects: &[Arc<Value>], now: Timestamp) -> Vec<String> {
+    /// Places that keep nothing back.
+    pub(super) fn of_ignored_capacity() -> Self {
+        Self { ignores_places: true, ..Self::default() }
+    }
+
+    /// Returns what is wrong with new places and new pods, and each node that holds too much, in words. `sees_pods`: the operator learns of
+    /// changes of pods.
+    pub(super) fn check(&mut self, objects: &[Arc<Value>], now: Timestamp, sees_pods: bool) -> Vec<String> {
         self.nodes.note(objects, now);
         let of = |kind: &'static str| objects.iter().filter(move |object| text_at(object, &["kind"]) == Some(kind));
         for node in of("Node") {
@@ -59,20 +74,21 @@ impl Grants {
         }
         let pods: Vec<&Value> = of("Pod").map(|pod| &**pod).filter(|pod| !has_ended(pod)).collect();
         let mut placed: BTreeMap<(String, String), Placed> = BTreeMap::new();
-        let mut violations = self.check_shares(objects, &pods, &mut placed);
-        violations.extend(self.check_pods(&pods, &mut placed, now));
+        let (mut violations, granted_on) = self.check_shares(objects, &pods, &mut placed);
+        violations.extend(self.check_pods(&pods, &mut placed, (now, sees_pods)));
+        placed.retain(|(node, _), _| granted_on.contains(node) && !self.ignores_places);
         violations.extend(self.overfull(placed));
         violations
     }
 
-    /// Looks at each new place, and adds up all.
+    /// Looks at each new place, and adds up all. Returns what is wrong, and the nodes on which places were granted.
     fn check_shares(
         &mut self,
         objects: &[Arc<Value>],
         pods: &[&Value],
         placed: &mut BTreeMap<(String, String), Placed>,
-    ) -> Vec<String> {
-        let (mut violations, mut cells) = (Vec::new(), BTreeMap::new());
+    ) -> (Vec<String>, BTreeSet<String>) {
+        let (mut violations, mut cells, mut granted_on) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         let bound = |job: &str, node: &str| {
             let is_there = |pod: &&&Value| text_at(pod, &["spec", "nodeName"]) == Some(node) && owner(pod) == job;
             pods.iter().any(|pod| is_there(&pod))
@@ -84,21 +100,27 @@ impl Grants {
             for cell in share(uid(job), &mirror, interchanges) {
                 let template = template(job, &cell.group);
                 let since = self.cells.get(&cell).copied();
-                if since.is_none()
+                let is_granted = since.is_none() && !bound(uid(job), &cell.node);
+                if is_granted {
+                    granted_on.insert(cell.node.clone());
+                }
+                if is_granted
                     && let Some(pod) = template
-                    && !bound(uid(job), &cell.node)
                     && let Some(why) = self.nodes.refusal(&cell.node, pod, granted)
                 {
                     let Cell { group, index, node, .. } = &cell;
                     violations.push(format!("job {}: {group}-{index} was granted node {node}, {why}", name(job)));
                 }
                 let key = (cell.node.clone(), slot(&cell, interchanges));
+                if since.is_none() && !interchanges {
+                    self.used.remove(&key);
+                }
                 add(&mut placed.entry(key).or_default().places, &template.map(requests).unwrap_or_default());
                 cells.insert(cell, since.unwrap_or(granted));
             }
         }
         self.cells = cells;
-        violations
+        (violations, granted_on)
     }
 
     /// Looks at each new pod whose place was granted, and adds up all.
@@ -106,30 +128,27 @@ impl Grants {
         &mut self,
         pods: &[&Value],
         placed: &mut BTreeMap<(String, String), Placed>,
-        now: Timestamp,
+        (now, sees_pods): (Timestamp, bool),
     ) -> Vec<String> {
         let mut violations = Vec::new();
-        let registry = Registry::all();
         for pod in pods {
             let spec = pod.get("spec").unwrap_or(&Value::Null);
             let on = places(pod);
             let job = owner(pod);
-            let slot_of = || registry.api_of(&registry.owner(pod)?)?.slot_of(pod);
-            let slot = slot_of().map(|found| {
-                let cell = Cell {
-                    job: job.to_owned(),
-                    group: found.group.to_string(),
-                    index: found.index,
-                    node: String::new(),
-                };
-                slot(&cell, label(pod, JOB).is_some())
-            });
-            if let [node] = on.as_slice() {
-                let key = ((*node).to_owned(), slot.unwrap_or_else(|| uid(pod).to_owned()));
-                add(&mut placed.entry(key).or_default().pods, &requests(spec));
+            let bound_to = text_at(pod, &["spec", "nodeName"]).filter(|node| !node.is_empty());
+            if let Some(node) = bound_to {
+                let slot = slot_of(pod);
+                let key = (node.to_owned(), slot.clone().unwrap_or_else(|| uid(pod).to_owned()));
+                let has_place = slot.is_none() || placed.get(&key).is_some_and(|placed| !placed.places.is_empty());
+                if has_place && sees_pods {
+                    self.settled.insert(uid(pod).to_owned());
+                }
+                if has_place || self.settled.contains(uid(pod)) {
+                    self.used.insert(key.clone());
+                    add(&mut placed.entry(key).or_default().pods, &requests(spec));
+                }
             }
-            let is_bound = text_at(pod, &["spec", "nodeName"]).is_some_and(|node| !node.is_empty());
-            if !self.seen.insert(uid(pod).to_owned()) || is_bound {
+            if !self.seen.insert(uid(pod).to_owned()) || bound_to.is_some() {
                 continue;
             }
             for node in on {
@@ -146,25 +165,39 @@ impl Grants {
         violations
     }
 
-    /// Returns each node that holds more than it had at any time.
+    /// Returns each node with a new place that holds more than it had at any time.
     fn overfull(&self, placed: BTreeMap<(String, String), Placed>) -> Vec<String> {
-        let mut sums: BTreeMap<String, Amounts> = BTreeMap::new();
-        for ((node, _), Placed { mut pods, places }) in placed {
-            raise(&mut pods, &places);
-            add(sums.entry(node).or_default(), &pods);
+        let mut sums: BTreeMap<String, (Amounts, Vec<String>)> = BTreeMap::new();
+        for (key, Placed { mut pods, places }) in placed {
+            if !self.used.contains(&key) {
+                raise(&mut pods, &places);
+            }
+            let (sum, slots) = sums.entry(key.0).or_default();
+            add(sum, &pods);
+            slots.push(key.1);
         }
         let mut violations = Vec::new();
-        for (node, sum) in sums {
+        for (node, (sum, slots)) in sums {
             let allocatable = self.allocatable.get(&node);
             for (resource, most) in allocatable.into_iter().flatten() {
                 let sum = sum.get(resource).copied().unwrap_or_default();
                 if sum > *most {
-                    violations.push(format!("node {node}, {resource}: {sum}m placed, {most}m allocatable"));
+                    let slots = slots.join(", ");
+                    violations.push(format!("node {node}, {resource}: {sum}m placed ({slots}), {most}m allocatable"));
                 }
             }
         }
         violations
     }
+}
+
+/// Returns the slot of a pod of a job; `None` of another pod.
+fn slot_of(pod: &Value) -> Option<String> {
+    let registry = Registry::all();
+    let found = registry.api_of(&registry.owner(pod)?)?.slot_of(pod)?;
+    let job = owner(pod).to_owned();
+    let cell = Cell { job, group: found.group.to_string(), index: found.index, node: String::new() };
+    Some(slot(&cell, label(pod, JOB).is_some()))
 }
 
 /// Returns the slot of a place; that of all pods of its group where another controller may exchange them.

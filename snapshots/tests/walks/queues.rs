@@ -1,11 +1,13 @@
 //! Several jobs of two APIs, or of three with `MPIJob`s, in two queues of a cohort and in the root queue, on four nodes with GPUs.
 //!
-//! In half of the walks one queue selects nodes by a label, which comes and goes. In a quarter the operator has no capacity gate.
+//! In half of the walks one queue selects nodes by a label, which comes and goes. In half of them nodes differ, and jobs choose among
+//! them. In a quarter the operator has no capacity gate.
 //!
 //! After every call and every event the audit adds up the GPUs of all pods and compares them with nodes, quotas and cohorts. At rest
 //! every gang has all of its pods or none, and nothing waits while nothing runs.
 
 mod at_rest;
+mod kinds;
 
 use std::collections::BTreeMap;
 
@@ -44,6 +46,8 @@ struct Walk {
     submitted: usize,
     /// Set if jobs are deleted. Then no log is lost: a pod counts for the queue of its job, and only the log knows a job that is gone.
     deletes: bool,
+    /// Set if nodes differ, and jobs choose among them.
+    has_kinds: bool,
     /// Present in walks with `MPIJob`s.
     mpi: Option<mpi::Others>,
     story: Vec<String>,
@@ -102,12 +106,25 @@ fn job(rng: &mut TestRng, n: usize, queues: &[&str], has_mpi: bool) -> Value {
     json!({"apiVersion": "elastic.pytorch.org/v1alpha1", "kind": "ElasticJob", "metadata": metadata, "spec": spec})
 }
 
+/// Returns the template of a job's pods with GPUs.
+fn worker_template(manifest: &mut Value) -> Option<&mut Value> {
+    let groups = ["/spec/replicaSpecs/trainer", "/spec/replicaSpecs/Worker", "/spec/mpiReplicaSpecs/Worker"];
+    let group = groups.into_iter().find(|path| manifest.pointer(path).is_some())?;
+    manifest.pointer_mut(&format!("{group}/template"))
+}
+
 impl Walk {
     fn new(seed: u64, has_mpi: bool) -> Self {
         let mut rng = rng(seed);
         let labels = std::collections::BTreeMap::from([(POOL.to_owned(), "a".to_owned())]);
         let node = |name: &&str| NodeSpec { gpus: GPUS, labels: labels.clone(), ..NodeSpec::new(name) };
-        let nodes: Vec<NodeSpec> = NODES.iter().map(node).collect();
+        let mut nodes: Vec<NodeSpec> = NODES.iter().map(node).collect();
+        let has_kinds = below(&mut rng, 2) == 0;
+        if has_kinds {
+            for node in &mut nodes {
+                kinds::vary(&mut rng, node);
+            }
+        }
         let node_grace_ms = if below(&mut rng, 2) == 0 { 0 } else { 20_000 };
         let ignores_capacity = below(&mut rng, 4) == 0;
         let config = Config { node_grace_ms, ignores_capacity, ..Config::default() };
@@ -121,14 +138,19 @@ impl Walk {
         }
         // Without the capacity gate jobs of the root queue are not held back, and one may keep another from coming whole for ever.
         let named: &[&str] = if ignores_capacity { &["a", "b"] } else { &["a", "a", "b", "b", ""] };
-        let manifests: Vec<Value> = (0..JOBS).map(|n| job(&mut rng, n, named, has_mpi)).collect();
+        let mut manifests: Vec<Value> = (0..JOBS).map(|n| job(&mut rng, n, named, has_mpi)).collect();
+        if has_kinds {
+            for template in manifests.iter_mut().filter_map(worker_template) {
+                kinds::choose(&mut rng, template);
+            }
+        }
         let story = queues.iter().chain(&manifests).map(ToString::to_string).collect();
         for queue in &queues {
             simulation.backend.cluster.apply(queue).expect("the queue is accepted");
         }
         let deletes = below(&mut rng, 2) == 0;
         let mpi = has_mpi.then(mpi::Others::default);
-        Self { rng, simulation, manifests, submitted: 0, deletes, mpi, story, stopped: None }
+        Self { rng, simulation, manifests, submitted: 0, deletes, has_kinds, mpi, story, stopped: None }
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -145,7 +167,7 @@ impl Walk {
         let pods = self.pods();
         let pod = if pods.is_empty() { String::new() } else { pods[self.below(pods.len())].clone() };
         let node = NODES[self.below(NODES.len())];
-        let what = self.below(47);
+        let what = self.below(if self.has_kinds { 50 } else { 47 });
         let description = match what {
             // A pod is bound where its share says, and a job is submitted instead.
             6 | 34..=38 => self.submit(),
@@ -157,6 +179,7 @@ impl Walk {
                 self.relabel(node, &pool);
                 format!("{node} in pool {pool}")
             }
+            47.. => kinds::change(&mut self.rng, &mut self.simulation.backend.cluster, node),
             41 => {
                 let closed = self.below(2) == 0;
                 drop(self.simulation.backend.cluster.cordon(node, closed));
@@ -302,6 +325,7 @@ impl Walk {
             drop(cluster.node(node, NodeState::Ready));
             drop(cluster.cordon(node, false));
         }
+        kinds::heal(cluster, &NODES);
         for node in NODES {
             self.relabel(node, "a");
         }
@@ -321,8 +345,11 @@ impl Walk {
             self.train();
             self.advance(100_000);
         }
-        self.settle();
-        self.simulation.backend.cluster.gone_all();
+        // The end of some pods is the start of others.
+        for _ in 0..4 {
+            self.settle();
+            self.simulation.backend.cluster.gone_all();
+        }
         self.settle();
     }
 }

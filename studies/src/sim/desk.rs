@@ -67,6 +67,7 @@ impl Held {
             nodes: &office.nodes,
             closed: &BTreeSet::new(),
             tenants: &office.tenants,
+            taken: &BTreeMap::new(),
             claims: &claims,
             packing: office.packing,
             wake: None,
