@@ -113,7 +113,7 @@ impl DecisionContext<'_> {
         if pod.fact.phase != PodPhase::Pending {
             return None;
         }
-        creation_error(pod)?;
+        creation_error(&pod.fact)?;
         let age = self.now.since_ms(job.creating_at?);
         if age < self.config.creating_restart_ms {
             let stuck = pod.fact.started.map_or(0, |started| self.now.since_ms(started));

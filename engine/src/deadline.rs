@@ -47,7 +47,7 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
                 }
             }
             if pod.fact.phase == PodPhase::Pending
-                && creation_error(pod).is_some()
+                && creation_error(&pod.fact).is_some()
                 && let Some(since) = job.creating_at
             {
                 at_or_after(since.plus_ms(config.creating_restart_ms));

@@ -24,8 +24,8 @@ pub(crate) const CREATION_ERRORS: [&str; 8] = [
 ];
 
 /// The creation error a pod shows: container name, reason, and the node's words on it.
-pub(crate) fn creation_error(pod: &Pod) -> Option<(&Text, &Text, Option<&Text>)> {
-    pod.fact.containers.iter().find_map(|c| match &c.state {
+pub(crate) fn creation_error(pod: &PodFact) -> Option<(&Text, &Text, Option<&Text>)> {
+    pod.containers.iter().find_map(|c| match &c.state {
         ContainerState::Waiting { reason, message } if CREATION_ERRORS.contains(&&**reason) => {
             Some((&c.name, reason, message.as_ref()))
         }
@@ -119,7 +119,7 @@ fn needs_evaluation(pod: &Pod, gpus: bool, node_view: &NodeView<'_>) -> bool {
         _ if pod.is_leaving() => bad_node(),
         PodPhase::Failed | PodPhase::Unknown => true,
         PodPhase::Succeeded => false,
-        PodPhase::Pending => creation_error(pod).is_some() || bad_node() || has_gpu_condition(pod, node_view),
+        PodPhase::Pending => creation_error(&pod.fact).is_some() || bad_node() || has_gpu_condition(pod, node_view),
         PodPhase::Running => bad_node() || has_gpu_condition(pod, node_view),
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use model::fact::EndRequest;
-use model::{Cause, CauseKind, ContainerState, LossKind, RestartScope, ShareLoss, SlotId, Text, exit};
+use model::{Cause, CauseKind, ContainerState, LossKind, PodFact, RestartScope, ShareLoss, SlotId, Text, exit};
 
 use crate::job::{Job, Pod};
 use crate::slots::creation_error;
@@ -46,7 +46,7 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
             let _ = write!(out, " lost its node {}", node.unwrap_or("(none)"));
         }
         CauseKind::CreationFailed => {
-            let (container, trouble) = creation_error(pod)
+            let (container, trouble) = creation_error(&pod.fact)
                 .map_or_else(|| ("", "creation failed".to_owned()), |(c, r, m)| (c, with_message(r, m)));
             let _ = write!(out, ", container {container}, on node {}: {trouble}", node.unwrap_or("(none)"));
         }
@@ -139,12 +139,10 @@ pub(crate) fn creation_trouble(job: &Job) -> Text {
     for (name, group) in &job.groups {
         for index in group.to_evaluate.iter().take(MAX_NAMED) {
             let pod = group.slot(*index).and_then(|s| s.pod.as_ref()).and_then(|uid| job.pods.get(uid));
-            if let Some((pod, (container, reason, message))) =
-                pod.filter(|p| !p.is_leaving()).and_then(|p| Some((p, creation_error(p)?)))
-            {
-                let sep = if out.is_empty() { "" } else { "; " };
-                let trouble = with_message(reason, message);
-                let _ = write!(out, "{sep}pod {}, container {container}: {trouble}", pod.fact.name);
+            let words = pod.filter(|pod| !pod.is_leaving()).and_then(|pod| creation_error_words(&pod.fact));
+            if let Some((_, words)) = words {
+                out.push_str(if out.is_empty() { "" } else { "; " });
+                out.push_str(&words);
             }
             if out.len() > 1024 {
                 let _ = write!(out, "; more of {name}");
@@ -153,6 +151,12 @@ pub(crate) fn creation_trouble(job: &Job) -> Text {
         }
     }
     Text::from(out)
+}
+
+/// Returns the reason for which a container of a pod cannot be created, and the pod, container and reason in words; `None` where all can.
+pub fn creation_error_words(pod: &PodFact) -> Option<(&Text, String)> {
+    let (container, reason, message) = creation_error(pod)?;
+    Some((reason, format!("pod {}, container {container}: {}", pod.name, with_message(reason, message))))
 }
 
 /// Writes an amount in thousandths as Kubernetes does. Whole bytes have the largest unit that leaves no fraction.

@@ -72,8 +72,8 @@ impl Operator {
         self.tell(key, "Warning", &format!("FailedCreate{kind}"), &message, 0);
     }
 
-    /// Creates Kubernetes Events about a record: what needs the user (a spec that cannot be accepted, a job that can never end),
-    /// and what the job's API reports in its own words.
+    /// Creates Kubernetes Events about a record: what needs the user (a spec that cannot be accepted, a container that cannot be created,
+    /// a job that can never end), and what the job's API reports in its own words.
     pub(crate) fn announce_step(&mut self, key: &JobKey, from: Phase, facts: &[Fact], events: &[Event]) {
         for fact in facts {
             if let Fact::Spec(fact) = fact
@@ -81,6 +81,12 @@ impl Operator {
             {
                 let message = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
                 self.tell(key, "Warning", "InvalidSpec", &message, 0);
+            }
+            if let Fact::Pod(pod) = fact
+                && pod.deleting.is_none()
+                && let Some((reason, message)) = engine::creation_error_words(pod)
+            {
+                self.tell(key, "Warning", reason, &message, pod.incarnation.0);
             }
         }
         for event in events {

@@ -51,9 +51,18 @@ fn progress(job: &Job, spec: &JobSpec) -> Vec<Event> {
     if job.phase == Phase::Running || running >= wanted {
         let workers = spec.groups.first().and_then(|group| share.groups.get(&group.name)).map(Vec::len);
         let workers = workers.filter(|_| job.holding.gated).unwrap_or(wanted);
-        reconcile::show(job, Phase::Running, Text::from(format!("its number of workers is {workers}")), &mut events);
+        reconcile::show(
+            job,
+            Phase::Running,
+            reconcile::with_trouble(job, format!("its number of workers is {workers}")),
+            &mut events,
+        );
     } else {
-        reconcile::show(job, Phase::Pending, Text::from("waiting until its workers run"), &mut events);
+        let waits = match &job.unschedulable {
+            Some((_, why)) => format!("waiting for nodes: {why}"),
+            None => "waiting until its workers run".to_owned(),
+        };
+        reconcile::show(job, Phase::Pending, reconcile::with_trouble(job, waits), &mut events);
     }
     events
 }

@@ -170,7 +170,7 @@ fn held(job: &Job, spec: &JobSpec) -> Option<(Phase, Text)> {
     let hold = holds?.into_iter().next()?;
     let prepares = |name: &str| spec.group(name).is_some_and(|group| group.once);
     let is_prepared = matches!(&hold, Hold::After(after) if prepares(&after.group));
-    Some((if is_prepared { Phase::Preparing } else { Phase::Pending }, Text::from(hold.to_string())))
+    Some((if is_prepared { Phase::Preparing } else { Phase::Pending }, with_trouble(job, hold.to_string())))
 }
 
 pub(super) fn show(job: &Job, to: Phase, message: Text, events: &mut Vec<Event>) {
@@ -197,7 +197,8 @@ fn by_minimum(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
     };
     if groups().all(|(spec, group)| has_minimum(spec, group)) {
         let succeeded = if groups().any(|(_, group)| !group.done.is_empty()) { " or have succeeded" } else { "" };
-        return (Phase::Running, Text::from(format!("the minimum of {minimum} pods or more are running{succeeded}")));
+        let running = format!("the minimum of {minimum} pods or more are running{succeeded}");
+        return (Phase::Running, with_trouble(job, running));
     }
     let is_settled = |count: u32, group: &Group| {
         let ended = group.done.len().saturating_add(group.lost.len());
@@ -210,7 +211,7 @@ fn by_minimum(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
     if job.phase == Phase::Running && groups().all(|(spec, group)| is_settled(spec.replicas, group)) {
         return (Phase::Running, said(job));
     }
-    (Phase::Restarting, Text::from(format!("fewer than the minimum of {minimum} pods are running")))
+    (Phase::Restarting, with_trouble(job, format!("fewer than the minimum of {minimum} pods are running")))
 }
 
 /// Returns the phase, with its message, of a job that runs once one pod of some groups is placed.
@@ -240,7 +241,7 @@ fn by_any(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
     let is_placed = |group: &Group| group.counters.active.saturating_add(group.counters.scheduled) > 0;
     if groups().any(|(_, group)| is_placed(group)) {
         let names: Vec<&str> = groups().map(|(spec, _)| &**spec.display()).collect();
-        return (Phase::Running, Text::from(format!("a pod of {} has a node", names.join(" or "))));
+        return (Phase::Running, with_trouble(job, format!("a pod of {} has a node", names.join(" or "))));
     }
     if is_under_way(job) { (job.phase, said(job)) } else { (Phase::Pending, waiting_words(job)) }
 }
@@ -255,11 +256,25 @@ fn said(job: &Job) -> Text {
     job.milestones.back().map(|m| m.message.clone()).unwrap_or_default()
 }
 
+/// Returns what the pods of a job that waits lack: nodes, containers that can be created, or nothing but time.
 fn waiting_words(job: &Job) -> Text {
+    let awaits_nodes = job.spec_groups().any(|(spec, group)| !spec.once && !group.all_scheduled());
     match &job.unschedulable {
-        Some((_, why)) => Text::from(format!("waiting for nodes: {why}")),
-        None => Text::from("waiting for pods to be scheduled"),
+        Some((_, why)) => with_trouble(job, format!("waiting for nodes: {why}")),
+        None if !creation_trouble(job).is_empty() => creation_trouble(job),
+        None if awaits_nodes => Text::from("waiting for pods to be scheduled"),
+        None => Text::from("waiting for containers to start"),
     }
+}
+
+/// Returns a message, followed by the containers that cannot be created, if any.
+pub(super) fn with_trouble(job: &Job, mut message: String) -> Text {
+    let trouble = creation_trouble(job);
+    if !trouble.is_empty() {
+        message.push_str("; ");
+        message.push_str(&trouble);
+    }
+    Text::from(message)
 }
 
 /// Returns the phase, with its message, of a job that runs once all of its pods run.
