@@ -12,6 +12,8 @@ use crate::call::Resource;
 
 /// The definition of pod templates, for `$ref`.
 pub const POD_TEMPLATE: &str = "core.v1.PodTemplateSpec";
+/// The definition of the specs of pods.
+pub(crate) const POD_SPEC: &str = "core.v1.PodSpec";
 /// The definition of metadata, for `$ref`.
 pub const OBJECT_META: &str = "meta.v1.ObjectMeta";
 /// The definition of quantities.

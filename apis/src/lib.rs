@@ -41,6 +41,7 @@ pub mod objects;
 pub mod observed;
 pub mod owned;
 pub mod pod;
+mod pod_rules;
 pub mod progress;
 pub mod quota;
 pub mod registry;
@@ -52,6 +53,8 @@ pub mod selector;
 pub mod series;
 mod served;
 pub mod service;
+mod shell;
+mod synonyms;
 pub mod template;
 #[cfg(test)]
 mod testing;

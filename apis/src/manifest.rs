@@ -19,13 +19,22 @@ use crate::nearest::nearest;
 use crate::registry::Registry;
 use crate::schema;
 
+/// Characters that an API server adds to a `generateName`, as an example.
+const GENERATED: &str = "xxxxx";
+/// Characters of a `generateName` that it keeps.
+const GENERATED_MAX: usize = 58;
+
 /// Returns everything that is wrong with a manifest, or worth a remark.
 pub fn findings(registry: &Registry, manifest: &Value) -> Vec<Finding> {
-    let Some(members) = manifest.as_object() else {
+    if !manifest.is_object() {
         return vec![error("", Some(manifest), "a manifest must be an object".to_owned(), None)];
-    };
+    }
     let mut found = Findings::default();
     let Some(resource) = resource(registry, manifest, &mut found) else { return found.into_list() };
+    let example = with_example_name(manifest);
+    let is_unnamed = example.is_some();
+    let manifest = example.as_ref().unwrap_or(manifest);
+    let Some(members) = manifest.as_object() else { return found.into_list() };
     let shape = match registry.get(&resource) {
         Some(api) => {
             found.merge(api.findings(manifest));
@@ -35,7 +44,36 @@ pub fn findings(registry: &Registry, manifest: &Value) -> Vec<Finding> {
     };
     found.merge(metadata(members));
     found.merge(schema::check(&shape, manifest, ""));
-    found.into_list()
+    let mut list = found.into_list();
+    for finding in list.iter_mut().filter(|finding| is_unnamed && finding.field.path == "metadata.name") {
+        "metadata.generateName".clone_into(&mut finding.field.path);
+    }
+    list
+}
+
+/// Returns a manifest with a name such as an API server makes of its `generateName`; `None` for one that has a name, or neither.
+fn with_example_name(manifest: &Value) -> Option<Value> {
+    let metadata = manifest.get("metadata")?;
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+    let base: String = text("generateName").chars().take(GENERATED_MAX).collect();
+    if base.is_empty() || !text("name").is_empty() {
+        return None;
+    }
+    let mut example = manifest.clone();
+    let metadata = example.get_mut("metadata")?.as_object_mut()?;
+    metadata.insert("name".to_owned(), format!("{base}{GENERATED}").into());
+    Some(example)
+}
+
+/// Kinds that are served under another name now: version, kind, and its name.
+const FORMER_KINDS: [(&str, &str, &str); 1] = [("torchrun.ai/v1alpha1", "JobQueue", "TorchrunQueue")];
+
+/// Returns the kind under which a manifest of a former kind is served; `None` for another one.
+pub fn successor(manifest: &Value) -> Option<&'static str> {
+    let asked = Resource::of(manifest);
+    let former =
+        FORMER_KINDS.iter().find(|(version, kind, _)| *asked.api_version == **version && *asked.kind == **kind);
+    former.map(|(_, _, kind)| *kind)
 }
 
 /// Returns the type of object that a manifest is, or was most likely meant to be.
@@ -53,6 +91,11 @@ fn resource(registry: &Registry, manifest: &Value, found: &mut Findings) -> Opti
     let served: Vec<Resource> = registry.iter().map(|api| api.resource()).chain(kubernetes::kinds()).collect();
     if served.contains(&asked) {
         return Some(asked);
+    }
+    if let Some(kind) = successor(manifest) {
+        let problem = format!("is called {kind} now; write kind: {kind}, which a cluster serves");
+        found.warn("kind", manifest.get("kind"), problem);
+        return served.into_iter().find(|resource| *resource.kind == *kind);
     }
     if let Some(same) = served.iter().find(|resource| resource.kind == asked.kind) {
         let problem = format!("{} is served in another version", asked.kind);

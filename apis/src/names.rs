@@ -1,10 +1,15 @@
 //! Names and label values that Kubernetes accepts. Pure predicates; tests at the end of this file.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 /// Longest DNS label, and longest label value.
 pub const LABEL_MAX: usize = 63;
 
 /// Longest DNS subdomain, and longest name of a pod.
 pub const SUBDOMAIN_MAX: usize = 253;
+
+/// Longest name of a port.
+const PORT_NAME_MAX: usize = 15;
 
 /// Returns true if `text` is a DNS label (RFC 1123): lower-case letters, digits and inner hyphens, at most 63.
 pub fn is_dns_label(text: &str) -> bool {
@@ -35,6 +40,43 @@ pub fn is_label_key(text: &str) -> bool {
         Some((prefix, name)) => is_dns_subdomain(prefix) && !name.is_empty() && is_label_value(name),
         None => !text.is_empty() && is_label_value(text),
     }
+}
+
+/// Returns true if `text` can be the name of a port: lower-case letters, digits and single inner hyphens, at most 15, one letter at least.
+pub fn is_port_name(text: &str) -> bool {
+    text.len() <= PORT_NAME_MAX
+        && is_dns_word(text)
+        && !text.contains("--")
+        && text.bytes().any(|b| b.is_ascii_lowercase())
+}
+
+/// Returns true if `text` can be the name of a variable: printable ASCII without an equals sign.
+pub fn is_variable_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'=')
+}
+
+/// Returns true if `text` can be a key of a `ConfigMap` or `Secret`: letters, digits and `-_.`, at most 253, without `..` at its start.
+pub fn is_config_key(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= SUBDOMAIN_MAX
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && text != "."
+        && !text.starts_with("..")
+}
+
+/// Returns true if `text` can be the name of an HTTP header.
+pub fn is_header_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+/// Returns true if `text` is an address of IP. Older API servers take numbers with leading zeros.
+pub fn is_ip(text: &str) -> bool {
+    let without_zeros = |number: &str| {
+        let short = number.trim_start_matches('0');
+        if short.is_empty() && !number.is_empty() { "0".to_owned() } else { short.to_owned() }
+    };
+    let is_sloppy = || text.split('.').map(without_zeros).collect::<Vec<_>>().join(".").parse::<Ipv4Addr>().is_ok();
+    text.parse::<IpAddr>().is_ok() || is_sloppy()
 }
 
 /// Returns true if `text` is base64 with padding; white space between does not matter.
@@ -68,6 +110,23 @@ mod tests {
         {
             assert_eq!(is_label_key(text), want, "{text}");
         }
+    }
+
+    #[test]
+    fn ports_variables_keys_and_addresses_are_told() {
+        let check = |judge: fn(&str) -> bool, right: &[&str], wrong: &[&str]| {
+            assert!(right.iter().all(|text| judge(text)), "{right:?}");
+            assert!(!wrong.iter().any(|text| judge(text)), "{wrong:?}");
+        };
+        check(is_port_name, &["http", "a-1", "123456789012-a5"], &["", "1", "a--b", "-a", "A", "a234567890123456"]);
+        check(is_variable_name, &["A", "my.env-name", "1 A"], &["", "A=", "\u{e4}", "a\n"]);
+        check(is_config_key, &["key.name", "_", "a..b", ".a"], &["", ".", "..", "..a", "a/b", "a b"]);
+        check(is_header_name, &["X-Header-Name"], &["", "a b", "X:"]);
+        check(
+            is_ip,
+            &["10.9.8.7", "010.9.08.7", "0.0.0.00", "2001:db8::1"],
+            &["", "10.9.8", "x", "256.1.1.1", "1..2.3"],
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::fields::{Finding, Severity, join, shown, type_of};
 use crate::kubernetes;
 use crate::names::is_base64;
 use crate::nearest::{begun, misspelt, nearest};
+use crate::synonyms;
 
 /// Maximum number of findings about one value.
 const MAX_FINDINGS: usize = 1000;
@@ -30,17 +31,29 @@ const SHELL: &[char] = &['|', '&', ';', '<', '>', '$', '`', '"', '\'', '*', '(',
 
 /// Returns what is wrong with `value`, which stands at `path`.
 pub fn check(schema: &Value, value: &Value, path: &str) -> Vec<Finding> {
-    let mut walk = Walk { found: Vec::new(), depth: 0 };
+    let mut walk = Walk { found: Vec::new(), depth: 0, types_alone: false, root: (schema, path) };
     walk.value(schema, value, path, "");
     walk.found
 }
 
-struct Walk {
-    found: Vec<Finding>,
-    depth: usize,
+/// Returns the values of another type than a definition of [`kubernetes`] says, as errors: no version of an API server reads them.
+pub fn wrong_types(definition: &str, value: &Value, path: &str) -> Vec<Finding> {
+    let schema = json!({"$ref": definition});
+    let mut walk = Walk { found: Vec::new(), depth: 0, types_alone: true, root: (&schema, path) };
+    walk.value(&schema, value, path, "");
+    walk.found
 }
 
-impl Walk {
+struct Walk<'r> {
+    found: Vec<Finding>,
+    depth: usize,
+    /// Set if wrong types alone are looked for.
+    types_alone: bool,
+    /// Schema of the whole value, and its path.
+    root: (&'r Value, &'r str),
+}
+
+impl Walk<'_> {
     /// Checks one value; `key` is the name of the field that holds it.
     fn value(&mut self, schema: &Value, value: &Value, path: &str, key: &str) {
         if self.depth >= MAX_DEPTH || self.found.len() >= MAX_FINDINGS {
@@ -54,7 +67,14 @@ impl Walk {
             self.contents(schema, reference, value, path);
         } else {
             let problem = format!("must be {}, not {}", expected.name(), type_of(value));
-            self.add(path, Some(value), problem, expected.converted(schema, value, key));
+            let field = FieldError {
+                path: path.to_owned(),
+                value: shown(Some(value)),
+                problem,
+                suggestion: expected.converted(schema, value, key),
+            };
+            let severity = if self.types_alone { Severity::Error } else { Severity::Mistake };
+            self.found.push(Finding { severity, in_name: false, field });
         }
         self.depth = self.depth.saturating_sub(1);
     }
@@ -114,16 +134,20 @@ impl Walk {
                     let names = || known.into_iter().flat_map(Map::keys).map(String::as_str);
                     let here = |word: &str| word.to_owned();
                     let suggestion = misspelt(key, names()).map(here);
-                    let suggestion =
-                        suggestion.or_else(|| below(schema, key)).or_else(|| begun(key, names()).map(here));
+                    let suggestion = suggestion
+                        .or_else(|| self.elsewhere(schema, key, value).filter(|_| reference.is_none()))
+                        .or_else(|| below(schema, key, true))
+                        .or_else(|| begun(key, names()).map(here));
                     let problem = match reference {
                         // A newer cluster may know it.
                         Some(_) => format!("unknown field in Kubernetes {}", kubernetes::version()),
                         None => "unknown field; it has no effect".to_owned(),
                     };
-                    self.add(&path, Some(value), problem, suggestion);
-                    if let Some(finding) = self.found.last_mut() {
-                        finding.in_name = true;
+                    if !self.types_alone {
+                        self.add(&path, Some(value), problem, suggestion);
+                        if let Some(finding) = self.found.last_mut() {
+                            finding.in_name = true;
+                        }
                     }
                 }
             }
@@ -134,6 +158,31 @@ impl Walk {
                 self.add(&path, None, "this field is required".to_owned(), None);
             }
         }
+    }
+
+    /// Returns where a field of another API has its like among the API's own: here, below, or in the whole value. Of an object that only holds fields
+    /// together, where each of them has it.
+    fn elsewhere(&self, schema: &Value, key: &str, value: &Value) -> Option<String> {
+        let (root, base) = self.root;
+        let of_field = |key: &str| {
+            let is_here =
+                |schema: &Value, name: &str| schema.get("properties").is_some_and(|known| known.get(name).is_some());
+            let mut names = synonyms::of(key);
+            let found = names.clone().find(|name| is_here(schema, name)).map(str::to_owned);
+            let found = found.or_else(|| names.clone().find_map(|name| below(schema, name, false)));
+            let at_root =
+                |name: &str| is_here(root, name).then(|| name.to_owned()).or_else(|| below(root, name, false));
+            found.or_else(|| names.find_map(at_root).map(|path| if base.is_empty() { path } else { join(base, &path) }))
+        };
+        of_field(key).or_else(|| {
+            let held = synonyms::held(key, value);
+            let places = held.iter().filter_map(|name| {
+                let place = of_field(name)?;
+                Some(if place == *name { place } else { format!("{place} for {name}") })
+            });
+            let places = places.collect::<Vec<_>>().join(", ");
+            Some(places).filter(|places| !places.is_empty())
+        })
     }
 
     fn text(&mut self, schema: &Value, reference: Option<&str>, value: &Value, text: &str, path: &str) {
@@ -153,7 +202,11 @@ impl Walk {
         }
     }
 
+    /// Adds what is wrong besides types.
     fn add(&mut self, path: &str, value: Option<&Value>, problem: String, suggestion: Option<String>) {
+        if self.types_alone {
+            return;
+        }
         let field = FieldError { path: path.to_owned(), value: shown(value), problem, suggestion };
         self.found.push(Finding { severity: Severity::Mistake, in_name: false, field });
     }
@@ -168,8 +221,8 @@ fn resolved(schema: &Value) -> &Value {
     schema.get("$ref").and_then(Value::as_str).and_then(kubernetes::definition).unwrap_or(schema)
 }
 
-/// Returns the path of the nearest field of this name below a schema.
-fn below(schema: &Value, key: &str) -> Option<String> {
+/// Returns the path of the nearest field of this name below a schema; with `of_kubernetes` also in types of Kubernetes.
+fn below(schema: &Value, key: &str, of_kubernetes: bool) -> Option<String> {
     let mut level = vec![(String::new(), schema)];
     for _ in 0..MAX_MISPLACED {
         let mut next = Vec::new();
@@ -178,12 +231,19 @@ fn below(schema: &Value, key: &str) -> Option<String> {
             let mut fields: Vec<_> = fields.into_iter().flatten().collect();
             fields.sort_unstable_by_key(|(name, _)| *name);
             for (name, field) in fields {
+                let is_own = |schema: &Value| of_kubernetes || schema.get("$ref").is_none();
+                if !is_own(field) {
+                    continue;
+                }
                 let field = resolved(field);
                 let (mark, contents) = match (field.get("items"), field.get("additionalProperties")) {
                     (Some(items), _) => ("[]", items),
                     (None, Some(members)) => (".*", members),
                     (None, None) => ("", field),
                 };
+                if !is_own(contents) {
+                    continue;
+                }
                 let contents = resolved(contents);
                 if contents.get("properties").is_some_and(|fields| fields.get(key).is_some()) {
                     return Some(format!("{path}{name}{mark}.{key}"));

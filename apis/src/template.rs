@@ -1,9 +1,7 @@
-//! Pod templates: the checks that every API makes, and the parts of a template that a pod is made of.
+//! Pod templates: their check, which is alike for every API, and the parts of a template that a pod is made of.
 //!
-//! A template is the user's. What is not read here stays as it was written, for any version of Kubernetes. It must not know which
-//! containers an API gives a meaning. Tests: `aitrainingjob/tests/refusals.rs`, `aitrainingjob/tests/spec.rs`.
-
-use std::collections::BTreeSet;
+//! A template is the user's. What is not read here stays as it was written, for any version of Kubernetes. What an API server refuses
+//! of it stands in [`pod_rules`]. It must not know which containers an API gives a meaning. Tests: `aitrainingjob/tests/refusals.rs`, `aitrainingjob/tests/spec.rs`.
 
 use model::{JobKey, SlotId};
 use serde_json::{Map, Value, json};
@@ -11,8 +9,8 @@ use settings::Quantity;
 
 use crate::api::PodSlot;
 use crate::fields::{Findings, join, type_of};
-use crate::names::is_dns_label;
 use crate::objects::{INCARNATION, SHAPE, at, list_at, owner_reference, text_members};
+use crate::pod_rules::{self, Completes};
 use crate::replicas::slot_name;
 
 /// Parts of a checked template that translation reads.
@@ -24,18 +22,23 @@ pub struct Template<'a> {
     pub gpus: bool,
 }
 
-/// Checks the template of a replica spec. A template that cannot be accepted reads as one without containers.
-pub fn check<'a>(replica: &'a Value, path: &str, findings: &mut Findings) -> Template<'a> {
+/// Checks the template of a replica spec, which `completes` makes whole. One that cannot be accepted reads as one without containers.
+pub(crate) fn check<'a>(replica: &'a Value, path: &str, completes: Completes, findings: &mut Findings) -> Template<'a> {
     let path = join(path, "template");
     let Some(template) = replica.get("template").filter(|template| !template.is_null()) else {
         findings.error(path, None, "a group of replicas needs a pod template");
         return Template::default();
     };
-    check_at(template, &path, findings)
+    check_at(template, &path, completes, findings)
 }
 
 /// Checks a template that stands at a path.
-pub fn check_at<'a>(template: &'a Value, path: &str, findings: &mut Findings) -> Template<'a> {
+pub(crate) fn check_at<'a>(
+    template: &'a Value,
+    path: &str,
+    completes: Completes,
+    findings: &mut Findings,
+) -> Template<'a> {
     if !template.is_object() {
         findings.error(path, Some(template), format!("must be an object, not {}", type_of(template)));
         return Template::default();
@@ -47,72 +50,12 @@ pub fn check_at<'a>(template: &'a Value, path: &str, findings: &mut Findings) ->
         findings.check_text_map(metadata, &path, "annotations");
         findings.list(metadata, &path, "finalizers");
     }
-    if findings.object(template, path, "spec").is_none() {
-        let value = template.get("spec").filter(|spec| !spec.is_null());
-        if value.is_none() {
-            findings.error(join(path, "spec.containers"), None, "a pod template needs at least one container");
-        }
-        return Template::default();
-    }
     let spec = template.get("spec").unwrap_or(&Value::Null);
-    let path = join(path, "spec");
-    let mut names = BTreeSet::new();
-    for key in ["containers", "initContainers"] {
-        let containers = findings.list(spec, &path, key);
-        if key == "containers"
-            && containers.is_empty()
-            && spec.get(key).is_none_or(|value| value.is_null() || value.is_array())
-        {
-            findings.error(join(&path, key), spec.get(key), "a pod template needs at least one container");
-        }
-        for (n, container) in containers.iter().enumerate() {
-            check_container(container, &format!("{path}.{key}[{n}]"), &mut names, findings);
-        }
+    if spec.is_null() {
+        findings.error(join(path, "spec.containers"), None, "a pod template needs at least one container");
     }
+    pod_rules::check(template, path, completes, findings);
     Template { containers: containers(template), gpus: asks_for_gpus(spec) }
-}
-
-fn check_container<'a>(container: &'a Value, path: &str, names: &mut BTreeSet<&'a str>, findings: &mut Findings) {
-    if !container.is_object() {
-        findings.error(path, Some(container), "must be an object");
-        return;
-    }
-    match findings.text(container, path, "name") {
-        Some(name) if !is_dns_label(name) => {
-            let problem = "must be lower-case letters, digits and inner hyphens, at most 63";
-            findings.error(join(path, "name"), container.get("name"), problem);
-        }
-        Some(name) if !names.insert(name) => {
-            findings.error(join(path, "name"), container.get("name"), "is the name of another container of this pod");
-        }
-        None if container.get("name").is_none_or(Value::is_null) => {
-            findings.error(join(path, "name"), None, "a container needs a name");
-        }
-        Some(_) | None => {} // good, or no text, which the reader noted
-    }
-    findings.list(container, path, "env");
-    let mut port_names = BTreeSet::new();
-    for (n, port) in findings.list(container, path, "ports").iter().enumerate() {
-        let path = format!("{path}.ports[{n}]");
-        if !port.is_object() {
-            findings.error(path, Some(port), "must be an object");
-            continue;
-        }
-        if port.get("containerPort").is_none_or(Value::is_null) {
-            findings.error(join(&path, "containerPort"), None, "a port needs a number");
-        }
-        findings.integer(port, &path, "containerPort", 1, 65_535);
-        if let Some(name) = findings.text(port, &path, "name").filter(|name| !name.is_empty())
-            && !port_names.insert(name)
-        {
-            findings.error(join(&path, "name"), port.get("name"), "is the name of another port of this container");
-        }
-        if let Some(protocol) = findings.text(port, &path, "protocol")
-            && !["", "TCP", "UDP", "SCTP"].contains(&protocol)
-        {
-            findings.error(join(&path, "protocol"), port.get("protocol"), "must be one of TCP, UDP, SCTP");
-        }
-    }
 }
 
 /// Returns the normal containers of a template.

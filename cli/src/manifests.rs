@@ -32,13 +32,17 @@ pub(crate) struct Manifests {
     pub(crate) unusable: bool,
     /// True if a file could not be read.
     pub(crate) unreadable: bool,
+    /// Errors about objects whose name an API server makes of their `generateName`: they can be created there, not started here.
+    pub(crate) unnamed: Vec<Problem>,
     /// Place of the first occurrence of each object.
     seen: BTreeMap<(Resource, String, String), String>,
 }
 
 /// Reads the objects of some files. What is wrong with them is printed on stderr; without `lax` errors are a failure.
 pub(crate) fn load(files: &[PathBuf], lax: bool) -> Result<Vec<Value>, Failure> {
-    let manifests = examine(files);
+    let mut manifests = examine(files);
+    manifests.unusable |= !manifests.unnamed.is_empty();
+    manifests.problems.append(&mut manifests.unnamed);
     for problem in &manifests.problems {
         out::error_line(&problem.line(lax && !manifests.unusable));
     }
@@ -148,7 +152,17 @@ impl Manifests {
             self.problems.push(Problem { file: file.to_owned(), place, severity: finding.severity, field });
         }
         let Some(object) = addressable(object) else {
-            self.unusable = true;
+            let generated = object.pointer("/metadata/generateName").filter(|name| name.as_str() != Some(""));
+            let path = if base.is_empty() { "metadata".to_owned() } else { format!("{base}.metadata") };
+            match generated {
+                Some(name) => {
+                    let problem = "an API server makes a name of it; to start the object here, write metadata.name";
+                    let path = format!("{path}.generateName");
+                    let place = document.place(&path, false);
+                    self.unnamed.push(Problem::new(file, place, &path, Some(name), problem.to_owned()));
+                }
+                None => self.unusable = true,
+            }
             return;
         };
         let text = |key: &str| object.pointer(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -169,6 +183,9 @@ impl Manifests {
 fn addressable(object: &Value) -> Option<Value> {
     let resource = Resource::of(object);
     let mut object = object.clone();
+    if let Some(kind) = apis::manifest::successor(&object) {
+        object.as_object_mut()?.insert("kind".to_owned(), kind.into());
+    }
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     let named = metadata.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
     if metadata.get("namespace").is_none_or(Value::is_null) {

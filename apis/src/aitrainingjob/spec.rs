@@ -17,8 +17,8 @@ use crate::fields::{Findings, Unknown, Word, join, type_of};
 use crate::names::{LABEL_MAX, is_label_value};
 use crate::objects::text_at;
 use crate::replicas::{self, Replica};
-use crate::template;
 use crate::translation::{Translation, spec_of};
+use crate::{pod_rules, template};
 
 /// Longest environment entry, with its name, that Linux passes to a process: 128 KiB with the closing zero.
 const ENV_ENTRY_MAX: u64 = 131_071;
@@ -142,7 +142,7 @@ fn group(job: Option<&str>, replica: Replica<'_>, findings: &mut Findings) -> Gr
     let unknown = Unknown::ActsAs(("Never", RestartPolicy::Never));
     let restart = findings.word(spec, path, "restartPolicy", &RESTART, RestartPolicy::Never, unknown);
     let scope = findings.word(spec, path, "restartScope", &SCOPE, RestartScope::All, Unknown::Refused);
-    let template = template::check(spec, path, findings);
+    let template = template::check(spec, path, pod_rules::AS_WRITTEN, findings);
     let services = template.containers.iter().any(takes_part);
     let sizes = sizes(replica, replicas, findings);
     let most = sizes.map_or(replicas, |sizes| sizes.max);

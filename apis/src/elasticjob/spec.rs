@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use super::crd::spec_schema;
 use super::launcher::{BACKENDS, Backend, Range, is_endpoint, names_worker_0};
 use super::run_policy::{self, RunPolicy};
-use super::words::{BACKEND, WORKER, WORKER_LOWER};
+use super::words::{BACKEND, CONTAINER, WORKER, WORKER_LOWER};
 use crate::fields::{Finding, Findings, Severity, Unknown, join};
 use crate::objects::{at, text_at};
 use crate::replicas::{self, RESTART, Replica, Restart};
-use crate::template;
 use crate::translation::{Translation, spec_of};
+use crate::{pod_rules, shell, template};
 
 /// Exit codes that `ExitCode` restarts: signals, and one for programs to use.
 const RETRYABLE_CODES: [i32; 4] = [130, 137, 138, 143];
@@ -153,8 +153,9 @@ fn group(job: Option<&str>, replica: Replica<'_>, max: Option<u32>, findings: &m
     let Replica { lower, spec, path, .. } = replica;
     let replicas = replica.replicas(findings);
     let policy = findings.word(spec, path, "restartPolicy", &RESTART, Restart::Always, Unknown::Refused);
-    let template = template::check(spec, path, findings);
+    let template = template::check(spec, path, pod_rules::AS_WRITTEN, findings);
     check_pod_policy(replica, policy, findings);
+    check_commands(template.containers, path, findings);
     let is_worker = replica.key == WORKER;
     if replica.check_name(findings)
         && let Some(job) = job
@@ -191,6 +192,15 @@ fn check_pod_policy(replica: Replica<'_>, policy: Restart, findings: &mut Findin
     if value.is_some_and(|value| value != policy.of_pods() && value != "") {
         let problem = format!("the restartPolicy of the group decides: pods get {}", policy.of_pods());
         findings.mistake(template_policy_path(replica.path), value, problem);
+    }
+}
+
+/// Remarks on shells among the containers that get the launcher's arguments.
+fn check_commands(containers: &[Value], path: &str, findings: &mut Findings) {
+    let is_worker = |container: &Value| text_at(container, &["name"]) == Some(CONTAINER);
+    let can_tell = containers.iter().any(is_worker);
+    for (n, container) in containers.iter().enumerate().filter(|(_, each)| !can_tell || is_worker(each)) {
+        shell::check(container, &format!("{path}.template.spec.containers[{n}]"), findings);
     }
 }
 

@@ -10,7 +10,7 @@ const API: &str = "elasticdeeplearning.ai/v1";
 
 fn job() -> Value {
     json!({"apiVersion": API, "kind": "AITrainingJob", "metadata": {"name": "j"}, "spec": {"replicaSpecs": {"trainer": {
-        "replicas": 2, "template": {"spec": {"containers": [{"name": "aitj-main", "command": ["true"]}]}}}}}})
+        "replicas": 2, "template": {"spec": {"containers": [{"name": "aitj-main", "image": "i", "command": ["true"]}]}}}}}})
 }
 
 fn texts(manifest: &Value) -> Vec<String> {
@@ -159,5 +159,68 @@ fn a_job_is_checked_by_its_api() {
         let found = findings(&Registry::all(), &manifest);
         let told: Vec<_> = found.iter().map(|f| (f.severity, f.field.to_string())).collect();
         assert_eq!(told, [(severity, text.to_owned())]);
+    }
+}
+
+#[test]
+fn a_name_that_the_api_server_makes_is_no_missing_name() {
+    let named = |metadata: Value| with("/metadata", metadata);
+    assert_eq!(texts(&named(json!({"generateName": "exp-"}))), [""; 0]);
+    let long = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "c".repeat(300)}});
+    assert_eq!(texts(&long), [""; 0], "an API server cuts it");
+    for metadata in [json!({"generateName": ""}), json!({"generateName": null}), json!({})] {
+        assert_eq!(texts(&named(metadata)), ["metadata.name: a job needs a name (missing)"]);
+    }
+    let wrong = texts(&named(json!({"generateName": "Exp_"})));
+    assert_eq!(wrong.len(), 1);
+    assert!(wrong[0].starts_with("metadata.generateName: must be lower-case letters"), "{wrong:?}");
+}
+
+#[test]
+fn a_former_kind_is_checked_as_its_successor() {
+    let queue = json!({"apiVersion": "torchrun.ai/v1alpha1", "kind": "JobQueue", "metadata": {"name": "q"},
+        "spec": {"kaiQueue": "k", "image": "i", "nodeResources": {"gpus": "x"}}});
+    let found = findings(&Registry::all(), &queue);
+    assert_eq!(found[0].severity, Severity::Remark);
+    assert_eq!(
+        found[0].field.to_string(),
+        "kind: is called TorchrunQueue now; write kind: TorchrunQueue, which a cluster serves (\"JobQueue\")"
+    );
+    assert_eq!(found[1].field.path, "spec.nodeResources.gpus");
+    assert_eq!(super::successor(&queue), Some("TorchrunQueue"));
+    assert_eq!(super::successor(&job()), None);
+}
+
+#[test]
+fn fields_of_other_apis_are_named_with_their_place() {
+    let group = "/spec/replicaSpecs/trainer";
+    let torch = |task: Value| {
+        let mut task = task;
+        task["template"] = json!({"spec": {"containers": [{"name": "torch", "image": "i"}]}});
+        json!({"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "metadata": {"name": "j"},
+            "spec": {"torchTaskSpecs": {"Master": task}}})
+    };
+    let torchrun = |field: &str| {
+        json!({"apiVersion": "torchrun.ai/v1alpha1", "kind": "TorchrunJob", "metadata": {"name": "j"},
+            "spec": {"queue": "q", "command": "c", field: 2}})
+    };
+    for (manifest, path, meant) in [
+        (with("/spec/backoffLimit", json!(3)), "spec.backoffLimit", "replicaSpecs.*.restartLimit"),
+        (with(&format!("{group}/backoffLimit"), json!(3)), "spec.replicaSpecs.trainer.backoffLimit", "restartLimit"),
+        (with(&format!("{group}/numTasks"), json!(3)), "spec.replicaSpecs.trainer.numTasks", "replicas"),
+        (with(&format!("{group}/timeLimit"), json!(3)), "spec.replicaSpecs.trainer.timeLimit", "spec.timeLimit"),
+        (
+            with("/spec/runPolicy", json!({"activeDeadlineSeconds": 9, "cleanPodPolicy": "All", "x": 1})),
+            "spec.runPolicy",
+            "timeLimit for activeDeadlineSeconds, cleanPodPolicy",
+        ),
+        (torch(json!({"replicas": 1})), "spec.torchTaskSpecs.Master.replicas", "numTasks"),
+        (torchrun("replicas"), "spec.replicas", "numNodes"),
+        (torchrun("backoffLimit"), "spec.backoffLimit", "reliability.maxRestarts"),
+    ] {
+        let found = findings(&Registry::all(), &manifest);
+        let found: Vec<_> = found.iter().filter(|finding| finding.field.path == path).collect();
+        assert_eq!(found.len(), 1, "{path}");
+        assert_eq!((found[0].in_name, found[0].field.suggestion.as_deref()), (true, Some(meant)), "{path}");
     }
 }

@@ -19,6 +19,7 @@ use crate::demand::{self, QUEUE};
 use crate::fields::{Findings, join};
 use crate::kueue::QUEUE_NAME;
 use crate::objects::{annotation, at, label, list_at, text_at};
+use crate::pod_rules::{MOUNTED, Place};
 use crate::template;
 use crate::translation::{Translation, spec_of};
 
@@ -46,7 +47,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     }
     let worker = worker?;
     let base = join(REPLICAS, WORKER);
-    let template = template::check(worker, &base, findings);
+    let template = template::check(worker, &base, completes, findings);
     let sizes = Sizes::read(spec, findings);
     epochs(spec, findings);
     priority(spec, findings);
@@ -75,6 +76,14 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         ..GroupSpec::default()
     });
     Some(JobSpec { groups: [group].into_iter().chain(launcher).collect(), suspended, ..job_spec() })
+}
+
+/// Volumes that the MPI operator adds to the pods of a job.
+const VOLUMES: [&str; 3] = ["mpi-job-config", "ssh-auth", "ssh-home"];
+
+/// Workers get the volumes of the MPI operator.
+fn completes(rule: &str, place: &Place<'_, '_>) -> bool {
+    rule == MOUNTED && VOLUMES.iter().any(|name| place.value == name)
 }
 
 /// Returns the template of a launcher that requests GPUs, which then count as those of workers do, whether or not it trains as well.

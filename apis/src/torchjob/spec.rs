@@ -72,6 +72,9 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
     let launcher = elastic_args::read(spec, job.unwrap_or_default(), workers, findings);
     let autoscaler = launcher.as_ref().and_then(|launcher| autoscaler::settings(&tasks, launcher.bounds));
     let args = launcher.map(|launcher| launcher.args);
+    if args.is_some() {
+        tasks::check_commands(&tasks, findings);
+    }
     let (model, seeks_node) = model_output::read(spec, findings);
     let notes = elastic::read(object, findings);
     let groups = tasks::groups(object, &tasks, args.is_some(), &notes, settings);

@@ -4,15 +4,16 @@
 //! `tests/spec.rs`.
 
 use model::{Dependency, FieldError, GroupEndPolicy, GroupSpec, Noted, Reached, RestartPolicy, RestartScope, Text};
-use serde_json::Value;
+use serde_json::{Value, json};
 use settings::TorchSettings;
 
-use super::words::{AIMASTER_READY, CONTAINER, PORT_NAME, Task};
+use super::words::{AIMASTER_READY, CONTAINER, MODEL_VOLUME, PORT_NAME, Task};
 use crate::fields::{Finding, Findings, Severity, Unknown, join, type_of};
 use crate::nearest::nearest;
 use crate::objects::{annotation, at, list_at, text_at};
+use crate::pod_rules::{self, MOUNTED, Place};
 use crate::replicas::{MAX_PODS, RESTART, Replica, Restart};
-use crate::template;
+use crate::{shell, template};
 
 /// Path of the tasks.
 pub(super) const PATH: &str = "spec.torchTaskSpecs";
@@ -138,7 +139,7 @@ fn of_type<'a>(
     let replicas = u32::try_from(replicas).unwrap_or_default();
     let words = RESTART.map(|(word, restart)| (word, Some(restart)));
     let restart = findings.word(spec, path, "restartPolicy", &words, default_restart(task), Unknown::Refused);
-    let template = template::check(spec, path, findings);
+    let template = template::check(spec, path, completes, findings);
     let value = at(spec, &["template", "spec", "restartPolicy"]).filter(|value| !value.is_null());
     let pods = restart.map_or("Always", Restart::of_pods);
     if value.is_some_and(|value| value != pods && value != "") {
@@ -154,6 +155,25 @@ fn of_type<'a>(
     TaskSpec { task, key, spec, restart, replicas, gpus: template.gpus }
 }
 
+/// Pods get the volume of the job's model, and on the network of a node the port of the training.
+fn completes(rule: &str, place: &Place<'_, '_>) -> bool {
+    match rule {
+        MOUNTED => place.value == MODEL_VOLUME,
+        "host-port-of-host-network" => place.beside("name") == PORT_NAME,
+        _ => false,
+    }
+}
+
+/// Remarks on shells among the containers, which all get the launcher's arguments.
+pub(super) fn check_commands(tasks: &[TaskSpec<'_>], findings: &mut Findings) {
+    for task in tasks {
+        let containers = at(task.spec, &["template"]).map(template::containers).unwrap_or_default();
+        for (n, container) in containers.iter().enumerate() {
+            shell::check(container, &format!("{PATH}.{}.template.spec.containers[{n}]", task.key), findings);
+        }
+    }
+}
+
 fn check_spot(spec: &Value, path: &str, findings: &mut Findings) {
     if findings.object(spec, path, "spotTaskSpec").is_none() {
         return;
@@ -163,6 +183,14 @@ fn check_spot(spec: &Value, path: &str, findings: &mut Findings) {
     findings.integer(spot, &path, "numSpotTasks", 0, i64::from(MAX_PODS));
     findings.text(spot, &path, "priorityClassName");
     findings.check_text_map(spot, &path, "labels");
+    let parts = json!({
+        "metadata": {"labels": spot.get("labels")},
+        "spec": {"priorityClassName": spot.get("priorityClassName")},
+    });
+    let places =
+        [(".metadata.labels", join(&path, "labels")), (".spec.priorityClassName", join(&path, "priorityClassName"))];
+    let places = places.each_ref().map(|(from, to)| (*from, to.as_str()));
+    pod_rules::check_parts(&parts, &places, pod_rules::AS_WRITTEN, findings);
 }
 
 /// Rank 0 is one pod, and the others meet it at the port of its training container.

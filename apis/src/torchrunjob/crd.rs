@@ -74,6 +74,7 @@ fn strict_spec() -> Value {
                 &[
                     ("additionalVolumes", list(&of_kubernetes("core.v1.Volume"), "Volumes.")),
                     ("additionalMounts", list(&of_kubernetes("core.v1.VolumeMount"), "Where the trainer sees them.")),
+                    ("workspace", first_workspace()),
                 ],
             ),
         ),
@@ -86,6 +87,15 @@ fn strict_spec() -> Value {
         spec.insert("required".to_owned(), json!(["command"]));
     }
     spec
+}
+
+/// Returns the schema of `volumes.workspace`, as jobs of the first generation write the workspace.
+fn first_workspace() -> Value {
+    let mut schema = workspace_storage();
+    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        fields.insert("enabled".to_owned(), field("boolean", "Whether the job has a workspace."));
+    }
+    schema
 }
 
 fn reliability() -> Value {

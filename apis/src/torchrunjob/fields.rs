@@ -2,13 +2,14 @@
 //!
 //! Owns aliases, defaults and limits of what the job alone says. It must not know the queue. Tests: `tests/spec.rs`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::size::Asked;
 use super::words::{FIRST_GENERATION, GENERATION};
 use crate::fields::{Findings, Unknown, Word};
 use crate::names::{is_dns_label, is_label_value};
-use crate::objects::{annotation, text_at};
+use crate::objects::{annotation, at, text_at};
+use crate::pod_rules::{self, MOUNTED};
 use crate::replicas::{self, MAX_PODS};
 use crate::torchrunqueue::settings::{Distributed, alias};
 use crate::torchrunqueue::storage::WorkspaceSettings;
@@ -67,8 +68,10 @@ pub(super) struct Fields<'a> {
     pub(super) working_dir: Option<&'a str>,
     /// Numbers it asks for.
     pub(super) asked: Asked,
-    /// Its `workspaceStorage`.
+    /// Settings of its workspace.
     pub(super) workspace: WorkspaceSettings<'a>,
+    /// Set unless it is switched off.
+    pub(super) has_workspace: bool,
     /// Its `distributed`.
     pub(super) distributed: Distributed<'a>,
     /// Its `reliability`.
@@ -122,6 +125,7 @@ impl<'a> Fields<'a> {
             max: count("maxNodes", 1, findings),
         };
         check_lists(spec, findings);
+        let (workspace, has_workspace) = WorkspaceSettings::of_job(spec, findings);
         let generation = annotation(object, GENERATION).filter(|text| !text.is_empty()).unwrap_or(FIRST_GENERATION);
         Some(Self {
             spec,
@@ -133,7 +137,8 @@ impl<'a> Fields<'a> {
             setup: text("setupCommand", findings),
             working_dir: text("workingDir", findings),
             asked,
-            workspace: WorkspaceSettings::read(spec, findings),
+            workspace,
+            has_workspace,
             distributed: Distributed::read(spec, findings),
             reliability: reliability(spec, findings),
             suspended: findings.boolean(spec, "spec", "suspend").unwrap_or_default(),
@@ -161,6 +166,24 @@ fn check_lists(spec: &Value, findings: &mut Findings) {
         check_names(volumes, "spec.volumes", "additionalVolumes", &["name"], findings);
         check_names(volumes, "spec.volumes", "additionalMounts", &["name", "mountPath"], findings);
     }
+    check_parts(spec, findings);
+}
+
+/// Checks the same parts as an API server checks them in pods. The queue has volumes as well, so that any can be mounted.
+fn check_parts(spec: &Value, findings: &mut Findings) {
+    const PLACES: [(&str, &str); 5] = [
+        (".metadata.labels", "spec.labels"),
+        (".metadata.annotations", "spec.annotations"),
+        (".spec.containers[0].env", "spec.env"),
+        (".spec.containers[0].volumeMounts", "spec.volumes.additionalMounts"),
+        (".spec.volumes", "spec.volumes.additionalVolumes"),
+    ];
+    let container = json!({"env": spec.get("env"), "volumeMounts": at(spec, &["volumes", "additionalMounts"])});
+    let template = json!({
+        "metadata": {"labels": spec.get("labels"), "annotations": spec.get("annotations")},
+        "spec": {"containers": [container], "volumes": at(spec, &["volumes", "additionalVolumes"])},
+    });
+    pod_rules::check_parts(&template, &PLACES, |rule, _| rule == MOUNTED, findings);
 }
 
 fn reliability(spec: &Value, findings: &mut Findings) -> Reliability {

@@ -117,7 +117,7 @@ pub(super) fn recipe(job: &Fields<'_>, queue: &Queue<'_>, size: &Size) -> Value 
 
 /// Returns the settings of the workspace; null where there is none.
 fn workspace(job: &Fields<'_>, queue: &Queue<'_>, size: &Size, units: u32) -> Value {
-    if queue.volumes.without_workspace {
+    if queue.volumes.without_workspace || !job.has_workspace {
         return Value::Null;
     }
     let volume = queue.volumes.workspace.unwrap_or_default();

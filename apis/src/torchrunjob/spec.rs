@@ -15,12 +15,13 @@ use serde_json::Value;
 use super::crd::spec_schema;
 use super::fields::Fields;
 use super::owned::{checkpoints, service, workspace};
+use super::pods::worker_name;
 use super::recipe::{gpus_per_node, recipe};
 use super::size::Size;
 use super::words::{SYNC, WORKER};
 use crate::api::Needed;
 use crate::fields::{Finding, Findings};
-use crate::names::is_service_name;
+use crate::names::{LABEL_MAX, is_dns_label, is_service_name};
 use crate::objects::{at, text_at};
 use crate::owned::{self, CLAIM, SERVICE};
 use crate::schema;
@@ -39,9 +40,32 @@ pub(super) fn queue_of(object: &Value) -> Option<&str> {
 /// Returns what is to be said of a job without regard to its queue.
 pub(super) fn findings(object: &Value) -> Vec<Finding> {
     let mut findings = Findings::default();
-    Fields::read(object, &mut findings);
+    if let Some(fields) = Fields::read(object, &mut findings) {
+        // What a number of GPUs comes to is known with the queue.
+        let written = [fields.asked.nodes, fields.asked.max].into_iter().flatten().max();
+        check_name(fields.name, written.unwrap_or_default(), &mut findings);
+    }
     check_schema(object, &mut findings);
     findings.into_list()
+}
+
+/// Checks the name of a job by its service and the host names of its workers, of which there are `most`. A single worker has neither.
+fn check_name(name: &str, most: u32, findings: &mut Findings) {
+    const PATH: &str = "metadata.name";
+    if most < 2 || findings.has_error_at(PATH) {
+        return;
+    }
+    let value = Value::from(name);
+    let last = worker_name(name, most.saturating_sub(1));
+    if !is_service_name(name) {
+        let problem =
+            "must be a name for a service: workers find each other by it. Letters, digits and hyphens, a letter first";
+        findings.error(PATH, Some(&value), problem);
+    } else if !is_dns_label(&last) {
+        let problem =
+            format!("`{last}` is {} characters long, {LABEL_MAX} at most: it is the host name of a worker", last.len());
+        findings.error(PATH, Some(&value), problem);
+    }
 }
 
 fn check_schema(object: &Value, findings: &mut Findings) {
@@ -99,11 +123,7 @@ fn job_spec(job: &Fields<'_>, queue: &Queue<'_>, findings: &mut Findings) -> Opt
         );
     }
     let is_distributed = size.most() > 1;
-    if is_distributed && !is_service_name(job.name) {
-        let problem =
-            "must be a name for a service: workers find each other by it. Letters, digits and hyphens, a letter first";
-        findings.error("metadata.name", Some(&Value::from(job.name)), problem);
-    }
+    check_name(job.name, size.most(), findings);
     let has_workspace = at(&manifest, &["workspace"]).is_some_and(Value::is_object);
     let mut groups = Vec::new();
     groups.extend(has_workspace.then(|| sync(job.generation)));

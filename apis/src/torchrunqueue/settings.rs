@@ -2,7 +2,7 @@
 //!
 //! Owns the aliases and defaults of the fields of a queue. It must not render anything. Tests: `tests.rs`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::storage::{Volumes, WorkspaceSettings, size};
 use super::templates::{self, Templated};
@@ -10,6 +10,7 @@ use super::words::TRAINER;
 use crate::fields::{Findings, Unknown, Word, join};
 use crate::names::is_dns_subdomain;
 use crate::objects::{at, list_at, text_at};
+use crate::pod_rules::{self, MOUNTED, Place};
 use crate::template;
 
 /// Accepted values of `distributed.backend`.
@@ -166,7 +167,15 @@ impl<'a> Queue<'a> {
                 "the launcher starts no MPI; the word reaches the program alone",
             );
         }
-        findings.object(spec, "spec", "scheduling");
+        if let Some(scheduling) = findings.object(spec, "spec", "scheduling") {
+            const PLACES: [(&str, &str); 4] = [
+                (".spec.affinity", "spec.scheduling.affinity"),
+                (".spec.nodeSelector", "spec.scheduling.nodeSelector"),
+                (".spec.priorityClassName", "spec.scheduling.priorityClassName"),
+                (".spec.tolerations", "spec.scheduling.tolerations"),
+            ];
+            pod_rules::check_parts(&json!({"spec": scheduling}), &PLACES, pod_rules::AS_WRITTEN, findings);
+        }
         kai.map(|_| queue)
     }
 
@@ -263,6 +272,17 @@ fn node_resources<'a>(spec: &'a Value, findings: &mut Findings) -> NodeResources
     }
 }
 
+/// Jobs add volumes. The training container gets the image of the queue, and the GPUs of its job as requests and limits.
+fn completes(rule: &str, place: &Place<'_, '_>) -> bool {
+    match rule {
+        MOUNTED => true,
+        "image-missing" | "request-other-than-limit" | "request-without-limit" => {
+            place.container_name() == Some(TRAINER)
+        }
+        _ => false,
+    }
+}
+
 /// Reads the pod template. Its first container trains.
 fn pod_template<'a>(spec: &'a Value, findings: &mut Findings) -> Option<&'a Value> {
     const PATH: &str = "spec.podTemplate";
@@ -270,7 +290,7 @@ fn pod_template<'a>(spec: &'a Value, findings: &mut Findings) -> Option<&'a Valu
     if template.is_object() && template.get("spec").is_none_or(Value::is_null) {
         return None;
     }
-    template::check_at(template, PATH, findings);
+    template::check_at(template, PATH, completes, findings);
     let first = list_at(template, &["spec", "containers"]).first();
     let path = format!("{PATH}.spec.containers[0].name");
     if let Some(first) = first.filter(|first| text_at(first, &["name"]) != Some(TRAINER))

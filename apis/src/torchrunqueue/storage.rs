@@ -50,20 +50,47 @@ pub(crate) struct WorkspaceSettings<'a> {
 impl<'a> WorkspaceSettings<'a> {
     /// Reads `workspaceStorage` of a spec.
     pub(crate) fn read(spec: &'a Value, findings: &mut Findings) -> Self {
-        const BASE: &str = "spec.workspaceStorage";
-        if findings.object(spec, "spec", "workspaceStorage").is_none() {
+        Self::read_at(spec, "spec", "workspaceStorage", findings)
+    }
+
+    /// Reads them from a member of an object.
+    fn read_at(holder: &'a Value, base: &str, key: &str, findings: &mut Findings) -> Self {
+        if findings.object(holder, base, key).is_none() {
             return Self::default();
         }
-        let parent = spec.get("workspaceStorage").unwrap_or(&Value::Null);
+        let parent = holder.get(key).unwrap_or(&Value::Null);
+        let base = join(base, key);
         Self {
-            size: size(parent, BASE, "size", findings),
-            image: text(parent, BASE, "image", findings),
-            pull_policy: text(parent, BASE, "imagePullPolicy", findings),
-            mount_path: path(parent, BASE, findings),
-            class: text(parent, BASE, "storageClass", findings),
-            source: findings.word(parent, BASE, "source", &SOURCES, None, Unknown::Refused),
-            url: text(parent, BASE, "url", findings),
+            size: size(parent, &base, "size", findings),
+            image: text(parent, &base, "image", findings),
+            pull_policy: text(parent, &base, "imagePullPolicy", findings),
+            mount_path: path(parent, &base, findings),
+            class: text(parent, &base, "storageClass", findings),
+            source: findings.word(parent, &base, "source", &SOURCES, None, Unknown::Refused),
+            url: text(parent, &base, "url", findings),
         }
+    }
+
+    /// Reads the settings of a job, and whether it has a workspace. Jobs of the first generation have them in `volumes.workspace`;
+    /// what stands in `workspaceStorage` wins.
+    pub(crate) fn of_job(spec: &'a Value, findings: &mut Findings) -> (Self, bool) {
+        const BASE: &str = "spec.volumes";
+        let own = Self::read(spec, findings);
+        let volumes = spec.get("volumes").filter(|volumes| volumes.is_object()).unwrap_or(&Value::Null);
+        let first = Self::read_at(volumes, BASE, "workspace", findings);
+        let workspace = volumes.get("workspace").unwrap_or(&Value::Null);
+        let is_on = findings.boolean(workspace, &join(BASE, "workspace"), "enabled").unwrap_or(true);
+        let settings = Self {
+            size: own.size.or(first.size),
+            image: own.image.or(first.image),
+            pull_policy: own.pull_policy.or(first.pull_policy),
+            mount_path: own.mount_path.or(first.mount_path),
+            class: own.class.or(first.class),
+            // An address belongs to its source.
+            source: own.source.or(first.source),
+            url: if own.source.is_some() { own.url } else { own.url.or(first.url) },
+        };
+        (settings, is_on)
     }
 }
 

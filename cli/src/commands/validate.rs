@@ -29,10 +29,11 @@ pub(crate) struct ValidateArgs {
 pub(crate) fn run(args: &ValidateArgs) -> ExitCode {
     let manifests = manifests::examine(&args.files);
     let errors = manifests.problems.iter().filter(|problem| problem.is_error()).count();
+    let objects = manifests.objects.len() + manifests.unnamed.len();
     match args.output {
         Output::Json => {
             let findings: Vec<_> = manifests.problems.iter().map(manifests::Problem::to_json).collect();
-            out::line(&json!({"objects": manifests.objects.len(), "errors": errors, "findings": findings}).to_string());
+            out::line(&json!({"objects": objects, "errors": errors, "findings": findings}).to_string());
         }
         Output::Text => {
             for problem in &manifests.problems {
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &ValidateArgs) -> ExitCode {
             let warnings = manifests.problems.len() - errors;
             out::error_line(&format!(
                 "{} in {}: {}, {}",
-                counted(manifests.objects.len(), "object"),
+                counted(objects, "object"),
                 counted(args.files.len(), "file"),
                 counted(errors, "error"),
                 counted(warnings, "warning")

@@ -131,7 +131,7 @@ spec:
   replicaSpecs:
     trainer:
       replica: 2
-      template: {spec: {containers: [{name: aitj-main, command: ['true']}]}}
+      template: {spec: {containers: [{name: aitj-main, image: i, command: ['true']}]}}
 ";
 
 #[test]
@@ -172,6 +172,42 @@ fn a_job_of_another_operator_is_valid_and_is_not_run() {
     assert!(err.contains("MPIJob j: its pods are created by its own operator"), "{err}");
     assert!(!place.path("trainyard-data").exists());
 }
+
+/// `kubectl create` sends such objects, and each gets a name of its own.
+#[test]
+fn a_name_that_an_api_server_makes_is_valid_and_is_not_run() {
+    let place = Place::new();
+    place.write("j.yaml", &LAX.replace("name: lax", "generateName: lax-").replace("replica: 2", "replicas: 1"));
+    let (code, _, err) = output_of(&place.run(&["validate", "j.yaml"]));
+    assert_eq!((code, err.trim_end()), (Some(0), "1 object in 1 file: 0 errors, 0 warnings"));
+    for command in [vec!["run", "j.yaml"], vec!["simulate", "j.yaml", "--lax"]] {
+        let (code, _, err) = output_of(&place.run(&command));
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains("j.yaml:4:26: ") && err.contains("write metadata.name (\"lax-\")"), "{err}");
+    }
+    assert!(!place.path("trainyard-data").exists());
+}
+
+#[test]
+fn a_queue_of_a_former_kind_runs_under_its_name() {
+    let place = Place::new();
+    place.write("j.yaml", FIRST_GENERATION);
+    let (code, _, err) = output_of(&place.run(&["simulate", "j.yaml", "--nodes", "2"]));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("j.yaml:2:7: warning: kind: is called TorchrunQueue now"), "{err}");
+}
+
+/// A job and its queue as the first generation of their controller took them.
+const FIRST_GENERATION: &str = "apiVersion: torchrun.ai/v1alpha1
+kind: JobQueue
+metadata: {name: q}
+spec: {kaiQueue: q, image: i, nodeResources: {gpus: 8}, storage: {workspace: {enabled: true, sizePerGPU: 10Gi}}}
+---
+apiVersion: torchrun.ai/v1alpha1
+kind: TorchrunJob
+metadata: {name: j}
+spec: {jobQueue: q, numNodes: 2, command: python train.py, volumes: {workspace: {enabled: true, source: zip}}}
+";
 
 /// A job that the MPI operator runs.
 const MPI_JOB: &str = "apiVersion: kubeflow.org/v2beta1

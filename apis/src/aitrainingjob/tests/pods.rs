@@ -32,12 +32,12 @@ fn two_groups() -> Value {
             "trainer": {"replicas": 1, "template": {
                 "metadata": {"labels": {"tl": "fromtpl", "PodRole": "evil"}, "annotations": {"k": "v"}, "name": "zzz"},
                 "spec": {"restartPolicy": "Always", "schedulerName": "foo",
-                    "initContainers": [{"name": "aitj-init", "ports": [{"name": "aitj-z", "containerPort": 9}]}],
+                    "initContainers": [{"name": "aitj-init", "image": "i", "ports": [{"name": "aitj-z", "containerPort": 9}]}],
                     "containers": [
-                        {"name": "aitj-main", "env": [{"name": "A", "value": "b"}], "ports": [
+                        {"name": "aitj-main", "image": "i", "env": [{"name": "A", "value": "b"}], "ports": [
                             {"name": "aitj-a", "containerPort": 4444}, {"name": "http", "containerPort": 80},
                             {"name": "aitj-b", "containerPort": 5555}]},
-                        {"name": "side", "ports": [{"name": "aitj-c", "containerPort": 7777}]}]}}},
+                        {"name": "side", "image": "i", "ports": [{"name": "aitj-c", "containerPort": 7777}]}]}}},
         }},
     })
 }
@@ -191,7 +191,8 @@ fn services_are_headless_and_found_by_the_slots_labels() {
 #[test]
 fn service_ports_are_distinct_by_number_and_protocol() {
     let ports = |ports: Value, more: Value| {
-        let containers = json!([{"name": "aitj-a", "ports": ports}, {"name": "aitj-b", "ports": more}]);
+        let containers =
+            json!([{"name": "aitj-a", "image": "i", "ports": ports}, {"name": "aitj-b", "image": "i", "ports": more}]);
         let job = edited(&[("/spec/replicaSpecs/trainer/template/spec/containers", containers)]);
         let service = render_service(&job, &slot("trainer", 1));
         let rows: Vec<String> = service["spec"]["ports"]

