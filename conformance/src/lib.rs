@@ -9,7 +9,8 @@
 //!
 //! [`types`] is apart: the types that manifests are checked against, as the API server publishes them.
 //!
-//! Tests: `tests/scenarios.rs` runs every scenario that a real API server can express.
+//! Tests: `tests/pod_templates.rs` compares what `apis` refuses in a pod template with what the API server refuses;
+//! `tests/scenarios.rs` runs every scenario that a real API server can express.
 
 pub mod compare;
 pub mod manual;
