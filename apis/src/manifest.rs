@@ -47,6 +47,9 @@ pub fn findings(registry: &Registry, manifest: &Value) -> Vec<Finding> {
     let mut list = found.into_list();
     for finding in list.iter_mut().filter(|finding| is_unnamed && finding.field.path == "metadata.name") {
         "metadata.generateName".clone_into(&mut finding.field.path);
+        finding.field.value = shown(manifest.pointer("/metadata/generateName"));
+        let suggestion = finding.field.suggestion.take();
+        finding.field.suggestion = suggestion.map(|name| name.trim_end_matches(GENERATED).to_owned());
     }
     list
 }

@@ -174,6 +174,7 @@ fn a_name_that_the_api_server_makes_is_no_missing_name() {
     let wrong = texts(&named(json!({"generateName": "Exp_"})));
     assert_eq!(wrong.len(), 1);
     assert!(wrong[0].starts_with("metadata.generateName: must be lower-case letters"), "{wrong:?}");
+    assert!(wrong[0].ends_with("(\"Exp_\"); did you mean exp-?"), "{wrong:?}");
 }
 
 #[test]

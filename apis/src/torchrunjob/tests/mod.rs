@@ -233,3 +233,24 @@ fn the_host_names_of_workers_bound_the_name_of_a_job() {
         assert_eq!(said.is_empty(), right, "without its queue: {name} {nodes}: {said:?}");
     }
 }
+
+#[test]
+fn parts_of_pods_are_checked_as_an_api_server_does() {
+    let mounts = json!([{"name": "shm", "mountPath": "/a"}, {"name": "shm", "mountPath": "/a"}]);
+    for (pointer, value, path) in [
+        ("/spec/labels", json!({"a": "b c"}), "spec.labels.a"),
+        ("/spec/annotations", json!({"a b": "c"}), "spec.annotations.a b"),
+        ("/spec/env", json!([{"name": "A=B"}]), "spec.env[0].name"),
+        ("/spec/volumes", json!({"additionalVolumes": [{"name": "D"}]}), "spec.volumes.additionalVolumes[0].name"),
+        ("/spec/volumes", json!({"additionalMounts": mounts}), "spec.volumes.additionalMounts[1].mountPath"),
+    ] {
+        let errors = errors(&[(pointer, value)]);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].starts_with(&format!("{path}: ")), "{errors:?}");
+    }
+    let queue = |scheduling: Value| edited(queue(), &[("/spec/scheduling", scheduling)]);
+    let is_refused = |queue: Value| !fact(&job(), Some(queue)).missing.is_empty();
+    assert!(!is_refused(queue(json!({"tolerations": [{"key": "a", "operator": "Exists"}]}))));
+    assert!(is_refused(queue(json!({"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}))));
+    assert!(is_refused(queue(json!({"nodeSelector": {"a": "b c"}}))));
+}
