@@ -32,6 +32,7 @@ const USAGE: &str = "usage: bench TOPIC [OPTION VALUE]...
   memory [--jobs N]               memory per live 8-pod job
   over [--jobs N]                 memory per 8-pod job that is over and still exists
   queues                          one round of the queues, by jobs and GPUs
+  classes                         the part of it with nodes of ten classes beside nodes of one
   mpi                             one round of a queue with 200 MPIJobs, and the writes of a resize
   size                            log bytes of one 8-pod job's life";
 
@@ -79,6 +80,7 @@ fn run() -> Result<(), AnyError> {
         "memory" => memory::run(options.jobs, JobStage::Running),
         "over" => memory::run(options.jobs, JobStage::Over),
         "queues" => queues::run(),
+        "classes" => classes::run(),
         "mpi" => mpi_jobs::run(),
         "size" => size::run(),
         _ => Err(USAGE.into()),
