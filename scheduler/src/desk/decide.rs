@@ -6,6 +6,7 @@
 //! time changes nothing. The input is never changed. Tests: `tests/desk.rs`, and at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::desk::answer::{Answer, Change, Target, Why};
 use crate::desk::books::Books;
@@ -15,13 +16,12 @@ use crate::desk::line::{Head, Limits, Line};
 use crate::desk::moves::{Judge, Matches};
 use crate::desk::place::{Placed, place};
 use crate::desk::question::{Pools, Question};
-use crate::desk::reach::Names;
 use crate::desk::seat::{Board, Ground, Seat};
 use crate::desk::tenancy::{Bidder, Share, Use};
 use crate::desk::waits::waits;
 use crate::job::{Grant, JobView};
 use crate::memory::{Memory, MemoryChange};
-use crate::placement::PlacementError;
+use crate::placement::{NodeSet, PlacementError};
 use crate::policy;
 use crate::units::Micros;
 
@@ -159,9 +159,14 @@ impl<'a> Desk<'a> {
         let mut tried = self.attempt(limits, &judge)?;
         for &(place, _) in &tried.placed.short {
             let Some(seat) = self.board.seats.get(place) else { continue };
-            if let (Some(grant), Some(on)) = (tried.grants.get_mut(place), tried.placed.on.get_mut(place)) {
-                let keeps = seat.is_running() && !seat.lost;
-                (*grant, *on) = if keeps { (seat.held, seat.on.clone()) } else { (Grant::NONE, Vec::new()) };
+            let keeps = seat.is_running() && !seat.lost;
+            if let Some(grant) = tried.grants.get_mut(place) {
+                *grant = if keeps { seat.held } else { Grant::NONE };
+            }
+            if keeps {
+                tried.placed.on.remove(&place);
+            } else {
+                tried.placed.on.insert(place, Vec::new());
             }
         }
         Ok(tried)
@@ -267,15 +272,15 @@ impl<'a> Desk<'a> {
                     share.books.charge(tenant, seat.held.gpu_type, seat.held.gpus);
                 }
                 if !seat.placed {
-                    share.free.take_on(seat.tenant, seat.held.gpu_type, &seat.on, (seat.width, seat.held.gpus));
+                    share.free.take_on(seat.tenant, seat.held.gpu_type, &seat.places, (seat.width, seat.held.gpus));
                 }
             } else if let Some(tenant) = seat.tenant {
-                share.free.hold(tenant, &seat.on, seat.width);
+                share.free.hold(tenant, &seat.places, seat.width);
             }
         }
         let mut memories = self.memories.clone();
         let mut heads: BTreeMap<usize, Vec<Head>> = BTreeMap::new();
-        let mut left: BTreeMap<usize, Names> = BTreeMap::new();
+        let mut left: BTreeMap<usize, Arc<NodeSet>> = BTreeMap::new();
         let lines: BTreeMap<usize, Line<'_>> = (self.board.lines.keys())
             .filter_map(|&tenant| {
                 let owner = tenants.get(tenant)?;
@@ -316,9 +321,8 @@ impl<'a> Desk<'a> {
     /// Differences between a try and what is held.
     fn changes(&self, tried: &Try<'_>) -> BTreeMap<usize, Change> {
         let mut changes = BTreeMap::new();
-        for (place, ((seat, grant), on)) in self.board.seats.iter().zip(&tried.grants).zip(&tried.placed.on).enumerate()
-        {
-            let on = if seat.placed { &seat.on } else { on };
+        for (&place, on) in &tried.placed.on {
+            let (Some(seat), Some(grant)) = (self.board.seats.get(place), tried.grants.get(place)) else { continue };
             if *on == seat.on {
                 continue;
             }
@@ -334,7 +338,7 @@ impl<'a> Desk<'a> {
         let now = self.question.now;
         for &place in changes.keys() {
             let (Some(seat), Some(&grant), Some(on)) =
-                (self.board.seats.get_mut(place), tried.grants.get(place), tried.placed.on.get(place))
+                (self.board.seats.get_mut(place), tried.grants.get(place), tried.placed.on.get(&place))
             else {
                 continue;
             };
@@ -351,6 +355,7 @@ impl<'a> Desk<'a> {
             let alone = if grant.is_none() { Micros(1) } else { min_run.max(Micros(1)) };
             seat.view.changed = Some(now);
             seat.view.held = Grant::of(grant.gpu_type, grant.gpus.checked_div(step).unwrap_or_default());
+            seat.places = self.board.reaches.places(on);
             (seat.held, seat.on, seat.lost, seat.pinned) = (grant, on.clone(), false, true);
             seat.protected_until = Some(now.plus(alone));
         }

@@ -6,11 +6,9 @@
 //! end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use model::Text;
-
-use crate::desk::reach::Names;
-use crate::placement::Node;
+use crate::placement::{Node, NodeSet};
 use crate::units::GpuType;
 
 /// Nodes of one type that are open to the same limited queues.
@@ -27,8 +25,8 @@ struct Group {
 pub(super) struct Free {
     /// Those that fewer limited queues may use come first within a type.
     groups: Vec<Group>,
-    /// Group of each node; empty while no queue is limited.
-    on: BTreeMap<Text, usize>,
+    /// Group of each node, by its place; empty while no queue is limited.
+    on: Arc<[usize]>,
     /// Queues that are limited to a part of the nodes.
     limited: BTreeSet<usize>,
     /// GPUs that the running claims of a queue hold in a group.
@@ -38,23 +36,23 @@ pub(super) struct Free {
 }
 
 impl Free {
-    /// Counts the GPUs of nodes. `limits`: nodes of the queues that are limited to a part of them, as places among the tenants.
-    pub(super) fn new(limits: &[(usize, Names)], nodes: &[Node]) -> Self {
-        let key = |node: &Node| {
-            let queues = limits.iter().filter(|(_, nodes)| nodes.contains(&node.name)).map(|(place, _)| *place);
+    /// Counts the GPUs of nodes, which are in the order of their names. `limits`: nodes of the queues that are limited to a part of them, as
+    /// places among the tenants.
+    pub(super) fn new(limits: &[(usize, NodeSet)], nodes: &[Node]) -> Self {
+        let key = |(place, node): (usize, &Node)| {
+            let queues = limits.iter().filter(|(_, nodes)| nodes.contains(place)).map(|(queue, _)| *queue);
             let queues: BTreeSet<usize> = queues.collect();
             (node.gpu_type, queues.len(), queues)
         };
         let mut sums: BTreeMap<(GpuType, usize, BTreeSet<usize>), u32> = BTreeMap::new();
-        for node in nodes {
-            let sum = sums.entry(key(node)).or_default();
+        for (place, node) in nodes.iter().enumerate() {
+            let sum = sums.entry(key((place, node))).or_default();
             *sum = sum.saturating_add(node.slots);
         }
         let mut free = Self { limited: limits.iter().map(|(place, _)| *place).collect(), ..Self::default() };
         if !limits.is_empty() {
             let places: BTreeMap<_, usize> = sums.keys().zip(0..).collect();
-            let place = |node: &Node| Some((node.name.clone(), *places.get(&key(node))?));
-            free.on = nodes.iter().filter_map(place).collect();
+            free.on = nodes.iter().enumerate().filter_map(|node| places.get(&key(node)).copied()).collect();
         }
         free.groups = sums.into_iter().map(|((gpu_type, _, queues), gpus)| Group { gpu_type, gpus, queues }).collect();
         free
@@ -125,18 +123,18 @@ impl Free {
     }
 
     /// Notes workers that run and may give way. What their queue takes counts on their nodes first.
-    pub(super) fn hold(&mut self, queue: usize, on: &[Text], width: u32) {
-        for place in on.iter().filter_map(|node| self.on.get(node)) {
+    pub(super) fn hold(&mut self, queue: usize, on: &[usize], width: u32) {
+        for place in on.iter().filter_map(|node| self.on.get(*node)) {
             let sum = self.held.entry((queue, *place)).or_default();
             *sum = sum.saturating_add(width);
         }
     }
 
     /// Takes the GPUs of workers that stay on their nodes, as far as there are any; those of nodes that are gone count anywhere.
-    pub(super) fn take_on(&mut self, queue: Option<usize>, gpu_type: GpuType, on: &[Text], (width, gpus): (u32, u32)) {
+    pub(super) fn take_on(&mut self, queue: Option<usize>, gpu_type: GpuType, on: &[usize], (width, gpus): (u32, u32)) {
         let mut left = gpus;
         for node in on {
-            if let Some(group) = self.on.get(node).and_then(|&place| self.groups.get_mut(place)) {
+            if let Some(group) = self.on.get(*node).and_then(|&place| self.groups.get_mut(place)) {
                 let taken = width.min(left);
                 group.gpus = group.gpus.saturating_sub(taken);
                 left = left.saturating_sub(taken);
@@ -194,16 +192,14 @@ impl Free {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     const TYPE: GpuType = GpuType(0);
 
-    /// Queues that are limited to these nodes; no names: not limited.
-    fn limits(limits: &[&[&str]]) -> Vec<(usize, Names)> {
-        let names = |nodes: &&[&str]| Arc::new(nodes.iter().map(|node| Text::from(*node)).collect());
-        limits.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()).map(|(n, nodes)| (n, names(nodes))).collect()
+    /// Queues that are limited to the nodes of these numbers; no numbers: not limited.
+    fn limits(limits: &[&[usize]]) -> Vec<(usize, NodeSet)> {
+        let set = |nodes: &&[usize]| nodes.iter().map(|node| node - 1).collect();
+        limits.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()).map(|(n, nodes)| (n, set(nodes))).collect()
     }
 
     fn nodes(all: &[(&str, u32)]) -> Vec<Node> {
@@ -218,7 +214,7 @@ mod tests {
     fn without_limits_there_is_one_number() {
         let mut free = Free::new(&limits(&[&[], &[], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
         free.take(0, TYPE, 3);
-        free.take_on(Some(1), TYPE, &["n1".into(), "gone".into()], (1, 2));
+        free.take_on(Some(1), TYPE, &[0], (1, 2));
         assert_eq!((free.types(), counts(&free)), (vec![(TYPE, 3)], [3; 3]));
         free.take(2, TYPE, 5);
         free.give(2, TYPE, 5);
@@ -227,30 +223,30 @@ mod tests {
 
     #[test]
     fn what_one_queue_takes_is_not_missing_elsewhere() {
-        let mut free = Free::new(&limits(&[&["n1"], &["n2", "n3"], &[]]), &nodes(&[("n1", 4), ("n2", 4), ("n3", 2)]));
+        let mut free = Free::new(&limits(&[&[1], &[2, 3], &[]]), &nodes(&[("n1", 4), ("n2", 4), ("n3", 2)]));
         assert_eq!(counts(&free), [4, 6, 10]);
         free.take(0, TYPE, 9);
         assert_eq!(counts(&free), [0, 6, 6], "its nodes have four");
         free.give(0, TYPE, 4);
-        free.take_on(Some(2), TYPE, &["n3".into(), "n3".into()], (1, 2));
+        free.take_on(Some(2), TYPE, &[2, 2], (1, 2));
         assert_eq!(counts(&free), [4, 4, 8]);
         assert!(free.overlap(Some(0), Some(2)) && !free.overlap(Some(0), Some(1)));
     }
 
     #[test]
     fn a_queue_takes_what_it_holds_and_then_what_fewest_may_use() {
-        let mut free = Free::new(&limits(&[&["n1"], &["n1"], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
+        let mut free = Free::new(&limits(&[&[1], &[1], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
         let untouched = free.clone();
         free.take(2, TYPE, 3);
         assert_eq!(counts(&free), [4, 4, 5], "n2 is open to no limited queue");
         free = untouched;
-        free.hold(2, &["n1".into()], 2);
+        free.hold(2, &[0], 2);
         free.take(2, TYPE, 3);
         assert_eq!(counts(&free), [2, 2, 5], "two that it holds on n1, and one on n2");
         free.give(2, TYPE, 3);
         assert_eq!(counts(&free), [4, 4, 8]);
         // What runs on a node that left the queue still counts for it.
-        free.hold(0, &["n2".into()], 3);
+        free.hold(0, &[1], 3);
         assert_eq!(counts(&free), [7, 4, 8]);
         free.take(0, TYPE, 5);
         assert_eq!(counts(&free), [2, 2, 3]);

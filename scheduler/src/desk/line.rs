@@ -4,14 +4,16 @@
 //! [`super::decide`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::desk::question::{Pools, add, count, take};
-use crate::desk::reach::{Blocked, Names};
+use crate::desk::reach::Blocked;
 use crate::desk::seat::{Board, Seat};
 use crate::desk::steps::{in_steps, whole};
 use crate::desk::tenant::{Backfill, Queue, Tenant};
 use crate::job::{Grant, JobView};
 use crate::memory::Memory;
+use crate::placement::NodeSet;
 use crate::policy::{Error, Snapshot, allocate};
 use crate::units::{GpuType, Micros};
 
@@ -60,7 +62,7 @@ pub(super) struct Filled {
     pub(super) charge: Pools,
     pub(super) heads: Vec<Head>,
     /// Nodes to which claims behind a head are limited.
-    pub(super) left: BTreeMap<usize, Names>,
+    pub(super) left: BTreeMap<usize, Arc<NodeSet>>,
 }
 
 impl Filled {
@@ -331,9 +333,9 @@ impl Line<'_> {
             if room >= gpus && !self.limits.out.contains(&place) {
                 take(pool, wish.gpu_type, gpus);
                 *slot = Grant::of(wish.gpu_type, gpus);
-                filled.left.extend(blocked.left(&self.board.reaches, seat, wish.gpu_type).map(|left| (place, left)));
+                self.note(place, blocked, wish.gpu_type, filled);
             } else {
-                blocked.block(seat);
+                blocked.block(&self.board.reaches, seat);
                 let head = Head { place, needs: Grant::of(seat.home, seat.min), reserved: 0 };
                 filled.heads.push(head);
                 self.hold_back(pool, blocked, &[head], grants);
@@ -347,7 +349,7 @@ impl Line<'_> {
             if !self.blocks(blocked, seat, wish.gpu_type) && more > 0 {
                 take(pool, wish.gpu_type, more);
                 slot.gpus = slot.gpus.saturating_add(more);
-                filled.left.extend(blocked.left(&self.board.reaches, seat, wish.gpu_type).map(|left| (place, left)));
+                self.note(place, blocked, wish.gpu_type, filled);
             }
         }
     }
@@ -355,7 +357,7 @@ impl Line<'_> {
     /// Returns the GPUs by which a running claim may grow at most: what is free on nodes that no head keeps. It may not take there what another
     /// loses, who would take it back in the next decision. `None`: no head limits it.
     fn growth(&self, blocked: &mut Blocked, seat: &Seat) -> Option<u32> {
-        blocked.left(&self.board.reaches, seat, seat.home).map(|left| self.board.reaches.free_on(&left))
+        blocked.left(&self.board.reaches, seat, seat.home).map(|left| left.free)
     }
 
     fn blocks(&self, blocked: &mut Blocked, seat: &Seat, gpu_type: GpuType) -> bool {
@@ -399,6 +401,12 @@ impl Line<'_> {
         }
     }
 
+    /// Notes the nodes to which a claim is limited.
+    fn note(&self, place: usize, blocked: &mut Blocked, gpu_type: GpuType, filled: &mut Filled) {
+        let left = self.seat(place).and_then(|seat| blocked.left(&self.board.reaches, seat, gpu_type));
+        filled.left.extend(left.map(|left| (place, left.nodes)));
+    }
+
     /// Notes the nodes to which claims of a class are limited that gain workers behind heads of earlier classes.
     fn note_left(&self, class: &[usize], before: &mut Blocked, grants: &[Grant], filled: &mut Filled) {
         if !before.is_partial() {
@@ -407,7 +415,7 @@ impl Line<'_> {
         for &place in class {
             let (Some(seat), Some(grant)) = (self.seat(place), grants.get(place)) else { continue };
             if grant.gpus > seat.held.gpus && !filled.left.contains_key(&place) {
-                filled.left.extend(before.left(&self.board.reaches, seat, grant.gpu_type).map(|left| (place, left)));
+                self.note(place, before, grant.gpu_type, filled);
             }
         }
     }

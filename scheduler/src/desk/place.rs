@@ -5,20 +5,20 @@
 //! through [`super::decide`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::Text;
 
 use crate::desk::line::Head;
-use crate::desk::reach::Names;
-use crate::desk::seat::{Board, Ground};
+use crate::desk::seat::{Board, Ground, Seat};
 use crate::job::Grant;
-use crate::placement::{Demand, Node, Packing, Placement, PlacementError, Prices, settle};
+use crate::placement::{Demand, Node, NodeSet, Packing, Placement, PlacementError, Prices, settle};
 
 /// Nodes of all claims.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Placed {
-    /// The node of each worker, by claim.
-    pub(super) on: Vec<Vec<Text>>,
+    /// The node of each worker of the claims that do not keep theirs.
+    pub(super) on: BTreeMap<usize, Vec<Text>>,
     /// GPUs that claims found room for, where that is less than they were granted.
     pub(super) short: Vec<(usize, u32)>,
 }
@@ -28,12 +28,11 @@ pub(super) fn place(
     board: &Board,
     ground: &Ground,
     grants: &[Grant],
-    (heads, left): (&[Head], &BTreeMap<usize, Names>),
+    (heads, left): (&[Head], &BTreeMap<usize, Arc<NodeSet>>),
     packing: Packing,
 ) -> Result<Placed, PlacementError> {
-    let mut placed = Placed { on: vec![Vec::new(); grants.len()], short: Vec::new() };
-    let mut stays: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut needed: Vec<(&str, &[u64])> = Vec::new();
+    let mut placed = Placed::default();
+    let mut stays: Vec<(&Seat, usize)> = Vec::new();
     let mut demands: Vec<Demand> = Vec::new();
     let mut places: Vec<usize> = Vec::new();
     let mut before = Placement::new();
@@ -50,25 +49,22 @@ pub(super) fn place(
         })
     };
     for (place, (seat, &grant)) in board.seats.iter().zip(grants).enumerate() {
-        if grant.is_none() && !seat.placed {
+        if seat.placed {
+            continue;
+        }
+        if grant.is_none() {
+            if !seat.on.is_empty() {
+                placed.on.insert(place, Vec::new());
+            }
             continue;
         }
         let workers = grant.gpus.checked_div(seat.width).and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
         let is_alike = grant.gpu_type == seat.held.gpu_type && !seat.lost;
-        if seat.placed || (is_alike && workers <= seat.on.len()) {
-            let on: Vec<Text> = seat.on.iter().take(workers.max(1)).cloned().collect();
-            if !seat.placed {
-                for node in seat.on.iter().take(workers) {
-                    let sum = stays.entry(node).or_default();
-                    *sum = sum.saturating_add(seat.width);
-                    if !seat.needs.is_empty() {
-                        needed.push((node, &seat.needs));
-                    }
-                }
+        if is_alike && workers <= seat.on.len() {
+            if workers < seat.on.len() {
+                placed.on.insert(place, seat.on.iter().take(workers).cloned().collect());
             }
-            if let Some(slot) = placed.on.get_mut(place) {
-                *slot = if seat.placed { seat.on.clone() } else { on };
-            }
+            stays.push((seat, workers));
             continue;
         }
         if seat.is_running() {
@@ -84,19 +80,18 @@ pub(super) fn place(
     let heads = heads.iter().filter(|head| !known.contains(&head.place));
     let reserved = |head: &Head| demand(head.place, Grant::of(head.needs.gpu_type, head.reserved), false);
     demands.extend(heads.filter_map(reserved));
-    let free = |node: &Node| {
-        let taken = stays.get(&*node.name).copied().unwrap_or_default();
-        Node { slots: node.slots.saturating_sub(taken), ..node.clone() }
-    };
-    let mut nodes: Vec<Node> = ground.nodes.iter().map(free).collect();
-    if !needed.is_empty() {
-        let mut by_name: BTreeMap<Text, &mut Node> = nodes.iter_mut().map(|node| (node.name.clone(), node)).collect();
-        for (name, needs) in needed {
-            if let Some(node) = by_name.get_mut(name) {
-                node.use_others(needs, 1);
-            }
+    let nodes = room(ground, &stays);
+    // Places are told among the nodes that have room.
+    if nodes.len() < ground.nodes.len() {
+        for demand in &mut demands {
+            let open = |among: &Arc<NodeSet>| {
+                let open = nodes.iter().enumerate().filter(|(_, (place, _))| among.contains(*place));
+                Arc::new(open.map(|(n, _)| n).collect())
+            };
+            demand.among = demand.among.as_ref().map(open);
         }
     }
+    let nodes: Vec<Node> = nodes.into_iter().map(|(_, node)| node).collect();
     let prices = Prices { migration: Prices::NEVER, ..Prices::default() };
     let mut plan = settle(&nodes, &demands, &before, packing, &prices)?;
     for place in places {
@@ -106,9 +101,31 @@ pub(super) fn place(
         if found < grant.gpus {
             placed.short.push((place, found));
         }
-        if let Some(slot) = placed.on.get_mut(place) {
-            *slot = on;
-        }
+        placed.on.insert(place, on);
     }
     Ok(placed)
+}
+
+/// Returns the nodes that have room beside workers that stay, with their places among all. The others take nothing.
+fn room(ground: &Ground, stays: &[(&Seat, usize)]) -> Vec<(usize, Node)> {
+    let mut slots: Vec<u32> = ground.nodes.iter().map(|node| node.slots).collect();
+    for (seat, workers) in stays {
+        for place in seat.places.iter().take(*workers) {
+            if let Some(left) = slots.get_mut(*place) {
+                *left = left.saturating_sub(seat.width);
+            }
+        }
+    }
+    let open = ground.nodes.iter().zip(slots).enumerate().filter(|(_, (_, slots))| *slots > 0);
+    let mut open: Vec<(usize, Node)> =
+        open.map(|(place, (node, slots))| (place, Node { slots, ..node.clone() })).collect();
+    for (seat, workers) in stays.iter().filter(|(seat, _)| !seat.needs.is_empty()) {
+        for place in seat.places.iter().take(*workers) {
+            let found = open.binary_search_by_key(place, |(place, _)| *place);
+            if let Some((_, node)) = found.ok().and_then(|found| open.get_mut(found)) {
+                node.use_others(&seat.needs, 1);
+            }
+        }
+    }
+    open
 }

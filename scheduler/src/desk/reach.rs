@@ -12,22 +12,19 @@ use model::Text;
 
 use crate::desk::question::{Claim, Fixed, Pools, Question, add};
 use crate::desk::seat::Seat;
-use crate::placement::Node;
+use crate::placement::{Node, NodeSet};
 use crate::units::GpuType;
 
 /// Numbers of nodes by their GPUs, by type.
 pub(super) type Rooms = BTreeMap<GpuType, BTreeMap<u32, u32>>;
 
-/// A set of node names.
-pub(super) type Names = Arc<BTreeSet<Text>>;
-
 /// The nodes that some claims reach.
 #[derive(Debug, Clone)]
 pub(super) struct Reach {
     /// Those that may take a worker; `None`: all nodes.
-    pub(super) among: Option<Names>,
+    pub(super) among: Option<Arc<NodeSet>>,
     /// Those of them that have the GPUs of a worker when they are empty.
-    pub(super) usable: Names,
+    usable: NodeSet,
     /// All GPUs of the usable ones.
     capacity: Pools,
     /// GPUs that no claim holds on the usable ones.
@@ -42,25 +39,32 @@ pub(super) struct Reaches {
     /// Those that leave nodes out.
     limited: Vec<Reach>,
     /// All nodes of each type that take new workers.
-    by_type: BTreeMap<GpuType, Names>,
+    by_type: BTreeMap<GpuType, NodeSet>,
     /// All nodes.
     rooms: Rooms,
-    /// GPUs that no claim holds on each node, where there are any.
-    free_on: BTreeMap<Text, u32>,
+    /// Names of all nodes, in order: the place of a node is its place here.
+    names: Vec<Text>,
+    /// GPUs that no claim holds on each node.
+    free_on: Vec<u32>,
 }
 
 /// What a reach follows from: set of the queue, fitting set, width, GPU types, nodes that are avoided.
 type Key<'a> = (Option<usize>, Option<usize>, u32, Vec<GpuType>, &'a [Text]);
 
+/// A set of names as places, by the address of the names: claims share a few of them.
+type Sets = BTreeMap<usize, NodeSet>;
+
 impl Reaches {
     /// Returns the reaches, and that of each claim; `None` of a claim that can use every node of its types.
     pub(super) fn new(question: &Question<'_>) -> (Self, Vec<Option<usize>>) {
-        let mut reaches = Self { rooms: rooms(question.nodes.iter()), ..Self::default() };
-        let mut by_type: BTreeMap<GpuType, BTreeSet<Text>> = BTreeMap::new();
-        for node in question.nodes.iter().filter(|node| !question.closed.contains(&node.name)) {
-            by_type.entry(node.gpu_type).or_default().insert(node.name.clone());
+        let mut nodes: Vec<&Node> = question.nodes.iter().collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let names = nodes.iter().map(|node| node.name.clone()).collect();
+        let mut reaches = Self { rooms: rooms(nodes.iter().copied()), names, ..Self::default() };
+        for (place, node) in nodes.iter().enumerate().filter(|(_, node)| !question.closed.contains(&node.name)) {
+            reaches.by_type.entry(node.gpu_type).or_default().insert(place);
         }
-        reaches.by_type = by_type.into_iter().map(|(gpu_type, names)| (gpu_type, Arc::new(names))).collect();
+        let mut sets = Sets::new();
         let mut known: BTreeMap<Key<'_>, Option<usize>> = BTreeMap::new();
         let mut of = Vec::with_capacity(question.claims.len());
         for claim in question.claims {
@@ -69,13 +73,15 @@ impl Reaches {
                 continue;
             }
             let queue = claim.tenant.and_then(|tenant| question.tenants.get(tenant)?.queue.as_ref()?.nodes.as_ref());
-            let address = |names: Option<&Names>| names.map(|names| Arc::as_ptr(names).addr());
             let types = claim.belief.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
-            let key = (address(queue), address(claim.fits), claim.width.max(1), types, claim.avoid);
+            let key = (queue.map(address), claim.fits.map(address), claim.width.max(1), types, claim.avoid);
             let reach = if let Some(reach) = known.get(&key) {
                 *reach
             } else {
-                let reach = reaches.push(question, claim, queue);
+                for names in [queue, claim.fits].into_iter().flatten() {
+                    sets.entry(address(names)).or_insert_with(|| reaches.set(names));
+                }
+                let reach = reaches.push(&nodes, claim, [queue, claim.fits], &sets);
                 known.insert(key, reach);
                 reach
             };
@@ -84,26 +90,37 @@ impl Reaches {
         (reaches, of)
     }
 
-    /// Adds the reach of a claim; `None` where it can use every node of its types.
-    fn push(&mut self, question: &Question<'_>, claim: &Claim<'_>, queue: Option<&Names>) -> Option<usize> {
-        let is_in = |names: Option<&Names>, node: &Node| names.is_none_or(|names| names.contains(&node.name));
-        let takes = |node: &&Node| is_in(queue, node) && is_in(claim.fits, node) && !claim.avoid.contains(&node.name);
-        let can_use = |node: &&Node| claim.belief.speeds.on(node.gpu_type).is_some();
-        let nodes: Vec<&Node> = question.nodes.iter().filter(takes).collect();
-        let is_wide = |node: &&&Node| node.slots >= claim.width.max(1);
+    /// Adds the reach of a claim, which is limited to these sets; `None` where it can use every node of its types.
+    fn push(
+        &mut self,
+        nodes: &[&Node],
+        claim: &Claim<'_>,
+        limits: [Option<&Arc<BTreeSet<Text>>>; 2],
+        sets: &Sets,
+    ) -> Option<usize> {
+        let limits: Vec<&NodeSet> =
+            limits.into_iter().flatten().filter_map(|names| sets.get(&address(names))).collect();
+        let takes = |(place, node): &(usize, &Node)| {
+            limits.iter().all(|set| set.contains(*place)) && !claim.avoid.contains(&node.name)
+        };
+        let can_use = |node: &Node| claim.belief.speeds.on(node.gpu_type).is_some();
+        let all = || nodes.iter().copied().enumerate();
+        let mut among = NodeSet::default();
         let mut capacity = Pools::new();
-        let mut usable = BTreeSet::new();
-        for node in nodes.iter().filter(|node| can_use(node)).filter(is_wide) {
-            add(&mut capacity, node.gpu_type, node.slots);
-            usable.insert(node.name.clone());
+        let mut usable = NodeSet::default();
+        for (place, node) in all().filter(takes) {
+            among.insert(place);
+            if can_use(node) && node.slots >= claim.width.max(1) {
+                add(&mut capacity, node.gpu_type, node.slots);
+                usable.insert(place);
+            }
         }
-        if usable.len() == question.nodes.iter().filter(can_use).count() {
+        if usable.len() == all().filter(|(_, node)| can_use(node)).count() {
             return None;
         }
-        let among = (nodes.len() < question.nodes.len())
-            .then(|| Arc::new(nodes.iter().map(|node| node.name.clone()).collect()));
-        let rooms = rooms(nodes.into_iter());
-        self.limited.push(Reach { among, usable: Arc::new(usable), capacity, free: Pools::new(), rooms });
+        let rooms = rooms(among.iter().filter_map(|place| nodes.get(place).copied()));
+        let among = (among.len() < nodes.len()).then(|| Arc::new(among));
+        self.limited.push(Reach { among, usable, capacity, free: Pools::new(), rooms });
         Some(self.limited.len().saturating_sub(1))
     }
 
@@ -111,26 +128,40 @@ impl Reaches {
         self.limited.get(reach?)
     }
 
+    /// Returns the nodes of these names. Both are in order, so they are walked side by side.
+    pub(super) fn set(&self, names: &BTreeSet<Text>) -> NodeSet {
+        let mut wanted = names.iter().peekable();
+        let is_wanted = |(_, name): &(usize, &Text)| {
+            while wanted.next_if(|wanted| wanted < name).is_some() {}
+            wanted.peek() == Some(name)
+        };
+        self.names.iter().enumerate().filter(is_wanted).map(|(place, _)| place).collect()
+    }
+
+    /// Returns the places of nodes. Those that are gone have none.
+    pub(super) fn places(&self, on: &[Text]) -> Vec<usize> {
+        on.iter().filter_map(|node| self.names.binary_search(node).ok()).collect()
+    }
+
     /// Counts what is free, given what each claim holds. `nodes`: those of the ground, without the room of claims that stay.
     pub(super) fn count(&mut self, seats: &[Seat], nodes: &[Node]) {
         if self.limited.is_empty() {
             return;
         }
-        let mut held: BTreeMap<&str, u32> = BTreeMap::new();
+        self.free_on = nodes.iter().map(|node| node.slots).collect();
         for seat in seats.iter().filter(|seat| !seat.placed) {
-            for node in &seat.on {
-                let sum = held.entry(node).or_default();
-                *sum = sum.saturating_add(seat.width);
+            for place in &seat.places {
+                if let Some(left) = self.free_on.get_mut(*place) {
+                    *left = left.saturating_sub(seat.width);
+                }
             }
         }
-        let left = |node: &Node| node.slots.saturating_sub(held.get(&*node.name).copied().unwrap_or_default());
-        let left: Vec<(&Node, u32)> = nodes.iter().map(|node| (node, left(node))).collect();
-        self.free_on =
-            left.iter().filter(|(_, left)| *left > 0).map(|(node, left)| (node.name.clone(), *left)).collect();
         for reach in &mut self.limited {
             reach.free = Pools::new();
-            for (node, left) in left.iter().filter(|(node, left)| *left > 0 && reach.usable.contains(&node.name)) {
-                add(&mut reach.free, node.gpu_type, *left);
+            for place in reach.usable.iter() {
+                if let (Some(node), Some(left @ 1..)) = (nodes.get(place), self.free_on.get(place)) {
+                    add(&mut reach.free, node.gpu_type, *left);
+                }
             }
         }
     }
@@ -146,8 +177,8 @@ impl Reaches {
     }
 
     /// Returns the GPUs that no claim holds on some nodes.
-    pub(super) fn free_on(&self, names: &BTreeSet<Text>) -> u32 {
-        names.iter().filter_map(|name| self.free_on.get(name)).copied().fold(0, u32::saturating_add)
+    fn free_on(&self, nodes: &NodeSet) -> u32 {
+        nodes.iter().filter_map(|place| self.free_on.get(place)).copied().fold(0, u32::saturating_add)
     }
 
     /// Returns all nodes that a claim may use, by their GPUs.
@@ -155,9 +186,9 @@ impl Reaches {
         self.get(reach).map_or(&self.rooms, |reach| &reach.rooms)
     }
 
-    /// Returns true if a claim can use a node.
-    pub(super) fn uses(&self, reach: Option<usize>, node: &Text) -> bool {
-        self.get(reach).is_none_or(|reach| reach.usable.contains(node))
+    /// Returns true if a claim can use the node at a place.
+    pub(super) fn uses(&self, reach: Option<usize>, place: usize) -> bool {
+        self.get(reach).is_none_or(|reach| reach.usable.contains(place))
     }
 
     /// Returns true if two claims can use the same node.
@@ -169,9 +200,14 @@ impl Reaches {
     }
 
     /// Returns the nodes of a type that a claim can use.
-    fn usable(&self, reach: Option<usize>, gpu_type: GpuType) -> Option<&Names> {
+    fn usable(&self, reach: Option<usize>, gpu_type: GpuType) -> Option<&NodeSet> {
         self.get(reach).map(|reach| &reach.usable).or_else(|| self.by_type.get(&gpu_type))
     }
+}
+
+/// Returns what tells a set of names that claims share from another.
+fn address(names: &Arc<BTreeSet<Text>>) -> usize {
+    Arc::as_ptr(names).addr()
 }
 
 fn rooms<'a>(nodes: impl Iterator<Item = &'a Node>) -> Rooms {
@@ -183,55 +219,56 @@ fn rooms<'a>(nodes: impl Iterator<Item = &'a Node>) -> Rooms {
     rooms
 }
 
+/// Nodes of a type that are left to a claim, with the GPUs there that no claim holds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Left {
+    pub(super) nodes: Arc<NodeSet>,
+    pub(super) free: u32,
+}
+
 /// Nodes that claims which wait keep from those behind them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Blocked {
     /// Types of which every node is kept.
     types: BTreeSet<GpuType>,
-    /// Reaches that are kept.
-    reaches: BTreeSet<usize>,
+    /// Nodes that claims keep which can use some nodes alone; `None`: there is no such claim.
+    kept: Option<NodeSet>,
     /// What is left of reaches, as far as it was asked for.
-    left: BTreeMap<(Option<usize>, GpuType), Names>,
+    left: BTreeMap<(Option<usize>, GpuType), Left>,
 }
 
 impl Blocked {
     /// Keeps the nodes that a waiting claim can use.
-    pub(super) fn block(&mut self, seat: &Seat) {
-        match seat.reach {
-            Some(reach) => drop(self.reaches.insert(reach)),
+    pub(super) fn block(&mut self, reaches: &Reaches, seat: &Seat) {
+        match reaches.get(seat.reach) {
+            Some(reach) => {
+                self.kept.get_or_insert_default().extend(&reach.usable);
+                self.left.retain(|_, left| left.nodes.is_disjoint(&reach.usable));
+            }
             None => self.types.extend(seat.view.speeds.iter().map(|(gpu_type, _)| *gpu_type)),
         }
-        self.left.clear();
     }
 
     /// Returns true if a claim that waits can use some nodes alone.
-    pub(super) fn is_partial(&self) -> bool {
-        !self.reaches.is_empty()
+    pub(super) const fn is_partial(&self) -> bool {
+        self.kept.is_some()
     }
 
-    /// Returns the nodes of a type that are left to a claim; `None`: all that it may use.
-    pub(super) fn left(&mut self, reaches: &Reaches, seat: &Seat, gpu_type: GpuType) -> Option<Names> {
+    /// Returns what is left of a type to a claim; `None`: all that it may use.
+    pub(super) fn left(&mut self, reaches: &Reaches, seat: &Seat, gpu_type: GpuType) -> Option<Left> {
         if self.types.contains(&gpu_type) {
-            return Some(Names::default());
+            return Some(Left::default());
         }
-        if self.reaches.is_empty() {
-            return None;
-        }
-        let key = (seat.reach, gpu_type);
-        if let Some(left) = self.left.get(&key) {
-            return Some(left.clone());
-        }
-        let kept: Vec<&Names> =
-            self.reaches.iter().filter_map(|reach| reaches.get(Some(*reach))).map(|reach| &reach.usable).collect();
-        let own = reaches.usable(seat.reach, gpu_type).into_iter().flat_map(|names| names.iter());
-        let left: BTreeSet<Text> = own.filter(|node| kept.iter().all(|kept| !kept.contains(*node))).cloned().collect();
-        let left = Arc::new(left);
-        self.left.insert(key, left.clone());
-        Some(left)
+        let kept = self.kept.as_ref()?;
+        let left = self.left.entry((seat.reach, gpu_type)).or_insert_with(|| {
+            let nodes = reaches.usable(seat.reach, gpu_type).map(|own| own.without(kept)).unwrap_or_default();
+            Left { free: reaches.free_on(&nodes), nodes: Arc::new(nodes) }
+        });
+        Some(left.clone())
     }
 
     /// Returns true if nothing of a type is left to a claim.
     pub(super) fn blocks(&mut self, reaches: &Reaches, seat: &Seat, gpu_type: GpuType) -> bool {
-        self.left(reaches, seat, gpu_type).is_some_and(|left| left.is_empty())
+        self.left(reaches, seat, gpu_type).is_some_and(|left| left.nodes.is_empty())
     }
 }

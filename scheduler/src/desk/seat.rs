@@ -10,11 +10,11 @@ use model::Text;
 use crate::desk::answer::Reason;
 use crate::desk::books::Books;
 use crate::desk::question::{Claim, Fixed, Pools, Question, Sizes, add, count};
-use crate::desk::reach::{Names, Reaches};
+use crate::desk::reach::Reaches;
 use crate::desk::steps::{common, view_in_steps};
 use crate::desk::tenant::{Queue, Tenant};
 use crate::job::{Grant, JobError, JobView};
-use crate::placement::Node;
+use crate::placement::{Node, NodeSet};
 use crate::units::{GpuType, Micros};
 
 /// A claim with what follows from the question.
@@ -31,6 +31,8 @@ pub(super) struct Seat {
     pub(super) priority: i32,
     pub(super) held: Grant,
     pub(super) on: Vec<Text>,
+    /// Places of those nodes that are there, in the order of all names.
+    pub(super) places: Vec<usize>,
     /// What each worker needs of its node besides GPUs.
     pub(super) needs: Arc<[u64]>,
     /// Nodes that it can use, as a place among the reaches; `None`: every node of its types.
@@ -95,15 +97,16 @@ impl Board {
         let most: BTreeMap<usize, Pools> = steps.keys().map(most).collect();
         let nodes: BTreeMap<&str, &Node> = question.nodes.iter().map(|node| (&*node.name, node)).collect();
         let (reaches, of) = Reaches::new(question);
-        let mut held_together = HeldTogether::default();
+        let mut held_together = HeldTogether::new(&nodes);
         let mut seats: Vec<Seat> = (question.claims.iter().zip(of))
             .map(|(claim, reach)| {
                 let queue = queue(claim);
                 let step = queue.and_then(|(tenant, _)| steps.get(&tenant)).copied().unwrap_or(1);
-                let mut seat = Seat { reach, ..seat(question.now, claim, queue, &nodes, (step, doubt)) };
+                let places = reaches.places(claim.held);
+                let mut seat = Seat { places, reach, ..seat(question.now, claim, queue, &nodes, (step, doubt)) };
                 if seat.barred.is_none() {
                     let most = queue.and_then(|(tenant, _)| most.get(&tenant));
-                    let workers = held_together.workers(question, &reaches, &seat);
+                    let workers = held_together.workers(&reaches, &seat);
                     seat.barred = infeasible(&seat, most, &workers);
                 }
                 seat.pinned |= seat.barred.is_some();
@@ -133,19 +136,22 @@ impl Board {
     }
 
     /// Returns the nodes of the queues that are limited to a part of them: by their settings, or because none of their claims may use others.
-    pub(super) fn limits(&self, tenants: &[Tenant]) -> Vec<(usize, Names)> {
+    pub(super) fn limits(&self, tenants: &[Tenant]) -> Vec<(usize, NodeSet)> {
         let limit = |(place, tenant): (usize, &Tenant)| {
             let own = tenant.queue.as_ref()?.nodes.as_ref();
             let line = self.lines.get(&place).map_or(&[][..], Vec::as_slice);
             let reaches: BTreeSet<Option<usize>> =
                 line.iter().filter_map(|&seat| self.seats.get(seat)).map(|seat| seat.reach).collect();
             let among = |reach: &Option<usize>| self.reaches.get(*reach).and_then(|reach| reach.among.as_ref());
-            let parts: Option<Vec<&Names>> = reaches.iter().map(among).collect();
-            match parts.as_deref() {
-                None | Some([]) => Some((place, own?.clone())),
-                Some([one]) => Some((place, (*one).clone())),
-                Some(all) => Some((place, Arc::new(all.iter().flat_map(|names| names.iter()).cloned().collect()))),
-            }
+            let parts: Option<Vec<&Arc<NodeSet>>> = reaches.iter().map(among).collect();
+            let nodes = match parts.as_deref() {
+                None | Some([]) => self.reaches.set(own?),
+                Some(parts) => parts.iter().fold(NodeSet::default(), |mut all, part| {
+                    all.extend(part);
+                    all
+                }),
+            };
+            Some((place, nodes))
         };
         tenants.iter().enumerate().filter_map(limit).collect()
     }
@@ -157,7 +163,7 @@ impl Board {
 
     /// Returns true if a claim could use a node on which another one has workers.
     pub(super) fn could_use(&self, gainer: &Seat, victim: &Seat) -> bool {
-        gainer.reach.is_none() || victim.on.iter().any(|node| self.reaches.uses(gainer.reach, node))
+        gainer.reach.is_none() || victim.places.iter().any(|place| self.reaches.uses(gainer.reach, *place))
     }
 }
 
@@ -189,22 +195,28 @@ fn line_order(seats: &mut [Seat], question: &Question<'_>) -> Vec<usize> {
 
 /// Numbers of workers that all nodes of a reach could hold together if they were empty, by GPU type. They are counted once for all
 /// claims of one reach, width and needs.
-#[derive(Debug, Default)]
-struct HeldTogether {
+#[derive(Debug)]
+struct HeldTogether<'a> {
+    /// All nodes, in the order of their names.
+    nodes: Vec<&'a Node>,
     known: BTreeMap<(Option<usize>, u32, Arc<[u64]>), Arc<Workers>>,
 }
 
 /// Numbers of workers by GPU type.
 type Workers = BTreeMap<GpuType, u64>;
 
-impl HeldTogether {
-    fn workers(&mut self, question: &Question<'_>, reaches: &Reaches, seat: &Seat) -> Arc<Workers> {
+impl<'a> HeldTogether<'a> {
+    fn new(nodes: &BTreeMap<&str, &'a Node>) -> Self {
+        Self { nodes: nodes.values().copied().collect(), known: BTreeMap::new() }
+    }
+
+    fn workers(&mut self, reaches: &Reaches, seat: &Seat) -> Arc<Workers> {
         let key = (seat.reach, seat.width, seat.needs.clone());
         let count = || {
             let among = reaches.get(seat.reach).and_then(|reach| reach.among.as_ref());
-            let is_among = |node: &&Node| among.is_none_or(|names| names.contains(&node.name));
+            let is_among = |(place, _): &(usize, &&Node)| among.is_none_or(|places| places.contains(*place));
             let mut workers = Workers::new();
-            for node in question.nodes.iter().filter(is_among) {
+            for (_, node) in self.nodes.iter().enumerate().filter(is_among) {
                 let sum = workers.entry(node.gpu_type).or_default();
                 *sum = sum.saturating_add(node.workers(seat.width, &seat.needs).into());
             }
@@ -303,6 +315,7 @@ fn seat(
         held,
         on: claim.held.to_vec(),
         needs: claim.needs.into(),
+        places: Vec::new(),
         reach: None,
         lost: !claim.held.iter().all(here),
         // A claim that holds nothing may start; it is fixed from then on.
@@ -314,7 +327,7 @@ fn seat(
     }
 }
 
-/// The nodes as they can be used: without the room of claims that stay, and closed ones without free room.
+/// The nodes by name, as they can be used: without the room of claims that stay, and closed ones without free room.
 #[derive(Debug, Clone)]
 pub(super) struct Ground {
     pub(super) nodes: Vec<Node>,
@@ -349,7 +362,8 @@ impl Ground {
             node.use_others(taken.get(&*node.name).map_or(&[], Vec::as_slice), 1);
             node
         };
-        let nodes: Vec<Node> = question.nodes.iter().map(usable).collect();
+        let mut nodes: Vec<Node> = question.nodes.iter().map(usable).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let mut pools = Pools::new();
         for node in &nodes {
             add(&mut pools, node.gpu_type, node.slots);

@@ -8,6 +8,7 @@
 
 mod bind;
 mod bins;
+mod nodes;
 mod number;
 mod repack;
 mod settle;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use model::Text;
 use serde::{Deserialize, Serialize};
 
+pub use nodes::NodeSet;
 pub use repack::repack;
 pub use settle::{Prices, settle};
 
@@ -89,9 +91,9 @@ pub struct Demand {
     /// Nodes that take none of its workers but those that are there.
     #[serde(default)]
     pub avoid: Vec<Text>,
-    /// Nodes that take its workers, beside those that have some; `None`: all.
+    /// Nodes that take its workers, beside those that have some, by their places in the order of all names; `None`: all.
     #[serde(skip)]
-    pub among: Option<Arc<BTreeSet<Text>>>,
+    pub among: Option<Arc<NodeSet>>,
     /// What each worker needs of the other resources of its node, in the order of [`Node::others`].
     #[serde(skip)]
     pub needs: Arc<[u64]>,
@@ -116,8 +118,9 @@ impl Demand {
         }
     }
 
-    fn accepts(&self, node: &Node) -> bool {
-        let is_among = self.among.as_ref().is_none_or(|nodes| nodes.contains(&node.name));
+    /// Returns true if it may have new workers on a node. `place`: that of the node in the order of all names.
+    fn accepts(&self, place: usize, node: &Node) -> bool {
+        let is_among = self.among.as_ref().is_none_or(|nodes| nodes.contains(place));
         is_among && self.gpu_type.is_none_or(|wanted| wanted == node.gpu_type) && !self.avoid.contains(&node.name)
     }
 }

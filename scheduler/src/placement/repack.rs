@@ -26,7 +26,8 @@ pub fn repack(
     let (nodes, jobs) = ordered(nodes, demands)?;
     let mut bins: Vec<Bin> = nodes.iter().map(|node| Bin::new(node.slots, &[])).collect();
     for (job, demand) in jobs.iter().enumerate() {
-        let eligible: Vec<usize> = (0..).zip(&nodes).filter(|(_, node)| demand.accepts(node)).map(|(i, _)| i).collect();
+        let eligible: Vec<usize> =
+            (0..).zip(&nodes).filter(|&(i, node)| demand.accepts(i, node)).map(|(i, _)| i).collect();
         let load = Load { job, width: demand.width, needs: &[] };
         best_fit(&mut bins, &eligible, load, demand.workers, packing);
     }

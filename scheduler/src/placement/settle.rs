@@ -101,8 +101,8 @@ impl<'a> Floor<'a> {
     }
 
     pub(super) fn eligible(&self, job: usize) -> Vec<usize> {
-        let accepts = |node: &&Node| self.jobs.get(job).is_some_and(|demand| demand.accepts(node));
-        (0..).zip(&self.nodes).filter(|(_, node)| accepts(node)).map(|(i, _)| i).collect()
+        let Some(demand) = self.jobs.get(job) else { return Vec::new() };
+        (0..).zip(&self.nodes).filter(|&(i, node)| demand.accepts(i, node)).map(|(i, _)| i).collect()
     }
 
     pub(super) fn free(&self, node: usize) -> u32 {
