@@ -92,13 +92,17 @@ pub(crate) struct Pace {
     quiet_until: Option<Timestamp>,
     /// Time of the last round.
     last_round: Option<Timestamp>,
+    /// Time of the last round that nothing but the passing of time asked for, and that changed something.
+    woken: Option<Timestamp>,
 }
 
 /// Number of jobs up to which every change of them is decided at once. With more, rounds have the interval of the queues.
 const SMALL: usize = 500;
 
-/// Least time in milliseconds to the next round after one that nothing but the passing of time asked for, and that changed nothing.
-const VAIN_WAKE_MS: u64 = 1000;
+/// Least time in milliseconds between rounds that nothing but the passing of time asks for. The first after news may follow it at once, so that
+/// what one job gave up goes to the next. Without this a queue whose jobs are not protected (`minRunSeconds: 0`) might be decided to and fro
+/// each millisecond.
+const WAKE_MS: u64 = 1000;
 
 impl Queues {
     /// Returns true if there is anything to be kept.
@@ -204,6 +208,7 @@ impl Queues {
             wake: Some(quiet_until),
             quiet_until: Some(quiet_until),
             last_round: None,
+            woken: None,
         };
     }
 
@@ -393,10 +398,16 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     if round {
         let decided = round::decide(state, &seen, now);
         // A policy's clock stands still for a job whose places are not free yet, and would ask again at once, for ever.
-        let is_vain = !state.queues.pace.round && decided.allocation == Allocation::default();
-        let earliest = now.plus_ms(if is_vain { VAIN_WAKE_MS } else { 1 });
-        state.queues.pace.wake = decided.wake.map(|at| at.max(earliest));
-        state.queues.pace.round = false;
+        let is_woken = !state.queues.pace.round;
+        let is_vain = is_woken && decided.allocation == Allocation::default();
+        let pace = &mut state.queues.pace;
+        if is_woken && !is_vain {
+            pace.woken = Some(now);
+        }
+        let rests_until = pace.woken.map(|at| at.plus_ms(WAKE_MS)).unwrap_or_default();
+        let earliest = now.plus_ms(if is_vain { WAKE_MS } else { 1 }).max(rests_until);
+        pace.wake = decided.wake.map(|at| at.max(earliest));
+        pace.round = false;
         state.queues.pace.last_round = Some(now);
         waits = Some(decided.waits);
         let quiet_until = state.queues.pace.quiet_until.filter(|until| *until > now);

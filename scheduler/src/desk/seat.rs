@@ -199,8 +199,11 @@ fn line_order(seats: &mut [Seat], question: &Question<'_>) -> Vec<usize> {
 struct HeldTogether<'a> {
     /// All nodes, in the order of their names.
     nodes: Vec<&'a Node>,
-    known: BTreeMap<(Option<usize>, u32, Arc<[u64]>), Arc<Workers>>,
+    known: BTreeMap<ReachAndNeeds, Arc<Workers>>,
 }
+
+/// A reach, with the GPUs and the other needs of a worker.
+type ReachAndNeeds = (Option<usize>, u32, Arc<[u64]>);
 
 /// Numbers of workers by GPU type.
 type Workers = BTreeMap<GpuType, u64>;
