@@ -131,30 +131,64 @@ fn a_pod_is_judged_by_its_own_spec() {
 }
 
 #[test]
-fn places_and_pods_stay_within_what_a_node_has() {
+fn places_stay_within_what_a_node_has() {
     let container =
         |amounts: &Value| json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": amounts}}]});
     for (amounts, n, want) in [
         (json!({"cpu": "3"}), 2, None),
-        (json!({"cpu": "3"}), 3, Some("node n1, cpu: 9000m placed, 8000m allocatable")),
-        (json!({"memory": "6Gi"}), 3, Some("node n1, memory: 19327352832000m placed, 17179869184000m allocatable")),
+        (json!({"cpu": "3"}), 3, Some(("cpu: 9000m", "8000m"))),
+        (json!({"memory": "6Gi"}), 3, Some(("memory: 19327352832000m", "17179869184000m"))),
         (json!({}), 4, None),
-        (json!({}), 5, Some("node n1, pods: 5000m placed, 4000m allocatable")),
+        (json!({}), 5, Some(("pods: 5000m", "4000m"))),
     ] {
         let template = container(&amounts);
         let mut cluster = world();
         let mut audit = Audit::default();
         let now = cluster.now();
         job(&mut cluster, "j", &template, &json!([["n1", n]]), now);
+        let slots = (0..n).map(|slot| format!("uid-j trainer {slot}")).collect::<Vec<_>>().join(", ");
+        let want =
+            want.map(|(placed, allocatable)| format!("node n1, {placed} placed ({slots}), {allocatable} allocatable"));
         let found = audit.check(&cluster);
-        assert_eq!(found.first().map(String::as_str), want, "places {n} {amounts}: {found:?}");
+        assert_eq!(found.first(), want.as_ref(), "places {n} {amounts}: {found:?}");
         pod(&mut cluster, "j", 0, "n1", &template);
-        assert_eq!(audit.check(&cluster), found, "a pod in its place counts once");
+        assert_eq!(audit.check(&cluster), [""; 0], "a node is judged when a place is granted there");
+    }
+}
+
+#[test]
+fn pods_that_lost_their_place_count_while_they_are_there() {
+    let three = json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]});
+    let mut bound = three.clone();
+    bound["nodeName"] = json!("n1");
+    // Bound while its place was there, or when the place was gone already.
+    for (first, want) in [
+        (
+            &bound,
+            vec![
+                "node n1, cpu: 9000m placed (uid-new trainer 0, uid-old trainer 0, uid-old trainer 1), 8000m allocatable",
+            ],
+        ),
+        (&three, vec![]),
+    ] {
         let mut cluster = world();
         let mut audit = Audit::default();
-        (0..n).for_each(|slot| pod(&mut cluster, "j", slot, "n1", &template));
-        assert_eq!(audit.check(&cluster), found, "pods {n} {amounts}");
+        let now = cluster.now();
+        job(&mut cluster, "old", &three, &json!([["n1", 2]]), now);
+        pod(&mut cluster, "old", 0, "n1", &bound);
+        pod(&mut cluster, "old", 1, "n1", first);
+        assert_eq!(audit.check(&cluster), [""; 0]);
+        job(&mut cluster, "old", &three, &json!([]), now);
+        pod(&mut cluster, "old", 1, "n1", &bound);
+        assert_eq!(audit.check(&cluster), [""; 0]);
+        job(&mut cluster, "new", &three, &json!([["n1", 1]]), now);
+        assert_eq!(audit.check(&cluster), want);
     }
+    let mut cluster = world();
+    let mut audit = Audit::of_ignored_capacity();
+    let now = cluster.now();
+    job(&mut cluster, "j", &three, &json!([["n1", 3]]), now);
+    assert_eq!(audit.check(&cluster), [""; 0], "without a capacity gate places come before room");
 }
 
 #[test]
