@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::call::Resource;
 use crate::fields::{Finding, Findings, Severity, shown};
 use crate::kubernetes;
-use crate::names::{is_dns_label, is_dns_subdomain, is_label_key, is_label_value};
+use crate::names::{NOT_DNS_LABEL, NOT_DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain, is_label_key, is_label_value};
 use crate::nearest::nearest;
 use crate::registry::Registry;
 use crate::schema;
@@ -143,11 +143,11 @@ fn metadata(manifest: &Map<String, Value>) -> Vec<Finding> {
         found.push(error("metadata.name", metadata.get("name"), "an object needs a name".to_owned(), None));
     }
     if let Some(name) = text("name").filter(|name| !is_dns_subdomain(name)) {
-        let problem = "must be lower-case letters, digits, inner hyphens and dots, at most 253";
+        let problem = NOT_DNS_SUBDOMAIN;
         found.push(error("metadata.name", metadata.get("name"), problem.to_owned(), dns_name(name)));
     }
     if let Some(namespace) = text("namespace").filter(|namespace| !is_dns_label(namespace)) {
-        let problem = "must be lower-case letters, digits and inner hyphens, at most 63";
+        let problem = NOT_DNS_LABEL;
         found.push(error("metadata.namespace", metadata.get("namespace"), problem.to_owned(), dns_name(namespace)));
     }
     for field in ["labels", "annotations"] {

@@ -1,4 +1,5 @@
-//! Names and label values that Kubernetes accepts. Pure predicates; tests at the end of this file.
+//! Names and label values that Kubernetes accepts: pure predicates, and the message about a text that one rejects. Tests at the end of
+//! this file.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,6 +11,18 @@ pub const SUBDOMAIN_MAX: usize = 253;
 
 /// Longest name of a port.
 const PORT_NAME_MAX: usize = 15;
+
+/// Message about a text that [`is_dns_label`] rejects.
+pub const NOT_DNS_LABEL: &str = "must be lower-case letters, digits and inner hyphens, at most 63";
+/// Message about a text that [`is_dns_subdomain`] rejects.
+pub const NOT_DNS_SUBDOMAIN: &str = "must be lower-case letters, digits, inner hyphens and dots, at most 253";
+/// Message about a text that [`is_label_key`] rejects.
+pub const NOT_LABEL_KEY: &str = "a name must be letters, digits and inner -_. up to 63, after a domain and / or not";
+/// Message about a text that [`is_label_value`] rejects.
+pub const NOT_LABEL_VALUE: &str = "must be letters, digits and inner -_. up to 63";
+/// Message about a text that [`is_port_name`] rejects.
+pub const NOT_PORT_NAME: &str =
+    "must be lower-case letters, digits and single inner hyphens, at most 15, with one letter at least";
 
 /// Returns true if `text` is a DNS label (RFC 1123): lower-case letters, digits and inner hyphens, at most 63.
 pub fn is_dns_label(text: &str) -> bool {

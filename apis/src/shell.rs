@@ -10,8 +10,19 @@ use crate::objects::list_at;
 /// Programs that run a script.
 const SHELLS: [&str; 6] = ["ash", "bash", "dash", "ksh", "sh", "zsh"];
 
-/// Remarks on a container, which stands at a path and gets a launcher's arguments before its own.
-pub(crate) fn check(container: &Value, path: &str, findings: &mut Findings) {
+/// Remarks on the containers of a template at a path that get a launcher's arguments before their own.
+pub(crate) fn check(
+    containers: &[Value],
+    template: &str,
+    gets_arguments: impl Fn(&Value) -> bool,
+    findings: &mut Findings,
+) {
+    for (n, container) in containers.iter().enumerate().filter(|(_, container)| gets_arguments(container)) {
+        check_container(container, &format!("{template}.spec.containers[{n}]"), findings);
+    }
+}
+
+fn check_container(container: &Value, path: &str, findings: &mut Findings) {
     let command: Vec<&str> = list_at(container, &["command"]).iter().filter_map(Value::as_str).collect();
     let Some((program, rest)) = command.split_first() else { return };
     if !SHELLS.contains(&program.rsplit('/').next().unwrap_or_default()) {
@@ -70,7 +81,7 @@ mod tests {
             (json!([1]), ""),
         ] {
             let mut findings = Findings::default();
-            check(&json!({"command": command, "args": ["x"]}), "c", &mut findings);
+            check_container(&json!({"command": command, "args": ["x"]}), "c", &mut findings);
             assert!(!findings.has_errors());
             let found: Vec<String> = findings.into_list().iter().map(|each| each.field.to_string()).collect();
             assert_eq!(found.len(), usize::from(!remark.is_empty()), "{command}: {found:?}");

@@ -1,7 +1,7 @@
-//! Pod templates: their check, which is alike for every API, and the parts of a template that a pod is made of.
+//! Pod templates: the checks that every API makes, and the parts of a template that a pod is made of.
 //!
-//! A template is the user's. What is not read here stays as it was written, for any version of Kubernetes. What an API server refuses
-//! of it stands in [`pod_rules`]. It must not know which containers an API gives a meaning. Tests: `aitrainingjob/tests/refusals.rs`, `aitrainingjob/tests/spec.rs`.
+//! A template is the user's. What is not read here stays as it was written, for any version of Kubernetes. The faults that an API
+//! server refuses are in [`pod_rules`]. It must not know which containers an API gives a meaning. Tests: `aitrainingjob/tests/refusals.rs`, `aitrainingjob/tests/spec.rs`.
 
 use model::{JobKey, SlotId};
 use serde_json::{Map, Value, json};

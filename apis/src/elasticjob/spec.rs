@@ -199,9 +199,7 @@ fn check_pod_policy(replica: Replica<'_>, policy: Restart, findings: &mut Findin
 fn check_commands(containers: &[Value], path: &str, findings: &mut Findings) {
     let is_worker = |container: &Value| text_at(container, &["name"]) == Some(CONTAINER);
     let can_tell = containers.iter().any(is_worker);
-    for (n, container) in containers.iter().enumerate().filter(|(_, each)| !can_tell || is_worker(each)) {
-        shell::check(container, &format!("{path}.template.spec.containers[{n}]"), findings);
-    }
+    shell::check(containers, &join(path, "template"), |container| !can_tell || is_worker(container), findings);
 }
 
 /// Returns the path of the restart policy in the template of a group.

@@ -14,7 +14,7 @@ use super::words::{API_VERSION, CONFIG_MAP, FAILOVER, MODEL_LABEL, POD_ANNOTATIO
 use crate::api::Needed;
 use crate::fields::{Finding, Findings};
 use crate::models;
-use crate::names::{LABEL_MAX, is_dns_subdomain};
+use crate::names::{LABEL_MAX, NOT_DNS_LABEL, is_dns_subdomain};
 use crate::objects::{annotation, at, label, list_at, name, text_at, uid};
 use crate::owned::CLAIM;
 use crate::{replicas, schema};
@@ -61,7 +61,7 @@ fn read(object: &Value, needed: &Needed, builder: &str, findings: &mut Findings)
     };
     let model = findings.required_text(spec, "spec", "modelName");
     if let Some(name) = model.filter(|name| name.len() > LABEL_MAX || !is_dns_subdomain(name)) {
-        let problem = "must be lower-case letters, digits and inner hyphens, at most 63";
+        let problem = NOT_DNS_LABEL;
         findings.error("spec.modelName", Some(&Value::from(name)), problem);
     }
     let repository = findings.required_text(spec, "spec", "imageRepo");

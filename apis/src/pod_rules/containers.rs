@@ -5,13 +5,8 @@ use serde_json::Value;
 use super::Judge::{Needed, Other, Text, Word};
 use super::place::containers;
 use super::{Faults, Place, Rule, rule};
-use crate::names::is_dns_label;
+use crate::names::{NOT_DNS_LABEL, is_dns_label};
 use crate::objects::at;
-
-/// What a DNS label must be.
-pub(super) const DNS_LABEL: &str = "must be lower-case letters, digits and inner hyphens, at most 63";
-/// What a DNS subdomain must be.
-pub(super) const DNS_SUBDOMAIN: &str = "must be lower-case letters, digits, inner hyphens and dots, at most 253";
 
 /// Seconds that a pod has to end where its spec names none.
 const GRACE_S: i64 = 30;
@@ -20,7 +15,7 @@ const GRACE_S: i64 = 30;
 pub(super) const RULES: &[Rule] = &[
     rule("container", &["spec.containers"], Needed("a pod template needs at least one container")),
     rule("container-name-missing", &["spec.container[].name"], Needed("a container needs a name")),
-    rule("container-name", &["spec.container[].name"], Text(is_dns_label, DNS_LABEL)),
+    rule("container-name", &["spec.container[].name"], Text(is_dns_label, NOT_DNS_LABEL)),
     rule("container-name-twice", &["spec.container[].name"], Other(name_twice)),
     rule("image-missing", &["spec.container[].image"], Needed("a container needs an image")),
     rule("image-space", &["spec.container[].image"], Text(is_trimmed, "must have no space before or after it")),

@@ -1,9 +1,8 @@
 //! Rules for the environment of containers, and where its values come from.
 
 use super::Judge::{Needed, Other, Text};
-use super::containers::DNS_SUBDOMAIN;
 use super::{Faults, Place, Rule, rule};
-use crate::names::{is_config_key, is_dns_subdomain, is_variable_name};
+use crate::names::{NOT_DNS_SUBDOMAIN, is_config_key, is_dns_subdomain, is_variable_name};
 
 /// Sources of the value of a variable.
 const SOURCES: [&str; 5] = ["configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef"];
@@ -63,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
             "spec.container[].env[].valueFrom.configMapKeyRef.name",
             "spec.container[].env[].valueFrom.secretKeyRef.name",
         ],
-        Text(is_dns_subdomain, DNS_SUBDOMAIN),
+        Text(is_dns_subdomain, NOT_DNS_SUBDOMAIN),
     ),
     rule(
         "env-from-source",

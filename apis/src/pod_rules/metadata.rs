@@ -2,24 +2,19 @@
 
 use super::Judge::{Key, Other, Text};
 use super::{Faults, Place, Rule, rule};
-use crate::names::{is_label_key, is_label_value};
+use crate::names::{NOT_LABEL_KEY, NOT_LABEL_VALUE, is_label_key, is_label_value};
 
 /// Most bytes of all annotations together.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 /// Finalizers of Kubernetes that go without a domain.
 const FINALIZERS: [&str; 3] = ["foregroundDeletion", "kubernetes", "orphan"];
 
-/// What the key of a label must be.
-pub(super) const KEY: &str = "a name must be letters, digits and inner -_. up to 63, after a domain and / or not";
-/// What the value of a label must be.
-pub(super) const VALUE: &str = "must be letters, digits and inner -_. up to 63";
-
 /// The rules.
 pub(super) const RULES: &[Rule] = &[
-    rule("label-key", &["metadata.labels{}"], Key(is_label_key, KEY)),
-    rule("label-value", &["metadata.labels{}"], Text(is_label_value, VALUE)),
+    rule("label-key", &["metadata.labels{}"], Key(is_label_key, NOT_LABEL_KEY)),
+    rule("label-value", &["metadata.labels{}"], Text(is_label_value, NOT_LABEL_VALUE)),
     // Annotations are not selected by: the case of their domains is free.
-    rule("annotation-key", &["metadata.annotations{}"], Key(|key| is_label_key(&key.to_lowercase()), KEY)),
+    rule("annotation-key", &["metadata.annotations{}"], Key(|key| is_label_key(&key.to_lowercase()), NOT_LABEL_KEY)),
     rule("annotations-size", &["metadata.annotations"], Other(annotations_size)),
     rule(
         "finalizer",

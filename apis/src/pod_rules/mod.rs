@@ -1,4 +1,4 @@
-//! What an API server refuses in a pod template: one rule for each fault, in one table.
+//! Rules for pod templates: the faults that an API server refuses, one rule for each, in one table.
 //!
 //! Owns the table, and how a rule's finding is worded. The rules stand by subject in the files beside this one; [`place`] walks to
 //! what they judge. A rule is an error only where every API server refuses the pod: a word or field of a newer Kubernetes is not
@@ -45,7 +45,7 @@ struct Rule {
     judge: Judge,
 }
 
-/// How a place is judged. All but `Needed` and `Other` leave alone what is absent, or of another type.
+/// Judgement of a place. `Needed` and `Other` judge an absent value too; the rest judge values of their own type alone.
 #[derive(Debug, Clone, Copy)]
 enum Judge {
     /// It must be there, and not be empty; what is wrong otherwise.

@@ -70,7 +70,7 @@ fn descend<'a>(place: &Place<'a, '_>, pattern: &'static str, visit: &mut dyn FnM
     }
 }
 
-/// What of a member is visited.
+/// Part of a member that is visited.
 #[derive(Debug, Clone, Copy)]
 enum Each {
     Itself,
@@ -84,7 +84,7 @@ impl<'a> Place<'a, '_> {
         self.value.as_str().filter(|text| !text.is_empty())
     }
 
-    /// Returns true if nothing stands here, or an empty text, list or 0: an API server does not tell these from an absent field.
+    /// Returns true if the value is absent, or an empty text, an empty list or 0. An API server reads these as an absent field.
     pub(super) fn is_empty(&self) -> bool {
         match self.value {
             Value::Null => true,

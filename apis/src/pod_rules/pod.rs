@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::Judge::{Needed, Number, Other, Text, Word};
-use super::containers::{DNS_LABEL, DNS_SUBDOMAIN};
-use super::metadata::KEY;
 use super::{Faults, Place, Rule, rule};
-use crate::names::{is_dns_label, is_dns_subdomain, is_ip, is_label_key};
+use crate::names::{
+    NOT_DNS_LABEL, NOT_DNS_SUBDOMAIN, NOT_LABEL_KEY, is_dns_label, is_dns_subdomain, is_ip, is_label_key,
+};
 use crate::objects::list_at;
 
 const ADDRESS: &str = "must be an address, such as 10.9.8.7 or 2001:db8::1";
@@ -17,12 +17,12 @@ const NAME_SERVERS_MAX: usize = 3;
 pub(super) const RULES: &[Rule] = &[
     rule("grace-period", &["spec.terminationGracePeriodSeconds"], Other(grace_period)),
     rule("active-deadline", &["spec.activeDeadlineSeconds"], Number(1, i32::MAX as i64)),
-    rule("hostname", &["spec.hostname"], Text(is_dns_label, DNS_LABEL)),
-    rule("subdomain", &["spec.subdomain"], Text(is_dns_label, DNS_LABEL)),
-    rule("service-account", &["spec.serviceAccountName"], Text(is_dns_subdomain, DNS_SUBDOMAIN)),
-    rule("priority-class", &["spec.priorityClassName"], Text(is_dns_subdomain, DNS_SUBDOMAIN)),
-    rule("runtime-class", &["spec.runtimeClassName"], Text(is_dns_subdomain, DNS_SUBDOMAIN)),
-    rule("node-name", &["spec.nodeName"], Text(is_dns_subdomain, DNS_SUBDOMAIN)),
+    rule("hostname", &["spec.hostname"], Text(is_dns_label, NOT_DNS_LABEL)),
+    rule("subdomain", &["spec.subdomain"], Text(is_dns_label, NOT_DNS_LABEL)),
+    rule("service-account", &["spec.serviceAccountName"], Text(is_dns_subdomain, NOT_DNS_SUBDOMAIN)),
+    rule("priority-class", &["spec.priorityClassName"], Text(is_dns_subdomain, NOT_DNS_SUBDOMAIN)),
+    rule("runtime-class", &["spec.runtimeClassName"], Text(is_dns_subdomain, NOT_DNS_SUBDOMAIN)),
+    rule("node-name", &["spec.nodeName"], Text(is_dns_subdomain, NOT_DNS_SUBDOMAIN)),
     rule("dns-policy", &["spec.dnsPolicy"], Word(&["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"])),
     rule("dns-policy-none", &["spec.dnsPolicy"], Other(without_name_servers)),
     rule("name-servers", &["spec.dnsConfig.nameservers"], Other(name_servers)),
@@ -30,13 +30,13 @@ pub(super) const RULES: &[Rule] = &[
     rule("dns-option", &["spec.dnsConfig.options[].name"], Needed("an option needs a name")),
     rule("host-alias-ip-missing", &["spec.hostAliases[].ip"], Needed(ADDRESS)),
     rule("host-alias-ip", &["spec.hostAliases[].ip"], Text(is_ip, ADDRESS)),
-    rule("host-alias-name", &["spec.hostAliases[].hostnames[]"], Text(is_dns_subdomain, DNS_SUBDOMAIN)),
+    rule("host-alias-name", &["spec.hostAliases[].hostnames[]"], Text(is_dns_subdomain, NOT_DNS_SUBDOMAIN)),
     rule("preemption-policy", &["spec.preemptionPolicy"], Word(&["Never", "PreemptLowerPriority"])),
     rule("os-name", &["spec.os.name"], Word(&["linux", "windows"])),
     rule("readiness-gate-missing", &["spec.readinessGates[].conditionType"], Needed("must name a condition")),
-    rule("readiness-gate", &["spec.readinessGates[].conditionType"], Text(is_label_key, KEY)),
+    rule("readiness-gate", &["spec.readinessGates[].conditionType"], Text(is_label_key, NOT_LABEL_KEY)),
     rule("scheduling-gate-missing", &["spec.schedulingGates[].name"], Needed("a gate needs a name")),
-    rule("scheduling-gate", &["spec.schedulingGates[].name"], Text(is_label_key, KEY)),
+    rule("scheduling-gate", &["spec.schedulingGates[].name"], Text(is_label_key, NOT_LABEL_KEY)),
     rule("scheduling-gate-twice", &["spec.schedulingGates[].name"], Other(gate_twice)),
     rule("shared-processes", &["spec.shareProcessNamespace"], Other(shared_processes)),
 ];

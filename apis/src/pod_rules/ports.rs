@@ -4,21 +4,18 @@ use serde_json::Value;
 
 use super::Judge::{Needed, Number, Other, Text};
 use super::{Faults, Place, Rule, rule};
-use crate::names::is_port_name;
+use crate::names::{NOT_PORT_NAME, is_port_name};
 use crate::objects::list_at;
 
 /// Highest port.
 pub(super) const PORT_MAX: i64 = 65_535;
-/// What the name of a port must be.
-pub(super) const PORT_NAME: &str =
-    "must be lower-case letters, digits and single inner hyphens, at most 15, with one letter at least";
 const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 
 /// The rules.
 pub(super) const RULES: &[Rule] = &[
     rule("port-number", &["spec.container[].ports[].containerPort"], Number(1, PORT_MAX)),
     rule("port-number-missing", &["spec.container[].ports[].containerPort"], Needed("a port needs a number")),
-    rule("port-name", &["spec.container[].ports[].name"], Text(is_port_name, PORT_NAME)),
+    rule("port-name", &["spec.container[].ports[].name"], Text(is_port_name, NOT_PORT_NAME)),
     rule("port-name-twice", &["spec.container[].ports[].name"], Other(name_twice)),
     rule("port-protocol", &["spec.container[].ports[].protocol"], Other(protocol)),
     rule("host-port", &["spec.container[].ports[].hostPort"], Number(0, PORT_MAX)),

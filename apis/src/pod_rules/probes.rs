@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::Judge::{Needed, Number, Other, Text, Word};
-use super::ports::{PORT_MAX, PORT_NAME};
+use super::ports::PORT_MAX;
 use super::{Faults, Place, Rule, rule};
-use crate::names::{is_header_name, is_port_name};
+use crate::names::{NOT_PORT_NAME, is_header_name, is_port_name};
 
 const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 /// Members of a probe besides its handler.
@@ -88,7 +88,7 @@ fn port(place: &Place<'_, '_>, faults: &mut Faults<'_>) {
         Value::Number(number) if !number.as_i64().is_some_and(|n| (1..=PORT_MAX).contains(&n)) => {
             faults.error(place, format!("must be from 1 to {PORT_MAX}"));
         }
-        Value::String(name) if !is_port_name(name) => faults.error(place, PORT_NAME),
+        Value::String(name) if !is_port_name(name) => faults.error(place, NOT_PORT_NAME),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {}
     }
 }

@@ -3,9 +3,8 @@
 use serde_json::Value;
 
 use super::Judge::{Key, Needed, Number, Other, Text, Word};
-use super::metadata::{KEY, VALUE};
 use super::{Faults, Place, Rule, rule};
-use crate::names::{is_label_key, is_label_value};
+use crate::names::{NOT_LABEL_KEY, NOT_LABEL_VALUE, is_label_key, is_label_value};
 
 /// Writes the paths of a member of each term that selects pods.
 macro_rules! of_pod_terms {
@@ -60,9 +59,9 @@ macro_rules! of_node_requirements {
 
 /// The rules.
 pub(super) const RULES: &[Rule] = &[
-    rule("node-selector-key", &["spec.nodeSelector{}"], Key(is_label_key, KEY)),
-    rule("node-selector-value", &["spec.nodeSelector{}"], Text(is_label_value, VALUE)),
-    rule("toleration-key", &["spec.tolerations[].key"], Text(is_label_key, KEY)),
+    rule("node-selector-key", &["spec.nodeSelector{}"], Key(is_label_key, NOT_LABEL_KEY)),
+    rule("node-selector-value", &["spec.nodeSelector{}"], Text(is_label_value, NOT_LABEL_VALUE)),
+    rule("toleration-key", &["spec.tolerations[].key"], Text(is_label_key, NOT_LABEL_KEY)),
     rule("toleration-without-key", &["spec.tolerations[].key"], Other(without_key)),
     rule("toleration-operator", &["spec.tolerations[].operator"], Word(&["Equal", "Exists", "Gt", "Lt"])),
     rule("toleration-value", &["spec.tolerations[].value"], Other(toleration_value)),
@@ -74,7 +73,7 @@ pub(super) const RULES: &[Rule] = &[
         Needed("needs at least one term"),
     ),
     rule("node-requirement-key-missing", of_node_requirements!(".key"), Needed("must name a label")),
-    rule("node-requirement-key", of_node_requirements!(".key"), Text(is_label_key, KEY)),
+    rule("node-requirement-key", of_node_requirements!(".key"), Text(is_label_key, NOT_LABEL_KEY)),
     rule(
         "node-requirement-operator-missing",
         of_node_requirements!(".operator"),
@@ -91,7 +90,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[].matchExpressions[].values[]",
         ],
-        Text(is_label_value, VALUE),
+        Text(is_label_value, NOT_LABEL_VALUE),
     ),
     rule(
         "affinity-weight",
@@ -103,8 +102,8 @@ pub(super) const RULES: &[Rule] = &[
         Number(1, 100),
     ),
     rule("pod-affinity-topology", of_pod_terms!("topologyKey"), Needed("must name a label of nodes")),
-    rule("pod-affinity-topology-key", of_pod_terms!("topologyKey"), Text(is_label_key, KEY)),
-    rule("pod-requirement-key", of_pod_requirements!(".key"), Text(is_label_key, KEY)),
+    rule("pod-affinity-topology-key", of_pod_terms!("topologyKey"), Text(is_label_key, NOT_LABEL_KEY)),
+    rule("pod-requirement-key", of_pod_requirements!(".key"), Text(is_label_key, NOT_LABEL_KEY)),
     rule(
         "pod-requirement-operator",
         of_pod_requirements!(".operator"),
@@ -138,7 +137,7 @@ fn toleration_value(place: &Place<'_, '_>, faults: &mut Faults<'_>) {
     let Some(text) = place.text() else { return };
     match place.beside("operator").as_str().unwrap_or_default() {
         "Exists" => faults.error(place, "must be empty with operator Exists"),
-        "Equal" | "" if !is_label_value(text) => faults.error(place, VALUE),
+        "Equal" | "" if !is_label_value(text) => faults.error(place, NOT_LABEL_VALUE),
         _ => {}
     }
 }

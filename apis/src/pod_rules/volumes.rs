@@ -3,9 +3,8 @@
 use serde_json::Value;
 
 use super::Judge::{Needed, Number, Other, Text, Word};
-use super::containers::DNS_LABEL;
 use super::{Faults, Place, Rule, resources, rule};
-use crate::names::is_dns_label;
+use crate::names::{NOT_DNS_LABEL, is_dns_label};
 use crate::objects::list_at;
 
 /// Sources of volumes. Of two, the second is refused.
@@ -54,7 +53,7 @@ pub(crate) const MOUNTED: &str = "mount-volume";
 /// The rules.
 pub(super) const RULES: &[Rule] = &[
     rule("volume-name-missing", &["spec.volumes[].name"], Needed("a volume needs a name")),
-    rule("volume-name", &["spec.volumes[].name"], Text(is_dns_label, DNS_LABEL)),
+    rule("volume-name", &["spec.volumes[].name"], Text(is_dns_label, NOT_DNS_LABEL)),
     rule("volume-name-twice", &["spec.volumes[].name"], Other(name_twice)),
     rule("volume-sources", &["spec.volumes[]"], Other(sources)),
     rule("empty-dir-size", &["spec.volumes[].emptyDir.sizeLimit"], Other(resources::negative)),

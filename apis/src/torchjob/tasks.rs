@@ -168,9 +168,7 @@ fn completes(rule: &str, place: &Place<'_, '_>) -> bool {
 pub(super) fn check_commands(tasks: &[TaskSpec<'_>], findings: &mut Findings) {
     for task in tasks {
         let containers = at(task.spec, &["template"]).map(template::containers).unwrap_or_default();
-        for (n, container) in containers.iter().enumerate() {
-            shell::check(container, &format!("{PATH}.{}.template.spec.containers[{n}]", task.key), findings);
-        }
+        shell::check(containers, &format!("{PATH}.{}.template", task.key), |_| true, findings);
     }
 }
 

@@ -51,18 +51,11 @@ fn progress(job: &Job, spec: &JobSpec) -> Vec<Event> {
     if job.phase == Phase::Running || running >= wanted {
         let workers = spec.groups.first().and_then(|group| share.groups.get(&group.name)).map(Vec::len);
         let workers = workers.filter(|_| job.holding.gated).unwrap_or(wanted);
-        reconcile::show(
-            job,
-            Phase::Running,
-            reconcile::with_trouble(job, format!("its number of workers is {workers}")),
-            &mut events,
-        );
+        let runs = reconcile::with_trouble(job, format!("its number of workers is {workers}"));
+        reconcile::show(job, Phase::Running, runs, &mut events);
     } else {
-        let waits = match &job.unschedulable {
-            Some((_, why)) => format!("waiting for nodes: {why}"),
-            None => "waiting until its workers run".to_owned(),
-        };
-        reconcile::show(job, Phase::Pending, reconcile::with_trouble(job, waits), &mut events);
+        let waits = reconcile::waiting_for(job, "waiting until its workers run");
+        reconcile::show(job, Phase::Pending, waits, &mut events);
     }
     events
 }

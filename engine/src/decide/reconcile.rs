@@ -258,13 +258,19 @@ fn said(job: &Job) -> Text {
 
 /// Returns what the pods of a job that waits lack: nodes, containers that can be created, or nothing but time.
 fn waiting_words(job: &Job) -> Text {
-    let awaits_nodes = job.spec_groups().any(|(spec, group)| !spec.once && !group.all_scheduled());
-    match &job.unschedulable {
-        Some((_, why)) => with_trouble(job, format!("waiting for nodes: {why}")),
-        None if !creation_trouble(job).is_empty() => creation_trouble(job),
-        None if awaits_nodes => Text::from("waiting for pods to be scheduled"),
-        None => Text::from("waiting for containers to start"),
+    let trouble = creation_trouble(job);
+    if job.unschedulable.is_none() && !trouble.is_empty() {
+        return trouble;
     }
+    let awaits_nodes = job.spec_groups().any(|(spec, group)| !spec.once && !group.all_scheduled());
+    let usual = if awaits_nodes { "waiting for pods to be scheduled" } else { "waiting for containers to start" };
+    waiting_for(job, usual)
+}
+
+/// Returns what a job waits for: nodes, in the scheduler's words, or else what is usual. Containers that cannot be created follow.
+pub(super) fn waiting_for(job: &Job, usual: &str) -> Text {
+    let nodes = job.unschedulable.as_ref().map(|(_, why)| format!("waiting for nodes: {why}"));
+    with_trouble(job, nodes.unwrap_or_else(|| usual.to_owned()))
 }
 
 /// Returns a message, followed by the containers that cannot be created, if any.

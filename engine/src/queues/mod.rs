@@ -407,8 +407,7 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
         let rests_until = pace.woken.map(|at| at.plus_ms(WAKE_MS)).unwrap_or_default();
         let earliest = now.plus_ms(if is_vain { WAKE_MS } else { 1 }).max(rests_until);
         pace.wake = decided.wake.map(|at| at.max(earliest));
-        pace.round = false;
-        state.queues.pace.last_round = Some(now);
+        (pace.round, pace.last_round) = (false, Some(now));
         waits = Some(decided.waits);
         let quiet_until = state.queues.pace.quiet_until.filter(|until| *until > now);
         state.queues.wake_at(quiet_until);

@@ -396,12 +396,12 @@ impl<'a> Inquiry<'a> {
 
     /// Returns how many pods a job needs at once, and what each requests; `None` where nothing but GPUs is judged.
     fn pods_and_needs(&self, asked: &Asked<'_>, wait: &Wait) -> Option<(u32, String)> {
-        let mut each = gpus_words(wait.width);
-        let mut others = self.filter.needs_words(&asked.needs)?.into_iter().peekable();
-        while let Some(other) = others.next() {
-            each.push_str(if others.peek().is_some() { ", " } else { " and " });
-            each.push_str(&other);
-        }
+        let gpus = gpus_words(wait.width);
+        let others = self.filter.needs_words(&asked.needs)?;
+        let each = match others.split_last() {
+            Some((last, others)) => format!("{} and {last}", [&[gpus], others].concat().join(", ")),
+            None => gpus,
+        };
         Some((wait.needs.checked_div(wait.width)?, each))
     }
 

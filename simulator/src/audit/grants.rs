@@ -111,7 +111,7 @@ impl Grants {
                     let Cell { group, index, node, .. } = &cell;
                     violations.push(format!("job {}: {group}-{index} was granted node {node}, {why}", name(job)));
                 }
-                let key = (cell.node.clone(), slot(&cell, interchanges));
+                let key = (cell.node.clone(), slot((&cell.job, &cell.group, cell.index), interchanges));
                 if since.is_none() && !interchanges {
                     self.used.remove(&key);
                 }
@@ -195,14 +195,11 @@ impl Grants {
 fn slot_of(pod: &Value) -> Option<String> {
     let registry = Registry::all();
     let found = registry.api_of(&registry.owner(pod)?)?.slot_of(pod)?;
-    let job = owner(pod).to_owned();
-    let cell = Cell { job, group: found.group.to_string(), index: found.index, node: String::new() };
-    Some(slot(&cell, label(pod, JOB).is_some()))
+    Some(slot((owner(pod), &found.group, found.index), label(pod, JOB).is_some()))
 }
 
 /// Returns the slot of a place; that of all pods of its group where another controller may exchange them.
-fn slot(cell: &Cell, interchanges: bool) -> String {
-    let Cell { job, group, index, .. } = cell;
+fn slot((job, group, index): (&str, &str, u32), interchanges: bool) -> String {
     if interchanges { format!("{job} {group}") } else { format!("{job} {group} {index}") }
 }
 
