@@ -15,7 +15,7 @@ pub(crate) struct Gpus {
     free: BTreeSet<usize>,
     held: BTreeMap<String, Vec<usize>>,
     /// Other runs of this machine cannot take these GPUs while they are held.
-    _claims: Vec<Claim>,
+    claims: Vec<Claim>,
 }
 
 /// GPUs that a run may take, by the environment it was started in.
@@ -85,7 +85,7 @@ impl Gpus {
 
     fn of(devices: Vec<String>, claims: Vec<Claim>) -> Self {
         let free = (0..devices.len()).collect();
-        Self { configured: true, devices, free, held: BTreeMap::new(), _claims: claims }
+        Self { configured: true, devices, free, held: BTreeMap::new(), claims }
     }
 
     /// Takes `count` GPUs that no other run of this machine has, the first ones first.
@@ -93,35 +93,51 @@ impl Gpus {
     /// # Errors
     /// When there are not as many; the message names those that are held, and by which process.
     pub(crate) fn claim(count: u32, visible: &VisibleGpus) -> Result<Self, String> {
+        let mut gpus = Self::of(Vec::new(), Vec::new());
+        gpus.claim_more(count, visible)?;
+        Ok(gpus)
+    }
+
+    /// Takes more GPUs until no pod has `count` of them, or no more are to be had. Returns the number of all.
+    ///
+    /// # Errors
+    /// When all together are fewer than `count`.
+    pub(crate) fn claim_more(&mut self, count: u32, visible: &VisibleGpus) -> Result<u32, String> {
         let wanted = usize::try_from(count).unwrap_or(usize::MAX);
-        let candidates = visible.candidates(count);
+        let own = u32::try_from(self.devices.len()).unwrap_or(u32::MAX);
+        let candidates = visible.candidates(count.saturating_add(own));
         if candidates.len() < wanted {
             let list = visible.devices.as_deref().unwrap_or_default();
             let there = candidates.len();
             return Err(format!("--gpus {count}: CUDA_VISIBLE_DEVICES=\"{list}\" allows {there}"));
         }
-        let (mut devices, mut claims, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+        self.configured = true;
+        let mut taken = Vec::new();
         for (device, on_machine) in &candidates {
-            if devices.len() == wanted {
+            if self.free.len() >= wanted {
                 break;
+            }
+            if self.devices.contains(device) {
+                continue;
             }
             match claim(&format!("gpu/{on_machine}")) {
                 Ok(Ok(one)) => {
-                    devices.push(device.clone());
-                    claims.push(one);
+                    self.free.insert(self.devices.len());
+                    self.devices.push(device.clone());
+                    self.claims.push(one);
                 }
                 Ok(Err(holder)) => taken.push(format!("GPU {on_machine} is held by {holder}")),
                 Err(error) => return Err(format!("--gpus {count}: GPU {on_machine} cannot be claimed: {error}")),
             }
         }
-        if devices.len() < wanted {
-            let (free, all) = (devices.len(), candidates.len());
+        if self.devices.len() < wanted {
+            let (free, all) = (self.devices.len(), candidates.len());
             return Err(format!(
                 "--gpus {count}: {free} of {all} GPUs are free: {}. Wait for their holder to end, or request fewer",
                 taken.join(", ")
             ));
         }
-        Ok(Self::of(devices, claims))
+        Ok(u32::try_from(self.devices.len()).unwrap_or(u32::MAX))
     }
 
     /// Returns whether there is a number of GPUs to allot from, be it 0.
@@ -194,6 +210,12 @@ mod tests {
         let own = format!("GPU {} is held by pid {}", name(0), std::process::id());
         assert!(error.starts_with("--gpus 2: 1 of 3 GPUs are free") && error.contains(&own), "{error}");
         assert_eq!(Gpus::claim(1, &three).unwrap().take("b", 1).unwrap(), [name(2)]);
+        let error = first.claim_more(4, &three).unwrap_err();
+        assert!(error.ends_with("allows 3"), "{error}");
+        assert_eq!(first.claim_more(1, &three), Ok(3), "one more, as pods have the others");
+        assert_eq!(first.claim_more(3, &three), Ok(3), "there are no more: the pods of the first job are waited for");
+        assert_eq!(first.take("c", 1).unwrap(), [name(2)]);
+        assert_eq!(first.take("d", 1), None);
         drop(first);
         assert!(Gpus::claim(3, &three).is_ok());
     }

@@ -35,6 +35,8 @@ pub(crate) struct Hub {
     pub(crate) directory: Arc<str>,
     /// Variables of this process that pods get; absent: all of them.
     pub(crate) inherited_variables: Option<Arc<[String]>>,
+    /// The environment that the pod's processes inherit instead of this one's.
+    pub(crate) environment: Option<Arc<[(String, String)]>>,
     pub(crate) reports: Sender<PodReport>,
     pub(crate) tail: Option<Arc<Tail>>,
     pub(crate) waker: Option<Waker>,
@@ -47,7 +49,10 @@ impl Hub {
     /// Returns the command that starts this binary for a pod: marked, with the environment that pods inherit.
     pub(crate) fn command(&self, namespace: &str, name: &str) -> Command {
         let mut command = Command::new(&self.program);
-        if let Some(inherited) = &self.inherited_variables {
+        if let Some(environment) = &self.environment {
+            command.env_clear();
+            command.envs(environment.iter().map(|(name, value)| (name, value)));
+        } else if let Some(inherited) = &self.inherited_variables {
             command.env_clear();
             command.envs(inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         }

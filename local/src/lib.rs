@@ -28,7 +28,7 @@
 //! | `clock` | the machine's time |
 //! | `last_words` | the end of a failed container's output, as its message |
 //! | `nearest` | near names of a program that is not there |
-//! | `claims` | what other runs of this machine must not take as well |
+//! | `claims`, `ports` | what other runs of this machine must not take as well |
 //! | `private` | who may read what a run writes |
 //! | `leftovers` | processes that an earlier run left |
 //! | `signals` | what supervisors and shims do not listen to |
@@ -61,6 +61,7 @@ mod objects;
 pub mod options;
 mod plan;
 mod pod;
+mod ports;
 mod private;
 pub mod processes;
 mod security;
@@ -83,7 +84,8 @@ pub use gpus::VisibleGpus;
 pub use last_words::of_file as last_output;
 pub use log_files::{log_file, log_run, newest_log};
 pub use nearest::{has_program, nearest_program};
-pub use options::{BackOff, Options, Output, PathIn, Peer, Peers, Prepare, Sink, Waker};
+pub use options::{BackOff, Options, Origin, OriginOf, Output, PathIn, Peer, Peers, PortOf, Prepare, Sink, Waker};
+pub use ports::Ports;
 pub use private::keep_files_private;
 pub use processes::Processes;
 pub use security::{Unhonoured, unhonoured};

@@ -54,6 +54,10 @@ pub struct Peer {
 /// Tells the place of a pod, where it has one. It must not call the runtime.
 pub type Peers = Arc<dyn Fn(&Value) -> Option<Peer> + Send + Sync>;
 
+/// Returns the port of this machine that stands for a port at which a pod's job serves its group; the same port where the job says so. For
+/// what it returned before it returns the same again. It must not call the runtime.
+pub type PortOf = Arc<dyn Fn(&Value, u16) -> u16 + Send + Sync>;
+
 /// Returns the path on this machine of a path in a container of a pod, where it has that container.
 pub type PathIn<'a> = dyn Fn(&str, &str) -> Option<PathBuf> + 'a;
 
@@ -78,6 +82,18 @@ impl Default for BackOff {
         Self { first_ms: 10_000, most_ms: 300_000, forget_ms: 600_000 }
     }
 }
+
+/// Where the job of a pod was submitted, by a process other than the runner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// Directory from which working directories of its containers are told.
+    pub workdir: PathBuf,
+    /// Environment that its processes inherit instead of the runner's: names and values.
+    pub environment: Arc<[(String, String)]>,
+}
+
+/// Returns where a pod's job was submitted; `None` of a job of the runner's own. It must not call the runtime.
+pub type OriginOf = Arc<dyn Fn(&Value) -> Option<Origin> + Send + Sync>;
 
 /// Settings of [`crate::Processes`].
 #[derive(Clone)]
@@ -109,6 +125,10 @@ pub struct Options {
     pub refuse_unhonoured: bool,
     /// Places of pods: those that have one get the environment that PyTorch reads. Absent: no pod gets it.
     pub peers: Option<Peers>,
+    /// Ports of the pods that have a place. Absent: they stay as they are written.
+    pub port_of: Option<PortOf>,
+    /// Origins of the pods of other users' processes. Absent: every pod is the runner's own.
+    pub origin_of: Option<OriginOf>,
     /// Prepares pods. Absent: none needs it.
     pub prepare: Option<Prepare>,
 }
@@ -130,6 +150,8 @@ impl Options {
             inherited_variables: None,
             refuse_unhonoured: false,
             peers: None,
+            port_of: None,
+            origin_of: None,
             prepare: None,
         }
     }

@@ -15,7 +15,7 @@ use crate::mounts::Mounts;
 use crate::names::Names;
 use crate::object_files::ObjectFiles;
 use crate::objects::Objects;
-use crate::options::Options;
+use crate::options::{Options, Peer};
 use crate::pod::{self, Pod, Resources};
 use crate::private::{self, Access};
 use crate::security::{self, Identity, Rights};
@@ -52,6 +52,8 @@ pub(crate) enum PlanError {
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
     pub(crate) options: &'a Options,
+    /// Directory that the pod's job was submitted from, where it is not the runner's.
+    pub(crate) workdir: Option<PathBuf>,
     pub(crate) objects: &'a Objects,
     pub(crate) names: &'a mut Names,
     pub(crate) gpus: &'a mut Gpus,
@@ -62,12 +64,22 @@ pub(crate) struct Planner<'a> {
 }
 
 /// Values that the containers of a pod share.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Shared<'a> {
     plan: &'a Plan,
     places: &'a [Place],
     /// The environment that PyTorch reads.
     torch: &'a [(String, String)],
+    group: Option<&'a Group<'a>>,
+}
+
+/// The pods that a pod trains with.
+struct Group<'a> {
+    peer: Peer,
+    /// Address of rank 0.
+    master: String,
+    /// The port of this machine that stands for a written one.
+    port_of: Box<dyn Fn(u16) -> u16 + 'a>,
 }
 
 /// Log file of a container: one per pod incarnation and restart in place.
@@ -120,11 +132,12 @@ impl Planner<'_> {
             main: Vec::new(),
         };
         let visible = self.devices(&pod)?;
-        let torch = self.torch(object, &metadata.namespace);
+        let group = self.group(object, &metadata.namespace);
+        let torch = group.as_ref().map(|group| torch::variables(&group.peer, &group.master)).unwrap_or_default();
         let planned = (|| {
             for (n, container) in pod.spec.init_containers.iter().chain(&pod.spec.containers).enumerate() {
                 let refuse = |message| PlanError::Container { name: container.name.clone(), message };
-                let shared = Shared { plan: &plan, places: &places, torch: &torch };
+                let shared = Shared { plan: &plan, places: &places, torch: &torch, group: group.as_ref() };
                 let made = self.container(&pod, shared, container, visible[n].as_deref()).map_err(refuse)?;
                 if n < pod.spec.init_containers.len() { plan.init.push(made) } else { plan.main.push(made) }
             }
@@ -150,7 +163,7 @@ impl Planner<'_> {
     fn container(
         &mut self,
         pod: &Pod,
-        Shared { plan, places, torch }: Shared<'_>,
+        Shared { plan, places, torch, group }: Shared<'_>,
         container: &pod::Container,
         visible: Option<&str>,
     ) -> Result<Container, String> {
@@ -186,8 +199,11 @@ impl Planner<'_> {
         let scope = ReferenceContext { pod, objects: self.objects, pod_ip: &plan.pod_ip, host_ip: &plan.host_ip };
         let mut env = environment::of_container(scope, container, &given, self.names)?;
         let mounts = Mounts::of(container, places);
-        for (_, value) in &mut env {
+        for (name, value) in &mut env {
             *value = mounts.rewrite(value);
+            if let Some(Group { master, port_of, .. }) = group {
+                *value = torch::with_port(name, value, master, port_of);
+            }
         }
 
         let lookup = |name: &str| env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
@@ -195,7 +211,11 @@ impl Planner<'_> {
         let mut before = String::new();
         for arg in words() {
             let expanded = expand(arg, lookup);
-            argv.push(mounts.rewrite(&self.names.rewrite_arg(&metadata.namespace, &before, &expanded)));
+            let arg = mounts.rewrite(&self.names.rewrite_arg(&metadata.namespace, &before, &expanded));
+            argv.push(match group {
+                Some(Group { master, port_of, .. }) => torch::with_ports(&arg, master, port_of),
+                None => arg,
+            });
             before = expanded;
         }
         let error_file = lookup(ERROR_FILE).map_or(error_file, PathBuf::from);
@@ -228,15 +248,18 @@ impl Planner<'_> {
         })
     }
 
-    /// The environment that PyTorch reads, for a pod that has a place among others.
-    fn torch(&mut self, object: &Value, namespace: &str) -> Vec<(String, String)> {
-        let Some(peer) = self.options.peers.as_ref().and_then(|peers| peers(object)) else { return Vec::new() };
-        let master = self.names.address(namespace, &peer.master);
-        torch::variables(&peer, &master.to_string())
+    /// The pods that a pod trains with, where it has a place among others.
+    fn group<'o>(&mut self, object: &'o Value, namespace: &str) -> Option<Group<'o>> {
+        let peer = self.options.peers.as_ref().and_then(|peers| peers(object))?;
+        let master = self.names.address(namespace, &peer.master).to_string();
+        let port_of = self.options.port_of.clone();
+        let port_of = Box::new(move |port| port_of.as_ref().map_or(port, |port_of| port_of(object, port)));
+        Some(Group { peer, master, port_of })
     }
 
     fn workdir(&self, wanted: &str) -> PathBuf {
-        let base = self.options.workdir.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+        let of_runner = || self.options.workdir.clone().or_else(|| std::env::current_dir().ok());
+        let base = self.workdir.clone().or_else(of_runner).unwrap_or_default();
         base.join(wanted)
     }
 
@@ -342,7 +365,8 @@ mod tests {
     fn plan_with(options: &Options, gpus: &mut Gpus, object: &Value) -> (Result<Plan, PlanError>, Vec<String>) {
         let (objects, mut names) = (Objects::default(), Names::new(64));
         let (files, warnings) = (Vec::new(), Vec::new());
-        let mut planner = Planner { options, objects: &objects, names: &mut names, gpus, files, warnings };
+        let mut planner =
+            Planner { options, workdir: None, objects: &objects, names: &mut names, gpus, files, warnings };
         let plan = planner.plan(object);
         (plan, planner.warnings)
     }

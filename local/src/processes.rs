@@ -130,6 +130,7 @@ impl Processes {
             program: options.supervisor_program.clone(),
             directory,
             inherited_variables: options.inherited_variables.as_deref().map(Arc::from),
+            environment: None,
             reports: reports_in,
             tail: options.log_sink.clone().map(|sink| Arc::new(Tail::new(sink))),
             waker: options.waker.clone(),
@@ -229,6 +230,16 @@ impl Processes {
         }
     }
 
+    /// Claims GPUs until `count` of this machine's are free for the next pods. Returns the number that this run has then, those that
+    /// pods have included.
+    ///
+    /// # Errors
+    /// When fewer are free on this machine. Those that were are claimed.
+    pub fn claim_gpus(&self, count: u32) -> Result<u32, Error> {
+        let inner = &mut *self.lock();
+        inner.gpus.claim_more(count, &inner.options.visible_gpus).map_err(Error::Gpus)
+    }
+
     /// Starts a program in a container: with its environment, working directory, user and mounts. It ends with the pod. Returns once it runs.
     ///
     /// # Errors
@@ -307,9 +318,12 @@ impl Inner {
         if self.pods.contains_key(uid) {
             return;
         }
-        let Some(hub) = self.hub.clone() else { return };
+        let Some(mut hub) = self.hub.clone() else { return };
+        let origin = self.options.origin_of.as_ref().and_then(|origin_of| origin_of(object));
+        hub.environment = origin.as_ref().map(|origin| Arc::clone(&origin.environment));
         let mut planner = Planner {
             options: &self.options,
+            workdir: origin.map(|origin| origin.workdir),
             objects: &self.objects,
             names: &mut self.names,
             gpus: &mut self.gpus,

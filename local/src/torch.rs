@@ -1,12 +1,16 @@
-//! The environment that PyTorch reads to find its peers, for pods without one of their own.
+//! The environment that PyTorch reads to find its peers, for pods without one of their own, and the ports in that of any pod.
 //!
-//! Owns the names of the variables. One pod is one process here: what `torchrun` starts below it gets values of its own from it.
+//! Owns the names of the variables, and which words hold a port at which rank 0 serves the group. One pod is one process here: what
+//! `torchrun` starts below it gets values of its own from it.
 //! Tests: at the end.
 
 use crate::options::Peer;
 
-/// Port at which the program of rank 0 serves the group: PyTorch's own default. Every pod has an address of its own.
+/// Port at which the program of rank 0 serves the group: PyTorch's own default.
 const MASTER_PORT: &str = "29500";
+
+/// Variables that hold such a port and nothing else.
+const PORTS: [&str; 2] = ["MASTER_PORT", "PET_MASTER_PORT"];
 
 /// Option of the launcher with which each pod is alone.
 const STANDALONE: &str = "--standalone";
@@ -43,6 +47,33 @@ pub(crate) fn of_command<'a>(
     variables.iter().filter(|(name, _)| !(alone && name.starts_with(OF_LAUNCHER))).cloned().collect()
 }
 
+/// Replaces the port of rank 0 in the value of a variable; `master` is its address.
+pub(crate) fn with_port(name: &str, value: &str, master: &str, port_of: &dyn Fn(u16) -> u16) -> String {
+    match value.parse() {
+        Ok(port) if PORTS.contains(&name) => port_of(port).to_string(),
+        _ => with_ports(value, master, port_of),
+    }
+}
+
+/// Replaces the ports that follow the address of rank 0 in a text.
+pub(crate) fn with_ports(text: &str, master: &str, port_of: &dyn Fn(u16) -> u16) -> String {
+    let mut parts = text.split(master);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for after in parts {
+        let whole = !out.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+        out.push_str(master);
+        let digits = after.strip_prefix(':').filter(|_| whole).unwrap_or_default();
+        let digits = &digits[..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len())];
+        match digits.parse() {
+            Ok(port) => {
+                out.push_str(&format!(":{}{}", port_of(port), &after[1 + digits.len()..]));
+            }
+            Err(_) => out.push_str(after),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +101,28 @@ mod tests {
             let found = names(words);
             assert!(found.iter().all(|one| !one.starts_with("PET_")), "{found:?}");
             assert!(found.iter().any(|one| one == "RANK=1"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn ports_of_rank_0_are_replaced_wherever_they_stand() {
+        let port_of = |port: u16| if port == 2222 { port } else { port + 1 };
+        for (name, value, want) in [
+            ("MASTER_PORT", "29500", "29501"),
+            ("PET_MASTER_PORT", "29500", "29501"),
+            ("MASTER_PORT", "2222", "2222"),
+            ("MASTER_PORT", "none", "none"),
+            ("OTHER_PORT", "29500", "29500"),
+            ("PET_RDZV_ENDPOINT", "127.9.0.1:29400", "127.9.0.1:29401"),
+            ("HOSTS", "127.9.0.1:80,127.9.0.2:80,127.9.0.1:2222", "127.9.0.1:81,127.9.0.2:80,127.9.0.1:2222"),
+            ("URL", "tcp://127.9.0.1:23456/x:1", "tcp://127.9.0.1:23457/x:1"),
+            ("A", "127.9.0.1", "127.9.0.1"),
+            ("A", "127.9.0.1:", "127.9.0.1:"),
+            ("A", "127.9.0.1:70000", "127.9.0.1:70000"),
+            ("A", "127.9.0.11:80", "127.9.0.11:80"),
+            ("A", "1127.9.0.1:80", "1127.9.0.1:80"),
+        ] {
+            assert_eq!(with_port(name, value, "127.9.0.1", &port_of), want, "{name}={value}");
         }
     }
 }
