@@ -2,8 +2,7 @@
 //!
 //! Owns the names of our own annotations. It must not know what any kind of object means, nor which APIs are served. Tests: at the end of this file.
 
-use std::collections::BTreeMap;
-
+use model::fact::EndRequest;
 use model::{FieldError, Incarnation, JobFact, JobKey, Mirror, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
 use serde_json::{Map, Value, json};
 
@@ -112,12 +111,15 @@ pub fn incarnation(object: &Value) -> Incarnation {
     Incarnation(annotation(object, INCARNATION).and_then(|n| n.parse().ok()).unwrap_or_default())
 }
 
-/// Reads a job object's metadata, mirror and progress, but for annotations that end it and finalizers.
+/// Annotation by which a user stops a job of any API, with the reason for its value.
+pub const STOP: &str = "trainyard.dev/stop";
+
+/// Reads a job object's metadata, mirror and progress, but for an API's own annotations that end it, and finalizers.
 pub fn job_fact(object: &Value) -> JobFact {
     JobFact {
         rv: resource_version(object),
         deleting: deleting_at(object).is_some(),
-        end_requests: BTreeMap::new(),
+        end_requests: annotation(object, STOP).map(|why| (EndRequest::Stopped, Text::from(why))).into_iter().collect(),
         end_annotated: true,
         mirror: mirror_stamp(object),
         finalizers: Vec::new(),

@@ -116,11 +116,12 @@ pub(crate) fn cause_of_pods(job: &Job, lead: &str, found: &[(SlotId, CauseKind)]
 /// Returns the cause that an end request on the job is.
 pub(crate) fn cause_of_end_request(request: EndRequest, value: &str) -> Cause {
     let what = match request {
-        EndRequest::Preempted => "preempted",
-        EndRequest::Failed => "failed",
-        EndRequest::NodeFailed => "failed by its node",
+        EndRequest::Preempted => "marked as preempted",
+        EndRequest::Failed => "marked as failed",
+        EndRequest::NodeFailed => "marked as failed by its node",
+        EndRequest::Stopped => "stopped by its user",
     };
-    let message = if value.is_empty() { format!("marked as {what}") } else { format!("marked as {what}: {value}") };
+    let message = if value.is_empty() { what.to_owned() } else { format!("{what}: {value}") };
     Cause { kind: CauseKind::EndRequested(request), slots: Vec::new(), message: Text::from(message) }
 }
 

@@ -236,6 +236,8 @@ pub enum EndRequest {
     Failed,
     /// End as failed by its node.
     NodeFailed,
+    /// End as failed, because its user stops it.
+    Stopped,
 }
 
 /// The job object's spec, translated.

@@ -21,17 +21,19 @@ const MARKS: [(EndRequest, [&str; 2]); 3] = [
 /// Reads a job object's metadata and the stamp of its mirror.
 pub(super) fn job_fact(object: &Value) -> JobFact {
     let companion = Companion::of(object);
+    let fact = objects::job_fact(object);
     let marks = MARKS
         .iter()
         .filter_map(|(request, keys)| {
             let key = keys.iter().find(|key| is_present(object, key) && !companion.covers(key))?;
             Some((*request, Text::from(annotation(object, key).unwrap_or_default())))
         })
+        .chain(fact.end_requests)
         .collect::<BTreeMap<_, _>>();
     JobFact {
         end_requests: marks,
         end_annotated: companion.uid.is_some_and(|uid| text_at(object, &["metadata", "uid"]) == Some(uid)),
-        ..objects::job_fact(object)
+        ..fact
     }
 }
 

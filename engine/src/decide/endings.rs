@@ -38,10 +38,15 @@ pub(super) fn proceed(job: &Job, phase: Phase) -> Vec<Event> {
 pub(super) fn requested(job: &Job, spec: &JobSpec, request: EndRequest, value: &str) -> Vec<Event> {
     let phase = match request {
         EndRequest::Preempted => Phase::Preempted,
-        EndRequest::Failed => Phase::Failed,
+        EndRequest::Failed | EndRequest::Stopped => Phase::Failed,
         EndRequest::NodeFailed => Phase::NodeFailed,
     };
-    end(job, spec, phase, cause_of_end_request(request, value))
+    let clean = match spec.clean(phase) {
+        // What was stopped does not run on.
+        CleanPodPolicy::None if request == EndRequest::Stopped => CleanPodPolicy::Running,
+        policy => policy,
+    };
+    end_with(job, spec, phase, cause_of_end_request(request, value), clean)
 }
 
 /// Returns true if the time limit has passed.
@@ -182,7 +187,11 @@ pub(super) fn by_policy(
 
 /// Ends the job in this phase.
 pub(super) fn end(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause) -> Vec<Event> {
-    let (clean, live_only) = match spec.clean(phase) {
+    end_with(job, spec, phase, cause, spec.clean(phase))
+}
+
+fn end_with(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause, policy: CleanPodPolicy) -> Vec<Event> {
+    let (clean, live_only) = match policy {
         CleanPodPolicy::All => (true, false),
         CleanPodPolicy::Running => (true, true),
         CleanPodPolicy::None => (false, false),

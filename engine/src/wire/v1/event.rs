@@ -186,6 +186,7 @@ pub(super) enum EndRequest {
     Preempted,
     Failed,
     NodeFailed,
+    Stopped,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use apis::demand::QUEUE;
-use apis::objects::{MARKED_FOR, STATE};
+use apis::objects::{MARKED_FOR, STATE, STOP};
 use apis::{JobApi, Registry, Resource};
 use engine::{Record, Scope};
 use model::json::{merge_patch, merge_patch_of};
@@ -150,7 +150,7 @@ impl Manifests {
 
     /// Returns the annotation that asks for the end of a job, if its API has one.
     pub(super) fn end_annotation(&self, request: model::fact::EndRequest) -> Option<&'static str> {
-        ["Preempted", "Failed", "NodeFail"].into_iter().find(|name| {
+        ["Preempted", "Failed", "NodeFail", STOP].into_iter().find(|name| {
             let object = json!({"metadata": {"annotations": {*name: ""}}});
             self.api.job_fact(&object).end_requests.contains_key(&request)
         })
