@@ -18,6 +18,9 @@ pub(crate) const MASTER: &str = "master";
 /// Maximum number of names listed for one that does not exist.
 const MAX_LISTED: usize = 10;
 
+/// Word for a job whose object is gone, instead of a phase.
+pub(crate) const DELETED: &str = "Deleted";
+
 /// Returns namespace and name of a job as a user writes it.
 pub(crate) fn split(job: &str) -> (&str, &str) {
     job.split_once('/').unwrap_or(("default", job))
@@ -59,8 +62,11 @@ fn same_name(one: &JobKey, other: &JobKey) -> bool {
 /// When there is none, or several without a name; the message lists those that there are.
 pub(crate) fn find(state: &State, wanted: Option<&str>) -> Result<JobKey, Failure> {
     let present = all(state, false);
-    let jobs = if present.is_empty() { all(state, true) } else { present };
-    pick(&jobs, wanted)
+    if present.is_empty() {
+        return pick(&all(state, true), wanted);
+    }
+    // One that was deleted is meant where it is named.
+    pick(&present, wanted).or_else(|failure| wanted.and(pick(&all(state, true), wanted).ok()).ok_or(failure))
 }
 
 /// The same, among these jobs.
@@ -178,7 +184,11 @@ impl Row {
         nodes.dedup();
         Some(Self {
             key: key.clone(),
-            phase: if word.is_empty() { "not started".to_owned() } else { word.to_owned() },
+            phase: match word {
+                _ if job.gone => DELETED.to_owned(),
+                "" => "not started".to_owned(),
+                word => word.to_owned(),
+            },
             ready: job.groups.values().map(|group| group.counters.active).sum(),
             replicas: groups().map(|group| group.replicas).fold(0, u32::saturating_add),
             restarts: job.groups.values().map(|group| group.charged).sum::<u32>()

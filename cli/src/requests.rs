@@ -4,12 +4,14 @@
 //! it is. A request is renamed into place, so that half of one is never read. `commands::run` carries it out. Tests:
 //! `tests/local/control.rs`.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use model::JobKey;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::commands::run::data_dir::holder;
 use crate::jobs;
@@ -62,6 +64,13 @@ impl Target {
 pub(crate) enum Request {
     /// End, as with Ctrl-C.
     Stop,
+    /// End a job as stopped: it is kept.
+    StopJob {
+        /// The job.
+        job: Target,
+        /// Why, in words; may be empty.
+        why: String,
+    },
     /// Delete a job.
     Delete {
         /// The job.
@@ -83,6 +92,8 @@ pub(crate) enum Request {
         /// False resumes it.
         suspend: bool,
     },
+    /// Run manifests as well, as jobs of the process that asks.
+    Submit(Submission),
     /// Run a job again that has ended.
     Rerun {
         /// The job.
@@ -92,6 +103,46 @@ pub(crate) enum Request {
     },
 }
 
+impl Request {
+    /// Returns the job that is to be changed.
+    pub(crate) fn job(&self) -> Option<&Target> {
+        match self {
+            Self::StopJob { job, .. }
+            | Self::Delete { job }
+            | Self::Scale { job, .. }
+            | Self::Suspend { job, .. }
+            | Self::Rerun { job, .. } => Some(job),
+            Self::Stop | Self::Submit(_) => None,
+        }
+    }
+}
+
+/// Manifests for a run, and what they need of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Submission {
+    /// The objects.
+    pub(crate) manifests: Vec<Value>,
+    /// Jobs that have ended and are unchanged run again.
+    pub(crate) rerun: bool,
+    /// A job whose name is taken by one that has not ended gets a number.
+    pub(crate) numbered: bool,
+    /// GPUs that the run must have for it; absent where none were asked for.
+    pub(crate) gpus: Option<u32>,
+    /// Directory in which its programs start.
+    pub(crate) workdir: PathBuf,
+    /// Environment that its programs inherit.
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+/// A job that a run has taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Submitted {
+    /// Its name.
+    pub(crate) job: Target,
+    /// Its uid.
+    pub(crate) uid: String,
+}
+
 /// Answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Answer {
@@ -99,11 +150,32 @@ pub(crate) struct Answer {
     pub(crate) done: bool,
     /// In words.
     pub(crate) message: String,
+    /// The jobs that were taken, for a submission.
+    #[serde(default)]
+    pub(crate) jobs: Vec<Submitted>,
+}
+
+impl Answer {
+    /// Returns the answer that something was done.
+    pub(crate) fn done(message: String) -> Self {
+        Self { done: true, message, jobs: Vec::new() }
+    }
+
+    /// Returns the answer that it was not.
+    pub(crate) fn refused(message: String) -> Self {
+        Self { done: false, message, jobs: Vec::new() }
+    }
 }
 
 /// Returns the folder of a data directory.
 pub(crate) fn folder(data_dir: &Path) -> PathBuf {
     data_dir.join(FOLDER)
+}
+
+/// Returns the time at which a request was written, by the name of its file or of its answer's.
+pub(crate) fn asked_at(path: &Path) -> Option<SystemTime> {
+    let (since, _) = path.file_stem()?.to_str()?.split_once('-')?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_micros(since.parse().ok()?))
 }
 
 /// Writes a file that appears as a whole.
@@ -113,24 +185,28 @@ pub(crate) fn write(path: &Path, content: &impl Serialize) -> Result<(), Failure
     fs::write(&draft, serde_json::to_vec(content)?).and_then(|()| fs::rename(&draft, path)).map_err(failed)
 }
 
-/// Asks the run that has a data directory open, and waits for its answer. Returns what was done; `None` if the run ended and did not
-/// see the request.
+/// Asks the run that has a data directory open, and waits for its answer. Returns the answer of what was done; `None` if the run ended
+/// and did not see the request.
 ///
 /// # Errors
 /// When the run ends after it took the request, and when what was asked cannot be done.
-pub(crate) fn ask(data_dir: &Path, request: &Request) -> Result<Option<String>, Failure> {
+pub(crate) fn ask(data_dir: &Path, request: &Request) -> Result<Option<Answer>, Failure> {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_micros();
     let path = folder(data_dir).join(format!("{since:020}-{}.{REQUEST}", std::process::id()));
     let answer = path.with_extension(ANSWER);
     local::keep_files_private();
+    // The run may not have come to it.
+    let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder(data_dir));
     write(&path, request)?;
+    let asked = holder(data_dir);
     loop {
         // Asked first: an answer that was written last is then there.
-        let is_live = holder(data_dir).is_some();
+        let now = holder(data_dir);
+        let is_live = now.is_some() && (now == asked || path.exists());
         if let Ok(bytes) = fs::read(&answer) {
             let _ = fs::remove_file(&answer);
-            let Answer { done, message } = serde_json::from_slice(&bytes)?;
-            return if done { Ok(Some(message)) } else { Err(Failure::missing(message)) };
+            let answer: Answer = serde_json::from_slice(&bytes)?;
+            return if answer.done { Ok(Some(answer)) } else { Err(Failure::missing(answer.message)) };
         }
         if !is_live {
             return match fs::remove_file(&path) {

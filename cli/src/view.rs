@@ -11,11 +11,11 @@ pub(crate) mod table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use apis::{Registry, Resource};
-use engine::explain;
-use model::{JobKey, Phase, Timestamp};
-use serde_json::Value;
+use apis::Registry;
+use engine::{State, explain};
+use model::{ContainerState, JobKey, Phase, PodFact, PodPhase, Timestamp};
 
+use crate::columns::counted;
 use crate::out::{self, Failure, Stream};
 use embedded::Session;
 
@@ -23,7 +23,7 @@ use self::screen::Screen;
 use self::step::Step;
 use self::table::Row;
 
-pub(crate) use self::closing::{Place, blocks, deleted};
+pub(crate) use self::closing::{Place, blocks, deleted, failures};
 
 /// Maximum number of lines of the table, however high the terminal is.
 const MAX_LINES: usize = 22;
@@ -65,14 +65,21 @@ pub(crate) struct Audience {
 pub(crate) struct Progress {
     screen: Screen,
     audience: Audience,
+    registry: Registry,
+    /// Uids of the jobs to tell of; absent: all.
+    only: Option<BTreeSet<String>>,
+    /// Uids of jobs that are not told of.
+    except: BTreeSet<String>,
     start: Timestamp,
     phases: BTreeMap<JobKey, (Phase, model::Text)>,
-    /// Name and words of each pod, by uid.
-    pods: BTreeMap<String, (String, String)>,
+    /// Pods by uid.
+    pods: BTreeMap<String, PodLine>,
     /// Rejections of the API that were printed already.
     refusals: BTreeMap<JobKey, Vec<String>>,
     /// Jobs whose default limit of restarts was printed.
     limited: BTreeSet<JobKey>,
+    /// The question that stands below the table.
+    question: Option<&'static str>,
     /// The table as it stands on the screen, line by line.
     shown: Vec<String>,
 }
@@ -83,13 +90,34 @@ impl Progress {
         Self {
             screen: Screen::of(audience.stream),
             audience,
+            registry: Registry::all(),
+            only: None,
+            except: BTreeSet::new(),
             start,
             phases: BTreeMap::new(),
             pods: BTreeMap::new(),
             refusals: BTreeMap::new(),
             limited: BTreeSet::new(),
+            question: None,
             shown: Vec::new(),
         }
+    }
+
+    /// Tells of some jobs only, by uid.
+    pub(crate) fn only(&mut self, uids: impl IntoIterator<Item = String>) {
+        self.only.get_or_insert_default().extend(uids);
+    }
+
+    /// Leaves out some jobs, by uid.
+    pub(crate) fn except(&mut self, uids: impl IntoIterator<Item = String>) {
+        self.except.extend(uids);
+    }
+
+    /// Leaves out the pods that have ended by now: they are of earlier runs.
+    pub(crate) fn begin(&mut self, state: &State) {
+        let mut pods = self.pods_of(state);
+        pods.retain(|_, pod| pod.has_ended);
+        self.pods = pods;
     }
 
     /// Returns the form of progress.
@@ -99,35 +127,55 @@ impl Progress {
 
     /// Takes in the jobs' changes since the last call. Returns those that are to be told.
     pub(crate) fn take_steps(&mut self, session: &mut Session) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for step in session.take_steps() {
-            let key = &step.job;
-            // A job that was deleted is New again. How it ended stands.
-            if step.phase == Phase::New {
-                continue;
-            }
-            // While a job waits, a change of its reason is reported as well.
-            let waits = matches!(step.phase, Phase::Pending | Phase::Creating);
-            let shown = (step.phase, if waits { step.message.clone() } else { model::Text::from("") });
-            if self.phases.insert(key.clone(), shown.clone()) == Some(shown) {
-                continue;
-            }
-            steps.push(Step::phase(key, session.phase_word(key, step.phase), &step.message));
+        let steps = session.take_steps();
+        steps.iter().filter_map(|step| self.step(&step.job, step.phase, &step.message)).collect()
+    }
+
+    /// Takes in the phase of a job. Returns what is to be told of it.
+    fn step(&mut self, key: &JobKey, phase: Phase, message: &model::Text) -> Option<Step> {
+        // A job that was deleted is New again. How it ended stands.
+        if phase == Phase::New || !self.is_wanted(key) {
+            return None;
         }
-        steps
+        // While a job waits, a change of its reason is reported as well.
+        let waits = matches!(phase, Phase::Pending | Phase::Creating);
+        let shown = (phase, if waits { message.clone() } else { model::Text::from("") });
+        let is_known = self.phases.insert(key.clone(), shown.clone()) == Some(shown);
+        (!is_known).then(|| Step::phase(key, phase_word(&self.registry, key, phase), message))
+    }
+
+    fn is_wanted(&self, key: &JobKey) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(&*key.uid.0)) && !self.except.contains(&*key.uid.0)
+    }
+
+    /// Returns the jobs that exist and are to be told of.
+    fn jobs(&self, state: &State) -> Vec<(JobKey, Phase)> {
+        let mut jobs = embedded::jobs_of(state, &self.registry);
+        jobs.retain(|(key, _)| self.is_wanted(key));
+        jobs
     }
 
     /// Tells the changes since the last call.
     pub(crate) fn update(&mut self, session: &mut Session, now: Timestamp) {
-        let mut steps = self.take_steps(session);
-        let mut pods = BTreeMap::new();
-        for pod in session.cluster().objects_of(&Resource::new("v1", "Pod")) {
-            let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
-            let name = format!("{}/{}", text("/metadata/namespace"), text("/metadata/name"));
-            pods.insert(text("/metadata/uid").to_owned(), (name, pod_words(&pod)));
+        let steps = self.take_steps(session);
+        self.show(session.operator.state(), steps, now);
+    }
+
+    /// Tells the changes since the last call, of jobs that another process runs.
+    pub(crate) fn follow(&mut self, state: &State, now: Timestamp) {
+        let mut steps = Vec::new();
+        for (key, phase) in self.jobs(state) {
+            let job = state.job(&key);
+            let message = job.and_then(|job| job.milestones.back().map(|last| last.message.clone()));
+            steps.extend(self.step(&key, phase, &message.unwrap_or_default()));
         }
-        for (uid, (name, words)) in &pods {
-            let old = self.pods.get(uid).map(|(_, words)| words);
+        self.show(state, steps, now);
+    }
+
+    fn show(&mut self, state: &State, mut steps: Vec<Step>, now: Timestamp) {
+        let pods = self.pods_of(state);
+        for (uid, PodLine { name, words, .. }) in &pods {
+            let old = self.pods.get(uid).map(|pod| &pod.words);
             if old != Some(words) {
                 steps.push(Step::pod(name, words));
                 if words.contains(CONFIG_ERROR) && !old.is_some_and(|old| old.contains(CONFIG_ERROR)) {
@@ -136,25 +184,44 @@ impl Progress {
             }
         }
         self.pods = pods;
-        for (key, phase) in session.jobs() {
-            let refusals = session.operator.state().job(&key).map(|job| explain::refusals(&job)).unwrap_or_default();
-            if !refusals.is_empty() && self.refusals.get(&key) != Some(&refusals) {
-                steps.push(Step::job(&key, &refusals.join("; ")));
+        let jobs = self.jobs(state);
+        for (key, phase) in &jobs {
+            let refusals = state.job(key).map(|job| explain::refusals(&job)).unwrap_or_default();
+            if !refusals.is_empty() && self.refusals.get(key) != Some(&refusals) {
+                steps.push(Step::job(key, &refusals.join("; ")));
                 steps.push(Step::advice(&format!("only another spec changes that: {WHAT_TO_DO}")));
             }
-            // A job that ended in an earlier run tells nothing; one that ended since the last update still does.
-            let runs_here = !phase.is_terminal() || self.phases.contains_key(&key);
-            let limit = if runs_here { default_limit(session, &key) } else { None };
+            let limit = if self.runs_here(key, *phase) { default_limit(state, key) } else { None };
             if let Some(words) = limit.filter(|_| self.limited.insert(key.clone())) {
-                steps.push(Step::job(&key, &words));
+                steps.push(Step::job(key, &words));
             }
-            self.refusals.insert(key, refusals);
+            self.refusals.insert(key.clone(), refusals);
         }
         let shows = self.audience.form == Form::Text && self.screen.is_live();
-        let table = if shows { self.table(session, now) } else { Vec::new() };
+        let mut table = if shows { self.table(state, &jobs, now) } else { Vec::new() };
+        table.extend(self.question.filter(|_| shows || self.screen.is_live()).map(|question| self.asked(question)));
         if !steps.is_empty() || table != self.shown {
             self.tell(&steps, now, table);
         }
+    }
+
+    /// A job that ended in an earlier run tells nothing; one that ended since the last update still does.
+    fn runs_here(&self, key: &JobKey, phase: Phase) -> bool {
+        !phase.is_terminal() || self.phases.contains_key(key)
+    }
+
+    /// Returns the pods of the jobs that are told of, by uid.
+    fn pods_of(&self, state: &State) -> BTreeMap<String, PodLine> {
+        let mut pods = BTreeMap::new();
+        // Pods of a job that was deleted are still being stopped.
+        let told = |key: &JobKey, gone: bool| self.is_wanted(key) && (!gone || self.phases.contains_key(key));
+        let jobs = state.jobs.summaries().filter(|(key, job)| job.known && told(key, job.gone));
+        for (key, job) in jobs.filter_map(|(key, _)| Some((key, state.job(key)?))) {
+            for pod in job.pods.values() {
+                pods.insert(pod.fact.uid.0.to_string(), PodLine::of(key, &pod.fact));
+            }
+        }
+        pods
     }
 
     /// Tells something above the table.
@@ -215,6 +282,24 @@ impl Progress {
         self.screen = Screen::of(self.audience.stream);
     }
 
+    /// Shows a question below everything until it is answered, or takes it away.
+    pub(crate) fn ask(&mut self, question: Option<&'static str>) {
+        if self.screen.is_live() {
+            let mut table = self.shown.clone();
+            table.truncate(table.len().saturating_sub(usize::from(self.question.is_some())));
+            table.extend(question.map(|question| self.asked(question)));
+            self.question = question;
+            self.replace("", table);
+        } else if let Some(question) = question {
+            self.say(question);
+        }
+    }
+
+    /// Returns a question as a line of the table.
+    fn asked(&self, question: &str) -> String {
+        self.screen.paint(BOLD, &console::truncate_str(question, self.screen.size().1, "…"))
+    }
+
     /// Leaves the screen as it is: what comes next is printed below.
     pub(crate) fn finish(&mut self) {
         self.replace("", Vec::new());
@@ -243,8 +328,8 @@ impl Progress {
     }
 
     /// Returns the jobs that ended and were deleted since, with the phases that they ended in.
-    pub(crate) fn deleted<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = (&'a JobKey, Phase)> {
-        let is_known = |key: &JobKey| session.operator.state().job(key).is_some_and(|job| job.known);
+    pub(crate) fn deleted<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (&'a JobKey, Phase)> {
+        let is_known = |key: &JobKey| state.job(key).is_some_and(|job| job.known);
         let ended = self.phases.iter().filter(move |(key, (phase, _))| phase.is_terminal() && !is_known(key));
         ended.map(|(key, (phase, _))| (key, *phase))
     }
@@ -254,16 +339,17 @@ impl Progress {
         format!("{:>3}:{:02}.{:01}", ms / 60_000, ms / 1000 % 60, ms / 100 % 10)
     }
 
-    fn table(&self, session: &Session, now: Timestamp) -> Vec<String> {
-        let jobs = session.jobs();
+    fn table(&self, state: &State, jobs: &[(JobKey, Phase)], now: Timestamp) -> Vec<String> {
         // Names alone if all namespaces are the same.
         let mut namespaces = jobs.iter().map(|(key, _)| &key.namespace);
         let first = namespaces.next();
         let one_namespace = namespaces.all(|namespace| Some(namespace) == first);
         let rows: Vec<Row> = jobs
             .iter()
+            .filter(|(key, phase)| self.runs_here(key, *phase))
             .filter_map(|(key, phase)| {
-                let job = session.operator.state().job(key)?;
+                let job = state.job(key)?;
+                let containers = job.past_container_restarts.saturating_add(job.container_restarts);
                 let (mut active, mut ended, mut waiting, mut restarts) = (0u32, 0u32, 0u32, 0u32);
                 for group in job.groups.values() {
                     active += group.counters.active;
@@ -276,11 +362,11 @@ impl Progress {
                     ended: phase.is_terminal(),
                     cells: [
                         if one_namespace { key.name.to_string() } else { key.to_string() },
-                        session.phase_word(key, *phase).to_owned(),
+                        phase_word(&self.registry, key, *phase).to_owned(),
                         active.to_string(),
                         waiting.to_string(),
                         ended.to_string(),
-                        restarts.to_string(),
+                        restarts.saturating_add(containers).to_string(),
                         clock_of(since),
                     ],
                 })
@@ -297,8 +383,7 @@ impl Progress {
 }
 
 /// The limit of restarts that a job gets because it names none, in words.
-fn default_limit(session: &Session, key: &JobKey) -> Option<String> {
-    let state = session.operator.state();
+fn default_limit(state: &State, key: &JobKey) -> Option<String> {
     let limit = state.config.restart_limit?;
     let job = state.job(key)?;
     let unlimited =
@@ -316,41 +401,58 @@ fn clock_of(ms: u64) -> String {
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
+/// A pod as it is told of.
+struct PodLine {
+    /// Namespace and name.
+    name: String,
+    /// Its state in a few words.
+    words: String,
+    has_ended: bool,
+}
+
+impl PodLine {
+    fn of(job: &JobKey, pod: &PodFact) -> Self {
+        let has_ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
+        Self { name: format!("{}/{}", job.namespace, pod.name), words: pod_words(pod), has_ended }
+    }
+}
+
 /// A pod's state in a few words.
-fn pod_words(pod: &Value) -> String {
-    let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    let mut words = match text("/status/phase") {
-        "" => "Pending".to_owned(),
-        phase => phase.to_owned(),
-    };
-    for status in pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten() {
-        let name = status["name"].as_str().unwrap_or_default();
-        if let Some(code) = status.pointer("/state/terminated/exitCode").and_then(Value::as_i64) {
-            let text = |path: &str| status.pointer(path).and_then(Value::as_str).unwrap_or_default();
-            let reason = text("/state/terminated/reason");
-            let end = model::exit::words(i32::try_from(code).unwrap_or(-1), reason);
-            let _ = write!(words, ", {name} {end}");
-            // The program's own last words follow in the closing lines; of one that never ran there is nothing else.
-            if reason == "StartError" {
-                let _ = write!(words, ": {}", text("/state/terminated/message"));
+fn pod_words(pod: &PodFact) -> String {
+    let mut words = pod.phase.name().to_owned();
+    for container in &pod.containers {
+        let name = &container.name;
+        match &container.state {
+            ContainerState::Terminated { code, reason, message, .. } => {
+                let _ = write!(words, ", {name} {}", model::exit::words(*code, reason));
+                // The program's own last words follow in the closing lines; of one that never ran there is nothing else.
+                if &**reason == "StartError" {
+                    let _ = write!(words, ": {}", message.as_deref().unwrap_or_default());
+                }
             }
-        }
-        if let Some(reason) = status.pointer("/state/waiting/reason").and_then(Value::as_str)
-            && reason != "ContainerCreating"
-        {
-            let message = status.pointer("/state/waiting/message").and_then(Value::as_str).unwrap_or_default();
-            let _ = write!(words, ", {name} waits: {reason} {message}");
+            ContainerState::Waiting { reason, message } if &**reason != "ContainerCreating" && !reason.is_empty() => {
+                let _ = write!(words, ", {name} waits: {reason} {}", message.as_deref().unwrap_or_default());
+            }
+            ContainerState::Waiting { .. } | ContainerState::Running => {}
         }
     }
-    if pod.pointer("/metadata/deletionTimestamp").is_some() {
+    if pod.restarts > 0 && pod.phase == PodPhase::Running {
+        let _ = write!(words, ", {} in place", counted(pod.restarts as usize, "restart"));
+    }
+    if pod.deleting.is_some() {
         words.push_str(", being stopped");
     }
     words.trim_end().to_owned()
 }
 
+/// Returns the name that the job's API has for a phase.
+pub(crate) fn phase_word(registry: &Registry, key: &JobKey, phase: Phase) -> &'static str {
+    registry.api_of(key).map_or("", |api| api.phase_word(phase))
+}
+
 /// Returns the words for a job's phase at its end.
-pub(crate) fn end_word(session: &Session, key: &JobKey, phase: Phase) -> &'static str {
-    match session.phase_word(key, phase) {
+pub(crate) fn end_word(registry: &Registry, key: &JobKey, phase: Phase) -> &'static str {
+    match phase_word(registry, key, phase) {
         "" => "not started",
         word => word,
     }
@@ -370,7 +472,7 @@ pub(crate) fn outcomes(session: &Session, progress: &Progress) -> Result<bool, F
         }
         let invalid =
             job.invalid().map(|errors| errors.iter().fold(String::new(), |text, e| format!("{text}\n    {e}")));
-        let word = end_word(session, key, job.phase);
+        let word = end_word(&registry, key, job.phase);
         out::line(&format!("  {word}{}{}", closing::course(&job), invalid.unwrap_or_default()));
         all_well &= job.phase == Phase::Succeeded;
         if job.phase == Phase::Succeeded {
@@ -384,8 +486,8 @@ pub(crate) fn outcomes(session: &Session, progress: &Progress) -> Result<bool, F
             out::line(&format!("  {line}"));
         }
     }
-    for (key, phase) in progress.deleted(session) {
-        let word = session.phase_word(key, phase);
+    for (key, phase) in progress.deleted(session.operator.state()) {
+        let word = phase_word(&registry, key, phase);
         out::line(&format!("\n{} {key}\n  {word}; the job was deleted when its time to live had passed", key.kind));
         all_well &= phase == Phase::Succeeded;
     }

@@ -18,5 +18,5 @@ pub mod session;
 pub mod settle;
 
 pub use backend::{Backend, EmbeddedCluster};
-pub use session::{Rejected, Session};
+pub use session::{Rejected, Session, jobs_of};
 pub use settle::{Error, Hooks, Settled, settle};

@@ -4,6 +4,7 @@
 
 use apis::{ApiAnswer, ApiCall, ApiError, Registry, Resource};
 use cluster::Cluster;
+use engine::State;
 use event_log::EventLog;
 use model::{Config, JobKey, Phase, Timestamp};
 use operator::{Operator, Options, Step};
@@ -116,10 +117,14 @@ impl Session {
 
     /// Returns the jobs that exist, by key.
     pub fn jobs(&self) -> Vec<(JobKey, Phase)> {
-        let jobs = self.operator.state().jobs.summaries();
-        let jobs = jobs.filter(|(key, job)| job.known && !job.gone && self.registry.is_job(&key.kind));
-        jobs.map(|(key, job)| (key.clone(), job.phase)).collect()
+        jobs_of(self.operator.state(), &self.registry)
     }
+}
+
+/// Returns the jobs of a state that exist, by key.
+pub fn jobs_of(state: &State, registry: &Registry) -> Vec<(JobKey, Phase)> {
+    let jobs = state.jobs.summaries().filter(|(key, job)| job.known && !job.gone && registry.is_job(&key.kind));
+    jobs.map(|(key, job)| (key.clone(), job.phase)).collect()
 }
 
 /// Executes every call, without faults.

@@ -16,7 +16,7 @@ use crate::growing::GrowingFile;
 use crate::jobs;
 use crate::out::{self, Failure};
 use crate::records::{self, LogSource};
-use crate::requests::{self, Request, Target};
+use crate::requests::{self, Answer, Request, Target};
 use crate::view::Place;
 
 /// Polling interval for a run that is waited for or followed.
@@ -50,8 +50,10 @@ pub(crate) struct JobOf {
 
 /// Arguments of `trainyard stop`.
 #[derive(Debug, Args)]
-#[command(after_help = "Without a job the whole run ends, as with Ctrl-C. With one, that job is
-deleted, and the others go on.
+#[command(after_help = "Without a job the whole run ends, as with Ctrl-C. With one, that job ends,
+and the others go on. Jobs that were stopped are kept: `trainyard rerun JOB`, or
+`trainyard run` with their manifests, runs them again; `trainyard delete JOB`
+deletes them.
 
 Examples:
   trainyard stop
@@ -108,8 +110,8 @@ impl Directory {
 
     /// Has a change made, by the run that has the directory open or here.
     fn make(&self, request: &Request) -> Result<ExitCode, Failure> {
-        if let Some(done) = self.ask(request)? {
-            out::line(&done);
+        if let Some(answer) = self.ask(request)? {
+            out::line(&answer.message);
             return Ok(ExitCode::SUCCESS);
         }
         let done = run::offline::change(&self.data_dir, request)?;
@@ -119,8 +121,30 @@ impl Directory {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Ends a job as stopped, and waits for its end.
+    fn stop_job(&self, job: Target) -> Result<ExitCode, Failure> {
+        let name = format!("{} {}", job.kind, job.written());
+        let request = Request::StopJob { job: job.clone(), why: String::new() };
+        match self.ask(&request)? {
+            Some(answer) => out::error_line(&answer.message),
+            None => drop(run::offline::change(&self.data_dir, &request)?),
+        }
+        let log = LogSource::Path(self.data_dir.join("log"));
+        loop {
+            let is_live = holder(&self.data_dir).is_some();
+            let state = records::latest(&log)?;
+            let is_over = jobs::find(&state, Some(&format!("{}/{}/{}", job.kind, job.namespace, job.name)))
+                .map_or(true, |key| state.job(&key).is_none_or(|job| job.gone || job.phase.is_terminal()));
+            if is_over || !is_live {
+                out::line(&format!("{name} is stopped"));
+                return Ok(ExitCode::SUCCESS);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
     /// Asks the run that has the directory open; `None` where none has, or it ended first.
-    fn ask(&self, request: &Request) -> Result<Option<String>, Failure> {
+    fn ask(&self, request: &Request) -> Result<Option<Answer>, Failure> {
         match holder(&self.data_dir) {
             Some(_) => requests::ask(&self.data_dir, request),
             None => Ok(None),
@@ -131,14 +155,14 @@ impl Directory {
 /// Stops a run or a job of it.
 pub(crate) fn stop(args: &StopArgs) -> Result<ExitCode, Failure> {
     let dir = &args.directory.data_dir;
+    if let Some(job) = &args.job {
+        return args.directory.stop_job(args.directory.job(Some(job))?);
+    }
     let Some(holder) = holder(dir) else {
         return Err(Failure::missing(format!("{}: no run is active there", dir.display())));
     };
-    if let Some(job) = &args.job {
-        return args.directory.make(&Request::Delete { job: args.directory.job(Some(job))? });
-    }
-    if let Some(done) = requests::ask(dir, &Request::Stop)? {
-        out::error_line(&done);
+    if let Some(answer) = requests::ask(dir, &Request::Stop)? {
+        out::error_line(&answer.message);
     }
     while run::data_dir::holder(dir).is_some_and(|now| now.pid == holder.pid) {
         std::thread::sleep(POLL_INTERVAL);
@@ -174,8 +198,8 @@ pub(crate) fn suspend(args: &JobOf, suspend: bool) -> Result<ExitCode, Failure> 
 pub(crate) fn rerun(args: &RerunArgs, failed: bool) -> Result<ExitCode, Failure> {
     let directory = &args.job.directory;
     let job = directory.job(args.job.job.as_deref())?;
-    if let Some(done) = directory.ask(&Request::Rerun { job: job.clone(), failed })? {
-        out::line(&done);
+    if let Some(answer) = directory.ask(&Request::Rerun { job: job.clone(), failed })? {
+        out::line(&answer.message);
         return Ok(ExitCode::SUCCESS);
     }
     again(&Again { data_dir: &directory.data_dir, job: &job, failed, detach: args.detach, logs: args.logs })

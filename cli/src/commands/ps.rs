@@ -45,6 +45,9 @@ pub(crate) struct PsArgs {
     /// Leave out jobs that have ended.
     #[arg(long)]
     live: bool,
+    /// Show jobs that have ended as well, as without this option.
+    #[arg(long, short, conflicts_with = "live")]
+    all: bool,
     /// Format of the output.
     #[arg(long, short, value_enum, default_value_t = Shape::Text)]
     output: Shape,
@@ -76,7 +79,7 @@ pub(crate) fn ps(args: &PsArgs) -> Result<ExitCode, Failure> {
         .iter()
         .filter(|key| begins(key))
         .filter_map(|key| Row::of(&state, key))
-        .filter(|row| !args.live || row.ended.is_none())
+        .filter(|row| args.all || !args.live || row.ended.is_none())
         .collect();
     let now = args.location.now(&state);
     match args.output {

@@ -11,16 +11,21 @@ pub(crate) mod detached;
 mod front;
 mod gpus;
 mod images;
+mod keys;
 mod listen;
 mod nodes;
 pub(crate) mod offline;
+mod origins;
 mod output;
 mod peers;
 mod serve;
 mod signals;
+mod submissions;
+mod submit;
 mod turns;
 mod uploads;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -39,6 +44,7 @@ use self::changed_files::ChangedFiles;
 use self::data_dir::DataDir;
 use self::front::Front;
 use self::images::{ImagePullFaults, Images};
+use self::origins::Origins;
 use self::output::Lines;
 use self::peers::Places;
 use self::turns::{Run, StopCause, Wake};
@@ -70,6 +76,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     }
     let manifests = args.manifests()?;
     refuse_foreign(&manifests)?;
+    if let Some(code) = submit::to_active_run(args, &manifests)? {
+        return Ok(code);
+    }
     if args.background {
         detached::begin();
     } else if args.detach {
@@ -78,7 +87,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         return detached::stand_in_front();
     }
     local::keep_files_private();
-    let mut dir = DataDir::open(&args.data_dir)?;
+    let mut dir = match DataDir::open(&args.data_dir) {
+        Ok(dir) => dir,
+        // A run that began at the same moment takes the jobs.
+        Err(failure) => return submit::to_active_run(args, &manifests)?.ok_or(failure),
+    };
     if args.again {
         dir.clear(args.claims)?;
     }
@@ -87,7 +100,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let (wake, woken) = mpsc::channel();
     out::start_printer(format!("The pods' output is in {}", args.data_dir.join("logs").display()))?;
     let lines = Arc::new(Lines::default());
-    let result = go(args, dir.id(), &manifests, log, (&wake, &woken), &lines);
+    let result = go(args, &dir, &manifests, log, (&wake, &woken), &lines);
     // Threads that read log files may wait for room.
     lines.close();
     let stopped = result.as_ref().is_ok_and(|end| end.stopped_printing || end.stopped.is_some());
@@ -126,23 +139,28 @@ struct RunResult {
 /// Runs the jobs to their end. Returns when nothing of them runs any more.
 fn go(
     args: &RunArgs,
-    directory_id: &str,
+    dir: &DataDir,
     manifests: &[Value],
     log: SledLog,
     (wake, woken): (&Sender<Wake>, &Receiver<Wake>),
     lines: &Arc<Lines>,
 ) -> Result<RunResult, Failure> {
     let registry = Registry::all();
-    let places = Places::new(registry.clone());
+    let master_port = std::env::var("MASTER_PORT").ok().and_then(|port| port.parse().ok());
+    let places = Places::new(registry.clone(), master_port);
     let visible_gpus = VisibleGpus::of_environment();
     let gpus = gpus::claimed(args.gpus, &args.command, &visible_gpus)?;
     let mut options = local::Options::new(&args.data_dir, std::env::current_exe()?);
     options.gpus = gpus;
     options.visible_gpus = visible_gpus;
-    options.directory_id = Some(directory_id.to_owned());
+    options.directory_id = Some(dir.id().to_owned());
     options.workdir.clone_from(&args.workdir);
     options.peers = Some(places.of_pods());
-    options.prepare = Some(uploads::of_directory(registry.clone(), args.workdir.as_deref(), &args.data_dir));
+    options.port_of = Some(places.port_of_pods());
+    let origins = Origins::new(registry.clone());
+    options.origin_of = Some(origins.of_pods());
+    let workdir = args.workdir.as_deref();
+    options.prepare = Some(uploads::of_directory(registry.clone(), origins.clone(), workdir, &args.data_dir));
     let processes = processes(options, args.logs, wake, lines)?;
     let images: Images = Arc::new(Mutex::new(faults::image_pull_faults(&args.faults).into_iter().collect()));
     let runtime = ImagePullFaults::new(processes.clone(), Arc::clone(&images));
@@ -154,12 +172,13 @@ fn go(
     let mut session = Session::open(backend, registry, Box::new(log), config(&args.settings())?)?;
     let stop = wake.clone();
     signals::on_stop(move |signal| stop.send(Wake::Stop(StopCause::Signal(signal))).is_ok())?;
-    let listens = listen::start(&args.data_dir, wake.clone())?;
+    let listens = listen::start(&args.data_dir, dir.opened(), wake.clone())?;
     faults::check(&args.faults, &session, manifests)?;
     let mut progress = Progress::new(local::now(), args.audience());
+    progress.begin(session.operator.state());
     // A command is given to be run, however the one before ended.
     let rerun = args.rerun || args.command.is_given();
-    let prepared = attempts::prepare(&mut session, manifests, rerun, &mut progress)?;
+    let prepared = attempts::prepare(&mut session, manifests, rerun, &mut |line| progress.say(line))?;
     let rejected = manifests::apply(&mut session, &prepared)?;
     for object in manifests.iter().cloned().chain(session.cluster().objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);
@@ -169,6 +188,8 @@ fn go(
         files: args.watch.then(|| ChangedFiles::new(&args.files, args.lax)),
         // By uid: earlier attempts have the same names.
         mine: manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect(),
+        submitted: BTreeSet::new(),
+        goes_on: false,
         rejected: !rejected.is_empty(),
         deleted: Vec::new(),
         progress,
@@ -176,6 +197,7 @@ fn go(
         faults: Faults::new(&args.faults),
         lines: Arc::clone(lines),
         places,
+        origins,
         deadline: args.timeout.map(|ms| local::now().plus_ms(ms)),
         stopped: None,
         front: args.in_front.then(Front::standing),
@@ -197,7 +219,7 @@ fn go(
         detached::started(&args.data_dir, &names)?;
     }
     run.until_done(&mut session, woken)?;
-    let stopped_printing = run.last_lines(woken);
+    let stopped_printing = run.last_lines(&session, woken);
     run.progress.update(&mut session, local::now());
     run.progress.finish();
     // On the same terminal or in the same file, the end comes last.
@@ -207,7 +229,8 @@ fn go(
     if !run.deleted.is_empty() {
         view::deleted(&run.deleted, &place, run.progress.form());
     }
-    let succeeded = view::blocks(&session, &run.progress, &mine, &place, run.progress.form())?;
+    let failures = || view::failures(session.operator.log());
+    let succeeded = view::blocks(session.operator.state(), &failures, &run.progress, &mine, &place)?;
     let images = images.lock().unwrap_or_else(PoisonError::into_inner);
     let of_images = |fault: &&Fault| matches!(&fault.kind, FaultKind::Image { pod } if images.contains_key(pod));
     let all_happened = faults::report_missed(run.faults.waiting().chain(args.faults.iter().filter(of_images)));

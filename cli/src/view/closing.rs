@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use embedded::Session;
+use apis::Registry;
 use engine::failures::{FailedPod, Failure, Failures};
-use engine::{Job, Record, Scope};
+use engine::{Job, Record, Scope, State};
 use event_log::EventLog;
 use model::{ContainerState, JobKey, Phase};
 use serde_json::{Value, json};
@@ -40,27 +40,28 @@ pub(crate) fn failures(log: &dyn EventLog) -> Result<BTreeMap<JobKey, Failures>,
     Ok(all)
 }
 
-/// Prints what became of each wanted job: at most five lines each, and before them the last output of what failed. Returns whether
-/// all of them succeeded.
+/// Prints what became of each wanted job: at most five lines each, and before them the last output of what failed. `read` reads what
+/// failed of every job. Returns whether all of them succeeded.
 pub(crate) fn blocks(
-    session: &Session,
+    state: &State,
+    read: &dyn Fn() -> Result<BTreeMap<JobKey, Failures>, Problem>,
     progress: &Progress,
     wanted: &dyn Fn(&JobKey) -> bool,
     place: &Place<'_>,
-    form: Form,
 ) -> Result<bool, Problem> {
+    let (registry, form) = (Registry::all(), progress.form());
     let mut all_well = true;
     let mut known = None;
-    for (key, job) in session.operator.state().jobs.iter().filter(|(key, job)| job.known && wanted(key)) {
+    for (key, job) in state.jobs.iter().filter(|(key, job)| job.known && wanted(key)) {
         let succeeded = job.phase == Phase::Succeeded;
         all_well &= succeeded;
-        let word = view::end_word(session, key, job.phase);
+        let word = view::end_word(&registry, key, job.phase);
         let failures = if succeeded {
             None
         } else {
             let known = match &mut known {
                 Some(known) => known,
-                none => none.insert(failures(session.operator.log())?),
+                none => none.insert(read()?),
             };
             known.get(key)
         };
@@ -70,8 +71,8 @@ pub(crate) fn blocks(
             Form::Text | Form::Quiet => out::lines(&end.lines(place)),
         }
     }
-    for (key, phase) in progress.deleted(session).filter(|(key, _)| wanted(key)) {
-        let word = session.phase_word(key, phase);
+    for (key, phase) in progress.deleted(state).filter(|(key, _)| wanted(key)) {
+        let word = view::phase_word(&registry, key, phase);
         all_well &= phase == Phase::Succeeded;
         let text = format!("{} {key} {word}; it was deleted when its time to live had passed", key.kind);
         match form {

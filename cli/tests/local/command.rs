@@ -1,8 +1,15 @@
 //! `trainyard run -- COMMAND`: a job without a manifest, and the environment in which PyTorch's workers find each other.
 
+use std::env;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
 use serde_json::Value;
 
-use crate::place::{Place, job, output_of};
+use crate::place::{Place, job, output_of, until};
 
 /// Writes the variables that PyTorch reads to a file named after the worker.
 const SHOW: &str = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_PORT $PYTHONUNBUFFERED $PET_NODE_RANK \
@@ -22,7 +29,9 @@ fn workers_run_a_command_and_know_their_peers() {
     for rank in 0..3 {
         let shown = place.read(&format!("fit-worker-{rank}"));
         let (shown, master) = shown.trim().rsplit_once(' ').unwrap();
-        assert_eq!(shown, format!("{rank} 3 0 1 29500 1 {rank}"));
+        let port = shown.split(' ').nth(4).unwrap();
+        assert!((29_500..30_500).contains(&port.parse().unwrap()), "{shown}");
+        assert_eq!(shown, format!("{rank} 3 0 1 {port} 1 {rank}"));
         masters.push(master.to_owned());
     }
     assert!(masters[0].starts_with("127.") && masters.iter().all(|one| *one == masters[0]), "{masters:?}");
@@ -40,11 +49,17 @@ fn pods_of_a_manifest_get_the_same_where_it_says_nothing_else() {
     place.write("job.yaml", &manifest);
     let (code, out, err) = output_of(&place.run(&["run", "job.yaml"]));
     assert_eq!(code, Some(0), "{out}{err}");
-    assert!(place.read("j-trainer-1").starts_with("1 2 0 1 29500 1 1 127."), "{}", place.read("j-trainer-1"));
-    let own = "env: [{name: WORLD_SIZE, value: \"9\"}, {name: PYTHONUNBUFFERED, value: \"0\"}], image: none";
-    place.write("job.yaml", &manifest.replace("image: none", own));
+    let shown = place.read("j-trainer-1");
+    assert!(shown.starts_with("1 2 0 1 29") || shown.starts_with("1 2 0 1 30"), "{shown}");
+    assert!(shown.contains(" 1 1 127."), "{shown}");
+    let own = "env: [{name: WORLD_SIZE, value: \"9\"}, {name: PYTHONUNBUFFERED, value: \"0\"}, \
+               {name: MASTER_PORT, value: \"OWN\"}], image: none";
+    // Nobody else has it: the system has just chosen it.
+    let port = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port().to_string();
+    place.write("job.yaml", &manifest.replace("image: none", &own.replace("OWN", &port)));
     assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
-    assert!(place.read("j-trainer-1").starts_with("1 9 0 1 29500 0 1 127."), "{}", place.read("j-trainer-1"));
+    let want = format!("1 9 0 1 {port} 0 1 127.");
+    assert!(place.read("j-trainer-1").starts_with(&want), "{}", place.read("j-trainer-1"));
 }
 
 #[test]
@@ -131,4 +146,69 @@ fn the_manifest_of_a_command_can_be_kept() {
     let value: Value = serde_saphyr::from_str(&torchrun).unwrap();
     let container = &value["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0];
     assert_eq!(container["args"], serde_json::json!(["--nproc-per-node=2", "train.py"]));
+}
+
+/// Tells the test program that it runs as a worker; the value is unused.
+const AS_WORKER: &str = "TRAINYARD_TEST_WORKER";
+
+/// A worker that meets those of its own job and no others: rank 0 listens on every address, as PyTorch's store does. Only the jobs of
+/// [`jobs_at_once_do_not_meet`] run it as one.
+#[test]
+fn worker() {
+    if env::var_os(AS_WORKER).is_none() {
+        return;
+    }
+    let of = |name: &str| env::var(name).unwrap();
+    let host = of("HOSTNAME");
+    let job = host.split('-').next().unwrap();
+    let port: u16 = of("MASTER_PORT").parse().unwrap();
+    if of("RANK") == "0" {
+        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).unwrap();
+        // The others are there at the same time.
+        thread::sleep(Duration::from_millis(500));
+        for _ in 1..of("WORLD_SIZE").parse().unwrap() {
+            let (mut peer, _) = listener.accept().unwrap();
+            let mut said = String::new();
+            peer.read_to_string(&mut said).unwrap();
+            assert_eq!(said, job);
+            peer.write_all(job.as_bytes()).unwrap();
+        }
+    } else {
+        let mut peer = None;
+        until("rank 0", || {
+            peer = TcpStream::connect((&*of("MASTER_ADDR"), port)).ok();
+            peer.is_some()
+        });
+        let (mut peer, mut said) = (peer.unwrap(), String::new());
+        peer.write_all(job.as_bytes()).unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        peer.read_to_string(&mut said).unwrap();
+        assert_eq!(said, job);
+    }
+}
+
+#[test]
+fn jobs_at_once_do_not_meet() {
+    let program = env::current_exe().unwrap().display().to_string();
+    let set = format!("{AS_WORKER}=1");
+    let command = ["env", &set, &program, "--exact", "command::worker", "--nocapture"];
+    // Three runs of a directory each, and one run of four jobs.
+    let mut runs: Vec<_> = ["a", "b", "c"]
+        .map(|name| {
+            let place = Place::new();
+            let words = [&["run", "-n", "2", "--name", name, "--"][..], &command].concat();
+            let run = place.trainyard(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            (place, run)
+        })
+        .into();
+    let place = Place::new();
+    let script = command.join(" ");
+    let jobs = ["d", "e", "f", "g"].map(|name| job(name, &script).replace("replicas: 1", "replicas: 2"));
+    place.write("jobs.yaml", &jobs.join("---\n"));
+    let run = place.trainyard(&["run", "jobs.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    runs.push((place, run));
+    for (_place, run) in runs {
+        let (code, out, err) = output_of(&run.wait_with_output().unwrap());
+        assert_eq!(code, Some(0), "{out}{err}");
+    }
 }

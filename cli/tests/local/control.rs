@@ -36,7 +36,13 @@ fn jobs_of_a_run_that_goes_on_are_changed() {
     }
     assert!(says(&place, &["scale", "one", "many"], 2).contains("many: a number of pods, or GROUP=N"));
     assert!(says(&place, &["scale", "3"], 2).contains("which job? There are one, two"));
-    assert_eq!(says(&place, &["stop", "two"], 0), "AITrainingJob two is deleted\n");
+    assert_eq!(says(&place, &["stop", "two"], 0), "AITrainingJob two is stopped\n");
+    let list = says(&place, &["ps", "-a"], 0);
+    assert!(list.contains("stopped by its user") && list.contains("Failed"), "{list}");
+    assert!(says(&place, &["explain", "two"], 0).contains("stopped by its user"));
+    assert!(says(&place, &["stop", "two"], 1).contains("two has ended (Failed): `trainyard delete` deletes it"));
+    assert_eq!(says(&place, &["rerun", "two"], 0), "AITrainingJob two runs again\n");
+    assert_eq!(says(&place, &["delete", "two"], 0), "AITrainingJob two is deleted\n");
     until("it is gone", || output_of(&place.run(&["ps", "-o", "name"])).1 == "one\n");
     place.write("go", "");
     assert_eq!(ended(&mut run), Some(1), "one of its jobs did not succeed");
@@ -74,7 +80,12 @@ fn a_whole_run_is_stopped() {
     let out = says(&place, &["stop"], 0);
     assert_eq!(out, format!("the run of process {} has ended\n", run.id()));
     assert_eq!(ended(&mut run), Some(143));
-    assert_eq!(place.read("out").matches(" deleted before its end\n").count(), 2, "{}", place.read("out"));
+    assert_eq!(place.read("out").matches("  because stopped by its user\n").count(), 2, "{}", place.read("out"));
+    // What was stopped runs again with its manifest.
+    place.write("go", "");
+    let (code, _, err) = output_of(&place.run(&["run", "jobs.yaml"]));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("AITrainingJob default/one was stopped (Failed): run again, as a new attempt"), "{err}");
     let left = crate::place::names(&place.path("trainyard-data/requests"));
     assert!(left.is_empty(), "{left:?}");
 }

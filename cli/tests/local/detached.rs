@@ -39,9 +39,9 @@ fn a_run_that_does_not_start_in_the_background_says_why() {
     assert!(err.contains("1 error in the manifests"), "{err}");
     place.write("job.yaml", &job("j", "sleep 300"));
     assert_eq!(output_of(&place.run(&["run", "-d", "job.yaml"])).0, Some(0));
-    let (code, out, err) = output_of(&place.run(&["run", "-d", "job.yaml"]));
+    let (code, out, err) = output_of(&place.run(&["run", "-d", "--again", "job.yaml"]));
     assert_eq!((code, &*out), (Some(2), ""));
-    assert!(err.contains("in use by process") && err.contains("end it with `trainyard stop`"), "{err}");
+    assert!(err.contains("--again: the run of process") && err.contains("end it with `trainyard stop`"), "{err}");
     assert_eq!(output_of(&place.run(&["stop"])).0, Some(0));
     let (code, _, err) = output_of(&Place::new().run(&["attach"]));
     assert!(code == Some(1) && err.contains("no run was started there in the background: trainyard run -d"), "{err}");
@@ -83,9 +83,7 @@ fn a_run_on_a_terminal_fits_it() {
 #[test]
 fn ctrl_c_asks_whether_to_stop() {
     let asked = "Stop the jobs [s], or keep them running in the background [k]?";
-    for (answer, says, code) in
-        [("s\n", "stopping: deleting the jobs", 130), ("\x03", "stopping: deleting the jobs", 130)]
-    {
+    for (answer, says, code) in [("s", "stopping the jobs; ", 130), ("\x03", "stopping the jobs; ", 130)] {
         let place = Place::new();
         let mut run = on_a_terminal(&place);
         presses(&mut run, "\x03");
@@ -95,13 +93,15 @@ fn ctrl_c_asks_whether_to_stop() {
         assert!(place.read("screen").contains(says), "{}", place.read("screen"));
         ended(&mut run);
     }
-    // Any other answer changes nothing.
+    // Any other key changes nothing, nor do keys that nobody asked for, and none is shown.
     let place = Place::new();
     let mut run = on_a_terminal(&place);
-    presses(&mut run, "\x03");
+    presses(&mut run, "wsk\n\x03");
     until("the question", || place.read("screen").contains(asked));
-    presses(&mut run, "\n");
-    until("it continues", || place.read("screen").contains("continuing"));
+    presses(&mut run, "yes");
+    until("it continues", || place.read("screen").contains("the jobs go on"));
+    let screen = place.read("screen");
+    assert!(!screen.contains("wsk") && !screen.contains("yes"), "{screen}");
     place.write("go", "");
     until("the end", || place.read("screen").contains("exit 0"));
     ended(&mut run);
@@ -113,7 +113,7 @@ fn a_run_goes_on_without_its_terminal_when_it_is_kept() {
     let mut run = on_a_terminal(&place);
     presses(&mut run, "\x03");
     until("the question", || place.read("screen").contains("in the background [k]?"));
-    presses(&mut run, "k\n");
+    presses(&mut run, "k");
     until("the prompt is back", || place.read("screen").contains("exit 0"));
     assert!(place.read("screen").contains("Follow it: trainyard attach; end it: trainyard stop"));
     // The terminal closes.

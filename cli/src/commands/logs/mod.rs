@@ -5,6 +5,7 @@
 
 mod cluster;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use apis::Registry;
 use clap::Args;
 use engine::failures::Failures;
 use engine::{Job, Scope, State};
-use model::JobKey;
+use model::{JobKey, Phase};
 
 use super::story::LogLocation;
 use crate::growing::GrowingFile;
@@ -103,15 +104,17 @@ pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
         let pod = failures.last()?.pod.as_ref()?;
         places.iter().find(|place| *place.name == *pod.name)
     });
-    let chosen = choose(args, &key, &places, failed.filter(|_| job.phase.is_terminal()))?;
+    let has_failed = job.phase.is_terminal() && job.phase != Phase::Succeeded;
+    let chosen = choose(args, &key, &places, failed.filter(|_| has_failed))?;
     let Some(data_dir) = data_dir else {
         let registry = Registry::all();
         let Some(api) = registry.api_of(&key) else { return Ok(ExitCode::from(out::FOUND)) };
         return cluster::print(args, &key, api, &chosen);
     };
-    let shown: Vec<Shown> = chosen.iter().map(|place| shown(args, data_dir, &key, &job, place)).collect();
+    let shown: Vec<Shown> =
+        chosen.iter().map(|place| shown(args.container.as_deref(), data_dir, &key, &job, place)).collect();
     if args.follow {
-        return follow(args, &key, &shown);
+        return follow(args, &key, shown);
     }
     let mut any = false;
     for one in &shown {
@@ -184,13 +187,13 @@ fn choose<'a>(
     Ok(place.into_iter().collect())
 }
 
-fn shown(args: &LogsArgs, data_dir: &Path, key: &JobKey, job: &Job, place: &Place) -> Shown {
+fn shown(container: Option<&str>, data_dir: &Path, key: &JobKey, job: &Job, place: &Place) -> Shown {
     let pod = job.pods.values().find(|pod| *pod.fact.name == *place.name);
     let main = pod.and_then(|pod| pod.fact.containers.iter().find(|container| container.main));
     Shown {
         name: place.name.clone(),
         directory: data_dir.join("logs").join(&*key.namespace).join(&place.name),
-        container: args.container.clone().or_else(|| main.map(|container| container.name.to_string())),
+        container: container.or_else(|| main.map(|container| &*container.name)).map(str::to_owned),
     }
 }
 
@@ -253,14 +256,14 @@ fn labelled(lines: &[&str], pod: Option<&str>) -> String {
 }
 
 /// A pod whose output is followed.
-struct Followed<'a> {
-    shown: &'a Shown,
+struct Followed {
+    shown: Shown,
     file: Option<GrowingFile>,
 }
 
 /// Prints what is written until the job has ended, or its run has.
-fn follow(args: &LogsArgs, key: &JobKey, shown: &[Shown]) -> Result<ExitCode, Failure> {
-    let mut followed: Vec<Followed<'_>> = shown.iter().map(|shown| Followed { shown, file: None }).collect();
+fn follow(args: &LogsArgs, key: &JobKey, shown: Vec<Shown>) -> Result<ExitCode, Failure> {
+    let mut followed: Vec<Followed> = shown.into_iter().map(|shown| Followed { shown, file: None }).collect();
     let mut looked: Option<Instant> = None;
     let mut is_over = false;
     loop {
@@ -272,7 +275,10 @@ fn follow(args: &LogsArgs, key: &JobKey, shown: &[Shown]) -> Result<ExitCode, Fa
         }
         // Read after the job was seen to have ended: nothing comes after that.
         for one in &mut followed {
-            one.step(args.all, args.tail, is_over)?;
+            one.step(args.tail, is_over, &mut |pod, text| {
+                let lines: Vec<&str> = text.lines().collect();
+                out::print(&labelled(&lines, args.all.then_some(pod)));
+            })?;
         }
         if is_over {
             return Ok(ExitCode::SUCCESS);
@@ -281,26 +287,59 @@ fn follow(args: &LogsArgs, key: &JobKey, shown: &[Shown]) -> Result<ExitCode, Fa
     }
 }
 
-impl Followed<'_> {
-    /// Prints what was written since the last step; with `last` also a line without an end.
-    fn step(&mut self, label: bool, tail: Option<usize>, last: bool) -> Result<(), Failure> {
+impl Followed {
+    /// Hands on what was written since the last step, with the pod's name; with `last` also a line without an end.
+    fn step(&mut self, tail: Option<usize>, last: bool, each: &mut dyn FnMut(&str, &str)) -> Result<(), Failure> {
         let newest = self.shown.file(false);
         if self.file.as_ref().map(GrowingFile::path) != newest.as_ref().map(|output| &*output.path) {
             // The rest of the file of the run before.
-            self.drain(label, true)?;
+            self.drain(true, each)?;
             let start = match (&newest, tail) {
                 (Some(output), Some(lines)) if self.file.is_none() => start_of_last(&output.path, lines)?,
                 _ => 0,
             };
             self.file = newest.map(|output| GrowingFile::from(output.path, start));
         }
-        self.drain(label, last)
+        self.drain(last, each)
     }
 
-    fn drain(&mut self, label: bool, last: bool) -> Result<(), Failure> {
+    fn drain(&mut self, last: bool, each: &mut dyn FnMut(&str, &str)) -> Result<(), Failure> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let pod = label.then_some(&*self.shown.name);
-        file.read(last, &mut |text| out::print(&labelled(&text.lines().collect::<Vec<_>>(), pod)))
+        file.read(last, &mut |text| each(&self.shown.name, text))
+    }
+}
+
+/// Output of jobs that another process runs, as it is written.
+pub(super) struct JobOutput {
+    data_dir: PathBuf,
+    /// Files that were written before are of earlier attempts.
+    since: SystemTime,
+    pods: BTreeMap<String, Followed>,
+}
+
+impl JobOutput {
+    /// Output of a data directory's pods from now on.
+    pub(super) fn new(data_dir: &Path) -> Self {
+        Self { data_dir: data_dir.to_owned(), since: SystemTime::now(), pods: BTreeMap::new() }
+    }
+
+    /// Hands on what a job's pods have written since the last step, with the pods' names; with `last` also a line without an end.
+    pub(super) fn step(
+        &mut self,
+        key: &JobKey,
+        job: &Job,
+        last: bool,
+        each: &mut dyn FnMut(&str, &str),
+    ) -> Result<(), Failure> {
+        for place in jobs::places(key, job) {
+            let shown = shown(None, &self.data_dir, key, job, &place);
+            let id = format!("{}/{}", key.namespace, place.name);
+            if !self.pods.contains_key(&id) && shown.file(false).is_none_or(|file| file.written < self.since) {
+                continue;
+            }
+            self.pods.entry(id).or_insert(Followed { shown, file: None }).step(None, last, each)?;
+        }
+        Ok(())
     }
 }
 

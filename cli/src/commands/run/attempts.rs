@@ -7,22 +7,22 @@
 use std::collections::BTreeSet;
 
 use apis::Resource;
+use apis::objects::{STOP, annotation};
 use cluster::Cluster;
 use serde_json::{Map, Value};
 
 use crate::out::Failure;
-use crate::view::Progress;
 use embedded::Session;
 
 /// Annotation on a job: digest of the manifests it was applied from.
 const DIGEST: &str = "trainyard.dev/applied-digest";
 
-/// Returns the manifests to apply. Jobs that ended and that run again are deleted; what becomes of each is printed.
+/// Returns the manifests to apply. Jobs that ended and that run again are deleted; `say` tells what becomes of each.
 pub(super) fn prepare(
     session: &mut Session,
     manifests: &[Value],
     rerun: bool,
-    progress: &mut Progress,
+    say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Value>, Failure> {
     let mut prepared = manifests.to_vec();
     for (manifest, applied) in manifests.iter().zip(&mut prepared) {
@@ -42,16 +42,21 @@ pub(super) fn prepare(
             None => applied_otherwise(session.cluster(), manifest, manifests),
         };
         let (kind, word) = (&key.kind, session.phase_word(&key, phase));
-        if !changed && !rerun {
-            progress.say(&format!("{kind} {key} has ended ({word}) and is unchanged: not run again. --rerun runs it"));
+        let stopped = annotation(&object, STOP).is_some();
+        if !changed && !rerun && !stopped {
+            say(&format!("{kind} {key} has ended ({word}) and is unchanged: not run again. --rerun runs it"));
             continue;
         }
         // A manifest that is refused does not cost the outcome of the job it was to replace.
         if session.cluster_mut().apply(applied).is_err() {
             continue;
         }
-        let why = if changed { "has changed since it ended" } else { "has ended" };
-        progress.say(&format!("{kind} {key} {why} ({word}): run again, as a new attempt"));
+        let why = match (changed, stopped) {
+            (true, _) => "has changed since it ended",
+            (false, true) => "was stopped",
+            (false, false) => "has ended",
+        };
+        say(&format!("{kind} {key} {why} ({word}): run again, as a new attempt"));
         session.cluster_mut().delete_as_user(&resource, namespace, name, None)?;
     }
     // Pods of a deleted job are known to have no processes: this run has started none.

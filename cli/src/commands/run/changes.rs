@@ -3,8 +3,10 @@
 //! Owns which edit a request is, and refusing one that the job's API does not accept. It must not run pods. Tests:
 //! `tests/local/control.rs`.
 
+use apis::objects::STOP;
 use apis::{Resource, Severity};
 use embedded::Session;
+use model::Phase;
 use serde_json::{Value, json};
 
 use crate::faults::did_you_mean;
@@ -17,10 +19,11 @@ const COUNTS: [&str; 3] = ["replicas", "numTasks", "replica"];
 /// Makes a change. Returns what was done; `None` for requests that are no change of a job.
 pub(super) fn make(session: &mut Session, request: &Request) -> Option<Result<String, Failure>> {
     match request {
+        Request::StopJob { job, why } => Some(stop(session, job, why)),
         Request::Delete { job } => Some(delete(session, job)),
         Request::Scale { job, group, replicas } => Some(scale(session, job, group.as_deref(), *replicas)),
         Request::Suspend { job, suspend } => Some(suspended(session, job, *suspend)),
-        Request::Stop | Request::Rerun { .. } => None,
+        Request::Stop | Request::Submit(_) | Request::Rerun { .. } => None,
     }
 }
 
@@ -30,6 +33,25 @@ pub(super) fn stored(session: &Session, job: &Target) -> Result<(Resource, Value
     let resource = session.cluster().resource_named(&job.kind).ok_or_else(missing)?;
     let object = session.cluster().get(&resource, &job.namespace, &job.name).ok_or_else(missing)?;
     Ok((resource, (*object).clone()))
+}
+
+/// Asks for the end of a job. One that its API has not accepted has nothing to end.
+fn stop(session: &mut Session, job: &Target, why: &str) -> Result<String, Failure> {
+    let (resource, object) = stored(session, job)?;
+    let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+    let name = job.written();
+    if let Some((key, phase)) = session.jobs().into_iter().find(|(key, _)| *key.uid.0 == *uid) {
+        if phase.is_terminal() {
+            let word = session.phase_word(&key, phase);
+            return Err(Failure::missing(format!("{name} has ended ({word}): `trainyard delete` deletes it")));
+        }
+        if session.operator.state().job(&key).is_some_and(|job| job.phase == Phase::New && job.invalid().is_some()) {
+            return Err(Failure::missing(format!("{name} was not started: `trainyard delete` deletes it")));
+        }
+    }
+    let patch = json!({"metadata": {"annotations": {STOP: why}}});
+    session.cluster_mut().merge_patch(&resource, &job.namespace, &job.name, &patch, false)?;
+    Ok(format!("{} {name} is stopping: its pods have their grace period", job.kind))
 }
 
 fn delete(session: &mut Session, job: &Target) -> Result<String, Failure> {

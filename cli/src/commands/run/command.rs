@@ -86,7 +86,8 @@ impl CommandArgs {
             container["resources"] = json!({"limits": {"nvidia.com/gpu": gpus}});
         }
         let mut spec = json!({
-            "rdzvEndpoint": format!("{name}-worker-0:29400"),
+            // Without a port: on this machine the job gets one of its own.
+            "rdzvEndpoint": format!("{name}-worker-0"),
             "replicaSpecs": {"Worker": {
                 "replicas": workers,
                 "restartPolicy": if restarts == 0 { "Never" } else { "OnFailure" },

@@ -9,7 +9,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use event_log::disk;
 use serde::{Deserialize, Serialize};
@@ -22,14 +22,13 @@ const LOCK: &str = "trainyard.lock";
 /// Format of the marker; a later one is refused.
 const FORMAT: u64 = 1;
 /// Names of a run's own files, but for the volume claims.
-const RUN_FILES: [&str; 9] = [
+const RUN_FILES: [&str; 8] = [
     "log",
     "cluster.json",
     "cluster.json.new",
     "cluster.journal",
     "logs",
     "pods",
-    crate::requests::FOLDER,
     super::detached::OUTPUT,
     super::detached::EXIT,
 ];
@@ -72,6 +71,8 @@ enum Standing {
 pub(super) struct DataDir {
     path: PathBuf,
     marker: Marker,
+    /// Time before which other processes asked another run.
+    opened: SystemTime,
     /// Holds the lock while it is open.
     _lock: File,
 }
@@ -83,6 +84,7 @@ impl DataDir {
             return Err(foreign(path, &why));
         }
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| failed(path, &e))?;
+        let opened = SystemTime::now();
         let lock = lock(path)?;
         // Only what is seen under the lock counts: another run may have come and gone since.
         let marker = match standing(path)? {
@@ -100,9 +102,14 @@ impl DataDir {
             }
         };
         check_older_run(path)?;
-        let mut dir = Self { path: path.to_owned(), marker, _lock: lock };
+        let mut dir = Self { path: path.to_owned(), marker, opened, _lock: lock };
         dir.finish_clearing()?;
         Ok(dir)
+    }
+
+    /// Returns the time before which other processes asked another run.
+    pub(super) fn opened(&self) -> SystemTime {
+        self.opened
     }
 
     /// Identifies the directory, independently of its path: 32 hexadecimal digits.

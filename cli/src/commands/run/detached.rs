@@ -11,12 +11,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use super::keys;
 use crate::out::{self, Failure};
 
 /// File of a data directory with the output of a run that has no terminal.
@@ -69,10 +71,7 @@ pub(super) fn begin() {
 
 /// Says that the jobs were applied, and turns the outputs to the data directory.
 pub(super) fn started(data_dir: &Path, jobs: &[String]) -> Result<(), Failure> {
-    let mut lines = jobs.to_vec();
-    lines.push(STARTED.to_owned());
-    out::lines(&lines);
-    out::wait_written(std::time::Duration::from_secs(1));
+    handed_over(jobs);
     redirect(data_dir)
 }
 
@@ -86,6 +85,14 @@ pub(super) fn leave(data_dir: &Path) -> Result<(), Failure> {
         rustix::process::kill_process(front, Signal::USR1).map_err(std::io::Error::from)?;
     }
     Ok(())
+}
+
+/// Says that another run has taken the jobs, to the process that started this one in the background.
+pub(super) fn handed_over(jobs: &[String]) {
+    let mut lines = jobs.to_vec();
+    lines.push(STARTED.to_owned());
+    out::lines(&lines);
+    out::wait_written(std::time::Duration::from_secs(1));
 }
 
 fn redirect(data_dir: &Path) -> Result<(), Failure> {
@@ -121,13 +128,19 @@ pub(super) fn forget(data_dir: &Path) {
 /// Stands in front of a run on a terminal: waits for its end, or until it goes on without the terminal.
 pub(super) fn stand_in_front() -> Result<ExitCode, Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
+    // The run changes the mode, and may be killed.
+    let mode = Arc::new(Mutex::new(keys::Mode::now()));
     let mut child = command(&own_arguments(IN_FRONT))?.spawn()?;
     let run = Pid::from_child(&child);
+    let for_signals = Arc::clone(&mode);
     thread::spawn(move || {
         for signal in signals.forever() {
             match signal {
                 // It goes on in the background.
-                SIGUSR1 => std::process::exit(0),
+                SIGUSR1 => {
+                    drop(for_signals.lock().unwrap_or_else(PoisonError::into_inner).take());
+                    std::process::exit(0)
+                }
                 SIGTERM => drop(rustix::process::kill_process(run, Signal::TERM)),
                 SIGHUP => drop(rustix::process::kill_process(run, Signal::HUP)),
                 // The terminal sends it to the run as well.
@@ -135,7 +148,9 @@ pub(super) fn stand_in_front() -> Result<ExitCode, Failure> {
             }
         }
     });
-    Ok(code_of(child.wait()?))
+    let status = child.wait()?;
+    drop(mode.lock().unwrap_or_else(PoisonError::into_inner).take());
+    Ok(code_of(status))
 }
 
 fn command(arguments: &[OsString]) -> Result<Command, Failure> {

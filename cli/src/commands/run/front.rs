@@ -3,15 +3,18 @@
 //! Owns the question and what follows from the answer. The process in front, to which a shell gives its terminal, is in `detached`.
 //! Tests: `tests/local/detached.rs`.
 
-use std::{io, thread};
+use std::thread;
 
 use embedded::Session;
 use signal_hook::consts::{SIGHUP, SIGINT};
 
-use super::detached;
 use super::turns::{Run, StopCause, Wake};
+use super::{detached, keys};
 use crate::out::Failure;
 use crate::view::Place;
+
+/// Asked at the first Ctrl-C.
+const QUESTION: &str = "Stop the jobs [s], or keep them running in the background [k]? Any other key: go on";
 
 /// The process in front of a run on a terminal.
 pub(super) struct Front {
@@ -23,6 +26,7 @@ pub(super) struct Front {
 impl Front {
     /// Returns the process that started this one.
     pub(super) fn standing() -> Self {
+        keys::begin();
         Self { pid: rustix::process::getppid(), is_asking: false }
     }
 }
@@ -32,33 +36,30 @@ impl Run {
         self.stopped.is_none() && self.front.as_ref().is_some_and(|front| !front.is_asking)
     }
 
-    pub(super) fn is_asking(&self) -> bool {
+    fn is_asking(&self) -> bool {
         self.front.as_ref().is_some_and(|front| front.is_asking)
     }
 
     /// Asks whether to stop or to go on without the terminal.
     pub(super) fn ask(&mut self, cause: StopCause) {
-        self.progress.finish();
-        self.progress.say("\nStop the jobs [s], or keep them running in the background [k]?");
+        self.progress.ask(Some(QUESTION));
         if let Some(front) = &mut self.front {
             front.is_asking = true;
         }
+        keys::forget();
         let wake = self.wake.clone();
-        thread::spawn(move || {
-            let mut line = String::new();
-            let read = io::stdin().read_line(&mut line).unwrap_or_default();
-            let _ = wake.send(if read == 0 { Wake::Stop(cause) } else { Wake::Answer(line) });
-        });
+        thread::spawn(move || wake.send(keys::next().map_or(Wake::Stop(cause), Wake::Key)));
     }
 
-    /// Carries out the user's answer. Anything but stop and keep changes nothing.
-    pub(super) fn answered(&mut self, answer: &str, session: &mut Session) -> Result<(), Failure> {
+    /// Carries out the user's answer. Any key but those for stop and keep changes nothing.
+    pub(super) fn answered(&mut self, key: u8, session: &mut Session) -> Result<(), Failure> {
         if !self.is_asking() || self.stopped.is_some() {
             return Ok(());
         }
-        match answer.trim().to_lowercase().as_str() {
-            "s" | "stop" | "y" | "yes" => self.stop(StopCause::Signal(SIGINT), session)?,
-            "k" | "keep" => {
+        self.progress.ask(None);
+        match key.to_ascii_lowercase() {
+            b's' => self.stop(StopCause::Signal(SIGINT), session)?,
+            b'k' => {
                 let option = Place { data_dir: &self.data_dir }.option();
                 self.progress.say(&format!(
                     "running in the background. Follow it: trainyard attach{option}; end it: trainyard stop{option}"
@@ -68,7 +69,7 @@ impl Run {
                 self.progress.leave_screen();
             }
             _ => {
-                self.progress.say("continuing");
+                self.progress.say("the jobs go on");
                 if let Some(front) = &mut self.front {
                     front.is_asking = false;
                 }

@@ -43,6 +43,20 @@ pub(super) fn claimed(
     })
 }
 
+/// Returns the number of GPUs that a run of another process must have for the jobs; `None` where none are asked for.
+pub(super) fn needed(
+    wanted: Option<GpuCount>,
+    command: &CommandArgs,
+    visible: &VisibleGpus,
+) -> Result<Option<u32>, Failure> {
+    let needed = command.gpus();
+    match wanted {
+        None => Ok((needed > 0).then_some(needed)),
+        Some(GpuCount::Auto) => Ok(Some(visible.count_free().max(needed))),
+        Some(GpuCount::Number(_)) => claimed(wanted, command, visible),
+    }
+}
+
 fn count(wanted: Option<GpuCount>, needed: u32, free: &dyn Fn() -> u32) -> Result<Option<u32>, String> {
     let count = match wanted {
         None if needed == 0 => return Ok(None),

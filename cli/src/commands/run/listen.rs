@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::turns::Wake;
 use crate::out::Failure;
@@ -31,21 +31,18 @@ impl Received {
     }
 
     /// Writes the answer. An error is ignored: the process that asked may have ended.
-    pub(super) fn answer(&self, outcome: &Result<String, Failure>) {
-        let answer = match outcome {
-            Ok(message) => Answer { done: true, message: message.clone() },
-            Err(failure) => Answer { done: false, message: failure.to_string() },
-        };
+    pub(super) fn answer(&self, outcome: Result<Answer, Failure>) {
+        let answer = outcome.unwrap_or_else(|failure| Answer::refused(failure.to_string()));
         let _ = requests::write(&self.answer, &answer);
     }
 }
 
-/// Empties the folder and takes every request from now on, until what it returns is set to false.
-pub(super) fn start(data_dir: &Path, wake: Sender<Wake>) -> Result<Arc<AtomicBool>, Failure> {
+/// Takes every request from now on, until what it returns is set to false. Those from before `opened` were meant for another run.
+pub(super) fn start(data_dir: &Path, opened: SystemTime, wake: Sender<Wake>) -> Result<Arc<AtomicBool>, Failure> {
     let folder = requests::folder(data_dir);
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", folder.display()));
-    let _ = fs::remove_dir_all(&folder);
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
+    refuse_old(&folder, opened);
     let listens = Arc::new(AtomicBool::new(true));
     let goes_on = Arc::clone(&listens);
     thread::spawn(move || {
@@ -54,6 +51,20 @@ pub(super) fn start(data_dir: &Path, wake: Sender<Wake>) -> Result<Arc<AtomicBoo
         }
     });
     Ok(listens)
+}
+
+/// Answers the requests from before a time, and removes older answers that nobody reads any more.
+fn refuse_old(folder: &Path, opened: SystemTime) {
+    for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if requests::asked_at(&path).is_some_and(|asked| asked >= opened) {
+            continue;
+        }
+        let _ = fs::remove_file(&path);
+        if path.extension().is_some_and(|ending| ending == requests::REQUEST) {
+            let message = "the run ended before it answered: say it again".to_owned();
+            let _ = requests::write(&path.with_extension(requests::ANSWER), &Answer::refused(message));
+        }
+    }
 }
 
 /// Sends the requests in the folder to the run, oldest first. Returns false once the run takes none any more.
@@ -74,7 +85,7 @@ fn take(folder: &Path, wake: &Sender<Wake>) -> bool {
             }
             Err(error) => {
                 let message = format!("the run does not understand the request ({error}): is it of another version?");
-                let _ = requests::write(&answer, &Answer { done: false, message });
+                let _ = requests::write(&answer, &Answer::refused(message));
             }
         }
     }

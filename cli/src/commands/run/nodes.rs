@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use crate::out::Failure;
 
+/// Resource of a node's GPUs.
+const GPU: &str = "nvidia.com/gpu";
 /// Maximum number of nodes that one machine stands for.
 const MAX_NODES: u32 = 10_000;
 
@@ -28,13 +30,9 @@ impl Machine {
     /// Returns the nodes and GPUs of a cluster.
     pub(super) fn of(cluster: &Cluster) -> Self {
         let nodes = cluster.objects_of(&Resource::new("v1", "Node"));
-        let gpus = |node: &Value| {
-            let text = node.pointer("/status/capacity/nvidia.com~1gpu").and_then(Value::as_str);
-            text.and_then(|text| text.parse::<u32>().ok()).unwrap_or_default()
-        };
         Self {
             nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX).max(1),
-            gpus: nodes.iter().map(|node| gpus(node)).fold(0, u32::saturating_add),
+            gpus: nodes.iter().map(|node| gpus_of(node)).fold(0, u32::saturating_add),
         }
     }
 
@@ -45,7 +43,7 @@ impl Machine {
         }
         let node = |n: u32| {
             let share = self.gpus / self.nodes + u32::from(n <= self.gpus % self.nodes);
-            NodeSpec::named(&format!("local-{n}")).with("nvidia.com/gpu", &share.to_string())
+            NodeSpec::named(&format!("local-{n}")).with(GPU, &share.to_string())
         };
         Ok((1..=self.nodes).map(node).collect())
     }
@@ -90,6 +88,22 @@ pub(super) fn cluster(
     Ok(cluster)
 }
 
+/// Gives the first node GPUs until all nodes together have as many.
+pub(super) fn grow(cluster: &mut Cluster, gpus: u32) {
+    let missing = gpus.saturating_sub(Machine::of(cluster).gpus);
+    let nodes = cluster.objects_of(&Resource::new("v1", "Node"));
+    let Some(node) = nodes.first().filter(|_| missing > 0) else { return };
+    let name = node.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let count = gpus_of(node).saturating_add(missing);
+    cluster.add_node(&NodeSpec::named(name).with(GPU, &count.to_string()));
+}
+
+/// Returns the GPUs of a node.
+fn gpus_of(node: &Value) -> u32 {
+    let text = node.pointer("/status/capacity").and_then(|capacity| capacity.get(GPU)).and_then(Value::as_str);
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use cluster::runtime::VirtualPods;
@@ -119,6 +133,9 @@ mod tests {
         assert_eq!(shown(&open(&path, 2, 0)), ["local-1 0/0 True", "local-2 0/0 True"]);
         let mut grown = open(&path, 3, 5);
         assert_eq!(shown(&grown), ["local-1 2/2 True", "local-2 2/2 True", "local-3 1/1 True"]);
+        grow(&mut grown, 7);
+        grow(&mut grown, 6);
+        assert_eq!(shown(&grown)[0], "local-1 4/4 True", "for a job that another process submits");
         grown.node("local-1", NodeState::Unknown).unwrap();
         cluster::ClusterFile::new(&path).save(&mut grown).unwrap();
         assert_eq!(shown(&open(&path, 1, 4)), ["local-1 4/4 True"], "fewer nodes, and the one that was lost is back");

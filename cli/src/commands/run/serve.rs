@@ -1,6 +1,7 @@
 //! Requests of other processes, as a run carries them out.
 //!
-//! Owns stopping and running again on request; other changes are in `changes`. Tests: `tests/local/control.rs`.
+//! Owns stopping and running again on request; other changes are in `changes`, jobs of others in `submissions`. Tests:
+//! `tests/local/control.rs`.
 
 use embedded::Session;
 use model::Phase;
@@ -10,30 +11,33 @@ use super::listen::Received;
 use super::turns::{Run, StopCause};
 use super::{attempts, changes};
 use crate::out::Failure;
-use crate::requests::{Request, Target};
+use crate::requests::{Answer, Request, Target};
 
 impl Run {
     /// Does what another process asked for, and answers.
     pub(super) fn serve(&mut self, received: &Received, session: &mut Session) -> Result<(), Failure> {
         if self.stopped.is_some() {
-            received.answer(&Err(Failure::missing("the run is stopping")));
+            received.answer(Err(Failure::missing("the run is stopping")));
             return Ok(());
         }
         match &received.request {
             Request::Stop => {
-                received.answer(&Ok("stopping: the pods have their grace period".to_owned()));
+                received.answer(Ok(Answer::done("stopping: the pods have their grace period".to_owned())));
                 self.stop(StopCause::Request, session)?;
             }
-            Request::Rerun { job, failed } => received.answer(&self.rerun(job, *failed, session)),
+            Request::Rerun { job, failed } => received.answer(self.rerun(job, *failed, session).map(Answer::done)),
+            Request::Submit(submission) => received.answer(self.submit(submission, session)),
             change => {
+                let is_own =
+                    change.job().and_then(|job| uid_of(session, job)).is_none_or(|uid| !self.submitted.contains(&uid));
                 let outcome = changes::make(session, change).unwrap_or_else(|| Ok(String::new()));
                 if let Ok(done) = &outcome {
                     self.progress.say(&format!("as asked: {done}"));
-                    if let Request::Delete { job } = change {
+                    if let (Request::Delete { job }, true) = (change, is_own) {
                         self.deleted.push(format!("{} {}/{}", job.kind, job.namespace, job.name));
                     }
                 }
-                received.answer(&outcome);
+                received.answer(outcome.map(Answer::done));
             }
         }
         Ok(())
@@ -56,13 +60,20 @@ impl Run {
         let manifest =
             manifest.ok_or_else(|| Failure::missing(format!("{}: its manifest is not stored", job.written())))?;
         let manifests = [(*manifest).clone()];
-        let prepared = attempts::prepare(session, &manifests, true, &mut self.progress)?;
+        let prepared = attempts::prepare(session, &manifests, true, &mut |line| self.progress.say(line))?;
         if let Some(rejection) = session.apply(&prepared)?.first() {
             return Err(Failure::missing(rejection.to_string()));
         }
         // The attempt before does not count any more.
-        self.mine.remove(uid);
-        self.mine.extend(manifests.iter().filter_map(|manifest| session.job_uid(manifest)));
+        let owner = if self.submitted.remove(uid) { &mut self.submitted } else { &mut self.mine };
+        owner.remove(uid);
+        owner.extend(manifests.iter().filter_map(|manifest| session.job_uid(manifest)));
         Ok(format!("{} {} runs again", job.kind, job.written()))
     }
+}
+
+/// Returns the uid of a job that is there.
+fn uid_of(session: &Session, job: &Target) -> Option<String> {
+    let (_, object) = changes::stored(session, job).ok()?;
+    object.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned)
 }

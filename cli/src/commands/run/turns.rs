@@ -14,15 +14,17 @@ use model::{Phase, Timestamp};
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::attempts;
 use super::changed_files::{self, ChangedFiles};
 use super::front::Front;
 use super::listen::Received;
+use super::origins::Origins;
 use super::output::Lines;
 use super::peers::Places;
+use super::{attempts, changes};
 use crate::faults::Faults;
 use crate::out::{self, Failure};
 use crate::records::CACHE_AFTER;
+use crate::requests::{Request, Target};
 use crate::view::Progress;
 
 /// Maximum interval between two looks at the screen and the timers.
@@ -53,8 +55,8 @@ pub(super) enum Wake {
     Stop(StopCause),
     /// Another process asks for something.
     Request(Received),
-    /// The user's answer to the question whether to stop.
-    Answer(String),
+    /// The key by which the user answers the question whether to stop.
+    Key(u8),
 }
 
 /// Why a run stops before its jobs have ended.
@@ -87,6 +89,10 @@ pub(super) struct Run {
     pub(super) files: Option<ChangedFiles>,
     /// Uids of the jobs of the manifests.
     pub(super) mine: BTreeSet<String>,
+    /// Uids of the jobs that other processes submitted.
+    pub(super) submitted: BTreeSet<String>,
+    /// True once it goes on for those only.
+    pub(super) goes_on: bool,
     /// True if a manifest was rejected.
     pub(super) rejected: bool,
     /// Jobs that were deleted before their end, in words.
@@ -96,6 +102,7 @@ pub(super) struct Run {
     pub(super) faults: Faults,
     pub(super) lines: Arc<Lines>,
     pub(super) places: Places,
+    pub(super) origins: Origins,
     /// Time at which it stops.
     pub(super) deadline: Option<Timestamp>,
     /// Why it stops, once it does.
@@ -126,9 +133,10 @@ impl Run {
                 Ok(())
             })?;
             session.settle(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
-            let more = self.show_lines();
+            let more = self.show_lines(session);
+            self.note_others(session);
             // A table that waits for a reader would be old when it is read.
-            if out::has_room() && !self.is_asking() {
+            if out::has_room() {
                 self.progress.update(session, at);
             }
             if session.operator.log().records() > COMPACT_AFTER {
@@ -140,20 +148,17 @@ impl Run {
             }
             let pods = || session.cluster().objects_of(&Resource::new("v1", "Pod"));
             let jobs = session.jobs();
+            let is_hopeless = |key: &model::JobKey| {
+                session.operator.state().job(key).is_some_and(|j| j.phase == Phase::New && j.invalid().is_some())
+            };
             let ended = if self.stopped.is_some() {
                 let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-                jobs.iter().all(|(_, phase)| phase.is_terminal()) && pods().iter().all(|pod| is_over(pod))
+                jobs.iter().all(|(key, phase)| phase.is_terminal() || is_hopeless(key))
+                    && pods().iter().all(|pod| is_over(pod))
             } else {
                 let swept =
                     |job: &model::JobKey| session.operator.state().job(job).is_none_or(|j| j.deleting_pods.is_empty());
-                let over = |key: &model::JobKey, phase: Phase| {
-                    let hopeless = session
-                        .operator
-                        .state()
-                        .job(key)
-                        .is_some_and(|j| j.phase == Phase::New && j.invalid().is_some());
-                    (phase.is_terminal() || hopeless) && swept(key)
-                };
+                let over = |key: &model::JobKey, phase: Phase| (phase.is_terminal() || is_hopeless(key)) && swept(key);
                 session.operator.is_ready() && jobs.iter().all(|(key, phase)| over(key, *phase))
             };
             if ended {
@@ -198,7 +203,7 @@ impl Run {
             }
         };
         self.progress.say("the manifest files have changed: they are applied again");
-        let prepared = attempts::prepare(session, &manifests, false, &mut self.progress)?;
+        let prepared = attempts::prepare(session, &manifests, false, &mut |line| self.progress.say(line))?;
         for rejection in session.apply(&prepared)? {
             self.rejected = true;
             self.progress.say(&rejection.to_string());
@@ -218,12 +223,12 @@ impl Run {
             Wake::Stop(cause @ StopCause::Signal(SIGINT)) if self.may_ask() => self.ask(cause),
             Wake::Stop(cause) => self.stop(cause, session)?,
             Wake::Request(received) => self.serve(&received, session)?,
-            Wake::Answer(answer) => self.answered(&answer, session)?,
+            Wake::Key(key) => self.answered(key, session)?,
         }
         Ok(())
     }
 
-    /// Deletes the jobs, and at the second stop ends at once.
+    /// Ends the jobs as stopped, and at the second stop ends at once.
     pub(super) fn stop(&mut self, cause: StopCause, session: &mut Session) -> Result<(), Failure> {
         if self.stopped.is_some() {
             self.progress.finish();
@@ -232,25 +237,29 @@ impl Run {
             std::process::exit(i32::from(cause.code()));
         }
         self.stopped = Some(cause);
+        self.progress.ask(None);
         let why = if cause == StopCause::Timeout { "the time limit has passed: " } else { "" };
-        self.progress.say(&format!("{why}stopping: deleting the jobs; Ctrl-C kills their pods at once"));
-        // What has ended stays as it is.
+        self.progress.say(&format!("{why}stopping the jobs; Ctrl-C kills their pods at once"));
+        let why = if cause == StopCause::Timeout { "--timeout has passed" } else { "" };
+        // What has ended stays as it is, and what was not started has nothing to end.
         for (key, _) in session.jobs().into_iter().filter(|(_, phase)| !phase.is_terminal()) {
-            if let Some(resource) = session.cluster().resource_named(&key.kind) {
-                self.deleted.push(format!("{} {key}", key.kind));
-                session.cluster_mut().delete_as_user(&resource, &key.namespace, &key.name, None)?;
+            let request = Request::StopJob { job: Target::from(&key), why: why.to_owned() };
+            if let Some(Err(failure)) = changes::make(session, &request) {
+                self.progress.say(&failure.to_string());
             }
         }
         Ok(())
     }
 
     /// Prints lines of pods while standard output takes them. Returns whether some are left.
-    fn show_lines(&mut self) -> bool {
+    fn show_lines(&mut self, session: &Session) -> bool {
+        let others = self.pods_of_others(session);
         for _ in 0..MAX_BATCHES {
             if !out::has_room() {
                 return !self.lines.is_empty();
             }
-            let Some(batch) = self.lines.take() else { return false };
+            let Some(mut batch) = self.lines.take() else { return false };
+            batch.lines.retain(|(pod, _)| !others.contains(pod));
             if !batch.lines.is_empty() {
                 self.progress.pod_lines(&batch.lines);
             }
@@ -265,7 +274,7 @@ impl Run {
     }
 
     /// Prints what the pods wrote last: it may still be on its way. Returns whether the user wants no more of it.
-    pub(super) fn last_lines(&mut self, woken: &Receiver<Wake>) -> bool {
+    pub(super) fn last_lines(&mut self, session: &Session, woken: &Receiver<Wake>) -> bool {
         let started = Instant::now();
         loop {
             match woken.recv_timeout(LAST_OUTPUT_TIMEOUT) {
@@ -273,9 +282,9 @@ impl Run {
                 Ok(Wake::Warning { pod, message }) => self.progress.say(&format!("warning: pod {pod}: {message}")),
                 Err(_) if self.lines.is_empty() => return false,
                 Ok(Wake::Request(received)) => received.put_back(),
-                Ok(Wake::Pods | Wake::Lines | Wake::Answer(_)) | Err(_) => {}
+                Ok(Wake::Pods | Wake::Lines | Wake::Key(_)) | Err(_) => {}
             }
-            self.show_lines();
+            self.show_lines(session);
             if self.stopped.is_some() && started.elapsed() > STOPPED_PRINT_TIMEOUT {
                 return true;
             }

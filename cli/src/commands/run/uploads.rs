@@ -11,15 +11,17 @@ use local::{PathIn, Prepare};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
+use super::origins::Origins;
 use super::peers::api_of_pod;
 use crate::archive::{self, DEFAULT_MAX_BYTES, Source};
 use crate::out::Failure;
 
-/// Returns what uploads the working directory, without the data directory.
-pub(super) fn of_directory(registry: Registry, workdir: Option<&Path>, data_dir: &Path) -> Prepare {
-    let directory = workdir.map_or_else(|| PathBuf::from("."), Path::to_owned);
+/// Returns what uploads the working directory of a pod's job, without the data directory. Jobs of the run's own have `workdir`.
+pub(super) fn of_directory(registry: Registry, origins: Origins, workdir: Option<&Path>, data_dir: &Path) -> Prepare {
+    let own = workdir.map_or_else(|| PathBuf::from("."), Path::to_owned);
     let data_dir = data_dir.to_owned();
     Arc::new(move |pod, path_in| {
+        let directory = origins.workdir(pod).unwrap_or_else(|| own.clone());
         let upload = || upload(&registry, pod, path_in, (&directory, &data_dir));
         upload().map_err(|error| format!("its workspace cannot be filled: {error}"))
     })
