@@ -53,7 +53,9 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, Fi
             }
         }
     }
-    spec.insert("schedulerName".to_owned(), at(manifest, &["scheduler"]).cloned().unwrap_or_default());
+    // Without a scheduler of the queue the template's stays.
+    let scheduler = at(manifest, &["scheduler"]).filter(|scheduler| scheduler.is_string());
+    spec.extend(scheduler.map(|scheduler| ("schedulerName".to_owned(), scheduler.clone())));
     spec.insert("restartPolicy".to_owned(), at(manifest, &["restartPolicy"]).cloned().unwrap_or_default());
     if shape.is_distributed() {
         let name = worker_name(&job.name, index);

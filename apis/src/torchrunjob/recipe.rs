@@ -66,7 +66,7 @@ pub(super) fn recipe(job: &Fields<'_>, queue: &Queue<'_>, size: &Size) -> Value 
         Rendezvous::Etcd | Rendezvous::EtcdV2 => Some(endpoint.unwrap_or(ETCD)),
     };
     let backend = job.distributed.backend.or(queue.distributed.backend).unwrap_or("nccl");
-    let scheduler = queue.scheduling("scheduler").and_then(Value::as_str).unwrap_or(KAI_SCHEDULER);
+    let scheduler = queue.scheduling("scheduler").and_then(Value::as_str).or_else(|| queue.kai.map(|_| KAI_SCHEDULER));
     let of_job = |path: &[&str]| at(job.spec, path).filter(|value| !value.is_null());
     let shared = |volume: Option<Volume<'_>>, claim: String, path: &str| {
         volume.map(|volume| {
@@ -107,7 +107,7 @@ pub(super) fn recipe(job: &Fields<'_>, queue: &Queue<'_>, size: &Size) -> Value 
         "gpuType": queue.node.gpu_type,
         "shmPerGpu": queue.volumes.shm_per_gpu,
         "scheduler": scheduler,
-        "kai": (scheduler == KAI_SCHEDULER).then_some(queue.kai),
+        "kai": queue.kai.filter(|_| scheduler == Some(KAI_SCHEDULER)),
         "template": template(queue),
         "workspace": workspace(job, queue, size, units),
         "checkpoints": shared(queue.volumes.checkpoints, checkpoints_claim(job.job_name), "/checkpoints"),

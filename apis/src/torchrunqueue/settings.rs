@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::storage::{Volumes, WorkspaceSettings, size};
 use super::templates::{self, Templated};
-use super::words::TRAINER;
+use super::words::{KAI_SCHEDULER, TRAINER};
 use crate::fields::{Findings, Unknown, Word, join};
 use crate::names::is_dns_subdomain;
 use crate::objects::{at, list_at, text_at};
@@ -99,8 +99,8 @@ pub(crate) struct NodeResources<'a> {
 pub(crate) struct Queue<'a> {
     /// Its `spec`.
     pub(crate) spec: &'a Value,
-    /// Name of its KAI Queue.
-    pub(crate) kai: &'a str,
+    /// Name of its KAI Queue; `None` where it has none.
+    pub(crate) kai: Option<&'a str>,
     /// Name of that one's parent.
     pub(super) parent: &'a str,
     /// Its `distributed`.
@@ -126,27 +126,18 @@ impl<'a> Queue<'a> {
     pub(crate) fn read(object: &'a Value, findings: &mut Findings) -> Option<Self> {
         let spec = object.get("spec");
         let Some(spec) = spec.filter(|spec| spec.is_object()) else {
-            findings.error("spec", spec, "must be an object with queue.name");
+            findings.error("spec", spec, "must be an object");
             return None;
         };
         findings.object(spec, "spec", "queue");
         let inner = spec.get("queue").unwrap_or(&Value::Null);
         let kai = alias((inner, "spec.queue", "name"), (spec, "spec", "kaiQueue"), findings);
         let parent = alias((inner, "spec.queue", "parentQueue"), (spec, "spec", "parentKaiQueue"), findings);
-        match kai {
-            Some(name) if !is_dns_subdomain(name) => {
-                let value = Value::from(name);
-                findings.error("spec.queue.name", Some(&value), "must be lower-case letters, digits and inner hyphens");
-            }
-            None if !findings.has_error_at("spec.queue.name") && !findings.has_error_at("spec.queue") => {
-                findings.error("spec.queue.name", None, "a queue needs the name of its KAI Queue");
-            }
-            Some(_) | None => {}
-        }
+        check_kai_queue(spec, kai, parent, findings);
         check_amounts(inner, findings);
         let queue = Self {
             spec,
-            kai: kai.unwrap_or_default(),
+            kai,
             parent: parent.unwrap_or("default"),
             distributed: Distributed::read(spec, findings),
             workspace: WorkspaceSettings::read(spec, findings),
@@ -176,7 +167,7 @@ impl<'a> Queue<'a> {
             ];
             pod_rules::check_parts(&json!({"spec": scheduling}), &PLACES, pod_rules::AS_WRITTEN, findings);
         }
-        kai.map(|_| queue)
+        Some(queue)
     }
 
     /// Returns a member of `scheduling`.
@@ -199,6 +190,32 @@ impl<'a> Queue<'a> {
             }
             Some(_) | None => None,
         }
+    }
+}
+
+/// Checks the name of the KAI Queue. A queue needs none; without one, what is written of it has no effect.
+fn check_kai_queue(spec: &Value, kai: Option<&str>, parent: Option<&str>, findings: &mut Findings) {
+    const NAME: &str = "spec.queue.name";
+    match kai {
+        Some(name) if !is_dns_subdomain(name) => {
+            let value = Value::from(name);
+            findings.error(NAME, Some(&value), "must be lower-case letters, digits and inner hyphens");
+        }
+        None if spec.get("queue").is_some_and(Value::is_object) && !findings.has_error_at(NAME) => {
+            findings.error(NAME, None, "a KAI Queue needs a name: write it, or leave spec.queue out");
+        }
+        None if parent.is_some() => {
+            let problem = "no KAI Queue is created without kaiQueue: the parent has no effect";
+            findings.warn("spec.parentKaiQueue", spec.get("parentKaiQueue"), problem);
+        }
+        Some(_) | None => {}
+    }
+    if kai.is_none() && at(spec, &["scheduling", "scheduler"]).and_then(Value::as_str) == Some(KAI_SCHEDULER) {
+        findings.warn(
+            "spec.scheduling.scheduler",
+            at(spec, &["scheduling", "scheduler"]),
+            "the KAI scheduler places pods of KAI Queues: write kaiQueue as well",
+        );
     }
 }
 

@@ -33,15 +33,16 @@ pub(super) fn fact(object: &Value) -> SpecFact {
 fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     replicas::job_name(object, findings);
     let queue = Queue::read(object, findings)?;
-    let mut owned = vec![OwnedSpec {
-        object: KAI_QUEUE.named(queue.kai),
+    let mut owned = Vec::new();
+    owned.extend(queue.kai.map(|kai| OwnedSpec {
+        object: KAI_QUEUE.named(kai),
         when: When::Accepted,
         awaits: Awaits::Nothing,
         keep: Keep::Finalized,
         digest: Some(owned::digest(&kai_queue(&manifest(object)))),
         follows: None,
         pods: None,
-    }];
+    }));
     let datasets = queue.volumes.datasets.filter(|volume| volume.existing.is_none());
     owned.extend(datasets.map(|volume| OwnedSpec {
         object: CLAIM.named(&datasets_claim(&name(object))),

@@ -17,6 +17,8 @@ pub(super) const TERMINATING: &str = "Terminating";
 
 /// Reason of a queue on a cluster without KAI.
 const NOT_INSTALLED: &str = "KaiNotInstalled";
+/// Reason of a queue that asks for no KAI Queue.
+const NOT_CONFIGURED: &str = "KaiNotConfigured";
 
 /// Renders the whole `status` of a queue.
 pub(super) fn status(key: &JobKey, job: &Job) -> Value {
@@ -81,7 +83,11 @@ fn kai(job: &Job) -> (bool, &'static str, String) {
     let Some(wanted) =
         job.spec().and_then(|spec| spec.owned.iter().find(|owned| owned.object.kind == KAI_QUEUE.kind.into()))
     else {
-        return (false, "QueueNotFound", String::new());
+        return (
+            true,
+            NOT_CONFIGURED,
+            "the queue names no KAI Queue; its jobs' pods go to scheduling.scheduler".to_owned(),
+        );
     };
     let object = &wanted.object;
     if job.owned.get(object).is_some_and(|owned| owned.fact.as_ref().is_some_and(|fact| !fact.deleting)) {

@@ -50,7 +50,10 @@ fn the_definition_is_structural_and_described() {
 #[test]
 fn mistakes_name_their_fields() {
     for (edits, want) in [
-        (vec![("/spec/queue/name", Value::Null)], "spec.queue.name: a queue needs the name of its KAI Queue (missing)"),
+        (
+            vec![("/spec/queue/name", Value::Null)],
+            "spec.queue.name: a KAI Queue needs a name: write it, or leave spec.queue out (missing)",
+        ),
         (
             vec![("/spec/kaiQueue", json!("other"))],
             "spec.kaiQueue: is k in spec.queue.name: write the field once (\"other\")",
@@ -123,6 +126,32 @@ fn a_queue_without_an_image_is_valid_and_starts_no_job() {
     assert_eq!(errors(&TorchrunQueue, &bare), [""; 0]);
     assert!(usable(&bare).unwrap_err().contains("podTemplate"));
     assert!(usable(&edited(bare, &[("/spec/image", json!("i"))])).is_ok());
+}
+
+#[test]
+fn a_queue_without_a_kai_queue_is_good_and_owns_none() {
+    let without = edited(queue(), &[("/spec/queue", Value::Null)]);
+    assert_eq!((errors(&TorchrunQueue, &without), warnings(&TorchrunQueue, &without)), (vec![], vec![]));
+    assert_eq!(TorchrunQueue.spec_fact(&without).spec.unwrap().owned, []);
+    let (key, held) = job(&TorchrunQueue, &without);
+    let status = TorchrunQueue.status(&key, &held);
+    let conditions = status["conditions"].as_array().unwrap().iter();
+    let shown: Vec<_> =
+        conditions.map(|one| (one["type"].clone(), one["status"].clone(), one["reason"].clone())).collect();
+    let ready = |kind: &str, reason: &str| (json!(kind), json!("True"), json!(reason));
+    let want = [
+        ready("Valid", "ValidationPassed"),
+        ready("QueueReady", "KaiNotConfigured"),
+        ready("ResourcesReady", "AllResourcesReady"),
+    ];
+    assert_eq!(shown, want);
+    for (edit, want) in [
+        (("/spec/parentKaiQueue", json!("root")), "spec.parentKaiQueue: "),
+        (("/spec/scheduling", json!({"scheduler": "kai-scheduler"})), "spec.scheduling.scheduler: "),
+    ] {
+        let found = warnings(&TorchrunQueue, &edited(without.clone(), &[edit]));
+        assert!(matches!(found.as_slice(), [only] if only.starts_with(want)), "{want} {found:?}");
+    }
 }
 
 #[test]
