@@ -83,6 +83,14 @@ fn classes(api: &dyn JobApi, input: RenderInput<'_>, pods: &[Option<Value>]) -> 
     if names.iter().all(|name| name.is_empty()) { BTreeSet::new() } else { names }
 }
 
+/// Returns the first pod of each group of a job, as far as it can be rendered; none of a spec that is refused.
+pub fn first_pods(api: &dyn JobApi, key: &JobKey, fact: &SpecFact) -> Vec<Value> {
+    let Ok(spec) = &fact.spec else { return Vec::new() };
+    let manifest: Value = serde_json::from_str(&fact.manifest).unwrap_or_default();
+    let input = RenderInput { job: key, spec, manifest: &manifest };
+    spec.groups.iter().filter_map(|group| first_pod(api, input, group)).collect()
+}
+
 /// Returns a group's first pod as it is rendered; `None` when it cannot be.
 pub(crate) fn first_pod(api: &dyn JobApi, input: RenderInput<'_>, group: &GroupSpec) -> Option<Value> {
     let slot = SlotId { group: group.name.clone(), index: 0 };

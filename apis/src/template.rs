@@ -177,6 +177,6 @@ fn asks_for_gpus(spec: &Value) -> bool {
 }
 
 /// Returns true if a resource is a GPU or a slice of one, going by the device plugins in use.
-pub(crate) fn is_gpu(resource: &str) -> bool {
+pub fn is_gpu(resource: &str) -> bool {
     resource.ends_with("gpu") || resource.ends_with("gpu.shared") || resource.starts_with("nvidia.com/mig-")
 }

@@ -1,11 +1,15 @@
 //! `trainyard simulate`: the manifests' jobs with virtual pods in virtual time.
+//!
+//! Owns the run; its nodes are `nodes`'. Tests: `cli/tests/local/simulate.rs`.
+
+mod nodes;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use apis::Registry;
 use clap::Args;
-use cluster::{Cluster, Mode, NodeSpec};
+use cluster::{Cluster, Mode};
 use embedded::kubelet::{Kubelet, PodBehaviour};
 use embedded::{EmbeddedCluster, Session};
 use event_log::MemoryLog;
@@ -30,12 +34,15 @@ pub(crate) struct SimulateArgs {
     /// Warn of unknown fields and wrong values in the manifests, and continue (`trainyard validate` lists them).
     #[arg(long)]
     lax: bool,
-    /// Number of nodes.
+    /// Number of nodes; of each kind where the manifests select nodes by labels that exclude each other.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=MAX_NODES))]
     nodes: u32,
     /// GPUs of each node.
     #[arg(long, default_value_t = 8)]
     gpus: u32,
+    /// Label of each node, as KEY=VALUE. May be repeated. Default: the labels that the manifests select.
+    #[arg(long, value_name = "LABEL", value_parser = nodes::label)]
+    node_label: Vec<(String, String)>,
     /// Running time of pods without the annotation `trainyard.dev/simulate-duration`.
     #[arg(long, default_value = "60s", value_parser = duration)]
     duration: u64,
@@ -88,15 +95,14 @@ pub(crate) fn config(flags: &[(String, String)]) -> Result<model::Config, Failur
 /// Simulates.
 pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     let manifests = manifests::load(&args.files, args.lax)?;
-    let nodes =
-        (1..=args.nodes).map(|n| NodeSpec::named(&format!("n{n}")).with("nvidia.com/gpu", &args.gpus.to_string()));
-    let cluster = Cluster::new(&cluster::Options {
-        mode: Mode::Automatic,
-        nodes: nodes.collect(),
-        ..cluster::Options::default()
-    });
-    let start = cluster.now();
     let registry = Registry::all();
+    let asked = nodes::Asked { nodes: args.nodes, gpus: args.gpus, labels: &args.node_label };
+    let (nodes, lines) = nodes::of(&asked, &registry, &manifests);
+    for line in lines.iter().filter(|_| !args.quiet) {
+        out::error_line(line);
+    }
+    let cluster = Cluster::new(&cluster::Options { mode: Mode::Automatic, nodes, ..cluster::Options::default() });
+    let start = cluster.now();
     let backend = EmbeddedCluster::serving(cluster, &registry)?;
     let log = MemoryLog::new();
     let mut session = Session::open(backend, registry, Box::new(log), config(&args.flags)?)?;

@@ -22,6 +22,7 @@ mod queue;
 mod recorded;
 mod run_processes;
 mod scenarios;
+mod simulate;
 mod submit;
 mod terminal;
 mod top;
