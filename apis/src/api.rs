@@ -124,6 +124,11 @@ pub trait JobApi: Send + Sync {
         false
     }
 
+    /// Returns true if a cluster may do without its definition for good: another project's, or that of a former kind.
+    fn is_optional(&self) -> bool {
+        self.is_foreign()
+    }
+
     /// Selects the pods and services of this API's jobs, including those of an earlier operator.
     fn selector(&self) -> Selector;
 

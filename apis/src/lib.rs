@@ -26,6 +26,7 @@ pub mod events;
 pub mod fields;
 pub mod foreign;
 pub mod free_storage;
+pub mod jobqueue;
 pub mod kruise;
 pub mod kubernetes;
 pub mod kueue;

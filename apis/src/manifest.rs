@@ -68,17 +68,6 @@ fn with_example_name(manifest: &Value) -> Option<Value> {
     Some(example)
 }
 
-/// Kinds that are served under another name now: version, kind, and its name.
-const FORMER_KINDS: [(&str, &str, &str); 1] = [("torchrun.ai/v1alpha1", "JobQueue", "TorchrunQueue")];
-
-/// Returns the kind under which a manifest of a former kind is served; `None` for another one.
-pub fn successor(manifest: &Value) -> Option<&'static str> {
-    let asked = Resource::of(manifest);
-    let former =
-        FORMER_KINDS.iter().find(|(version, kind, _)| *asked.api_version == **version && *asked.kind == **kind);
-    former.map(|(_, _, kind)| *kind)
-}
-
 /// Returns the type of object that a manifest is, or was most likely meant to be.
 fn resource(registry: &Registry, manifest: &Value, found: &mut Findings) -> Option<Resource> {
     for key in ["apiVersion", "kind"] {
@@ -94,11 +83,6 @@ fn resource(registry: &Registry, manifest: &Value, found: &mut Findings) -> Opti
     let served: Vec<Resource> = registry.iter().map(|api| api.resource()).chain(kubernetes::kinds()).collect();
     if served.contains(&asked) {
         return Some(asked);
-    }
-    if let Some(kind) = successor(manifest) {
-        let problem = format!("is called {kind} now; write kind: {kind}, which a cluster serves");
-        found.warn("kind", manifest.get("kind"), problem);
-        return served.into_iter().find(|resource| *resource.kind == *kind);
     }
     if let Some(same) = served.iter().find(|resource| resource.kind == asked.kind) {
         let problem = format!("{} is served in another version", asked.kind);

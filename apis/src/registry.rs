@@ -54,6 +54,13 @@ impl Registry {
         self.apis.values().all(|api| &*api.resource().kind != kind || api.has_pods()) && !self.is_needed(kind)
     }
 
+    /// Returns the APIs by kind, those of former kinds last: what they share with their successors stands where those have it.
+    pub(crate) fn successors_first(&self) -> Vec<&Arc<dyn JobApi>> {
+        let mut apis: Vec<&Arc<dyn JobApi>> = self.iter().collect();
+        apis.sort_by_key(|api| api.is_optional() && !api.is_foreign());
+        apis
+    }
+
     /// Iterates over the APIs, by kind.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn JobApi>> {
         self.apis.values()

@@ -242,7 +242,7 @@ impl Registry {
     /// Returns the types of objects that jobs own, each once, by their place in the APIs.
     fn owned_types(&self) -> impl Iterator<Item = &'static OwnedType> {
         let mut all: Vec<&'static OwnedType> = Vec::new();
-        for owned in self.iter().flat_map(|api| api.owned_types()) {
+        for owned in self.successors_first().into_iter().flat_map(|api| api.owned_types()) {
             if !all.contains(&owned) {
                 all.push(owned);
             }

@@ -6,6 +6,7 @@ use settings::{ModelSettings, TorchSettings};
 
 use crate::aitrainingjob::AiTrainingJob;
 use crate::elasticjob::ElasticJob;
+use crate::jobqueue::JobQueue;
 use crate::models::Model;
 use crate::modelversion::ModelVersion;
 use crate::mpijob::MpiJob;
@@ -26,6 +27,7 @@ impl Registry {
         let mut registry = Self::default();
         registry.add(Arc::new(AiTrainingJob));
         registry.add(Arc::new(ElasticJob));
+        registry.add(Arc::new(JobQueue));
         registry.add(Arc::new(Model));
         registry.add(Arc::new(ModelVersion { settings: models }));
         registry.add(Arc::new(MpiJob));

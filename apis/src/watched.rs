@@ -123,7 +123,8 @@ impl Registry {
                     vec![Selector::default()]
                 }
                 Kind::Pod | Kind::Service | Kind::Owned => {
-                    self.iter().filter(|api| api.has_pods()).map(|api| api.selector()).collect()
+                    let apis = self.successors_first().into_iter();
+                    apis.filter(|api| api.has_pods()).map(|api| api.selector()).collect()
                 }
             };
             let mut sources: Vec<WatchTarget> = Vec::new();
@@ -206,6 +207,7 @@ mod tests {
             "Quota resourcequotas ",
             "Job aitrainingjobs ",
             "Job elasticjobs ",
+            "Job jobqueues ",
             "Job mpijobs ",
             "Job models ",
             "Job modelversions ",

@@ -183,9 +183,6 @@ impl Manifests {
 fn addressable(object: &Value) -> Option<Value> {
     let resource = Resource::of(object);
     let mut object = object.clone();
-    if let Some(kind) = apis::manifest::successor(&object) {
-        object.as_object_mut()?.insert("kind".to_owned(), kind.into());
-    }
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     let named = metadata.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
     if metadata.get("namespace").is_none_or(Value::is_null) {

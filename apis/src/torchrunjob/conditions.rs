@@ -47,7 +47,7 @@ fn provisioning(job: &Job, list: &mut List) {
                 list.add("QueueNotFound", true, "QueueNotFound", &message, None);
             }
             Some(problem) => {
-                let message = format!("TorchrunQueue {name} cannot be used: {problem}");
+                let message = format!("{} {name} cannot be used: {problem}", missing.kind);
                 list.add("Provisioned", false, "InvalidPodTemplate", &message, None);
             }
         }

@@ -33,7 +33,6 @@ use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
 use crate::owned::{CLAIM, OwnedType, SERVICE};
 use crate::replicas::slot_name;
 use crate::selector::Selector;
-use crate::torchrunqueue::KIND as QUEUE_KIND;
 use crate::torchrunqueue::words::{API_VERSION, APP, APP_LABEL, TRAINER};
 
 pub use words::{GENERATION, KIND, NAME_LABEL, ROLE_LABEL, SYNC, WORKER};
@@ -80,12 +79,13 @@ impl JobApi for TorchrunJob {
     }
 
     fn needed_kinds(&self) -> &'static [&'static str] {
-        &[QUEUE_KIND]
+        &spec::QUEUE_KINDS
     }
 
     fn needs(&self, object: &Value) -> Vec<(Text, Text)> {
-        let queue = spec::queue_of(object).map(|queue| (Text::from(QUEUE_KIND), Text::from(queue)));
-        queue.into_iter().collect()
+        let queue = spec::queue_of(object).map(Text::from);
+        let of_kind = |kind: &&str| Some((Text::from(*kind), queue.clone()?));
+        spec::QUEUE_KINDS.iter().filter_map(of_kind).collect()
     }
 
     fn spec_fact_with(&self, object: &Value, needed: &Needed) -> SpecFact {

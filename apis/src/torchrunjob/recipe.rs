@@ -149,7 +149,7 @@ fn workspace(job: &Fields<'_>, queue: &Queue<'_>, size: &Size, units: u32) -> Va
             Source::Existing => "existing",
         },
         "url": url,
-        "serviceAccount": queue.service_account.unwrap_or("default"),
+        "serviceAccount": queue.service_account,
         "shared": size.most() > 1,
     })
 }

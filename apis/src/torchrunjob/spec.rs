@@ -21,6 +21,7 @@ use super::size::Size;
 use super::words::{SYNC, WORKER};
 use crate::api::Needed;
 use crate::fields::{Finding, Findings};
+use crate::jobqueue;
 use crate::names::{LABEL_MAX, is_dns_label, is_service_name};
 use crate::objects::{at, text_at};
 use crate::owned::{self, CLAIM, SERVICE};
@@ -30,6 +31,9 @@ use crate::torchrunqueue::{KIND as QUEUE_KIND, usable};
 
 /// Attempts of the pod that fills the workspace, after the first one.
 const SYNC_RETRIES: u32 = 3;
+
+/// Kinds of objects that are queues of jobs. Of two of one name the first counts.
+pub(super) const QUEUE_KINDS: [&str; 2] = [QUEUE_KIND, jobqueue::KIND];
 
 /// Returns the queue that a job names.
 pub(super) fn queue_of(object: &Value) -> Option<&str> {
@@ -77,17 +81,23 @@ pub(super) fn fact(object: &Value, needed: &Needed) -> SpecFact {
     let mut findings = Findings::default();
     let fields = Fields::read(object, &mut findings);
     check_schema(object, &mut findings);
+    let found = queue_of(object).and_then(|name| {
+        QUEUE_KINDS
+            .iter()
+            .find_map(|kind| needed.get(&(Text::from(*kind), Text::from(name))).map(|queue| (*kind, queue)))
+    });
+    let kind = found.map_or(QUEUE_KIND, |(kind, _)| kind);
     let needs: Vec<(Text, Text)> =
-        queue_of(object).map(|queue| (Text::from(QUEUE_KIND), Text::from(queue))).into_iter().collect();
+        queue_of(object).map(|queue| (Text::from(kind), Text::from(queue))).into_iter().collect();
     let refused = |findings: Findings, missing: Vec<Missing>| {
         let (errors, warnings) = findings.into_errors_and_warnings();
         SpecFact { warnings, missing, needs: needs.clone(), ..SpecFact::refused(errors) }
     };
     let Some(fields) = fields.filter(|_| !findings.has_errors()) else { return refused(findings, Vec::new()) };
     let missing = |problem: Option<String>| {
-        vec![Missing { kind: Text::from(QUEUE_KIND), name: Text::from(fields.queue), problem: problem.map(Text::from) }]
+        vec![Missing { kind: Text::from(kind), name: Text::from(fields.queue), problem: problem.map(Text::from) }]
     };
-    let Some(queue) = needed.get(&(Text::from(QUEUE_KIND), Text::from(fields.queue))) else {
+    let Some((_, queue)) = found else {
         return refused(findings, missing(None));
     };
     let queue = match usable(queue) {

@@ -26,6 +26,23 @@ const CLAIM_PATH: &str = "/workspace-pvc";
 /// Starts of the names of variables that the pod that fills the workspace gets of the job's.
 const CREDENTIALS: [&str; 3] = ["AWS_", "GOOGLE_", "AZURE_"];
 
+/// Members of the workers' template that its pod has as well: it has to get onto the same nodes, pull images from the same place and
+/// reach the same hosts.
+pub(super) const INHERITED: [&str; 10] = [
+    "dnsConfig",
+    "dnsPolicy",
+    "hostAliases",
+    "imagePullSecrets",
+    "nodeSelector",
+    "priorityClassName",
+    "runtimeClassName",
+    "securityContext",
+    "serviceAccountName",
+    "tolerations",
+];
+/// Annotation of its pod: the members of the template that it has.
+const INHERITED_BY: &str = "torchrun.ai/inherited";
+
 /// Tests the archive, with what the image has.
 const TEST: &str = "is_whole() {
   if command -v unzip >/dev/null; then unzip -tq workspace.zip; else python3 -m zipfile -t workspace.zip; fi >/dev/null 2>&1
@@ -100,12 +117,17 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, Fi
     env.extend(awaits_upload(manifest).then(|| json!({"name": UPLOAD, "value": ARCHIVE})));
     env.extend(of("url").is_string().then(|| json!({"name": "WORKSPACE_URL", "value": of("url")})));
     env.extend(list_at(manifest, &["env"]).iter().filter(is_credential).cloned());
-    let mut spec = Map::new();
-    for key in ["imagePullSecrets", "tolerations", "nodeSelector", "securityContext"] {
-        spec.extend(of_workers.get(key).map(|value| (key.to_owned(), value.clone())));
+    let mut spec = inherited(&of_workers);
+    let mut annotations = Map::new();
+    if !spec.is_empty() {
+        let keys: Vec<&str> = spec.keys().map(String::as_str).collect();
+        annotations.insert(INHERITED_BY.to_owned(), json!(keys.join(",")));
     }
     spec.insert("restartPolicy".to_owned(), json!("OnFailure"));
-    spec.insert("serviceAccountName".to_owned(), of("serviceAccount"));
+    if of("serviceAccount").is_string() {
+        spec.insert("serviceAccountName".to_owned(), of("serviceAccount"));
+    }
+    spec.entry("serviceAccountName").or_insert_with(|| json!("default"));
     spec.insert(
         "containers".to_owned(),
         json!([{
@@ -126,7 +148,6 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, Fi
         "volumes".to_owned(),
         json!([{"name": "workspace", "persistentVolumeClaim": {"claimName": of("claim")}}]),
     );
-    let mut annotations = Map::new();
     template::mark(&mut annotations, pod);
     let labels = slot_labels(manifest, SYNC, pod.slot.index);
     let name = slot_name(&job.name, SYNC, pod.slot.index);
@@ -139,6 +160,18 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>) -> Result<Value, Fi
         annotations,
         spec,
     }))
+}
+
+/// Returns the members that the pod has of the template of the workers. Of their affinity that is the part about nodes: its own pod is
+/// there before the workers are.
+fn inherited(of_workers: &Map<String, Value>) -> Map<String, Value> {
+    let written = |key: &str| of_workers.get(key).filter(|value| !value.is_null()).cloned();
+    let mut spec: Map<String, Value> =
+        INHERITED.iter().filter_map(|key| Some(((*key).to_owned(), written(key)?))).collect();
+    let nodes = of_workers.get("affinity").and_then(|affinity| affinity.get("nodeAffinity"));
+    let affinity = nodes.filter(|nodes| !nodes.is_null()).map(|nodes| json!({"nodeAffinity": nodes}));
+    spec.extend(affinity.map(|affinity| ("affinity".to_owned(), affinity)));
+    spec
 }
 
 /// Returns whether the workspace is filled by an upload.

@@ -8,20 +8,13 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::schemas::{distributed, list, of_kubernetes, workspace_storage};
-use super::words::{GROUP, KIND, PLURAL, VERSION};
-use crate::crd::{self, Names, Version, column, condition, definition, field, loosened, object, open, time};
+use super::words::{GROUP, VERSION};
+use crate::crd::{self, Names, Version, column, condition, field, loosened, object, open, time};
 use crate::kubernetes;
 
-/// Returns the definition.
-pub(super) fn crd() -> Value {
-    let names = Names {
-        group: GROUP,
-        version: VERSION,
-        kind: KIND,
-        plural: PLURAL,
-        singular: "torchrunqueue",
-        short: &["trq", "jq"],
-    };
+/// Returns the definition, by the names of a kind.
+pub(crate) fn definition(kind: &str, plural: &str, singular: &str, short: &[&str]) -> Value {
+    let names = Names { group: GROUP, version: VERSION, kind, plural, singular, short };
     let version = Version {
         description: "Nodes, storage and a queue of the KAI scheduler, for TorchrunJobs that name it.",
         subresources: json!({"status": {}}),
@@ -36,7 +29,7 @@ pub(super) fn crd() -> Value {
         spec: loosened(strict_spec()),
         status: status(),
     };
-    definition(names, &version)
+    crd::definition(names, &version)
 }
 
 /// Returns the schema of `spec` as it is meant.
@@ -54,7 +47,13 @@ fn strict_spec() -> Value {
         ("podTemplate", pod_template()),
         ("image", field("string", "Image of the trainer where podTemplate has none.")),
         ("workspaceStorage", workspace_storage()),
-        ("serviceAccountName", field("string", "Account of the pods that fill workspaces; default when absent.")),
+        (
+            "serviceAccountName",
+            field(
+                "string",
+                "Account of the pods that fill workspaces; that of the podTemplate, or default, when absent.",
+            ),
+        ),
         ("nodeResources", node_resources()),
         ("storage", storage()),
         ("scheduling", scheduling()),
@@ -75,7 +74,7 @@ fn queue() -> Value {
         )
     };
     object(
-        "The KAI Queue.",
+        "The KAI Queue; none is created where this and kaiQueue are absent.",
         &[
             ("name", field("string", "Its name.")),
             ("parentQueue", field("string", "Its parent; default when absent.")),
@@ -93,7 +92,8 @@ fn queue() -> Value {
 fn pod_template() -> Value {
     let mut schema = kubernetes::definition(kubernetes::POD_TEMPLATE).cloned().unwrap_or_default();
     if let Some(schema) = schema.as_object_mut() {
-        let description = "Template of the workers, a core/v1 PodTemplateSpec. Its first container is named trainer.";
+        let description = "Template of the workers, a core/v1 PodTemplateSpec. Its first container is named trainer. The pods \
+             that fill workspaces have its place on nodes, pull secrets, account and DNS as well.";
         schema.insert("description".to_owned(), description.into());
     }
     schema

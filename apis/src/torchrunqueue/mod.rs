@@ -30,6 +30,7 @@ use crate::objects::finalized_job_fact;
 use crate::owned::{CLAIM, CONFIG_MAP, OwnedType, SERVICE};
 use crate::selector::Selector;
 
+pub(crate) use crd::definition;
 pub(crate) use spec::datasets_claim;
 pub use words::{API_VERSION, KIND};
 
@@ -92,7 +93,7 @@ impl JobApi for TorchrunQueue {
     }
 
     fn crd(&self) -> Value {
-        crd::crd()
+        crd::definition(KIND, words::PLURAL, "torchrunqueue", &["trq", "jq"])
     }
 
     fn event_component(&self) -> &'static str {

@@ -160,7 +160,7 @@ fn values_reach_the_operator() {
         "podLabels.app\\.kubernetes\\.io/name=taken",
         "podLabels.team=a",
         "serviceAccount.annotations.role=r",
-        "crds.exclude={torchjobs,models}",
+        "crds.exclude={torchjobs,models,jobqueues}",
         "crds.keep=false",
         "rbac.clusterName=second",
         "rbac.aggregate=false",

@@ -69,6 +69,8 @@ pub enum Definition {
     Installed,
     /// It is to be installed with Trainyard.
     Missing,
+    /// It is not there, and only clusters with objects of a former kind need it.
+    NotNeeded,
     /// It is not there, and comes with another operator, if the cluster is to have that one.
     ComesWithItsOperator,
 }
@@ -153,6 +155,9 @@ impl StatusReporter {
             (None, Definition::Installed) => {}
             (_, Definition::Missing) => {
                 tracing::warn!(%kind, path, "not served (yet): install its CustomResourceDefinition");
+            }
+            (_, Definition::NotNeeded) => {
+                tracing::debug!(%kind, path, "not served: its CustomResourceDefinition is optional");
             }
             (_, Definition::ComesWithItsOperator) => {
                 tracing::info!(%kind, path, "not served (yet): its CustomResourceDefinition comes with its own operator");

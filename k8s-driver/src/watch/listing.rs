@@ -42,10 +42,11 @@ impl SourceWatch {
         if source.optional && self.kind == Kind::Job {
             let kind = &source.object_type.kind;
             let resource = Resource { api_version: source.object_type.api_version.clone(), kind: kind.clone() };
-            let is_foreign = self.registry.get(&resource).is_some_and(|api| api.is_foreign());
+            let api = self.registry.get(&resource);
             let definition = match view.version {
                 Some(_) => Definition::Installed,
-                None if is_foreign => Definition::ComesWithItsOperator,
+                None if api.is_some_and(|api| api.is_foreign()) => Definition::ComesWithItsOperator,
+                None if api.is_some_and(|api| api.is_optional()) => Definition::NotNeeded,
                 None => Definition::Missing,
             };
             let served = self.status.installed(kind, &source.path, definition);

@@ -94,6 +94,59 @@ fn a_workspace_is_uploaded_where_nothing_else_fills_it() {
 }
 
 #[test]
+fn the_pod_that_fills_the_workspace_gets_to_where_the_workers_are() {
+    let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]});
+    let node_affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}});
+    let mut queue = edited(queue(), &[("/spec/workspaceStorage", json!({"source": "existing"}))]);
+    let pod = pod_of(&job(), queue.clone(), "sync", 0);
+    assert_eq!(pod["metadata"]["annotations"].get("torchrun.ai/inherited"), None);
+    assert_eq!(pod["spec"]["serviceAccountName"], json!("default"));
+    let placed = json!({"serviceAccountName": "of-template", "imagePullSecrets": [{"name": "pull"}], "dnsPolicy": "Default",
+        "affinity": {"nodeAffinity": node_affinity, "podAffinity": {}}, "hostNetwork": true});
+    model::json::merge_patch(&mut queue["spec"]["podTemplate"]["spec"], &placed);
+    queue["spec"]["scheduling"] = json!({"nodeSelector": {"class": "H100"}, "tolerations": [{"operator": "Exists"}]});
+    let pod = pod_of(&job(), queue.clone(), "sync", 0);
+    let want = "affinity,dnsPolicy,imagePullSecrets,nodeSelector,serviceAccountName,tolerations";
+    assert_eq!(pod["metadata"]["annotations"]["torchrun.ai/inherited"], json!(want));
+    let spec = &pod["spec"];
+    assert_eq!(spec["affinity"], json!({"nodeAffinity": node_affinity}));
+    assert_eq!(spec["nodeSelector"], json!({"class": "H100"}));
+    assert_eq!((spec["tolerations"].clone(), spec.get("hostNetwork")), (json!([{"operator": "Exists"}]), None));
+    assert_eq!(spec["serviceAccountName"], json!("of-template"));
+    queue["spec"]["serviceAccountName"] = json!("of-queue");
+    assert_eq!(pod_of(&job(), queue, "sync", 0)["spec"]["serviceAccountName"], json!("of-queue"));
+}
+
+#[test]
+fn a_queue_of_the_first_generation_serves_jobs() {
+    let of_kind = |kind: &str| ((kind.into(), "q".into()), Arc::new(queue()));
+    let fact = |needed: Needed| TorchrunJob.spec_fact_with(&job(), &needed);
+    let first = fact([of_kind("JobQueue")].into());
+    assert!(first.spec.is_ok());
+    assert_eq!(first.needs, [("JobQueue".into(), "q".into())]);
+    let both = fact([of_kind("JobQueue"), of_kind("TorchrunQueue")].into());
+    assert_eq!(both.needs, [("TorchrunQueue".into(), "q".into())]);
+    let named = TorchrunJob.needs(&job());
+    assert_eq!(named, [("TorchrunQueue".into(), "q".into()), ("JobQueue".into(), "q".into())]);
+}
+
+#[test]
+fn pods_go_to_the_kai_scheduler_where_a_kai_queue_is_named() {
+    let placed = |edits: &[(&str, Value)]| {
+        let pod = worker(&job(), edited(queue(), edits), 0);
+        (pod["spec"]["schedulerName"].clone(), pod["metadata"]["labels"]["kai.scheduler/queue"].clone())
+    };
+    let scheduling = |scheduler: &str| ("/spec/scheduling", json!({"scheduler": scheduler}));
+    let without = ("/spec/queue", Value::Null);
+    let in_template = ("/spec/podTemplate/spec/schedulerName", json!("own"));
+    assert_eq!(placed(&[]), (json!("kai-scheduler"), json!("k")));
+    assert_eq!(placed(&[scheduling("other")]), (json!("other"), Value::Null));
+    assert_eq!(placed(&[without.clone()]), (Value::Null, Value::Null));
+    assert_eq!(placed(&[without.clone(), in_template]), (json!("own"), Value::Null));
+    assert_eq!(placed(&[without, scheduling("other")]), (json!("other"), Value::Null));
+}
+
+#[test]
 fn mistakes_name_their_fields() {
     for (edits, want) in [
         (vec![("/spec/queue", Value::Null)], "spec.queue: "),

@@ -3,6 +3,7 @@
 //! Owns which objects belong to a job, and rows for people. It must not change anything. Tests: at the end, and
 //! `cli/tests/process_nodes/plugin.rs`.
 
+use apis::jobqueue;
 use apis::torchrunjob::{NAME_LABEL, ROLE_LABEL, SYNC, WORKER};
 use model::Timestamp;
 use serde_json::Value;
@@ -30,6 +31,17 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 /// Returns the phase of a job; Pending before it has one.
 pub(super) fn phase(job: &Value) -> &str {
     Some(text(job, "/status/phase")).filter(|phase| !phase.is_empty()).unwrap_or("Pending")
+}
+
+/// Returns the queue of a job; `None` where there is none of either kind.
+pub(super) async fn find_queue(cluster: &Cluster, job: &Value) -> Result<Option<Value>, Failure> {
+    for plural in [QUEUES, jobqueue::PLURAL] {
+        let found = cluster.find(&cluster.path(API, plural, queue(job))).await?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// Returns whether a job has ended.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use apis::torchrunjob::{KIND, TorchrunJob, uploads};
-use apis::{JobApi as _, Needed, Resource};
+use apis::{JobApi as _, Needed, Resource, jobqueue};
 use model::{SpecFact, Text};
 use serde_json::{Map, Value, json};
 
@@ -48,6 +48,10 @@ fn of_files(args: &SubmitArgs) -> Result<Submission, Failure> {
         match &*Resource::of(&object).kind {
             KIND => jobs.push(object),
             QUEUE_KIND => queues.push(object),
+            jobqueue::KIND => {
+                object["kind"] = json!(QUEUE_KIND);
+                queues.push(object);
+            }
             other => {
                 return Err(Failure::new(format!(
                     "{other} {}: only {KIND} and {QUEUE_KIND} are submitted; apply it with kubectl",

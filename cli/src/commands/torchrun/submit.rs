@@ -144,7 +144,7 @@ pub(super) async fn submit(cluster: &ClusterArgs, args: &SubmitArgs) -> Result<E
     for queue in &queues {
         cluster.apply(&cluster.path(API, QUEUES, text(queue, "/metadata/name")), queue).await?;
     }
-    let found = cluster.find(&cluster.path(API, QUEUES, queue(&job))).await?;
+    let found = job::find_queue(&cluster, &job).await?;
     if found.is_none() {
         out::warn(&format!(
             "there is no TorchrunQueue {} in namespace {}: the job waits for it",
@@ -238,7 +238,7 @@ pub(super) async fn sync(cluster: &Cluster, args: &SyncArgs) -> Result<ExitCode,
     if job::has_ended(&object) {
         return Err(Failure::missing(format!("TorchrunJob {} has ended: it is {}", args.job, job::phase(&object))));
     }
-    let found = cluster.find(&cluster.path(API, QUEUES, queue(&object))).await?;
+    let found = job::find_queue(cluster, &object).await?;
     let workspace = manifest::workspace(&object, found.as_ref())?;
     let Some((generation, is_uploaded)) = workspace else {
         return Err(Failure::missing(format!(

@@ -1,0 +1,132 @@
+//! JobQueue (`torchrun.ai/v1alpha1`): what the first generation of the torchrun controller called a [`TorchrunQueue`].
+//!
+//! It is the same object under another kind: everything but the names is that kind's. A cluster that never had one needs no definition of
+//! it. Tests: at the end, and the scenarios of TorchrunQueue.
+
+use model::fact::Adopted;
+use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact};
+use serde_json::Value;
+
+use crate::api::{JobApi, RenderInput};
+use crate::call::{Resource, Verb};
+use crate::fields::{Finding, Findings};
+use crate::owned::OwnedType;
+use crate::selector::Selector;
+use crate::torchrunqueue::{API_VERSION, KIND as SUCCESSOR, TorchrunQueue, definition};
+
+/// Kind of the objects.
+pub const KIND: &str = "JobQueue";
+/// Plural of the resource.
+pub const PLURAL: &str = "jobqueues";
+
+/// The JobQueue API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct JobQueue;
+
+impl JobApi for JobQueue {
+    fn resource(&self) -> Resource {
+        Resource::new(API_VERSION, KIND)
+    }
+
+    fn plural(&self) -> &'static str {
+        PLURAL
+    }
+
+    fn is_optional(&self) -> bool {
+        true
+    }
+
+    fn writes(&self) -> &'static [Verb] {
+        TorchrunQueue.writes()
+    }
+
+    fn selector(&self) -> Selector {
+        TorchrunQueue.selector()
+    }
+
+    fn job_fact(&self, object: &Value) -> JobFact {
+        TorchrunQueue.job_fact(object)
+    }
+
+    fn spec_fact(&self, object: &Value) -> SpecFact {
+        TorchrunQueue.spec_fact(object)
+    }
+
+    fn finalizer(&self) -> Option<&'static str> {
+        TorchrunQueue.finalizer()
+    }
+
+    fn owned_types(&self) -> &'static [OwnedType] {
+        TorchrunQueue.owned_types()
+    }
+
+    fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        TorchrunQueue.owned(source, job, object)
+    }
+
+    fn findings(&self, object: &Value) -> Vec<Finding> {
+        let mut findings = Findings::default();
+        findings.merge(TorchrunQueue.findings(object));
+        let problem =
+            format!("is called {SUCCESSOR} now; a cluster serves it where its definition is installed as well");
+        findings.warn("kind", object.get("kind"), problem);
+        findings.into_list()
+    }
+
+    fn adopt(&self, object: &Value) -> Adopted {
+        TorchrunQueue.adopt(object)
+    }
+
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        TorchrunQueue.status(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        TorchrunQueue.phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        definition(KIND, PLURAL, "jobqueue", &[])
+    }
+
+    fn event_component(&self) -> &'static str {
+        TorchrunQueue.event_component()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{check_described, check_structure, errors, schema};
+
+    fn queue() -> Value {
+        json!({"apiVersion": "torchrun.ai/v1alpha1", "kind": "JobQueue",
+            "metadata": {"name": "q", "namespace": "ns", "uid": "u", "generation": 1},
+            "spec": {"kaiQueue": "k", "image": "i"}})
+    }
+
+    #[test]
+    fn it_is_a_torchrunqueue_by_another_name() {
+        assert_eq!(JobQueue.spec_fact(&queue()), TorchrunQueue.spec_fact(&queue()));
+        assert_eq!(errors(&JobQueue, &json!({"metadata": {"name": "q"}})), ["spec: must be an object (missing)"]);
+        let found: Vec<String> = JobQueue.findings(&queue()).iter().map(|finding| finding.field.to_string()).collect();
+        let want = "kind: is called TorchrunQueue now; a cluster serves it where its definition is installed as well (\"JobQueue\")";
+        assert_eq!(found, [want]);
+    }
+
+    #[test]
+    fn the_definition_differs_in_its_names_alone() {
+        let (mut own, successor) = (JobQueue.crd(), TorchrunQueue.crd());
+        check_structure(&schema(&JobQueue), "$");
+        check_described(&schema(&JobQueue), "$");
+        assert_eq!(own["metadata"]["name"], json!("jobqueues.torchrun.ai"));
+        assert_eq!(own["spec"]["names"]["shortNames"], Value::Null, "both definitions cannot have one");
+        own["metadata"]["name"] = successor["metadata"]["name"].clone();
+        own["spec"]["names"] = successor["spec"]["names"].clone();
+        let kind = "/spec/versions/0/schema/openAPIV3Schema/properties/kind/description";
+        *own.pointer_mut(kind).unwrap() = json!("TorchrunQueue.");
+        assert_eq!(own, successor);
+    }
+}
