@@ -27,7 +27,7 @@ use crate::objects::{annotation, at, label, list_at, text_at};
 use crate::selector::Selector;
 
 pub use tolerations::add as tolerate_voda;
-pub use words::{ACCELERATOR, API_VERSION, KIND, LAUNCHER, MAX_VARIABLES, PHASE, WORKER};
+pub use words::{ACCELERATOR, API_VERSION, KIND, LAUNCHER, MAX_VARIABLES, MIN_VARIABLES, PHASE, WORKER};
 
 /// The MPIJob API.
 #[derive(Debug, Clone, Copy, Default)]

@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::crd::spec_schema;
 use super::words::{
-    ACCELERATOR, LAUNCHER, LAUNCHER_LOWER, LAUNCHER_TEMPLATE, MANAGER, MAX_VARIABLES, SUSPEND, WORKER, WORKER_LOWER,
+    ACCELERATOR, LAUNCHER, LAUNCHER_LOWER, LAUNCHER_TEMPLATE, MANAGER, MAX_VARIABLES, MIN_VARIABLES, SUSPEND, WORKER,
+    WORKER_LOWER,
 };
 use super::{steering, tolerations};
 use crate::demand::{self, QUEUE};
@@ -152,7 +153,7 @@ impl Sizes {
     fn read(spec: &Value, findings: &mut Findings) -> Option<Self> {
         let mut read =
             |names: [&str; 2]| variable(spec, &names, 1, "must be a whole number of workers, at least 1", findings);
-        let (min, num, max) = (read(["MIN_NUM_PROC", "MIN_NP"]), read(["NUM_PROC", "NP"]), read(MAX_VARIABLES));
+        let (min, num, max) = (read(MIN_VARIABLES), read(["NUM_PROC", "NP"]), read(MAX_VARIABLES));
         let sizes = Self { min, num: num.or(min), max };
         let path = |name: &str| format!("{REPLICAS}.{LAUNCHER}.template.spec.containers[0].env[{name}]");
         let at_most = |smaller: Option<u32>, larger: Option<u32>| smaller.zip(larger).is_none_or(|(a, b)| a <= b);

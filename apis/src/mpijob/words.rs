@@ -36,6 +36,8 @@ pub(super) const ROLE_LABEL: &str = "training.kubeflow.org/job-role";
 pub const ACCELERATOR: &str = "vodascheduler/accelerator";
 /// Key of the taints of Voda's nodes: `vodascheduler/hostname=<node>:NoExecute`.
 pub(super) const HOSTNAME: &str = "vodascheduler/hostname";
+/// Variables of the launcher with the least workers, in both spellings.
+pub const MIN_VARIABLES: [&str; 2] = ["MIN_NUM_PROC", "MIN_NP"];
 /// Variables of the launcher with the most workers, in both spellings.
 pub const MAX_VARIABLES: [&str; 2] = ["MAX_NUM_PROC", "MAX_NP"];
 /// Annotation by which a user suspends a job. The field `runPolicy.suspend` tells the MPI operator what was decided.

@@ -36,9 +36,14 @@ pub(crate) struct ClusterArgs {
 }
 
 impl ClusterArgs {
+    /// Returns the namespace that was named.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// Returns the namespace that was named, or another one.
     pub(crate) fn namespace_or<'a>(&'a self, other: &'a str) -> &'a str {
-        self.namespace.as_deref().unwrap_or(other)
+        self.namespace().unwrap_or(other)
     }
 }
 

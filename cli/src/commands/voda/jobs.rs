@@ -66,6 +66,20 @@ pub(super) struct Voda<O> {
     pub(super) queue: Option<String>,
 }
 
+/// Returns the job that `create` would send, with its full name. Without a namespace it keeps that of the manifest.
+pub(super) fn preview(
+    text: &str,
+    namespace: Option<&str>,
+    queue: Option<&str>,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<Value, Refusal> {
+    let job = manifest::job(text, namespace, queue).map_err(|problem| Refusal::new(400, problem))?;
+    let base = job["metadata"]["name"].as_str().unwrap_or_default();
+    let name = format!("{base}-{}", time(now, zone));
+    Ok(manifest::named(job, &name))
+}
+
 impl<O: ApiServer> Voda<O> {
     fn path(&self, name: &str) -> String {
         let plural = format!("/apis/{}/namespaces/{}/mpijobs", mpijob::API_VERSION, self.namespace);
@@ -74,7 +88,7 @@ impl<O: ApiServer> Voda<O> {
 
     /// Creates a job of a manifest. Its name ends in the time of the zone, which makes it unique.
     pub(super) async fn create(&self, text: &str, now: Timestamp, zone: &TimeZone) -> Result<String, Refusal> {
-        let job = manifest::job(text, &self.namespace, self.queue.as_deref());
+        let job = manifest::job(text, Some(&self.namespace), self.queue.as_deref());
         let job = job.map_err(|problem| Refusal::new(400, problem))?;
         let base = job["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         for second in 0..MAX_NAMES {

@@ -4,7 +4,7 @@
 
 use apis::JobApi as _;
 use apis::demand::QUEUE;
-use apis::mpijob::{self, ACCELERATOR, LAUNCHER, MAX_VARIABLES, WORKER};
+use apis::mpijob::{self, ACCELERATOR, LAUNCHER, MAX_VARIABLES, MIN_VARIABLES, WORKER};
 use apis::objects::{at, label, list_at, text_at};
 use model::json::merge_patch;
 use serde_json::{Value, json};
@@ -16,30 +16,43 @@ const REPLICAS: [&str; 2] = [LAUNCHER, WORKER];
 /// The GPUs that Voda schedules.
 const GPU: &str = "nvidia.com/gpu";
 
-/// Returns the MPIJob of a manifest in YAML or JSON, without the time in its name. `queue`: of a job that names none.
+/// Returns the namespace that a manifest names; `None` where it names none, or cannot be read.
+pub(super) fn namespace(text: &str) -> Option<String> {
+    let job: Value = serde_saphyr::from_str(text).ok()?;
+    text_at(&job, &["metadata", "namespace"]).filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// Returns the MPIJob of a manifest in YAML or JSON, without the time in its name. `queue`: of a job that names none. A job that names
+/// no type of GPU may run on any node with GPUs; without a queue it would be left alone. Without a `namespace` it keeps its own, or
+/// has none.
 ///
 /// # Errors
 /// Returns an error that names what cannot be accepted, one field a line.
-pub(super) fn job(text: &str, namespace: &str, queue: Option<&str>) -> Result<Value, String> {
+pub(super) fn job(text: &str, namespace: Option<&str>, queue: Option<&str>) -> Result<Value, String> {
     let mut job: Value = serde_saphyr::from_str(text).map_err(|error| format!("not a manifest: {error}"))?;
     check(&job, namespace)?;
     if text_at(&job, &["apiVersion"]) == Some(OLD_VERSION) {
         convert(&mut job);
     }
     let selector = ["spec", "mpiReplicaSpecs", WORKER, "template", "spec", "nodeSelector", ACCELERATOR];
-    let Some(accelerator) = text_at(&job, &selector).map(str::to_owned) else {
-        return Err(format!("{}: missing; name the type of GPU that the workers need", selector.join(".")));
-    };
-    let labels = json!({ACCELERATOR: accelerator});
-    let template = json!({"template": {"metadata": {"labels": labels}}});
-    let own = json!({
-        "metadata": {"namespace": namespace, "labels": labels},
-        // The MPI operator creates no pods before their time.
-        "spec": {"runPolicy": {"suspend": true}, "mpiReplicaSpecs": {LAUNCHER: template, WORKER: template}},
-    });
-    merge_patch(&mut job, &own);
+    if let Some(accelerator) = text_at(&job, &selector).map(str::to_owned) {
+        let labels = json!({"metadata": {"labels": {ACCELERATOR: accelerator}}});
+        let template = json!({"template": labels});
+        merge_patch(&mut job, &labels);
+        merge_patch(&mut job, &json!({"spec": {"mpiReplicaSpecs": {LAUNCHER: template, WORKER: template}}}));
+    }
+    // The MPI operator creates no pods before their time.
+    merge_patch(&mut job, &json!({"spec": {"runPolicy": {"suspend": true}}}));
+    if let Some(namespace) = namespace {
+        merge_patch(&mut job, &json!({"metadata": {"namespace": namespace}}));
+    }
     if let Some(queue) = queue.filter(|_| label(&job, QUEUE).is_none()) {
         merge_patch(&mut job, &json!({"metadata": {"labels": {QUEUE: queue}}}));
+    }
+    if label(&job, QUEUE).is_none() && label(&job, ACCELERATOR).is_none() {
+        return Err(format!(
+            "the job names neither a queue nor a type of GPU: name the queue with --queue, or with the label {QUEUE}"
+        ));
     }
     if let Some(worker) = container(&mut job, WORKER)
         && at(worker, &["resources", "limits", GPU]).is_none()
@@ -58,6 +71,27 @@ pub(super) fn job(text: &str, namespace: &str, queue: Option<&str>) -> Result<Va
     }
 }
 
+/// Returns an object of Voda's version as one of the present version, under its own name: for a cluster whose definition changes.
+/// `queue`: of a job that names none. A job that has not ended is suspended, until it is its turn. An object of another kind is refused.
+pub(super) fn converted(object: &Value, queue: Option<&str>) -> Result<Value, String> {
+    let version = text_at(object, &["apiVersion"]).unwrap_or_default();
+    if text_at(object, &["kind"]) != Some(mpijob::KIND) || ![OLD_VERSION, mpijob::API_VERSION].contains(&version) {
+        return Err(format!("apiVersion and kind: must be those of an {}", mpijob::KIND));
+    }
+    let mut job = object.clone();
+    convert(&mut job);
+    let conditions = list_at(object, &["status", "conditions"]).iter();
+    let is_true = |condition: &&Value| text_at(condition, &["status"]) == Some("True");
+    let mut ends = conditions.filter(is_true).filter_map(|condition| text_at(condition, &["type"]));
+    if !ends.any(|kind| ["Succeeded", "Failed"].contains(&kind)) {
+        merge_patch(&mut job, &json!({"spec": {"runPolicy": {"suspend": true}}}));
+    }
+    if let Some(queue) = queue.filter(|_| label(&job, QUEUE).is_none()) {
+        merge_patch(&mut job, &json!({"metadata": {"labels": {QUEUE: queue}}}));
+    }
+    Ok(job)
+}
+
 /// Returns a job with its full name, which its launcher is told.
 pub(super) fn named(mut job: Value, name: &str) -> Value {
     job["metadata"]["name"] = json!(name);
@@ -71,7 +105,7 @@ pub(super) fn named(mut job: Value, name: &str) -> Value {
     job
 }
 
-fn check(job: &Value, namespace: &str) -> Result<(), String> {
+fn check(job: &Value, namespace: Option<&str>) -> Result<(), String> {
     let known = [OLD_VERSION, mpijob::API_VERSION];
     let version = text_at(job, &["apiVersion"]).unwrap_or_default();
     if !known.contains(&version) || text_at(job, &["kind"]) != Some(mpijob::KIND) {
@@ -80,8 +114,10 @@ fn check(job: &Value, namespace: &str) -> Result<(), String> {
     if text_at(job, &["metadata", "name"]).is_none_or(str::is_empty) {
         return Err("metadata.name: missing".to_owned());
     }
-    let named = text_at(job, &["metadata", "namespace"]).filter(|named| *named != namespace);
-    if let Some(other) = named {
+    let named = text_at(job, &["metadata", "namespace"]);
+    if let (Some(other), Some(namespace)) = (named, namespace)
+        && other != namespace
+    {
         return Err(format!("metadata.namespace: {other}: jobs of namespace {namespace} are created here"));
     }
     for replica in REPLICAS {
@@ -102,10 +138,14 @@ fn check(job: &Value, namespace: &str) -> Result<(), String> {
     }
     let launcher = list_at(job, &["spec", "mpiReplicaSpecs", LAUNCHER, "template", "spec", "containers"]);
     let environment = launcher.first().map_or(&[][..], |launcher| list_at(launcher, &["env"]));
-    let is_bounded =
-        environment.iter().any(|each| text_at(each, &["name"]).is_some_and(|name| MAX_VARIABLES.contains(&name)));
-    if !is_bounded {
-        return Err(format!("environment of the launcher: {} is missing", MAX_VARIABLES[0]));
+    for (names, what) in [(MIN_VARIABLES, "least"), (MAX_VARIABLES, "most")] {
+        let is_named = |each: &Value| text_at(each, &["name"]).is_some_and(|name| names.contains(&name));
+        if !environment.iter().any(is_named) {
+            let [name, older] = names;
+            return Err(format!(
+                "environment of the launcher: {name} is missing (older name: {older}): the {what} workers of the job"
+            ));
+        }
     }
     Ok(())
 }
@@ -159,12 +199,12 @@ spec:
 
     fn replaced(from: &str, to: &str) -> Result<Value, String> {
         assert!(MANIFEST.contains(from), "{from}");
-        job(&MANIFEST.replacen(from, to, 1), "ns", Some("q"))
+        job(&MANIFEST.replacen(from, to, 1), Some("ns"), Some("q"))
     }
 
     #[test]
     fn a_manifest_of_voda_becomes_a_job_of_the_present_version() {
-        let job = named(job(MANIFEST, "ns", Some("q")).unwrap(), "mnist-20260101-120000");
+        let job = named(job(MANIFEST, Some("ns"), Some("q")).unwrap(), "mnist-20260101-120000");
         assert_eq!(job["apiVersion"], json!("kubeflow.org/v2beta1"));
         let labels = json!({"vodascheduler/accelerator": "gtx", "trainyard.dev/queue": "q"});
         assert_eq!(job["metadata"], json!({"name": "mnist-20260101-120000", "namespace": "ns", "labels": labels}));
@@ -200,6 +240,45 @@ spec:
     }
 
     #[test]
+    fn an_object_is_converted_under_its_own_name() {
+        let stored: Value = serde_saphyr::from_str(MANIFEST).unwrap();
+        let mut waits = stored.clone();
+        waits["metadata"]["resourceVersion"] = json!("7");
+        let job = converted(&waits, Some("q")).unwrap();
+        assert_eq!((job["apiVersion"].clone(), job["kind"].clone()), (json!("kubeflow.org/v2beta1"), json!("MPIJob")));
+        let labels = json!({"trainyard.dev/queue": "q"});
+        assert_eq!(job["metadata"], json!({"name": "mnist", "resourceVersion": "7", "labels": labels}));
+        assert_eq!(job["spec"]["runPolicy"], json!({"cleanPodPolicy": "Running", "suspend": true}));
+        assert_eq!(job["spec"]["mpiReplicaSpecs"], stored["spec"]["mpiReplicaSpecs"]);
+        assert_eq!(converted(&job, Some("other")).unwrap(), job, "what is converted stays");
+        let mut ended = stored;
+        ended["status"] = json!({"conditions": [{"type": "Succeeded", "status": "True"}]});
+        let job = converted(&ended, None).unwrap();
+        assert_eq!(job["spec"]["runPolicy"], json!({"cleanPodPolicy": "Running"}));
+        assert!(converted(&json!({"apiVersion": "v1", "kind": "Pod"}), None).is_err());
+    }
+
+    #[test]
+    fn a_job_without_a_type_of_gpu_runs_on_any_node_of_its_queue() {
+        let plain = MANIFEST.replacen("          nodeSelector: {vodascheduler/accelerator: gtx}\n", "", 1);
+        let made = job(&plain, Some("ns"), Some("q")).unwrap();
+        assert_eq!(made["metadata"]["labels"], json!({"trainyard.dev/queue": "q"}));
+        let worker = &made["spec"]["mpiReplicaSpecs"]["Worker"]["template"];
+        assert_eq!((worker["metadata"].clone(), worker["spec"]["nodeSelector"].clone()), (Value::Null, Value::Null));
+        assert!(job(&plain, Some("ns"), None).unwrap_err().contains("name the queue with --queue"));
+        assert!(job(MANIFEST, Some("ns"), None).is_ok(), "the type of GPU leads to the root queue");
+    }
+
+    #[test]
+    fn a_namespace_that_is_named_nowhere_else_is_that_of_the_manifest() {
+        let placed = MANIFEST.replacen("{name: mnist}", "{name: mnist, namespace: voda-scheduler}", 1);
+        assert_eq!(namespace(&placed).as_deref(), Some("voda-scheduler"));
+        assert_eq!((namespace(MANIFEST), namespace("kind: [")), (None, None));
+        assert_eq!(job(&placed, None, Some("q")).unwrap()["metadata"]["namespace"], json!("voda-scheduler"));
+        assert_eq!(job(MANIFEST, None, Some("q")).unwrap()["metadata"].get("namespace"), None);
+    }
+
+    #[test]
     fn what_voda_could_not_run_is_refused_by_name() {
         for (from, to, want) in [
             ("kind: MPIJob", "kind: Job", "apiVersion and kind: must be"),
@@ -220,7 +299,7 @@ spec:
             (
                 "{name: MAX_NP, value: \"4\"}",
                 "{name: X, value: \"4\"}",
-                "environment of the launcher: MAX_NUM_PROC is missing",
+                "environment of the launcher: MAX_NUM_PROC is missing (older name: MAX_NP): the most workers",
             ),
             (
                 "{name: MAX_NP, value: \"4\"}",
@@ -229,9 +308,9 @@ spec:
             ),
             ("value: \"60\"", "value: sixty", "must be a whole number of epochs"),
             (
-                "          nodeSelector: {vodascheduler/accelerator: gtx}\n",
-                "",
-                "nodeSelector.vodascheduler/accelerator: missing",
+                "{name: MIN_NP, value: \"1\"}",
+                "{name: X, value: \"4\"}",
+                "environment of the launcher: MIN_NUM_PROC is missing (older name: MIN_NP): the least workers",
             ),
             ("apiVersion: kubeflow.org/v1", "apiVersion: [", "not a manifest: "),
         ] {

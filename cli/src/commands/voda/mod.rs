@@ -19,10 +19,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Command, FromArgMatches as _, Subcommand};
 use jiff::tz::TimeZone;
+use serde_json::Value;
 use tokio::runtime::Builder;
 
 use self::jobs::{ApiServer, Refusal, Voda};
 use super::cluster::{Cluster, ClusterArgs};
+use super::ps::yaml;
 use crate::out::{self, Failure};
 
 /// The name by which this program is Voda's command.
@@ -36,6 +38,7 @@ pub(crate) const COMMAND: &str = "voda";
 
 Examples:
   voda create -f mnist.yaml --queue voda
+  voda create -f mnist.yaml --queue voda --dry-run
   voda get jobs
   voda algorithm ElasticTiresias --queue voda
   voda serve --queue voda"
@@ -52,9 +55,19 @@ pub(crate) struct VodaArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Create a job of a manifest: its name gets the time at its end.
+    /// Create a job of a manifest: its name gets the time at its end. It is created in the namespace that the manifest names, if
+    /// --namespace names none.
     Create {
         /// The manifest of an MPIJob; - for standard input.
+        #[arg(long, short, value_name = "FILE")]
+        filename: PathBuf,
+        /// Print the object that would be created, and send nothing. Needs no cluster.
+        #[arg(long, value_name = "client", value_parser = ["client"], num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+        dry_run: Option<String>,
+    },
+    /// Print MPIJobs of Voda's version as those of the present one, under their own names. Needs no cluster.
+    Convert {
+        /// MPIJobs, or a List of them, as `kubectl get mpijobs -o yaml` prints it; - for standard input.
         #[arg(long, short, value_name = "FILE")]
         filename: PathBuf,
     },
@@ -102,21 +115,52 @@ pub(crate) fn command() -> Result<ExitCode, Failure> {
 
 /// Does what a verb says.
 pub(crate) fn run(args: &VodaArgs) -> Result<ExitCode, Failure> {
+    if let Verb::Create { filename, dry_run: Some(_) } = &args.verb {
+        let (text, namespace) = (read(filename)?, args.cluster.namespace());
+        let job = jobs::preview(&text, namespace, args.queue.as_deref(), local::now(), &TimeZone::system());
+        out::print(&yaml(&job.map_err(failure)?)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Verb::Convert { filename } = &args.verb {
+        return convert(&read(filename)?, args.queue.as_deref());
+    }
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let cluster = Cluster::connect(&args.cluster).await?;
-        let voda = Voda { namespace: cluster.namespace.clone(), queue: args.queue.clone(), objects: cluster };
+        let mut voda = Voda { namespace: cluster.namespace.clone(), queue: args.queue.clone(), objects: cluster };
         let done = match &args.verb {
-            Verb::Create { filename } => voda.create(&read(filename)?, local::now(), &TimeZone::system()).await,
+            Verb::Create { filename, .. } => {
+                let text = read(filename)?;
+                if let Some(named) = manifest::namespace(&text).filter(|_| args.cluster.namespace().is_none()) {
+                    voda.namespace = named;
+                }
+                voda.create(&text, local::now(), &TimeZone::system()).await
+            }
             Verb::Delete { jobs } => return delete(&voda, jobs).await,
             Verb::Get { what: Listed::Jobs } => voda.jobs(local::now()).await,
             Verb::Algorithm { name } => voda.set_algorithm(name).await,
+            Verb::Convert { .. } => Ok(String::new()),
             Verb::Ratelimit { seconds } => voda.set_rate_limit(*seconds).await,
             Verb::Serve(serve) => return serve::run(voda, serve).await,
         };
         out::line(done.map_err(failure)?.trim_end());
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Prints the jobs of a text as those of the present version.
+fn convert(text: &str, queue: Option<&str>) -> Result<ExitCode, Failure> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| Failure::new(format!("no manifest: {error}")))?;
+    for document in &documents {
+        let items = document.get("items").and_then(Value::as_array);
+        for object in items.map_or(std::slice::from_ref(document), Vec::as_slice) {
+            let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            let job = manifest::converted(object, queue).map_err(|why| Failure::new(format!("{name}: {why}")))?;
+            out::print(&format!("---\n{}", yaml(&job)?));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Deletes each job; one that is not there does not keep the others.
