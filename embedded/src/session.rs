@@ -58,6 +58,11 @@ impl Session {
         &mut self.backend.cluster
     }
 
+    /// The cluster, for controllers of other projects that act beside the operator.
+    pub const fn backend_mut(&mut self) -> &mut EmbeddedCluster {
+        &mut self.backend
+    }
+
     /// Runs cluster and operator until nothing moves at the time `clock` gives. Reports every call and its answer to `on_answer`.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::api::{JobApi, PodSlot, RenderInput};
 use crate::call::{Resource, Verb};
 use crate::demand;
-use crate::fields::Finding;
+use crate::fields::{Finding, Findings};
 use crate::objects::{annotation, at, label, list_at, text_at};
 use crate::selector::Selector;
 
@@ -68,7 +68,10 @@ impl JobApi for MpiJob {
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
-        spec::TRANSLATION.findings(object)
+        let mut findings = Findings::default();
+        findings.merge(spec::TRANSLATION.findings(object));
+        findings.warn("kind", object.get("kind"), spec::service(object));
+        findings.into_list()
     }
 
     fn adopt(&self, object: &Value) -> Adopted {

@@ -121,6 +121,23 @@ fn is_scheduled(object: &Value) -> bool {
     asks && label(object, QUEUE_NAME).is_none() && manager.is_none_or(|manager| manager == MANAGER)
 }
 
+/// Returns what is done with a job.
+pub(super) fn service(object: &Value) -> String {
+    const PODS: &str = "the MPI operator creates its pods";
+    let manager = text_at(object, &["spec", "runPolicy", "managedBy"]).filter(|manager| *manager != MANAGER);
+    if is_scheduled(object) {
+        return format!("{PODS}; Trainyard decides when it has them, how many workers it has, and on which nodes");
+    }
+    let why = match (label(object, QUEUE_NAME), manager) {
+        (Some(_), _) => format!("Kueue admits it, as the label {QUEUE_NAME} says"),
+        (None, Some(manager)) => format!("runPolicy.managedBy names {manager}"),
+        (None, None) => {
+            format!("it names neither a queue (label {QUEUE}) nor a type of GPU (nodeSelector {ACCELERATOR})")
+        }
+    };
+    format!("{PODS}, and Trainyard leaves it alone: {why}")
+}
+
 /// Returns true for a job that names a type of GPU, as Voda's jobs do.
 pub(super) fn names_accelerator(object: &Value) -> bool {
     let selector = ["spec", "mpiReplicaSpecs", WORKER, "template", "spec", "nodeSelector", ACCELERATOR];

@@ -122,7 +122,7 @@ fn refuse_foreign(manifests: &[Value]) -> Result<(), Failure> {
     let Some(found) = manifests.iter().find(is_foreign) else { return Ok(()) };
     let (kind, name) = (Resource::of(found).kind, apis::objects::name(found));
     Err(Failure::new(format!(
-        "{kind} {name}: its pods are created by its own operator, which does not run here: apply it to a cluster"
+        "{kind} {name}: its pods are created by its own operator, which does not run here: apply it to a cluster, or play it with `trainyard simulate`"
     )))
 }
 
