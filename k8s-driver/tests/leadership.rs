@@ -203,7 +203,7 @@ impl Operator {
                 retry_period: SECOND,
                 ..LeaseSettings::default()
             }),
-            http: k8s_driver::HttpOptions { health: None, log: any, ..Default::default() },
+            http: k8s_driver::HttpOptions { health: Vec::new(), log: any, ..Default::default() },
             ..Options::default()
         };
         let (handles, runtime) = (Handles { registry, ..Handles::new(None) }, runtime());

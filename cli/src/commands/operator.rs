@@ -2,6 +2,7 @@
 //!
 //! Owns logging, signals and the runtime of that process; what can be set is `settings`'. Tests: `operator/tests.rs`.
 
+mod addresses;
 mod settings;
 #[cfg(test)]
 mod tests;

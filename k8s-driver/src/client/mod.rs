@@ -104,12 +104,13 @@ pub async fn connect_upgradable(options: &Options) -> Result<Connection, Error> 
 }
 
 async fn connection(options: &Options, purpose: Use) -> Result<Connection, Error> {
-    let mut config = config(options).await?;
-    if let Some(master) = &options.master {
-        let uri: http::Uri = master.parse().map_err(|_| Error::Master { value: master.clone() })?;
-        if uri.host().is_none() || uri.scheme().is_none() {
-            return Err(Error::Master { value: master.clone() });
-        }
+    let master = options.master.as_deref().map(address).transpose()?;
+    let mut config = match (config(options).await, &master) {
+        // An address alone is enough: the API server is asked without credentials.
+        (Err(Error::Nowhere(_)), Some(uri)) => Config::new(uri.clone()),
+        (config, _) => config?,
+    };
+    if let Some(uri) = master {
         config.cluster_url = uri;
     }
     if let Some(proxy) = config.proxy_url {
@@ -124,6 +125,12 @@ async fn connection(options: &Options, purpose: Use) -> Result<Connection, Error
     let auth = config.auth_info.clone();
     let client = transport::client(config, purpose).map_err(|error| Error::Client(Box::new(error)))?;
     Ok(Connection { client, namespace, server, auth })
+}
+
+/// Reads the address of an API server.
+fn address(master: &str) -> Result<http::Uri, Error> {
+    let uri = master.parse::<http::Uri>().ok().filter(|uri| uri.host().is_some() && uri.scheme().is_some());
+    uri.ok_or_else(|| Error::Master { value: master.to_owned() })
 }
 
 async fn config(options: &Options) -> Result<Config, Error> {
@@ -148,6 +155,12 @@ mod tests {
 
     async fn refused(options: Options) -> String {
         crate::client::exchange::error_chain(&connect(&options).await.err().unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_address_alone_is_enough() {
+        let alone = Options { master: Some("http://127.0.0.1:2".to_owned()), ..Options::default() };
+        assert_eq!(connect(&alone).await.unwrap().server, "http://127.0.0.1:2/");
     }
 
     #[tokio::test]

@@ -30,6 +30,7 @@ use std::path::PathBuf;
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
 use http::{StatusCode, header};
 use kube::Client;
 use serde_json::{Value, json};
@@ -62,8 +63,8 @@ pub struct TlsFiles {
 /// Addresses to listen on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpOptions {
-    /// Address for probes and metrics; `None` to serve none.
-    pub health: Option<SocketAddr>,
+    /// Addresses, each for probes and metrics; none to serve none.
+    pub health: Vec<SocketAddr>,
     /// Address for the log; `None` to serve none.
     pub log: Option<SocketAddr>,
     /// Certificate of the log's listener; `None` for a self-signed one.
@@ -102,7 +103,7 @@ pub enum Error {
 /// Listeners that are bound and do not answer yet.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    health: Option<TcpListener>,
+    health: Vec<TcpListener>,
     log: Option<(TcpListener, Certificate, Advertised)>,
 }
 
@@ -134,7 +135,10 @@ impl Listeners {
             let listener = TcpListener::bind(address).await;
             listener.map(Some).map_err(|source| Error::Listen { what, address, source })
         };
-        let health = bind("probes and metrics", options.health).await?;
+        let mut health = Vec::new();
+        for address in &options.health {
+            health.extend(bind("probes and metrics", Some(*address)).await?);
+        }
         let Some(log) = bind("the log", options.log).await? else {
             return Ok(Self { health, log: None });
         };
@@ -160,11 +164,8 @@ impl Listeners {
 
     /// Serves until `stop`, and then for a short time to finish responses.
     pub(crate) async fn serve(self, state: ServerState, stop: CancellationToken) {
-        let health = async {
-            if let Some(listener) = self.health {
-                serve::plain(listener, health::router(&state), stop.clone()).await;
-            }
-        };
+        let each = self.health.into_iter();
+        let health = join_all(each.map(|listener| serve::plain(listener, health::router(&state), stop.clone())));
         let log = async {
             if let Some((listener, certificate, advertised)) = self.log {
                 let router = log::router(&state, advertised.audience());

@@ -149,14 +149,15 @@ impl Served {
     pub(crate) async fn new(disk: MemoryDisk) -> Self {
         let place = Place::new(disk);
         let operator = turns_on(&place);
-        let any = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let bound = Listeners::new(&HttpOptions { health: any, log: any, ..HttpOptions::default() }).await.unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let options = HttpOptions { health: vec![any], log: Some(any), ..HttpOptions::default() };
+        let bound = Listeners::new(&options).await.unwrap();
         let served = Self {
             place,
             operator,
             status: StatusReporter::default(),
             advertised: bound.advertised().unwrap().clone(),
-            health: bound.health.as_ref().unwrap().local_addr().unwrap(),
+            health: bound.health[0].local_addr().unwrap(),
             leader: watch::Sender::new(None),
             following: watch::Sender::new(FollowerState::Starting),
             metrics: Metrics::new(),

@@ -3,8 +3,8 @@
 //! Owns how flags, environment (`TRAINYARD_*`) and a file agree: a flag goes before the environment, that before the file,
 //! that before the default, and each setting has one name in all three. Tests: `tests.rs`.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use settings::{duration, flags};
 
+use super::addresses::{LOG_PORT, address, original_address, pod_address};
 use crate::logging::LogFormat;
 use crate::out::Failure;
 
@@ -64,6 +65,34 @@ pub(super) struct Settings {
     /// Address of probes and metrics (plain HTTP), or `none`. [default: 127.0.0.1:8080, in a pod 0.0.0.0:8080]
     #[arg(long, env = "TRAINYARD_HEALTH_ADDRESS", value_name = "ADDRESS", help_heading = "Looking in")]
     health_address: Option<String>,
+    /// Address of metrics, as the operators before had it: `:8080`, a port, or `0` for none. It serves probes as well.
+    #[arg(
+        long,
+        alias = "metrics-addr",
+        env = "TRAINYARD_METRICS_BIND_ADDRESS",
+        value_name = "ADDRESS",
+        hide_short_help = true,
+        help_heading = "Looking in"
+    )]
+    metrics_bind_address: Option<String>,
+    /// Address of the metrics of TorchJobs' controllers, as `--metrics-bind-address`.
+    #[arg(
+        long,
+        env = "TRAINYARD_CONTROLLER_METRICS_ADDR",
+        value_name = "ADDRESS",
+        hide_short_help = true,
+        help_heading = "Looking in"
+    )]
+    controller_metrics_addr: Option<String>,
+    /// Address of probes, as `--metrics-bind-address`.
+    #[arg(
+        long,
+        env = "TRAINYARD_HEALTH_PROBE_BIND_ADDRESS",
+        value_name = "ADDRESS",
+        hide_short_help = true,
+        help_heading = "Looking in"
+    )]
+    health_probe_bind_address: Option<String>,
     /// Address that serves the log over HTTPS to clients the API server authorizes, or `none`. [default: 127.0.0.1:8443, in a pod 0.0.0.0:8443]
     #[arg(long, env = "TRAINYARD_LOG_ADDRESS", value_name = "ADDRESS", help_heading = "Looking in")]
     log_address: Option<String>,
@@ -99,7 +128,7 @@ pub(super) struct Settings {
     log_authority: Option<PathBuf>,
 
     /// Use leader election; `false` only where no second operator can exist. [default: true]
-    #[arg(long, env = "TRAINYARD_LEADER_ELECT", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Leadership")]
+    #[arg(long, alias = "enable-leader-election", env = "TRAINYARD_LEADER_ELECT", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Leadership")]
     leader_elect: Option<bool>,
     /// Time other replicas wait after a renewal before they take over. [default: 15s]
     #[arg(long, env = "TRAINYARD_LEADER_ELECT_LEASE_DURATION", value_name = "TIME", help_heading = "Leadership")]
@@ -204,13 +233,16 @@ impl From<String> for Limit {
     }
 }
 
-/// Flags of the original trainingjob-operator and its logger that mean nothing here.
+/// Flags of the original operators and their loggers that mean nothing here.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Accepted and ignored")]
 pub(super) struct Ignored {
     /// One thread decides.
     #[arg(long, value_name = "N", hide_short_help = true)]
     thread_num: Option<String>,
+    /// One thread decides.
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    max_reconciles: Option<String>,
     /// Nothing is looked at by the clock alone.
     #[arg(long, value_name = "TIME", hide_short_help = true)]
     resync_period: Option<String>,
@@ -252,6 +284,7 @@ impl Ignored {
     pub(super) fn given(&self) -> impl Iterator<Item = &'static str> {
         [
             ("thread-num", self.thread_num.is_some()),
+            ("max-reconciles", self.max_reconciles.is_some()),
             ("resync-period", self.resync_period.is_some()),
             ("leader-elect-resource-lock", self.leader_elect_resource_lock.is_some()),
             ("v", self.verbosity.is_some()),
@@ -349,12 +382,36 @@ impl Settings {
         let pod = pod_address()?;
         // Beside an operator that serves, one that only says what it would do must not need its ports.
         let none = self.dry_run.filter(|dry| *dry).map(|_| "none".to_owned());
+        let plain = |name: &str, port: u16| address(name, self.health_address.as_ref().or(none.as_ref()), pod, port);
+        let (given, health) = match self.original_addresses(pod)? {
+            Some(given) if none.is_none() => {
+                let own = if self.health_address.is_some() { plain("health-address", 8080)? } else { None };
+                (given.clone(), own.into_iter().chain(given).collect())
+            }
+            _ => (BTreeSet::new(), plain("health-address", 8080)?.into_iter().collect()),
+        };
+        // An original operator may have its metrics where the log is served: the log moves, and the Lease tells where to.
+        let is_taken = |port: u16| given.iter().any(|address| address.port() == port);
+        let log_port = (LOG_PORT..).find(|port| !is_taken(*port)).unwrap_or(LOG_PORT);
         Ok(HttpOptions {
-            health: address("health-address", self.health_address.as_ref().or(none.as_ref()), pod, 8080)?,
-            log: address("log-address", self.log_address.as_ref().or(none.as_ref()), pod, 8443)?,
+            health,
+            log: address("log-address", self.log_address.as_ref().or(none.as_ref()), pod, log_port)?,
             tls,
             host: self.log_host.clone().filter(|host| !host.is_empty()).or_else(|| pod.map(|ip| ip.to_string())),
         })
+    }
+
+    /// Returns the addresses that flags of the original operators name; `None` where none of them is given.
+    fn original_addresses(&self, pod: Option<IpAddr>) -> Result<Option<BTreeSet<SocketAddr>>, Failure> {
+        let flags = [
+            ("metrics-bind-address", &self.metrics_bind_address),
+            ("controller-metrics-addr", &self.controller_metrics_addr),
+            ("health-probe-bind-address", &self.health_probe_bind_address),
+        ];
+        let given = flags.iter().filter_map(|(name, text)| Some((*name, text.as_ref()?)));
+        let addresses: Vec<Option<SocketAddr>> =
+            given.map(|(name, text)| original_address(name, text, pod)).collect::<Result<_, _>>()?;
+        Ok((!addresses.is_empty()).then(|| addresses.into_iter().flatten().collect()))
     }
 
     fn lease(&self) -> Result<LeaseSettings, Failure> {
@@ -368,28 +425,6 @@ impl Settings {
             renew_deadline: time("renew-deadline", &self.leader_elect_renew_deadline, usual.renew_deadline)?,
             retry_period: time("retry-period", &self.leader_elect_retry_period, usual.retry_period)?,
         })
-    }
-}
-
-/// The address of the pod this runs in, from its manifest (`POD_IP`).
-fn pod_address() -> Result<Option<IpAddr>, Failure> {
-    let Some(text) = std::env::var("POD_IP").ok().filter(|text| !text.is_empty()) else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| Failure::new(format!("POD_IP: {text:?} is not an address")))
-}
-
-/// An address to listen on: in a pod any of its own, elsewhere this machine's alone.
-fn address(name: &str, text: Option<&String>, pod: Option<IpAddr>, port: u16) -> Result<Option<SocketAddr>, Failure> {
-    let usual = match pod {
-        None => IpAddr::from(Ipv4Addr::LOCALHOST),
-        Some(IpAddr::V4(_)) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-        Some(IpAddr::V6(_)) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
-    };
-    match text.map(String::as_str) {
-        None => Ok(Some(SocketAddr::new(usual, port))),
-        Some("none" | "") => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| {
-            Failure::new(format!("{name}: {text:?} is neither an address such as 0.0.0.0:{port} nor `none`"))
-        }),
     }
 }
 

@@ -37,7 +37,7 @@ fn nothing_given_is_the_default() {
     let options = parse(&[]).unwrap();
     assert_eq!(options.config, model::Config { node_grace_ms: 60_000, ..model::Config::default() });
     assert_eq!((options.scope, options.lease), (JobFilter::default(), Some(LeaseSettings::default())));
-    assert_eq!(options.http.health, Some(SocketAddr::from(([127, 0, 0, 1], 8080))));
+    assert_eq!(options.http.health, [SocketAddr::from(([127, 0, 0, 1], 8080))]);
     assert_eq!(options.dry_run, None);
 }
 
@@ -73,6 +73,29 @@ fn a_command_line_of_the_original_operator_is_taken() {
     let lease = options.lease.unwrap();
     assert_eq!((lease.duration.as_secs(), lease.renew_deadline.as_secs(), lease.retry_period.as_secs()), (20, 15, 3));
     assert!(parse(&["--leader-elect=false"]).unwrap().lease.is_none());
+}
+
+#[test]
+fn command_lines_of_the_other_originals_are_taken() {
+    let any = |port: u16| SocketAddr::from(([0, 0, 0, 0], port));
+    let listens = |args: &[&str]| {
+        let http = parse(args).unwrap().http;
+        (http.health, http.log.map(|address| address.port()))
+    };
+    // ElasticJob, TorchrunJob, TorchJob and its manifests.
+    assert_eq!(listens(&["--metrics-addr=:9090", "--enable-leader-election"]), (vec![any(9090)], Some(8443)));
+    let torchrun = ["--leader-elect", "--metrics-bind-address=:8080", "--health-probe-bind-address=:8081"];
+    assert_eq!(listens(&torchrun), (vec![any(8080), any(8081)], Some(8443)));
+    let torch = ["--controller-metrics-addr=:8080", "--metrics-addr=8443", "--max-reconciles=4"];
+    assert_eq!(listens(&torch), (vec![any(8080), any(8443)], Some(8444)));
+    let one = ["--health-address=127.0.0.1:7000", "--metrics-bind-address=localhost:7001"];
+    let local = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    assert_eq!(listens(&one).0, [local(7000), local(7001)]);
+    assert_eq!(listens(&["--metrics-bind-address=0", "--health-probe-bind-address=:8081"]).0, [any(8081)]);
+    assert_eq!(listens(&["--metrics-bind-address=0"]).0, []);
+    assert_eq!(listens(&["--metrics-addr=:8080", "--dry-run"]), (vec![], None));
+    assert!(parse(&["--enable-leader-election=false"]).unwrap().lease.is_none());
+    assert_eq!(parse(&["--master=http://h:1"]).unwrap().connection.master.as_deref(), Some("http://h:1"));
 }
 
 #[test]
@@ -113,6 +136,7 @@ fn what_is_wrong_is_named_with_its_value() {
         (&["--node-grace-period=soon"][..], &["node-grace-period", "soon"][..]),
         (&["--leader-elect-lease-duration=5"], &["leader-elect-lease-duration", "`5`"]),
         (&["--health-address=8080"], &["health-address", "\"8080\"", "0.0.0.0:8080"]),
+        (&["--metrics-addr=here"], &["metrics-bind-address", "\"here\"", ":8080"]),
         (&["--max-calls=0"], &["max-calls", "0", "at least 1"]),
         (&["--log-certificate=x"], &["--log-key"]),
         (&["--log-format=xml"], &["--log-format", "xml", "json"]),
