@@ -44,7 +44,7 @@ pub(super) fn submission(args: &SubmitArgs, namespace: &str) -> Result<Submissio
 
 fn of_files(args: &SubmitArgs) -> Result<Submission, Failure> {
     let (mut jobs, mut queues) = (Vec::new(), Vec::new());
-    for object in manifests::load(&args.files, false)? {
+    for mut object in manifests::load(&args.files, false)? {
         match &*Resource::of(&object).kind {
             KIND => jobs.push(object),
             QUEUE_KIND => queues.push(object),
@@ -73,6 +73,12 @@ fn of_flags(args: &SubmitArgs) -> Result<Value, Failure> {
             "a command is needed, or a manifest: kubectl torchrun submit --queue QUEUE python train.py",
         ));
     }
+    if let Some(word) = dry_run_among(&args.command) {
+        return Err(Failure::new(format!(
+            "{word} after the command would be an argument of the program: write it before the command. An argument of the program \
+             may stand in one word with it: 'python train.py {word}'"
+        )));
+    }
     let Some(queue) = &args.queue else {
         return Err(Failure::new("--queue is needed: the TorchrunQueue that the job runs in"));
     };
@@ -98,6 +104,19 @@ fn of_flags(args: &SubmitArgs) -> Result<Value, Failure> {
     Ok(
         json!({"apiVersion": &*TorchrunJob.resource().api_version, "kind": KIND, "metadata": {"name": name}, "spec": spec}),
     )
+}
+
+/// Returns kubectl's option among the words of a command.
+fn dry_run_among(words: &[String]) -> Option<String> {
+    const MODES: [&str; 3] = ["client", "server", "none"];
+    let mode = |text: &str| MODES.contains(&text);
+    words.iter().enumerate().find_map(|(n, word)| {
+        let (option, value) =
+            word.split_once('=').map_or((word.as_str(), None), |(option, value)| (option, Some(value)));
+        let next = words.get(n.saturating_add(1)).map(String::as_str);
+        let value = value.or(next).filter(|value| option == "--dry-run" && mode(value))?;
+        Some(if word.contains('=') { word.clone() } else { format!("{word} {value}") })
+    })
 }
 
 /// One word is a command line, as in the manifest; several are a program and its arguments.
@@ -185,6 +204,16 @@ mod tests {
         let line = |words: &[&str]| command(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(line(&["python train.py --lr 1e-3"]), "python train.py --lr 1e-3");
         assert_eq!(line(&["python", "a b.py", "it's", "", "--x=1"]), r"python 'a b.py' 'it'\''s' '' --x=1");
+    }
+
+    #[test]
+    fn an_option_of_kubectl_is_no_argument_of_the_program() {
+        let found = |words: &[&str]| dry_run_among(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(found(&["python", "t.py", "--dry-run=client"]).as_deref(), Some("--dry-run=client"));
+        assert_eq!(found(&["python", "t.py", "--dry-run", "server", "x"]).as_deref(), Some("--dry-run server"));
+        assert_eq!(found(&["python", "t.py", "--dry-run"]), None, "a word that programs have as well");
+        assert_eq!(found(&["python t.py --dry-run=client"]), None, "one word is a command line");
+        assert_eq!(found(&["python", "t.py", "--dry-run=2", "client"]), None);
     }
 
     #[test]
