@@ -9,6 +9,7 @@ mod common;
 mod deploy;
 mod elastic;
 mod failover;
+mod from_voda;
 mod kubectl;
 mod operator;
 #[path = "../common/probe.rs"]
