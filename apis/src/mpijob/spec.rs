@@ -19,8 +19,10 @@ use super::{steering, tolerations};
 use crate::demand::{self, QUEUE};
 use crate::fields::{Findings, join};
 use crate::kueue::QUEUE_NAME;
+use crate::names::{LABEL_MAX, is_service_name};
 use crate::objects::{annotation, at, label, list_at, text_at};
 use crate::pod_rules::{MOUNTED, Place};
+use crate::replicas::slot_name;
 use crate::template;
 use crate::translation::{Translation, spec_of};
 
@@ -49,6 +51,10 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let worker = worker?;
     let base = join(REPLICAS, WORKER);
     let template = template::check(worker, &base, completes, findings);
+    let launcher = at(spec, &["mpiReplicaSpecs", LAUNCHER]).filter(|launcher| launcher.is_object());
+    if let Some(launcher) = launcher {
+        template::check(launcher, &join(REPLICAS, LAUNCHER), completes, findings);
+    }
     let sizes = Sizes::read(spec, findings);
     epochs(spec, findings);
     priority(spec, findings);
@@ -58,6 +64,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     if replicas.is_none() {
         findings.error(join(&base, "replicas"), None, "give the number of workers");
     }
+    check_name(object, replicas.or(written).unwrap_or_default(), findings);
     let group = GroupSpec {
         name: Text::from(WORKER_LOWER),
         display: Some(Text::from(WORKER)),
@@ -77,6 +84,27 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         ..GroupSpec::default()
     });
     Some(JobSpec { groups: [group].into_iter().chain(launcher).collect(), suspended, ..job_spec() })
+}
+
+/// Checks that the name of a job makes names for the services and host names of its pods, as the MPI operator checks it.
+fn check_name(object: &Value, workers: u32, findings: &mut Findings) {
+    const PATH: &str = "metadata.name";
+    let Some(name) = text_at(object, &["metadata", "name"]).filter(|_| !findings.has_error_at(PATH)) else { return };
+    let worker = slot_name(name, WORKER_LOWER, workers.saturating_sub(1));
+    let launcher = format!("{name}-{LAUNCHER_LOWER}");
+    let value = Value::from(name);
+    if let Some(host) = [worker, launcher].into_iter().find(|host| host.len() > LABEL_MAX) {
+        let length = host.len();
+        let problem =
+            format!("`{host}` is {length} characters long, {LABEL_MAX} at most: it is the host name of a pod");
+        findings.error(PATH, Some(&value), problem);
+    } else if !is_service_name(name) {
+        findings.error(
+            PATH,
+            Some(&value),
+            "must be letters, digits and inner hyphens, a letter first: it names a service",
+        );
+    }
 }
 
 /// Volumes that the MPI operator adds to the pods of a job.

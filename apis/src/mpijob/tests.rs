@@ -231,3 +231,27 @@ fn a_job_with_a_type_of_gpu_tolerates_the_taints_of_voda() {
     assert_ne!(MpiJob.job_fact(&steered).mirror, Stamp::default());
     assert_eq!(MpiJob.job_fact(&taken).mirror, Stamp::default());
 }
+
+#[test]
+fn the_launcher_is_held_to_the_rules_of_pods_as_workers_are() {
+    let mut faulty = object(&json!([]));
+    faulty["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["name"] = json!("A b");
+    let errors = testing::errors(&MpiJob, &faulty);
+    let path = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].name: ";
+    assert!(errors.len() == 1 && errors[0].starts_with(path), "{errors:?}");
+}
+
+#[test]
+fn the_name_of_a_job_makes_host_names() {
+    let errors = |name: &str| {
+        let mut object = object(&json!([]));
+        object["metadata"]["name"] = json!(name);
+        testing::errors(&MpiJob, &object)
+    };
+    assert_eq!(errors(&"a".repeat(54)), [""; 0]);
+    let long = errors(&"a".repeat(55));
+    assert!(long.len() == 1 && long[0].contains("-worker-2` is 64 characters long, 63 at most"), "{long:?}");
+    for name in ["1a", "a.b"] {
+        assert!(errors(name)[0].starts_with("metadata.name: must be letters, digits and inner hyphens"), "{name}");
+    }
+}

@@ -15,6 +15,7 @@ mod probes;
 mod resources;
 mod scheduling;
 mod security;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -75,6 +76,7 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
         environment::RULES,
         resources::RULES,
         volumes::RULES,
+        sources::RULES,
         ports::RULES,
         probes::RULES,
         security::RULES,

@@ -111,7 +111,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-fn syntax(place: &Place<'_, '_>, faults: &mut Faults<'_>) {
+pub(super) fn syntax(place: &Place<'_, '_>, faults: &mut Faults<'_>) {
     if text_of(place.value).is_some_and(|text| !Quantity::is_valid(&text)) {
         let problem = "must be a quantity: a number, then m, k, M, G, T, P, E or Ki, Mi, Gi, Ti, Pi, Ei or nothing";
         faults.error(place, problem);

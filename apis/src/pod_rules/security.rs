@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Judge::{Number, Other, Word};
+use super::Judge::{Needed, Number, Other, Text, Word};
 use super::{Faults, Place, Rule, rule};
 
 /// Highest number of a user or group.
@@ -33,7 +33,61 @@ pub(super) const RULES: &[Rule] = &[
         &["spec.container[].securityContext.seccompProfile", "spec.securityContext.seccompProfile"],
         Other(seccomp),
     ),
+    rule(
+        "app-armor-type",
+        &["spec.container[].securityContext.appArmorProfile.type", "spec.securityContext.appArmorProfile.type"],
+        Word(&["Localhost", "RuntimeDefault", "Unconfined"]),
+    ),
+    rule(
+        "app-armor-profile",
+        &["spec.container[].securityContext.appArmorProfile", "spec.securityContext.appArmorProfile"],
+        Other(seccomp),
+    ),
+    rule("supplemental-groups-policy", &["spec.securityContext.supplementalGroupsPolicy"], Word(&["Merge", "Strict"])),
+    rule(
+        "sysctl-name-missing",
+        &["spec.securityContext.sysctls[].name"],
+        Needed("must name a parameter of the kernel, for example net.core.somaxconn"),
+    ),
+    rule("sysctl-name", &["spec.securityContext.sysctls[].name"], Text(is_sysctl, SYSCTL)),
+    rule("sysctl-twice", &["spec.securityContext.sysctls[].name"], Other(sysctl_twice)),
+    rule("sysctl-of-host", &["spec.securityContext.sysctls[].name"], Other(sysctl_of_host)),
 ];
+
+/// Most characters of the name of a parameter of the kernel.
+const SYSCTL_MAX: usize = 253;
+const SYSCTL: &str = "must be parts between dots or slashes, each of lower-case letters, digits and inner -_";
+/// Starts of the names of parameters that a pod shares with the node, and the field that has it share them.
+const SHARED: [(&str, &str); 5] = [
+    ("net.", "hostNetwork"),
+    ("kernel.sem", "hostIPC"),
+    ("kernel.shm", "hostIPC"),
+    ("kernel.msg", "hostIPC"),
+    ("fs.mqueue.", "hostIPC"),
+];
+
+fn is_sysctl(name: &str) -> bool {
+    let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let is_part = |part: &str| {
+        is_end(part.chars().next())
+            && is_end(part.chars().last())
+            && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'))
+    };
+    name.len() <= SYSCTL_MAX && name.split(['.', '/']).all(is_part)
+}
+
+fn sysctl_twice(place: &Place<'_, '_>, faults: &mut Faults<'_>) {
+    if place.is_repeated(place.siblings()) {
+        faults.error(place, "is set already by another item");
+    }
+}
+
+fn sysctl_of_host(place: &Place<'_, '_>, faults: &mut Faults<'_>) {
+    let shared = place.text().and_then(|name| SHARED.iter().find(|(start, _)| name.starts_with(start)));
+    if let Some((_, field)) = shared.filter(|(_, field)| place.spec().get(*field) == Some(&Value::Bool(true))) {
+        faults.error(place, format!("is the node's own with {field}: true, and must not be set"));
+    }
+}
 
 fn escalation(place: &Place<'_, '_>, faults: &mut Faults<'_>) {
     if place.value == &Value::Bool(false) && place.beside("privileged") == &Value::Bool(true) {

@@ -44,7 +44,14 @@ const SOURCES: [&str; 30] = [
 /// Most bits of the mode of a file.
 const MODE_MAX: i64 = 0o777;
 /// Files that volumes of keys have.
-const ITEMS: &[&str] = &["spec.volumes[].configMap.items[].path", "spec.volumes[].secret.items[].path"];
+const ITEMS: &[&str] = &[
+    "spec.volumes[].configMap.items[].path",
+    "spec.volumes[].secret.items[].path",
+    "spec.volumes[].downwardAPI.items[].path",
+    "spec.volumes[].projected.sources[].configMap.items[].path",
+    "spec.volumes[].projected.sources[].secret.items[].path",
+    "spec.volumes[].projected.sources[].downwardAPI.items[].path",
+];
 const BELOW: &str = "must be a path below the volume: neither / at its start, nor ..";
 
 /// Rule for the name of a volume that is mounted.
@@ -75,12 +82,21 @@ pub(super) const RULES: &[Rule] = &[
             "spec.volumes[].secret.defaultMode",
             "spec.volumes[].configMap.items[].mode",
             "spec.volumes[].secret.items[].mode",
+            "spec.volumes[].downwardAPI.items[].mode",
+            "spec.volumes[].projected.sources[].configMap.items[].mode",
+            "spec.volumes[].projected.sources[].secret.items[].mode",
+            "spec.volumes[].projected.sources[].downwardAPI.items[].mode",
         ],
         Number(0, MODE_MAX),
     ),
     rule(
         "volume-key",
-        &["spec.volumes[].configMap.items[].key", "spec.volumes[].secret.items[].key"],
+        &[
+            "spec.volumes[].configMap.items[].key",
+            "spec.volumes[].secret.items[].key",
+            "spec.volumes[].projected.sources[].configMap.items[].key",
+            "spec.volumes[].projected.sources[].secret.items[].key",
+        ],
         Needed("must name a key of the object"),
     ),
     rule("volume-file-missing", ITEMS, Needed("must name a file")),
