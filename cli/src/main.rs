@@ -139,7 +139,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Run(args) => run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
-        Command::Validate(args) => Ok(validate::run(&args)),
+        Command::Validate(args) => validate::run(&args),
         Command::Operator(args) => operator::run(&args),
         Command::NodeAgent(args) => node_agent::run(&args),
         Command::Replay(args) => replay::run(&args),

@@ -5,6 +5,7 @@
 //! package, `manifests/tests.rs`, and beside [`yaml`].
 
 mod problem;
+mod server;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -12,13 +13,15 @@ mod yaml;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-use apis::{Registry, Resource};
+use apis::{Registry, Resource, Severity};
 use embedded::{Rejected, Session};
 use serde_json::Value;
 
 use crate::out::{self, Failure};
 pub(crate) use problem::Problem;
+pub(crate) use server::Server;
 use yaml::{Document, Place};
 
 /// The objects of some files, and what is wrong with them.
@@ -34,8 +37,58 @@ pub(crate) struct Manifests {
     pub(crate) unreadable: bool,
     /// Errors about objects whose name an API server makes of their `generateName`: they can be created there, not started here.
     pub(crate) unnamed: Vec<Problem>,
+    /// Every object as it was written.
+    pub(crate) sources: Vec<Source>,
     /// Place of the first occurrence of each object.
     seen: BTreeMap<(Resource, String, String), String>,
+}
+
+/// An object as it was written, and where.
+#[derive(Debug)]
+pub(crate) struct Source {
+    file: String,
+    document: Rc<Document>,
+    /// Path of the object in its document.
+    base: String,
+    object: Value,
+}
+
+impl Source {
+    /// Returns a problem of a field of the object.
+    fn problem(&self, severity: Severity, path: &str, problem: String) -> Problem {
+        let path = within(&self.base, path);
+        let place = self.document.place(&path, false);
+        Problem { severity, ..Problem::new(&self.file, place, &path, self.document.value_at(&path), problem) }
+    }
+
+    /// Returns a problem of the whole object, at its name.
+    fn problem_of_all(&self, severity: Severity, problem: String) -> Problem {
+        let place = self.document.place(&within(&self.base, "metadata.name"), false);
+        Problem { severity, ..Problem::of_file(&self.file, place, &problem) }
+    }
+
+    /// Returns true for the finding that its kind or its version is none of those that are known here.
+    fn is_about_kind(&self, problem: &Problem) -> bool {
+        let places = ["apiVersion", "kind"].map(|key| self.document.place(&within(&self.base, key), false));
+        problem.file == self.file && places.contains(&problem.place)
+    }
+
+    /// Returns the only object of a text.
+    #[cfg(test)]
+    fn of(file: &str, text: &str) -> Self {
+        let document = yaml::read(text.as_bytes()).ok().and_then(|mut documents| documents.pop()).unwrap();
+        let object = document.value.clone();
+        Self { file: file.to_owned(), document: Rc::new(document), base: String::new(), object }
+    }
+}
+
+/// Joins the path of an object and that of a field in it; either may be empty.
+fn within(base: &str, path: &str) -> String {
+    match (base, path) {
+        ("", path) => path.to_owned(),
+        (base, "") => base.to_owned(),
+        (base, path) => format!("{base}.{path}"),
+    }
 }
 
 /// Reads the objects of some files. What is wrong with them is printed on stderr; without `lax` errors are a failure.
@@ -108,6 +161,18 @@ pub(crate) fn examine(files: &[PathBuf]) -> Manifests {
 }
 
 impl Manifests {
+    /// Adds what an API server says of each object.
+    pub(crate) async fn ask(&mut self, server: &mut Server) -> Result<(), Failure> {
+        for source in &self.sources {
+            // A kind that is served there is good there, known here or not.
+            if server.serves(source).await? {
+                self.problems.retain(|problem| !source.is_about_kind(problem));
+            }
+            self.problems.extend(server.problems(source).await?);
+        }
+        Ok(())
+    }
+
     fn unusable(&mut self, problem: Problem) {
         self.unusable = true;
         self.problems.push(problem);
@@ -121,7 +186,8 @@ impl Manifests {
         if documents.is_empty() {
             return self.unusable(Problem::of_file(file, Place { line: 1, column: 1 }, "no manifest in it"));
         }
-        for document in &documents {
+        for document in documents.into_iter().map(Rc::new) {
+            let document = &document;
             for (path, place, first) in &document.duplicates {
                 let problem = format!("this field is there already, in line {}", first.line);
                 self.problems.push(Problem::new(file, *place, path, document.value_at(path), problem));
@@ -139,13 +205,11 @@ impl Manifests {
     }
 
     /// Checks one object, which stands at `base` in its document.
-    fn object(&mut self, registry: &Registry, file: &str, document: &Document, object: &Value, base: &str) {
+    fn object(&mut self, registry: &Registry, file: &str, document: &Rc<Document>, object: &Value, base: &str) {
+        let (file_of, base_of, object_of) = (file.to_owned(), base.to_owned(), object.clone());
+        self.sources.push(Source { file: file_of, document: Rc::clone(document), base: base_of, object: object_of });
         for finding in apis::manifest::findings(registry, object) {
-            let path = match (base, finding.field.path.as_str()) {
-                ("", path) => path.to_owned(),
-                (base, "") => base.to_owned(),
-                (base, path) => format!("{base}.{path}"),
-            };
+            let path = within(base, &finding.field.path);
             let place = document.place(&path, finding.in_name);
             let mut field = finding.field;
             field.path = path;

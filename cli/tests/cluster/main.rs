@@ -14,3 +14,4 @@ mod kubectl;
 mod operator;
 #[path = "../common/probe.rs"]
 mod probe;
+mod validate;
