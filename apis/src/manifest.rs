@@ -90,7 +90,11 @@ fn resource(registry: &Registry, manifest: &Value, found: &mut Findings) -> Opti
         return Some(same.clone());
     }
     let near = nearest(&asked.kind, served.iter().map(|resource| &*resource.kind));
-    let kinds = || served.iter().map(|resource| &*resource.kind).collect::<Vec<_>>().join(", ");
+    // A kind that has a successor is not proposed.
+    let is_former =
+        |resource: &Resource| registry.get(resource).is_some_and(|api| api.is_optional() && !api.is_foreign());
+    let present = || served.iter().filter(|resource| !is_former(resource));
+    let kinds = || present().map(|resource| &*resource.kind).collect::<Vec<_>>().join(", ");
     let problem = match near {
         Some(_) => "this kind is not served".to_owned(),
         None => format!("this kind is not served; there are {}", kinds()),

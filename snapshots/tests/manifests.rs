@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use apis::{Registry, Resource, kubernetes, manifest};
+use apis::{Registry, Resource, Severity, kubernetes, manifest};
 
 use crate::per_api::APIS;
 
@@ -15,7 +15,9 @@ fn only_scenarios_about_mistakes_have_findings() {
         for file in api.scenarios() {
             let scenario = file.scenario.unwrap_or_else(|error| panic!("{error}"));
             for object in &scenario.manifests {
-                let findings = manifest::findings(&registry, object);
+                let mut findings = manifest::findings(&registry, object);
+                // What is done with an object of this kind is no mistake in it.
+                findings.retain(|finding| finding.severity != Severity::Remark || finding.field.path != "kind");
                 right += usize::from(findings.is_empty());
                 for finding in findings {
                     let _ = writeln!(found, "{}: {:?}: {}", file.name, finding.severity, finding.field);
