@@ -127,6 +127,17 @@ pub fn of_remark(remark: &Remark, prefix: &str) -> Value {
     Value::Object(condition(remark.kind, true, &format!("{prefix}{}", remark.kind), &remark.message))
 }
 
+/// Name of the generation of the spec that a condition is about.
+const OBSERVED: &str = "observedGeneration";
+
+/// Adds to each condition of a status the generation of the spec that it is about.
+pub fn observe_generation(status: &mut Value, generation: i64) {
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        condition.insert(OBSERVED.to_owned(), generation.into());
+    }
+}
+
 /// Renders a time.
 pub fn time(at: Timestamp) -> Value {
     Value::from(at.to_rfc3339())
@@ -215,6 +226,17 @@ mod tests {
                 assert_eq!(object(&read), object(&whole), "{walk:?}, read after {cut}");
             }
         }
+    }
+
+    #[test]
+    fn every_condition_has_the_generation_that_it_is_about() {
+        let mut status = json!({"conditions": [{"type": "Invalid"}, {"type": "Running"}], "phase": "Running"});
+        observe_generation(&mut status, 3);
+        let want = json!([{"type": "Invalid", "observedGeneration": 3}, {"type": "Running", "observedGeneration": 3}]);
+        assert_eq!(status, json!({"conditions": want, "phase": "Running"}));
+        let mut none = json!({"conditions": null});
+        observe_generation(&mut none, 3);
+        assert_eq!(none, json!({"conditions": null}));
     }
 
     #[test]

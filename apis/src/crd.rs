@@ -1,12 +1,15 @@
 //! Parts of `CustomResourceDefinition`s that are alike for every API.
 //!
-//! A definition is made from the schema as it is meant, which manifests are checked against ([`crate::schema`]). What an API server
-//! is to keep though this build cannot serve it, is loosened there. Must not name an API. Tests: each API's `tests/crd.rs`.
+//! A definition is made from the schema as it is meant, which manifests are checked against ([`crate::schema`]); [`served`] makes of it
+//! what an API server holds objects to. Must not name an API. Tests: each API's `tests/crd.rs`.
+
+mod served;
 
 use serde_json::{Map, Value, json};
 
 use crate::fields::Word;
 use crate::kubernetes;
+pub use served::{UnknownFields, served};
 
 /// Names of a type of object in a definition.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +37,12 @@ pub struct Version<'a> {
     pub subresources: Value,
     /// Columns of `kubectl get`.
     pub columns: Vec<Value>,
-    /// Schema of `spec`.
+    /// Schema of `spec` as it is meant.
     pub spec: Value,
+    /// Member of `spec` that holds replica groups; empty when there is none.
+    pub groups: &'a str,
+    /// Treatment of fields that the definition does not name.
+    pub unknown: UnknownFields,
     /// Schema of `status`.
     pub status: Value,
 }
@@ -51,6 +58,20 @@ pub fn definition(names: Names<'_>, version: &Version<'_>) -> Value {
     if !short.is_empty() {
         called.insert("shortNames".to_owned(), json!(short));
     }
+    let mut schema = json!({
+        "type": "object",
+        "description": version.description,
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Version of this object's schema."},
+            "kind": {"type": "string", "description": format!("{kind}.")},
+            "metadata": {"type": "object"},
+            "spec": served(&version.spec, version.groups, version.unknown),
+            "status": version.status,
+        },
+    });
+    if let (UnknownFields::Kept, Some(schema)) = (version.unknown, schema.as_object_mut()) {
+        schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+    }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -65,18 +86,7 @@ pub fn definition(names: Names<'_>, version: &Version<'_>) -> Value {
                 "storage": true,
                 "subresources": version.subresources,
                 "additionalPrinterColumns": version.columns,
-                "schema": {"openAPIV3Schema": {
-                    "type": "object",
-                    "description": version.description,
-                    "x-kubernetes-preserve-unknown-fields": true,
-                    "properties": {
-                        "apiVersion": {"type": "string", "description": "Version of this object's schema."},
-                        "kind": {"type": "string", "description": format!("{kind}.")},
-                        "metadata": {"type": "object"},
-                        "spec": version.spec,
-                        "status": version.status,
-                    },
-                }},
+                "schema": {"openAPIV3Schema": schema},
             }],
         },
     })
@@ -122,38 +132,6 @@ pub fn time(description: &str) -> Value {
     json!({"type": "string", "format": "date-time", "nullable": true, "description": description})
 }
 
-/// Returns the schema that objects are held to, made from that of `spec` as it is meant: fields of the spec and of a replica group
-/// may have any type. A wrong one is a condition on the job, not a refusal.
-pub fn loosened(spec: Value) -> Value {
-    loosened_but(spec, "replicaSpecs")
-}
-
-/// Returns the same for a spec whose groups are in a member of another name.
-pub fn loosened_but(mut spec: Value, groups: &str) -> Value {
-    loosen_fields(Some(&mut spec), &[groups]);
-    loosen_fields(spec.pointer_mut(&format!("/properties/{groups}/additionalProperties")), &[]);
-    spec
-}
-
-/// Makes the fields of an object ones of any type. Fields in `kept` stay as they are.
-fn loosen_fields(object: Option<&mut Value>, kept: &[&str]) {
-    let Some(object) = object else { return };
-    let fields = object.get_mut("properties").and_then(Value::as_object_mut);
-    for (_, field) in fields.into_iter().flatten().filter(|(name, _)| !kept.contains(&name.as_str())) {
-        if let Some(field) = field.as_object_mut() {
-            field.retain(|key, _| matches!(key.as_str(), "description" | "minimum"));
-            keep_unknown(field);
-        }
-    }
-    if let Some(object) = object.as_object_mut() {
-        keep_unknown(object);
-    }
-}
-
-fn keep_unknown(schema: &mut Map<String, Value>) {
-    schema.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
-}
-
 /// Returns the schema of a pod template, which in manifests of some APIs also says what it is.
 pub fn pod_template(description: &str) -> Value {
     let mut schema = kubernetes::definition(kubernetes::POD_TEMPLATE).cloned().unwrap_or_default();
@@ -187,6 +165,7 @@ pub fn condition(types: &str, updated: (&str, &str)) -> Value {
     }
     properties.insert(updated.0.to_owned(), time(updated.1));
     properties.insert("lastTransitionTime".to_owned(), time("When it became so."));
+    properties.insert("observedGeneration".to_owned(), field("integer", "Generation of the spec that it is about."));
     if let Some(schema) = schema.as_object_mut() {
         schema.remove("description");
         schema.insert("properties".to_owned(), Value::Object(properties));

@@ -1,7 +1,7 @@
 //! Kubernetes' own types, as an API server describes them.
 //!
 //! Owns reading `kubernetes.json`: the `OpenAPI` definitions of `core/v1` `PodTemplateSpec` and of the kinds that stand beside
-//! jobs in manifests (`ConfigMap`, `Secret`, ...), without descriptions and defaults, status left open. A test of the package
+//! jobs in manifests (`ConfigMap`, `Secret`, ...), with the first sentence on each field, without defaults, status left open. A test of the package
 //! `conformance` takes it from a real API server and says when it differs. Tests: at the end of this file.
 
 use std::sync::LazyLock;

@@ -55,6 +55,7 @@ pub mod series;
 mod served;
 pub mod service;
 mod shell;
+mod summary;
 mod synonyms;
 pub mod template;
 #[cfg(test)]

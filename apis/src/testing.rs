@@ -109,6 +109,7 @@ pub(crate) fn refusals(schema: &Value, value: &Value, path: &str) -> Vec<String>
         Some("array") => value.is_array(),
         Some("string") => value.is_string(),
         Some("integer") => value.is_i64(),
+        Some("boolean") => value.is_boolean(),
         Some(other) => panic!("{path}: the test knows no type {other}"),
     };
     if !is_type {
@@ -138,10 +139,31 @@ pub(crate) fn refusals(schema: &Value, value: &Value, path: &str) -> Vec<String>
     found
 }
 
-/// Every node of a structural schema has a type or keeps what it does not know, and no node forgets unknown members.
+/// Lists the fields of a value that an API server refuses or drops: those that a schema neither names nor keeps.
+pub(crate) fn unknown(schema: &Value, value: &Value, path: &str) -> Vec<String> {
+    let keeps = schema["x-kubernetes-preserve-unknown-fields"] == json!(true);
+    let mut found = Vec::new();
+    for (key, member) in value.as_object().into_iter().flatten().filter(|_| path != "$.metadata") {
+        let path = format!("{path}.{key}");
+        match schema["properties"].get(key).or_else(|| schema.get("additionalProperties")) {
+            Some(of) => found.extend(unknown(of, member, &path)),
+            None if keeps => {}
+            None => found.push(path),
+        }
+    }
+    for (n, item) in value.as_array().into_iter().flatten().enumerate() {
+        if let Some(of) = schema.get("items") {
+            found.extend(unknown(of, item, &format!("{path}[{n}]")));
+        }
+    }
+    found
+}
+
+/// Every node of a structural schema has a type or keeps what it does not know, and no object without fields forgets its members.
 pub(crate) fn check_structure(schema: &Value, path: &str) {
     let open = schema["x-kubernetes-preserve-unknown-fields"] == json!(true);
-    assert!(open || schema["type"].is_string(), "{path}: neither typed nor open");
+    let int_or_string = schema["x-kubernetes-int-or-string"] == json!(true);
+    assert!(open || int_or_string || schema["type"].is_string(), "{path}: neither typed nor open");
     let whole = schema["properties"].is_object() || schema["additionalProperties"].is_object();
     assert!(
         open || schema["type"] != json!("object") || whole || path == "$.metadata",

@@ -1,7 +1,7 @@
 //! Kubernetes' own types as `apis::kubernetes` has them, taken from the types an API server publishes.
 //!
-//! Owns which types are kept, and what of them: names, types, words, references. Descriptions, defaults and merge strategies
-//! are left out, and status is left open. It must not talk to a server.
+//! Owns which types are kept, and what of them: names, types, words, references, and the first sentence that describes each field.
+//! Defaults and merge strategies are left out, and status is left open. It must not talk to a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +12,8 @@ use serde_json::{Map, Value};
 const PREFIXES: [&str; 3] = ["io.k8s.api.", "io.k8s.apimachinery.pkg.apis.", "io.k8s.apimachinery.pkg."];
 /// Members of a schema that are kept as they are.
 const KEPT: [&str; 4] = ["type", "required", "enum", "format"];
+/// Maximum number of characters of a description.
+const MAX_DESCRIPTION: usize = 120;
 
 /// Returns the paths of an API server that publish the types kept.
 pub fn paths() -> BTreeSet<String> {
@@ -85,7 +87,7 @@ fn reduced(schema: &Value) -> Value {
     for (key, value) in schema.as_object().into_iter().flatten() {
         let value = match (key.as_str(), value) {
             ("properties", Value::Object(fields)) => {
-                fields.iter().map(|(name, field)| (name.clone(), reduced(field))).collect()
+                fields.iter().map(|(name, field)| (name.clone(), described(field))).collect()
             }
             ("oneOf", Value::Array(choices)) => choices.iter().map(reduced).collect(),
             ("items" | "additionalProperties", Value::Object(_)) => reduced(value),
@@ -96,6 +98,34 @@ fn reduced(schema: &Value) -> Value {
         kept.insert(key.clone(), value);
     }
     Value::Object(kept)
+}
+
+/// Returns a field reduced, with its description.
+fn described(field: &Value) -> Value {
+    let mut kept = reduced(field);
+    if let (Some(kept), Some(text)) = (kept.as_object_mut(), field.get("description").and_then(Value::as_str)) {
+        kept.insert("description".to_owned(), first_sentence(text).into());
+    }
+    kept
+}
+
+/// Returns the first sentence of a description; of a longer one the words that there is room for.
+fn first_sentence(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let end = words.iter().position(|word| word.ends_with('.') && !word.ends_with("e.g.") && !word.ends_with("i.e."));
+    let sentence = words.get(..end.map_or(words.len(), |last| last.saturating_add(1))).unwrap_or_default().join(" ");
+    if sentence.chars().count() < MAX_DESCRIPTION {
+        return if sentence.ends_with('.') { sentence } else { format!("{sentence}.") };
+    }
+    let mut kept = String::new();
+    for word in sentence.split(' ') {
+        if kept.chars().count().saturating_add(word.chars().count()).saturating_add("...".len()) >= MAX_DESCRIPTION {
+            break;
+        }
+        kept.push_str(word);
+        kept.push(' ');
+    }
+    format!("{}...", kept.trim_end())
 }
 
 fn references(schema: &Value, found: &mut Vec<String>) {

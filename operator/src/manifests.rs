@@ -43,7 +43,13 @@ impl Manifests {
 
 /// Versions of the objects whose specs were translated, as their APIs tell them ([`apis::JobApi::made_of`]).
 #[derive(Debug, Default)]
-pub(crate) struct TranslatedSpecs(BTreeMap<JobKey, Value>);
+pub(crate) struct TranslatedSpecs(BTreeMap<JobKey, Translated>);
+
+#[derive(Debug)]
+struct Translated {
+    made_of: Value,
+    generation: Option<i64>,
+}
 
 impl TranslatedSpecs {
     /// Returns true if the object's spec has to be translated: what it is made of changed, or it has no generation. From then on
@@ -51,12 +57,18 @@ impl TranslatedSpecs {
     pub(crate) fn is_new(&mut self, api: &dyn JobApi, key: &JobKey, object: &Value, needed: &Needed) -> bool {
         let own = Value::Array(vec![api.made_of(object), apis::demand::made_of(object)]);
         let made_of = if needed.is_empty() { own } else { Value::Array(vec![own, versions(api, needed)]) };
-        let generation = objects::at(object, &["metadata", "generation"]);
-        if generation.is_some() && self.0.get(key) == Some(&made_of) {
+        let generation = objects::at(object, &["metadata", "generation"]).and_then(Value::as_i64);
+        if let Some(known) = self.0.get_mut(key).filter(|known| generation.is_some() && known.made_of == made_of) {
+            known.generation = generation;
             return false;
         }
-        self.0.insert(key.clone(), made_of);
+        self.0.insert(key.clone(), Translated { made_of, generation });
         true
+    }
+
+    /// Returns the generation of the object that was seen last.
+    pub(crate) fn generation(&self, key: &JobKey) -> Option<i64> {
+        self.0.get(key)?.generation
     }
 
     /// Has the job's spec translated again when its object is seen next.
@@ -134,8 +146,10 @@ mod tests {
             let object = json!({"metadata": metadata});
             assert_eq!(specs.is_new(&AiTrainingJob, &key(), &object, &Needed::new()), translated, "{metadata}");
         }
+        assert_eq!(specs.generation(&key()), None);
         let object = json!({"metadata": {"generation": 1}});
         specs.is_new(&AiTrainingJob, &key(), &object, &Needed::new());
+        assert_eq!(specs.generation(&key()), Some(1));
         specs.forget(&key());
         assert!(specs.is_new(&AiTrainingJob, &key(), &object, &Needed::new()));
         // A needed object that changed, or is gone.

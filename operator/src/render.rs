@@ -174,7 +174,13 @@ impl Operator {
                 let source = source.and_then(|valid| self.manifests.input(key, valid));
                 let (verb, body) = match api.state_patch(key, job, source) {
                     Some(patch) => (Verb::Patch, patch),
-                    None => (Verb::ApplyStatus, serde_json::json!({ "status": api.status(key, job) })),
+                    None => {
+                        let mut status = api.status(key, job);
+                        if let Some(generation) = self.specs.generation(key) {
+                            apis::conditions::observe_generation(&mut status, generation);
+                        }
+                        (Verb::ApplyStatus, serde_json::json!({ "status": status }))
+                    }
                 };
                 ApiCall {
                     body: Some(body),

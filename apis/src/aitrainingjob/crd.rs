@@ -1,10 +1,10 @@
 //! The `CustomResourceDefinition` of AITrainingJob.
 //!
-//! The original had no schema, so this one refuses only what made the original crash: a replica group that is null and a
-//! negative number of replicas. Everything else is kept as written, and what cannot be served becomes a condition. That is
-//! why fields of the spec have no type, and why there is no CEL rule: a rule sees typed fields only, and a type would refuse
-//! what users have stored. The definition is made from the schema as it is meant ([`spec_schema`]), which manifests are checked
-//! against. Must not hold anything of other APIs. Tests: `tests/crd.rs`.
+//! The original had no schema, so this one refuses only what made the original crash or read none of its jobs: a replica group
+//! that is null, a negative number of replicas, and a field of another type than its own (`null` is read as absent). Everything
+//! else is kept as written, fields without a name here too, and what cannot be served becomes a condition. The definition is made
+//! from the schema as it is meant ([`spec_schema`]), which manifests are checked against. Must not hold anything of other APIs.
+//! Tests: `tests/crd.rs`.
 
 use std::sync::LazyLock;
 
@@ -13,26 +13,33 @@ use serde_json::{Value, json};
 use super::spec::{CLEAN, GROUP_END, JOB_END, RESTART, SCOPE};
 use super::words::{GROUP, KIND, PLURAL};
 use crate::crd::{
-    self, Names, Version, column, condition, definition, field, loosened, one_of, replica_statuses, time,
+    self, Names, UnknownFields, Version, column, condition, definition, field, one_of, replica_statuses, time,
 };
 use crate::kubernetes;
+use crate::summary;
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
     let names =
         Names { group: GROUP, version: "v1", kind: KIND, plural: PLURAL, singular: "aitrainingjob", short: &["aitj"] };
+    let [ready, restarts, queue] = summary::columns();
     let version = Version {
         description: "A distributed training job of named replica groups.",
         subresources: json!({"status": {}}),
         columns: vec![
             column("Phase", "string", ".status.phase", 0, "Where the job stands."),
-            column("Restarts", "string", ".status.RestartCount", 0, "Restarts so far, by replica group."),
+            ready,
+            restarts,
+            queue,
+            summary::reason(),
             column("Restarting", "string", ".status.RestartReplicaName", 1, "The group a restart waits for."),
             column("Running-Since", "date", ".status.startRunningTime", 1, "When every pod first ran."),
             column("Ended", "date", ".status.endTime", 1, "When the job ended."),
             column("Age", "date", ".metadata.creationTimestamp", 0, "When the job was created."),
         ],
-        spec: loosened(strict_spec()),
+        spec: strict_spec(),
+        groups: "replicaSpecs",
+        unknown: UnknownFields::Kept,
         status: status(),
     };
     definition(names, &version)
@@ -157,5 +164,5 @@ fn status() -> Value {
         ("endTime", time("When the job ended.")),
         ("lastReconcileTime", time("Not written.")),
     ];
-    crd::status(fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect())
+    crd::status(fields.into_iter().chain(summary::schemas()).map(|(name, schema)| (name.to_owned(), schema)).collect())
 }

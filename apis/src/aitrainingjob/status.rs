@@ -13,6 +13,7 @@ use super::words::{REASON_PREFIX, phase_reason, phase_word};
 use crate::conditions::{condition, of_remark, time};
 use crate::objects::MIRROR;
 use crate::remarks;
+use crate::summary;
 
 /// Renders the whole `status` of a job.
 pub(super) fn status(key: &JobKey, job: &Job) -> Value {
@@ -26,6 +27,7 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
     }
     let restarting = restarting_group(job).map(|group| display(job, group)).unwrap_or_default();
     status.insert("RestartReplicaName".to_owned(), json!(&*restarting));
+    summary::add(&mut status, job);
     for (name, at) in [("startTime", job.started_at), ("startRunningTime", job.running_at), ("endTime", job.ended_at)] {
         if let Some(at) = at {
             status.insert(name.to_owned(), time(at));

@@ -1,8 +1,8 @@
 //! The `CustomResourceDefinition` of ElasticJob.
 //!
-//! It refuses what the original's definition refused (no endpoint, no groups, a minimum below 1) and what made the original
-//! crash (a group that is null, a negative number of replicas). Everything else is kept as written, and what cannot be served
-//! becomes a condition. The definition is made from the schema as it is meant ([`spec_schema`]), which manifests are checked
+//! It refuses what the original's definition refused (no endpoint, no groups, a minimum below 1, fields of another type) and what
+//! made the original crash (a group that is null, a negative number of replicas). Everything else is kept as written, fields
+//! without a name here too, and what cannot be served becomes a condition. The definition is made from the schema as it is meant ([`spec_schema`]), which manifests are checked
 //! against. Must not hold anything of other APIs. Tests: `tests/crd.rs`.
 
 use std::sync::LazyLock;
@@ -11,14 +11,16 @@ use serde_json::{Map, Value, json};
 
 use super::run_policy::{CLEAN, OBJECTS};
 use super::words::{GROUP, KIND, PLURAL, VERSION};
-use crate::crd::{self, Names, Version, column, definition, field, loosened, one_of, replica_statuses, time};
+use crate::crd::{self, Names, UnknownFields, Version, column, definition, field, one_of, replica_statuses, time};
 use crate::replicas::RESTART;
+use crate::summary;
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
     let names =
         Names { group: GROUP, version: VERSION, kind: KIND, plural: PLURAL, singular: "elasticjob", short: &[] };
     let workers = ".spec.replicaSpecs.Worker.replicas";
+    let [ready, restarts, queue] = summary::columns();
     let version = Version {
         description: "A training job whose number of workers may change while it runs.",
         subresources: json!({
@@ -34,9 +36,15 @@ pub(super) fn crd() -> Value {
             column("Max", "integer", ".spec.maxReplicas", 0, "The greatest number of workers."),
             column("Desired", "integer", workers, 0, "The number of workers asked for."),
             column("rdzvEndpoint", "string", ".spec.rdzvEndpoint", 0, "Where the workers meet."),
+            ready,
+            restarts,
+            queue,
+            summary::reason(),
             column("Age", "date", ".metadata.creationTimestamp", 0, "When the job was created."),
         ],
-        spec: loosened(strict_spec()),
+        spec: strict_spec(),
+        groups: "replicaSpecs",
+        unknown: UnknownFields::Kept,
         status: status(),
     };
     definition(names, &version)
@@ -166,5 +174,5 @@ fn status() -> Value {
         ("completionTime", time("When the job ended.")),
         ("lastReconcileTime", time("Not written.")),
     ];
-    crd::status(fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect())
+    crd::status(fields.into_iter().chain(summary::schemas()).map(|(name, schema)| (name.to_owned(), schema)).collect())
 }

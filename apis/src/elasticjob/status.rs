@@ -11,6 +11,7 @@ use super::words::{CONDITIONS, REASON_PREFIX, failed_reason, phase_word};
 use crate::conditions::{of_remark, time};
 use crate::objects::MIRROR;
 use crate::remarks;
+use crate::summary;
 
 /// Renders the whole `status` of a job.
 pub(super) fn status(key: &JobKey, job: &Job) -> Value {
@@ -24,6 +25,7 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
             status.insert(name.to_owned(), time(at));
         }
     }
+    summary::add(&mut status, job);
     status.insert(MIRROR.to_owned(), engine::wire::mirror_value(&job.mirror()));
     Value::Object(status)
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::{KIND, PLURAL};
-use crate::crd::{Names, Version, column, definition, field, loosened, nullable, object, status};
+use crate::crd::{Names, UnknownFields, Version, column, definition, field, nullable, object, status};
 use crate::modelversion::words::{GROUP, VERSION};
 
 /// Returns the definition.
@@ -22,10 +22,9 @@ pub(super) fn crd() -> Value {
             column("Latest-Version", "string", &path("modelVersion"), 0, "The newest version."),
             column("Latest-Image", "string", &path("imageName"), 0, "The image of that version."),
         ],
-        spec: loosened(nullable(object(
-            "The model.",
-            &[("description", field("string", "For people. Not acted on."))],
-        ))),
+        spec: nullable(object("The model.", &[("description", field("string", "For people. Not acted on."))])),
+        groups: "",
+        unknown: UnknownFields::Refused,
         status: status([("latestVersion".to_owned(), latest)].into_iter().collect()),
     };
     definition(names, &version)

@@ -1,13 +1,13 @@
 //! The `CustomResourceDefinition` of ModelVersion: the original's fields, with `status` as a subresource.
 //!
-//! Nothing is refused by it: what cannot be served is told in the status. Tests: `tests.rs`.
+//! It refuses fields of another type and fields without a name here; what cannot be served stands in the status. Tests: `tests.rs`.
 
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
 use super::words::{GROUP, KIND, PLURAL, VERSION};
-use crate::crd::{Names, Version, column, definition, field, loosened, nullable, object, status, time};
+use crate::crd::{Names, UnknownFields, Version, column, definition, field, nullable, object, status, time};
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
@@ -22,14 +22,16 @@ pub(super) fn crd() -> Value {
             column("Created-By", "string", ".spec.createdBy", 0, "The job that trained the model."),
             column("Finish-Time", "string", ".status.finishTime", 0, "The time at which the build ended."),
         ],
-        spec: loosened(nullable(strict_spec())),
+        spec: nullable(strict_spec()),
+        groups: "",
+        unknown: UnknownFields::Refused,
         status: status_schema(),
     };
     definition(names, &version)
 }
 
 /// Returns the schema of `spec` as it is meant.
-pub(super) fn spec_schema() -> &'static Value {
+pub(crate) fn spec_schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(strict_spec);
     &SCHEMA
 }

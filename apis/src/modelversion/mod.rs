@@ -28,6 +28,7 @@ use crate::objects::{annotation, at, finalized_job_fact, label, list_at, name, t
 use crate::owned::{CLAIM, OwnedType};
 use crate::selector::Selector;
 
+pub(crate) use crd::spec_schema;
 pub(crate) use spec::first_five;
 pub use words::{API_VERSION, KIND};
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::words::{GROUP, KIND, PLURAL, VERSION};
-use crate::crd::{self, Names, Version, column, definition, field, open};
+use crate::crd::{self, Names, UnknownFields, Version, column, definition, field, open};
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
@@ -16,7 +16,9 @@ pub(super) fn crd() -> Value {
         description: "A job of a launcher and workers, as the MPI operator runs it.",
         subresources: json!({"status": {}}),
         columns: vec![column("Age", "date", ".metadata.creationTimestamp", 0, "When the job was created.")],
-        spec: crd::loosened_but(strict_spec(), "mpiReplicaSpecs"),
+        spec: strict_spec(),
+        groups: "mpiReplicaSpecs",
+        unknown: UnknownFields::Kept,
         status: open("object", "Written by the MPI operator."),
     };
     definition(names, &version)

@@ -1,7 +1,7 @@
 //! The `CustomResourceDefinition` of TorchJob.
 //!
-//! Everything is kept as written, and what cannot be served becomes a condition: a job without a spec is one of them. The definition is
-//! made from the schema as it is meant ([`spec_schema`]), which manifests are checked against. Must not hold anything of other APIs.
+//! Fields have the original's types; one without a name here is refused, as the original's definition did. What cannot be served becomes
+//! a condition: a job without a spec is one of them. The definition is made from the schema as it is meant ([`spec_schema`]), which manifests are checked against. Must not hold anything of other APIs.
 //! Tests: `tests/mod.rs`.
 
 use std::sync::LazyLock;
@@ -12,13 +12,16 @@ use super::autoscaler;
 use super::conditions::UPDATED;
 use super::run_policy::{CLEAN_NAMES, LIMIT_NAMES, PROCESSES_NAMES, TTL_NAMES};
 use super::words::{GROUP, KIND, PLURAL, VERSION};
-use crate::crd::{self, Names, Version, column, definition, field, loosened_but, one_of, open, time};
+use crate::crd::{self, Names, UnknownFields, Version, column, definition, field, object, one_of, open, time};
+use crate::modelversion::spec_schema as model_version_spec;
 use crate::replicas::RESTART;
+use crate::summary;
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
     let names = Names { group: GROUP, version: VERSION, kind: KIND, plural: PLURAL, singular: "torchjob", short: &[] };
     let of_spec = |names: [&str; 2]| format!(".spec.{}", names[0]);
+    let [ready, restarts, queue] = summary::columns();
     let version = Version {
         description: "A PyTorch training of a master and workers.",
         subresources: json!({"status": {}}),
@@ -28,8 +31,14 @@ pub(super) fn crd() -> Value {
             column("Model-Version", "string", ".status.modelVersionName", 0, "The model that the job made."),
             column("Max-Lifetime", "integer", &of_spec(LIMIT_NAMES), 0, "Seconds after which the job fails."),
             column("TTL-After-Finished", "integer", &of_spec(TTL_NAMES), 0, "Seconds for which an ended job is kept."),
+            ready,
+            restarts,
+            queue,
+            summary::reason(),
         ],
-        spec: loosened_but(strict_spec(), "torchTaskSpecs"),
+        spec: strict_spec(),
+        groups: "torchTaskSpecs",
+        unknown: UnknownFields::Refused,
         status: status(),
     };
     definition(names, &version)
@@ -89,7 +98,16 @@ fn strict_spec() -> Value {
         ),
         (
             "modelVersion",
-            open("object", "Where the training leaves its model: a ModelVersion, of which only the spec counts."),
+            object(
+                "Where the training leaves its model: a ModelVersion, of which only the spec counts.",
+                &[
+                    ("apiVersion", field("string", "Not acted on.")),
+                    ("kind", field("string", "Not acted on.")),
+                    ("metadata", open("object", "Not acted on.")),
+                    ("spec", model_version_spec().clone()),
+                    ("status", open("object", "Not acted on.")),
+                ],
+            ),
         ),
         ("enableTorchElastic", field("boolean", "Set if the containers get the launcher's arguments.")),
         ("torchElasticPolicy", torch_elastic()),
@@ -193,5 +211,5 @@ fn status() -> Value {
         ("completionTime", time("When the job ended.")),
         ("modelVersionName", field("string", "The ModelVersion that is made of the model of a job that succeeded.")),
     ];
-    crd::status(fields.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect())
+    crd::status(fields.into_iter().chain(summary::schemas()).map(|(name, schema)| (name.to_owned(), schema)).collect())
 }

@@ -11,6 +11,7 @@ use super::{autoscaler, conditions, model_output};
 use crate::conditions::{of_remark, time};
 use crate::objects::MIRROR;
 use crate::remarks;
+use crate::summary;
 
 /// Renders the whole `status` of a job.
 pub(super) fn status(api: TorchJob, key: &JobKey, job: &Job) -> Value {
@@ -31,6 +32,7 @@ pub(super) fn status(api: TorchJob, key: &JobKey, job: &Job) -> Value {
     if let Some(name) = version {
         status.insert("modelVersionName".to_owned(), json!(name));
     }
+    summary::add(&mut status, job);
     status.insert(MIRROR.to_owned(), engine::wire::mirror_value(&job.mirror()));
     Value::Object(status)
 }

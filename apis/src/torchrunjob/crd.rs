@@ -1,7 +1,7 @@
 //! The `CustomResourceDefinition` of TorchrunJob: the fields of every shape that manifests in use have.
 //!
-//! It refuses what every original refused: no command, no node. Everything else is kept as written, and what cannot be served
-//! becomes a condition. Must not hold anything of the queues. Tests: `tests/crd.rs`.
+//! It refuses what every original refused: no command, no node, a field of another type, a field without a name here. What cannot be
+//! served becomes a condition. Must not hold anything of the queues. Tests: `tests/crd.rs`.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::fields::RESTART;
 use super::words::{KIND, PLURAL};
-use crate::crd::{self, Names, Version, column, condition, definition, field, loosened, object, one_of, time};
+use crate::crd::{self, Names, UnknownFields, Version, column, condition, definition, field, object, one_of, time};
+use crate::summary;
 use crate::torchrunqueue::schemas::{distributed, list, of_kubernetes, text_map, workspace_storage};
 use crate::torchrunqueue::words::{GROUP, VERSION};
 
@@ -23,17 +24,22 @@ pub(super) fn crd() -> Value {
         singular: "torchrunjob",
         short: &["tj", "trj"],
     };
+    let [_, restarts, _] = summary::columns();
     let version = Version {
         description: "A training job that torchrun starts on nodes of a TorchrunQueue.",
         subresources: json!({"status": {}}),
         columns: vec![
-            column("Queue", "string", ".spec.queue", 0, "The TorchrunQueue."),
+            column("Queue", "string", ".spec['queue','jobQueue']", 0, "The TorchrunQueue."),
             column("Nodes", "integer", ".status.numNodes", 0, "The number of workers."),
             column("Phase", "string", ".status.phase", 0, "Where the job stands."),
             column("Workers", "string", ".status.workersStatus", 0, "The workers that are ready."),
+            restarts,
+            summary::reason(),
             column("Age", "date", ".metadata.creationTimestamp", 0, "When the job was created."),
         ],
-        spec: loosened(strict_spec()),
+        spec: strict_spec(),
+        groups: "",
+        unknown: UnknownFields::Refused,
         status: status(),
     };
     definition(names, &version)

@@ -1,6 +1,7 @@
 //! The `CustomResourceDefinition` of TorchrunQueue: the fields of every shape that manifests in use have.
 //!
-//! Nothing but a missing `spec` is refused by it: what cannot be served becomes a condition. Must not hold anything of the jobs.
+//! It refuses fields of another type and fields without a name here, but in the specs of pods, where the original kept these. What cannot
+//! be served becomes a condition. Must not hold anything of the jobs.
 //! Tests: `tests.rs`.
 
 use std::sync::LazyLock;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::schemas::{distributed, list, of_kubernetes, workspace_storage};
 use super::words::{GROUP, VERSION};
-use crate::crd::{self, Names, Version, column, condition, field, loosened, object, open, time};
+use crate::crd::{self, Names, UnknownFields, Version, column, condition, field, object, open, time};
 use crate::kubernetes;
 
 /// Returns the definition, by the names of a kind.
@@ -19,14 +20,16 @@ pub(crate) fn definition(kind: &str, plural: &str, singular: &str, short: &[&str
         description: "Nodes, storage and a queue of the KAI scheduler, for TorchrunJobs that name it.",
         subresources: json!({"status": {}}),
         columns: vec![
-            column("Queue", "string", ".spec.queue.name", 0, "The KAI Queue."),
+            column("Queue", "string", ".spec['queue.name','kaiQueue']", 0, "The KAI Queue."),
             column("Phase", "string", ".status.phase", 0, "Where the queue stands."),
             column("Pending", "integer", ".status.pendingJobs", 0, "Jobs that neither run nor have ended."),
             column("Running", "integer", ".status.runningJobs", 0, "Jobs that run."),
             column("GPUs", "integer", ".status.allocatedGPUs", 0, "GPUs of its jobs' pods on nodes."),
             column("Age", "date", ".metadata.creationTimestamp", 0, "When the queue was created."),
         ],
-        spec: loosened(strict_spec()),
+        spec: strict_spec(),
+        groups: "",
+        unknown: UnknownFields::Refused,
         status: status(),
     };
     crd::definition(names, &version)
@@ -96,6 +99,9 @@ fn pod_template() -> Value {
              that fill workspaces have its place on nodes, pull secrets, account and DNS as well.";
         schema.insert("description".to_owned(), description.into());
     }
+    if let Some(spec) = schema.pointer_mut("/properties/spec").and_then(Value::as_object_mut) {
+        spec.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+    }
     schema
 }
 
@@ -159,7 +165,7 @@ fn scheduling() -> Value {
                 json!({"type": "object", "description": "Labels of their nodes.", "additionalProperties": {"type": "string"}}),
             ),
             ("tolerations", list(&of_kubernetes("core.v1.Toleration"), "Taints that they tolerate.")),
-            ("affinity", of_kubernetes("core.v1.Affinity")),
+            ("affinity", json!({"$ref": "core.v1.Affinity", "description": "Affinity of the workers."})),
         ],
     )
 }

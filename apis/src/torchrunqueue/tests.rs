@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{TorchrunQueue, usable};
 use crate::api::JobApi;
 use crate::owned::CONFIG_MAP;
-use crate::testing::{check_described, check_structure, columns, edited, errors, job, schema, warnings};
+use crate::testing::{check_described, check_structure, columns, edited, errors, job, schema, unknown, warnings};
 
 fn queue() -> Value {
     json!({"apiVersion": "torchrun.ai/v1alpha1", "kind": "TorchrunQueue",
@@ -45,6 +45,16 @@ fn the_definition_is_structural_and_described() {
     check_described(&schema, "$");
     assert_eq!(columns(&TorchrunQueue), ["Queue", "Phase", "Pending", "Running", "GPUs", "Age"]);
     assert_eq!(TorchrunQueue.crd()["spec"]["names"]["shortNames"], json!(["trq", "jq"]));
+    let edits = [
+        ("/spec/novel", json!(1)),
+        ("/spec/queue/novel", json!(1)),
+        ("/spec/podTemplate/novel", json!(1)),
+        ("/spec/podTemplate/spec/novel", json!(1)),
+        ("/spec/podTemplate/spec/containers/0/novel", json!(1)),
+    ];
+    let mut refused = unknown(&schema, &edited(queue(), &edits), "$");
+    refused.sort_unstable();
+    assert_eq!(refused, ["$.spec.novel", "$.spec.podTemplate.novel", "$.spec.queue.novel"]);
 }
 
 #[test]

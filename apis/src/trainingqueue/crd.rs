@@ -1,5 +1,5 @@
-//! The `CustomResourceDefinition` of TrainingQueue. Nothing but a missing `spec` is refused by it: what cannot be served becomes a
-//! condition. Tests: `tests.rs`.
+//! The `CustomResourceDefinition` of TrainingQueue. It refuses fields of another type and fields without a name here; what cannot be
+//! served becomes a condition. Tests: `tests.rs`.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::spec::{ORDERS, PLACEMENTS, RECLAIM, WITHIN};
 use super::{KIND, PLURAL};
 use super::{namespaces, nodes};
-use crate::crd::{Names, Version, column, condition, definition, field, loosened, object, one_of, status};
+use crate::crd::{Names, UnknownFields, Version, column, condition, definition, field, object, one_of, status};
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {
@@ -29,9 +29,12 @@ pub(super) fn crd() -> Value {
             column("Admitted", "integer", ".status.admitted", 0, "Jobs that hold places on nodes."),
             column("Pending", "integer", ".status.pending", 0, "Jobs that wait."),
             column("GPUs", "string", ".status.gpus", 0, "GPUs in use, and its quota."),
+            column("Reason", "string", ".status.conditions[-1:].reason", 1, "State of the queue, in one word."),
             column("Age", "date", ".metadata.creationTimestamp", 0, "Time since the queue was created."),
         ],
-        spec: loosened(strict_spec()),
+        spec: strict_spec(),
+        groups: "",
+        unknown: UnknownFields::Refused,
         status: status_schema(),
     };
     let mut definition = definition(names, &version);

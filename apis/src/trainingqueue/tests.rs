@@ -18,7 +18,7 @@ fn the_definition_is_structural_and_described() {
     let schema = schema(&TrainingQueue);
     check_structure(&schema, "$");
     check_described(&schema, "$");
-    assert_eq!(columns(&TrainingQueue), ["Cohort", "Policy", "Admitted", "Pending", "GPUs", "Age"]);
+    assert_eq!(columns(&TrainingQueue), ["Cohort", "Policy", "Admitted", "Pending", "GPUs", "Reason", "Age"]);
     assert_eq!(TrainingQueue.crd()["spec"]["scope"], "Cluster");
 }
 

@@ -47,6 +47,7 @@ fn samples_are_taken_under_strict_validation(cluster: &Cluster) {
 fn bad_input_is_refused_by_name(cluster: &Cluster) {
     let rows = [
         ("/spec/replicaSpecs/w/replicas", json!(-1), "spec.replicaSpecs.w.replicas"),
+        ("/spec/replicaSpecs/w/replicas", json!("3"), "spec.replicaSpecs.w.replicas"),
         ("/spec/replicaSpecs/w", json!([]), "spec.replicaSpecs.w"),
         ("/spec/replicaSpecs/w", json!("x"), "spec.replicaSpecs.w"),
         ("/spec/replicaSpecs", json!([1]), "spec.replicaSpecs"),
@@ -64,7 +65,6 @@ fn bad_input_is_refused_by_name(cluster: &Cluster) {
 /// A value that the definition accepts because users have stored it: the operator names field and value on the job.
 fn bad_input_becomes_a_condition(cluster: &Cluster) {
     let rows = [
-        ("/spec/replicaSpecs/w/replicas", json!("3"), "spec.replicaSpecs.w.replicas: must be a whole number, not text"),
         ("/spec/replicaSpecs/w/restartScope", json!("Node"), "spec.replicaSpecs.w.restartScope: must be one of"),
         (
             "/spec/replicaSpecs/w/template",
@@ -73,7 +73,7 @@ fn bad_input_becomes_a_condition(cluster: &Cluster) {
         ),
         ("/spec/replicaSpecs", json!({}), "spec.replicaSpecs: must name at least one group"),
         ("/spec/priority", json!("a b"), "spec.priority: must be a label value"),
-        ("/spec/restartingExitCode", json!([]), "spec.restartingExitCode: must be exit codes between commas"),
+        ("/spec/restartingExitCode", json!("a"), "spec.restartingExitCode: must be exit codes between commas"),
     ];
     for (at, (pointer, value, _)) in rows.iter().enumerate() {
         let mut bad = job(&format!("bad-{at}"));
@@ -109,13 +109,18 @@ fn a_running_job_is_looked_at(cluster: &Cluster) {
 
     let table = cluster.kubectl(&["get", "aitj"]);
     let lines: Vec<&str> = table.lines().collect();
-    assert_eq!(words_of(lines[0]), ["NAME", "PHASE", "RESTARTS", "AGE"]);
-    assert_eq!(words_of(lines[1])[..2], ["run", "Running"], "{table}");
+    assert_eq!(words_of(lines[0]), ["NAME", "PHASE", "READY", "RESTARTS", "QUEUE", "REASON", "AGE"]);
+    assert_eq!(words_of(lines[1])[..5], ["run", "Running", "2/2", "0", "TrainingJobRunning"], "{table}");
     let wide = cluster.kubectl(&["get", "aitj", "--output=wide"]);
     assert_eq!(
         words_of(wide.lines().next().unwrap()),
-        ["NAME", "PHASE", "RESTARTS", "RESTARTING", "RUNNING-SINCE", "ENDED", "AGE"]
+        ["NAME", "PHASE", "READY", "RESTARTS", "QUEUE", "REASON", "RESTARTING", "RUNNING-SINCE", "ENDED", "AGE"]
     );
+    let shown = cluster.get("default", &["aitj", "run"]);
+    let conditions = shown["status"]["conditions"].as_array().unwrap();
+    assert!(!conditions.is_empty(), "{shown}");
+    let generation = &shown["metadata"]["generation"];
+    assert!(conditions.iter().all(|condition| condition["observedGeneration"] == *generation), "{shown}");
     let described = cluster.kubectl(&["describe", "aitj", "run"]);
     for word in ["Replica Specs:", "Phase:", "Running", "Conditions:", "Events:"] {
         assert!(described.contains(word), "no {word} in\n{described}");
@@ -178,6 +183,33 @@ fn fields_are_explained(cluster: &Cluster) {
         let text = words_of(&text).join(" ");
         assert!(text.contains(says), "{field}: {text}");
     }
+    for (field, kind) in [
+        ("aitj.spec.timeLimit", "<integer>"),
+        ("elasticjobs.spec.replicaSpecs.template.spec.containers.image", "<string>"),
+        ("torchjobs.spec.torchTaskSpecs", "<map[string]Object>"),
+        ("torchrunjobs.spec.env.name", "<string>"),
+        ("torchrunqueues.spec.podTemplate.spec.tolerations", "<[]Object>"),
+        ("trainingqueues.spec.quota.nominal", "<integer>"),
+        ("modelversions.spec.storage.nfs.server", "<string>"),
+    ] {
+        let text = cluster.kubectl(&["explain", field]);
+        assert!(text.contains(kind) && text.contains("DESCRIPTION:"), "{field}: {text}");
+        assert!(!text.contains("<no description>") && !text.contains("<empty>"), "{field}: {text}");
+    }
+}
+
+/// The original of TorchJob had a schema: a field that it does not know is no spelling mistake without consequences.
+fn unknown_fields_are_refused_where_the_original_refused_them(cluster: &Cluster) {
+    let template = json!({"spec": {"containers": [{"name": "torch", "image": "i", "imagePullPolice": "Always"}]}});
+    let job = |tasks: Value| {
+        json!({"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob",
+            "metadata": {"name": "t", "namespace": "default"}, "spec": {"torchTaskSpecs": tasks}})
+    };
+    let words = ["create", "--validate=strict", "--dry-run=server"];
+    let (code, says) = with_input(cluster, &words, &job(json!({"Master": {"template": template}})).to_string());
+    assert!(code != 0 && says.contains("imagePullPolice"), "{says}");
+    let (code, says) = with_input(cluster, &words, &job(json!({"Master": {"replicas": 1}})).to_string());
+    assert!(code != 0 && says.contains("unknown field \"spec.torchTaskSpecs.Master.replicas\""), "{says}");
 }
 
 #[test]
@@ -186,6 +218,7 @@ fn kubectl_does_what_users_expect() {
     samples_are_taken_under_strict_validation(&cluster);
     bad_input_is_refused_by_name(&cluster);
     fields_are_explained(&cluster);
+    unknown_fields_are_refused_where_the_original_refused_them(&cluster);
     let data = tempfile::tempdir().unwrap();
     let _operator = Operator::start(&cluster, &data.path().join("data"));
     until("the default account", || cluster.try_kubectl(&["get", "serviceaccount", "default"]));

@@ -1,4 +1,4 @@
-//! The schema: structural, and tolerant of everything the original stored.
+//! The schema: structural, and tolerant of everything the original read.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,10 @@ fn names_subresource_and_columns_are_what_tools_look_for() {
     let version = &crd["spec"]["versions"][0];
     assert_eq!((&version["name"], &version["subresources"]), (&json!("v1"), &json!({"status": {}})));
     let columns = testing::columns(&AiTrainingJob);
-    assert_eq!(columns, ["Phase", "Restarts", "Restarting", "Running-Since", "Ended", "Age"]);
+    assert_eq!(
+        columns,
+        ["Phase", "Ready", "Restarts", "Queue", "Reason", "Restarting", "Running-Since", "Ended", "Age"]
+    );
 }
 
 #[test]
@@ -66,21 +69,28 @@ fn every_status_meets_the_schema() {
 }
 
 #[test]
-fn only_what_made_the_original_crash_is_refused() {
+fn only_what_made_the_original_crash_or_read_no_job_is_refused() {
     let schema = schema();
     let trainer = "/spec/replicaSpecs/trainer";
     for (pointer, value) in [
         ("/spec/restartingExitCode", json!(137)),
         ("/spec/restartingExitCode", json!("137,128")),
-        ("/spec/timeLimit", json!("1h")),
+        ("/spec/timeLimit", json!(null)),
         ("/spec/cleanPodPolicy", json!(null)),
+        ("/spec/cleanPodPolicy", json!("Sometimes")),
         ("/spec/failPolicy", json!("Rank0")),
         ("/spec/novel", json!({"a": [1]})),
-        ("/spec/replicaSpecs/trainer/replicas", json!("2")),
         ("/spec/replicaSpecs/trainer/replicas", json!(0)),
         ("/spec/replicaSpecs/trainer/replicas", json!(null)),
         ("/spec/replicaSpecs/trainer/edlPolicy", json!("Auto")),
         ("/spec/replicaSpecs/trainer/template", json!(null)),
+        ("/spec/replicaSpecs/trainer/template/metadata", json!({"creationTimestamp": null, "labels": {"a": null}})),
+        ("/spec/replicaSpecs/trainer/template/spec/novel", json!([1])),
+        ("/spec/replicaSpecs/trainer/template/spec/containers/0/novel", json!({"a": 1})),
+        (
+            "/spec/replicaSpecs/trainer/template/spec/containers/0/resources",
+            json!({"limits": {"cpu": 0.5, "memory": "1Gi"}}),
+        ),
         ("/status", json!({"phase": "", "conditions": null, "replicaStatuses": null, "RestartReplicaName": ""})),
     ] {
         let job = super::edited(&[(pointer, value.clone())]);
@@ -88,6 +98,12 @@ fn only_what_made_the_original_crash_is_refused() {
     }
     assert_eq!(refusals(&schema, &base(), "$"), [""; 0]);
     let refused = |pointer: &str, value: Value| refusals(&schema, &super::edited(&[(pointer, value)]), "$");
+    // One object of a wrong type, and the original's list of all jobs could not be read.
+    assert_eq!(refused("/spec/timeLimit", json!("1h")), ["$.spec.timeLimit: not \"integer\""]);
+    assert_eq!(
+        refused(&format!("{trainer}/replicas"), json!("2")),
+        ["$.spec.replicaSpecs.trainer.replicas: not \"integer\""]
+    );
     assert_eq!(refused(&format!("{trainer}/replicas"), json!(-1)), ["$.spec.replicaSpecs.trainer.replicas: below 0"]);
     assert_eq!(refused(trainer, json!(null)), ["$.spec.replicaSpecs.trainer: not \"object\""]);
 }

@@ -50,6 +50,8 @@ fn a_fresh_jobs_status_has_the_originals_members() {
                 "lastProbeTime": "2024-02-29T00:00:00Z", "lastTransitionTime": "2024-02-29T00:00:00Z"}],
             "replicaStatuses": {"ps": {}, "Trainer": {}},
             "RestartReplicaName": "",
+            "ready": "0/4",
+            "restarts": 0,
             "startTime": "2024-02-29T00:00:00Z",
         })
     );

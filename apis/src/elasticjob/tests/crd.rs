@@ -26,7 +26,10 @@ fn names_subresources_and_columns_are_what_tools_look_for() {
         json!({"status": {}, "scale": {"specReplicasPath": ".spec.replicaSpecs.Worker.replicas",
             "statusReplicasPath": ".status.replicaStatuses.Worker.active"}})
     );
-    assert_eq!(testing::columns(&ElasticJob), ["State", "Min", "Max", "Desired", "rdzvEndpoint", "Age"]);
+    assert_eq!(
+        testing::columns(&ElasticJob),
+        ["State", "Min", "Max", "Desired", "rdzvEndpoint", "Ready", "Restarts", "Queue", "Reason", "Age"]
+    );
 }
 
 #[test]
@@ -50,6 +53,8 @@ fn only_what_the_originals_schema_refused_or_crashed_on_is_refused() {
         ("/spec/replicaSpecs/Worker/restartPolicy", json!("Sometimes")),
         ("/spec/replicaSpecs/Etcd", json!({})),
         ("/spec/replicaSpecs", json!({"Helper": {}})),
+        ("/spec/replicaSpecs/Worker/template/apiVersion", json!("v1")),
+        ("/spec/replicaSpecs/Worker/template/spec/novel", json!([1])),
     ] {
         let job = edited(&[(pointer, value.clone())]);
         assert_eq!(refusals(&schema, &job, "$"), [""; 0], "{pointer} {value}");

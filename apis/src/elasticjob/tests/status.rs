@@ -53,6 +53,8 @@ fn a_running_jobs_status_has_the_originals_members() {
                 {"type": "Running", "status": "True", "reason": "ElasticJobRunning",
                     "lastUpdateTime": "2024-02-29T00:00:05Z", "lastTransitionTime": "2024-02-29T00:00:05Z"}],
             "replicaStatuses": {"Worker": {"active": 2, "failed": 1}},
+            "ready": "2/2",
+            "restarts": 0,
             "startTime": "2024-02-29T00:00:00Z",
         })
     );

@@ -42,7 +42,8 @@ fn the_definition_is_structural_and_described() {
     let schema = schema(&TorchJob::default());
     check_structure(&schema, "$");
     check_described(&schema, "$");
-    let want = ["State", "Age", "Model-Version", "Max-Lifetime", "TTL-After-Finished"];
+    let of_api = ["State", "Age", "Model-Version", "Max-Lifetime", "TTL-After-Finished"];
+    let want = [&of_api[..], &["Ready", "Restarts", "Queue", "Reason"]].concat();
     assert_eq!(columns(&TorchJob::default()), want);
     let of =
         |n: usize| TorchJob::default().crd()["spec"]["versions"][0]["additionalPrinterColumns"][n]["jsonPath"].clone();
@@ -55,15 +56,48 @@ fn a_definition_keeps_what_it_cannot_judge() {
     for edits in [
         vec![],
         vec![("/spec", Value::Null)],
-        vec![("/spec/clenPodPolicy", json!(7)), ("/spec/unknown", json!({"a": 1}))],
-        vec![("/spec/torchTaskSpecs/Master/template", json!({"metadata": {"labels": {"a": "b"}}}))],
+        vec![("/spec/clenPodPolicy", json!("Sometimes")), ("/spec/backoffLimit", Value::Null)],
+        vec![(
+            "/spec/torchTaskSpecs/Master/template",
+            json!({"metadata": {"labels": {"a": "b"}, "creationTimestamp": null}, "spec": {"containers": [
+                {"name": "torch", "resources": {"limits": {"cpu": 0.5, "nvidia.com/gpu": 1, "memory": "1Gi"}}},
+            ]}}),
+        )],
+        vec![(
+            "/spec/modelVersion",
+            json!({"metadata": {"name": "m"}, "spec": {"modelName": "m", "storage": {"nfs": {}}}}),
+        )],
     ] {
         let mut object = edited(&edits);
         if object["spec"].is_null() {
             object.as_object_mut().unwrap().remove("spec");
         }
         assert_eq!(testing::refusals(&schema, &object, "$"), [""; 0], "{edits:?}");
+        assert_eq!(testing::unknown(&schema, &object, "$"), [""; 0], "{edits:?}");
     }
+}
+
+#[test]
+fn a_field_that_the_original_did_not_know_is_refused() {
+    let container =
+        json!({"metadata": {"label": {}}, "spec": {"containers": [{"name": "torch", "imagePullPolice": "Always"}]}});
+    let edits = [
+        ("/spec/unknown", json!({"a": 1})),
+        ("/spec/modelVersion", json!({"spec": {"modelname": "m"}})),
+        ("/spec/torchTaskSpecs/Master/template", container),
+        ("/spec/torchTaskSpecs/Master/replicas", json!(1)),
+    ];
+    let template = "$.spec.torchTaskSpecs.Master.template";
+    let mut found = testing::unknown(&schema(&TorchJob::default()), &edited(&edits), "$");
+    found.sort_unstable();
+    let want = [
+        "$.spec.modelVersion.spec.modelname".to_owned(),
+        "$.spec.torchTaskSpecs.Master.replicas".to_owned(),
+        format!("{template}.metadata.label"),
+        format!("{template}.spec.containers[0].imagePullPolice"),
+        "$.spec.unknown".to_owned(),
+    ];
+    assert_eq!(found, want);
 }
 
 #[test]

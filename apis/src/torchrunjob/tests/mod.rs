@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::TorchrunJob;
 use crate::api::{JobApi, Needed, PodSlot, RenderInput};
-use crate::testing::{check_described, check_structure, columns, edited, milestone, schema, slot};
+use crate::testing::{self, check_described, check_structure, columns, edited, milestone, schema, slot};
 
 fn job() -> Value {
     json!({"apiVersion": "torchrun.ai/v1alpha1", "kind": "TorchrunJob",
@@ -54,8 +54,14 @@ fn the_definition_is_structural_and_described() {
     let schema = schema(&TorchrunJob);
     check_structure(&schema, "$");
     check_described(&schema, "$");
-    assert_eq!(columns(&TorchrunJob), ["Queue", "Nodes", "Phase", "Workers", "Age"]);
+    assert_eq!(columns(&TorchrunJob), ["Queue", "Nodes", "Phase", "Workers", "Restarts", "Reason", "Age"]);
     assert_eq!(TorchrunJob.crd()["spec"]["names"]["shortNames"], json!(["tj", "trj"]));
+    let env = json!([{"name": "A", "valeu": "b"}]);
+    let refused = testing::unknown(&schema, &edited(job(), &[("/spec/novel", json!(1)), ("/spec/env", env)]), "$");
+    assert_eq!(
+        refused.iter().map(String::as_str).collect::<std::collections::BTreeSet<_>>(),
+        ["$.spec.env[0].valeu", "$.spec.novel"].into()
+    );
 }
 
 #[test]
