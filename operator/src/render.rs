@@ -172,15 +172,14 @@ impl Operator {
                 let Some(job) = self.state.jobs.live(key) else { return Ok(None) };
                 let source = job.valid.clone().filter(|_| api.is_foreign());
                 let source = source.and_then(|valid| self.manifests.input(key, valid));
-                let (verb, body) = match api.state_patch(key, job, source) {
-                    Some(patch) => (Verb::Patch, patch),
-                    None => {
-                        let mut status = api.status(key, job);
-                        if let Some(generation) = self.specs.generation(key) {
-                            apis::conditions::observe_generation(&mut status, generation);
-                        }
-                        (Verb::ApplyStatus, serde_json::json!({ "status": status }))
+                let (verb, body) = if let Some(patch) = api.state_patch(key, job, source) {
+                    (Verb::Patch, patch)
+                } else {
+                    let mut status = api.status(key, job);
+                    if let Some(generation) = self.specs.generation(key) {
+                        apis::conditions::observe_generation(&mut status, generation);
                     }
+                    (Verb::ApplyStatus, serde_json::json!({ "status": status }))
                 };
                 ApiCall {
                     body: Some(body),
