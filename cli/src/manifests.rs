@@ -62,9 +62,9 @@ impl Source {
     }
 
     /// Returns a problem of the whole object, at its name.
-    fn problem_of_all(&self, severity: Severity, problem: String) -> Problem {
+    fn problem_of_all(&self, severity: Severity, problem: &str) -> Problem {
         let place = self.document.place(&within(&self.base, "metadata.name"), false);
-        Problem { severity, ..Problem::of_file(&self.file, place, &problem) }
+        Problem { severity, ..Problem::of_file(&self.file, place, problem) }
     }
 
     /// Returns true for the finding that its kind or its version is none of those that are known here.

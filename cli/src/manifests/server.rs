@@ -141,7 +141,8 @@ fn message(status: StatusCode, body: &Value) -> String {
 
 /// Returns what an answer says of an object, which is called `of`.
 fn read(source: &Source, of: &str, answer: &Answer) -> Vec<Problem> {
-    let warned = |text: &String| source.problem_of_all(Severity::Remark, format!("{of}: the API server warns: {text}"));
+    let warned =
+        |text: &String| source.problem_of_all(Severity::Remark, &format!("{of}: the API server warns: {text}"));
     let mut problems: Vec<Problem> = answer.warnings.iter().map(warned).collect();
     if answer.status.is_success() {
         return problems;
@@ -153,7 +154,7 @@ fn read(source: &Source, of: &str, answer: &Answer) -> Vec<Problem> {
     let fields: Vec<_> = fields.filter(|(field, _)| !field.is_empty() && field != "<nil>").collect();
     if fields.is_empty() {
         let text = message(answer.status, &answer.body);
-        problems.push(source.problem_of_all(Severity::Error, format!("{of}: the API server says: {text}")));
+        problems.push(source.problem_of_all(Severity::Error, &format!("{of}: the API server says: {text}")));
     }
     let said = |text: &str| format!("{of}: the API server says: {text}");
     problems.extend(fields.iter().map(|(field, text)| source.problem(Severity::Error, field, said(text))));
