@@ -327,7 +327,7 @@ pub trait JobApi: Send + Sync {
 
     /// Returns the Kubernetes Events that report a record in this API's words, besides those common to all APIs. Best effort: the
     /// same Event may be reported twice.
-    fn events(&self, _step: &JobStep<'_>) -> Vec<JobEvent> {
-        Vec::new()
+    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
+        if self.is_foreign() { Vec::new() } else { crate::events::failures(step) }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Must not know what an API decides. Tests: `elasticjob/tests/events.rs`.
 
-use model::{ContainerState, PodFact, SpecFact};
+use model::{ContainerState, Decision, Event, Phase, PodFact, SpecFact};
 
-use crate::api::JobEvent;
+use crate::api::{JobEvent, JobStep};
 
 /// Returns an Event of type Normal.
 pub fn normal(reason: &str, message: String) -> JobEvent {
@@ -16,10 +16,27 @@ pub fn warning(reason: &str, message: String) -> JobEvent {
     JobEvent { warning: true, ..normal(reason, message) }
 }
 
+/// Reports restarts and failed ends, with what led to them.
+pub fn failures(step: &JobStep<'_>) -> Vec<JobEvent> {
+    let decisions =
+        step.events.iter().filter_map(|event| if let Event::Decided(one) = event { Some(one) } else { None });
+    let reported = decisions.filter_map(|decision| {
+        let message = decision.cause().message.to_string();
+        match &**decision {
+            Decision::Restart { failures, .. } => {
+                Some(JobEvent { salt: *failures, ..warning("JobRestarting", message) })
+            }
+            Decision::End { phase, .. } if *phase != Phase::Succeeded => Some(warning("JobFailed", message)),
+            Decision::End { .. } | Decision::Halt { .. } => None,
+        }
+    });
+    reported.collect()
+}
+
 /// Returns the exit code of the first main container of a pod that ended.
 pub fn exit_code(pod: &PodFact) -> Option<i32> {
     pod.containers.iter().filter(|container| container.main).find_map(|container| match container.state {
-        ContainerState::Terminated { code, .. } => Some(code),
+        ContainerState::Terminated(ref end) => Some(end.code),
         ContainerState::Waiting { .. } | ContainerState::Running => None,
     })
 }

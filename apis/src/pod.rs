@@ -5,7 +5,7 @@
 
 mod ended;
 
-use model::{ContainerFact, ContainerState, FieldError, PodFact, PodPhase, Text};
+use model::{ContainerEnd, ContainerFact, ContainerState, FieldError, PodFact, PodPhase, Text};
 use serde_json::Value;
 
 use crate::api::JobApi;
@@ -73,6 +73,7 @@ pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
         started: time_at(object, &["status", "startTime"]),
         deleting: deleting_at(object),
         containers: containers(api, object),
+        init: init_containers(object),
         reason: text_at(object, &["status", "reason"]).filter(|reason| !reason.is_empty()).map(Text::from),
         message: message.map(|message| message.chars().take(MESSAGE_MAX).collect::<String>().into()),
         conditions: true_conditions(object)
@@ -136,7 +137,7 @@ fn containers(api: &dyn JobApi, object: &Value) -> Vec<ContainerFact> {
         .iter()
         .filter_map(|status| {
             let name = text_at(status, &["name"])?;
-            Some(ContainerFact { name: Text::from(name), main: main.contains(&name), state: state(status) })
+            Some(container(name, main.contains(&name), status))
         })
         .collect();
     // Kubelets do not promise an order; the same states in another order are no news.
@@ -144,26 +145,36 @@ fn containers(api: &dyn JobApi, object: &Value) -> Vec<ContainerFact> {
     containers
 }
 
+/// Returns the init containers that failed, or that wait for something else than their turn. Those that go the usual way are no news.
+fn init_containers(object: &Value) -> Vec<ContainerFact> {
+    let is_news = |container: &ContainerFact| {
+        let is_held = matches!(&container.state, ContainerState::Waiting { reason, .. }
+            if !reason.is_empty() && !USUAL_WAITS.contains(&&**reason));
+        is_held || container.failure().is_some()
+    };
+    let statuses = list_at(object, &["status", "initContainerStatuses"]).iter();
+    let all = statuses.filter_map(|status| Some(container(text_at(status, &["name"])?, false, status)));
+    // They run one after the other: their order is that of the pod.
+    all.filter(is_news).collect()
+}
+
+fn container(name: &str, main: bool, status: &Value) -> ContainerFact {
+    let last = status.get("lastState").and_then(terminated).map(Box::new);
+    ContainerFact { name: Text::from(name), main, state: state(status), last }
+}
+
 /// Returns true if a termination message blames the connection to another pod: the failure then followed that pod's.
 fn tells_of_a_lost_peer(message: &str) -> bool {
-    let lower = message.to_ascii_lowercase();
+    // Of several ranks in one pod that which failed first tells.
+    let of_rank = model::last_words::of_failing_rank(message);
+    let lower = of_rank.as_deref().unwrap_or(message).to_ascii_lowercase();
     LOST_PEER_WORDS.iter().any(|words| lower.contains(words))
 }
 
 fn state(status: &Value) -> ContainerState {
     let state = status.get("state").unwrap_or(&Value::Null);
-    let reason = |of: &Value| Text::from(text_at(of, &["reason"]).unwrap_or_default());
-    if let Some(terminated) = state.get("terminated").filter(|value| value.is_object()) {
-        let code = terminated.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
-        return ContainerState::Terminated {
-            // A code beyond 32 bits is no code a process can exit with: it must not read as success.
-            code: i32::try_from(code).unwrap_or(-1),
-            reason: reason(terminated),
-            message: text_at(terminated, &["message"])
-                .and_then(|message| device_words(message).or_else(|| last_part(message).filter(|_| code != 0))),
-            finished: time_at(terminated, &["finishedAt"]).filter(|_| code != 0),
-            lost_peer: code != 0 && text_at(terminated, &["message"]).is_some_and(tells_of_a_lost_peer),
-        };
+    if let Some(end) = terminated(state) {
+        return ContainerState::Terminated(end);
     }
     if state.get("running").is_some_and(Value::is_object) {
         return ContainerState::Running;
@@ -172,36 +183,53 @@ fn state(status: &Value) -> ContainerState {
     let waiting = state.get("waiting").unwrap_or(&Value::Null);
     let reason = reason(waiting);
     let message = text_at(waiting, &["message"]).filter(|_| !reason.is_empty() && !USUAL_WAITS.contains(&&*reason));
-    ContainerState::Waiting { message: message.and_then(last_part), reason }
+    let message = message.and_then(|message| model::last_words::condensed(message, CONTAINER_MESSAGE_MAX));
+    ContainerState::Waiting { message: message.map(Text::from), reason }
 }
 
-/// Returns the end of a container's message. The error stands last, both where a runtime nests errors and where a program
-/// prints them.
-fn last_part(message: &str) -> Option<Text> {
-    let message = message.trim();
-    let cut = message.chars().count().saturating_sub(CONTAINER_MESSAGE_MAX);
-    let (start, _) = message.char_indices().nth(cut)?;
-    if start == 0 {
-        return Some(Text::from(message));
-    }
-    let part = message.get(start..)?;
-    // A line that was cut is left out where whole ones follow.
-    let part = part.split_once('\n').map_or(part, |(_, rest)| rest).trim();
-    Some(Text::from(format!("... {part}")))
+fn reason(of: &Value) -> Text {
+    Text::from(text_at(of, &["reason"]).unwrap_or_default())
 }
 
-/// Returns the part of a termination message that may name a device failure.
+/// Returns the end that the state of a container tells, be it the present state or the last one; `None` for one that has not ended.
+fn terminated(state: &Value) -> Option<ContainerEnd> {
+    let terminated = state.get("terminated").filter(|value| value.is_object())?;
+    let code = terminated.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
+    let message = text_at(terminated, &["message"]);
+    Some(ContainerEnd {
+        // A code beyond 32 bits is no code a process can exit with: it must not read as success.
+        code: i32::try_from(code).unwrap_or(-1),
+        reason: reason(terminated),
+        message: message.and_then(|message| if code == 0 { device_words(message) } else { last_words(message) }),
+        finished: time_at(terminated, &["finishedAt"]).filter(|_| code != 0),
+        lost_peer: code != 0 && message.is_some_and(tells_of_a_lost_peer),
+    })
+}
+
+/// Returns what is kept of a termination message of a failure. A line that may name a device failure stays, wherever it is.
+fn last_words(message: &str) -> Option<Text> {
+    let words = model::last_words::condensed(message, CONTAINER_MESSAGE_MAX);
+    let device = device_words(message);
+    Some(match (words, device) {
+        (Some(words), Some(device)) if !words.contains(&*device) => Text::from(format!("{words}\n{device}")),
+        (words, device) => words.map(Text::from).or(device)?,
+    })
+}
+
+/// Returns the line of a termination message that may name a device failure, from the name on where the line is long.
 fn device_words(message: &str) -> Option<Text> {
     let lower = message.to_ascii_lowercase();
-    let first = DEVICE_WORDS.iter().filter_map(|word| lower.find(word)).min()?;
-    // Long outputs are kept from the line that names the device on.
-    let start = if first < LAST_WORDS_MAX {
-        0
-    } else {
-        let line = message.get(..first).and_then(|before| before.rfind('\n')).map_or(0, |at| at.saturating_add(1));
-        if first.saturating_sub(line) < LAST_WORDS_MAX { line } else { first }
-    };
-    Some(message.get(start..)?.chars().take(LAST_WORDS_MAX).collect::<String>().into())
+    let first = DEVICE_WORDS.iter().filter_map(|word| find_word(&lower, word)).min()?;
+    let line = message.get(..first).and_then(|before| before.rfind('\n')).map_or(0, |at| at.saturating_add(1));
+    let start = if first.saturating_sub(line) < LAST_WORDS_MAX { line } else { first };
+    let named = message.get(start..)?.lines().next()?.trim();
+    Some(named.chars().take(LAST_WORDS_MAX).collect::<String>().into())
+}
+
+/// Returns the place of a word in a text. Letters before it make it another word, as `input` is no NPU.
+fn find_word(text: &str, word: &str) -> Option<usize> {
+    let begins = |at: usize| text.get(..at).is_none_or(|before| !before.ends_with(|c: char| c.is_ascii_alphabetic()));
+    text.match_indices(word).map(|(at, _)| at).find(|at| begins(*at))
 }
 
 #[cfg(test)]
@@ -239,11 +267,38 @@ mod tests {
                 ContainerFact {
                     name: "aitj-main".into(),
                     main: true,
-                    state: ContainerState::Waiting { reason: "ImagePullBackOff".into(), message: Some("long".into()) }
+                    state: ContainerState::Waiting { reason: "ImagePullBackOff".into(), message: Some("long".into()) },
+                    last: None,
                 },
-                ContainerFact { name: "side".into(), main: false, state: ContainerState::Running },
+                ContainerFact { name: "side".into(), main: false, state: ContainerState::Running, last: None },
             ]
         );
+    }
+
+    #[test]
+    fn the_end_before_a_restart_and_init_containers_that_fail_are_read() {
+        let end = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "killed", "finishedAt": "2024-02-29T00:00:00Z"}});
+        let fact = fact_of(&json!({"phase": "Running",
+            "containerStatuses": [
+                {"name": "aitj-main", "restartCount": 1, "state": {"running": {}}, "lastState": end},
+                {"name": "side", "state": {"running": {}}, "lastState": {}}],
+            "initContainerStatuses": [
+                {"name": "done", "state": {"terminated": {"exitCode": 0}}},
+                {"name": "fails", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": end},
+                {"name": "held", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}},
+                {"name": "later", "state": {"waiting": {"reason": "PodInitializing"}}}]}));
+        let killed = ContainerEnd {
+            code: 137,
+            reason: "OOMKilled".into(),
+            message: Some("killed".into()),
+            finished: Some(Timestamp(1_709_164_800_000)),
+            lost_peer: false,
+        };
+        assert_eq!(fact.containers[0].last.as_deref(), Some(&killed));
+        assert_eq!(fact.containers[1].last, None);
+        assert_eq!(fact.init.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["fails", "held"]);
+        let failures: Vec<(&str, i32)> = fact.failures().iter().map(|(one, end)| (&*one.name, end.code)).collect();
+        assert_eq!(failures, [("fails", 137), ("aitj-main", 137)]);
     }
 
     #[test]
@@ -258,12 +313,14 @@ mod tests {
         ] {
             assert_eq!(fact_of(&json!({"phase": phase})).phase, want, "{phase}");
         }
-        let terminated = |code: i32, reason: &str| ContainerState::Terminated {
-            code,
-            reason: reason.into(),
-            message: None,
-            finished: None,
-            lost_peer: false,
+        let terminated = |code: i32, reason: &str| {
+            ContainerState::Terminated(ContainerEnd {
+                code,
+                reason: reason.into(),
+                message: None,
+                finished: None,
+                lost_peer: false,
+            })
         };
         let waiting = |reason: &str, message: Option<&str>| ContainerState::Waiting {
             reason: reason.into(),
@@ -302,20 +359,29 @@ mod tests {
             ("", None),
             (" \n", None),
             ("nvml failed", Some("nvml failed".to_owned())),
-            (&*early, Some(early.chars().take(200).collect())),
-            (&*late, Some("CUDA error: uncorrectable ECC".to_owned())),
-            (&*format!("{}gpu lost", "y".repeat(800)), Some("gpu lost".to_owned())),
+            (&*early, Some(format!("... {}\n{}", "x".repeat(256), early.chars().take(200).collect::<String>()))),
+            (&*late, Some("... loss 0.1\nCUDA error: uncorrectable ECC".to_owned())),
+            (&*format!("{}\ngpu lost", "y".repeat(800)), Some("... gpu lost".to_owned())),
+            // An exception leads, and the line that names the device follows.
+            (
+                "gpu 3 is slow\nTraceback (most recent call last):\n  File \"t.py\", line 1, in f\n    g()\n    ^^^\nKeyError: 1\n",
+                Some("KeyError: 1\nFile \"t.py\", line 1, in f\ng()\ngpu 3 is slow".to_owned()),
+            ),
+            ("wrong input\nout of space", Some("wrong input\nout of space".to_owned())),
         ] {
             let status = json!({"containerStatuses": [
                 {"name": "m", "state": {"terminated": {"exitCode": 1, "message": message}}}]});
-            let ContainerState::Terminated { message: kept, .. } = fact_of(&status).containers[0].state.clone() else {
+            let ContainerState::Terminated(ContainerEnd { message: kept, .. }) =
+                fact_of(&status).containers[0].state.clone()
+            else {
                 panic!("terminated")
             };
             assert_eq!(kept.as_deref(), want.as_deref(), "{message}");
         }
         let status = json!({"containerStatuses": [
             {"name": "m", "state": {"terminated": {"exitCode": 0, "message": "all is well"}}}]});
-        let ContainerState::Terminated { message, .. } = fact_of(&status).containers[0].state.clone() else {
+        let ContainerState::Terminated(ContainerEnd { message, .. }) = fact_of(&status).containers[0].state.clone()
+        else {
             panic!("terminated")
         };
         assert_eq!(message, None, "of a success nothing is kept");

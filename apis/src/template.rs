@@ -134,7 +134,8 @@ pub struct PodParts<'a> {
 
 /// Renders a pod.
 pub fn pod(parts: PodParts<'_>) -> Value {
-    let PodParts { api_version, job, name, template, labels, annotations, spec } = parts;
+    let PodParts { api_version, job, name, template, labels, annotations, mut spec } = parts;
+    keep_last_words(&mut spec);
     let mut metadata = Map::new();
     metadata.insert("name".to_owned(), json!(name));
     metadata.insert("namespace".to_owned(), json!(&*job.namespace));
@@ -145,6 +146,19 @@ pub fn pod(parts: PodParts<'_>) -> Value {
     }
     metadata.insert("ownerReferences".to_owned(), json!([owner_reference(api_version, job)]));
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+/// Has the status of a container that fails hold the end of what it wrote, where its template does not say otherwise: without it
+/// nothing but an exit code tells why a pod failed.
+fn keep_last_words(spec: &mut Map<String, Value>) {
+    for key in ["containers", "initContainers"] {
+        for container in containers_mut(spec, key).filter_map(Value::as_object_mut) {
+            let policy = container.entry("terminationMessagePolicy").or_insert(Value::Null);
+            if policy.is_null() || policy == "" {
+                *policy = json!("FallbackToLogsOnError");
+            }
+        }
+    }
 }
 
 /// Renders the service of a slot, which selects the slot's pod by its labels and has its name.

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 
 use apis::Registry;
 use engine::{State, explain};
+use model::last_words::{condensed, error_line};
 use model::{ContainerState, JobKey, Phase, PodFact, PodPhase, Timestamp};
 
 use crate::columns::counted;
@@ -27,6 +28,9 @@ pub(crate) use self::closing::{Place, blocks, deleted, failures};
 
 /// Maximum number of lines of the table, however high the terminal is.
 const MAX_LINES: usize = 22;
+
+/// Longest last words of a container that are looked through for its error, in characters.
+const MAX_LAST_WORDS: usize = 256;
 
 /// Waiting reason of a container that cannot be made from what there is.
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
@@ -138,7 +142,10 @@ impl Progress {
             return None;
         }
         // While a job waits, a change of its reason is reported as well.
-        let waits = matches!(phase, Phase::Pending | Phase::Creating);
+        let waits = matches!(
+            phase,
+            Phase::Pending | Phase::Creating | Phase::Preparing | Phase::Queued | Phase::Restarting
+        );
         let shown = (phase, if waits { message.clone() } else { model::Text::from("") });
         let is_known = self.phases.insert(key.clone(), shown.clone()) == Some(shown);
         (!is_known).then(|| Step::phase(key, phase_word(&self.registry, key, phase), message))
@@ -423,15 +430,20 @@ fn pod_words(pod: &PodFact) -> String {
     for container in &pod.containers {
         let name = &container.name;
         match &container.state {
-            ContainerState::Terminated { code, reason, message, .. } => {
-                let _ = write!(words, ", {name} {}", model::exit::words(*code, reason));
+            ContainerState::Terminated(end) => {
+                let _ = write!(words, ", {name} {}", model::exit::words(end.code, &end.reason));
                 // The program's own last words follow in the closing lines; of one that never ran there is nothing else.
-                if &**reason == "StartError" {
-                    let _ = write!(words, ": {}", message.as_deref().unwrap_or_default());
+                if &*end.reason == "StartError" {
+                    let _ = write!(words, ": {}", end.message.as_deref().unwrap_or_default());
                 }
             }
             ContainerState::Waiting { reason, message } if &**reason != "ContainerCreating" && !reason.is_empty() => {
                 let _ = write!(words, ", {name} waits: {reason} {}", message.as_deref().unwrap_or_default());
+                if let Some(end) = &container.last {
+                    let _ = write!(words, ", its last run {}", model::exit::words(end.code, ""));
+                    let said = end.message.as_deref().and_then(|said| condensed(said, MAX_LAST_WORDS));
+                    let _ = said.as_deref().and_then(error_line).map_or(Ok(()), |line| write!(words, ": {line}"));
+                }
             }
             ContainerState::Waiting { .. } | ContainerState::Running => {}
         }

@@ -3,7 +3,9 @@
 //! Rules: `AITrainingJob` specification, sections 3.1, 4.2 and 4.3, with its corrections: a pod that ended keeps its result
 //! even if its node is lost later, and a pod that is being deleted has none.
 
-use model::{CauseKind, Config, ContainerState, GroupSpec, Phase, PodPhase, RestartPolicy, Retryable, Timestamp};
+use model::{
+    CauseKind, Config, ContainerEnd, ContainerState, GroupSpec, Phase, PodPhase, RestartPolicy, Retryable, Timestamp,
+};
 
 use crate::job::{Job, Pod};
 use crate::nodes::{NodeTrouble, NodeView};
@@ -80,7 +82,7 @@ impl DecisionContext<'_> {
         } else if disrupted {
             // Its containers were stopped: what they exited with is no result.
             CauseKind::PodFailed
-        } else if pod.fact.containers.iter().any(|c| matches!(c.state, ContainerState::Terminated { .. })) {
+        } else if pod.fact.containers.iter().any(|c| matches!(c.state, ContainerState::Terminated(_))) {
             CauseKind::Exited
         } else {
             CauseKind::PodFailed
@@ -91,10 +93,10 @@ impl DecisionContext<'_> {
     /// A container's last words that name a device failure.
     fn gpu_message(&self, pod: &Pod) -> bool {
         pod.fact.containers.iter().any(|c| match &c.state {
-            ContainerState::Terminated { message: Some(message), code, .. } => {
+            ContainerState::Terminated(ContainerEnd { message: Some(message), code, .. }) => {
                 *code != 0 && self.config.gpu_faults.iter().any(|fault| message.contains(fault.as_str()))
             }
-            ContainerState::Terminated { .. } | ContainerState::Waiting { .. } | ContainerState::Running => false,
+            ContainerState::Terminated(_) | ContainerState::Waiting { .. } | ContainerState::Running => false,
         })
     }
 
@@ -130,8 +132,8 @@ impl DecisionContext<'_> {
 /// Returns true if every main container of a pod that ended did so with a listed exit code, and one did.
 fn ended_with_listed_code(job: &Job, pod: &Pod) -> bool {
     let mut codes = pod.fact.containers.iter().filter_map(|c| match &c.state {
-        ContainerState::Terminated { code, .. } if c.main => Some(*code),
-        ContainerState::Terminated { .. } | ContainerState::Waiting { .. } | ContainerState::Running => None,
+        ContainerState::Terminated(end) if c.main => Some(end.code),
+        ContainerState::Terminated(_) | ContainerState::Waiting { .. } | ContainerState::Running => None,
     });
     let listed = |code: i32| job.spec().is_some_and(|s| s.restartable_codes.binary_search(&code).is_ok());
     codes.next().is_some_and(listed) && codes.all(listed)

@@ -2,13 +2,14 @@
 //!
 //! Ranking: `AITrainingJob` specification, section 2.6, corrected: end requests and the time limit also act while a restart waits;
 //! the whole job is evaluated before any pod is created or deleted. The rules are grouped by what they lead to:
-//! [`endings`], [`restarts`], [`replacements`], [`refresh`], [`halts`], [`reconcile`], [`autoscale`]; [`report`] says what the pods of a group come to.
+//! [`endings`] (with [`last_failures`]), [`restarts`], [`replacements`], [`refresh`], [`halts`], [`reconcile`], [`autoscale`]; [`report`] says what the pods of a group come to.
 //! [`observed`] decides jobs whose pods another controller creates, [`crate::users`] what an object tells of the jobs made of it.
 
 mod autoscale;
 mod endings;
 mod first_failure;
 mod halts;
+mod last_failures;
 mod observed;
 pub(crate) mod owned;
 mod reconcile;

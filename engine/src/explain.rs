@@ -69,7 +69,7 @@ impl Chain {
     pub fn take(&mut self, record: &Record) {
         for fact in &record.facts {
             if let Fact::Pod(pod) = fact
-                && (pod.phase.is_terminal() || pod.phase == PodPhase::Unknown)
+                && (pod.phase.is_terminal() || pod.phase == PodPhase::Unknown || !pod.failures().is_empty())
             {
                 let line = Line { position: record.position, at: record.at, decided: false, text: pod_words(pod) };
                 self.ends.insert(pod.slot.as_ref().map_or_else(|| pod.name.to_string(), ToString::to_string), line);
@@ -83,8 +83,11 @@ impl Chain {
         for text in record.facts.iter().filter(notable).filter_map(fact_words) {
             self.push(Line { position: record.position, at: record.at, decided: false, text });
         }
+        // Words of a decision of this record: a change of phase that repeats them says the rest alone.
+        let mut known = None;
         for event in &record.events {
             if let Event::Decided(decision) = event {
+                known = Some(&*decision.cause().message);
                 let seen: Vec<Line> =
                     decision.cause().slots.iter().filter_map(|slot| self.ends.remove(&slot.to_string())).collect();
                 for line in seen {
@@ -96,6 +99,8 @@ impl Chain {
                 Event::Decided(_) | Event::RestartCleared | Event::Ended { .. } | Event::PhaseChanged { .. }
             );
             if let Some(text) = event_words(event).filter(|_| tells) {
+                let repeats = matches!(event, Event::PhaseChanged { .. });
+                let text = known.filter(|_| repeats).map_or_else(|| text.clone(), |known| without(&text, known));
                 self.push(Line { position: record.position, at: record.at, decided: true, text });
             }
         }
@@ -114,7 +119,38 @@ impl Chain {
     }
 }
 
+/// Returns a text without words that are known, and without what joined them to the rest.
+fn without(text: &str, known: &str) -> String {
+    match text.split_once(known).filter(|_| !known.is_empty()) {
+        Some((before, after)) => {
+            let (before, after) = (before.trim_end_matches([':', ' ']), after.trim_start_matches([';', ' ']));
+            if after.is_empty() { before.to_owned() } else { format!("{before}: {after}") }
+        }
+        None => text.to_owned(),
+    }
+}
+
 /// Returns true if a record is about a job, by namespace and name.
 pub fn concerns(record: &Record, namespace: &str, name: &str) -> bool {
     matches!(&record.scope, Scope::Job(key) if &*key.namespace == namespace && &*key.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    #[test]
+    fn a_change_of_phase_does_not_repeat_its_cause() {
+        assert_eq!(
+            without("phase Terminating: pod p failed; deleting pods", "pod p failed"),
+            "phase Terminating: deleting pods"
+        );
+        assert_eq!(
+            without("phase T: restart 1 of w: pod p failed; deleting p", "pod p failed"),
+            "phase T: restart 1 of w: deleting p"
+        );
+        assert_eq!(without("phase Failed: pod p failed", "pod p failed"), "phase Failed");
+        assert_eq!(without("phase Failed: ended", "pod p failed"), "phase Failed: ended");
+        assert_eq!(without("phase Failed", ""), "phase Failed");
+    }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use model::{
-    CauseKind, ContainerFact, ContainerState, Decision, Event, Fact, Incarnation, PodFact, PodPhase, SlotId, Text,
+    CauseKind, ContainerEnd, ContainerState, Decision, Event, Fact, Incarnation, PodFact, PodPhase, SlotId, Text,
     Timestamp,
 };
 
@@ -34,8 +34,19 @@ pub struct FailedPod {
     pub name: Text,
     /// Which creation of its slot it was.
     pub incarnation: Incarnation,
-    /// Its container that failed, if one did.
-    pub container: Option<ContainerFact>,
+    /// Its container that failed first, if one did.
+    pub container: Option<FailedContainer>,
+}
+
+/// A container that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedContainer {
+    /// Its name.
+    pub name: Text,
+    /// How it ended.
+    pub end: ContainerEnd,
+    /// Number of restarts in its pod since; its log is that of as many runs before the last one.
+    pub runs_since: u32,
 }
 
 /// The failed tries of one job.
@@ -53,7 +64,7 @@ impl Failures {
         for fact in &record.facts {
             if let Fact::Pod(pod) = fact
                 && let Some(slot) = &pod.slot
-                && (matches!(pod.phase, PodPhase::Failed | PodPhase::Unknown) || self.pods.contains_key(slot))
+                && (has_failed(pod) || self.pods.contains_key(slot))
                 && (self.pods.len() < MAX_PODS || self.pods.contains_key(slot))
             {
                 self.pods.insert(slot.clone(), (**pod).clone());
@@ -73,7 +84,7 @@ impl Failures {
         let pod = cause.slots.first().and_then(|slot| self.pods.get(slot)).map(|pod| FailedPod {
             name: pod.name.clone(),
             incarnation: pod.incarnation,
-            container: failed_container(pod).cloned(),
+            container: failed_container(pod),
         });
         let failure = Failure { at, kind: cause.kind, words: cause.message.clone(), pod };
         self.differ |= self.last.as_ref().is_some_and(|last| !alike(last, &failure));
@@ -98,27 +109,25 @@ impl Failures {
     }
 }
 
+/// Returns true if a pod failed, or a container of it did and was started again.
+fn has_failed(pod: &PodFact) -> bool {
+    matches!(pod.phase, PodPhase::Failed | PodPhase::Unknown) || !pod.failures().is_empty()
+}
+
 /// The container whose end failed a pod: one whose result counts before one of a side car.
-fn failed_container(pod: &PodFact) -> Option<&ContainerFact> {
-    let failed = |c: &&ContainerFact| matches!(&c.state, ContainerState::Terminated { code, .. } if *code != 0);
-    let order = |c: &&ContainerFact| match &c.state {
-        ContainerState::Terminated { finished, .. } => (!c.main, *finished),
-        ContainerState::Waiting { .. } | ContainerState::Running => (!c.main, None),
-    };
-    pod.containers.iter().filter(failed).min_by_key(order)
+fn failed_container(pod: &PodFact) -> Option<FailedContainer> {
+    let (container, end) = pod.failures().into_iter().next()?;
+    // One that waits to be started again has no log of another run yet.
+    let runs_since = u32::from(matches!(container.state, ContainerState::Running));
+    Some(FailedContainer { name: container.name.clone(), end: end.clone(), runs_since })
 }
 
 /// Returns true if two failures are the same error. Ranks and numbers (ports, times, addresses) are not compared.
 fn alike(one: &Failure, other: &Failure) -> bool {
     let error = |failure: &Failure| {
-        let container = failure.pod.as_ref().and_then(|pod| pod.container.as_ref())?;
-        match &container.state {
-            ContainerState::Terminated { code, reason, message, .. } => {
-                let last = message.as_ref().and_then(|m| m.lines().rfind(|line| !line.trim().is_empty()).map(masked));
-                Some((container.name.clone(), *code, reason.clone(), last))
-            }
-            ContainerState::Waiting { .. } | ContainerState::Running => None,
-        }
+        let FailedContainer { name, end, .. } = failure.pod.as_ref().and_then(|pod| pod.container.as_ref())?;
+        let line = end.message.as_deref().and_then(model::last_words::error_line).map(masked);
+        Some((name.clone(), end.code, end.reason.clone(), line))
     };
     one.kind == other.kind && error(one) == error(other)
 }
@@ -134,7 +143,7 @@ fn masked(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use model::{Cause, Position, ResourceVersion, RestartScope, Term};
+    use model::{Cause, ContainerFact, Position, ResourceVersion, RestartScope, Term};
 
     use super::*;
     use crate::state::Scope;
@@ -143,13 +152,12 @@ mod tests {
         let container = |name: &str, main, code, message: Option<&str>| ContainerFact {
             name: name.into(),
             main,
-            state: ContainerState::Terminated {
+            state: ContainerState::Terminated(ContainerEnd {
                 code,
-                reason: "".into(),
                 message: message.map(Into::into),
-                finished: None,
-                lost_peer: false,
-            },
+                ..ContainerEnd::default()
+            }),
+            last: None,
         };
         let name = Text::from(format!("j-w-{index}"));
         let slot = SlotId { group: "w".into(), index };

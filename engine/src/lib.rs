@@ -64,4 +64,4 @@ pub use jobs::{JobSummary, Jobs};
 pub use observe::FactError;
 pub use state::{ApplyError, Dirty, Scope, State};
 pub use wire::{Record, WireError};
-pub use words::creation_error_words;
+pub use words::{pod_trouble, trouble};

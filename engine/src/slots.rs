@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{ContainerState, GroupSpec, ObjectRef, PodFact, PodPhase, SlotId, Text, Uid};
+use model::{ContainerFact, ContainerState, GroupSpec, ObjectRef, PodFact, PodPhase, SlotId, Text, Uid};
 
 use crate::group::{Counter, Group, Slot};
 use crate::job::{Job, Pod};
@@ -25,12 +25,21 @@ pub(crate) const CREATION_ERRORS: [&str; 8] = [
 
 /// The creation error a pod shows: container name, reason, and the node's words on it.
 pub(crate) fn creation_error(pod: &PodFact) -> Option<(&Text, &Text, Option<&Text>)> {
-    pod.containers.iter().find_map(|c| match &c.state {
+    creation_error_of(&pod.containers)
+}
+
+fn creation_error_of(containers: &[ContainerFact]) -> Option<(&Text, &Text, Option<&Text>)> {
+    containers.iter().find_map(|c| match &c.state {
         ContainerState::Waiting { reason, message } if CREATION_ERRORS.contains(&&**reason) => {
             Some((&c.name, reason, message.as_ref()))
         }
-        ContainerState::Waiting { .. } | ContainerState::Running | ContainerState::Terminated { .. } => None,
+        ContainerState::Waiting { .. } | ContainerState::Running | ContainerState::Terminated(_) => None,
     })
+}
+
+/// Why a container of a pod cannot be created, init containers included: container name, reason, and the node's words on it.
+pub(crate) fn any_creation_error(pod: &PodFact) -> Option<(&Text, &Text, Option<&Text>)> {
+    creation_error_of(&pod.init).or_else(|| creation_error(pod))
 }
 
 /// Brings a group's counters and sets in step with one of its slots.
@@ -119,14 +128,14 @@ fn needs_evaluation(pod: &Pod, gpus: bool, node_view: &NodeView<'_>) -> bool {
         _ if pod.is_leaving() => bad_node(),
         PodPhase::Failed | PodPhase::Unknown => true,
         PodPhase::Succeeded => false,
-        PodPhase::Pending => creation_error(&pod.fact).is_some() || bad_node() || has_gpu_condition(pod, node_view),
+        PodPhase::Pending => any_creation_error(&pod.fact).is_some() || bad_node() || has_gpu_condition(pod, node_view),
         PodPhase::Running => bad_node() || has_gpu_condition(pod, node_view),
     }
 }
 
 /// Returns true if a main container of a pod has ended, while the pod goes on.
 fn has_ended_main(pod: &Pod) -> bool {
-    let is_ended = |c: &model::ContainerFact| c.main && matches!(c.state, ContainerState::Terminated { .. });
+    let is_ended = |c: &model::ContainerFact| c.main && matches!(c.state, ContainerState::Terminated(_));
     !pod.is_leaving() && !pod.fact.phase.is_terminal() && pod.fact.containers.iter().any(is_ended)
 }
 

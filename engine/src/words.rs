@@ -3,13 +3,19 @@
 use std::fmt::Write as _;
 
 use model::fact::EndRequest;
-use model::{Cause, CauseKind, ContainerState, LossKind, PodFact, RestartScope, ShareLoss, SlotId, Text, exit};
+use model::{
+    Cause, CauseKind, ContainerEnd, ContainerFact, ContainerState, LossKind, PodFact, PodPhase, RestartScope,
+    ShareLoss, SlotId, Text, exit,
+};
 
 use crate::job::{Job, Pod};
-use crate::slots::creation_error;
+use crate::slots::{any_creation_error, creation_error};
 
 /// Pods named in one message; more are counted.
-const MAX_NAMED: usize = 8;
+pub(crate) const MAX_NAMED: usize = 8;
+
+/// Reason of a pod that the scheduler cannot place.
+const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// Returns what is known of a container, followed by its message on one line.
 pub(crate) fn with_message(what: &str, message: Option<&Text>) -> String {
@@ -55,12 +61,7 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
             if kind == CauseKind::GpuFault {
                 out.push_str(" had a GPU fault");
             }
-            for container in &fact.containers {
-                if let ContainerState::Terminated { code, reason, message, .. } = &container.state {
-                    let what = format!(", container {} {}", container.name, exit::words(*code, reason));
-                    out.push_str(&with_message(&what, message.as_ref()));
-                }
-            }
+            out.push_str(&ends(fact));
             if let Some(node) = node {
                 let _ = write!(out, ", on node {node}");
             }
@@ -86,9 +87,32 @@ pub(crate) fn pod_outcome(pod: &Pod, kind: CauseKind) -> String {
             if let Some(message) = &fact.message {
                 let _ = write!(out, ": {message}");
             }
+            out.push_str(&ends_of_init(fact));
         }
     }
     out
+}
+
+/// Returns how the containers of a pod ended, each after a comma: in their present run, or in the one before if that failed.
+fn ends(fact: &PodFact) -> String {
+    let end = |container: &ContainerFact| {
+        let end = match &container.state {
+            ContainerState::Terminated(end) => Some(end),
+            ContainerState::Waiting { .. } | ContainerState::Running => container.failure(),
+        };
+        Some(end_words("container", &container.name, end?))
+    };
+    let ends: String = fact.containers.iter().filter_map(end).collect();
+    ends_of_init(fact) + &ends
+}
+
+/// Returns how the init containers of a pod failed, each after a comma.
+fn ends_of_init(fact: &PodFact) -> String {
+    fact.init.iter().filter_map(|each| Some(end_words("init container", &each.name, each.failure()?))).collect()
+}
+
+fn end_words(what: &str, name: &Text, end: &ContainerEnd) -> String {
+    with_message(&format!(", {what} {name} {}", exit::words(end.code, &end.reason)), end.message.as_ref())
 }
 
 /// A cause made of what became of some pods.
@@ -134,6 +158,37 @@ pub(crate) fn scope_words(scope: RestartScope, group: &str, slot: &SlotId) -> St
     }
 }
 
+/// Returns what keeps pods of a job from starting: one that cannot be placed, containers that cannot be created. Empty where nothing
+/// is known to.
+pub fn trouble(job: &Job) -> String {
+    let creation = creation_trouble(job);
+    let known = unplaced_pod(job).into_iter().chain((!creation.is_empty()).then(|| creation.to_string()));
+    known.collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the pod that the scheduler cannot place, and why, in words.
+pub(crate) fn unplaced_pod(job: &Job) -> Option<String> {
+    let (uid, why) = job.unschedulable.as_ref()?;
+    // The scheduler's words change with the cluster.
+    let pod = job.pods.get(uid).map(|pod| &pod.fact);
+    let why = pod.and_then(|pod| pod.message.as_ref()).unwrap_or(why);
+    Some(pod.map_or_else(|| format!("no node: {why}"), |pod| unplaced_words(pod, why)))
+}
+
+/// Returns a pod that cannot be placed, and why, in words.
+fn unplaced_words(pod: &PodFact, why: &Text) -> String {
+    format!("pod {} cannot be placed: {why}", pod.name)
+}
+
+/// Returns what keeps a pod from starting: a reason as Kubernetes spells it, and the pod, container and reason in words. `None` where
+/// nothing is known to.
+pub fn pod_trouble(pod: &PodFact) -> Option<(Text, String)> {
+    let is_unplaced = pod.phase == PodPhase::Pending && pod.node.is_none();
+    let unplaced = pod.message.as_ref().filter(|_| is_unplaced);
+    let unplaced = unplaced.map(|why| (Text::from(UNSCHEDULABLE), unplaced_words(pod, why)));
+    unplaced.or_else(|| creation_error_words(pod).map(|(reason, words)| (reason.clone(), words)))
+}
+
 /// Returns what the job's starting pods wait for, as far as it is known.
 pub(crate) fn creation_trouble(job: &Job) -> Text {
     let mut out = String::new();
@@ -155,8 +210,8 @@ pub(crate) fn creation_trouble(job: &Job) -> Text {
 }
 
 /// Returns the reason for which a container of a pod cannot be created, and the pod, container and reason in words; `None` where all can.
-pub fn creation_error_words(pod: &PodFact) -> Option<(&Text, String)> {
-    let (container, reason, message) = creation_error(pod)?;
+fn creation_error_words(pod: &PodFact) -> Option<(&Text, String)> {
+    let (container, reason, message) = any_creation_error(pod)?;
     Some((reason, format!("pod {}, container {container}: {}", pod.name, with_message(reason, message))))
 }
 

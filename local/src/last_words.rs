@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use serde_json::Value;
+use model::last_words::of_failing_rank;
 
 /// Maximum size of a message in bytes.
 const MAX_BYTES: usize = 2048;
@@ -29,7 +29,8 @@ pub(crate) fn of_log(path: &Path, from: u64) -> String {
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         file.take(READ_BYTES).read_to_end(&mut bytes)?;
-        Ok(last_lines(&String::from_utf8_lossy(&bytes), start > from))
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(of_failing_rank(&text).unwrap_or_else(|| last_lines(&text, start > from)))
     };
     read().unwrap_or_default()
 }
@@ -61,7 +62,7 @@ fn with_oom_kills(killed: u64, own: String) -> String {
     if own.is_empty() { message } else { format!("{message}\n{own}") }
 }
 
-/// Returns the last lines of a log file of a container; empty when it cannot be read.
+/// Returns the last lines of a log file of a container, or of torchrun's output the failure; empty when it cannot be read.
 #[must_use]
 pub fn of_file(path: &Path) -> String {
     of_log(path, 0)
@@ -101,15 +102,11 @@ fn end_of(text: &str) -> &str {
 }
 
 /// Returns the exception that torch's error handler wrote to the file named by `TORCHELASTIC_ERROR_FILE`; `None` without one.
-///
-/// The file is `{"message": {"message": TEXT, "extraInfo": {...}}}`, or `{"message": TEXT}` from older handlers.
 pub(crate) fn of_error_file(path: &Path) -> Option<String> {
     if fs::metadata(path).ok()?.len() > MAX_ERROR_FILE_BYTES {
         return None;
     }
-    let written: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    let text = written.pointer("/message/message").or_else(|| written.get("message"))?.as_str()?;
-    let text = last_lines(text, false);
+    let text = last_lines(&model::last_words::error_file(&fs::read_to_string(path).ok()?)?, false);
     (!text.is_empty()).then_some(text)
 }
 
@@ -152,15 +149,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("error.json");
         assert_eq!(of_error_file(&path), None);
-        for (text, want) in [
-            (r#"{"message": {"message": "ValueError: x", "extraInfo": {"timestamp": "1"}}}"#, Some("ValueError: x")),
-            (r#"{"message": "old"}"#, Some("old")),
-            (r#"{"message": {"message": ""}}"#, None),
-            (r#"{"message": 3}"#, None),
-            ("no json", None),
-        ] {
-            fs::write(&path, text).unwrap();
-            assert_eq!(of_error_file(&path).as_deref(), want, "{text}");
-        }
+        fs::write(&path, r#"{"message": {"message": "ValueError: x", "extraInfo": {"timestamp": "1"}}}"#).unwrap();
+        assert_eq!(of_error_file(&path).as_deref(), Some("ValueError: x"));
+        fs::write(&path, "no json").unwrap();
+        assert_eq!(of_error_file(&path), None);
+    }
+
+    #[test]
+    fn of_torchrun_the_failing_rank_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.log");
+        let exception = "Traceback (most recent call last):\n  File \"t.py\", line 2, in <module>\nValueError: boom\n";
+        let padding = "E1128 torch/distributed/elastic/multiprocessing/api.py:869] failed\n".repeat(60);
+        let report =
+            "Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : 1 (pid: 7)\n";
+        fs::write(&path, format!("{exception}{padding}{report}")).unwrap();
+        // What a kubelet keeps would begin behind the exception.
+        assert_eq!(of_log(&path, 0), "rank 1: ValueError: boom\nFile \"t.py\", line 2, in <module>");
     }
 }

@@ -23,6 +23,7 @@ pub mod exit;
 pub mod fact;
 pub mod id;
 pub mod json;
+pub mod last_words;
 pub mod mirror;
 pub mod notes;
 pub mod owned;
@@ -49,7 +50,7 @@ pub use mirror::Mirror;
 pub use notes::{Checkpoint, Elastic, Noted, Notes};
 pub use owned::{Awaits, GateReport, Keep, OwnedRef, OwnedSpec, When};
 pub use phase::Phase;
-pub use pod::{ContainerFact, ContainerState, PodFact, PodHolding, PodPhase};
+pub use pod::{ContainerEnd, ContainerFact, ContainerState, PodFact, PodHolding, PodPhase};
 pub use policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
     Retryable,

@@ -61,8 +61,11 @@ pub struct PodFact {
     pub started: Option<Timestamp>,
     /// Its deletionTimestamp: when its grace period is over.
     pub deleting: Option<Timestamp>,
-    /// Its normal containers' states; init containers are left out.
+    /// Its normal containers.
     pub containers: Vec<ContainerFact>,
+    /// Its init containers that failed or wait for something else than their turn. No rule reads them: they tell why a pod does not
+    /// start.
+    pub init: Vec<ContainerFact>,
     /// Its status reason, for example `Evicted`.
     pub reason: Option<Text>,
     /// Its status message, or why it cannot be scheduled.
@@ -106,6 +109,7 @@ impl PodFact {
             started: None,
             deleting: None,
             containers: Vec::new(),
+            init: Vec::new(),
             reason: None,
             message: None,
             conditions: Vec::new(),
@@ -165,12 +169,25 @@ impl PodFact {
         let reason = self.reason.as_deref().unwrap_or_default();
         let is_listed = reason.starts_with(OUT_OF) || DISRUPTIONS.contains(&reason);
         let mut failed = self.containers.iter().filter_map(|container| match &container.state {
-            ContainerState::Terminated { code, reason, .. } if *code != 0 => Some(&**reason),
-            ContainerState::Terminated { .. } | ContainerState::Waiting { .. } | ContainerState::Running => None,
+            ContainerState::Terminated(end) if end.code != 0 => Some(&*end.reason),
+            ContainerState::Terminated(_) | ContainerState::Waiting { .. } | ContainerState::Running => None,
         });
         let mut is_unseen =
             || failed.next().is_some_and(|first| first == UNSEEN_END) && failed.all(|r| r == UNSEEN_END);
         self.phase == PodPhase::Failed && (is_listed || self.has_disruption() || is_unseen())
+    }
+}
+
+impl PodFact {
+    /// Returns the last failure of each of its containers that failed, the one first that came first. A container whose failure
+    /// followed from that of another pod comes after those that failed by themselves, one whose result does not count after both.
+    pub fn failures(&self) -> Vec<(&ContainerFact, &ContainerEnd)> {
+        let init = self.init.iter().map(|container| (true, container));
+        let all = init.chain(self.containers.iter().map(|container| (container.main, container)));
+        let failed = all.filter_map(|(counts, container)| Some((counts, container, container.failure()?)));
+        let mut failed: Vec<_> = failed.collect();
+        failed.sort_by_key(|(counts, _, end)| (!counts, end.lost_peer, end.finished));
+        failed.into_iter().map(|(_, container, end)| (container, end)).collect()
     }
 }
 
@@ -183,6 +200,19 @@ pub struct ContainerFact {
     pub main: bool,
     /// Its state.
     pub state: ContainerState,
+    /// The end of its run before the present one, where it was started again in its pod.
+    pub last: Option<Box<ContainerEnd>>,
+}
+
+impl ContainerFact {
+    /// Returns its newest end, where that was a failure: that of its present run, or else of the run before.
+    pub fn failure(&self) -> Option<&ContainerEnd> {
+        let end = match &self.state {
+            ContainerState::Terminated(end) => Some(end),
+            ContainerState::Waiting { .. } | ContainerState::Running => self.last.as_deref(),
+        };
+        end.filter(|end| end.code != 0)
+    }
 }
 
 /// State of a container.
@@ -198,16 +228,20 @@ pub enum ContainerState {
     /// Running.
     Running,
     /// Ended.
-    Terminated {
-        /// Exit code.
-        code: i32,
-        /// Why, for example `OOMKilled`; empty when it is not said.
-        reason: Text,
-        /// Its termination message, cut when long. Kept of a failure, and where it names a possible device failure.
-        message: Option<Text>,
-        /// Time of its failure; absent where it did not fail, or the time is unknown.
-        finished: Option<Timestamp>,
-        /// Set if it failed because another pod was gone, as its message says.
-        lost_peer: bool,
-    },
+    Terminated(ContainerEnd),
+}
+
+/// End of one run of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContainerEnd {
+    /// Exit code; 128 and more tell a signal, see [`crate::exit`].
+    pub code: i32,
+    /// Why, for example `OOMKilled`; empty when it is not said.
+    pub reason: Text,
+    /// Its termination message, condensed. Kept of a failure, and where it names a possible device failure.
+    pub message: Option<Text>,
+    /// Time of its failure; absent where it did not fail, or the time is unknown.
+    pub finished: Option<Timestamp>,
+    /// Set if it failed because another pod was gone, as its message says.
+    pub lost_peer: bool,
 }

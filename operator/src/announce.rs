@@ -2,7 +2,7 @@
 //! so that the same one reported twice is one Event.
 
 use apis::{ApiAnswer, ApiCall, JobEvent, JobStep, Resource, Verb, objects};
-use model::{Command, Event, Fact, JobKey, ObjectRef, Phase};
+use model::{Command, Event, Fact, JobKey, ObjectRef, Phase, Uid};
 use serde_json::{Value, json};
 
 use crate::operator::Operator;
@@ -84,9 +84,10 @@ impl Operator {
             }
             if let Fact::Pod(pod) = fact
                 && pod.deleting.is_none()
-                && let Some((reason, message)) = engine::creation_error_words(pod)
+                && let Some((reason, message)) = engine::pod_trouble(pod)
+                && (pod.node.is_some() || self.names_unplaced(key, &pod.uid))
             {
-                self.tell(key, "Warning", reason, &message, pod.incarnation.0);
+                self.tell(key, "Warning", &reason, &message, pod.incarnation.0);
             }
         }
         for event in events {
@@ -99,6 +100,11 @@ impl Operator {
         let reported = api.events(&JobStep { key, from, job: &job, facts, events, predecessor });
         drop(job);
         self.tell_all(key, reported);
+    }
+
+    /// Returns true for the pod that stands for all of a job that cannot be placed.
+    fn names_unplaced(&self, key: &JobKey, pod: &Uid) -> bool {
+        self.state.job(key).is_some_and(|job| job.unschedulable.as_ref().is_some_and(|(named, _)| named == pod))
     }
 
     fn tell_all(&mut self, key: &JobKey, reported: Vec<JobEvent>) {

@@ -225,11 +225,6 @@ fn template(task: &TaskSpec<'_>) -> Value {
         if is_master && port.is_none() {
             append_list(container, "ports", &[json!({"name": PORT_NAME, "containerPort": PORT})]);
         }
-        let has_policy = text_at(container, &["terminationMessagePolicy"]).is_some_and(|policy| !policy.is_empty());
-        if let Some(container) = container.as_object_mut().filter(|_| !has_policy) {
-            // Where a program wrote no message, the end of its log tells why it failed.
-            container.insert("terminationMessagePolicy".to_owned(), json!("FallbackToLogsOnError"));
-        }
     }
     template
 }

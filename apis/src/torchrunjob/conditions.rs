@@ -3,7 +3,7 @@
 //! Owns reasons and polarity. All are derived from the job's state; those that mark a moment of its life have its time. Tests:
 //! `tests/status.rs`.
 
-use engine::Job;
+use engine::{Job, trouble};
 use model::{JobKey, ObjectRef, Outcome, Phase, Timestamp};
 use serde_json::Value;
 
@@ -83,7 +83,9 @@ fn workspace(job: &Job, list: &mut List) {
         let message = format!("generation {generation} is delivered");
         list.add("WorkspaceSync", true, "SyncCompleted", &message, None);
     } else if job.phase != Phase::New && !job.phase.is_terminal() {
-        let message = format!("generation {generation} is being filled");
+        let trouble = trouble(job);
+        let trouble = if trouble.is_empty() { trouble } else { format!(": {trouble}") };
+        let message = format!("generation {generation} is being filled{trouble}");
         list.add("WorkspaceSync", true, "SyncInProgress", &message, None);
     }
     if group.achieved.is_some() {
@@ -94,7 +96,10 @@ fn workspace(job: &Job, list: &mut List) {
 /// Adds how far the workers are, and the end.
 fn course(job: &Job, list: &mut List) {
     let (wanted, counters) = workers(job);
-    if job.phase == Phase::Running {
+    let trouble = trouble(job);
+    if !trouble.is_empty() && !job.phase.is_terminal() && job.phase != Phase::Preparing {
+        list.add("AllWorkersReady", false, "WorkersNotReady", &trouble, None);
+    } else if job.phase == Phase::Running {
         if counters.active == wanted {
             list.add("AllWorkersReady", true, "AllWorkersReady", "", None);
         } else {

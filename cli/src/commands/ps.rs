@@ -222,8 +222,8 @@ pub(super) fn pods(state: &State, key: &JobKey) -> Vec<[String; 6]> {
             .map(|container| match &container.state {
                 ContainerState::Waiting { reason, .. } => format!("{} waits: {reason}", container.name),
                 ContainerState::Running => format!("{} runs", container.name),
-                ContainerState::Terminated { code, reason, .. } => {
-                    format!("{} {}", container.name, model::exit::words(*code, reason))
+                ContainerState::Terminated(end) => {
+                    format!("{} {}", container.name, model::exit::words(end.code, &end.reason))
                 }
             })
             .collect();

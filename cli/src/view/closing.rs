@@ -10,7 +10,7 @@ use apis::Registry;
 use engine::failures::{FailedPod, Failure, Failures};
 use engine::{Job, Record, Scope, State};
 use event_log::EventLog;
-use model::{ContainerState, JobKey, Phase};
+use model::{CauseKind, JobKey, Phase};
 use serde_json::{Value, json};
 
 use super::{Form, Progress, screen};
@@ -137,8 +137,7 @@ impl End<'_> {
         }
         let failure = self.failures.and_then(|failures| Some((failures, failures.last()?)));
         if let Some((failures, failure)) = failure {
-            let suspect = suspect(job);
-            let pod = failure.pod.as_ref().or(suspect.as_ref());
+            let pod = failure.pod.as_ref();
             let log = pod.and_then(|pod| log_of(place.data_dir, key, pod));
             if let Some(pod) = pod {
                 let output = last_output(pod, log.as_deref());
@@ -169,14 +168,6 @@ impl End<'_> {
             "errors": job.invalid().map(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>()),
         })
     }
-}
-
-/// Returns the pod that was restarted most, for a failure that names none: that of a limit.
-fn suspect(job: &Job) -> Option<FailedPod> {
-    let restarted = job.pods.values().filter(|pod| pod.fact.restarts > 0);
-    let pod = &restarted.max_by_key(|pod| pod.fact.restarts)?.fact;
-    let container = pod.containers.iter().find(|container| container.main).cloned();
-    Some(FailedPod { name: pod.name.clone(), incarnation: pod.incarnation, container })
 }
 
 /// Returns restarts and duration of a job in words, each after a comma.
@@ -211,41 +202,44 @@ fn tries(failures: &Failures) -> String {
     }
 }
 
-/// The first failure in words: the container and its end, or else what was decided.
+/// The first failure in words: the container and its end, or else what was decided. A limit is named beside what it limits.
 fn cause(failure: &Failure) -> String {
     let of_container = failure.pod.as_ref().and_then(|pod| {
         let container = pod.container.as_ref()?;
-        let ContainerState::Terminated { code, reason, .. } = &container.state else { return None };
-        let end = model::exit::words(*code, reason);
+        let end = model::exit::words(container.end.code, &container.end.reason);
         Some(format!("pod {}, container {} {end} at {}", pod.name, container.name, out::clock(failure.at)))
     });
-    of_container.unwrap_or_else(|| failure.words.to_string())
+    let is_limit = matches!(failure.kind, CauseKind::BudgetSpent | CauseKind::TimeLimit);
+    match (of_container, is_limit) {
+        (Some(end), false) => end,
+        (Some(_), true) | (None, _) => failure.words.to_string(),
+    }
 }
 
-/// The log of the container that failed: of its last run in the pod.
+/// The log of the container that failed: of its last run in the pod that is over.
 fn log_of(data_dir: &Path, key: &JobKey, pod: &FailedPod) -> Option<PathBuf> {
     let container = pod.container.as_ref()?;
     let path =
         |restart| local::log_file(data_dir, &key.namespace, &pod.name, &container.name, pod.incarnation.0, restart);
-    (0..=u32::MAX).map(path).take_while(|path| path.exists()).last()
+    let mut logs: Vec<PathBuf> = (0..=u32::MAX).map(path).take_while(|path| path.exists()).collect();
+    let later = logs.len().saturating_sub(1).min(container.runs_since as usize);
+    logs.truncate(logs.len() - later);
+    logs.pop()
 }
 
-/// The last lines of a container's output. A message that does not stand among them comes first.
+/// The last lines of a container's output. An error that does not stand among them comes first.
 fn last_output(pod: &FailedPod, log: Option<&Path>) -> Vec<String> {
     let written = log.map(local::last_output).unwrap_or_default();
-    let message = pod.container.as_ref().and_then(|container| match &container.state {
-        ContainerState::Terminated { message, .. } => message.clone(),
-        ContainerState::Waiting { .. } | ContainerState::Running => None,
-    });
+    let message = pod.container.as_ref().and_then(|container| container.end.message.clone());
     let kept = |text: &str| -> Vec<String> {
-        let lines = text.lines().map(|line| screen::tame(line, false)).filter(|line| !line.trim().is_empty());
+        let lines = model::last_words::lines(text).into_iter().map(|line| screen::tame(line, false));
         lines.map(|line| console::truncate_str(&line, MAX_OUTPUT_WIDTH, "…").into_owned()).collect()
     };
-    let written = kept(&written);
-    let message = message.as_deref().map(kept).unwrap_or_default();
-    let known = message.last().is_none_or(|last| written.iter().any(|line| line.contains(last.as_str())));
-    let mut lines = if known { Vec::new() } else { message };
-    lines.extend(written);
-    let first = lines.len().saturating_sub(MAX_OUTPUT_LINES);
-    lines.split_off(first)
+    let mut written = kept(&written);
+    let mut lines = written.split_off(written.len().saturating_sub(MAX_OUTPUT_LINES));
+    let error = message.as_deref().and_then(model::last_words::error_line).map(kept).and_then(|mut lines| lines.pop());
+    if error.is_some_and(|error| !lines.iter().any(|line| line.contains(&error))) {
+        lines.splice(0..0, message.as_deref().map(kept).unwrap_or_default());
+    }
+    lines
 }

@@ -3,6 +3,7 @@
 //! They run side by side: no test may change what the process has once, such as its environment or working directory.
 
 mod attempts;
+mod causes;
 mod closing;
 mod collect;
 mod command;

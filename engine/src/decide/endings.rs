@@ -8,10 +8,10 @@ use model::{
     Text,
 };
 
-use super::Report;
+use super::{Report, last_failures};
 use crate::classify::DecisionContext;
-use crate::job::Job;
-use crate::words::{cause_of_end_request, cause_of_pods};
+use crate::job::{Job, Pod};
+use crate::words::{cause_of_end_request, cause_of_pods, trouble};
 
 /// Errors of a spec that the message of an ending names; more are counted.
 const MAX_ERRORS: usize = 4;
@@ -61,16 +61,23 @@ pub(super) fn time_limit(job: &Job, spec: &JobSpec) -> Vec<Event> {
         ClockStart::FirstRunning => "the first pod running",
         ClockStart::Admitted => "the job's start",
     };
-    let message = Text::from(format!("the time limit of {seconds} s from {start} has passed"));
-    end(job, spec, Phase::TimedOut, Cause { kind: CauseKind::TimeLimit, slots: Vec::new(), message })
+    let mut what = format!("the time limit of {seconds} s from {start} has passed");
+    let trouble = trouble(job);
+    if !trouble.is_empty() {
+        what.push_str("; waiting for: ");
+        what.push_str(&trouble);
+    }
+    end(job, spec, Phase::TimedOut, last_failures::cause(job, CauseKind::TimeLimit, &what, |_| true))
 }
 
 /// The job's retries end it.
 pub(super) fn by_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     let retries = job.retries();
     let budget = spec.budget.filter(|budget| budget.is_spent_by(retries))?;
-    let message = Text::from(budget_words(budget, retries));
-    Some(end(job, spec, Phase::Failed, Cause { kind: CauseKind::BudgetSpent, slots: Vec::new(), message }))
+    // Pods that run once are charged to their group.
+    let counts = |pod: &Pod| pod.fact.slot.as_ref().is_some_and(|slot| !job.runs_once(&slot.group));
+    let cause = last_failures::cause(job, CauseKind::BudgetSpent, &budget_words(budget, retries), counts);
+    Some(end(job, spec, Phase::Failed, cause))
 }
 
 /// Restarts of containers in the pods that run end the job.
@@ -80,9 +87,8 @@ pub(super) fn by_running_restarts(job: &Job, spec: &JobSpec) -> Option<Vec<Event
     if restarts < limit.max(1) {
         return None;
     }
-    let message =
-        format!("the limit of {limit} restarts of containers in running pods is reached ({restarts} counted)");
-    let cause = Cause { kind: CauseKind::BudgetSpent, slots: Vec::new(), message: Text::from(message) };
+    let what = format!("the limit of {limit} restarts of containers in running pods is reached ({restarts} counted)");
+    let cause = last_failures::cause(job, CauseKind::BudgetSpent, &what, |pod| pod.fact.restarts > 0);
     Some(end(job, spec, Phase::Failed, cause))
 }
 
@@ -110,9 +116,13 @@ pub(super) fn by_group_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
         (!job.groups.get(&group.name)?.has_run(group)).then_some((group, budget, retries))
     });
     let (group, budget, retries) = spent?;
-    let message = Text::from(format!("{}: {}", group.display(), budget_words(budget, retries)));
-    let slots = vec![SlotId { group: group.name.clone(), index: 0 }];
-    Some(end(job, spec, Phase::Failed, Cause { kind: CauseKind::BudgetSpent, slots, message }))
+    let what = format!("{}: {}", group.display(), budget_words(budget, retries));
+    let counts = |pod: &Pod| pod.fact.slot.as_ref().is_some_and(|slot| slot.group == group.name);
+    let mut cause = last_failures::cause(job, CauseKind::BudgetSpent, &what, counts);
+    if cause.slots.is_empty() {
+        cause.slots.push(SlotId { group: group.name.clone(), index: 0 });
+    }
+    Some(end(job, spec, Phase::Failed, cause))
 }
 
 /// Returns a spent budget in words.

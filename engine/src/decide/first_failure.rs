@@ -25,8 +25,8 @@ impl Rank {
     /// Returns the rank of a pod that failed.
     pub(super) fn of(pod: &Pod) -> Self {
         let failed = pod.fact.containers.iter().filter_map(|container| match &container.state {
-            ContainerState::Terminated { code, finished, lost_peer, .. } if *code != 0 => Some((*lost_peer, *finished)),
-            ContainerState::Terminated { .. } | ContainerState::Waiting { .. } | ContainerState::Running => None,
+            ContainerState::Terminated(end) if end.code != 0 => Some((end.lost_peer, end.finished)),
+            ContainerState::Terminated(_) | ContainerState::Waiting { .. } | ContainerState::Running => None,
         });
         let (followed, at) = failed.min().unwrap_or_default();
         Self { followed, at }

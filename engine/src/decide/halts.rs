@@ -9,7 +9,7 @@ use crate::classify::DecisionContext;
 use crate::holding::Holding;
 use crate::holds::{Hold, SUSPENDED};
 use crate::job::Job;
-use crate::words::loss_words;
+use crate::words::{loss_words, unplaced_pod};
 
 /// Halts a job whose spec asks it to wait, and keeps it halted. Pods that run once, and what else the job owns, are prepared.
 pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
@@ -102,7 +102,7 @@ fn not_started(context: &DecisionContext<'_>, job: &Job) -> String {
     let seconds =
         job.start_limit_ms(context.now, &context.node_view, context.config).checked_div(1000).unwrap_or_default();
     let refused = job.refusals().next().map(|(object, outcome)| format!(": {object}: {}", refusal_words(outcome)));
-    let why = job.unschedulable.as_ref().map(|(_, why)| format!(": {why}"));
+    let why = unplaced_pod(job).map(|why| format!(": {why}"));
     format!("not every pod was placed within {seconds} s{}", refused.or(why).unwrap_or_default())
 }
 

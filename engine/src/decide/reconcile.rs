@@ -2,17 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use model::{Event, JobSpec, OwnedRef, Phase, PodPhase, Running, SlotId, Text, Timestamp, Uid};
+use model::{Event, JobSpec, ObjectRef, OwnedRef, Phase, PodPhase, Running, SlotId, Text, Timestamp, Uid};
 
 use crate::classify::DecisionContext;
 use crate::group::Group;
 use crate::holds::Hold;
 use crate::job::{Job, Owned, Pod, Service};
 use crate::nodes::NodeTrouble;
-use crate::words::creation_trouble;
+use crate::words::{creation_trouble, trouble};
 
 /// Pods created in one record: bounds the size of a record, not of a job.
 const MAX_PLANNED: usize = 4096;
+
+/// Stands between what a job restarts and what keeps its new pods from starting.
+const BUT: &str = "; but ";
 
 /// Reconciles an active job: deletes surplus, creates what is missing, and lets the phase follow the counters.
 pub(super) fn active_job(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
@@ -243,7 +246,11 @@ fn by_any(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
         let names: Vec<&str> = groups().map(|(spec, _)| &**spec.display()).collect();
         return (Phase::Running, with_trouble(job, format!("a pod of {} has a node", names.join(" or "))));
     }
-    if is_under_way(job) { (job.phase, said(job)) } else { (Phase::Pending, waiting_words(job)) }
+    match job.phase {
+        Phase::Restarting => (Phase::Restarting, restarting_words(job)),
+        phase if is_under_way(job) => (phase, said(job)),
+        _ => (Phase::Pending, waiting_words(job)),
+    }
 }
 
 /// Returns true if the job has run and has not ended.
@@ -258,24 +265,26 @@ fn said(job: &Job) -> Text {
 
 /// Returns what the pods of a job that waits lack: nodes, containers that can be created, or nothing but time.
 fn waiting_words(job: &Job) -> Text {
-    let trouble = creation_trouble(job);
-    if job.unschedulable.is_none() && !trouble.is_empty() {
-        return trouble;
-    }
     let awaits_nodes = job.spec_groups().any(|(spec, group)| !spec.once && !group.all_scheduled());
-    let usual = if awaits_nodes { "waiting for pods to be scheduled" } else { "waiting for containers to start" };
+    // The remarks of the job say why.
+    let is_refused = job.refusals().any(|(object, _)| matches!(object, ObjectRef::Pod(_)));
+    let usual = match awaits_nodes {
+        true if is_refused => "waiting for pods to be created",
+        true => "waiting for pods to be scheduled",
+        false => "waiting for containers to start",
+    };
     waiting_for(job, usual)
 }
 
-/// Returns what a job waits for: nodes, in the scheduler's words, or else what is usual. Containers that cannot be created follow.
+/// Returns what a job waits for: the trouble of its pods, or else what is usual.
 pub(super) fn waiting_for(job: &Job, usual: &str) -> Text {
-    let nodes = job.unschedulable.as_ref().map(|(_, why)| format!("waiting for nodes: {why}"));
-    with_trouble(job, nodes.unwrap_or_else(|| usual.to_owned()))
+    let trouble = trouble(job);
+    Text::from(if trouble.is_empty() { usual.to_owned() } else { trouble })
 }
 
-/// Returns a message, followed by the containers that cannot be created, if any.
+/// Returns a message, followed by the trouble of the job's pods, if any.
 pub(super) fn with_trouble(job: &Job, mut message: String) -> Text {
-    let trouble = creation_trouble(job);
+    let trouble = trouble(job);
     if !trouble.is_empty() {
         message.push_str("; ");
         message.push_str(&trouble);
@@ -305,12 +314,12 @@ fn by_all_pods(job: &Job, spec: &JobSpec) -> (Phase, Text) {
     let message = match to {
         Phase::Pending => waiting_words(job),
         Phase::Creating => creation_trouble(job),
+        Phase::Restarting => restarting_words(job),
         Phase::Running if spec.groups.is_empty() => Text::default(),
         Phase::Running => Text::from("every pod is running"),
         // Where Creating is no phase of its own, the phase before it tells why containers cannot be created.
-        Phase::Queued if all_scheduled && !creation_trouble(job).is_empty() => creation_trouble(job),
+        Phase::Queued if !trouble(job).is_empty() => Text::from(trouble(job)),
         Phase::New
-        | Phase::Restarting
         | Phase::Terminating
         | Phase::Succeeded
         | Phase::Failed
@@ -322,6 +331,14 @@ fn by_all_pods(job: &Job, spec: &JobSpec) -> (Phase, Text) {
         | Phase::Queued => said(job),
     };
     (to, message)
+}
+
+/// Returns the message of a job that restarts: what it restarts, and what keeps its new pods from starting.
+fn restarting_words(job: &Job) -> Text {
+    let said = said(job);
+    let restarts = said.split_once(BUT).map_or(&*said, |(restarts, _)| restarts);
+    let trouble = trouble(job);
+    Text::from(if trouble.is_empty() { restarts.to_owned() } else { format!("{restarts}{BUT}{trouble}") })
 }
 
 /// Deletes what is left of a finished job and kept by no record.

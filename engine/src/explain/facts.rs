@@ -163,17 +163,23 @@ pub(super) fn pod_words(pod: &PodFact) -> String {
             let _ = write!(text, " on {node}");
         };
     }
-    for container in &pod.containers {
+    for container in pod.init.iter().chain(&pod.containers) {
         match &container.state {
             ContainerState::Waiting { reason, message } => {
                 let reason = with_message(reason, message.as_ref());
                 let _ = write!(text, ", {} waits: {reason}", container.name);
             }
-            ContainerState::Terminated { code, message, .. } => {
-                let code = with_message(&code.to_string(), message.as_ref());
+            ContainerState::Terminated(end) => {
+                let code = with_message(&end.code.to_string(), end.message.as_ref());
                 let _ = write!(text, ", {} exited {code}", container.name);
             }
             ContainerState::Running => {}
+        }
+        // What is shown of one that has ended again is its newest end.
+        let is_over = matches!(container.state, ContainerState::Terminated(_));
+        if let Some(last) = container.last.as_ref().filter(|_| !is_over) {
+            let code = with_message(&last.code.to_string(), last.message.as_ref());
+            let _ = write!(text, ", the last run of {} exited {code}", container.name);
         }
     }
     if let Some(reason) = &pod.reason {

@@ -63,7 +63,7 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
     if !job.planned_pods.is_empty() {
         out.push(format!("creation of {} pods", job.planned_pods.len()));
     }
-    if job.decision.is_none() && matches!(job.phase, Phase::Pending | Phase::Creating | Phase::Restarting) {
+    if job.decision.is_none() && !job.phase.is_terminal() && !matches!(job.phase, Phase::New | Phase::Suspended) {
         out.extend(starting(&job));
     }
     if let Some(at) = job.time_limit_at().filter(|_| job.ending().is_none()) {
@@ -101,9 +101,7 @@ fn starting(job: &Job) -> Vec<String> {
             out.push(format!("{} pods of {name} to start", c.scheduled));
         }
     }
-    if let Some((_, why)) = &job.unschedulable {
-        out.push(format!("the scheduler says: {why}"));
-    }
+    out.extend(crate::words::unplaced_pod(job));
     let trouble = crate::words::creation_trouble(job);
     if !trouble.is_empty() {
         out.push(format!("containers to be created: {trouble}"));

@@ -44,7 +44,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         | Fact::WaitReported(_) => 7,
         Fact::ForeignUse { requests, .. } if !requests.is_empty() => 7,
         Fact::Quota(quota) if !quota.scopes.requirements.is_empty() => 6,
-        Fact::Pod(fact) if fact.lingers || fact.holds.is_some() => 7,
+        Fact::Pod(fact) if pod7(fact) => 7,
         Fact::Pod(fact) if fact.size.is_some() => 6,
         Fact::Pod(fact) if fact.protected.is_some() => 4,
         Fact::Pod(fact) => format(pod(fact), false),
@@ -285,6 +285,12 @@ fn group(group: &GroupSpec) -> bool {
         || group.scope == RestartScope::Each
         || group.min.is_some()
         || group.shape.is_some()
+}
+
+/// Returns true for a pod with members that format 7 adds.
+fn pod7(pod: &PodFact) -> bool {
+    let started_again = || pod.containers.iter().any(|container| container.last.is_some());
+    pod.lingers || pod.holds.is_some() || !pod.init.is_empty() || started_again()
 }
 
 const fn pod(pod: &PodFact) -> bool {

@@ -53,17 +53,16 @@ const METADATA: FieldMask = Only(&[
 
 const CONDITION: FieldMask = Only(&[("type", All), ("status", All), ("message", All)]);
 
+const ENDED: FieldMask = Only(&[("exitCode", All), ("reason", All), ("message", All), ("finishedAt", All)]);
+
 const CONTAINER: FieldMask = Only(&[
     ("name", All),
     ("restartCount", All),
     (
         "state",
-        Only(&[
-            ("running", Only(&[])),
-            ("waiting", Only(&[("reason", All), ("message", All)])),
-            ("terminated", Only(&[("exitCode", All), ("reason", All), ("message", All), ("finishedAt", All)])),
-        ]),
+        Only(&[("running", Only(&[])), ("waiting", Only(&[("reason", All), ("message", All)])), ("terminated", ENDED)]),
     ),
+    ("lastState", Only(&[("terminated", ENDED)])),
 ]);
 
 /// Members kept of a pod.
@@ -91,7 +90,7 @@ pub(crate) const POD: FieldMask = Only(&[
             ("startTime", All),
             ("conditions", Each(&CONDITION)),
             ("containerStatuses", Each(&CONTAINER)),
-            ("initContainerStatuses", Each(&Only(&[("name", All), ("restartCount", All)]))),
+            ("initContainerStatuses", Each(&CONTAINER)),
         ]),
     ),
 ]);

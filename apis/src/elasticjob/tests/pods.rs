@@ -68,12 +68,29 @@ fn a_pod_is_the_template_with_name_labels_owner_and_the_launchers_arguments() {
                 "annotations": {"trainyard.dev/incarnation": "3"}, "ownerReferences": owner()},
             "spec": {"restartPolicy": "Never", "containers": [{"name": "elasticjob-worker", "image": "img:1", "args": [
                 "--rdzv_backend=etcd", "--rdzv_endpoint=etcd-service:2379", "--rdzv_id=imagenet", "--nnodes=1:4",
-                "--nproc_per_node=1", "main.py"], "env": env("1")}]},
+                "--nproc_per_node=1", "main.py"], "env": env("1"),
+                "terminationMessagePolicy": "FallbackToLogsOnError"}]},
         })
     );
     assert_eq!(ElasticJob.slot_of(&pod), Some(slot("worker", 1)));
     assert!(ElasticJob.selector().selects(&pod));
     assert_eq!(ElasticJob.main_containers(&pod), ["elasticjob-worker"]);
+}
+
+#[test]
+fn a_container_keeps_its_last_words_unless_the_template_says_otherwise() {
+    let policy = |own: serde_json::Value| {
+        let path = format!("{CONTAINERS}/0/terminationMessagePolicy");
+        render(&edited(&[(&path, own)]), 1)["spec"]["containers"][0]["terminationMessagePolicy"].clone()
+    };
+    assert_eq!(policy(json!("File")), "File");
+    assert_eq!(
+        (policy(json!("")), policy(json!(null))),
+        (json!("FallbackToLogsOnError"), json!("FallbackToLogsOnError"))
+    );
+    let init = json!([{"name": "prepare", "image": "img:1"}]);
+    let pod = render(&edited(&[("/spec/replicaSpecs/Worker/template/spec/initContainers", init)]), 1);
+    assert_eq!(pod["spec"]["initContainers"][0]["terminationMessagePolicy"], "FallbackToLogsOnError");
 }
 
 #[test]

@@ -95,7 +95,11 @@ impl<'a> SyncPod<'a> {
                         });
                     }
                 }
-                phase => waits = format!("pod {} is {phase}", text(pod, "/metadata/name")),
+                phase => {
+                    let fact = apis::pod::fact(&TorchrunJob, pod).ok();
+                    let trouble = fact.as_ref().and_then(engine::pod_trouble).map(|(_, words)| words);
+                    waits = trouble.unwrap_or_else(|| format!("pod {} is {phase}", text(pod, "/metadata/name")));
+                }
             }
         }
         let delivered = job::condition(&object, "WorkspaceSync").filter(|one| one["reason"] == "SyncCompleted");

@@ -7,9 +7,9 @@ use model::command::Outcome;
 use model::fact::{Adopted, EndRequest, Milestone};
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Cause, CauseKind, Config, ContainerFact, ContainerState, Decision, Event, Fact, FieldError, GroupSpec, Incarnation,
-    JobFact, JobKey, JobSpec, Kind, Mirror, NodeFact, ObjectRef, Phase, PhaseRules, PodFact, PodPhase, Position,
-    ResourceVersion, ServiceFact, SlotId, SpecFact, Stamp, Term, Timestamp,
+    Cause, CauseKind, Config, ContainerEnd, ContainerFact, ContainerState, Decision, Event, Fact, FieldError,
+    GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Kind, Mirror, NodeFact, ObjectRef, Phase, PhaseRules, PodFact,
+    PodPhase, Position, ResourceVersion, ServiceFact, SlotId, SpecFact, Stamp, Term, Timestamp,
 };
 
 use crate::group::{Counter, Counters, Group, Slot};
@@ -117,20 +117,23 @@ pub(super) fn pod(phase: PodPhase) -> PodFact {
                 name: "main".into(),
                 main: true,
                 state: ContainerState::Waiting { reason: "ErrImagePull".into(), message: Some("no such image".into()) },
+                last: None,
             },
-            ContainerFact { name: "side".into(), main: false, state: ContainerState::Running },
+            ContainerFact { name: "side".into(), main: false, state: ContainerState::Running, last: None },
             ContainerFact {
                 name: "last".into(),
                 main: true,
-                state: ContainerState::Terminated {
+                state: ContainerState::Terminated(ContainerEnd {
                     code: 137,
                     reason: "OOMKilled".into(),
                     message: Some("out of memory".into()),
                     finished: Some(Timestamp(23)),
                     lost_peer: true,
-                },
+                }),
+                last: None,
             },
         ],
+        init: vec![],
         reason: Some("Evicted".into()),
         message: Some("low on memory".into()),
         conditions: vec!["GpuUnhealthy".into()],
@@ -153,13 +156,14 @@ fn bare_pod() -> PodFact {
         containers: vec![ContainerFact {
             name: "c".into(),
             main: false,
-            state: ContainerState::Terminated {
+            state: ContainerState::Terminated(ContainerEnd {
                 code: 0,
                 reason: "".into(),
                 message: None,
                 finished: None,
                 lost_peer: false,
-            },
+            }),
+            last: None,
         }],
         reason: None,
         message: None,

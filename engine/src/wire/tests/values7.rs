@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Allocation, Event, Fact, GroupSpec, JobSpec, Kind, LabelOperator, LabelRequirement, LabelSelector, LossKind,
-    Mirror, NAMESPACE_NAME, NamespaceFact, NodeFact, NodeRefusal, NodeSelectorTerm, PodFact, PodHolding, PodPhase,
-    PodRequirements, QueueSpec, ResourceVersion, RestartPolicy, Share, ShareChange, ShareLoss, Taint, Target,
+    Allocation, ContainerEnd, Event, Fact, GroupSpec, JobSpec, Kind, LabelOperator, LabelRequirement, LabelSelector,
+    LossKind, Mirror, NAMESPACE_NAME, NamespaceFact, NodeFact, NodeRefusal, NodeSelectorTerm, PodFact, PodHolding,
+    PodPhase, PodRequirements, QueueSpec, ResourceVersion, RestartPolicy, Share, ShareChange, ShareLoss, Taint, Target,
     Timestamp, Toleration,
 };
 
@@ -90,7 +90,22 @@ pub(super) fn facts() -> Vec<Fact> {
         Fact::ShareChanged(Box::new(change)),
         Fact::WaitReported(Some("no room".into())),
         Fact::WaitReported(None),
+        Fact::Pod(Box::new(started_again())),
+        Fact::Pod(Box::new(PodFact {
+            init: values::pod(PodPhase::Pending).containers,
+            ..values::pod(PodPhase::Pending)
+        })),
     ]
+}
+
+/// A pod whose containers failed and were started again.
+fn started_again() -> PodFact {
+    let end = |message| ContainerEnd { code: 1, message, finished: Some(Timestamp(24)), ..ContainerEnd::default() };
+    let mut pod = values::pod(PodPhase::Running);
+    for (container, message) in pod.containers.iter_mut().zip([Some("ValueError".into()), None]) {
+        container.last = Some(Box::new(end(message)));
+    }
+    pod
 }
 
 /// Facts of other scopes, each of which needs format 7.

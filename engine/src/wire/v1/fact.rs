@@ -22,6 +22,7 @@ forms! {
     PodPhase: model::PodPhase,
     PodFact: model::PodFact,
     PodHolding: model::PodHolding,
+    ContainerEnd: model::ContainerEnd,
     ContainerFact: model::ContainerFact,
     ContainerState: model::ContainerState,
     ServiceFact: model::ServiceFact,
@@ -274,6 +275,9 @@ pub(super) struct PodFact {
     #[serde_as(as = "Vec<ContainerFact>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     containers: Vec<model::ContainerFact>,
+    #[serde_as(as = "Vec<ContainerFact>")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    init: Vec<model::ContainerFact>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,8 +317,12 @@ pub(super) struct ContainerFact {
     main: bool,
     #[serde_as(as = "ContainerState")]
     state: model::ContainerState,
+    #[serde_as(as = "Option<Box<ContainerEnd>>")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last: Option<Box<model::ContainerEnd>>,
 }
 
+#[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "model::ContainerState")]
 pub(super) enum ContainerState {
@@ -324,17 +332,21 @@ pub(super) enum ContainerState {
         message: Option<Text>,
     },
     Running,
-    Terminated {
-        code: i32,
-        #[serde(default, skip_serializing_if = "str::is_empty")]
-        reason: Text,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        message: Option<Text>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        finished: Option<Timestamp>,
-        #[serde(default, skip_serializing_if = "is_default")]
-        lost_peer: bool,
-    },
+    Terminated(#[serde_as(as = "ContainerEnd")] model::ContainerEnd),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::ContainerEnd")]
+pub(super) struct ContainerEnd {
+    code: i32,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    reason: Text,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    finished: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    lost_peer: bool,
 }
 
 #[derive(Serialize, Deserialize)]

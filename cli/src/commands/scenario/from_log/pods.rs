@@ -2,7 +2,7 @@
 //!
 //! Owns the choice of the verb: the plain ones where they lead to the same fact, a patch of the pod's status where none does.
 
-use model::{ContainerFact, ContainerState, PodFact, PodPhase, Timestamp};
+use model::{ContainerEnd, ContainerFact, ContainerState, PodFact, PodPhase, Timestamp};
 use serde_json::{Value, json};
 
 /// Waiting reasons that every pod goes through.
@@ -66,7 +66,7 @@ pub(super) fn change(before: Option<&PodFact>, fact: &PodFact, name: &str, at: T
         }
     }
     let lost_peer = |container: &&ContainerFact| {
-        matches!(&container.state, ContainerState::Terminated { lost_peer: true, message: None, .. })
+        matches!(&container.state, ContainerState::Terminated(ContainerEnd { lost_peer: true, message: None, .. }))
     };
     if let Some(container) = fact.containers.iter().find(lost_peer).filter(|_| state_changed) {
         change
@@ -78,8 +78,8 @@ pub(super) fn change(before: Option<&PodFact>, fact: &PodFact, name: &str, at: T
 
 /// Returns the part of a fact that nodes write.
 fn state(fact: &PodFact) -> impl PartialEq {
-    let containers: Vec<(model::Text, String)> =
-        fact.containers.iter().map(|container| (container.name.clone(), shown(&container.state).to_string())).collect();
+    let all = fact.init.iter().chain(&fact.containers);
+    let containers: Vec<String> = all.map(|container| shown_container(container, 0).to_string()).collect();
     let waits_for_node = fact.message.clone();
     (fact.phase, containers, fact.reason.clone(), waits_for_node, fact.conditions.clone(), fact.restarts)
 }
@@ -90,9 +90,14 @@ fn is_plain(before: Option<&PodFact>, fact: &PodFact) -> bool {
     let conditions = before.map_or(&[][..], |before| &before.conditions);
     let evicted = fact.phase == PodPhase::Failed && fact.reason.as_deref() == Some(EVICTED);
     if evicted {
-        return fact.containers.iter().all(|container| !matches!(container.state, ContainerState::Terminated { .. }));
+        return fact.containers.iter().all(|container| !matches!(container.state, ContainerState::Terminated(_)));
     }
-    if fact.restarts != restarts || fact.conditions != conditions || fact.reason.is_some() || fact.message.is_some() {
+    if !fact.init.is_empty()
+        || fact.restarts != restarts
+        || fact.conditions != conditions
+        || fact.reason.is_some()
+        || fact.message.is_some()
+    {
         return false;
     }
     let usual_end =
@@ -101,7 +106,7 @@ fn is_plain(before: Option<&PodFact>, fact: &PodFact) -> bool {
         (ContainerState::Waiting { message, .. }, PodPhase::Pending) => message.is_none(),
         (ContainerState::Running, PodPhase::Running) => true,
         (
-            ContainerState::Terminated { code, reason, .. },
+            ContainerState::Terminated(ContainerEnd { code, reason, .. }),
             PodPhase::Running | PodPhase::Succeeded | PodPhase::Failed,
         ) => usual_end(*code, reason),
         _ => false,
@@ -129,14 +134,16 @@ fn by_all_containers(fact: &PodFact) -> PodFact {
 
 /// Returns the phase of a pod whose containers have all ended as these have.
 fn phase_of_ends(fact: &PodFact) -> PodPhase {
-    let failed = |container: &ContainerFact| !matches!(container.state, ContainerState::Terminated { code: 0, .. });
+    let failed = |container: &ContainerFact| {
+        !matches!(container.state, ContainerState::Terminated(ContainerEnd { code: 0, .. }))
+    };
     if fact.containers.iter().any(failed) { PodPhase::Failed } else { PodPhase::Succeeded }
 }
 
 fn wait_of(container: &ContainerFact) -> Option<&str> {
     match &container.state {
         ContainerState::Waiting { reason, .. } => Some(reason),
-        ContainerState::Running | ContainerState::Terminated { .. } => None,
+        ContainerState::Running | ContainerState::Terminated(_) => None,
     }
 }
 
@@ -155,9 +162,9 @@ fn waits(before: Option<&PodFact>, fact: &PodFact, name: &str, at: Timestamp) ->
 fn ended<'a>(before: Option<&PodFact>, fact: &'a PodFact) -> Vec<&'a ContainerFact> {
     let had_ended = |name: &str| {
         let container = before.and_then(|before| before.containers.iter().find(|container| &*container.name == name));
-        container.is_some_and(|container| matches!(container.state, ContainerState::Terminated { .. }))
+        container.is_some_and(|container| matches!(container.state, ContainerState::Terminated(_)))
     };
-    let is_end = |container: &&ContainerFact| matches!(container.state, ContainerState::Terminated { .. });
+    let is_end = |container: &&ContainerFact| matches!(container.state, ContainerState::Terminated(_));
     fact.containers.iter().filter(is_end).filter(|container| !had_ended(&container.name)).collect()
 }
 
@@ -165,7 +172,7 @@ fn ended<'a>(before: Option<&PodFact>, fact: &'a PodFact) -> Vec<&'a ContainerFa
 fn ends(before: Option<&PodFact>, fact: &PodFact, name: &str) -> Vec<Value> {
     let ended = ended(before, fact);
     let code_and_message = |container: &ContainerFact| match &container.state {
-        ContainerState::Terminated { code, message, .. } => Some((*code, message.clone())),
+        ContainerState::Terminated(end) => Some((end.code, end.message.clone())),
         ContainerState::Waiting { .. } | ContainerState::Running => None,
     };
     let alike = ended.len() == fact.containers.len()
@@ -178,7 +185,7 @@ fn ends(before: Option<&PodFact>, fact: &PodFact, name: &str) -> Vec<Value> {
 
 fn exit(pod: &str, container: &ContainerFact, named: bool) -> Value {
     let mut exit = json!({"pod": pod});
-    if let ContainerState::Terminated { code, message, .. } = &container.state {
+    if let ContainerState::Terminated(ContainerEnd { code, message, .. }) = &container.state {
         exit["code"] = (*code).into();
         if named {
             exit["container"] = (&*container.name).into();
@@ -197,25 +204,32 @@ fn shown(state: &ContainerState) -> Value {
             json!({"waiting": {"reason": &**reason, "message": message.as_deref()}})
         }
         ContainerState::Running => json!({"running": {}}),
-        ContainerState::Terminated { code, reason, message, .. } => {
-            json!({"terminated": {"exitCode": code, "reason": &**reason, "message": message.as_deref()}})
-        }
+        ContainerState::Terminated(end) => shown_end(end),
     }
+}
+
+fn shown_end(ContainerEnd { code, reason, message, .. }: &ContainerEnd) -> Value {
+    json!({"terminated": {"exitCode": code, "reason": &**reason, "message": message.as_deref()}})
+}
+
+/// Returns the status of a container as nodes write it.
+fn shown_container(container: &ContainerFact, restarts: u32) -> Value {
+    let running = matches!(container.state, ContainerState::Running);
+    let mut status = json!({"name": &*container.name, "state": shown(&container.state), "ready": running,
+        "restartCount": restarts});
+    if let Some(last) = &container.last {
+        status["lastState"] = shown_end(last);
+    }
+    status
 }
 
 /// Returns the status that a fact was read from, as far as it holds it.
 fn status(fact: &PodFact) -> Value {
     // Facts hold the sum of the restarts.
     let mut restarts = fact.restarts;
-    let containers: Vec<Value> = fact
-        .containers
-        .iter()
-        .map(|container| {
-            let running = matches!(container.state, ContainerState::Running);
-            json!({"name": &*container.name, "state": shown(&container.state), "ready": running,
-                "restartCount": std::mem::take(&mut restarts)})
-        })
-        .collect();
+    let containers: Vec<Value> =
+        fact.containers.iter().map(|container| shown_container(container, std::mem::take(&mut restarts))).collect();
+    let init: Vec<Value> = fact.init.iter().map(|container| shown_container(container, 0)).collect();
     let mut conditions: Vec<Value> =
         fact.conditions.iter().map(|kind| json!({"type": &**kind, "status": "True"})).collect();
     let mut message = fact.message.as_deref();
@@ -226,8 +240,12 @@ fn status(fact: &PodFact) -> Value {
     } else {
         conditions.push(json!({"type": "PodScheduled", "status": "True"}));
     }
-    json!({"phase": fact.phase.name(), "reason": fact.reason.as_deref(), "message": message, "conditions": conditions,
-        "containerStatuses": containers})
+    let mut status = json!({"phase": fact.phase.name(), "reason": fact.reason.as_deref(), "message": message,
+        "conditions": conditions, "containerStatuses": containers});
+    if !init.is_empty() {
+        status["initContainerStatuses"] = init.into();
+    }
+    status
 }
 
 #[cfg(test)]
@@ -241,6 +259,7 @@ mod tests {
             name: (*name).into(),
             main: true,
             state: state.clone(),
+            last: None,
         };
         PodFact {
             phase,
@@ -251,7 +270,7 @@ mod tests {
     }
 
     fn ended(code: i32, reason: &str) -> ContainerState {
-        ContainerState::Terminated { code, reason: reason.into(), message: None, finished: None, lost_peer: false }
+        ContainerState::Terminated(ContainerEnd { code, reason: reason.into(), ..ContainerEnd::default() })
     }
 
     fn actions(before: Option<&PodFact>, fact: &PodFact) -> Vec<Value> {
