@@ -142,10 +142,8 @@ impl Progress {
             return None;
         }
         // While a job waits, a change of its reason is reported as well.
-        let waits = matches!(
-            phase,
-            Phase::Pending | Phase::Creating | Phase::Preparing | Phase::Queued | Phase::Restarting
-        );
+        let waits =
+            matches!(phase, Phase::Pending | Phase::Creating | Phase::Preparing | Phase::Queued | Phase::Restarting);
         let shown = (phase, if waits { message.clone() } else { model::Text::from("") });
         let is_known = self.phases.insert(key.clone(), shown.clone()) == Some(shown);
         (!is_known).then(|| Step::phase(key, phase_word(&self.registry, key, phase), message))
